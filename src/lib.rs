@@ -1,0 +1,1 @@
+//! stackforge: CUDA machine-learning stacks that work, as container images, from one YAML file.
