@@ -1,1 +1,6 @@
 //! stackforge: CUDA machine-learning stacks that work, as container images, from one YAML file.
+
+pub mod catalog;
+pub mod diag;
+pub mod lock;
+pub mod spec;

@@ -1,0 +1,99 @@
+//! Base images: `images/*.yaml`.
+
+use crate::spec::nouns::{Platform, PythonVersion};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    pub schema: u32,
+    pub image: String,
+    pub about: String,
+    pub os: Os,
+    /// glibc's version.
+    pub libc: String,
+    /// Major version of the distribution's default GCC.
+    pub gcc: u32,
+    /// Versions that its OS packages provide.
+    pub python: Vec<PythonVersion>,
+    pub platforms: Vec<Platform>,
+    #[serde(default)]
+    pub cuda: Option<String>,
+    #[serde(default)]
+    pub jetpack: Option<String>,
+    #[serde(default)]
+    pub l4t: Option<String>,
+    #[serde(default)]
+    pub driver: Option<MinDriver>,
+    #[serde(default)]
+    pub reference: Option<Reference>,
+    #[serde(default)]
+    pub bootstrap: Option<Bootstrap>,
+    pub packages: OsRoles,
+    pub sources: Vec<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Os {
+    pub id: String,
+    pub version: String,
+    pub codename: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MinDriver {
+    pub min: String,
+}
+
+/// A base that a registry has.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    pub runtime: String,
+    pub devel: String,
+    #[serde(default)]
+    pub digests: BTreeMap<String, String>,
+}
+
+/// A base made from Debian packages.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bootstrap {
+    pub suites: Vec<String>,
+    pub components: Vec<String>,
+    /// Stem of a keyring in images/keyrings/.
+    pub keyring: String,
+    /// Packages beyond the essential and required ones.
+    pub include: Vec<String>,
+}
+
+/// Names that the distribution gives to what recipes ask for by role.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OsRoles {
+    pub python: BTreeMap<PythonVersion, Vec<String>>,
+    pub python_dev: BTreeMap<PythonVersion, Vec<String>>,
+    pub c_compiler: Vec<String>,
+    pub cxx_compiler: Vec<String>,
+    pub git: Vec<String>,
+}
+
+impl OsRoles {
+    /// OS packages behind a role of this Python; a name that is no role is a package itself.
+    pub fn resolve(&self, role: &str, python: PythonVersion) -> Vec<String> {
+        let versioned = |map: &BTreeMap<PythonVersion, Vec<String>>| {
+            map.get(&python).cloned().unwrap_or_default()
+        };
+        match role {
+            "python" => versioned(&self.python),
+            "python_dev" => versioned(&self.python_dev),
+            "c_compiler" => self.c_compiler.clone(),
+            "cxx_compiler" => self.cxx_compiler.clone(),
+            "git" => self.git.clone(),
+            package => vec![package.to_owned()],
+        }
+    }
+}

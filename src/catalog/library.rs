@@ -1,0 +1,282 @@
+//! Library recipes: `catalog/libraries/*.yaml`.
+
+use crate::spec::nouns::Sm;
+use pep440_rs::{Version, VersionSpecifiers};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    pub schema: u32,
+    pub library: String,
+    pub distribution: String,
+    pub about: String,
+    /// Modules, submodules too, that must import without a GPU.
+    pub imports: Vec<String>,
+    /// Modules that import only where a driver is.
+    #[serde(default)]
+    pub gpu_imports: Vec<String>,
+    pub wheels: WheelSource,
+    #[serde(default)]
+    pub runtime: Vec<OsRequirement>,
+    #[serde(default)]
+    pub build: Option<Build>,
+    #[serde(default)]
+    pub refusals: Vec<Refusal>,
+    #[serde(default)]
+    pub validate: Vec<String>,
+    pub sources: Vec<String>,
+}
+
+/// Whether the index has wheels of the library at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WheelSource {
+    Index,
+    None,
+}
+
+/// OS packages that the library needs at run time.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OsRequirement {
+    /// Roles of the base (`c_compiler`, `python_dev`, …) or package names.
+    pub packages: Vec<String>,
+    /// `always`, or `jit`: left out where the stack says `jit: false`.
+    #[serde(default = "always")]
+    pub when: String,
+    pub why: String,
+}
+
+fn always() -> String {
+    "always".into()
+}
+
+/// How the library is compiled.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Build {
+    pub source: BuildSource,
+    #[serde(default)]
+    pub requires: Vec<String>,
+    /// Libraries of the stack that must be installed before.
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// Extras of the CUDA toolkit's wheels.
+    #[serde(default)]
+    pub toolkit: Vec<String>,
+    /// OS packages beyond the C++ compiler and Python's headers, by role or name.
+    #[serde(default)]
+    pub packages: Vec<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub arch: Vec<ArchVariable>,
+    /// Its build has an arch list of its own: only the nvcc filter holds it to the target.
+    #[serde(default)]
+    pub hard_coded_arch: bool,
+    pub jobs: Jobs,
+    #[serde(default)]
+    pub patches: Vec<Patch>,
+    /// Static metadata by version (`*`: any) so that resolving needs no build.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, StaticMetadata>,
+    /// Commands that replace the PEP 517 build, run in the unpacked source.
+    #[serde(default)]
+    pub commands: Vec<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BuildSource {
+    Sdist,
+    #[serde(untagged)]
+    Git {
+        git: String,
+        #[serde(rename = "ref")]
+        git_ref: String,
+        #[serde(default)]
+        submodules: bool,
+    },
+}
+
+/// A variable that tells the build its SMs.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArchVariable {
+    pub variable: String,
+    pub format: ArchFormat,
+    /// SMs that the variable accepts; others are left out of it.
+    #[serde(default)]
+    pub only: Vec<Sm>,
+    #[serde(default)]
+    pub why: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ArchFormat {
+    /// `9.0;11.0`
+    Dotted,
+    /// `90;110`
+    Digits,
+    /// `sm_90;sm_110`
+    Sm,
+    /// `90-real;110-real`
+    Cmake,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Jobs {
+    pub variable: String,
+    /// Memory that one job needs at its worst.
+    pub memory_gb: f64,
+    #[serde(default)]
+    pub threads_variable: Option<String>,
+    #[serde(default)]
+    pub threads: Option<u32>,
+    pub source: String,
+}
+
+/// A textual change to the source, made when its conditions hold.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Patch {
+    pub id: String,
+    #[serde(default)]
+    pub when: Conditions,
+    pub file: String,
+    pub replace: String,
+    pub with: String,
+    pub why: String,
+    pub source: String,
+}
+
+/// All that are given must hold.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Conditions {
+    #[serde(default)]
+    pub torch: Option<VersionSpecifiers>,
+    #[serde(default)]
+    pub cuda: Option<VersionSpecifiers>,
+    #[serde(default)]
+    pub version: Option<VersionSpecifiers>,
+    #[serde(default)]
+    pub python: Option<VersionSpecifiers>,
+    #[serde(default)]
+    pub platform: Option<String>,
+    /// Holds when any target SM is in the list.
+    #[serde(default)]
+    pub sm: Vec<Sm>,
+}
+
+/// What is known of one build when conditions are decided; unknown facts hold nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Facts<'a> {
+    pub torch: Option<&'a Version>,
+    pub cuda: Option<&'a Version>,
+    pub version: Option<&'a Version>,
+    pub python: Option<&'a Version>,
+    pub platform: Option<&'a str>,
+    pub sms: &'a [Sm],
+}
+
+impl Conditions {
+    pub fn hold(&self, facts: &Facts<'_>) -> bool {
+        let version = |wanted: &Option<VersionSpecifiers>, known: Option<&Version>| match wanted {
+            None => true,
+            Some(w) => known.is_some_and(|v| w.contains(v)),
+        };
+        version(&self.torch, facts.torch)
+            && version(&self.cuda, facts.cuda)
+            && version(&self.version, facts.version)
+            && version(&self.python, facts.python)
+            && self
+                .platform
+                .as_deref()
+                .is_none_or(|p| facts.platform == Some(p))
+            && (self.sm.is_empty() || self.sm.iter().any(|s| facts.sms.contains(s)))
+    }
+}
+
+/// A target on which the library cannot work.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    #[serde(default)]
+    pub when: Conditions,
+    pub reason: String,
+    pub fix: String,
+    pub source: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StaticMetadata {
+    #[serde(default)]
+    pub requires_python: Option<String>,
+    #[serde(default)]
+    pub requires_dist: Vec<String>,
+}
+
+impl ArchVariable {
+    /// The variable's value for these SMs.
+    pub fn value(&self, sms: &[Sm]) -> String {
+        sms.iter()
+            .filter(|sm| self.only.is_empty() || self.only.contains(&sm.base()))
+            .map(|sm| match self.format {
+                ArchFormat::Dotted => sm.to_string(),
+                ArchFormat::Digits => sm.digits(),
+                ArchFormat::Sm => format!("sm_{}", sm.digits()),
+                ArchFormat::Cmake => format!("{}-real", sm.digits()),
+            })
+            .collect::<Vec<_>>()
+            .join(";")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arch_variables_take_each_form_and_leave_out_what_they_do_not_know() {
+        let sms = ["9.0".parse().unwrap(), "11.0".parse().unwrap()];
+        let variable = |format, only: &[&str]| ArchVariable {
+            variable: "X".into(),
+            format,
+            only: only.iter().map(|s| s.parse().unwrap()).collect(),
+            why: None,
+        };
+        assert_eq!(variable(ArchFormat::Dotted, &[]).value(&sms), "9.0;11.0");
+        assert_eq!(variable(ArchFormat::Digits, &["9.0"]).value(&sms), "90");
+        assert_eq!(
+            variable(ArchFormat::Cmake, &[]).value(&sms),
+            "90-real;110-real"
+        );
+        assert_eq!(variable(ArchFormat::Sm, &[]).value(&sms), "sm_90;sm_110");
+    }
+
+    #[test]
+    fn conditions_need_every_fact() {
+        let when: Conditions = serde_saphyr::from_str("{ torch: '>=2.14', sm: ['9.0'] }").unwrap();
+        let torch = "2.14.1".parse().unwrap();
+        let sms = ["9.0".parse().unwrap()];
+        let mut facts = Facts {
+            torch: Some(&torch),
+            sms: &sms,
+            ..Facts::default()
+        };
+        assert!(when.hold(&facts));
+        facts.sms = &[];
+        assert!(!when.hold(&facts));
+        facts = Facts {
+            sms: &sms,
+            ..Facts::default()
+        };
+        assert!(!when.hold(&facts), "an unknown torch is no torch >= 2.14");
+    }
+}

@@ -1,0 +1,252 @@
+//! The one table of codes: `stackforge explain`, the documentation and the tests read it.
+//!
+//! A code never changes its meaning; a retired one is not given out again.
+//! SF00xx the stack file · SF01xx catalog · SF02xx locking · SF03xx the machine and its
+//! engine · SF04xx building · SF05xx validation.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// Number of a diagnostic, printed as `SF0001`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Code(pub u16);
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SF{:04}", self.0)
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl std::str::FromStr for Code {
+    type Err = ();
+
+    fn from_str(s: &str) -> Result<Self, ()> {
+        let digits = s
+            .strip_prefix("SF")
+            .or_else(|| s.strip_prefix("sf"))
+            .unwrap_or(s);
+        let number: u16 = digits.parse().map_err(|_| ())?;
+        TABLE
+            .iter()
+            .find(|e| e.code.0 == number)
+            .map(|e| e.code)
+            .ok_or(())
+    }
+}
+
+/// What `stackforge explain` prints.
+pub struct Explanation {
+    pub code: Code,
+    pub title: &'static str,
+    pub why: &'static str,
+    pub fix: &'static str,
+}
+
+impl Code {
+    pub fn explanation(self) -> Option<&'static Explanation> {
+        TABLE.iter().find(|e| e.code == self)
+    }
+}
+
+macro_rules! codes {
+    ($($name:ident = $number:literal, $title:literal, $why:literal, $fix:literal;)*) => {
+        $(#[doc = $title] pub const $name: Code = Code($number);)*
+        /// Every code there is, in order.
+        pub const TABLE: &[Explanation] = &[
+            $(Explanation { code: $name, title: $title, why: $why, fix: $fix },)*
+        ];
+    };
+}
+
+codes! {
+    YAML_SYNTAX = 1, "the file is not valid YAML",
+        "A stack is one YAML document. The parser stopped at the underlined place, so nothing after it was read.",
+        "Mend the syntax there; indentation and an unclosed quote or bracket are the usual causes.";
+    UNKNOWN_KEY = 2, "a key that stacks do not have",
+        "Unknown keys are refused rather than ignored: a misspelt key would silently not do what it says.",
+        "Use the nearest valid key that the message names, or remove the line. `stackforge schema` prints all keys.";
+    WRONG_TYPE = 3, "a value of the wrong type",
+        "The key is known but its value has another type than it takes, a list where text is expected for instance.",
+        "Write the value in the form that the message names. Versions need quotes: `3.10` without them is the number 3.1.";
+    DUPLICATE_KEY = 4, "the same key twice",
+        "YAML forbids it and parsers differ on which value wins, so one of the two would be lost in silence.",
+        "Remove one of the two.";
+    MISSING_KEY = 5, "a key that every stack needs is missing",
+        "`stack`, `base`, `target`, `python` and `libraries` say what to build and have no sensible default.",
+        "Add the key; `stackforge init` writes a complete starter stack.";
+    TOO_LARGE = 6, "the file is larger than a stack can be",
+        "Stacks are read whole, so their size, nesting and aliases are bounded: a hand-written stack stays far below 256 KiB.",
+        "Check that the path names a stack file; split generated content into several stacks.";
+    BAD_SPECIFIER = 7, "not a version specifier",
+        "Versions are PEP 440 specifiers, as in pip: `2.13.0`, `2.13.*`, `>=0.32,<0.34`, or `auto`.",
+        "Write one of these forms, in quotes.";
+    UNKNOWN_GPU = 8, "a GPU that the catalog does not know",
+        "The target's SM decides which wheels fit and what compilers are told, so a guess is not possible.",
+        "Use a name from `catalog/gpus.yaml` or an SM such as `sm_90`, or add the GPU to `.stackforge/gpus.yaml`.";
+    UNKNOWN_BASE = 9, "a base that the catalog does not know",
+        "A base is a name in images/ or an image reference pinned by digest (`NAME@sha256:…`).",
+        "Use one of the names that the message lists, or pin your image by digest.";
+    EMPTY_LIBRARIES = 10, "no libraries",
+        "A stack without libraries would only copy its base.",
+        "Name at least one library, `torch: \"2.13.*\"` for instance.";
+    BAD_NAME = 11, "a name with characters it may not have",
+        "Stack, library and package names end up in image tags, file names and Dockerfiles, so their grammar is strict.",
+        "Use lower-case letters, digits, `-`, `_` and `.`, starting with a letter or digit.";
+    BAD_PLATFORM = 12, "an unknown platform",
+        "Images are built for `linux/amd64` or `linux/arm64`; CUDA has no others.",
+        "Use one of the two.";
+    BAD_PYTHON = 13, "not a Python version",
+        "Wheels and bases are chosen by Python's major and minor version.",
+        "Write `\"3.12\"`, in quotes.";
+    BAD_VALUE = 14, "a value out of range",
+        "The value parses but cannot mean anything here.",
+        "Change it to the range that the message names.";
+    BAD_REQUIREMENT = 15, "not a requirement",
+        "`overrides` are PEP 508 requirements, as in a requirements file: `certifi>=2026.1`.",
+        "Write a name, then optionally a specifier and a marker.";
+    ALIAS_BOMB = 16, "aliases that expand without end",
+        "A few lines of YAML aliases can expand to billions of nodes; stacks may not.",
+        "Write the values out.";
+    BAD_REFERENCE = 17, "not an image reference",
+        "Images are named `[REGISTRY/]NAME[:TAG][@sha256:…]`.",
+        "Correct the reference.";
+    UNREADABLE = 18, "the file cannot be read",
+        "The path does not exist, is a directory, is not UTF-8, or may not be read by this user.",
+        "Check the path and its permissions.";
+    CATALOG_INVALID = 101, "a catalog file is wrong",
+        "The catalog (embedded, `--catalog DIR`, or `.stackforge/` beside the stack) is checked whole before it is used.",
+        "Correct the file that the message names; catalog/README.md describes every key.";
+    BASE_WITHOUT_PYTHON = 102, "the base does not have the wanted Python",
+        "The interpreter comes from the base's own OS packages, which provide certain versions only.",
+        "Use one of the versions that the base provides, or a base that provides the version.";
+    BASE_PLATFORM = 103, "the base does not exist for the target's platform",
+        "A base is published, or can be bootstrapped, for certain platforms only.",
+        "Use a base that lists the platform.";
+    SM_NOT_IN_TOOLKIT = 104, "the CUDA toolkit has no such SM",
+        "Each CUDA release compiles for a fixed set of SMs: sm_110 starts with CUDA 13.0, anything below sm_75 ends with 12.9.",
+        "Use a base or torch whose CUDA knows the SM.";
+    LIBRARY_REFUSED = 105, "the library cannot work on this target",
+        "The catalog records a reason why no wheel and no source build of the library can work there.",
+        "Follow the fix in the message.";
+    NO_SOURCE_RECIPE = 106, "no recipe to build the library from source",
+        "`from: source` needs a `build:` section in the library's catalog file.",
+        "Use `from: wheel`, or add a recipe under `.stackforge/libraries/`.";
+    SOURCE_ONLY = 107, "the library has no wheels",
+        "Its project publishes source distributions only, so it must be compiled.",
+        "Use `from: source` or `from: auto`.";
+    GPU_PLATFORM = 108, "the GPU does not exist on this platform",
+        "The catalog records on which platforms a product exists: Jetson modules are arm64 only.",
+        "Correct `target.platform` or `target.gpu`.";
+    LOCK_MISSING = 201, "the stack has no lock",
+        "Builds use exact files with digests; nothing is chosen at build time.",
+        "Run `stackforge lock STACK` and commit the lock beside the stack.";
+    LOCK_STALE = 202, "the lock was made for another stack",
+        "The stack or a recipe changed in a way that can change what is installed.",
+        "Run `stackforge lock STACK`; unchanged libraries keep their versions.";
+    LOCK_INVALID = 203, "the lock cannot be read",
+        "The lock is written by stackforge and not meant to be edited.",
+        "Restore it from version control or run `stackforge lock STACK`.";
+    UNSATISFIABLE = 204, "no set of versions satisfies the stack",
+        "Two requirements exclude each other; the resolver's explanation names them.",
+        "Loosen one of them, or add an entry to `overrides`.";
+    CPU_ONLY_TORCH = 205, "a CPU-only torch for a CUDA target",
+        "The resolver had to pick a torch without CUDA to satisfy another requirement: such an image installs and never uses the GPU.",
+        "Change the requirement that the message names, or pin `torch` to a CUDA release.";
+    SILENT_DOWNGRADE = 206, "a library was resolved far below what the stack means",
+        "Another requirement got in the way and the resolver silently went back to an old release.",
+        "Pin the library to the version you want: the resolver then names the conflict. Or add an entry to `overrides`.";
+    RESOLVER_FAILED = 207, "the resolver could not run",
+        "Locking runs uv; it was not found, could not be fetched, or the index did not answer.",
+        "Check the network and index configuration; `pip install uv` puts a uv on PATH.";
+    NO_MATCHING_FILE = 208, "no file of a release fits the target",
+        "The release exists but has no wheel for the platform, Python and glibc, and no recipe builds it from source.",
+        "Choose another version, or `from: source` where a recipe exists.";
+    PACKAGE_UNKNOWN = 209, "an OS package that the base's archive does not have",
+        "Names of OS packages differ between distributions.",
+        "Use the name that the distribution of the base uses.";
+    PACKAGE_GONE = 210, "the mirror no longer has a locked OS package",
+        "Debian's mirrors drop a version when a security or point release replaces it.",
+        "Run `stackforge lock STACK --upgrade-os`, or configure a mirror that keeps snapshots.";
+    MIRROR_UNKNOWN = 211, "no Debian mirror is configured",
+        "Mirrors come from the configuration or the host's apt sources; stackforge has none built in.",
+        "Set STACKFORGE_DEBIAN_MIRROR to a mirror's address.";
+    BASE_UNPINNED = 212, "the base image is not pinned by digest",
+        "Its registry was not reachable when the stack was locked, so the lock names a tag, which can move.",
+        "Run `stackforge lock STACK` where the registry answers.";
+    ENGINE_MISSING = 301, "no container engine answers",
+        "The docker engine is reached through DOCKER_HOST or its default socket.",
+        "Start Docker (`systemctl start docker`), set DOCKER_HOST, or check that you may use the socket (group `docker`).";
+    ENGINE_GONE = 302, "the engine went away in the middle",
+        "The connection broke while the engine was working, because it was stopped, restarted or ran out of memory.",
+        "Look at the engine's own log, start it, and run the same command again: finished steps are cached.";
+    NETWORK = 303, "a download failed",
+        "The server could not be reached, refused, or broke off repeatedly.",
+        "Check the network, proxy variables and CA bundle (SSL_CERT_FILE), then run the command again: finished downloads are kept.";
+    NO_SPACE = 304, "the disk is full",
+        "CUDA stacks take tens of gigabytes while they are built.",
+        "Free space where the engine or the store keeps its data; `docker system df` shows the engine's part.";
+    ENGINE_REFUSED = 305, "the engine refused a request",
+        "The engine answered with an error that is neither a failed step nor a lost connection.",
+        "Read the engine's message; update the engine if it says that something is not supported.";
+    GPU_UNAVAILABLE = 306, "the engine cannot give containers a GPU",
+        "`--gpu` needs the NVIDIA container toolkit in the engine.",
+        "Install nvidia-container-toolkit and restart the engine, or validate without `--gpu`.";
+    STORE_IO = 307, "the store cannot be written",
+        "Logs, records and downloads are kept below the store directory.",
+        "Check its permissions and free space, or name another with `--store DIR`.";
+    STEP_FAILED = 401, "a build step failed",
+        "A command of the Dockerfile ended with an error; its last lines are shown and its whole log is kept.",
+        "Read the last lines; `stackforge diagnose LOG` recognises common causes.";
+    KILLED_FOR_MEMORY = 402, "a build step was killed for memory",
+        "The kernel killed the compiler. stackforge has retried once with half the parallel jobs.",
+        "Set `jobs: 1` on the library, add swap, or build on a machine with more memory.";
+    HASH_MISMATCH = 403, "a file does not have the locked digest",
+        "The index served other bytes than those that were locked.",
+        "Do not ignore this: check the index or mirror. If a release was really replaced, lock again.";
+    INTERRUPTED = 404, "interrupted",
+        "Ctrl-C or a signal stopped the command; what it started was stopped too.",
+        "Run it again: finished steps are cached.";
+    TEMPLATE = 405, "a template could not be rendered",
+        "A template from `--catalog` uses a value that it is not given, or is malformed.",
+        "Correct the template; the message names the file and line.";
+    VALIDATION_FAILED = 501, "the image does not validate",
+        "A check inside the image failed, so the image was not given its tag.",
+        "The table shows the check and the reason; the report holds the traceback.";
+    NO_REPORT = 502, "the validation left no report",
+        "The container ended before the report was written.",
+        "Look at the output above; check that the image has a working Python.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_ordered_and_explained() {
+        for pair in TABLE.windows(2) {
+            assert!(
+                pair[0].code < pair[1].code,
+                "{} before {}",
+                pair[0].code,
+                pair[1].code
+            );
+        }
+        for e in TABLE {
+            assert!(e.why.ends_with('.') && e.fix.ends_with('.'), "{}", e.code);
+            assert!(!e.title.ends_with('.'), "{}", e.code);
+        }
+    }
+
+    #[test]
+    fn codes_parse_as_people_type_them() {
+        assert_eq!("SF0002".parse(), Ok(UNKNOWN_KEY));
+        assert_eq!("sf2".parse(), Ok(UNKNOWN_KEY));
+        assert_eq!("SF9999".parse::<Code>(), Err(()));
+    }
+}

@@ -1,0 +1,266 @@
+//! The shape of a stack file, from which its JSON Schema is generated.
+//!
+//! Only structure is decided here; [`super::read`] checks the values. Neither `untagged`
+//! nor `flatten` appear: serde buffers under them and the spans would be lost.
+
+use crate::diag::Span;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A value with its place in the file.
+#[derive(Debug, Clone)]
+pub struct Spot<T>(pub super::At<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spot<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let spanned = serde_saphyr::Spanned::<T>::deserialize(d)?;
+        Ok(Self(super::At {
+            value: spanned.value,
+            span: span_of(&spanned.referenced),
+        }))
+    }
+}
+
+pub(super) fn span_of(location: &serde_saphyr::Location) -> Span {
+    let span = location.span();
+    let at = |n: Option<u64>, chars: u64| n.unwrap_or(chars) as usize;
+    Span {
+        line: u32::try_from(location.line()).unwrap_or(u32::MAX),
+        column: u32::try_from(location.column()).unwrap_or(u32::MAX),
+        offset: at(span.byte_offset(), span.offset()),
+        len: at(span.byte_len(), span.len()),
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Spot<T> {
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+    fn json_schema(g: &mut SchemaGenerator) -> Schema {
+        T::json_schema(g)
+    }
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+}
+
+impl PartialEq for Spot<String> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.value == other.0.value
+    }
+}
+impl Eq for Spot<String> {}
+impl PartialOrd for Spot<String> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Spot<String> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.value.cmp(&other.0.value)
+    }
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawStack {
+    /// Name of the stack: also the image's default name.
+    pub stack: Spot<String>,
+    /// One line for people.
+    pub about: Option<String>,
+    /// A name in images/, or an image reference pinned by digest.
+    pub base: Spot<String>,
+    pub target: RawTarget,
+    /// Python's major and minor version, in quotes: "3.12".
+    pub python: Spot<String>,
+    /// Libraries by name: a version specifier, `auto`, or a mapping.
+    #[schemars(with = "BTreeMap<String, RawLibrary>", extend("minProperties" = 1))]
+    pub libraries: Spot<BTreeMap<Spot<String>, RawLibrary>>,
+    /// OS packages of the final image.
+    #[serde(default)]
+    pub packages: Vec<Spot<String>>,
+    /// Requirements (PEP 508) that win over what packages ask for.
+    #[serde(default)]
+    pub overrides: Vec<Spot<String>>,
+    /// Package indexes, the first one first; without it, the user's own configuration.
+    #[serde(default)]
+    pub indexes: Vec<Spot<String>>,
+    /// Whether the image must compile kernels at run time (Triton, torch.compile); false
+    /// leaves the C compiler out.
+    pub jit: Option<bool>,
+    #[serde(default)]
+    pub validate: RawValidate,
+    #[serde(default)]
+    pub matrix: Matrix,
+    pub publish: Option<Publish>,
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawTarget {
+    /// `linux/amd64` or `linux/arm64`.
+    pub platform: Spot<String>,
+    /// GPUs by name (`thor`, `h100`) or by SM (`sm_110`).
+    #[schemars(extend("minItems" = 1))]
+    pub gpu: Vec<Spot<String>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawValidate {
+    pub attention: Option<AttentionShape>,
+}
+
+/// Shape of the attention benchmark: elements, not bytes.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct AttentionShape {
+    pub batch: u32,
+    pub heads: u32,
+    pub seq: u32,
+    pub head_dim: u32,
+    pub dtype: Dtype,
+    #[serde(default)]
+    pub causal: bool,
+}
+
+impl Default for AttentionShape {
+    fn default() -> Self {
+        Self {
+            batch: 16,
+            heads: 16,
+            seq: 2048,
+            head_dim: 64,
+            dtype: Dtype::Float16,
+            causal: false,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    Float16,
+    Bfloat16,
+    Float32,
+}
+
+/// Axes that expand a stack into variants.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cuda: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sm: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub isa: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub platform: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub python: Vec<String>,
+}
+
+/// Where images of the stack are published.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Publish {
+    pub repository: String,
+    /// Tags; `{{stack}}`, `{{version}}` and `{{variant}}` are filled in.
+    #[serde(default)]
+    pub tags: Vec<String>,
+}
+
+/// Where a library's files come from.
+#[derive(Debug, Clone, Copy, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum From {
+    /// A published wheel where one fits the target, else source.
+    #[default]
+    Auto,
+    Wheel,
+    Source,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct RawLibrary {
+    pub version: Option<Spot<String>>,
+    pub body: LibraryBody,
+}
+
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LibraryBody {
+    /// A version specifier (PEP 440) or `auto`.
+    #[schemars(with = "Option<String>")]
+    pub version: Option<Spot<String>>,
+    #[serde(default)]
+    pub from: From,
+    #[serde(default)]
+    pub extras: Vec<Spot<String>>,
+    /// Environment of the library's build.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub env: BTreeMap<Spot<String>, String>,
+    /// Parallel jobs of its build; without it, from cores and memory.
+    pub jobs: Option<Spot<u32>>,
+    /// Patches of its recipe to apply, by id; without it, those that the recipe's conditions choose.
+    #[serde(default)]
+    pub patches: Vec<String>,
+    /// Source repository, in place of the recipe's.
+    #[schemars(with = "Option<String>")]
+    pub git: Option<Spot<String>>,
+    /// Revision, tag or branch of `git`.
+    #[serde(rename = "ref")]
+    #[schemars(with = "Option<String>")]
+    pub git_ref: Option<Spot<String>>,
+    /// Index that this library comes from.
+    pub index: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for RawLibrary {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = RawLibrary;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a version specifier in quotes, `auto`, or a mapping with `version`")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<RawLibrary, E> {
+                Ok(RawLibrary {
+                    version: Some(Spot(super::At {
+                        value: v.to_owned(),
+                        span: Span::default(),
+                    })),
+                    body: LibraryBody::default(),
+                })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawLibrary, A::Error> {
+                let mut body = LibraryBody::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(RawLibrary {
+                    version: body.version.take(),
+                    body,
+                })
+            }
+        }
+        d.deserialize_any(Either)
+    }
+}
+
+impl JsonSchema for RawLibrary {
+    fn schema_name() -> Cow<'static, str> {
+        "Library".into()
+    }
+    fn json_schema(g: &mut SchemaGenerator) -> Schema {
+        let body = g.subschema_for::<LibraryBody>();
+        json_schema!({ "anyOf": [ { "type": "string" }, body ] })
+    }
+}

@@ -1,0 +1,473 @@
+//! Text to [`Stack`]: structure first (the first fault stops), then every value, all faults
+//! at once.
+
+use super::raw::{RawStack, Spot, span_of};
+use super::{At, Library, Stack, Wanted};
+use crate::diag::{Diagnostic, Report, Source, Span, codes, nearest};
+use serde_saphyr::Error as YamlError;
+use std::str::FromStr;
+
+/// Far above any hand-written stack, far below what hurts.
+const MAX_BYTES: usize = 256 * 1024;
+
+/// Reads a stack. `name` is how messages call the text.
+pub fn read(name: &str, text: &str) -> Result<Stack, Report> {
+    let source = Source {
+        name: name.to_owned(),
+        text: text.to_owned(),
+    };
+    if text.len() > MAX_BYTES {
+        let too_large = Diagnostic::error(
+            codes::TOO_LARGE,
+            format!(
+                "the file has {} bytes, a stack has at most {MAX_BYTES}",
+                text.len()
+            ),
+        );
+        return Err(Report::new(
+            Source {
+                name: source.name,
+                text: String::new(),
+            },
+            vec![too_large],
+        ));
+    }
+    let raw: RawStack = match serde_saphyr::from_str_with_options(text, options()) {
+        Ok(raw) => raw,
+        Err(error) => {
+            let diagnostic = structural(error.without_snippet(), text);
+            return Err(Report::new(source, vec![diagnostic]));
+        }
+    };
+    let mut checker = Checker {
+        diagnostics: Vec::new(),
+        text,
+    };
+    match checker.stack(raw, &source) {
+        Some(stack) if checker.diagnostics.is_empty() => Ok(stack),
+        _ => Err(Report::new(source, checker.diagnostics)),
+    }
+}
+
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_events: 20_000, max_aliases: 50, max_anchors: 50, max_depth: 32 },
+    }
+}
+
+/// What the parser says, in our words and with our codes.
+fn structural(error: &YamlError, text: &str) -> Diagnostic {
+    let span = error.location().map(|l| span_of(&l)).unwrap_or_default();
+    let at = |d: Diagnostic| d.at(widen(span, text));
+    match error {
+        YamlError::SerdeUnknownField {
+            field, expected, ..
+        } => {
+            let mut d = Diagnostic::error(codes::UNKNOWN_KEY, format!("unknown key `{field}`"));
+            d = match nearest(field, expected.iter().copied()) {
+                Some(near) => d.help(format!("did you mean `{near}`?")),
+                None => d.help(format!("valid keys here: {}", expected.join(", "))),
+            };
+            at(d).label("not a key of a stack")
+        }
+        YamlError::SerdeMissingField { field, .. } => {
+            at(
+                Diagnostic::error(codes::MISSING_KEY, format!("missing key `{field}`")).help(
+                    format!("add `{field}:` here; `stackforge init` writes a complete stack"),
+                ),
+            )
+        }
+        YamlError::DuplicateMappingKey { key, .. } => {
+            let name = key.as_deref().unwrap_or("?");
+            at(
+                Diagnostic::error(codes::DUPLICATE_KEY, format!("duplicate key `{name}`"))
+                    .help("remove one of the two"),
+            )
+        }
+        YamlError::Budget { .. }
+        | YamlError::AliasReplayLimitExceeded { .. }
+        | YamlError::AliasExpansionLimitExceeded { .. }
+        | YamlError::AliasReplayStackDepthExceeded { .. }
+        | YamlError::AliasReplayCounterOverflow { .. } => at(Diagnostic::error(
+            codes::ALIAS_BOMB,
+            "the file expands to more than a stack can be",
+        )
+        .help("write values out instead of YAML aliases, and nest less")),
+        YamlError::AliasError { error, .. } => structural(error, text),
+        other => {
+            let message = first_line(&other.to_string());
+            let type_error = matches!(
+                other,
+                YamlError::SerdeInvalidType { .. }
+                    | YamlError::SerdeInvalidValue { .. }
+                    | YamlError::SerdeUnknownVariant { .. }
+                    | YamlError::Unexpected { .. }
+                    | YamlError::NullIntoString { .. }
+                    | YamlError::InvalidScalar { .. }
+                    | YamlError::Message { .. }
+            );
+            let code = if type_error {
+                codes::WRONG_TYPE
+            } else {
+                codes::YAML_SYNTAX
+            };
+            let help = if type_error {
+                "write the value in the form that the message names; versions need quotes"
+            } else {
+                "check indentation, quotes and brackets here and on the line above"
+            };
+            at(Diagnostic::error(code, message).help(help))
+        }
+    }
+}
+
+fn first_line(s: &str) -> String {
+    let line = s.lines().next().unwrap_or(s);
+    let line = line
+        .split_once(": ")
+        .filter(|(head, _)| head.starts_with("error"))
+        .map_or(line, |(_, tail)| tail);
+    line.chars().take(300).collect()
+}
+
+/// A parser location without a length underlines the word that stands there.
+fn widen(span: Span, text: &str) -> Span {
+    let offset = span.offset.min(text.len());
+    let rest = text.get(offset..).unwrap_or("");
+    let word = rest
+        .find(|c: char| c.is_whitespace() || c == ':')
+        .unwrap_or(rest.len());
+    Span {
+        offset,
+        len: span.len.max(word).min(rest.len()),
+        ..span
+    }
+}
+
+struct Checker<'a> {
+    diagnostics: Vec<Diagnostic>,
+    text: &'a str,
+}
+
+impl Checker<'_> {
+    fn push(&mut self, span: Span, d: Diagnostic) {
+        self.diagnostics.push(d.at(widen(span, self.text)));
+    }
+
+    fn parse<T: FromStr>(&mut self, spot: Spot<String>, code: crate::diag::Code) -> Option<At<T>>
+    where
+        T::Err: std::fmt::Display,
+    {
+        let At { value, span } = spot.0;
+        match value.parse() {
+            Ok(value) => Some(At { value, span }),
+            Err(e) => {
+                self.push(span, Diagnostic::error(code, e.to_string()));
+                None
+            }
+        }
+    }
+
+    fn stack(&mut self, raw: RawStack, source: &Source) -> Option<Stack> {
+        let stack = self.parse(raw.stack, codes::BAD_NAME);
+        let platform = self.parse(raw.target.platform, codes::BAD_PLATFORM);
+        let python = self.parse(raw.python, codes::BAD_PYTHON);
+        if raw.libraries.0.value.is_empty() {
+            self.push(
+                raw.libraries.0.span,
+                Diagnostic::error(codes::EMPTY_LIBRARIES, "`libraries` is empty")
+                    .help("name at least one, `torch: \"2.13.*\"` for instance"),
+            );
+        }
+        if raw.target.gpu.is_empty() {
+            let span = platform.as_ref().map(|p| p.span).unwrap_or_default();
+            self.push(
+                span,
+                Diagnostic::error(codes::BAD_VALUE, "`target.gpu` is empty")
+                    .help("name the GPUs that the image is for: `gpu: [h100]`"),
+            );
+        }
+        let mut libraries = Vec::new();
+        for (name, library) in raw.libraries.0.value {
+            libraries.extend(self.library(name, library));
+        }
+        let packages = self.each(raw.packages, |s| {
+            s.parse::<super::nouns::OsPackage>()
+                .map(|p| p.to_string())
+                .map_err(|e| (codes::BAD_NAME, e.to_string()))
+        });
+        let overrides = self.each(raw.overrides, |s| {
+            pep508_rs::Requirement::<pep508_rs::VerbatimUrl>::from_str(s)
+                .map(|_| s.to_owned())
+                .map_err(|e| {
+                    (
+                        codes::BAD_REQUIREMENT,
+                        format!(
+                            "`{}` is not a requirement: {}",
+                            clip(s),
+                            first_line(&e.to_string())
+                        ),
+                    )
+                })
+        });
+        let indexes = self.each(raw.indexes, |s| {
+            let url = s.starts_with("https://") || s.starts_with("http://");
+            if url && !s.contains(|c: char| c.is_whitespace() || c.is_control()) {
+                Ok(s.to_owned())
+            } else {
+                Err((
+                    codes::BAD_VALUE,
+                    format!("`{}` is not the URL of an index", clip(s)),
+                ))
+            }
+        });
+        if let Some(a) = &raw.validate.attention {
+            let limits = [
+                ("batch", a.batch, 4096),
+                ("heads", a.heads, 1024),
+                ("seq", a.seq, 1 << 20),
+                ("head_dim", a.head_dim, 1024),
+            ];
+            for (key, value, max) in limits {
+                if value == 0 || value > max {
+                    self.diagnostics.push(
+                        Diagnostic::error(
+                            codes::BAD_VALUE,
+                            format!("`validate.attention.{key}` is {value}"),
+                        )
+                        .help(format!("it ranges from 1 to {max}")),
+                    );
+                }
+            }
+        }
+        if let Some(p) = &raw.publish
+            && !image_reference(&p.repository)
+        {
+            self.diagnostics.push(Diagnostic::error(
+                codes::BAD_REFERENCE,
+                format!("`publish.repository` is `{}`", clip(&p.repository)),
+            ));
+        }
+        Some(Stack {
+            stack: stack?,
+            about: raw.about,
+            base: raw.base.0,
+            platform: platform?,
+            gpus: raw.target.gpu.into_iter().map(|g| g.0).collect(),
+            python: python?,
+            libraries,
+            packages,
+            overrides,
+            indexes,
+            jit: raw.jit.unwrap_or(true),
+            attention: raw.validate.attention,
+            matrix: raw.matrix,
+            publish: raw.publish,
+            source: source.clone(),
+        })
+    }
+
+    fn each(
+        &mut self,
+        values: Vec<Spot<String>>,
+        check: impl Fn(&str) -> Result<String, (crate::diag::Code, String)>,
+    ) -> Vec<At<String>> {
+        let mut out = Vec::with_capacity(values.len());
+        for Spot(At { value, span }) in values {
+            match check(&value) {
+                Ok(value) => out.push(At { value, span }),
+                Err((code, message)) => self.push(span, Diagnostic::error(code, message)),
+            }
+        }
+        out
+    }
+
+    fn library(&mut self, name: Spot<String>, raw: super::raw::RawLibrary) -> Option<Library> {
+        let name_span = name.0.span;
+        let name = self.parse(name, codes::BAD_NAME);
+        let (version, version_span) = match raw.version {
+            None => (Wanted::Auto, name_span),
+            Some(Spot(At { value, span })) => {
+                let span = if span.line > 0 {
+                    span
+                } else {
+                    self.value_after(name_span, &value)
+                };
+                (self.wanted(&value, span)?, span)
+            }
+        };
+        let body = raw.body;
+        for (key, _) in &body.env {
+            let valid = !key.0.value.is_empty()
+                && key
+                    .0
+                    .value
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'_')
+                && !key.0.value.as_bytes()[0].is_ascii_digit();
+            if !valid {
+                self.push(
+                    key.0.span,
+                    Diagnostic::error(
+                        codes::BAD_NAME,
+                        format!(
+                            "`{}` is not the name of an environment variable",
+                            clip(&key.0.value)
+                        ),
+                    ),
+                );
+            }
+        }
+        let extras = self.each(body.extras, |s| {
+            pep508_rs::ExtraName::from_str(s)
+                .map(|e| e.to_string())
+                .map_err(|e| (codes::BAD_NAME, e.to_string()))
+        });
+        if let Some(Spot(At { value: 0, span })) = body.jobs {
+            self.push(
+                span,
+                Diagnostic::error(codes::BAD_VALUE, "`jobs` is 0").help("use 1 or more"),
+            );
+        }
+        for (what, spot) in [("git", &body.git), ("ref", &body.git_ref)] {
+            let Some(Spot(At { value, span })) = spot else {
+                continue;
+            };
+            let plain = value
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_./:@+~".contains(&b));
+            let scheme =
+                what == "ref" || value.starts_with("https://") || value.starts_with("ssh://");
+            if !plain || !scheme || value.is_empty() || value.starts_with('-') {
+                self.push(
+                    *span,
+                    Diagnostic::error(
+                        codes::BAD_VALUE,
+                        format!("`{}` is not a valid `{what}`", clip(value)),
+                    )
+                    .help("`git` is an https:// or ssh:// URL, `ref` a tag, branch or commit"),
+                );
+            }
+        }
+        Some(Library {
+            name: name?,
+            version,
+            version_span,
+            from: body.from,
+            extras: extras.into_iter().map(|e| e.value).collect(),
+            env: body.env.into_iter().map(|(k, v)| (k.0.value, v)).collect(),
+            jobs: body.jobs.map(|j| j.0.value),
+            patches: body.patches,
+            git: body.git.map(|g| g.0.value),
+            git_ref: body.git_ref.map(|g| g.0.value),
+            index: body.index,
+        })
+    }
+
+    fn wanted(&mut self, value: &str, span: Span) -> Option<Wanted> {
+        if value == "auto" {
+            return Some(Wanted::Auto);
+        }
+        // A bare version means exactly that version, as the design's examples write it.
+        let text = if value.starts_with(|c: char| c.is_ascii_digit()) {
+            format!("=={value}")
+        } else {
+            value.to_owned()
+        };
+        match pep440_rs::VersionSpecifiers::from_str(&text) {
+            Ok(v) if !v.is_empty() => Some(Wanted::Specifier(v)),
+            Ok(_) => {
+                self.bad_specifier(value, span, "it is empty");
+                None
+            }
+            Err(e) => {
+                let why = e.to_string();
+                self.bad_specifier(value, span, &first_line(&why));
+                None
+            }
+        }
+    }
+
+    fn bad_specifier(&mut self, value: &str, span: Span, why: &str) {
+        self.push(
+            span,
+            Diagnostic::error(
+                codes::BAD_SPECIFIER,
+                format!("`{}` is not a version specifier", clip(value)),
+            )
+            .help("write `\"2.13.0\"`, `\"2.13.*\"`, `\">=0.32,<0.34\"` or `auto`")
+            .label(clip(why)),
+        );
+    }
+
+    /// Span of the scalar that follows a key: the deserializer gives none for plain text
+    /// inside a value that may be either text or a mapping.
+    fn value_after(&self, key: Span, value: &str) -> Span {
+        let from = (key.offset + key.len).min(self.text.len());
+        let Some(at) = self.text.get(from..).and_then(|t| t.find(value)) else {
+            return key;
+        };
+        let offset = from + at;
+        let before = &self.text[..offset];
+        Span {
+            line: before.matches('\n').count() as u32 + 1,
+            column: before.rfind('\n').map_or(offset, |n| offset - n - 1) as u32 + 1,
+            offset,
+            len: value.len(),
+        }
+    }
+}
+
+fn clip(s: &str) -> String {
+    let mut out: String = s.chars().filter(|c| !c.is_control()).take(80).collect();
+    if s.chars().count() > 80 {
+        out.push('…');
+    }
+    out
+}
+
+/// `[REGISTRY[:PORT]/]NAME[:TAG][@sha256:…]`, by the grammar of the distribution project.
+pub(crate) fn image_reference(s: &str) -> bool {
+    let (name, digest) = match s.split_once('@') {
+        Some((name, digest)) => (name, Some(digest)),
+        None => (s, None),
+    };
+    if let Some(d) = digest
+        && d.parse::<super::nouns::Digest>().is_err()
+    {
+        return false;
+    }
+    let (path, tag) = match name.rsplit_once(':') {
+        Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
+        _ => (name, None),
+    };
+    let tag_ok = tag.is_none_or(|t| {
+        !t.is_empty()
+            && t.len() <= 128
+            && !t.starts_with(['.', '-'])
+            && t.bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
+    });
+    let mut parts = path.split('/').peekable();
+    let mut first = true;
+    let mut ok = s.len() <= 512;
+    while let Some(part) = parts.next() {
+        let host =
+            first && parts.peek().is_some() && (part.contains(['.', ':']) || part == "localhost");
+        ok &= if host {
+            !part.is_empty()
+                && part
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b".-:".contains(&b))
+        } else {
+            !part.is_empty()
+                && !part.starts_with(['.', '-', '_'])
+                && !part.ends_with(['.', '-', '_'])
+                && part
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
+        };
+        first = false;
+    }
+    ok && tag_ok
+}
