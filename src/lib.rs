@@ -1,6 +1,12 @@
 //! stackforge: CUDA machine-learning stacks that work, as container images, from one YAML file.
 
 pub mod catalog;
+pub mod debian {
+    pub const CONFIGURE: &str = "";
+}
 pub mod diag;
 pub mod lock;
+pub mod plan;
+pub mod render;
 pub mod spec;
+pub mod target;

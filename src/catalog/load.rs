@@ -226,7 +226,11 @@ pub fn templates_in(folder: &str) -> Vec<(String, &'static str)> {
         }
     }
     let mut out = Vec::new();
-    if let Some(dir) = TEMPLATES.get_dir(folder) {
+    let dir = match folder {
+        "" => Some(&TEMPLATES),
+        _ => TEMPLATES.get_dir(folder),
+    };
+    if let Some(dir) = dir {
         walk(dir, folder, &mut out);
     }
     out.sort();

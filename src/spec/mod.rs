@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 pub use nouns::{LibraryName, Platform, PythonVersion, Sm, StackName};
 pub use raw::{AttentionShape, From, Matrix, Publish};
+pub(crate) use read::image_reference;
 pub use read::read;
 
 /// A value and where it stands in the stack file.

@@ -1,0 +1,152 @@
+//! A library compiled from source: everything that its builder stage is told.
+
+use crate::catalog::{Facts, Recipe};
+use crate::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
+use crate::spec::{Library, Sm};
+use pep440_rs::Version;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Compile {
+    pub library: String,
+    pub version: String,
+    pub source: SourceLock,
+    /// Build requirements beyond the image's wheels.
+    pub requires: Vec<PythonFile>,
+    /// Compiled libraries that must be installed before.
+    pub after: Vec<String>,
+    /// Environment of the build, arch variables included, job variables not.
+    pub env: BTreeMap<String, String>,
+    /// What the nvcc filter holds the build to: `90;110`.
+    pub sms: String,
+    pub jobs: JobLimits,
+    pub patches: Vec<Replacement>,
+    pub commands: Vec<String>,
+    /// CUDA's directory below site-packages; absent where the base has the toolkit.
+    pub toolkit_home: Option<String>,
+    pub note: String,
+}
+
+/// How many compilers may run at once: decided where the build runs, from its cores and
+/// memory, so it is no part of the key.
+#[derive(Debug, Clone, Serialize)]
+pub struct JobLimits {
+    pub variable: String,
+    /// MiB that one job needs at its worst.
+    pub memory_mib: u64,
+    pub threads_variable: Option<String>,
+    pub threads: u32,
+    /// The stack's own limit.
+    pub max: Option<u32>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Replacement {
+    pub id: String,
+    pub file: String,
+    pub replace: String,
+    pub with: String,
+}
+
+/// Puts together what the recipe, the lock and the stack say about one build.
+pub(super) fn compile(
+    lock: &PlatformLock,
+    build: &BuildLock,
+    recipe: &Recipe,
+    library: Option<&Library>,
+    sms: &[Sm],
+    toolkit_home: Option<String>,
+) -> Option<Compile> {
+    let recipe_build = recipe.build.as_ref()?;
+    let version_of = |name: &str| {
+        let text = lock
+            .wheel(name)
+            .map(|w| &w.version)
+            .or_else(|| lock.build(name).map(|b| &b.version))?;
+        Version::from_str(text).ok()
+    };
+    let torch = version_of("torch");
+    let own = Version::from_str(&build.version).ok();
+    let cuda = lock.cuda.as_deref().and_then(|c| Version::from_str(c).ok());
+    let python = Version::from_str(&lock.python.to_string()).ok();
+    let platform = lock.platform.to_string();
+    let facts = Facts {
+        torch: torch.as_ref(),
+        cuda: cuda.as_ref(),
+        version: own.as_ref(),
+        python: python.as_ref(),
+        platform: Some(&platform),
+        sms,
+    };
+    let chosen = |id: &str| match library.map(|l| l.patches.as_slice()) {
+        Some(ids) if !ids.is_empty() => ids.iter().any(|i| i == id),
+        _ => true,
+    };
+    let patches: Vec<Replacement> = recipe_build
+        .patches
+        .iter()
+        .filter(|p| p.when.hold(&facts) && chosen(&p.id))
+        .map(|p| Replacement {
+            id: p.id.clone(),
+            file: p.file.clone(),
+            replace: p.replace.clone(),
+            with: p.with.clone(),
+        })
+        .collect();
+    let mut env = recipe_build.env.clone();
+    for arch in &recipe_build.arch {
+        env.insert(arch.variable.clone(), arch.value(sms));
+    }
+    let mut jobs = JobLimits {
+        variable: recipe_build.jobs.variable.clone(),
+        memory_mib: (recipe_build.jobs.memory_gb * 1024.0).ceil() as u64,
+        threads_variable: recipe_build.jobs.threads_variable.clone(),
+        threads: recipe_build.jobs.threads.unwrap_or(1),
+        max: library.and_then(|l| l.jobs),
+    };
+    if let Some(library) = library {
+        env.extend(library.env.clone());
+        // A job limit given as environment is one: the builder computes below it.
+        if let Some(max) = env.remove(&jobs.variable).and_then(|v| v.parse().ok()) {
+            jobs.max = Some(jobs.max.map_or(max, |m: u32| m.min(max)));
+        }
+    }
+    let digits: Vec<String> = sms.iter().map(Sm::digits).collect();
+    let mut note = format!(
+        "compiling {} {} for {}",
+        build.name,
+        build.version,
+        digits
+            .iter()
+            .map(|d| format!("sm_{d}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    for patch in &patches {
+        note.push_str(&format!(", patch {}", patch.id));
+    }
+    if recipe_build.hard_coded_arch {
+        note.push_str(", its own arch list held back by the nvcc filter");
+    }
+    Some(Compile {
+        library: build.name.clone(),
+        version: build.version.clone(),
+        source: build.source.clone(),
+        requires: build.requires.clone(),
+        after: recipe_build
+            .needs
+            .iter()
+            .filter(|n| lock.build(n).is_some())
+            .cloned()
+            .collect(),
+        env,
+        sms: digits.join(";"),
+        jobs,
+        patches,
+        commands: recipe_build.commands.clone(),
+        toolkit_home,
+        note,
+    })
+}

@@ -1,0 +1,113 @@
+//! Which wheels share a layer.
+//!
+//! Three layers, from what changes least to what changes most: CUDA's own libraries, torch
+//! with what it asks for, everything else. Builder stages start from the second, so a new
+//! version of an unrelated wheel recompiles nothing.
+
+use crate::lock::PythonFile;
+use std::collections::BTreeSet;
+
+#[derive(Debug, Clone)]
+pub struct WheelLayer {
+    /// `cuda`, `torch` or `libraries`.
+    pub name: &'static str,
+    pub wheels: Vec<PythonFile>,
+}
+
+/// Wheels in layers, each in name order; empty layers are left out.
+pub fn wheel_layers(wheels: &[PythonFile]) -> Vec<WheelLayer> {
+    let core = asked_for_by("torch", wheels);
+    let mut layers = [("cuda", vec![]), ("torch", vec![]), ("libraries", vec![])];
+    for wheel in wheels {
+        let place = if !core.contains(wheel.name.as_str()) {
+            2
+        } else if wheel.name.starts_with("nvidia-") || wheel.name.starts_with("cuda-") {
+            0
+        } else {
+            1
+        };
+        layers[place].1.push(wheel.clone());
+    }
+    layers
+        .into_iter()
+        .filter(|(_, wheels)| !wheels.is_empty())
+        .map(|(name, mut wheels)| {
+            wheels.sort();
+            WheelLayer { name, wheels }
+        })
+        .collect()
+}
+
+/// `root` and all that it asks for, directly or not, among `wheels`.
+fn asked_for_by<'a>(root: &'a str, wheels: &'a [PythonFile]) -> BTreeSet<&'a str> {
+    let mut set = BTreeSet::new();
+    if !wheels.iter().any(|w| w.name == root) {
+        return set;
+    }
+    set.insert(root);
+    loop {
+        let before = set.len();
+        for wheel in wheels {
+            if wheel.via.iter().any(|v| set.contains(v.as_str())) {
+                set.insert(&wheel.name);
+            }
+        }
+        if set.len() == before {
+            return set;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wheel(name: &str, via: &[&str]) -> PythonFile {
+        PythonFile {
+            name: name.into(),
+            version: "1".into(),
+            file: format!("{name}-1-py3-none-any.whl"),
+            size: 0,
+            sha256: "0".repeat(64),
+            via: via.iter().map(|s| (*s).to_string()).collect(),
+        }
+    }
+
+    #[test]
+    fn torch_and_what_it_asks_for_come_before_the_rest() {
+        let wheels = [
+            wheel("numpy", &["vllm"]),
+            wheel("nvidia-cublas", &["torch"]),
+            wheel("torch", &[]),
+            wheel("sympy", &["torch"]),
+            wheel("mpmath", &["sympy"]),
+            wheel("vllm", &[]),
+            wheel("nvidia-ml-py", &["vllm"]),
+        ];
+        let layers = wheel_layers(&wheels);
+        let names: Vec<_> = layers
+            .iter()
+            .map(|l| {
+                (
+                    l.name,
+                    l.wheels.iter().map(|w| w.name.as_str()).collect::<Vec<_>>(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            names,
+            [
+                ("cuda", vec!["nvidia-cublas"]),
+                ("torch", vec!["mpmath", "sympy", "torch"]),
+                ("libraries", vec!["numpy", "nvidia-ml-py", "vllm"]),
+            ]
+        );
+    }
+
+    #[test]
+    fn without_torch_there_is_one_layer() {
+        let layers = wheel_layers(&[wheel("six", &[])]);
+        assert_eq!(layers.len(), 1);
+        assert_eq!(layers[0].name, "libraries");
+    }
+}

@@ -1,0 +1,321 @@
+//! Putting the graph together.
+
+use super::compile::compile;
+use super::{Compile, Kind, Parts, Plan, Step, source_text, wheel_layers};
+use crate::catalog::{Catalog, Recipe, templates_in};
+use crate::lock::{OsPackageLock, PlatformLock, PythonFile};
+use crate::spec::Stack;
+use crate::spec::nouns::Digest;
+use crate::target::{Base, Target};
+use std::collections::BTreeMap;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error("the lock builds `{library}` from source, but no recipe says how")]
+    NoRecipe { library: String },
+    #[error(
+        "the lock needs a CUDA toolkit to compile `{library}`, and neither the base nor the locked wheels have one"
+    )]
+    NoToolkit { library: String },
+}
+
+/// The plan of one platform of a stack.
+pub fn plan(
+    stack: &Stack,
+    target: &Target<'_>,
+    catalog: &Catalog,
+    lock: &PlatformLock,
+) -> Result<Plan, PlanError> {
+    let layers = wheel_layers(&lock.wheels);
+    let mut compiles = Vec::new();
+    for build in &lock.builds {
+        let recipe = catalog
+            .recipe(&build.name)
+            .ok_or_else(|| PlanError::NoRecipe {
+                library: build.name.clone(),
+            })?;
+        let home = toolkit_home(catalog, lock, recipe, &build.requires)?;
+        let made = compile(
+            lock,
+            build,
+            recipe,
+            stack.library(&build.name),
+            &target.sms,
+            home,
+        );
+        compiles.push(made.ok_or_else(|| PlanError::NoRecipe {
+            library: build.name.clone(),
+        })?);
+    }
+    let python_packages = match &target.base {
+        Base::Known(image) => image.packages.resolve("python", lock.python),
+        Base::Raw { .. } => Vec::new(),
+    };
+    let validation = validation(stack, target, lock);
+    let bootstrap = lock.base.runtime.is_none();
+    let parts = Parts {
+        about: stack.about.clone(),
+        base: lock.base.clone(),
+        bootstrap,
+        tools: lock.tools.clone(),
+        layers,
+        compiles,
+        runtime_packages: lock.packages.clone(),
+        builder_packages: lock.builder_packages.clone(),
+        python_packages,
+        validation,
+    };
+    let mut plan = Plan {
+        stack: stack.stack.value.to_string(),
+        variant: stack.stack.value.to_string(),
+        platform: lock.platform,
+        python: lock.python,
+        cuda: lock.cuda.clone(),
+        sm: target.sms.clone(),
+        steps: Vec::new(),
+        parts,
+    };
+    steps(&mut plan, stack.jit);
+    Ok(plan)
+}
+
+/// Where nvcc is for a build: in the base (None), or below site-packages.
+fn toolkit_home(
+    catalog: &Catalog,
+    lock: &PlatformLock,
+    recipe: &Recipe,
+    requires: &[PythonFile],
+) -> Result<Option<String>, PlanError> {
+    let wants = recipe.build.as_ref().is_some_and(|b| !b.toolkit.is_empty());
+    if !wants || lock.base.devel.is_some() {
+        return Ok(None);
+    }
+    let has_compiler = requires
+        .iter()
+        .chain(&lock.wheels)
+        .any(|w| w.name.starts_with("nvidia-cuda-nvcc"));
+    lock.cuda
+        .as_deref()
+        .and_then(|c| catalog.toolkit(c))
+        .and_then(|t| t.wheels.as_ref())
+        .filter(|w| w.compiler && has_compiler)
+        .and_then(|w| w.home.clone())
+        .map(Some)
+        .ok_or_else(|| PlanError::NoToolkit {
+            library: recipe.library.clone(),
+        })
+}
+
+/// What the validation programs are told.
+fn validation(stack: &Stack, target: &Target<'_>, lock: &PlatformLock) -> serde_json::Value {
+    let mut checks = vec!["imports"];
+    let mut libraries = Vec::new();
+    for library in &stack.libraries {
+        let name = library.name.value.as_str();
+        let recipe = target.recipes.get(name);
+        let distribution = recipe.map_or(name, |r| r.distribution.as_str());
+        let version = lock
+            .wheel(distribution)
+            .map(|w| &w.version)
+            .or_else(|| lock.build(name).map(|b| &b.version));
+        let imports = match recipe {
+            Some(r) => r.imports.clone(),
+            None => Vec::new(),
+        };
+        for check in recipe.iter().flat_map(|r| &r.validate) {
+            let known = ["cuda", "triton", "compile", "attention", "vllm"]
+                .into_iter()
+                .find(|k| k == check);
+            checks.extend(known.filter(|k| !checks.contains(k)));
+        }
+        libraries.push(serde_json::json!({
+            "name": name,
+            "distribution": distribution,
+            "version": version,
+            "imports": imports,
+            "gpu_imports": recipe.map(|r| r.gpu_imports.clone()).unwrap_or_default(),
+        }));
+    }
+    if !stack.jit {
+        checks.retain(|c| !["triton", "compile"].contains(c));
+    }
+    let sms: Vec<String> = target.sms.iter().map(|s| s.digits()).collect();
+    serde_json::json!({
+        "schema": 1,
+        "stack": stack.stack.value,
+        "libraries": libraries,
+        "checks": checks,
+        "attention": stack.attention.clone().unwrap_or_default(),
+        "sm": sms,
+        "cuda": lock.cuda,
+    })
+}
+
+type Inputs = BTreeMap<String, String>;
+
+fn steps(plan: &mut Plan, jit: bool) {
+    let parts = &plan.parts;
+    let mut steps: Vec<Step> = vec![base_step(plan)];
+    let mut last = chain(&steps[0]);
+    let mut from = last.clone();
+    for layer in &parts.layers {
+        let mut inputs = wheels(&layer.wheels);
+        inputs.insert("python".into(), plan.python.to_string());
+        inputs.insert("script".into(), templates_digest("steps/wheels.sh"));
+        inputs.extend([last.clone()]);
+        let step = Step::new(&format!("wheels:{}", layer.name), Kind::Layer, inputs);
+        last = chain(&step);
+        if layer.name != "libraries" || parts.layers.len() == 1 {
+            from = last.clone();
+        }
+        steps.push(step);
+    }
+    let mut runtime = Inputs::from([last.clone()]);
+    for compile in &parts.compiles {
+        let step = compile_step(plan, compile, &from, &steps);
+        runtime.extend([chain(&step)]);
+        steps.push(step);
+    }
+    for package in &parts.runtime_packages {
+        runtime.insert(format!("package:{}", package.name), package_text(package));
+    }
+    runtime.insert("jit".into(), jit.to_string());
+    runtime.insert("script".into(), templates_digest("steps"));
+    let step = Step::new("runtime", Kind::Layer, runtime);
+    let mut validate = Inputs::from([chain(&step)]);
+    steps.push(step);
+    validate.insert("programs".into(), templates_digest("validate"));
+    validate.insert(
+        "spec".into(),
+        Digest::of(parts.validation.to_string().as_bytes()).to_string(),
+    );
+    let step = Step::new("validate", Kind::Validate, validate);
+    let mut image = Inputs::from([chain(&step)]);
+    steps.push(step);
+    image.insert("stack".into(), plan.stack.clone());
+    image.insert("about".into(), parts.about.clone().unwrap_or_default());
+    image.insert("template".into(), templates_digest("Dockerfile.hbs"));
+    steps.push(Step::new("image", Kind::Image, image));
+    plan.steps = steps;
+}
+
+fn chain(step: &Step) -> (String, String) {
+    (format!("step:{}", step.id), step.key.to_string())
+}
+
+fn base_step(plan: &Plan) -> Step {
+    let base = &plan.parts.base;
+    let mut inputs = Inputs::from([
+        ("base".into(), base.name.clone()),
+        ("platform".into(), plan.platform.to_string()),
+    ]);
+    for (role, image) in [("runtime", &base.runtime), ("devel", &base.devel)] {
+        if let Some(image) = image {
+            let digest = image
+                .digest
+                .as_ref()
+                .map_or("unpinned".to_owned(), ToString::to_string);
+            inputs.insert(role.into(), format!("{} {digest}", image.reference));
+        }
+    }
+    for package in &base.packages {
+        inputs.insert(format!("package:{}", package.name), package_text(package));
+    }
+    if plan.parts.bootstrap {
+        inputs.insert(
+            "configure".into(),
+            Digest::of(crate::debian::CONFIGURE.as_bytes()).to_string(),
+        );
+    }
+    let mut step = Step::new("base", Kind::Image, inputs);
+    if plan.parts.bootstrap {
+        step.note = Some(format!(
+            "bootstrapped from {} Debian packages",
+            base.packages.len()
+        ));
+    } else if base.runtime.as_ref().is_some_and(|r| r.digest.is_none()) {
+        step.note = Some(
+            "not pinned by digest: its registry did not answer when the stack was locked".into(),
+        );
+    }
+    step
+}
+
+fn compile_step(plan: &Plan, compile: &Compile, from: &(String, String), steps: &[Step]) -> Step {
+    let mut inputs = Inputs::from([
+        from.clone(),
+        ("source".into(), source_text(&compile.source)),
+        ("version".into(), compile.version.clone()),
+        ("sm".into(), compile.sms.clone()),
+        ("script".into(), templates_digest("steps/compile.sh")),
+        ("nvcc-filter".into(), templates_digest("builders")),
+    ]);
+    if let Some(home) = &compile.toolkit_home {
+        inputs.insert("toolkit".into(), home.clone());
+    }
+    for (name, value) in &compile.env {
+        inputs.insert(format!("env:{name}"), value.clone());
+    }
+    for patch in &compile.patches {
+        let text = format!("{} {} → {}", patch.file, patch.replace, patch.with);
+        inputs.insert(format!("patch:{}", patch.id), text);
+    }
+    for (n, command) in compile.commands.iter().enumerate() {
+        inputs.insert(format!("command:{n}"), command.clone());
+    }
+    inputs.extend(
+        wheels(&compile.requires)
+            .into_iter()
+            .map(|(name, value)| (name.replacen("wheel:", "requires:", 1), value)),
+    );
+    for package in &plan.parts.builder_packages {
+        inputs.insert(format!("package:{}", package.name), package_text(package));
+    }
+    for name in &compile.after {
+        if let Some(step) = steps.iter().find(|s| s.id == format!("compile:{name}")) {
+            inputs.extend([chain(step)]);
+        }
+    }
+    let mut step = Step::new(
+        &format!("compile:{}", compile.library),
+        Kind::Compile,
+        inputs,
+    );
+    step.note = Some(compile.note.clone());
+    step
+}
+
+fn wheels(files: &[PythonFile]) -> Inputs {
+    files
+        .iter()
+        .map(|w| {
+            (
+                format!("wheel:{}", w.name),
+                format!("{} sha256:{}", w.version, w.sha256),
+            )
+        })
+        .collect()
+}
+
+fn package_text(p: &OsPackageLock) -> String {
+    match (&p.version, &p.sha256) {
+        (Some(version), Some(sha256)) => format!("{version} sha256:{sha256}"),
+        _ => "unpinned".to_owned(),
+    }
+}
+
+/// Digest of the templates below a path, so that a changed script is a changed step.
+fn templates_digest(path: &str) -> String {
+    let (folder, only) = match path.rsplit_once('/') {
+        Some((folder, file)) => (folder, Some(file)),
+        None if path.contains('.') => ("", Some(path)),
+        None => (path, None),
+    };
+    let mut text = String::new();
+    for (name, content) in templates_in(folder) {
+        if only.is_none_or(|o| o == name) {
+            text.push_str(&format!("{name}\0{content}\0"));
+        }
+    }
+    Digest::of(text.as_bytes()).to_string()
+}

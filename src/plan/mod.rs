@@ -1,0 +1,153 @@
+//! The plan: which steps make the image, and the key of each.
+//!
+//! In: a [`Stack`](crate::spec::Stack), its [`Target`](crate::target::Target) and its lock.
+//! Out: [`Plan`], a graph of [`Step`]s in build order. A step's key is the sha256 of
+//! everything that can change its output and of nothing else: no clock, host name,
+//! directory or number of cores. Needs neither network nor engine.
+
+mod compile;
+mod layers;
+mod make;
+
+use crate::lock::{BaseLock, OsPackageLock, PythonFile, SourceLock};
+use crate::spec::nouns::{Digest, Platform, PythonVersion, Sm};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+pub use compile::Compile;
+pub use layers::{WheelLayer, wheel_layers};
+pub use make::{PlanError, plan};
+
+/// Changes when the meaning of a step changes for reasons that its inputs do not show.
+pub const FORMAT: u32 = 1;
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Plan {
+    pub stack: String,
+    pub variant: String,
+    pub platform: Platform,
+    pub python: PythonVersion,
+    pub cuda: Option<String>,
+    pub sm: Vec<Sm>,
+    pub steps: Vec<Step>,
+    #[serde(skip)]
+    pub parts: Parts,
+}
+
+/// What rendering needs beyond the graph.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    pub about: Option<String>,
+    pub base: BaseLock,
+    pub bootstrap: bool,
+    pub tools: Vec<PythonFile>,
+    pub layers: Vec<WheelLayer>,
+    pub compiles: Vec<Compile>,
+    pub runtime_packages: Vec<OsPackageLock>,
+    pub builder_packages: Vec<OsPackageLock>,
+    /// OS package names that put the interpreter into a base that has none yet.
+    pub python_packages: Vec<String>,
+    pub validation: serde_json::Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Fetch,
+    Compile,
+    Layer,
+    Image,
+    Validate,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Step {
+    pub id: String,
+    pub kind: Kind,
+    pub key: Digest,
+    /// Whether its output exists already, as far as the store remembers.
+    pub cached: bool,
+    /// Everything that can change the output, by name.
+    pub inputs: BTreeMap<String, String>,
+    /// Why it is done this way, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl Step {
+    pub(crate) fn new(id: &str, kind: Kind, inputs: BTreeMap<String, String>) -> Self {
+        let canonical = serde_json::json!({
+            "format": FORMAT,
+            "kind": kind,
+            "step": id,
+            "inputs": inputs,
+        });
+        Self {
+            id: id.to_owned(),
+            kind,
+            key: Digest::of(canonical.to_string().as_bytes()),
+            cached: false,
+            inputs,
+            note: None,
+        }
+    }
+}
+
+impl Plan {
+    pub fn step(&self, id: &str) -> Option<&Step> {
+        self.steps.iter().find(|s| s.id == id)
+    }
+
+    /// Key of the whole image.
+    pub fn key(&self) -> &Digest {
+        // `plan` ends every plan with its image step.
+        &self.steps[self.steps.len() - 1].key
+    }
+
+    /// Name of the engine's image of a bootstrapped base.
+    pub fn base_tag(&self) -> Option<String> {
+        let base = self.step("base").filter(|_| self.parts.bootstrap)?;
+        Some(format!(
+            "stackforge/base:{}-{}-{}",
+            self.parts.base.name,
+            self.platform.arch(),
+            base.key.short()
+        ))
+    }
+
+    /// Marks the steps that `done` knows.
+    pub fn mark_cached(&mut self, done: impl Fn(&Digest) -> bool) {
+        for step in &mut self.steps {
+            step.cached = done(&step.key);
+        }
+    }
+
+    /// Graphviz text of the graph.
+    pub fn dot(&self) -> String {
+        let mut out = String::from("digraph plan {\n  rankdir=LR;\n  node [shape=box];\n");
+        for step in &self.steps {
+            let style = if step.cached { "filled" } else { "solid" };
+            out.push_str(&format!(
+                "  {:?} [label=\"{}\\n{}\", style={style}];\n",
+                step.id,
+                step.id,
+                step.key.short()
+            ));
+            for name in step.inputs.keys() {
+                if let Some(from) = name.strip_prefix("step:") {
+                    out.push_str(&format!("  {from:?} -> {:?};\n", step.id));
+                }
+            }
+        }
+        out.push_str("}\n");
+        out
+    }
+}
+
+/// How a compile step's source is named in a plan.
+pub(crate) fn source_text(source: &SourceLock) -> String {
+    match source {
+        SourceLock::Sdist { file, sha256, .. } => format!("{file} sha256:{sha256}"),
+        SourceLock::Git { url, revision } => format!("{url} {revision}"),
+    }
+}

@@ -1,0 +1,130 @@
+//! Everything of the context but the Dockerfile.
+
+use super::quote::sh;
+use super::{BaseImage, Content, Context, Options, RenderError};
+use crate::catalog::templates_in;
+use crate::lock::{OsPackageLock, PythonFile, SourceLock};
+use crate::plan::{Compile, Plan};
+use std::fmt::Write as _;
+
+pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, RenderError> {
+    let mut context = Context::new();
+    let mut text = |path: String, text: String| context.insert(path, Content::Text(text));
+    for folder in ["steps", "validate"] {
+        for (name, content) in templates_in(folder) {
+            let content = super::template(options.overlay, &format!("{folder}/{name}"))
+                .map_or_else(|| content.to_owned(), std::borrow::Cow::into_owned);
+            text(format!("{folder}/{name}"), content);
+        }
+    }
+    let spec = serde_json::to_string_pretty(&plan.parts.validation).unwrap_or_default();
+    text("validate/spec.json".into(), spec + "\n");
+    text("locks/tools.txt".into(), requirements(&plan.parts.tools));
+    for layer in &plan.parts.layers {
+        text(
+            format!("locks/{}.txt", layer.name),
+            requirements(&layer.wheels),
+        );
+    }
+    if !plan.parts.compiles.is_empty() {
+        for (name, content) in templates_in("builders") {
+            text(format!("builders/{name}"), content.to_owned());
+        }
+    }
+    for compile in &plan.parts.compiles {
+        for (name, content) in builder(compile) {
+            text(format!("builders/{}/{name}", compile.library), content);
+        }
+    }
+    if let (true, BaseImage::Tar(tar)) = (plan.parts.bootstrap, &options.base) {
+        text(
+            "steps/configure.sh".into(),
+            format!("{}\n", crate::debian::CONFIGURE),
+        );
+        context.insert("base/rootfs.tar".into(), Content::File(tar.clone()));
+    }
+    for (folder, packages) in [
+        ("os/runtime", &plan.parts.runtime_packages),
+        ("os/builder", &plan.parts.builder_packages),
+    ] {
+        if !locked(packages) {
+            continue;
+        }
+        for package in packages {
+            let (Some(sha256), Some(path)) = (&package.sha256, &package.path) else {
+                continue;
+            };
+            let file = options.debs.join(format!("{sha256}.deb"));
+            if !file.is_file() {
+                return Err(RenderError::DebMissing {
+                    name: package.name.clone(),
+                    folder: options.debs.to_owned(),
+                });
+            }
+            let name = path.rsplit('/').next().unwrap_or(path);
+            context.insert(format!("{folder}/{name}"), Content::File(file));
+        }
+    }
+    Ok(context)
+}
+
+/// Whether the packages are files with digests rather than names.
+pub(super) fn locked(packages: &[OsPackageLock]) -> bool {
+    !packages.is_empty()
+        && packages
+            .iter()
+            .all(|p| p.sha256.is_some() && p.path.is_some())
+}
+
+/// A requirements file with hashes.
+fn requirements(files: &[PythonFile]) -> String {
+    files.iter().fold(String::new(), |mut out, f| {
+        let _ = writeln!(out, "{}=={} --hash=sha256:{}", f.name, f.version, f.sha256);
+        out
+    })
+}
+
+fn builder(compile: &Compile) -> Vec<(&'static str, String)> {
+    let mut env = String::new();
+    let mut export = |name: &str, value: &str| {
+        let _ = writeln!(env, "export {name}={}", sh(value));
+    };
+    for (name, value) in &compile.env {
+        export(name, value);
+    }
+    export("STACKFORGE_SMS", &compile.sms);
+    export("STACKFORGE_JOBS_VARIABLE", &compile.jobs.variable);
+    export(
+        "STACKFORGE_JOB_MIB",
+        &compile.jobs.memory_mib.max(1).to_string(),
+    );
+    if let Some(max) = compile.jobs.max {
+        export("STACKFORGE_JOBS_MAX", &max.to_string());
+    }
+    if let Some(variable) = &compile.jobs.threads_variable {
+        export(variable, &compile.jobs.threads.to_string());
+    }
+    if let Some(home) = &compile.toolkit_home {
+        export("STACKFORGE_TOOLKIT", home);
+    }
+    let patches = serde_json::to_string_pretty(&compile.patches).unwrap_or_default();
+    let mut files = vec![
+        ("env.sh", env),
+        ("requires.txt", requirements(&compile.requires)),
+        ("patches.json", patches + "\n"),
+    ];
+    files.push(match &compile.source {
+        SourceLock::Sdist { sha256, .. } => (
+            "source.txt",
+            format!(
+                "{}=={} --hash=sha256:{sha256}\n",
+                compile.library, compile.version
+            ),
+        ),
+        SourceLock::Git { url, revision } => ("git.txt", format!("{url} {revision}\n")),
+    });
+    if !compile.commands.is_empty() {
+        files.push(("commands.sh", compile.commands.join("\n") + "\n"));
+    }
+    files
+}

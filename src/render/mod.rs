@@ -1,0 +1,182 @@
+//! A plan as files: a Dockerfile and everything it reads.
+//!
+//! In: a [`Plan`]. Out: a [`Context`] that `docker build` turns into the image with nothing
+//! else at hand. Text from the stack reaches the Dockerfile only through [`quote`]; what a
+//! shell runs stands in files of the context, so no value is ever part of a command line
+//! that it was not quoted for.
+
+mod files;
+pub mod quote;
+
+use crate::catalog::template;
+use crate::lock::{OsPackageLock, PinnedImage};
+use crate::plan::Plan;
+use handlebars::Handlebars;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Files of a build context by path; paths are relative and use `/`.
+pub type Context = BTreeMap<String, Content>;
+
+#[derive(Debug, Clone)]
+pub enum Content {
+    Text(String),
+    File(PathBuf),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    #[error("template {name} is missing")]
+    Missing { name: String },
+    #[error("template {name}: {source}")]
+    Template {
+        name: String,
+        source: Box<handlebars::RenderError>,
+    },
+    #[error("template {name}: {source}")]
+    Syntax {
+        name: String,
+        source: Box<handlebars::TemplateError>,
+    },
+    #[error("locked OS package {name} is not in {}", folder.display())]
+    DebMissing { name: String, folder: PathBuf },
+}
+
+/// Where the base of the Dockerfile comes from, for bases bootstrapped from packages.
+#[derive(Debug, Clone)]
+pub enum BaseImage {
+    /// The engine has it under this name (or a registry does).
+    Named(String),
+    /// This tar of the unpacked packages goes into the context.
+    Tar(PathBuf),
+}
+
+/// What rendering is told beyond the plan.
+pub struct Options<'a> {
+    pub overlay: Option<&'a Path>,
+    pub base: BaseImage,
+    /// Folder of fetched OS packages, named by their sha256.
+    pub debs: &'a Path,
+}
+
+/// The Dockerfile and its context.
+pub fn render(plan: &Plan, options: &Options<'_>) -> Result<Context, RenderError> {
+    let mut context = files::context(plan, options)?;
+    let dockerfile = dockerfile(plan, options)?;
+    context.insert("Dockerfile".into(), Content::Text(dockerfile));
+    Ok(context)
+}
+
+fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError> {
+    let parts = &plan.parts;
+    let mut previous = String::new();
+    let mut layers = Vec::new();
+    for layer in &parts.layers {
+        layers.push(json!({ "name": layer.name, "previous": previous }));
+        previous = format!("-{}", layer.name);
+    }
+    let stage = |name: Option<&str>| match name {
+        Some(name) => format!("wheels-{name}"),
+        None => "wheels".to_owned(),
+    };
+    let last = parts.layers.last().map(|l| l.name);
+    let builders_from = parts
+        .layers
+        .iter()
+        .rev()
+        .find(|l| l.name != "libraries")
+        .map(|l| l.name)
+        .or(last);
+    let names = |packages: &[OsPackageLock]| -> Vec<String> {
+        packages.iter().map(|p| p.name.clone()).collect()
+    };
+    let pinned = |p: &PinnedImage| match &p.digest {
+        Some(digest) => format!("{}@{digest}", p.reference),
+        None => p.reference.clone(),
+    };
+    let runtime = match &options.base {
+        BaseImage::Named(name) if parts.bootstrap => Some(name.clone()),
+        _ => parts.base.runtime.as_ref().map(pinned),
+    };
+    let devel = parts.base.devel.as_ref().map(pinned);
+    let data = json!({
+        "stack": plan.stack,
+        "about": parts.about,
+        "python": plan.python,
+        "base": {
+            "bootstrap": parts.bootstrap,
+            "inline": matches!(options.base, BaseImage::Tar(_)),
+            "runtime": runtime,
+            "devel": devel,
+            "python_packages": parts.python_packages,
+        },
+        "layers": layers,
+        "last_wheels": stage(last),
+        "builders_from": stage(builders_from),
+        "builders": parts.compiles.iter().map(|c| json!({
+            "library": c.library,
+            "note": c.note,
+            "after": c.after,
+        })).collect::<Vec<_>>(),
+        "builder_packages": names(&parts.builder_packages),
+        "builder_debs": files::locked(&parts.builder_packages),
+        "runtime_packages": names(&parts.runtime_packages),
+        "runtime_debs": files::locked(&parts.runtime_packages),
+        "labels": labels(plan),
+    });
+    fill("Dockerfile.hbs", options.overlay, &data)
+}
+
+/// Labels that follow from the plan; the summary of the validation is added after it ran.
+pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
+    let sms: Vec<String> = plan
+        .sm
+        .iter()
+        .map(|s| format!("sm_{}", s.digits()))
+        .collect();
+    let mut labels = BTreeMap::from([
+        ("io.stackforge.stack".to_owned(), plan.stack.clone()),
+        ("io.stackforge.key".to_owned(), plan.key().to_string()),
+        ("io.stackforge.sm".to_owned(), sms.join(",")),
+        ("io.stackforge.python".to_owned(), plan.python.to_string()),
+        (
+            "org.opencontainers.image.title".to_owned(),
+            plan.stack.clone(),
+        ),
+    ]);
+    if let Some(cuda) = &plan.cuda {
+        labels.insert("io.stackforge.cuda".into(), cuda.clone());
+    }
+    if let Some(about) = &plan.parts.about {
+        labels.insert("org.opencontainers.image.description".into(), about.clone());
+    }
+    labels
+}
+
+fn fill(
+    name: &str,
+    overlay: Option<&Path>,
+    data: &serde_json::Value,
+) -> Result<String, RenderError> {
+    let text = template(overlay, name).ok_or_else(|| RenderError::Missing { name: name.into() })?;
+    let mut engine = Handlebars::new();
+    engine.set_strict_mode(true);
+    engine.register_escape_fn(handlebars::no_escape);
+    engine.register_helper("sh", Box::new(quote::ShHelper));
+    engine.register_helper("quoted", Box::new(quote::QuotedHelper));
+    engine.register_helper("comment", Box::new(quote::CommentHelper));
+    engine.register_helper("reference", Box::new(quote::ReferenceHelper));
+    engine
+        .register_template_string(name, &text)
+        .map_err(|source| RenderError::Syntax {
+            name: name.into(),
+            source: Box::new(source),
+        })?;
+    engine
+        .render(name, data)
+        .map_err(|source| RenderError::Template {
+            name: name.into(),
+            source: Box::new(source),
+        })
+}

@@ -1,0 +1,144 @@
+//! Quoting: the only ways by which text from a stack enters a Dockerfile or a script.
+
+use crate::spec::image_reference;
+use handlebars::{
+    Context, Handlebars, Helper, HelperDef, HelperResult, Output, RenderContext, RenderErrorReason,
+};
+
+/// One word of a POSIX shell: nothing in it is special.
+pub fn sh(text: &str) -> String {
+    let plain = !text.is_empty()
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"_-./:=@%+,".contains(&b));
+    if plain {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// A double-quoted word of a Dockerfile instruction, without expansion. Control characters
+/// cannot be written in one and become spaces.
+pub fn dockerfile_word(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' | '$' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if c.is_control() || c == '\u{2028}' || c == '\u{2029}' => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// The rest of a comment line: no line end, and no trailing backslash to continue it.
+pub fn comment(text: &str) -> String {
+    let line: String = text
+        .chars()
+        .map(|c| {
+            if c.is_control() || c == '\u{2028}' || c == '\u{2029}' {
+                ' '
+            } else {
+                c
+            }
+        })
+        .collect();
+    line.trim_end_matches(['\\', ' ']).to_owned()
+}
+
+macro_rules! helper {
+    ($(#[$doc:meta])* $name:ident, $convert:expr) => {
+        $(#[$doc])*
+        pub struct $name;
+
+        impl HelperDef for $name {
+            fn call<'reg: 'rc, 'rc>(
+                &self,
+                h: &Helper<'rc>,
+                _: &'reg Handlebars<'reg>,
+                _: &'rc Context,
+                _: &mut RenderContext<'reg, 'rc>,
+                out: &mut dyn Output,
+            ) -> HelperResult {
+                let name = h.name();
+                let value = h
+                    .param(0)
+                    .and_then(|p| p.value().as_str())
+                    .ok_or_else(|| RenderErrorReason::Other(format!("`{name}` needs one text")))?;
+                let convert: fn(&str) -> Result<String, String> = $convert;
+                out.write(&convert(value).map_err(RenderErrorReason::Other)?)?;
+                Ok(())
+            }
+        }
+    };
+}
+
+helper!(
+    /// `{{sh value}}`
+    ShHelper,
+    |v| Ok(sh(v))
+);
+helper!(
+    /// `{{quoted value}}`
+    QuotedHelper,
+    |v| Ok(dockerfile_word(v))
+);
+helper!(
+    /// `{{comment value}}`
+    CommentHelper,
+    |v| Ok(comment(v))
+);
+helper!(
+    /// `{{reference value}}`: refuses what is no image reference.
+    ReferenceHelper,
+    |v| if image_reference(v) {
+        Ok(v.to_owned())
+    } else {
+        Err(format!("`{}` is not an image reference", comment(v)))
+    }
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::process::Command;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// The shell itself is the judge: it must hand the very text to the command.
+        #[test]
+        fn no_text_breaks_out_of_the_shell(text in "[^\0]{0,40}") {
+            let script = format!("printf %s {}", sh(&text));
+            let out = Command::new("sh").args(["-c", &script]).output().unwrap();
+            prop_assert_eq!(String::from_utf8_lossy(&out.stdout), text);
+            prop_assert!(out.stderr.is_empty());
+        }
+
+        /// The word ends at its last character and nowhere before, and stays on its line.
+        #[test]
+        fn no_text_breaks_out_of_a_dockerfile_word(text in "\\PC*|(.|\n|\"|\\\\|\\$){0,30}") {
+            let word = dockerfile_word(&text);
+            prop_assert!(!word.contains('\n') && !word.contains('\r'));
+            let mut inner = word[1..word.len() - 1].chars();
+            while let Some(c) = inner.next() {
+                prop_assert!(c != '"' && c != '$', "unescaped {} in {}", c, word);
+                if c == '\\' {
+                    prop_assert!(matches!(inner.next(), Some('"' | '\\' | '$')));
+                }
+            }
+        }
+
+        #[test]
+        fn a_comment_stays_one_line(text in "(.|\n|\r|\\\\){0,30}") {
+            let line = comment(&text);
+            prop_assert!(!line.contains(['\n', '\r']) && !line.ends_with('\\'));
+        }
+    }
+}

@@ -1,0 +1,31 @@
+"""Applies textual replacements to an unpacked source.
+
+Usage: patch.py PATCHES.json, in the source's directory. PATCHES.json is a list of
+{"id", "file", "replace", "with"}. A patch whose text is not there is an error: the source
+is not the one that the patch was written for.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+
+def main() -> int:
+    root = Path.cwd().resolve()
+    for patch in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
+        path = (root / patch["file"]).resolve()
+        if root not in path.parents:
+            print(f"patch {patch['id']}: {patch['file']} is outside the source", file=sys.stderr)
+            return 1
+        text = path.read_text(encoding="utf-8")
+        count = text.count(patch["replace"])
+        if count == 0:
+            print(f"patch {patch['id']}: {patch['file']} does not hold {patch['replace']!r}", file=sys.stderr)
+            return 1
+        path.write_text(text.replace(patch["replace"], patch["with"]), encoding="utf-8")
+        print(f"patch {patch['id']}: {patch['file']}, {count} places")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

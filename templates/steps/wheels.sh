@@ -1,0 +1,4 @@
+# One layer of locked wheels, by hash, into the image's environment.
+set -eu
+. /dev/stackforge/steps/net.sh
+/dev/stackforge/tools/bin/uv pip install --no-config --no-deps --no-build --require-hashes -r /dev/stackforge/lock.txt

@@ -1,0 +1,163 @@
+"""Import every library as its users do, and see that it is the one that was promised.
+
+One process per library, so that none lives off another's imports and a crash names its culprit;
+then one process imports all that passed, since libraries can also break each other. A library
+fails when its distribution is absent, installed in editable mode, of another version than the
+stack's, shadowed by another copy, or when one of its modules does not import. A module that
+wants a driver's library where there is no GPU is `not-run`.
+"""
+
+import importlib
+import importlib.metadata
+import json
+import os
+import re
+import sys
+
+from sfvalidate import failure
+
+LIMIT = 600
+ISOLATED = True
+TOGETHER = "together:"
+
+
+def obstacle(spec, device):
+    return None
+
+
+def facts(spec, device):
+    return {}
+
+
+def units(spec, device):
+    return [library["name"] for library in spec["libraries"]]
+
+
+def afterwards(results):
+    """The unit that imports what passed alone, all in one process."""
+    passed = [result["name"] for result in results if result["status"] == "passed"]
+    return [TOGETHER + ",".join(passed)] if len(passed) > 1 else []
+
+
+def run(unit, job):
+    libraries = {library["name"]: library for library in job.spec["libraries"]}
+    if unit.startswith(TOGETHER):
+        names = unit[len(TOGETHER):].split(",")
+        return together([libraries[name] for name in names], job)
+    return one(libraries[unit], job)
+
+
+def one(library, job):
+    result = {"name": library["name"], "distribution": library["distribution"], "status": "passed",
+              "version": None, "expected": library["version"], "modules": []}
+    try:
+        distribution = importlib.metadata.distribution(library["distribution"])
+    except importlib.metadata.PackageNotFoundError:
+        return dict(result, status="failed", kind="missing-distribution",
+                    reason="{} is not installed".format(library["distribution"]))
+    result["version"] = distribution.version
+    if editable(distribution):
+        return dict(result, status="failed", kind="editable", reason="{} is installed in editable mode: "
+                    "its code is a source folder, not what was locked".format(library["distribution"]))
+    if library["version"] and not same_version(library["version"], distribution.version):
+        return dict(result, status="failed", kind="version-mismatch", reason="{} is installed, the stack promises {}".format(
+            distribution.version, library["version"]))
+    result["modules"] = [try_import(name, job) for name in library["imports"]]
+    for name in library["gpu_imports"]:
+        result["modules"].append(try_import(name, job) if job.device.get("gpu") else
+                                 {"module": name, "status": "not-run", "reason": job.device.get("no_gpu")})
+    bad = [module for module in result["modules"] if module["status"] == "failed"]
+    if bad:
+        reason = "; ".join("import {}: {}".format(module["module"], module["message"].splitlines()[0]) for module in bad)
+        return dict(result, status="failed", kind=bad[0]["kind"], reason=reason)
+    ran = [module for module in result["modules"] if module["status"] == "passed"]
+    if result["modules"] and not ran:
+        return dict(result, status="not-run", reason=result["modules"][0]["reason"])
+    return dict(result, **shadowed(distribution, [module["module"] for module in ran]))
+
+
+def try_import(name, job):
+    job.step("importing " + name)
+    try:
+        importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        description = failure.describe(error)
+        if failure.from_driver(description) and not job.device.get("gpu"):
+            return {"module": name, "status": "not-run",
+                    "reason": "it loads {}, which comes with a GPU's driver".format(description["library"])}
+        return dict({"module": name, "status": "failed"}, **description)
+    return {"module": name, "status": "passed"}
+
+
+def together(libraries, job):
+    result = {"name": "together", "status": "passed", "libraries": [library["name"] for library in libraries]}
+    for library in libraries:
+        names = library["imports"] + (library["gpu_imports"] if job.device.get("gpu") else [])
+        bad = [module for module in (try_import(name, job) for name in names) if module["status"] == "failed"]
+        if bad:
+            return dict(result, status="failed", kind=bad[0]["kind"], modules=bad,
+                        reason="{} imports alone, but not after the libraries before it: {}".format(
+                            bad[0]["module"], bad[0]["message"].splitlines()[0]))
+    return result
+
+
+def editable(distribution):
+    """Installed by reference to a source folder: PEP 610's mark, or the finder that setuptools leaves."""
+    text = distribution.read_text("direct_url.json")
+    if text:
+        try:
+            if json.loads(text).get("dir_info", {}).get("editable") is True:
+                return True
+        except (ValueError, AttributeError):
+            pass  # not a document that says editable
+    return any(os.path.basename(str(path)).startswith("__editable__") for path in distribution.files or [])
+
+
+def shadowed(distribution, modules):
+    """What is wrong, or worth a note, about where the modules came from and the version they claim."""
+    owned = distribution.files
+    top = sys.modules.get(modules[0].partition(".")[0]) if modules else None
+    origin = getattr(top, "__file__", None)
+    if origin is None:
+        return {}  # a namespace has neither a file nor a version of its own
+    if owned is not None:
+        paths = {os.path.realpath(str(distribution.locate_file(path))) for path in owned}
+        inside = os.path.realpath(origin) in paths
+    else:
+        inside = os.path.realpath(origin).startswith(os.path.realpath(str(distribution.locate_file(""))) + os.sep)
+    claimed = getattr(top, "__version__", None)
+    agrees = not isinstance(claimed, str) or related_version(claimed, distribution.version)
+    if agrees:
+        return {}
+    if inside:
+        return {"note": "the module says {}, its distribution {}".format(claimed, distribution.version)}
+    return {"status": "failed", "kind": "version-mismatch",
+            "reason": "{} {} is imported from {}, which is not the installed {}".format(
+                top.__name__, claimed, origin, distribution.version)}
+
+
+def same_version(expected, installed):
+    """Equal as PEP 440 has it; a local part (+cu130) counts only if the stack names one."""
+    if "+" not in expected:
+        installed = installed.partition("+")[0]
+    return canonical(expected) == canonical(installed)
+
+
+def related_version(claimed, installed):
+    """Equal, or the one a shorter form of the other: opencv 4.10.0.84's module says 4.10.0."""
+    shorter, longer = sorted((canonical(claimed.partition("+")[0]), canonical(installed.partition("+")[0])), key=len)
+    return longer[: len(shorter)] == shorter
+
+
+def canonical(version):
+    """The version's parts, spelled one way and without trailing zeros of the release."""
+    text = version.strip().lower().lstrip("v")
+    text = re.sub(r"[-_]", ".", text)
+    for long, short in (("alpha", "a"), ("beta", "b"), ("preview", "rc"), ("pre", "rc"), ("rev", "post")):
+        text = text.replace(long, short)
+    parts = [int(part) if part.isdigit() else part for part in re.findall(r"\d+|[a-z]+|\+", text)]
+    release = next((index for index, part in enumerate(parts) if isinstance(part, str)), len(parts))
+    while release > 1 and parts[release - 1] == 0:
+        release -= 1
+        del parts[release]
+    return parts
