@@ -9,4 +9,5 @@ pub mod lock;
 pub mod plan;
 pub mod render;
 pub mod spec;
+pub mod store;
 pub mod target;

@@ -20,8 +20,8 @@ def missing_c():
 
 
 def missing_cxx():
-    if not find("CXX", ("g++", "clang++")):
-        return "no C++ compiler (CXX, g++ or clang++) in the image: torch.compile for processors needs one"
+    if not find("CXX", ("g++",)):
+        return "no C++ compiler (CXX or g++) in the image: torch.compile for processors needs one"
     return None
 
 

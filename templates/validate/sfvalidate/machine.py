@@ -34,7 +34,9 @@ def gpu():
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        raise DriverError("no GPU: the driver's libcuda.so.1 is not here ({})".format(error)) from error
+        if "libcuda.so.1: cannot open shared object file" in str(error):
+            raise DriverError("no GPU: the driver's libcuda.so.1 is not here") from error
+        raise DriverError("no GPU: the driver does not load: {}".format(error)) from error
 
     def call(function, *arguments):
         status = getattr(driver, function)(*arguments)

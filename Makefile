@@ -1,0 +1,28 @@
+# `make demo` and `make test` set up what they need on a fresh machine.
+.PHONY: demo test fmt lint bench setup build
+
+CARGO ?= cargo
+export SCRIPTS := $(CURDIR)/scripts
+
+build:
+	$(CARGO) build --release --locked
+
+# An engine and the few programs that are no Rust crates.
+setup:
+	sh scripts/setup.sh
+
+demo: setup build
+	sh scripts/demo.sh
+
+test: setup
+	sh scripts/test.sh
+
+fmt:
+	$(CARGO) fmt --all
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+
+bench: setup build
+	sh benches/run.sh

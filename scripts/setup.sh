@@ -1,0 +1,52 @@
+#!/bin/sh
+# Puts in place what stackforge's own build, demo and tests need and this machine lacks: a
+# C compiler, Python with pip, a running Docker Engine. Debian and Ubuntu are set up; other
+# systems are told what to install.
+set -eu
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+if ! command -v cargo >/dev/null 2>&1; then
+    say "cargo is missing: install Rust 1.95 or newer with rustup, then run this again"
+    exit 3
+fi
+
+missing=
+need() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
+need cc gcc
+need python3 python3
+need docker docker.io
+python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
+[ -e /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
+if [ -n "$missing" ]; then
+    if ! command -v apt-get >/dev/null 2>&1; then
+        say "install these with your package manager, then run this again:$missing"
+        exit 3
+    fi
+    say "installing$missing"
+    as_root apt-get update -qq
+    # shellcheck disable=SC2086
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+fi
+
+if ! docker version >/dev/null 2>&1; then
+    say "starting the Docker Engine"
+    if command -v systemctl >/dev/null 2>&1 && systemctl is-system-running >/dev/null 2>&1; then
+        as_root systemctl start docker
+    elif command -v dockerd >/dev/null 2>&1; then
+        as_root sh -c 'setsid dockerd >/var/log/dockerd.log 2>&1 </dev/null &'
+    fi
+    tries=0
+    until docker version >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        if [ "$tries" -gt 60 ]; then
+            say "the Docker Engine does not answer; start it, or set DOCKER_HOST"
+            exit 3
+        fi
+        sleep 1
+    done
+fi

@@ -1,0 +1,157 @@
+//! What may be typed.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// CUDA machine-learning stacks that work, as container images, from one YAML file.
+#[derive(Debug, Parser)]
+#[command(name = "stackforge", version, max_term_width = 100, propagate_version = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Args)]
+pub struct Common {
+    /// One JSON document on stdout in place of text
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// More on stderr; twice for everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Nothing on stderr but errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// When to colour
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    pub color: Color,
+    /// Where logs, records and downloads are kept
+    #[arg(long, global = true, value_name = "DIR", env = "STACKFORGE_STORE")]
+    pub store: Option<PathBuf>,
+    /// Catalog files that extend or replace the built-in ones (default: .stackforge beside the stack)
+    #[arg(long, global = true, value_name = "DIR")]
+    pub catalog: Option<PathBuf>,
+    /// Never use the network
+    #[arg(long, global = true)]
+    pub offline: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write a starter stack for a GPU
+    Init(InitArgs),
+    /// Check a stack without network or engine
+    Check(StackArgs),
+    /// Choose the exact files of a stack and write its lock
+    Lock(LockArgs),
+    /// Print the steps of a build, their keys, and which are cached
+    Plan(PlanArgs),
+    /// Write a Dockerfile and its context
+    Render(RenderArgs),
+    /// Build, validate and tag the image
+    Build(BuildArgs),
+    /// Run the validation on an existing image
+    Validate(ValidateArgs),
+    /// Explain a diagnostic's code
+    Explain(ExplainArgs),
+    /// Print the JSON Schema of a stack file
+    Schema,
+    /// Print completions for a shell
+    Completions { shell: clap_complete::Shell },
+    /// Print the manual page
+    Man,
+}
+
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// GPU that the stack is for: a name from the catalog or `sm_90`
+    #[arg(long, value_name = "NAME")]
+    pub gpu: String,
+    /// File to write; `-` for stdout
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct StackArgs {
+    /// The stack file
+    pub stack: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct LockArgs {
+    /// The stack file
+    pub stack: PathBuf,
+    /// Choose newer versions: of one library, or of all without a name
+    #[arg(long, value_name = "LIB", num_args = 0..=1, default_missing_value = "*")]
+    pub upgrade: Vec<String>,
+    /// Choose newer OS packages, for when the mirror has dropped locked ones
+    #[arg(long)]
+    pub upgrade_os: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// The stack file
+    pub stack: PathBuf,
+    /// Which inputs changed since the last build
+    #[arg(long)]
+    pub why: bool,
+    /// Print the graph in Graphviz' language
+    #[arg(long, conflicts_with_all = ["why", "json"])]
+    pub dot: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct RenderArgs {
+    /// The stack file
+    pub stack: PathBuf,
+    /// Directory to write; must be new, empty, or rendered before
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    /// The stack file
+    pub stack: PathBuf,
+    /// Reference of the image; may be repeated (default: the stack's name)
+    #[arg(short, long = "tag", value_name = "REF")]
+    pub tags: Vec<String>,
+    /// Most compilers at once (default: what cores and memory allow)
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub jobs: Option<u32>,
+    /// Run every step again
+    #[arg(long)]
+    pub no_cache: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ValidateArgs {
+    /// Image in the engine
+    pub image: String,
+    /// Run on the engine's GPUs
+    #[arg(long)]
+    pub gpu: bool,
+    /// Stack that says what the image promises (default: what the image itself recorded)
+    #[arg(long, value_name = "STACK")]
+    pub stack: Option<PathBuf>,
+    /// Write the report to a file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// A code such as SF0204; all of them without one
+    pub code: Option<String>,
+}

@@ -1,0 +1,139 @@
+//! `stackforge lock`.
+
+use super::Outcome;
+use super::args::{Common, LockArgs};
+use super::output::{Failure, json, print, say};
+use super::session::{Session, runtime};
+use crate::diag::{Diagnostic, codes};
+use crate::engine::docker::Docker;
+use crate::lock::{Lock, PlatformLock};
+use crate::resolve::{LockOptions, Upgrade};
+use crate::store::write_atomically;
+
+pub fn run(common: &Common, args: &LockArgs) -> Outcome {
+    let session = Session::open(common, &args.stack)?;
+    let target = session.target()?;
+    // A lock that no longer parses is replaced: that is what this command is for.
+    let old = session.lock().unwrap_or(None);
+    let options = LockOptions {
+        upgrade: upgrade(&args.upgrade, &session)?,
+        upgrade_os: args.upgrade_os,
+        cache: session.store.root().to_owned(),
+        offline: common.offline,
+    };
+    let lock = runtime()?.block_on(async {
+        let digest_of = async |reference: &str| {
+            let docker = Docker::connect(None).await.ok()?;
+            docker.registry_digest(reference).await.ok()?.parse().ok()
+        };
+        let mut progress = |line: &str| say(common, line);
+        crate::resolve::lock(
+            &session.stack,
+            &session.catalog,
+            &target,
+            old.as_ref(),
+            &options,
+            digest_of,
+            &mut progress,
+        )
+        .await
+    });
+    let lock = lock.map_err(|e| {
+        let exit = e.exit();
+        Failure::new(exit, e.report(&session.stack))
+    })?;
+    let text = lock.to_toml().map_err(|e| {
+        Failure::plain(1, Diagnostic::error(codes::LOCK_INVALID, e.to_string()))
+    })?;
+    let path = &session.lock_path;
+    let changed = std::fs::read_to_string(path).ok().as_ref() != Some(&text);
+    if changed {
+        write_atomically(path, text.as_bytes()).map_err(|e| {
+            Failure::plain(
+                3,
+                Diagnostic::error(codes::STORE_IO, format!("write {}: {e}", path.display())),
+            )
+        })?;
+    }
+    show(common, &session, old.as_ref(), &lock, changed);
+    Ok(())
+}
+
+fn upgrade(asked: &[String], session: &Session) -> Result<Upgrade, Failure> {
+    if asked.iter().any(|a| a == "*") {
+        return Ok(Upgrade::All);
+    }
+    for name in asked {
+        if session.stack.library(name).is_none() {
+            let names = session.stack.libraries.iter().map(|l| l.name.value.as_str());
+            let mut d = Diagnostic::error(
+                codes::BAD_VALUE,
+                format!("`--upgrade {name}`: the stack has no such library"),
+            );
+            if let Some(near) = crate::diag::nearest(name, names) {
+                d = d.help(format!("did you mean `{near}`?"));
+            }
+            return Err(Failure::plain(2, d));
+        }
+    }
+    Ok(match asked {
+        [] => Upgrade::None,
+        names => Upgrade::Libraries(names.to_vec()),
+    })
+}
+
+fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, changed: bool) {
+    let path = session.lock_path.display().to_string();
+    let differences: Vec<String> = lock
+        .platforms
+        .iter()
+        .flat_map(|p| differences(old.and_then(|o| o.platform(p.platform)), p))
+        .collect();
+    if common.json {
+        json(&serde_json::json!({ "ok": true, "lock": path, "changed": changed, "differences": differences }));
+        return;
+    }
+    let mut out = String::new();
+    for p in &lock.platforms {
+        let bytes: u64 = p.wheels.iter().map(|w| w.size).sum();
+        let size = match bytes {
+            0 => String::new(),
+            n => format!(" ({})", super::progress::mib(n)),
+        };
+        out.push_str(&format!(
+            "{}: {} wheels{size}, {} compiled, CUDA {}\n",
+            p.platform,
+            p.wheels.len(),
+            p.builds.len(),
+            p.cuda.as_deref().unwrap_or("none"),
+        ));
+    }
+    if old.is_some() {
+        for line in &differences {
+            out.push_str(&format!("  {line}\n"));
+        }
+    }
+    out.push_str(&format!("{path}: {}\n", if changed { "written" } else { "unchanged" }));
+    print(&out);
+}
+
+/// `torch 2.12.1 → 2.13.0`, one line for each that differs.
+fn differences(old: Option<&PlatformLock>, new: &PlatformLock) -> Vec<String> {
+    let Some(old) = old else { return Vec::new() };
+    let versions = |p: &PlatformLock| -> std::collections::BTreeMap<String, String> {
+        let wheels = p.wheels.iter().map(|w| (w.name.clone(), w.version.clone()));
+        let builds = p.builds.iter().map(|b| (b.name.clone(), b.version.clone()));
+        wheels.chain(builds).collect()
+    };
+    let (before, now) = (versions(old), versions(new));
+    let names: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    names
+        .into_iter()
+        .filter_map(|n| match (before.get(n), now.get(n)) {
+            (Some(a), Some(b)) if a != b => Some(format!("{n} {a} → {b}")),
+            (None, Some(b)) => Some(format!("{n} {b} added")),
+            (Some(a), None) => Some(format!("{n} {a} removed")),
+            _ => None,
+        })
+        .collect()
+}

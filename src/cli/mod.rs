@@ -1,0 +1,57 @@
+//! The command line: arguments to a request, the library's answer to text or JSON.
+//!
+//! Results go to stdout, progress and logs to stderr. Exit: 0 done; 1 the stack, image or
+//! build is bad; 2 wrong usage or a stack that does not parse; 3 the environment is missing
+//! something. Nothing below this module knows of arguments or terminals.
+
+mod args;
+mod build;
+mod check;
+mod explain;
+mod generate;
+mod init;
+mod lock;
+mod output;
+mod plan;
+mod progress;
+mod render;
+mod session;
+mod validate;
+
+use args::{Cli, Command};
+use clap::Parser as _;
+use output::Failure;
+use std::process::ExitCode;
+
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            // Usage errors are 2; `--help` and `--version` are no errors.
+            let _ = e.print();
+            return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
+        }
+    };
+    output::start_logging(&cli.common);
+    let common = &cli.common;
+    let result = match cli.command {
+        Command::Init(a) => init::run(common, &a),
+        Command::Check(a) => check::run(common, &a),
+        Command::Lock(a) => lock::run(common, &a),
+        Command::Plan(a) => plan::run(common, &a),
+        Command::Render(a) => render::run(common, &a),
+        Command::Build(a) => build::run(common, &a),
+        Command::Validate(a) => validate::run(common, &a),
+        Command::Explain(a) => explain::run(common, &a),
+        Command::Schema => generate::schema(common),
+        Command::Completions { shell } => generate::completions(shell),
+        Command::Man => generate::man(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(common),
+    }
+}
+
+/// What every command returns.
+type Outcome = Result<(), Failure>;

@@ -1,0 +1,167 @@
+//! What goes where: text and JSON on stdout, diagnostics and logs on stderr, exit codes.
+
+use super::args::{Color, Common};
+use crate::build::BuildError;
+use crate::catalog::CatalogError;
+use crate::diag::{Diagnostic, Report, Severity, Source, codes, render};
+use crate::store::StoreError;
+use serde::Serialize;
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub struct Failure {
+    pub report: Report,
+    pub exit: u8,
+    /// Lines for people, printed before the diagnostics.
+    pub before: Option<String>,
+    /// Part of the JSON document beside `diagnostics`.
+    pub json: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Failure {
+    pub fn new(exit: u8, report: Report) -> Self {
+        Self {
+            report,
+            exit,
+            before: None,
+            json: serde_json::Map::new(),
+        }
+    }
+
+    /// A failure that points into no file.
+    pub fn plain(exit: u8, diagnostic: Diagnostic) -> Self {
+        Self::new(exit, Report::new(Source::default(), vec![diagnostic]))
+    }
+
+    pub(super) fn report(self, common: &Common) -> ExitCode {
+        if common.json {
+            let mut document = self.json;
+            document.insert("ok".into(), false.into());
+            let diagnostics = serde_json::to_value(&self.report.diagnostics);
+            document.insert("diagnostics".into(), diagnostics.unwrap_or_default());
+            json(&document);
+        }
+        if let Some(before) = self.before {
+            eprint!("{before}");
+        }
+        let color = colored(common, std::io::stderr().is_terminal());
+        eprint!("{}", render(&self.report, color));
+        if let Some(d) = self
+            .report
+            .diagnostics
+            .iter()
+            .find(|d| d.severity == Severity::Error)
+        {
+            eprintln!("`stackforge explain {}` says more.", d.code);
+        }
+        ExitCode::from(self.exit)
+    }
+}
+
+pub fn colored(common: &Common, terminal: bool) -> bool {
+    match common.color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+    }
+}
+
+/// Prints one JSON document: `{"schema": 1, …}`.
+pub fn json(value: &impl Serialize) {
+    let mut document = serde_json::Map::from_iter([("schema".to_owned(), 1.into())]);
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::Object(map)) => document.extend(map),
+        Ok(other) => {
+            document.insert("value".into(), other);
+        }
+        Err(e) => {
+            document.insert("error".into(), e.to_string().into());
+        }
+    }
+    let text = serde_json::to_string_pretty(&document).unwrap_or_default();
+    print(&format!("{text}\n"));
+}
+
+/// Prints to stdout; a reader that went away is no error.
+pub fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = std::io::stdout().flush();
+}
+
+/// One line of progress for people, on stderr.
+pub fn say(common: &Common, line: &str) {
+    if !common.quiet {
+        eprintln!("{line}");
+    }
+}
+
+pub(super) fn start_logging(common: &Common) {
+    let level = match (common.quiet, common.verbose) {
+        (true, _) => "error",
+        (_, 0) => "warn",
+        (_, 1) => "stackforge=debug,warn",
+        _ => "debug",
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("STACKFORGE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    // A second subscriber (in a test's process) is no reason to stop.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colored(common, std::io::stderr().is_terminal()))
+        .without_time()
+        .try_init();
+}
+
+impl From<CatalogError> for Failure {
+    fn from(e: CatalogError) -> Self {
+        Self::plain(
+            2,
+            Diagnostic::error(codes::CATALOG_INVALID, chain(&e))
+                .help("catalog/README.md in stackforge's source describes every key"),
+        )
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(e: StoreError) -> Self {
+        Self::plain(
+            3,
+            Diagnostic::error(codes::STORE_IO, chain(&e))
+                .help("check permissions and free space, or name another directory with `--store`"),
+        )
+    }
+}
+
+impl From<crate::engine::EngineError> for Failure {
+    fn from(e: crate::engine::EngineError) -> Self {
+        BuildError::from(e).into()
+    }
+}
+
+impl From<BuildError> for Failure {
+    fn from(e: BuildError) -> Self {
+        let mut d = Diagnostic::error(e.code(), chain(&e));
+        if let Some(help) = e.help() {
+            d = d.help(help);
+        }
+        Self::plain(e.exit(), d)
+    }
+}
+
+/// An error with its sources, each said once.
+pub fn chain(e: &dyn std::error::Error) -> String {
+    let mut text = e.to_string();
+    let mut source = e.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,114 @@
+//! `stackforge plan`.
+
+use super::Outcome;
+use super::args::{Common, PlanArgs};
+use super::output::{json, print};
+use super::session::Session;
+use crate::plan::Plan;
+use crate::store::Changed;
+use std::collections::BTreeMap;
+
+pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
+    let session = Session::open(common, &args.stack)?;
+    let plan = session.plan()?;
+    if args.dot {
+        print(&plan.dot());
+        return Ok(());
+    }
+    let why = args.why.then(|| session.store.why(&plan)).flatten();
+    if common.json {
+        json(&document(&plan, why.as_ref()));
+        return Ok(());
+    }
+    print(&table(&plan));
+    if args.why {
+        print(&match why {
+            None => "\nno earlier build of this stack to compare with\n".to_owned(),
+            Some(why) => reasons(&why),
+        });
+    }
+    Ok(())
+}
+
+fn document(plan: &Plan, why: Option<&BTreeMap<String, Vec<Changed>>>) -> serde_json::Value {
+    let steps: Vec<_> = plan
+        .steps
+        .iter()
+        .map(|s| {
+            let mut step = serde_json::json!({
+                "id": s.id, "kind": s.kind, "key": s.key, "cached": s.cached,
+                "inputs": s.inputs.keys().filter_map(|k| k.strip_prefix("step:")).collect::<Vec<_>>(),
+            });
+            if let Some(note) = &s.note {
+                step["note"] = note.as_str().into();
+            }
+            if let Some(changes) = why.and_then(|w| w.get(&s.id)) {
+                step["changed"] = serde_json::json!(changes);
+            }
+            step
+        })
+        .collect();
+    serde_json::json!({
+        "stack": plan.stack,
+        "variants": [{
+            "name": plan.variant, "platform": plan.platform, "python": plan.python,
+            "cuda": plan.cuda, "sm": plan.sm.iter().map(|s| s.digits()).collect::<Vec<_>>(),
+            "steps": steps,
+        }],
+    })
+}
+
+fn table(plan: &Plan) -> String {
+    let sms: Vec<String> = plan.sm.iter().map(|s| format!("sm_{}", s.digits())).collect();
+    let mut out = format!(
+        "{} · {} · Python {} · CUDA {} · {}\n",
+        plan.variant,
+        plan.platform,
+        plan.python,
+        plan.cuda.as_deref().unwrap_or("none"),
+        sms.join(", "),
+    );
+    let width = plan.steps.iter().map(|s| s.id.len()).max().unwrap_or(0);
+    for step in &plan.steps {
+        let kind = format!("{:?}", step.kind).to_lowercase();
+        let state = if step.cached { "cached" } else { "to do" };
+        let note = step.note.clone().unwrap_or_else(|| counted(step));
+        let line = format!("  {:width$}  {kind:8}  {}  {state}  {note}", step.id, step.key.short());
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// What goes into a step, for steps that have no better note.
+fn counted(step: &crate::plan::Step) -> String {
+    let count = |prefix: &str| step.inputs.keys().filter(|k| k.starts_with(prefix)).count();
+    let parts = [(count("wheel:"), "wheels"), (count("package:"), "OS packages")];
+    let words: Vec<String> = parts
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!("{n} {what}"))
+        .collect();
+    words.join(", ")
+}
+
+fn reasons(why: &BTreeMap<String, Vec<Changed>>) -> String {
+    if why.is_empty() {
+        return "\nnothing changed since the last build\n".to_owned();
+    }
+    let mut out = String::from("\nchanged since the last build:\n");
+    let short = |v: &Option<String>| match v {
+        None => "absent".to_owned(),
+        Some(v) => v.chars().take(60).collect(),
+    };
+    for (step, changes) in why {
+        for c in changes {
+            let line = match c.input.strip_prefix("step:") {
+                Some(other) => format!("  {step}: because `{other}` changed\n"),
+                None => format!("  {step}: {} {} → {}\n", c.input, short(&c.before), short(&c.now)),
+            };
+            out.push_str(&line);
+        }
+    }
+    out
+}

@@ -1,0 +1,205 @@
+//! Events of a build, drawn: live bars on a terminal, plain lines elsewhere, JSON lines with
+//! `--json`; all on stderr.
+
+use super::args::Common;
+use crate::build::{BuildEvent, plan_step};
+use crate::engine::{Event, StepKind};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use std::collections::HashMap;
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+pub struct Progress {
+    mode: Mode,
+    verbose: bool,
+    names: HashMap<u32, String>,
+    uploaded: u64,
+    downloads: HashMap<String, Instant>,
+}
+
+enum Mode {
+    Silent,
+    Json,
+    Plain,
+    Live {
+        bars: MultiProgress,
+        steps: HashMap<u32, ProgressBar>,
+        downloads: HashMap<String, ProgressBar>,
+    },
+}
+
+impl Progress {
+    pub fn new(common: &Common) -> Self {
+        let mode = if common.quiet {
+            Mode::Silent
+        } else if common.json {
+            Mode::Json
+        } else if std::io::stderr().is_terminal() && common.verbose == 0 {
+            Mode::Live {
+                bars: MultiProgress::new(),
+                steps: HashMap::new(),
+                downloads: HashMap::new(),
+            }
+        } else {
+            Mode::Plain
+        };
+        Self {
+            mode,
+            verbose: common.verbose > 0,
+            names: HashMap::new(),
+            uploaded: 0,
+            downloads: HashMap::new(),
+        }
+    }
+
+    pub fn line(&self, text: &str) {
+        match &self.mode {
+            Mode::Silent | Mode::Json => {}
+            Mode::Plain => eprintln!("{text}"),
+            Mode::Live { bars, .. } => {
+                let _ = bars.println(text);
+            }
+        }
+    }
+
+    pub fn on(&mut self, event: &BuildEvent) {
+        if let Mode::Json = self.mode {
+            if let Ok(line) = serde_json::to_string(event) {
+                eprintln!("{line}");
+            }
+            return;
+        }
+        match event {
+            BuildEvent::Phase { name } => self.line(&format!("== {name}")),
+            BuildEvent::Retry { step, jobs } => self.line(&format!(
+                "killed for memory: {}; once more with {jobs} jobs",
+                short(step)
+            )),
+            BuildEvent::Download { what, done, total } => self.download(what, *done, *total),
+            BuildEvent::Engine(event) => self.engine(event),
+        }
+    }
+
+    fn download(&mut self, what: &str, done: u64, total: u64) {
+        let finished = done >= total;
+        match &mut self.mode {
+            Mode::Live { bars, downloads, .. } => {
+                let bar = downloads.entry(what.to_owned()).or_insert_with(|| {
+                    bars.add(ProgressBar::new(total).with_style(bytes_style()).with_message(what.to_owned()))
+                });
+                bar.set_length(total);
+                bar.set_position(done);
+                if finished {
+                    bar.finish_and_clear();
+                }
+            }
+            Mode::Plain => {
+                let last = self.downloads.get(what);
+                if finished || last.is_none_or(|t| t.elapsed() > Duration::from_secs(5)) {
+                    self.downloads.insert(what.to_owned(), Instant::now());
+                    eprintln!("{what}: {} of {}", mib(done), mib(total));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn engine(&mut self, event: &Event) {
+        match event {
+            Event::Connected { server, api } => {
+                if self.verbose {
+                    self.line(&format!("connected to {server}, API {api}"));
+                }
+            }
+            Event::Uploading { bytes } => {
+                if bytes.saturating_sub(self.uploaded) > 64 << 20 {
+                    self.uploaded = *bytes;
+                    self.line(&format!("context: {} sent", mib(*bytes)));
+                }
+            }
+            Event::StepStarted { id, name, kind } => {
+                if *kind == StepKind::From {
+                    return;
+                }
+                let name = shown(name);
+                self.names.insert(*id, name.clone());
+                match &mut self.mode {
+                    Mode::Plain => eprintln!("#{id} {name}"),
+                    Mode::Live { bars, steps, .. } => {
+                        let bar = bars.add(ProgressBar::new_spinner().with_style(step_style()).with_prefix(name));
+                        bar.enable_steady_tick(Duration::from_millis(120));
+                        steps.insert(*id, bar);
+                    }
+                    _ => {}
+                }
+            }
+            Event::StepLog { id, line, .. } => match &self.mode {
+                Mode::Plain if self.verbose => eprintln!("#{id} | {line}"),
+                Mode::Live { steps, .. } => {
+                    if let Some(bar) = steps.get(id) {
+                        bar.set_message(line.trim().chars().take(80).collect::<String>());
+                    }
+                }
+                _ => {}
+            },
+            Event::StepProgress { .. } => {}
+            Event::StepFinished {
+                id,
+                name,
+                cached,
+                seconds,
+                error,
+            } => {
+                let Some(name) = self.names.remove(id).or_else(|| {
+                    let visible = *cached && !name.contains("] FROM ");
+                    visible.then(|| shown(name))
+                }) else {
+                    return;
+                };
+                if let Mode::Live { steps, .. } = &mut self.mode
+                    && let Some(bar) = steps.remove(id)
+                {
+                    bar.finish_and_clear();
+                }
+                let end = match (error, cached) {
+                    (Some(_), _) => "failed".to_owned(),
+                    (None, true) => "cached".to_owned(),
+                    (None, false) => format!("{seconds:.1} s"),
+                };
+                self.line(&format!("#{id} {name}: {end}"));
+            }
+            Event::Warning { message, .. } => self.line(&format!("warning: {message}")),
+        }
+    }
+}
+
+/// The plan's name of a step where there is one, else the engine's, short.
+fn shown(name: &str) -> String {
+    let stage = crate::build::stage(name);
+    match stage.and_then(plan_step) {
+        Some(step) => step,
+        None => stage.map_or_else(|| short(name), str::to_owned),
+    }
+}
+
+fn short(name: &str) -> String {
+    name.chars().take(72).collect()
+}
+
+pub fn mib(bytes: u64) -> String {
+    match bytes >> 20 {
+        0 => format!("{} KiB", bytes >> 10),
+        mib if mib < 10_240 => format!("{mib} MiB"),
+        mib => format!("{:.1} GiB", mib as f64 / 1024.0),
+    }
+}
+
+fn step_style() -> ProgressStyle {
+    ProgressStyle::with_template("{spinner} {prefix} {elapsed} {wide_msg:.dim}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
+
+fn bytes_style() -> ProgressStyle {
+    ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} {eta}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+}

@@ -1,0 +1,177 @@
+//! What most commands begin with: the stack, the catalog over it, its lock, the store.
+
+use super::args::Common;
+use super::output::{Failure, chain};
+use crate::catalog::Catalog;
+use crate::diag::{Diagnostic, Report, codes};
+use crate::lock::{Change, Lock, PlatformLock};
+use crate::plan::Plan;
+use crate::spec::{self, Stack};
+use crate::store::Store;
+use crate::target::Target;
+use std::path::{Path, PathBuf};
+
+pub struct Session {
+    pub stack: Stack,
+    pub catalog: Catalog,
+    pub overlay: Option<PathBuf>,
+    pub store: Store,
+    pub lock_path: PathBuf,
+}
+
+impl Session {
+    pub fn open(common: &Common, path: &Path) -> Result<Self, Failure> {
+        let stack = read_stack(path)?;
+        let overlay = common.catalog.clone().or_else(|| {
+            let beside = path.parent().unwrap_or(Path::new("")).join(".stackforge");
+            beside.is_dir().then_some(beside)
+        });
+        Ok(Self {
+            stack,
+            catalog: Catalog::load(overlay.as_deref())?,
+            overlay,
+            store: Store::open(common.store.as_deref())?,
+            lock_path: path.with_extension("lock"),
+        })
+    }
+
+    pub fn target(&self) -> Result<Target<'_>, Failure> {
+        Target::of(&self.stack, &self.catalog).map_err(|r| Failure::new(1, r))
+    }
+
+    /// The lock, if there is one that parses.
+    pub fn lock(&self) -> Result<Option<Lock>, Failure> {
+        let text = match std::fs::read_to_string(&self.lock_path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => {
+                let what = format!("read {}: {e}", self.lock_path.display());
+                return Err(Failure::plain(1, Diagnostic::error(codes::LOCK_INVALID, what)));
+            }
+        };
+        let lock = Lock::from_toml(&text).map_err(|e| {
+            let what = format!("{}: {}", self.lock_path.display(), e.message());
+            Failure::plain(
+                1,
+                Diagnostic::error(codes::LOCK_INVALID, what)
+                    .help("restore it from version control or run `stackforge lock`"),
+            )
+        })?;
+        Ok(Some(lock))
+    }
+
+    /// What changed in the stack since it was locked.
+    pub fn stale(&self, target: &Target<'_>, lock: &Lock) -> Vec<Change> {
+        lock.stale(&crate::resolve::inputs(&self.stack, &self.catalog, target))
+    }
+
+    /// The part of the lock for the stack's platform, refused when it was made for another
+    /// stack.
+    pub fn locked(&self, target: &Target<'_>) -> Result<PlatformLock, Failure> {
+        let file = self.stack.file();
+        let Some(lock) = self.lock()? else {
+            return Err(Failure::plain(
+                1,
+                Diagnostic::error(codes::LOCK_MISSING, format!("{file} has no lock"))
+                    .help(format!("run `stackforge lock {file}`")),
+            ));
+        };
+        let changes = self.stale(target, &lock);
+        if !changes.is_empty() {
+            return Err(Failure::new(1, stale_report(&self.stack, &changes)));
+        }
+        lock.platform(self.stack.platform.value)
+            .cloned()
+            .ok_or_else(|| {
+                Failure::plain(
+                    1,
+                    Diagnostic::error(
+                        codes::LOCK_STALE,
+                        format!("the lock has nothing for {}", self.stack.platform.value),
+                    )
+                    .help(format!("run `stackforge lock {file}`")),
+                )
+            })
+    }
+
+    /// The plan, with what the store remembers marked as cached.
+    pub fn plan(&self) -> Result<Plan, Failure> {
+        let target = self.target()?;
+        let locked = self.locked(&target)?;
+        let mut plan = crate::plan::plan(&self.stack, &target, &self.catalog, &locked)
+            .map_err(|e| Failure::plain(1, Diagnostic::error(codes::LOCK_STALE, chain(&e))))?;
+        plan.mark_cached(|key| self.store.has(key));
+        Ok(plan)
+    }
+}
+
+fn stale_report(stack: &Stack, changes: &[Change]) -> Report {
+    let diagnostics = changes
+        .iter()
+        .map(|c| {
+            let what = match (&c.locked, &c.now) {
+                (Some(before), Some(now)) => format!("`{}` was `{before}` when locked, is `{now}` now", c.key),
+                (None, Some(now)) => format!("`{}` (`{now}`) is not in the lock", c.key),
+                (Some(before), None) => format!("`{}` (`{before}`) is in the lock and no longer in the stack", c.key),
+                (None, None) => format!("`{}` changed", c.key),
+            };
+            Diagnostic::error(codes::LOCK_STALE, what)
+                .at(span_of(stack, &c.key))
+                .help(format!("run `stackforge lock {}`", stack.file()))
+        })
+        .collect();
+    Report::new(stack.source.clone(), diagnostics)
+}
+
+/// Where a key of the lock's inputs stands in the stack.
+fn span_of(stack: &Stack, key: &str) -> crate::diag::Span {
+    match key.split_once('.') {
+        Some(("libraries", name)) => stack
+            .library(name)
+            .map(|l| l.name.span)
+            .unwrap_or_default(),
+        _ => match key {
+            "base" => stack.base.span,
+            "python" => stack.python.span,
+            "platform" => stack.platform.span,
+            _ => crate::diag::Span::default(),
+        },
+    }
+}
+
+pub fn read_stack(path: &Path) -> Result<Stack, Failure> {
+    let name = path.display().to_string();
+    let unreadable = |why: String| {
+        Failure::plain(
+            2,
+            Diagnostic::error(codes::UNREADABLE, format!("cannot read {name}: {why}"))
+                .help("check the path and its permissions"),
+        )
+    };
+    let size = std::fs::metadata(path)
+        .map_err(|e| unreadable(e.to_string()))?
+        .len();
+    if size > 64 << 20 {
+        return Err(Failure::plain(
+            2,
+            Diagnostic::error(codes::TOO_LARGE, format!("{name} has {size} bytes"))
+                .help("check that the path names a stack file"),
+        ));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| unreadable(e.to_string()))?;
+    spec::read(&name, &text).map_err(|r| Failure::new(2, r))
+}
+
+/// A runtime for commands that wait for engines and servers.
+pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|e| {
+            Failure::plain(
+                3,
+                Diagnostic::error(codes::STORE_IO, format!("start the runtime: {e}")),
+            )
+        })
+}

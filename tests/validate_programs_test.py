@@ -1,0 +1,449 @@
+"""The validation programs, run as the image runs them, against packages made on the spot.
+
+    python3 -m unittest tests/validate_programs_test.py
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROGRAM = ROOT / "templates" / "validate" / "validate.py"
+FIXTURE = ROOT / "tests" / "fixtures" / "validation-h200.json"
+sys.path.insert(0, str(PROGRAM.parent))
+
+accuracy, compilers, coverage, failure, imports, machine, report, spec = (
+    importlib.import_module("sfvalidate." + name)
+    for name in ("accuracy", "compilers", "coverage", "failure", "imports", "machine", "report", "spec"))
+
+NO_GPU = {"gpu": None, "no_gpu": "no GPU: a test says so", "machine": "x86_64"}
+
+
+class Validation(unittest.TestCase):
+    """A folder that stands for site-packages, and the program run on it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.site = self.folder / "site"
+        self.site.mkdir()
+
+    def install(self, name, version="1.0", modules=None, extra=None, record=True):
+        """A distribution of modules {"pkg/__init__.py": source} with its metadata."""
+        information = self.site / "{}-{}.dist-info".format(name, version)
+        files = dict({"{}/__init__.py".format(name): ""} if modules is None else modules)
+        files.update({"{}/{}".format(information.name, key): text for key, text in (extra or {}).items()})
+        files[information.name + "/METADATA"] = "Metadata-Version: 2.1\nName: {}\nVersion: {}\n".format(name, version)
+        for path, source in files.items():
+            (self.site / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.site / path).write_text(textwrap.dedent(source))
+        if record:
+            (information / "RECORD").write_text("".join(path + ",,\n" for path in files))
+
+    def stack(self, *libraries, **more):
+        document = dict({"schema": 1, "stack": "test", "cuda": None, "sm": [], "checks": ["imports"],
+                         "libraries": list(libraries)}, **more)
+        path = self.folder / "spec.json"
+        path.write_text(json.dumps(document))
+        return path
+
+    def command(self, spec_path, out):
+        return [sys.executable, str(PROGRAM), "--spec", str(spec_path), "--out", str(out)]
+
+    def environment(self, **more):
+        return dict(os.environ, PYTHONPATH=os.pathsep.join([str(self.site)] + more.pop("path", [])), **more)
+
+    def validate(self, spec_path, **environment):
+        """(exit code, report, stderr)."""
+        out = self.folder / "report.json"
+        done = subprocess.run(self.command(spec_path, out), env=self.environment(**environment), timeout=120,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+        self.assertEqual(done.stdout, "")
+        document = json.loads(out.read_text())
+        self.assertEqual(done.returncode, 0 if document["ok"] else 1)
+        for check in document["checks"]:
+            for entry in [check] + check["results"]:
+                self.assertTrue(entry["status"] == "passed" or entry.get("reason"), entry)
+        return done.returncode, document, done.stderr
+
+    def only_result(self, name="thing", imports=("thing",), version="1.0", **more):
+        """The result of a stack of that one library."""
+        library = {"name": name, "distribution": name, "version": version, "imports": list(imports)}
+        _, document, _ = self.validate(self.stack(library, **more))
+        return document["checks"][0]["results"][0]
+
+
+class Imports(Validation):
+    def test_passing_library(self):
+        self.install("thing", "1.2.0+cu130", {"thing/__init__.py": "__version__ = '1.2'", "thing/deep.py": ""})
+        code, document, progress = self.validate(self.stack(
+            {"name": "thing", "distribution": "thing", "version": "1.2", "imports": ["thing", "thing.deep"]}))
+        self.assertEqual((code, document["ok"], document["stack"]), (0, True, "test"))
+        result = document["checks"][0]["results"][0]
+        self.assertEqual(result["version"], "1.2.0+cu130")
+        self.assertEqual([module["status"] for module in result["modules"]], ["passed", "passed"])
+        self.assertEqual(progress, "imports: passed\n")
+
+    def test_missing_submodule(self):
+        self.install("thing")
+        result = self.only_result(imports=["thing", "thing.absent"])
+        self.assertEqual((result["status"], result["kind"]), ("failed", "missing-module"))
+        self.assertEqual(result["modules"][1]["missing"], "thing.absent")
+        self.assertIn("import thing.absent: No module named 'thing.absent'", result["reason"])
+
+    def test_missing_library_is_found_behind_the_package_s_own_error(self):
+        self.install("thing", modules={"thing/__init__.py": """
+            def load():
+                raise OSError("libcudart.so.12: cannot open shared object file: No such file or directory")
+            try:
+                load()
+            except OSError as error:
+                raise RuntimeError("thing does not work here") from error
+            """})
+        module = self.only_result()["modules"][0]
+        self.assertEqual((module["kind"], module["library"]), ("missing-library", "libcudart.so.12"))
+        self.assertEqual((module["exception"], module["message"]), ("RuntimeError", "thing does not work here"))
+        self.assertTrue(module["frames"][-1].endswith("thing/__init__.py:3 in load"), module["frames"])
+
+    def test_undefined_symbol(self):
+        self.install("thing", modules={"thing/__init__.py": "raise ImportError('/x/_C.so: undefined symbol: _ZN3c105ErrorE')"})
+        module = self.only_result()["modules"][0]
+        self.assertEqual((module["kind"], module["symbol"]), ("undefined-symbol", "_ZN3c105ErrorE"))
+
+    def test_driver_s_library_without_a_gpu_is_not_run(self):
+        self.install("thing", modules={"thing/__init__.py": "raise ImportError('libnvidia-test.so.1: cannot open shared object file')"})
+        with self.without_gpu():
+            result = self.only_result()
+        self.assertEqual(result["status"], "not-run")
+        self.assertIn("libnvidia-test.so.1, which comes with a GPU's driver", result["reason"])
+
+    def test_gpu_imports_wait_for_a_gpu(self):
+        self.install("thing", modules={"thing/__init__.py": "", "thing/kernels.py": "raise RuntimeError('imported')"})
+        with self.without_gpu():
+            _, document, _ = self.validate(self.stack({"name": "thing", "imports": ["thing"], "gpu_imports": ["thing.kernels"]}))
+        modules = document["checks"][0]["results"][0]["modules"]
+        self.assertEqual([module["status"] for module in modules], ["passed", "not-run"])
+        self.assertIn("no GPU", modules[1]["reason"])
+
+    def test_editable_install_is_refused_before_it_is_imported(self):
+        source = {"thing/__init__.py": "raise RuntimeError('imported')"}
+        for mark in ({"direct_url.json": '{"url": "file:///src", "dir_info": {"editable": true}}'}, {"../__editable__.thing.pth": "/src"}):
+            with self.subTest(mark=list(mark)):
+                self.install("thing", modules=source, extra=mark)
+                self.assertEqual(self.only_result()["kind"], "editable")
+
+    def test_local_folder_that_is_not_editable_is_accepted(self):
+        self.install("thing", extra={"direct_url.json": '{"url": "file:///src", "dir_info": {}}'})
+        self.assertEqual(self.only_result()["status"], "passed")
+
+    def test_another_version_than_the_stack_s(self):
+        self.install("thing", "1.1")
+        result = self.only_result()
+        self.assertEqual((result["kind"], result["reason"]), ("version-mismatch", "1.1 is installed, the stack promises 1.0"))
+
+    def test_missing_distribution(self):
+        self.assertEqual(self.only_result()["kind"], "missing-distribution")
+
+    def test_another_copy_that_shadows_the_installed_one(self):
+        self.install("thing", "1.0", {"thing/__init__.py": ""}, record=True)
+        shadow = self.folder / "shadow" / "thing"
+        shadow.mkdir(parents=True)
+        (shadow / "__init__.py").write_text("__version__ = '0.9'")
+        library = {"name": "thing", "version": "1.0", "imports": ["thing"]}
+        environment = dict(self.environment(), PYTHONPATH="{}:{}".format(shadow.parent, self.site))
+        out = self.folder / "report.json"
+        subprocess.run(self.command(self.stack(library), out), env=environment, stderr=subprocess.DEVNULL, timeout=120)
+        result = json.loads(out.read_text())["checks"][0]["results"][0]
+        self.assertEqual(result["kind"], "version-mismatch")
+        self.assertIn("thing 0.9 is imported from", result["reason"])
+
+    def test_stale_version_in_the_distribution_s_own_module_is_a_note(self):
+        self.install("thing", "1.0", {"thing/__init__.py": "__version__ = '0.9'"})
+        result = self.only_result()
+        self.assertEqual((result["status"], result["note"]), ("passed", "the module says 0.9, its distribution 1.0"))
+
+    def test_libraries_that_only_import_apart(self):
+        self.install("one", modules={"one/__init__.py": "import builtins; builtins.taken = True"})
+        self.install("two", modules={"two/__init__.py": "import builtins\nif hasattr(builtins, 'taken'): raise ImportError('taken')"})
+        code, document, _ = self.validate(self.stack(*({"name": name, "imports": [name]} for name in ("one", "two"))))
+        results = {result["name"]: result for result in document["checks"][0]["results"]}
+        self.assertEqual((results["one"]["status"], results["two"]["status"]), ("passed", "passed"))
+        self.assertEqual(results["together"]["status"], "failed")
+        self.assertIn("two imports alone", results["together"]["reason"])
+
+    def test_nothing_beside_the_program_can_be_imported(self):
+        self.install("thing", modules={"thing/__init__.py": "import validate"})
+        self.assertEqual(self.only_result()["modules"][0]["missing"], "validate")
+
+    @contextlib.contextmanager
+    def without_gpu(self):
+        """On a machine that has one, this test cannot show anything."""
+        with contextlib.suppress(machine.DriverError):
+            machine.gpu()
+            self.skipTest("this machine has a GPU")
+        yield
+
+
+class Processes(Validation):
+    def test_crash_names_its_signal_and_the_others_still_run(self):
+        self.install("bad", modules={"bad/__init__.py": """
+            import os, signal, sys
+            print("about to fall", file=sys.stderr)
+            os.kill(os.getpid(), signal.SIGSEGV)
+            """})
+        self.install("good")
+        code, document, progress = self.validate(self.stack({"name": "bad", "imports": ["bad"]}, {"name": "good", "imports": ["good"]}))
+        bad, good = document["checks"][0]["results"]
+        self.assertEqual(code, 1)
+        self.assertEqual((bad["kind"], bad["signal"]), ("signal", "SIGSEGV"))
+        self.assertEqual(bad["reason"], "killed by SIGSEGV while importing bad")
+        self.assertIn("about to fall", bad["output"])
+        self.assertEqual(good["status"], "passed")
+        self.assertIn("imports: failed: bad: killed by SIGSEGV", progress)
+
+    def test_hang_ends_at_the_limit_and_shows_where(self):
+        self.install("bad", modules={"bad/__init__.py": """
+            import os, subprocess, sys, time
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+            open(os.environ["CHILD"], "w").write(str(child.pid))
+            def wait_for_ever():
+                time.sleep(300)
+            wait_for_ever()
+            """})
+        self.install("good")
+        note = self.folder / "child"
+        _, document, _ = self.validate(self.stack(
+            {"name": "bad", "imports": ["bad"]}, {"name": "good", "imports": ["good"]}, time_limit=2), CHILD=str(note))
+        bad, good = document["checks"][0]["results"]
+        self.assertEqual((bad["kind"], good["status"]), ("time-limit", "passed"))
+        self.assertEqual(bad["reason"], "no sign of life for 2 s while importing bad")
+        self.assertTrue(any("wait_for_ever" in line for line in bad["output"]), bad["output"])
+        self.assertTrue(gone(int(note.read_text())), "what the hung process started is still there")
+
+    def test_exit_while_importing(self):
+        self.install("polite", modules={"polite/__init__.py": "import sys; sys.exit(3)"})
+        self.install("abrupt", modules={"abrupt/__init__.py": "import os; os._exit(3)"})
+        _, document, _ = self.validate(self.stack(*({"name": name, "imports": [name]} for name in ("polite", "abrupt"))))
+        polite, abrupt = document["checks"][0]["results"]
+        self.assertEqual((polite["kind"], abrupt["kind"]), ("exit", "exit"))
+        self.assertEqual(abrupt["reason"], "its process ended with exit code 3 while importing abrupt")
+
+    def test_stopped_from_outside_still_reports(self):
+        self.install("slow", modules={"slow/__init__.py": "import os, time; open(os.environ['HERE'], 'w'); time.sleep(300)"})
+        out, here = self.folder / "report.json", self.folder / "here"
+        process = subprocess.Popen(self.command(self.stack({"name": "slow", "imports": ["slow"]}, checks=["imports", "cuda"]), out),
+                                   env=self.environment(HERE=str(here)), stderr=subprocess.DEVNULL)
+        while not here.exists() and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(60), 1)
+        checks = {check["name"]: check for check in json.loads(out.read_text())["checks"]}
+        self.assertEqual((checks["imports"]["status"], checks["cuda"]["status"]), ("not-run", "not-run"))
+        self.assertEqual(checks["validate"]["reason"], "ended by SIGTERM")
+
+    def test_two_runs_write_the_same_report(self):
+        self.install("thing")
+        path = self.stack({"name": "thing", "imports": ["thing", "absent"]}, cuda="13.0", sm=["90"], checks=list(spec.CHECKS))
+        self.assertEqual(self.validate(path)[1], self.validate(path)[1])
+
+
+class Reports(Validation):
+    def test_report_is_written_for_a_spec_that_is_none(self):
+        broken = self.folder / "broken.json"
+        for text, words in (("{", "cannot read the spec"), ("[]", "not a JSON object"), ('{"schema": 2}', "schema 1"),
+                            ("[" * 100000, "cannot read the spec")):
+            broken.write_text(text)
+            code, document, _ = self.validate(broken)
+            self.assertEqual((code, document["checks"][0]["name"]), (1, "spec"))
+            self.assertIn(words, document["checks"][0]["reason"])
+
+    def test_report_on_stdout(self):
+        self.install("thing")
+        done = subprocess.run(self.command(self.stack({"name": "thing", "imports": ["thing"]}), "-"), env=self.environment(),
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=120)
+        self.assertTrue(json.loads(done.stdout)["ok"])
+
+    def test_every_check_says_something_where_torch_is_absent(self):
+        path = self.stack({"name": "torch", "version": "2.13.0", "imports": ["torch"]}, cuda="13.0", sm=["90"], checks=list(spec.CHECKS))
+        # -S keeps a torch of this machine's Python out.
+        out = self.folder / "report.json"
+        subprocess.run([sys.executable, "-S"] + self.command(path, out)[1:], env=self.environment(), stderr=subprocess.DEVNULL, timeout=120)
+        checks = {check["name"]: check for check in json.loads(out.read_text())["checks"]}
+        self.assertEqual(list(checks), list(spec.CHECKS))
+        self.assertEqual(checks["imports"]["reason"], "torch: torch is not installed")
+        self.assertIn("No module named 'torch'", checks["cuda"]["reason"])
+        self.assertEqual((checks["attention"]["status"], checks["attention"]["reason"]), ("failed", "torch is not installed"))
+
+    def test_required_gpu_that_is_not_there(self):
+        with contextlib.suppress(machine.DriverError):
+            machine.gpu()
+            self.skipTest("this machine has a GPU")
+        code, document, _ = self.validate(self.stack(checks=[], require_gpu=True))
+        self.assertEqual((code, document["checks"][0]["name"]), (1, "gpu"))
+        self.assertIn("no GPU", document["checks"][0]["reason"])
+
+    def test_cpu_only_torch_for_a_cuda_stack(self):
+        self.install("torch", "2.13.0", {"torch/__init__.py": "from torch import version\n__version__ = '2.13.0+cpu'",
+                                         "torch/version.py": "__version__ = '2.13.0+cpu'\ncuda = None"})
+        code, document, _ = self.validate(self.stack(cuda="13.0", sm=["90"], checks=["cuda"]))
+        self.assertEqual((code, document["device"]["torch"], document["device"]["cuda"]), (1, "2.13.0+cpu", None))
+        build = document["checks"][0]["results"][0]
+        self.assertEqual((build["kind"], build["reason"]),
+                         ("cpu-only", "torch 2.13.0+cpu is built without CUDA, the stack is for CUDA 13.0"))
+
+    def test_torch_that_serves_some_of_the_gpus(self):
+        self.install("torch", "2.13.0", {
+            "torch/__init__.py": """
+                from torch import version
+                __version__ = "2.13.0"
+                class _C:
+                    def _cuda_getArchFlags():
+                        return "sm_80 sm_90 compute_90"
+                """,
+            "torch/version.py": "__version__ = '2.13.0'\ncuda = '12.8'"})
+        _, document, _ = self.validate(self.stack(cuda="12.9", sm=["75", "86", "100"], checks=["cuda"]))
+        results = {result["name"]: result for result in document["checks"][0]["results"]}
+        self.assertIn("note", results["build"])
+        self.assertEqual((results["sm_75"]["status"], results["sm_75"]["kind"]), ("failed", "no-device-code"))
+        self.assertEqual((results["sm_86"]["served_by"], results["sm_100"]["served_by"]), ("sm_80", "compute_90"))
+
+
+class Rules(unittest.TestCase):
+    def test_coverage(self):
+        for sm, arch_list, cuda, expected in (
+            ("90", ["sm_80", "sm_90"], (13, 0), "sm_90"),
+            ("89", ["sm_80", "sm_86"], (13, 0), "sm_86"),
+            ("86", ["sm_89"], (13, 0), None),
+            ("90", ["sm_80"], (13, 0), None),
+            ("90", ["compute_80"], (13, 0), "compute_80"),
+            ("87", ["sm_80", "sm_86"], (12, 6), None),
+            ("87", ["sm_80", "sm_86"], (13, 2), "sm_86"),
+            ("87", ["sm_80", "compute_80"], (12, 6), "compute_80"),
+            ("110", ["sm_100", "sm_120"], (13, 0), None),
+            ("110", ["sm_101"], (13, 0), "sm_101"),
+            ("100", ["sm_100a"], (13, 0), "sm_100a"),
+            ("103", ["sm_100a"], (13, 0), None),
+            ("103", ["sm_100f"], (13, 0), "sm_100f"),
+            ("110", ["sm_100f"], (13, 0), None),
+            ("100", ["compute_90a"], (13, 0), None),
+            ("90a", ["sm_90a"], (13, 0), "sm_90a"),
+        ):
+            with self.subTest(sm=sm, arch_list=arch_list, cuda=cuda):
+                self.assertEqual(coverage.covered_by(sm, arch_list, cuda), expected)
+
+    def test_gpus_that_no_such_machine_has(self):
+        self.assertIn("Jetson Thor", coverage.impossible("110", "x86_64"))
+        self.assertIsNone(coverage.impossible("110", "aarch64"))
+        self.assertIsNone(coverage.impossible("90", "x86_64"))
+
+    def test_versions(self):
+        for expected, installed in (("2.13.0", "2.13.0+cu130"), ("1.0", "1.0.0"), ("2.8.3.post2", "2.8.3-post2"), ("1.0rc1", "1.0.0.rc1")):
+            self.assertTrue(imports.same_version(expected, installed), (expected, installed))
+        for expected, installed in (("2.13.0", "2.13.1"), ("2.13.0+cu130", "2.13.0+cu128"), ("1.0", "1.0.post1"), ("1.1", "1.10")):
+            self.assertFalse(imports.same_version(expected, installed), (expected, installed))
+        self.assertTrue(imports.related_version("4.10.0", "4.10.0.84"))
+        self.assertFalse(imports.related_version("4.1", "4.10.0.84"))
+
+    def test_kinds_of_loader_errors(self):
+        for message, kind in (
+            ("libc10.so: cannot open shared object file: No such file or directory", "missing-library"),
+            ("a.so: undefined symbol: foo, version X", "undefined-symbol"),
+            ("/lib/libstdc++.so.6: version `GLIBCXX_3.4.32' not found (required by a.so)", "symbol-version"),
+            ("a.so: wrong ELF class: ELFCLASS32", "wrong-architecture"),
+            ("a.so: cannot allocate memory in static TLS block", "static-tls"),
+            ("cannot import name 'x' from 'y'", "error"),
+        ):
+            self.assertEqual(failure.classify(ImportError(message))["kind"], kind, message)
+
+    def test_spec_says_what_is_wrong(self):
+        good = {"schema": 1, "stack": "s"}
+        self.assertEqual(spec.check(good)["attention"], spec.DEFAULT_ATTENTION)
+        for change, words in (
+            ({"cheks": []}, "unknown keys: cheks"), ({"checks": ["gpu"]}, "`checks` holds 'gpu'"), ({"sm": ["9.0"]}, "`sm` holds '9.0'"),
+            ({"cuda": 13}, "`cuda` is 13"), ({"attention": {"batch": 0}}, "attention.batch"), ({"time_limit": 0}, "time_limit"),
+            ({"libraries": [{"name": "a", "imports": ["a; b"]}]}, "not a module's name"), ({"stack": ""}, "`stack` is missing"),
+            ({"libraries": [{"name": "a"}, {"name": "a"}]}, "twice"), ({"require_gpu": 1}, "require_gpu"),
+        ):
+            with self.subTest(change=change), self.assertRaises(spec.SpecError) as caught:
+                spec.check(dict(good, **change))
+            self.assertIn(words, str(caught.exception))
+
+    def test_conclusions(self):
+        def of(*statuses):
+            return report.conclusion([{"name": "n", "status": status, "reason": "r"} for status in statuses])[0]
+
+        self.assertEqual(of("passed", "unavailable"), "passed")
+        self.assertEqual(of("passed", "failed"), "failed")
+        self.assertEqual(of("not-run", "unavailable"), "not-run")
+        self.assertEqual(report.conclusion([])[0], "not-run")
+
+    def test_missing_compilers_are_named(self):
+        with tempfile.TemporaryDirectory() as empty, changed(PATH=empty, CC="", CXX=""):
+            self.assertIn("no C compiler", compilers.missing_c())
+            self.assertIn("no C++ compiler", compilers.missing_cxx())
+
+
+class MeasuredReport(unittest.TestCase):
+    """The report of a real GPU keeps the form that this program writes."""
+
+    def setUp(self):
+        self.document = json.loads(FIXTURE.read_text())
+        self.checks = {check["name"]: check for check in self.document["checks"]}
+
+    def test_says_where_it_was_measured(self):
+        self.assertIn("NVIDIA H200", self.document["note"])
+        self.assertEqual((self.document["device"]["gpu"], self.document["device"]["sm"]), ("NVIDIA H200", "9.0"))
+
+    def test_figures_follow_from_each_other(self):
+        shape = self.checks["attention"]["shape"]
+        operations = 4 * shape["batch"] * shape["heads"] * shape["seq"] ** 2 * shape["head_dim"]
+        timed = [result for result in self.checks["attention"]["results"] if result["status"] == "passed"]
+        self.assertGreaterEqual(len(timed), 5)
+        for result in timed:
+            self.assertAlmostEqual(result["timing"]["tflops"] * result["timing"]["median_ms"] * 1e9 / operations, 1, places=2)
+            self.assertLess(result["accuracy"]["max_abs_error"], accuracy.LARGEST[shape["dtype"]])
+
+    def test_every_entry_has_a_status_and_a_reason(self):
+        self.assertTrue(self.document["ok"])
+        for check in self.document["checks"]:
+            for entry in [check] + check["results"]:
+                self.assertIn(entry["status"], ("passed", "not-run", "unavailable"))
+                self.assertTrue(entry["status"] == "passed" or entry["reason"])
+
+
+@contextlib.contextmanager
+def changed(**variables):
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def gone(process):
+    """Whether it ends within a moment (a zombie that nobody reaps has ended)."""
+    for _ in range(200):
+        try:
+            with open("/proc/{}/stat".format(process)) as file:
+                if file.read().rpartition(")")[2].split()[0] == "Z":
+                    return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+if __name__ == "__main__":
+    unittest.main()
