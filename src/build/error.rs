@@ -19,6 +19,8 @@ pub enum BuildError {
     Validation { report: Box<Report>, log: PathBuf },
     #[error("the image has no validation report: {reason}")]
     NoReport { reason: String },
+    #[error("the engine has no image `{image}`")]
+    NoImage { image: String },
     #[error("the engine runs on {engine}, the stack is for {platform}")]
     WrongArchitecture { engine: String, platform: Platform },
     #[error(transparent)]
@@ -47,7 +49,7 @@ impl BuildError {
             }
             Self::Step { .. } => codes::STEP_FAILED,
             Self::Validation { .. } => codes::VALIDATION_FAILED,
-            Self::NoReport { .. } => codes::NO_REPORT,
+            Self::NoReport { .. } | Self::NoImage { .. } => codes::NO_REPORT,
             Self::WrongArchitecture { .. } => codes::ENGINE_REFUSED,
             Self::Engine(e) => engine_code(e),
             Self::Render(_) => codes::TEMPLATE,
@@ -60,6 +62,7 @@ impl BuildError {
         match self {
             Self::Engine(e) => e.help().map(Into::into),
             Self::Packages { help, .. } => Some(help.clone()),
+            Self::NoImage { .. } => Some("`docker images` lists what is there; pull or build it first".to_owned()),
             Self::WrongArchitecture { platform, .. } => Some(format!(
                 "point DOCKER_HOST at an engine on {}, over ssh:// for instance",
                 platform.machine()
@@ -97,4 +100,19 @@ fn hash_mismatch(failure: &StepFailure) -> bool {
             || line.contains("DO NOT MATCH THE HASHES")
             || line.contains("hash mismatch")
     })
+}
+
+/// An error with its sources, each said once.
+pub fn chain(e: &dyn std::error::Error) -> String {
+    let mut text = e.to_string();
+    let mut source = e.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    text
 }

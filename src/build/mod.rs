@@ -8,6 +8,7 @@ mod base;
 mod error;
 mod secrets;
 mod stages;
+mod validation;
 
 use crate::engine::docker::Docker;
 use crate::engine::{BuildRequest, Cancel, ContextEntry, EngineError, Event, Source, StepFailure};
@@ -19,9 +20,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub use error::BuildError;
+pub use error::{BuildError, chain};
 pub use secrets::{IndexSettings, ca_bundle};
 pub use stages::{plan_step, stage};
+pub use validation::validate_image;
 
 /// Bound of a validation report.
 const MAX_REPORT: usize = 4 << 20;
@@ -95,17 +97,8 @@ pub async fn build(
     let log = options.store.new_log(&plan.variant)?;
     let base = base::ensure(plan, docker, options, &log, cancel, on).await?;
     base::fetch_packages(plan, options, on).await?;
-    let context = render::render(
-        plan,
-        &render::Options {
-            overlay: options.overlay,
-            base: match base {
-                Some(name) => BaseImage::Named(name),
-                None => BaseImage::Named(String::new()),
-            },
-            debs: &options.store.dir("debs")?,
-        },
-    )?;
+    let base = BaseImage::Named(base.unwrap_or_default());
+    let context = rendered(plan, options, base)?;
     let temporary = format!("stackforge/build:{}", plan.key().short());
     let mut request = BuildRequest {
         context: entries(context),
@@ -168,6 +161,33 @@ pub async fn build(
         noop: false,
         log: Some(log),
     })
+}
+
+/// The context for use anywhere: Dockerfile, scripts, OS packages and, for a bootstrapped
+/// base, its root file system, which the returned guard keeps until it is dropped.
+pub async fn render_context(
+    plan: &Plan,
+    options: &Options<'_>,
+    on: &mut (dyn FnMut(BuildEvent) + Send),
+) -> Result<(Context, Option<base::Scratch>), BuildError> {
+    base::fetch_packages(plan, options, on).await?;
+    if !plan.parts.bootstrap {
+        return Ok((rendered(plan, options, BaseImage::Named(String::new()))?, None));
+    }
+    let tar = base::rootfs_tar(plan, options, on).await?;
+    let context = rendered(plan, options, BaseImage::Tar(tar.path.clone()))?;
+    Ok((context, Some(tar)))
+}
+
+fn rendered(plan: &Plan, options: &Options<'_>, base: BaseImage) -> Result<Context, BuildError> {
+    Ok(render::render(
+        plan,
+        &render::Options {
+            overlay: options.overlay,
+            base,
+            debs: &options.store.dir("debs")?,
+        },
+    )?)
 }
 
 /// The image of an earlier build of the very same plan, with each tag that was asked for.

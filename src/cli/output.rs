@@ -1,6 +1,7 @@
 //! What goes where: text and JSON on stdout, diagnostics and logs on stderr, exit codes.
 
 use super::args::{Color, Common};
+pub use crate::build::chain;
 use crate::build::BuildError;
 use crate::catalog::CatalogError;
 use crate::diag::{Diagnostic, Report, Severity, Source, codes, render};
@@ -149,19 +150,4 @@ impl From<BuildError> for Failure {
         }
         Self::plain(e.exit(), d)
     }
-}
-
-/// An error with its sources, each said once.
-pub fn chain(e: &dyn std::error::Error) -> String {
-    let mut text = e.to_string();
-    let mut source = e.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        source = cause.source();
-    }
-    text
 }

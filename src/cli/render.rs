@@ -27,7 +27,7 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
     };
     prepare(&args.output)?;
     let mut progress = Progress::new(common);
-    let context = runtime()?.block_on(async {
+    let (context, _scratch) = runtime()?.block_on(async {
         let mut on = |event| progress.on(&event);
         render_context(&plan, &options, &mut on).await
     })?;

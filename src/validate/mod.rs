@@ -10,6 +10,8 @@ use std::fmt::Write as _;
 
 /// Where the report lies in an image.
 pub const REPORT_PATH: &str = "/usr/share/stackforge/validation.json";
+/// Where an image records what it promises.
+pub const SPEC_PATH: &str = "/usr/share/stackforge/spec.json";
 /// Line of a failed step's log that carries the report.
 pub const REPORT_MARK: &str = "stackforge-report ";
 
@@ -171,7 +173,7 @@ fn measured(result: &Value) -> String {
     if let Some(rate) = number("tokens_per_second") {
         parts.push(format!("{rate:.0} tokens/s"));
     }
-    if let Some(diff) = number("max_diff").or_else(|| number("max_abs_diff")) {
+    if let Some(diff) = number("max_abs_error") {
         parts.push(format!("max diff {diff:.1e}"));
     }
     parts.join(", ")

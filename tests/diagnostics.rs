@@ -1,0 +1,110 @@
+//! Bad input gets an underlined diagnostic with a code, a reason and the nearest valid name.
+
+mod support;
+
+use support::Sandbox;
+
+const GOOD: &str = "\
+stack: small
+base: debian-bookworm
+target:
+  platform: linux/amd64
+  gpu: [h100]
+python: \"3.11\"
+libraries:
+  torch: \"2.13.0\"
+";
+
+fn check(text: &str) -> String {
+    let sandbox = Sandbox::new();
+    sandbox.write("s.yaml", text);
+    let run = sandbox.run(&["check", "s.yaml"]);
+    format!("exit {}\n{}{}", run.code, run.stdout, run.stderr)
+}
+
+macro_rules! shows {
+    ($($name:ident: $text:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            insta::assert_snapshot!(stringify!($name), check(&$text));
+        })*
+    };
+}
+
+shows! {
+    good_stack: GOOD;
+    unknown_key: GOOD.replace("python:", "pyhton:");
+    unknown_key_far_from_any: GOOD.replace("python:", "colour: red\npython:");
+    unknown_nested_key: GOOD.replace("  gpu:", "  gpus:");
+    wrong_type: GOOD.replace("gpu: [h100]", "gpu: h100");
+    unquoted_version: GOOD.replace("\"2.13.0\"", "2.10");
+    duplicate_key: format!("{GOOD}python: \"3.12\"\n");
+    bad_specifier: GOOD.replace("\"2.13.0\"", "\"~2.13\"");
+    bad_specifier_in_a_mapping: GOOD.replace("\"2.13.0\"", "{ version: \"=>2.13\" }");
+    unknown_gpu: GOOD.replace("h100", "h10");
+    unknown_gpu_far_from_any: GOOD.replace("h100", "voodoo2");
+    unknown_base: GOOD.replace("debian-bookworm", "debian-bokworm");
+    base_by_tag: GOOD.replace("debian-bookworm", "nvcr.io/nvidia/cuda:13.0.0-devel-ubuntu24.04");
+    empty_libraries: GOOD.replace("libraries:\n  torch: \"2.13.0\"", "libraries: {}");
+    missing_key: GOOD.replace("base: debian-bookworm\n", "");
+    bad_names: GOOD.replace("small", "../etc").replace("torch:", "To$(id)rch:");
+    several_faults_at_once: GOOD.replace("\"3.11\"", "\"3\"").replace("amd64", "riscv").replace("\"2.13.0\"", "\"x\"");
+    python_the_base_lacks: GOOD.replace("\"3.11\"", "\"3.12\"");
+    gpu_on_the_wrong_platform: GOOD.replace("h100", "thor");
+    broken_yaml: GOOD.replace("[h100]", "[h100");
+    not_a_mapping: "just text\n".to_owned();
+    empty_file: String::new();
+    bad_package: format!("{GOOD}packages: [git, \"x; rm -rf /\"]\n");
+    bad_override: format!("{GOOD}overrides: [\"certifi >> 1\"]\n");
+    attention_out_of_range: format!("{GOOD}validate: {{ attention: {{ batch: 0, heads: 1, seq: 1, head_dim: 1, dtype: float16 }} }}\n");
+    unknown_dtype: format!("{GOOD}validate: {{ attention: {{ batch: 1, heads: 1, seq: 1, head_dim: 1, dtype: fp16 }} }}\n");
+    alias_bomb: {
+        let mut bomb = String::from("a: &a [x, x, x, x, x, x, x, x, x, x]\n");
+        for (name, of) in [("b", "a"), ("c", "b"), ("d", "c"), ("e", "d"), ("f", "e"), ("g", "f")] {
+            bomb.push_str(&format!("{name}: &{name} [{}]\n", vec![format!("*{of}"); 10].join(", ")));
+        }
+        bomb
+    };
+    deep_nesting: format!("stack: {}\n", "[".repeat(5000));
+}
+
+#[test]
+fn a_file_of_ten_megabytes_is_refused_by_its_size() {
+    let shown = check(&format!("{GOOD}# {}\n", "x".repeat(10 << 20)));
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let run = Sandbox::new().run(&["check", "nowhere.yaml"]);
+    insta::assert_snapshot!(format!("exit {}\n{}", run.code, run.stderr));
+}
+
+#[test]
+fn json_has_code_span_and_help() {
+    let sandbox = Sandbox::new();
+    sandbox.write("s.yaml", &GOOD.replace("h100", "h10"));
+    let run = sandbox.run(&["check", "s.yaml", "--json"]);
+    assert_eq!(run.code, 1);
+    let document: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(document["schema"], 1);
+    assert_eq!(document["ok"], false);
+    let d = &document["diagnostics"][0];
+    assert_eq!(d["code"], "SF0008");
+    assert_eq!(d["severity"], "error");
+    assert_eq!(d["span"], serde_json::json!({ "line": 5, "column": 9 }));
+    assert_eq!(d["help"], "did you mean `h100`?");
+}
+
+#[test]
+fn explain_knows_every_code_that_a_diagnostic_prints() {
+    let sandbox = Sandbox::new();
+    let all = sandbox.run(&["explain", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&all.stdout).unwrap();
+    for code in document["codes"].as_array().unwrap() {
+        let run = sandbox.run(&["explain", code["code"].as_str().unwrap()]);
+        assert_eq!(run.code, 0);
+        assert!(run.stdout.contains("Fix: "), "{}", run.stdout);
+    }
+    assert_eq!(sandbox.run(&["explain", "SF9999"]).code, 2);
+}

@@ -1,0 +1,56 @@
+//! A module imports only modules above it in ARCHITECTURE.md's table.
+
+mod support;
+
+use std::path::Path;
+
+const ORDER: &[&str] = &[
+    "diag", "spec", "catalog", "target", "lock", "debian", "resolve", "plan", "render", "engine",
+    "validate", "store", "build", "cli",
+];
+/// Leaves: they know no stack, so nothing of the project but what is named here.
+const LEAVES: &[(&str, &[&str])] = &[("debian", &[]), ("engine", &[]), ("diag", &[]), ("validate", &[])];
+
+fn sources(path: &Path, out: &mut Vec<std::path::PathBuf>) {
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path).unwrap() {
+            sources(&entry.unwrap().path(), out);
+        }
+    } else if path.extension().is_some_and(|e| e == "rs") {
+        out.push(path.to_owned());
+    }
+}
+
+#[test]
+fn modules_import_only_what_is_above_them() {
+    let table = std::fs::read_to_string(support::project("ARCHITECTURE.md")).unwrap();
+    for module in ORDER {
+        assert!(table.contains(&format!("| `{module}` |")), "{module} is not in ARCHITECTURE.md");
+    }
+    let place = |m: &str| ORDER.iter().position(|o| *o == m);
+    let mut files = Vec::new();
+    sources(&support::project("src"), &mut files);
+    let root = support::project("src");
+    for file in files {
+        let inside = file.strip_prefix(&root).unwrap();
+        let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
+        let module = first.trim_end_matches(".rs");
+        let Some(own) = place(module) else {
+            assert!(["lib", "main"].contains(&module), "{module} is not in the order");
+            continue;
+        };
+        let text = std::fs::read_to_string(&file).unwrap();
+        for used in text.split("crate::").skip(1) {
+            let used: String = used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let Some(other) = place(&used) else { continue };
+            assert!(other <= own, "{}: {module} imports {used}", inside.display());
+            if let Some((_, allowed)) = LEAVES.iter().find(|(leaf, _)| *leaf == module) {
+                assert!(
+                    used == module || allowed.contains(&used.as_str()),
+                    "{}: the leaf {module} imports {used}",
+                    inside.display()
+                );
+            }
+        }
+    }
+}
