@@ -1,1 +1,3 @@
 //! stackforge: CUDA machine-learning stacks that work, as container images, from one YAML file.
+
+pub mod debian;
