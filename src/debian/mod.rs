@@ -9,16 +9,21 @@
 //! use a byte that was not verified, nor name a mirror's host: where packages come from is the
 //! caller's, the user's or the host's to say ([`mirror`]).
 
+mod ahead;
+pub mod configure;
 pub mod control;
 pub mod deb;
-pub mod dpkg;
+mod dpkg;
 pub mod fetch;
 pub mod index;
+mod members;
 pub mod mirror;
 pub mod package;
 pub mod release;
 pub mod resolve;
 pub mod rootfs;
+mod tarball;
+mod tree;
 pub mod version;
 
 pub use package::LockedDeb;

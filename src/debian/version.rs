@@ -139,6 +139,7 @@ impl Ord for Version {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use proptest::strategy::ValueTree;
     use std::process::{Command, Stdio};
 
     const RISING: &[&str] = &[
