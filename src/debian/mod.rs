@@ -10,9 +10,11 @@
 //! caller's, the user's or the host's to say ([`mirror`]).
 
 mod ahead;
+pub mod archive;
 pub mod configure;
 pub mod control;
 pub mod deb;
+pub mod download;
 mod dpkg;
 pub mod fetch;
 pub mod index;

@@ -14,6 +14,10 @@ use super::index::{Package, PackageIndex, Priority};
 use super::package::LockedDeb;
 use super::version;
 
+/// Systems are laid out with /usr merged, so the choice `usrmerge | usr-is-merged` goes to the
+/// package that only states it, not to the one that converts a system and brings Perl.
+const USR_IS_MERGED: &str = "usr-is-merged";
+
 /// What a system shall hold.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
@@ -184,8 +188,9 @@ impl<'a> Resolver<'a> {
             // What is chosen in a version that this group refuses cannot be chosen again.
             let free: Vec<Package<'a>> =
                 candidates.iter().filter(|package| !self.chosen.contains_key(package.name())).copied().collect();
-            let peaceful = free.iter().find(|package| !self.excluded(package));
-            match peaceful.or(free.first()) {
+            let merged = free.iter().find(|package| package.name() == USR_IS_MERGED);
+            let peaceful = || free.iter().find(|package| !self.excluded(package));
+            match merged.or_else(peaceful).or(free.first()) {
                 Some(package) => self.choose(*package, Some(asker))?,
                 None => return Err(self.unsatisfied(asker, &group)),
             }
