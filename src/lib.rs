@@ -1,9 +1,7 @@
 //! stackforge: CUDA machine-learning stacks that work, as container images, from one YAML file.
 
 pub mod catalog;
-pub mod debian {
-    pub const CONFIGURE: &str = "";
-}
+pub mod debian;
 pub mod diag;
 pub mod lock;
 pub mod plan;

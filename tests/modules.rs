@@ -9,7 +9,12 @@ const ORDER: &[&str] = &[
     "validate", "store", "build", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
-const LEAVES: &[(&str, &[&str])] = &[("debian", &[]), ("engine", &[]), ("diag", &[]), ("validate", &[])];
+const LEAVES: &[(&str, &[&str])] = &[
+    ("debian", &[]),
+    ("engine", &[]),
+    ("diag", &[]),
+    ("validate", &[]),
+];
 
 fn sources(path: &Path, out: &mut Vec<std::path::PathBuf>) {
     if path.is_dir() {
@@ -25,7 +30,10 @@ fn sources(path: &Path, out: &mut Vec<std::path::PathBuf>) {
 fn modules_import_only_what_is_above_them() {
     let table = std::fs::read_to_string(support::project("ARCHITECTURE.md")).unwrap();
     for module in ORDER {
-        assert!(table.contains(&format!("| `{module}` |")), "{module} is not in ARCHITECTURE.md");
+        assert!(
+            table.contains(&format!("| `{module}` |")),
+            "{module} is not in ARCHITECTURE.md"
+        );
     }
     let place = |m: &str| ORDER.iter().position(|o| *o == m);
     let mut files = Vec::new();
@@ -33,17 +41,33 @@ fn modules_import_only_what_is_above_them() {
     let root = support::project("src");
     for file in files {
         let inside = file.strip_prefix(&root).unwrap();
-        let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
+        let first = inside
+            .components()
+            .next()
+            .unwrap()
+            .as_os_str()
+            .to_str()
+            .unwrap();
         let module = first.trim_end_matches(".rs");
         let Some(own) = place(module) else {
-            assert!(["lib", "main"].contains(&module), "{module} is not in the order");
+            assert!(
+                ["lib", "main"].contains(&module),
+                "{module} is not in the order"
+            );
             continue;
         };
         let text = std::fs::read_to_string(&file).unwrap();
         for used in text.split("crate::").skip(1) {
-            let used: String = used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let used: String = used
+                .chars()
+                .take_while(|c| c.is_alphanumeric() || *c == '_')
+                .collect();
             let Some(other) = place(&used) else { continue };
-            assert!(other <= own, "{}: {module} imports {used}", inside.display());
+            assert!(
+                other <= own,
+                "{}: {module} imports {used}",
+                inside.display()
+            );
             if let Some((_, allowed)) = LEAVES.iter().find(|(leaf, _)| *leaf == module) {
                 assert!(
                     used == module || allowed.contains(&used.as_str()),

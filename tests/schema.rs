@@ -19,11 +19,17 @@ fn yaml(text: &str) -> serde_json::Value {
 #[test]
 fn every_stack_of_the_project_is_valid() {
     let validator = schema();
-    let files: Vec<_> = ["stacks", "examples"].into_iter().flat_map(yaml_files).collect();
+    let files: Vec<_> = ["stacks", "examples"]
+        .into_iter()
+        .flat_map(yaml_files)
+        .collect();
     assert!(files.len() >= 5);
     for file in files {
         let document = yaml(&std::fs::read_to_string(&file).unwrap());
-        let errors: Vec<String> = validator.iter_errors(&document).map(|e| e.to_string()).collect();
+        let errors: Vec<String> = validator
+            .iter_errors(&document)
+            .map(|e| e.to_string())
+            .collect();
         assert!(errors.is_empty(), "{}: {errors:?}", file.display());
     }
 }

@@ -43,7 +43,7 @@ pub(super) async fn ensure(
     let request = BuildRequest {
         context: vec![
             entry("Dockerfile", Source::Bytes(DOCKERFILE.as_bytes().to_vec())),
-            entry("configure.sh", Source::Bytes(crate::debian::CONFIGURE.as_bytes().to_vec())),
+            entry("configure.sh", Source::Bytes(crate::debian::configure::CONFIGURE.as_bytes().to_vec())),
             entry("rootfs.tar", Source::File(tar.path.clone())),
         ],
         dockerfile: "Dockerfile".into(),

@@ -224,7 +224,7 @@ fn base_step(plan: &Plan) -> Step {
     if plan.parts.bootstrap {
         inputs.insert(
             "configure".into(),
-            Digest::of(crate::debian::CONFIGURE.as_bytes()).to_string(),
+            Digest::of(crate::debian::configure::CONFIGURE.as_bytes()).to_string(),
         );
     }
     let mut step = Step::new("base", Kind::Image, inputs);

@@ -39,7 +39,7 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
     if let (true, BaseImage::Tar(tar)) = (plan.parts.bootstrap, &options.base) {
         text(
             "steps/configure.sh".into(),
-            format!("{}\n", crate::debian::CONFIGURE),
+            format!("{}\n", crate::debian::configure::CONFIGURE),
         );
         context.insert("base/rootfs.tar".into(), Content::File(tar.clone()));
     }

@@ -80,7 +80,9 @@ impl Store {
     }
 
     fn action_path(&self, key: &Digest) -> PathBuf {
-        self.root.join("actions").join(format!("{}.json", key.hex()))
+        self.root
+            .join("actions")
+            .join(format!("{}.json", key.hex()))
     }
 
     pub fn action(&self, key: &Digest) -> Option<Action> {
@@ -110,20 +112,29 @@ impl Store {
     /// Remembers the plan's inputs as those of the latest build.
     pub fn record_last(&self, plan: &Plan) -> Result<(), StoreError> {
         self.dir("last")?;
-        let inputs: BTreeMap<&str, &BTreeMap<String, String>> =
-            plan.steps.iter().map(|s| (s.id.as_str(), &s.inputs)).collect();
+        let inputs: BTreeMap<&str, &BTreeMap<String, String>> = plan
+            .steps
+            .iter()
+            .map(|s| (s.id.as_str(), &s.inputs))
+            .collect();
         self.write_json(&self.last_path(plan), &inputs)
     }
 
     /// What changed in each step since the latest build; None without one.
     pub fn why(&self, plan: &Plan) -> Option<BTreeMap<String, Vec<Changed>>> {
         let text = std::fs::read(self.last_path(plan)).ok()?;
-        let last: BTreeMap<String, BTreeMap<String, String>> = serde_json::from_slice(&text).ok()?;
+        let last: BTreeMap<String, BTreeMap<String, String>> =
+            serde_json::from_slice(&text).ok()?;
         let none = BTreeMap::new();
         Some(
             plan.steps
                 .iter()
-                .map(|step| (step.id.clone(), changed(step, last.get(&step.id).unwrap_or(&none))))
+                .map(|step| {
+                    (
+                        step.id.clone(),
+                        changed(step, last.get(&step.id).unwrap_or(&none)),
+                    )
+                })
                 .filter(|(_, changes)| !changes.is_empty())
                 .collect(),
         )
@@ -153,7 +164,8 @@ impl Store {
 }
 
 fn changed(step: &Step, before: &BTreeMap<String, String>) -> Vec<Changed> {
-    let names: std::collections::BTreeSet<&String> = step.inputs.keys().chain(before.keys()).collect();
+    let names: std::collections::BTreeSet<&String> =
+        step.inputs.keys().chain(before.keys()).collect();
     names
         .into_iter()
         .filter(|n| step.inputs.get(*n) != before.get(*n))
@@ -169,7 +181,9 @@ fn changed(step: &Step, before: &BTreeMap<String, String>) -> Vec<Changed> {
 pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
     use std::io::Write as _;
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".tmp-").tempfile_in(folder)?;
+    let mut file = tempfile::Builder::new()
+        .prefix(".tmp-")
+        .tempfile_in(folder)?;
     file.write_all(content)?;
     file.as_file().sync_all()?;
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);

@@ -1,0 +1,231 @@
+//! Fetches the index of a distribution and verifies it link by link.
+//!
+//! In come suites, mirrors, a keyring and a cache directory; out comes a [`PackageIndex`]. Each
+//! suite's InRelease is fetched anew and its signature checked; index files are taken from the
+//! cache when their digest is there.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::time::SystemTime;
+
+use super::deb::{Bounded, xz_decoder};
+use super::download::{DownloadError, Expected, fetch_to_cache, get};
+use super::index::{IndexBuilder, IndexError, PackageIndex};
+use super::mirror::{MirrorError, Mirrors};
+use super::package::is_word;
+use super::release::{Keyring, MAX_RELEASE, Release, ReleaseError};
+
+/// Bytes that one `Packages` file may unpack to; Debian's main has 50 MB.
+const MAX_PACKAGES: u64 = 2 << 30;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
+    #[error(transparent)]
+    Release(#[from] ReleaseError),
+    #[error("fetching the index of `{suite}`")]
+    Download {
+        suite: String,
+        #[source]
+        source: DownloadError,
+    },
+    #[error("suite `{suite}` has no component `{component}` for `{architecture}`")]
+    Absent {
+        suite: String,
+        component: String,
+        architecture: String,
+    },
+    #[error("reading the index of `{suite}`")]
+    Index {
+        suite: String,
+        #[source]
+        source: IndexError,
+    },
+    #[error("reading the index file of `{suite}`")]
+    Read {
+        suite: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("`{0}` is no name of a suite, component or architecture")]
+    Name(String),
+}
+
+impl ArchiveError {
+    pub fn help(&self) -> String {
+        match self {
+            Self::Mirror(error) => error.help(),
+            Self::Release(error) => error.help().to_owned(),
+            Self::Download { source, .. } => source.help().to_owned(),
+            Self::Absent { .. } => {
+                "choose an architecture and components that the suite has".to_owned()
+            }
+            _ => "the index is not as Debian's are: check which archive the mirror carries"
+                .to_owned(),
+        }
+    }
+}
+
+/// One suite of one archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suite {
+    /// Kind of archive: `debian`, `debian-security`, `ubuntu`, …
+    pub archive: String,
+    /// `bookworm-updates`
+    pub name: String,
+    pub components: Vec<String>,
+}
+
+/// The suites of a Debian release: the release, its updates and its security updates.
+pub fn debian_suites(codename: &str) -> Vec<Suite> {
+    [
+        ("debian", ""),
+        ("debian", "-updates"),
+        ("debian-security", "-security"),
+    ]
+    .into_iter()
+    .map(|(archive, pocket)| Suite {
+        archive: archive.to_owned(),
+        name: format!("{codename}{pocket}"),
+        components: vec!["main".to_owned()],
+    })
+    .collect()
+}
+
+/// What is needed to fetch an index.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    pub client: &'a reqwest::Client,
+    pub mirrors: &'a Mirrors,
+    pub keyring: &'a Keyring,
+    /// Where verified index files are kept, named by digest.
+    pub cache: &'a Path,
+    /// The time by which signatures and releases are judged.
+    pub now: SystemTime,
+}
+
+/// The packages of all suites for one architecture.
+pub async fn fetch_index(
+    source: Source<'_>,
+    suites: &[Suite],
+    architecture: &str,
+) -> Result<PackageIndex, ArchiveError> {
+    let names = suites
+        .iter()
+        .flat_map(|suite| suite.components.iter().chain([&suite.name]));
+    if let Some(name) = names
+        .map(String::as_str)
+        .chain([architecture])
+        .find(|name| !is_word(name))
+    {
+        return Err(ArchiveError::Name(name.escape_debug().to_string()));
+    }
+    let fetched = futures_util::future::try_join_all(
+        suites
+            .iter()
+            .map(|suite| fetch_suite(source, suite, architecture)),
+    )
+    .await?;
+    let mut builder = IndexBuilder::new(architecture);
+    for (suite, files) in suites.iter().zip(fetched) {
+        for file in files {
+            let read = |source| ArchiveError::Read {
+                suite: suite.name.clone(),
+                source,
+            };
+            let raw = BufReader::with_capacity(128 << 10, File::open(file).map_err(read)?);
+            let text = Bounded {
+                inner: xz_decoder(raw).map_err(read)?,
+                left: MAX_PACKAGES,
+            };
+            builder
+                .add(&suite.archive, BufReader::with_capacity(256 << 10, text))
+                .map_err(|source| ArchiveError::Index {
+                    suite: suite.name.clone(),
+                    source,
+                })?;
+        }
+    }
+    Ok(builder.finish())
+}
+
+/// The suite's verified index files, from the first mirror that gives all of them.
+async fn fetch_suite(
+    source: Source<'_>,
+    suite: &Suite,
+    architecture: &str,
+) -> Result<Vec<std::path::PathBuf>, ArchiveError> {
+    let mut first_error = None;
+    for mirror in source.mirrors.of(&suite.archive)? {
+        match fetch_suite_from(source, suite, architecture, mirror).await {
+            Ok(files) => return Ok(files),
+            Err(error) => {
+                tracing::debug!(suite = suite.name, %error, "mirror passed over");
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    // `of` gives one mirror at least, so there was an error.
+    Err(first_error.unwrap_or_else(|| {
+        MirrorError::Missing {
+            archive: suite.archive.clone(),
+        }
+        .into()
+    }))
+}
+
+async fn fetch_suite_from(
+    source: Source<'_>,
+    suite: &Suite,
+    architecture: &str,
+    mirror: &str,
+) -> Result<Vec<std::path::PathBuf>, ArchiveError> {
+    let download = |source| ArchiveError::Download {
+        suite: suite.name.clone(),
+        source,
+    };
+    let base = format!("{mirror}/dists/{}", suite.name);
+    let bytes = get(
+        source.client,
+        &format!("{base}/InRelease"),
+        MAX_RELEASE as u64,
+    )
+    .await
+    .map_err(download)?;
+    let release = Release::verify(&bytes, &suite.name, source.keyring, source.now)?;
+    let mut files = Vec::new();
+    for component in &suite.components {
+        let directory = format!("{component}/binary-{architecture}");
+        let listed = release.files.get(&format!("{directory}/Packages.xz"));
+        let Some(index) = listed.filter(|_| {
+            release
+                .architectures
+                .iter()
+                .any(|known| known == architecture)
+        }) else {
+            return Err(ArchiveError::Absent {
+                suite: suite.name.clone(),
+                component: component.clone(),
+                architecture: architecture.to_owned(),
+            });
+        };
+        let mut urls = vec![format!("{base}/{directory}/Packages.xz")];
+        if release.by_hash {
+            urls.insert(
+                0,
+                format!("{base}/{directory}/by-hash/SHA256/{}", index.sha256),
+            );
+        }
+        let expected = Expected {
+            sha256: &index.sha256,
+            size: index.size,
+        };
+        let (path, _) = fetch_to_cache(source.client, &urls, expected, source.cache, "xz", |_| {})
+            .await
+            .map_err(download)?;
+        files.push(path);
+    }
+    Ok(files)
+}

@@ -1,0 +1,491 @@
+//! One package file: an `ar` archive of a version, a control archive and a data archive (deb(5)).
+//!
+//! Opening reads the control part, bounded, and remembers where the data part lies; the data is
+//! streamed, bounded too, each time that it is asked for. Compression is none, gzip, xz or zstd.
+//! Nothing here executes or unpacks anything.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::control::{ControlError, StanzaReader};
+use super::members::{Kind, MemberError, for_each_member};
+
+/// Bytes that a control archive may unpack to; the largest of Debian's are below 10 MiB.
+const MAX_CONTROL: u64 = 64 << 20;
+/// Bytes that a data archive may unpack to.
+const MAX_DATA: u64 = 16 << 30;
+/// Memory that an xz stream may ask for; `xz -9` needs 65 MiB.
+const XZ_MEMORY: u64 = 256 << 20;
+
+#[derive(Debug, thiserror::Error)]
+#[error("package file `{}`: {problem}", path.display())]
+pub struct DebError {
+    path: PathBuf,
+    #[source]
+    problem: Problem,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    #[error("it cannot be read")]
+    Read(#[from] io::Error),
+    #[error("it is no Debian package: {0}")]
+    Format(&'static str),
+    #[error("its compression `{0}` is none of gz, xz, zst")]
+    Compression(String),
+    #[error("its archives are malformed")]
+    Member(#[from] MemberError),
+    #[error("its control file is malformed")]
+    Control(#[from] ControlError),
+    #[error("its control file has no valid field `{0}`")]
+    Field(&'static str),
+}
+
+impl DebError {
+    pub fn help(&self) -> &'static str {
+        "remove the file from the cache and fetch it again; if its digest is right, the package itself is broken"
+    }
+}
+
+/// A file of the control archive.
+#[derive(Debug, Clone)]
+pub struct ControlFile {
+    pub content: Vec<u8>,
+    pub executable: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Compression {
+    None,
+    Gzip,
+    Xz,
+    Zstd,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Section {
+    offset: u64,
+    length: u64,
+    compression: Compression,
+}
+
+/// An opened package file.
+#[derive(Debug)]
+pub struct Deb {
+    path: PathBuf,
+    /// The control stanza's fields in order, and its text.
+    fields: Vec<(String, String)>,
+    text: String,
+    /// The control archive's other files by name: maintainer scripts, `md5sums`, `triggers`, …
+    pub control_files: BTreeMap<String, ControlFile>,
+    data: Section,
+}
+
+impl Deb {
+    pub fn open(path: &Path) -> Result<Self, DebError> {
+        open(path).map_err(|problem| DebError {
+            path: path.to_owned(),
+            problem,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields
+            .iter()
+            .find(|(field, _)| field.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The control stanza as it was written.
+    pub fn stanza(&self) -> &str {
+        &self.text
+    }
+
+    // The three fields below are checked to be there when the file is opened.
+    pub fn name(&self) -> &str {
+        self.field("Package").unwrap_or_default()
+    }
+
+    pub fn version(&self) -> &str {
+        self.field("Version").unwrap_or_default()
+    }
+
+    pub fn architecture(&self) -> &str {
+        self.field("Architecture").unwrap_or_default()
+    }
+
+    /// Absolute paths of configuration files that the package installs.
+    pub fn conffiles(&self) -> impl Iterator<Item = &str> {
+        self.control_files
+            .get("conffiles")
+            .and_then(|file| std::str::from_utf8(&file.content).ok())
+            .unwrap_or_default()
+            .lines()
+            .map(str::trim)
+            // A line `remove-on-upgrade /path` names a file that the package no longer has.
+            .filter(|line| line.starts_with('/'))
+    }
+
+    /// The data archive, decompressed.
+    pub fn data(&self) -> Result<Box<dyn Read + Send>, DebError> {
+        section(&self.path, self.data, MAX_DATA).map_err(|problem| DebError {
+            path: self.path.clone(),
+            problem: problem.into(),
+        })
+    }
+}
+
+fn open(path: &Path) -> Result<Deb, Problem> {
+    let (control, data) = find_sections(&mut BufReader::new(File::open(path)?))?;
+    let mut control_files = BTreeMap::new();
+    for_each_member(
+        section(path, control, MAX_CONTROL)?,
+        |member, content| match member.kind {
+            Kind::File { .. } if is_control_name(&member.path) => {
+                let mut bytes = Vec::new();
+                content.read_to_end(&mut bytes)?;
+                let file = ControlFile {
+                    content: bytes,
+                    executable: member.mode & 0o111 != 0,
+                };
+                if control_files.insert(member.path, file).is_some() {
+                    return Err(Problem::Format("a control file occurs twice"));
+                }
+                Ok(())
+            }
+            Kind::Directory if member.path.is_empty() => Ok(()),
+            _ => Err(Problem::Format(
+                "its control archive holds something else than plain files",
+            )),
+        },
+    )?;
+    let file = control_files
+        .remove("control")
+        .ok_or(Problem::Format("it has no control file"))?;
+    let mut reader = StanzaReader::new(file.content.as_slice());
+    let stanza = reader
+        .next_stanza()?
+        .ok_or(Problem::Format("its control file is empty"))?;
+    let fields: Vec<(String, String)> = stanza
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    let text = stanza.text().to_owned();
+    let deb = Deb {
+        path: path.to_owned(),
+        fields,
+        text,
+        control_files,
+        data,
+    };
+    if !super::package::is_package_name(deb.name()) {
+        return Err(Problem::Field("Package"));
+    }
+    if super::version::Version::parse(deb.version()).is_err() {
+        return Err(Problem::Field("Version"));
+    }
+    if !super::package::is_word(deb.architecture()) {
+        return Err(Problem::Field("Architecture"));
+    }
+    Ok(deb)
+}
+
+fn is_control_name(name: &str) -> bool {
+    // dpkg keeps these two for itself: `info/PACKAGE.list` is its list of installed files.
+    super::package::is_word(name) && name != "list" && name.len() <= 50
+}
+
+/// Walks the `ar` headers: `debian-binary`, then `control.tar*`, then `data.tar*`; members whose
+/// names start with `_` may stand between.
+fn find_sections(file: &mut (impl Read + Seek)) -> Result<(Section, Section), Problem> {
+    let end = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(0))?;
+    let mut magic = [0; 8];
+    read_exact(file, &mut magic)?;
+    if &magic != b"!<arch>\n" {
+        return Err(Problem::Format("it does not start as an ar archive"));
+    }
+    let mut offset = 8;
+    let mut control = None;
+    let mut seen_version = false;
+    while offset < end {
+        let mut header = [0; 60];
+        file.seek(SeekFrom::Start(offset))?;
+        read_exact(file, &mut header)?;
+        if &header[58..] != b"`\n" {
+            return Err(Problem::Format("an ar header is malformed"));
+        }
+        let ascii = |range: std::ops::Range<usize>| {
+            std::str::from_utf8(&header[range]).ok().map(str::trim_end)
+        };
+        let name = ascii(0..16)
+            .ok_or(Problem::Format("an ar member's name is not text"))?
+            .trim_end_matches('/');
+        let length: u64 = ascii(48..58)
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
+            .and_then(|digits| digits.parse().ok())
+            .ok_or(Problem::Format("an ar member's size is no number"))?;
+        offset += 60;
+        if length > end - offset {
+            return Err(Problem::Format("it is cut short"));
+        }
+        if !seen_version {
+            let mut version = vec![0; length.min(64) as usize];
+            read_exact(file, &mut version)?;
+            if name != "debian-binary" || !version.starts_with(b"2.") {
+                return Err(Problem::Format("it does not start with debian-binary 2.x"));
+            }
+            seen_version = true;
+        } else if let Some(suffix) = name
+            .strip_prefix("control.tar")
+            .filter(|_| control.is_none())
+        {
+            control = Some(Section {
+                offset,
+                length,
+                compression: compression(suffix)?,
+            });
+        } else if let (Some(suffix), Some(control)) = (name.strip_prefix("data.tar"), control) {
+            return Ok((
+                control,
+                Section {
+                    offset,
+                    length,
+                    compression: compression(suffix)?,
+                },
+            ));
+        } else if !name.starts_with('_') {
+            return Err(Problem::Format("it holds an unknown ar member"));
+        }
+        offset += length + length % 2;
+    }
+    Err(Problem::Format(
+        "it has no control archive or no data archive",
+    ))
+}
+
+fn read_exact(file: &mut impl Read, buffer: &mut [u8]) -> Result<(), Problem> {
+    file.read_exact(buffer).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => Problem::Format("it is cut short"),
+        _ => Problem::Read(error),
+    })
+}
+
+fn compression(suffix: &str) -> Result<Compression, Problem> {
+    match suffix {
+        "" => Ok(Compression::None),
+        ".gz" => Ok(Compression::Gzip),
+        ".xz" => Ok(Compression::Xz),
+        ".zst" => Ok(Compression::Zstd),
+        other => Err(Problem::Compression(other.escape_debug().to_string())),
+    }
+}
+
+fn section(path: &Path, section: Section, limit: u64) -> io::Result<Box<dyn Read + Send>> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(section.offset))?;
+    let raw = BufReader::with_capacity(128 << 10, file.take(section.length));
+    Ok(match section.compression {
+        Compression::None => Box::new(Bounded {
+            inner: raw,
+            left: limit,
+        }),
+        Compression::Gzip => Box::new(Bounded {
+            inner: flate2::bufread::MultiGzDecoder::new(raw),
+            left: limit,
+        }),
+        Compression::Xz => Box::new(Bounded {
+            inner: xz_decoder(raw)?,
+            left: limit,
+        }),
+        Compression::Zstd => Box::new(Bounded {
+            inner: zstd::Decoder::with_buffer(raw)?,
+            left: limit,
+        }),
+    })
+}
+
+/// Decodes concatenated xz streams within a bound of memory.
+pub(super) fn xz_decoder<R: io::BufRead>(input: R) -> io::Result<liblzma::bufread::XzDecoder<R>> {
+    let stream =
+        liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY, liblzma::stream::CONCATENATED)?;
+    Ok(liblzma::bufread::XzDecoder::new_stream(input, stream))
+}
+
+/// Fails, rather than ends, when more than the limit comes.
+pub(super) struct Bounded<R> {
+    pub inner: R,
+    pub left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "it unpacks to more than is allowed",
+            )
+        })?;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::members::tests::tar_of;
+    use super::*;
+    use proptest::prelude::*;
+    use std::io::{Cursor, Write};
+    use tar::EntryType;
+
+    fn ar(members: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut bytes = b"!<arch>\n".to_vec();
+        for (name, content) in members {
+            bytes.extend(
+                format!(
+                    "{name:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n",
+                    0,
+                    0,
+                    0,
+                    100644,
+                    content.len()
+                )
+                .bytes(),
+            );
+            bytes.extend_from_slice(content);
+            bytes.extend(vec![b'\n'; content.len() % 2]);
+        }
+        bytes
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// A package with the given control text, control files and data members.
+    pub fn deb_of(
+        control: &str,
+        files: &[(&str, &str)],
+        data: &[(&str, EntryType, &str, &[u8])],
+    ) -> Vec<u8> {
+        let mut members = vec![
+            ("./", EntryType::Directory, "", &b""[..]),
+            ("./control", EntryType::Regular, "", control.as_bytes()),
+        ];
+        members.extend(
+            files
+                .iter()
+                .map(|(name, text)| (*name, EntryType::Regular, "", text.as_bytes())),
+        );
+        ar(&[
+            ("debian-binary", b"2.0\n"),
+            ("control.tar.gz", &gzip(&tar_of(&members))),
+            (
+                "data.tar.zst",
+                &zstd::encode_all(Cursor::new(tar_of(data)), 1).unwrap(),
+            ),
+        ])
+    }
+
+    const CONTROL: &str = "Package: tiny\nVersion: 1.0-1\nArchitecture: all\nDescription: x\n y\n";
+
+    fn open_bytes(bytes: &[u8]) -> Result<Deb, DebError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        let deb = Deb::open(file.path());
+        // The data stays readable on the platforms that we run on for as long as it is open only.
+        deb.and_then(|deb| deb.data().map(|_| deb))
+    }
+
+    #[test]
+    fn opens_a_package() {
+        let conffiles = "/etc/tiny\nremove-on-upgrade /etc/gone\n";
+        let deb = open_bytes(&deb_of(
+            CONTROL,
+            &[("./conffiles", conffiles), ("./postinst", "#!/bin/sh\n")],
+            &[],
+        ))
+        .unwrap();
+        assert_eq!(
+            (deb.name(), deb.version(), deb.architecture()),
+            ("tiny", "1.0-1", "all")
+        );
+        assert_eq!(deb.conffiles().collect::<Vec<_>>(), ["/etc/tiny"]);
+        assert_eq!(deb.stanza(), CONTROL);
+        assert!(deb.control_files.contains_key("postinst"));
+    }
+
+    #[test]
+    fn refuses_what_is_no_package() {
+        let good = tar_of(&[("./control", EntryType::Regular, "", CONTROL.as_bytes())]);
+        let cases: &[(&[u8], &str)] = &[
+            (b"", "cut short"),
+            (b"PK\x03\x04aaaaaaaa", "ar archive"),
+            (&ar(&[("data.tar", b"")]), "debian-binary"),
+            (
+                &ar(&[("debian-binary", b"2.0\n"), ("evil", b"")]),
+                "unknown ar member",
+            ),
+            (
+                &ar(&[("debian-binary", b"2.0\n"), ("control.tar.bz2", b"")]),
+                "compression `.bz2`",
+            ),
+            (
+                &ar(&[("debian-binary", b"2.0\n"), ("control.tar", &good)]),
+                "no data archive",
+            ),
+            (
+                &ar(&[
+                    ("debian-binary", b"2.0\n"),
+                    ("control.tar", &good),
+                    ("data.tar", b""),
+                ])[..300],
+                "cut short",
+            ),
+        ];
+        for (bytes, reason) in cases {
+            let error = open_bytes(bytes).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error} / {reason}");
+        }
+        for control in [
+            "Package: tiny\nVersion: 1\n",
+            "Package: T\nVersion: 1\nArchitecture: all\n",
+            "Package: tiny\nVersion: a b\nArchitecture: all\n",
+        ] {
+            assert!(open_bytes(&deb_of(control, &[], &[])).is_err());
+        }
+        assert!(open_bytes(&deb_of(CONTROL, &[("./list", "/etc/passwd\n")], &[])).is_err());
+        assert!(open_bytes(&deb_of(CONTROL, &[("./a/b", "")], &[])).is_err());
+    }
+
+    #[test]
+    fn stops_a_bomb() {
+        let bomb = gzip(&vec![0; 4 << 20]);
+        let mut reader = Bounded {
+            inner: flate2::bufread::MultiGzDecoder::new(bomb.as_slice()),
+            left: 1 << 20,
+        };
+        assert!(io::copy(&mut reader, &mut io::sink()).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..400, byte: u8) {
+            let _ = open_bytes(&bytes);
+            let mut deb = deb_of(CONTROL, &[], &[]);
+            let at = at % deb.len();
+            deb[at] = byte;
+            let _ = open_bytes(&deb);
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! The packages that an archive offers for one architecture, over several suites.
+//!
+//! In come `Packages` files, verified before they get here; out comes a lookup by name, newest
+//! version first, and by virtual name. All texts lie in one buffer and a package is a row of spans
+//! into it, so that the 63 000 packages of a Debian release cost tens of megabytes, not hundreds.
+
+use std::collections::BTreeMap;
+use std::io::BufRead;
+
+use super::control::{ControlError, Relation, StanzaReader, parse_relations};
+use super::package::{LockedDeb, is_package_name, is_pool_path, is_sha256, is_word};
+use super::version;
+
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    #[error("index of archive `{archive}`")]
+    Control {
+        archive: String,
+        #[source]
+        source: ControlError,
+    },
+    #[error("index of archive `{archive}`: package `{package}` has no valid field `{field}`")]
+    Field {
+        archive: String,
+        package: String,
+        field: &'static str,
+    },
+    #[error("the indices hold more than 4 GiB of text")]
+    TooLong,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Span {
+    start: u32,
+    length: u32,
+}
+
+const FIELDS: [&str; 11] = [
+    "Package",
+    "Version",
+    "Architecture",
+    "Filename",
+    "SHA256",
+    "Priority",
+    "Pre-Depends",
+    "Depends",
+    "Provides",
+    "Conflicts",
+    "Breaks",
+];
+
+#[derive(Debug)]
+struct Record {
+    spans: [Span; FIELDS.len()],
+    size: u64,
+    archive: u16,
+    essential: bool,
+}
+
+/// Collects indices, then sorts them once.
+#[derive(Debug)]
+pub struct IndexBuilder {
+    architecture: String,
+    text: String,
+    records: Vec<Record>,
+    archives: Vec<String>,
+}
+
+impl IndexBuilder {
+    pub fn new(architecture: &str) -> Self {
+        IndexBuilder {
+            architecture: architecture.to_owned(),
+            text: String::new(),
+            records: Vec::new(),
+            archives: Vec::new(),
+        }
+    }
+
+    /// Adds the packages of one `Packages` file of the archive kind `archive`. Packages of other
+    /// architectures are left out.
+    pub fn add(&mut self, archive: &str, packages: impl BufRead) -> Result<(), IndexError> {
+        let position = match self.archives.iter().position(|known| known == archive) {
+            Some(position) => position,
+            None => {
+                self.archives.push(archive.to_owned());
+                self.archives.len() - 1
+            }
+        };
+        let archive_number = u16::try_from(position).map_err(|_| IndexError::TooLong)?;
+        let control = |source| IndexError::Control {
+            archive: archive.to_owned(),
+            source,
+        };
+        let mut reader = StanzaReader::new(packages);
+        while let Some(stanza) = reader.next_stanza().map_err(control)? {
+            let mut values = [""; FIELDS.len()];
+            let (mut size, mut essential) = ("", false);
+            for (name, value) in stanza.iter() {
+                match FIELDS.iter().position(|field| *field == name) {
+                    Some(field) => values[field] = value,
+                    None if name == "Size" => size = value,
+                    None if name == "Essential" => essential = value == "yes",
+                    None => {}
+                }
+            }
+            if values[2] != self.architecture && values[2] != "all" {
+                continue;
+            }
+            let wrong = |field| IndexError::Field {
+                archive: archive.to_owned(),
+                package: values[0].escape_debug().to_string(),
+                field,
+            };
+            let valid = [
+                is_package_name(values[0]),
+                version::Version::parse(values[1]).is_ok(),
+                is_word(values[2]),
+                is_pool_path(values[3]),
+                is_sha256(values[4]),
+            ];
+            if let Some(field) = valid.iter().position(|valid| !valid) {
+                return Err(wrong(FIELDS[field]));
+            }
+            let size = size.parse().map_err(|_| wrong("Size"))?;
+            let mut spans = [Span::default(); FIELDS.len()];
+            for (span, value) in spans.iter_mut().zip(values) {
+                let start = u32::try_from(self.text.len()).map_err(|_| IndexError::TooLong)?;
+                let length = u32::try_from(value.len()).map_err(|_| IndexError::TooLong)?;
+                *span = Span { start, length };
+                self.text.push_str(value);
+            }
+            self.records.push(Record {
+                spans,
+                size,
+                archive: archive_number,
+                essential,
+            });
+        }
+        Ok(())
+    }
+
+    pub fn finish(self) -> PackageIndex {
+        let mut index = PackageIndex {
+            architecture: self.architecture,
+            text: self.text,
+            records: self.records,
+            archives: self.archives,
+            sorted: Vec::new(),
+            provided: BTreeMap::new(),
+        };
+        let mut sorted: Vec<u32> = (0..index.records.len() as u32).collect();
+        // Stable: of two entries of one version, the suite that was added first stays first.
+        sorted.sort_by(|a, b| {
+            let (a, b) = (index.package(*a), index.package(*b));
+            a.name()
+                .cmp(b.name())
+                .then_with(|| version::compare(b.version(), a.version()))
+        });
+        sorted.dedup_by(|a, b| {
+            let (a, b) = (index.package(*a), index.package(*b));
+            a.name() == b.name() && version::compare(b.version(), a.version()).is_eq()
+        });
+        index.sorted = sorted;
+        let mut provided: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+        let mut previous = "";
+        for &number in &index.sorted {
+            let package = index.package(number);
+            // Only the newest version of a package is a provider.
+            if package.name() == previous {
+                continue;
+            }
+            previous = package.name();
+            for (name, _) in package.provides() {
+                provided.entry(name.to_owned()).or_default().push(number);
+            }
+        }
+        index.provided = provided;
+        index
+    }
+}
+
+/// Verified packages of one architecture.
+#[derive(Debug)]
+pub struct PackageIndex {
+    architecture: String,
+    text: String,
+    records: Vec<Record>,
+    archives: Vec<String>,
+    sorted: Vec<u32>,
+    provided: BTreeMap<String, Vec<u32>>,
+}
+
+impl PackageIndex {
+    pub fn architecture(&self) -> &str {
+        &self.architecture
+    }
+
+    fn package(&self, number: u32) -> Package<'_> {
+        Package {
+            index: self,
+            record: &self.records[number as usize],
+        }
+    }
+
+    /// Every version of a package, newest first.
+    pub fn versions(&self, name: &str) -> impl Iterator<Item = Package<'_>> + use<'_> {
+        let start = self
+            .sorted
+            .partition_point(|number| self.package(*number).name() < name);
+        let end = start
+            + self.sorted[start..].partition_point(|number| self.package(*number).name() == name);
+        self.sorted[start..end]
+            .iter()
+            .map(|number| self.package(*number))
+    }
+
+    pub fn newest(&self, name: &str) -> Option<Package<'_>> {
+        self.versions(name).next()
+    }
+
+    /// The newest version of each package, by name.
+    pub fn packages(&self) -> impl Iterator<Item = Package<'_>> {
+        let mut previous = "";
+        self.sorted
+            .iter()
+            .map(|number| self.package(*number))
+            .filter(move |package| {
+                std::mem::replace(&mut previous, package.name()) != package.name()
+            })
+    }
+
+    /// Packages that provide a virtual name, by name.
+    pub fn providers(&self, name: &str) -> impl Iterator<Item = Package<'_>> + use<'_> {
+        self.provided
+            .get(name)
+            .into_iter()
+            .flatten()
+            .map(|number| self.package(*number))
+    }
+}
+
+/// One version of one package.
+#[derive(Debug, Clone, Copy)]
+pub struct Package<'a> {
+    index: &'a PackageIndex,
+    record: &'a Record,
+}
+
+/// What urgency a package has for a system, most urgent first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    Required,
+    Important,
+    Standard,
+    Optional,
+}
+
+impl<'a> Package<'a> {
+    fn field(&self, field: usize) -> &'a str {
+        let Span { start, length } = self.record.spans[field];
+        &self.index.text[start as usize..start as usize + length as usize]
+    }
+
+    pub fn name(&self) -> &'a str {
+        self.field(0)
+    }
+
+    pub fn version(&self) -> &'a str {
+        self.field(1)
+    }
+
+    pub fn priority(&self) -> Priority {
+        match self.field(5) {
+            "required" => Priority::Required,
+            "important" => Priority::Important,
+            "standard" => Priority::Standard,
+            _ => Priority::Optional,
+        }
+    }
+
+    pub fn essential(&self) -> bool {
+        self.record.essential
+    }
+
+    pub fn pre_depends(&self) -> &'a str {
+        self.field(6)
+    }
+
+    pub fn depends(&self) -> &'a str {
+        self.field(7)
+    }
+
+    pub fn conflicts(&self) -> &'a str {
+        self.field(9)
+    }
+
+    pub fn breaks(&self) -> &'a str {
+        self.field(10)
+    }
+
+    /// Virtual names with the version that each is provided in, if any. A malformed list provides
+    /// nothing.
+    pub fn provides(&self) -> Vec<(&'a str, Option<&'a str>)> {
+        let provides = self.field(8);
+        if provides.is_empty() {
+            return Vec::new();
+        }
+        parse_relations(provides, &self.index.architecture)
+            .unwrap_or_default()
+            .into_iter()
+            .flatten()
+            .map(|alternative| {
+                let version = alternative
+                    .version
+                    .filter(|(relation, _)| *relation == Relation::Equal);
+                (alternative.name, version.map(|(_, version)| version))
+            })
+            .collect()
+    }
+
+    pub fn locked(&self) -> LockedDeb {
+        LockedDeb {
+            name: self.name().to_owned(),
+            version: self.version().to_owned(),
+            architecture: self.field(2).to_owned(),
+            archive: self.index.archives[usize::from(self.record.archive)].clone(),
+            path: self.field(3).to_owned(),
+            size: self.record.size,
+            sha256: self.field(4).to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A `Packages` file of `NAME VERSION` lines, each followed by indented fields.
+    pub fn packages(text: &str) -> String {
+        let mut out = String::new();
+        for line in text
+            .lines()
+            .map(str::trim_end)
+            .filter(|line| !line.trim().is_empty())
+        {
+            let line = line.trim();
+            if line.contains(": ") {
+                out.push_str(&format!("{line}\n"));
+                continue;
+            }
+            let (name, version) = line.split_once(' ').unwrap();
+            out.push_str(&format!(
+                "\nPackage: {name}\nVersion: {version}\nArchitecture: amd64\nFilename: pool/{name}.deb\nSize: 7\nSHA256: {}\n",
+                "0f".repeat(32)
+            ));
+        }
+        out
+    }
+
+    pub fn index(text: &str) -> PackageIndex {
+        let mut builder = IndexBuilder::new("amd64");
+        builder.add("debian", packages(text).as_bytes()).unwrap();
+        builder.finish()
+    }
+
+    #[test]
+    fn prefers_the_newest_version_over_suites() {
+        let mut builder = IndexBuilder::new("amd64");
+        builder
+            .add(
+                "debian",
+                packages("aa 1.9\nbb 1\n  Provides: virtual (= 3), other").as_bytes(),
+            )
+            .unwrap();
+        builder
+            .add(
+                "debian-security",
+                packages("aa 1.10\nbb 1\ncc 1\n  Essential: yes\n  Priority: required").as_bytes(),
+            )
+            .unwrap();
+        let index = builder.finish();
+        assert_eq!(
+            index
+                .versions("aa")
+                .map(|p| p.version())
+                .collect::<Vec<_>>(),
+            ["1.10", "1.9"]
+        );
+        assert_eq!(
+            index.newest("aa").unwrap().locked().archive,
+            "debian-security"
+        );
+        assert_eq!(index.newest("bb").unwrap().locked().archive, "debian");
+        assert_eq!(
+            index.packages().map(|p| p.name()).collect::<Vec<_>>(),
+            ["aa", "bb", "cc"]
+        );
+        assert_eq!(
+            index.providers("virtual").next().unwrap().provides(),
+            [("virtual", Some("3")), ("other", None)]
+        );
+        assert!(index.newest("cc").unwrap().essential());
+        assert!(index.newest("dd").is_none() && index.newest("").is_none());
+    }
+
+    #[test]
+    fn leaves_out_other_architectures_and_refuses_bad_rows() {
+        let mut builder = IndexBuilder::new("amd64");
+        builder
+            .add(
+                "debian",
+                packages("aa 1").replace("amd64", "arm64").as_bytes(),
+            )
+            .unwrap();
+        assert_eq!(builder.finish().packages().count(), 0);
+        for (from, to) in [
+            ("Filename: pool", "Filename: /pool"),
+            ("Size: 7", "Size: x"),
+            ("0f0f", "zz"),
+            ("aa", "A/b"),
+            ("Version: 1", "Version: -"),
+        ] {
+            let mut builder = IndexBuilder::new("amd64");
+            assert!(
+                builder
+                    .add("debian", packages("aa 1").replacen(from, to, 1).as_bytes())
+                    .is_err(),
+                "{to}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..500), row in "(Package|Version|Provides|Size|x)(: [ab1(=,]{0,6})?\n") {
+            let mut builder = IndexBuilder::new("amd64");
+            let _ = builder.add("debian", bytes.as_slice());
+            let _ = builder.add("debian", format!("{}{row}", packages("aa 1")).as_bytes());
+            let index = builder.finish();
+            prop_assert!(index.packages().count() <= 2);
+        }
+    }
+}

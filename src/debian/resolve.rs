@@ -1,0 +1,505 @@
+//! From wanted packages to the whole set that a system needs, as apt does it for a fresh system.
+//!
+//! Depends and Pre-Depends are followed, Recommends are not. What has one answer is decided first;
+//! then each choice takes its first alternative that can be installed, unless another is chosen
+//! already; a virtual name goes to a real package of that name, else to the provider of the most
+//! urgent priority, else the first by name. There is no backtracking: Conflicts and Breaks are
+//! checked in the end, and an error tells who asked for whom. Same index and request, same result,
+//! dependencies before what depends on them as far as there are no circles.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::control::{Alternative, Group, InvalidRelation, parse_relations};
+use super::index::{Package, PackageIndex, Priority};
+use super::package::LockedDeb;
+use super::version;
+
+/// Systems are laid out with /usr merged, so the choice `usrmerge | usr-is-merged` goes to the
+/// package that only states it, not to the one that converts a system and brings Perl.
+const USR_IS_MERGED: &str = "usr-is-merged";
+
+/// What a system shall hold.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// `NAME` or `NAME=VERSION`.
+    pub wanted: Vec<String>,
+    /// What is installed already, version by name; it is used and never listed again.
+    pub installed: BTreeMap<String, String>,
+    /// Whether a whole system is meant: packages of priority `required`, essential ones and apt.
+    pub base: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    #[error("no package `{name}` in the archive's suites{similar}")]
+    Unknown { name: String, similar: String },
+    #[error("package `{name}` is not there in version {wanted}; the archive has {have}")]
+    NoVersion {
+        name: String,
+        wanted: String,
+        have: String,
+    },
+    #[error("nothing satisfies `{relation}`, asked for by {chain}")]
+    Unsatisfiable { relation: String, chain: String },
+    #[error(
+        "`{relation}`, asked for by {chain}, does not accept `{name}` {version}, asked for by {other}"
+    )]
+    Clash {
+        relation: String,
+        chain: String,
+        name: String,
+        version: String,
+        other: String,
+    },
+    #[error(
+        "`{name}`, asked for by {chain}, excludes `{relation}` and so `{other}`, asked for by {other_chain}"
+    )]
+    Conflict {
+        name: String,
+        chain: String,
+        relation: String,
+        other: String,
+        other_chain: String,
+    },
+    #[error("package `{package}`")]
+    Relation {
+        package: String,
+        #[source]
+        source: InvalidRelation,
+    },
+}
+
+impl ResolveError {
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::Unknown { .. } => "check the name, or add the suite or component that has it",
+            Self::NoVersion { .. } => {
+                "an archive keeps the newest version only: lock again without `=VERSION`"
+            }
+            _ => "leave out one of the packages that ask for it",
+        }
+    }
+}
+
+/// The packages to install, in an order in which they can be unpacked.
+pub fn resolve(index: &PackageIndex, request: &Request) -> Result<Vec<LockedDeb>, ResolveError> {
+    let mut resolver = Resolver::new(index, &request.installed);
+    for wanted in &request.wanted {
+        resolver.want(wanted)?;
+    }
+    if request.base {
+        for package in index.packages() {
+            if package.essential()
+                || package.priority() == Priority::Required
+                || package.name() == "apt"
+            {
+                resolver.choose_root(package)?;
+            }
+        }
+    }
+    resolver.close()?;
+    resolver.check_conflicts()?;
+    Ok(resolver.ordered())
+}
+
+struct Chosen<'a> {
+    package: Package<'a>,
+    /// Who asked first; nobody for what the caller wanted.
+    parent: Option<&'a str>,
+    groups: Vec<Group<'a>>,
+    excludes: Vec<Alternative<'a>>,
+}
+
+struct Resolver<'a> {
+    index: &'a PackageIndex,
+    installed: &'a BTreeMap<String, String>,
+    chosen: BTreeMap<&'a str, Chosen<'a>>,
+    /// Virtual names by who provides them, among what is chosen and installed.
+    provided: BTreeMap<&'a str, BTreeMap<&'a str, Option<&'a str>>>,
+    /// Groups still to be satisfied, with who asks.
+    single: VecDeque<(&'a str, Group<'a>)>,
+    choices: VecDeque<(&'a str, Group<'a>)>,
+}
+
+impl<'a> Resolver<'a> {
+    fn new(index: &'a PackageIndex, installed: &'a BTreeMap<String, String>) -> Self {
+        let mut resolver = Resolver {
+            index,
+            installed,
+            chosen: BTreeMap::new(),
+            provided: BTreeMap::new(),
+            single: VecDeque::new(),
+            choices: VecDeque::new(),
+        };
+        for (name, installed_version) in installed {
+            if let Some(package) = index
+                .versions(name)
+                .find(|package| version::compare(package.version(), installed_version).is_eq())
+            {
+                resolver.note_provides(package);
+            }
+        }
+        resolver
+    }
+
+    fn note_provides(&mut self, package: Package<'a>) {
+        for (name, provided) in package.provides() {
+            self.provided
+                .entry(name)
+                .or_default()
+                .insert(package.name(), provided);
+        }
+    }
+
+    fn want(&mut self, wanted: &str) -> Result<(), ResolveError> {
+        let (name, pinned) = match wanted.split_once('=') {
+            Some((name, pinned)) => (name, Some(pinned)),
+            None => (wanted, None),
+        };
+        if let Some(installed) = self.installed.get(name)
+            && pinned.is_none_or(|pinned| version::compare(pinned, installed).is_eq())
+        {
+            return Ok(());
+        }
+        let index = self.index;
+        let accepts = |package: &Package<'_>| {
+            pinned.is_none_or(|pinned| version::compare(pinned, package.version()).is_eq())
+        };
+        let versions: Vec<Package<'a>> = index.versions(name).collect();
+        if let Some(package) = versions.iter().find(|package| accepts(package)) {
+            return self.choose_root(*package);
+        }
+        if let (Some(pinned), false) = (pinned, versions.is_empty()) {
+            let have: Vec<&str> = versions.iter().map(|package| package.version()).collect();
+            return Err(ResolveError::NoVersion {
+                name: name.to_owned(),
+                wanted: pinned.to_owned(),
+                have: have.join(", "),
+            });
+        }
+        match by_urgency(index.providers(name)).first() {
+            Some(provider) if pinned.is_none() => self.choose_root(*provider),
+            _ => Err(ResolveError::Unknown {
+                name: name.escape_debug().to_string(),
+                similar: similar(index, name),
+            }),
+        }
+    }
+
+    fn choose_root(&mut self, package: Package<'a>) -> Result<(), ResolveError> {
+        if self.chosen.contains_key(package.name())
+            || self.installed.contains_key(package.name()) && !self.is_upgrade(package)
+        {
+            return Ok(());
+        }
+        self.choose(package, None)
+    }
+
+    /// Base packages that are installed stay as they are; a pinned one may move.
+    fn is_upgrade(&self, package: Package<'a>) -> bool {
+        let essential = package.essential()
+            || package.priority() == Priority::Required
+            || package.name() == "apt";
+        !essential
+            && self
+                .installed
+                .get(package.name())
+                .is_some_and(|installed| version::compare(package.version(), installed).is_ne())
+    }
+
+    fn choose(
+        &mut self,
+        package: Package<'a>,
+        parent: Option<&'a str>,
+    ) -> Result<(), ResolveError> {
+        let architecture = self.index.architecture();
+        let parse = |field: &'a str| {
+            parse_relations(field, architecture).map_err(|source| ResolveError::Relation {
+                package: package.name().to_owned(),
+                source,
+            })
+        };
+        let mut groups = parse(package.pre_depends())?;
+        groups.extend(parse(package.depends())?);
+        let mut excludes = parse(package.conflicts())?;
+        excludes.extend(parse(package.breaks())?);
+        for group in &groups {
+            let decided = group.len() == 1
+                && !self.candidates(&group[0]).is_empty()
+                && self.index.newest(group[0].name).is_some();
+            let queue = if decided {
+                &mut self.single
+            } else {
+                &mut self.choices
+            };
+            queue.push_back((package.name(), group.clone()));
+        }
+        self.note_provides(package);
+        let excludes = excludes.into_iter().flatten().collect();
+        self.chosen.insert(
+            package.name(),
+            Chosen {
+                package,
+                parent,
+                groups,
+                excludes,
+            },
+        );
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), ResolveError> {
+        while let Some((asker, group)) =
+            self.single.pop_front().or_else(|| self.choices.pop_front())
+        {
+            if group
+                .iter()
+                .any(|alternative| self.satisfier(alternative).is_some())
+            {
+                continue;
+            }
+            let candidates: Vec<Package<'a>> = group
+                .iter()
+                .flat_map(|alternative| self.candidates(alternative))
+                .collect();
+            // What is chosen in a version that this group refuses cannot be chosen again.
+            let free: Vec<Package<'a>> = candidates
+                .iter()
+                .filter(|package| !self.chosen.contains_key(package.name()))
+                .copied()
+                .collect();
+            let merged = free.iter().find(|package| package.name() == USR_IS_MERGED);
+            let peaceful = || free.iter().find(|package| !self.excluded(package));
+            match merged.or_else(peaceful).or(free.first()) {
+                Some(package) => self.choose(*package, Some(asker))?,
+                None => return Err(self.unsatisfied(asker, &group)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of the package, chosen or installed, that satisfies an alternative.
+    fn satisfier(&self, alternative: &Alternative<'a>) -> Option<&'a str> {
+        if !self.is_native(alternative) {
+            return None;
+        }
+        if let Some(chosen) = self.chosen.get(alternative.name) {
+            if alternative.accepts(chosen.package.version()) {
+                return Some(chosen.package.name());
+            }
+        } else if let Some(installed) = self.installed.get(alternative.name)
+            && alternative.accepts(installed)
+        {
+            return Some(alternative.name);
+        }
+        self.provided
+            .get(alternative.name)?
+            .iter()
+            .find(|(_, provided)| provides(alternative, **provided))
+            .map(|(name, _)| *name)
+    }
+
+    fn is_native(&self, alternative: &Alternative<'_>) -> bool {
+        alternative.qualifier.is_none_or(|qualifier| {
+            ["any", "native", "all", self.index.architecture()].contains(&qualifier)
+        })
+    }
+
+    /// What could satisfy an alternative, best first.
+    fn candidates(&self, alternative: &Alternative<'a>) -> Vec<Package<'a>> {
+        if !self.is_native(alternative) {
+            return Vec::new();
+        }
+        let real = self
+            .index
+            .versions(alternative.name)
+            .find(|package| alternative.accepts(package.version()));
+        let virtual_ones = self.index.providers(alternative.name).filter(|package| {
+            package.name() != alternative.name
+                && package.provides().iter().any(|(name, provided)| {
+                    *name == alternative.name && provides(alternative, *provided)
+                })
+        });
+        let mut candidates = by_urgency(virtual_ones);
+        if let Some(real) = real {
+            candidates.insert(0, real);
+        }
+        candidates
+    }
+
+    /// Whether a package and what is chosen exclude each other.
+    fn excluded(&self, package: &Package<'a>) -> bool {
+        let architecture = self.index.architecture();
+        let own: Vec<Alternative<'a>> = [package.conflicts(), package.breaks()]
+            .into_iter()
+            .flat_map(|field| parse_relations(field, architecture).unwrap_or_default())
+            .flatten()
+            .collect();
+        self.chosen.values().any(|chosen| {
+            own.iter()
+                .any(|relation| hits(relation, package, &chosen.package))
+                || chosen
+                    .excludes
+                    .iter()
+                    .any(|relation| hits(relation, &chosen.package, package))
+        })
+    }
+
+    fn check_conflicts(&self) -> Result<(), ResolveError> {
+        for chosen in self.chosen.values() {
+            let name = chosen.package.name();
+            for relation in &chosen.excludes {
+                let by_name = self.chosen.get(relation.name).into_iter();
+                let by_virtual = self
+                    .provided
+                    .get(relation.name)
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|(name, _)| self.chosen.get(name));
+                let other = by_name
+                    .chain(by_virtual)
+                    .find(|other| hits(relation, &chosen.package, &other.package));
+                let installed = self.installed.get(relation.name).filter(|installed| {
+                    !self.chosen.contains_key(relation.name) && relation.accepts(installed)
+                });
+                let other = other
+                    .map(|other| other.package.name())
+                    .or(installed.map(|_| relation.name));
+                if let Some(other) = other {
+                    return Err(ResolveError::Conflict {
+                        name: name.to_owned(),
+                        chain: self.chain(name),
+                        relation: describe(std::slice::from_ref(relation)),
+                        other: other.to_owned(),
+                        other_chain: self.chain(other),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn unsatisfied(&self, asker: &str, group: &Group<'a>) -> ResolveError {
+        let (relation, chain) = (describe(group), self.chain(asker));
+        match group
+            .iter()
+            .find_map(|alternative| self.chosen.get(alternative.name))
+        {
+            Some(chosen) => ResolveError::Clash {
+                relation,
+                chain,
+                name: chosen.package.name().to_owned(),
+                version: chosen.package.version().to_owned(),
+                other: self.chain(chosen.package.name()),
+            },
+            None => ResolveError::Unsatisfiable { relation, chain },
+        }
+    }
+
+    /// `wanted → its dependency → name`.
+    fn chain(&self, name: &str) -> String {
+        let mut names = vec![name];
+        while let Some(parent) = self
+            .chosen
+            .get(names[names.len() - 1])
+            .and_then(|chosen| chosen.parent)
+        {
+            names.push(parent);
+        }
+        names.reverse();
+        let text = names
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect::<Vec<_>>()
+            .join(" → ");
+        if self.chosen.contains_key(name) {
+            text
+        } else {
+            format!("{text} (installed)")
+        }
+    }
+
+    fn ordered(&self) -> Vec<LockedDeb> {
+        let mut roots: Vec<&Chosen<'a>> = self.chosen.values().collect();
+        roots.sort_by_key(|chosen| (chosen.package.priority(), chosen.package.name()));
+        let (mut seen, mut order) = (BTreeSet::new(), Vec::new());
+        // Each frame: a package and how many of its groups have been looked at.
+        let mut stack: Vec<(&Chosen<'a>, usize)> = Vec::new();
+        for root in roots {
+            if seen.insert(root.package.name()) {
+                stack.push((root, 0));
+            }
+            while let Some((chosen, next)) = stack.last_mut() {
+                let Some(group) = chosen.groups.get(*next) else {
+                    order.push(chosen.package.locked());
+                    stack.pop();
+                    continue;
+                };
+                *next += 1;
+                let satisfier = group
+                    .iter()
+                    .find_map(|alternative| self.satisfier(alternative));
+                if let Some(dependency) = satisfier.and_then(|name| self.chosen.get(name))
+                    && seen.insert(dependency.package.name())
+                {
+                    stack.push((dependency, 0));
+                }
+            }
+        }
+        order
+    }
+}
+
+/// A relation with a version is met only by a provided version.
+fn provides(alternative: &Alternative<'_>, provided: Option<&str>) -> bool {
+    match (alternative.version, provided) {
+        (None, _) => true,
+        (Some(_), Some(provided)) => alternative.accepts(provided),
+        (Some(_), None) => false,
+    }
+}
+
+/// Whether an exclusion of `owner` hits `other`, by its name or by what it provides.
+fn hits(relation: &Alternative<'_>, owner: &Package<'_>, other: &Package<'_>) -> bool {
+    owner.name() != other.name()
+        && (other.name() == relation.name && relation.accepts(other.version())
+            || other
+                .provides()
+                .iter()
+                .any(|(name, provided)| *name == relation.name && provides(relation, *provided)))
+}
+
+fn by_urgency<'a>(packages: impl Iterator<Item = Package<'a>>) -> Vec<Package<'a>> {
+    let mut packages: Vec<Package<'a>> = packages.collect();
+    packages.sort_by_key(|package| (package.priority(), package.name()));
+    packages
+}
+
+fn describe(group: &[Alternative<'_>]) -> String {
+    use super::control::Relation::{Earlier, EarlierOrEqual, Equal, Later, LaterOrEqual};
+    let one = |alternative: &Alternative<'_>| match alternative.version {
+        None => alternative.name.to_owned(),
+        Some((relation, version)) => {
+            let sign = match relation {
+                Earlier => "<<",
+                EarlierOrEqual => "<=",
+                Equal => "=",
+                LaterOrEqual => ">=",
+                Later => ">>",
+            };
+            format!("{} ({sign} {version})", alternative.name)
+        }
+    };
+    group.iter().map(one).collect::<Vec<_>>().join(" | ")
+}
+
+fn similar(index: &PackageIndex, name: &str) -> String {
+    let near = index
+        .packages()
+        .map(|package| (strsim::osa_distance(package.name(), name), package.name()))
+        .min();
+    match near {
+        Some((distance, near)) if distance <= 2 => format!("; did you mean `{near}`?"),
+        _ => String::new(),
+    }
+}

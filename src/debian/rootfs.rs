@@ -1,0 +1,419 @@
+//! A root file system of unpacked packages, as one deterministic tar stream.
+//!
+//! In come package files in the order in which a resolver listed them; out goes a tar of their
+//! files laid out as dpkg would lay them out on a merged-/usr system, and of dpkg's database in
+//! the state "unpacked", so that [`super::configure::CONFIGURE`], run inside, finishes the job with the packages'
+//! own scripts. Same files in, same bytes out, on any host. No script runs here, nothing is
+//! unpacked to disk, and a file of one package is never silently replaced by another's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use md5::{Digest, Md5};
+
+use super::ahead::for_each_data;
+use super::control::{InvalidRelation, parse_relations};
+use super::deb::{Deb, DebError};
+use super::dpkg::{self, Installed};
+use super::members::{Kind, Member, MemberError, for_each_member};
+use super::tarball::{Attributes, Tarball};
+use super::tree::{Implied, Node, PlaceError, Placement, Tree};
+
+#[derive(Debug, thiserror::Error)]
+pub enum RootfsError {
+    #[error(transparent)]
+    Deb(#[from] DebError),
+    #[error("package `{package}`")]
+    Member {
+        package: String,
+        #[source]
+        source: MemberError,
+    },
+    #[error("package `{package}`")]
+    Relation {
+        package: String,
+        #[source]
+        source: InvalidRelation,
+    },
+    #[error("package `{package}` is for {found}, the root file system for {wanted}")]
+    Architecture {
+        package: String,
+        found: String,
+        wanted: String,
+    },
+    #[error("package `{package}` is given twice")]
+    Twice { package: String },
+    #[error(
+        "packages `{package}` and `{other}` both ship `/{path}` and neither replaces the other's file"
+    )]
+    Conflict {
+        package: String,
+        other: String,
+        path: String,
+    },
+    #[error("package `{package}` ships `/{path}` below `/{parent}`, which is no directory")]
+    Parent {
+        package: String,
+        path: String,
+        parent: String,
+    },
+    #[error(
+        "package `{package}`: hard link `/{path}` points at `/{target}`, which is not a file of the same package"
+    )]
+    Link {
+        package: String,
+        path: String,
+        target: String,
+    },
+    #[error("a package ships `/{path}`, which is dpkg's own")]
+    Database { path: String },
+    #[error("writing the root file system")]
+    Write(#[from] io::Error),
+}
+
+impl RootfsError {
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::Conflict { .. } => "leave one of the two packages out",
+            Self::Architecture { .. } | Self::Twice { .. } => "lock the packages again",
+            Self::Write(_) => "check the space and the permissions where it is written",
+            _ => "the package file is broken: remove it from the cache and fetch it again",
+        }
+    }
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RootfsSummary {
+    pub packages: usize,
+    pub members: u64,
+    /// Bytes of files' content.
+    pub content: u64,
+}
+
+/// Writes the root file system of `debs` for `architecture` to `out`. No time stamp is later than
+/// `source_date_epoch`, in seconds since 1970.
+pub fn write_rootfs(
+    debs: &[PathBuf],
+    architecture: &str,
+    source_date_epoch: u64,
+    out: impl Write,
+) -> Result<RootfsSummary, RootfsError> {
+    let mut packages = Vec::with_capacity(debs.len());
+    let mut names = BTreeSet::new();
+    for path in debs {
+        let deb = Deb::open(path)?;
+        if ![architecture, "all"].contains(&deb.architecture()) {
+            return Err(RootfsError::Architecture {
+                package: deb.name().to_owned(),
+                found: deb.architecture().to_owned(),
+                wanted: architecture.to_owned(),
+            });
+        }
+        if !names.insert(deb.name().to_owned()) {
+            return Err(RootfsError::Twice {
+                package: deb.name().to_owned(),
+            });
+        }
+        packages.push(deb);
+    }
+    let replaces = replacements(&packages, architecture)?;
+    let order = order(packages.len(), &replaces);
+    let (tree, implied) = Tree::new();
+    let mut layout = Layout {
+        tar: Tarball::new(out),
+        tree,
+        replaces,
+        source_date_epoch,
+    };
+    layout.tar.directory("", layout.own(0o755))?;
+    layout.implied(implied)?;
+    let mut installed: Vec<Installed> = packages.iter().map(|_| Installed::default()).collect();
+    for_each_data(&order, &packages, |index, data| {
+        installed[index] = layout.package(index, &packages, data)?;
+        Ok::<_, RootfsError>(())
+    })?;
+    layout.database(&packages, &installed, architecture)?;
+    let summary = RootfsSummary {
+        packages: packages.len(),
+        members: layout.tar.members,
+        content: layout.tar.content,
+    };
+    layout.tar.finish()?;
+    Ok(summary)
+}
+
+/// Pairs (a, b): package `a` may take over files of package `b`.
+fn replacements(
+    packages: &[Deb],
+    architecture: &str,
+) -> Result<BTreeSet<(usize, usize)>, RootfsError> {
+    let by_name: BTreeMap<&str, usize> = packages
+        .iter()
+        .enumerate()
+        .map(|(i, deb)| (deb.name(), i))
+        .collect();
+    let mut pairs = BTreeSet::new();
+    for (index, deb) in packages.iter().enumerate() {
+        let Some(field) = deb.field("Replaces") else {
+            continue;
+        };
+        let groups =
+            parse_relations(field, architecture).map_err(|source| RootfsError::Relation {
+                package: deb.name().to_owned(),
+                source,
+            })?;
+        for alternative in groups.iter().flatten() {
+            if let Some(&other) = by_name.get(alternative.name)
+                && other != index
+                && alternative.accepts(packages[other].version())
+            {
+                pairs.insert((index, other));
+            }
+        }
+    }
+    Ok(pairs)
+}
+
+/// The order of writing: as given, but who replaces another's files comes before it, so that a
+/// file which is replaced is never written. Which of the two wins does not depend on the order.
+fn order(count: usize, replaces: &BTreeSet<(usize, usize)>) -> Vec<usize> {
+    fn visit(
+        index: usize,
+        replaces: &BTreeSet<(usize, usize)>,
+        seen: &mut [bool],
+        order: &mut Vec<usize>,
+    ) {
+        if std::mem::replace(&mut seen[index], true) {
+            return;
+        }
+        for (by, _) in replaces.iter().filter(|(_, replaced)| *replaced == index) {
+            visit(*by, replaces, seen, order);
+        }
+        order.push(index);
+    }
+    let (mut seen, mut order) = (vec![false; count], Vec::with_capacity(count));
+    for index in 0..count {
+        visit(index, replaces, &mut seen, &mut order);
+    }
+    order
+}
+
+struct Layout<W: Write> {
+    tar: Tarball<W>,
+    tree: Tree,
+    replaces: BTreeSet<(usize, usize)>,
+    source_date_epoch: u64,
+}
+
+/// An error of the archive that is read, or of the root file system that is written.
+enum Stop {
+    Archive(MemberError),
+    Rootfs(RootfsError),
+}
+
+impl From<MemberError> for Stop {
+    fn from(error: MemberError) -> Self {
+        Stop::Archive(error)
+    }
+}
+
+impl From<RootfsError> for Stop {
+    fn from(error: RootfsError) -> Self {
+        Stop::Rootfs(error)
+    }
+}
+
+impl<W: Write> Layout<W> {
+    /// What belongs to no package: root's, and as old as the root file system.
+    fn own(&self, mode: u32) -> Attributes {
+        Attributes {
+            mode,
+            uid: 0,
+            gid: 0,
+            mtime: self.source_date_epoch,
+        }
+    }
+
+    fn package(
+        &mut self,
+        index: usize,
+        packages: &[Deb],
+        data: &mut dyn Read,
+    ) -> Result<Installed, RootfsError> {
+        let deb = &packages[index];
+        let conffiles: BTreeSet<&str> = deb.conffiles().collect();
+        let mut installed = Installed::default();
+        let mut listed = BTreeSet::new();
+        for_each_member(data, |member, content| {
+            let placement = self.place(index, &member, packages)?;
+            let spelled = if member.path.is_empty() {
+                "/.".to_owned()
+            } else {
+                format!("/{}", member.path)
+            };
+            if placement != Placement::Replaced && listed.insert(spelled.clone()) {
+                installed.paths.push(spelled.clone());
+            }
+            if let Placement::New(real) = placement {
+                let hash = conffiles.contains(spelled.as_str()).then(Md5::new);
+                let mut content = HashingReader {
+                    inner: content,
+                    hash,
+                };
+                self.member(index, &member, &real, &mut content, deb.name())?;
+                if let (Some(hash), Kind::File { .. }) = (content.hash, &member.kind) {
+                    installed
+                        .conffiles
+                        .insert(spelled, super::package::hex(&hash.finalize()));
+                }
+            }
+            Ok(())
+        })
+        .map_err(|stop| match stop {
+            Stop::Archive(source) => RootfsError::Member {
+                package: deb.name().to_owned(),
+                source,
+            },
+            Stop::Rootfs(error) => error,
+        })?;
+        Ok(installed)
+    }
+
+    fn place(
+        &mut self,
+        index: usize,
+        member: &Member,
+        packages: &[Deb],
+    ) -> Result<Placement, RootfsError> {
+        let node = match &member.kind {
+            Kind::Directory => Node::Directory,
+            Kind::Symlink { target } => Node::Symlink(target.clone()),
+            Kind::File { .. } | Kind::Hardlink { .. } => Node::File,
+        };
+        let mut implied = Vec::new();
+        let replaces = &self.replaces;
+        let placement = self
+            .tree
+            .place(
+                &member.path,
+                node,
+                Some(index),
+                |a, b| replaces.contains(&(a, b)),
+                &mut implied,
+            )
+            .map_err(|error| {
+                let (package, path) = (packages[index].name().to_owned(), member.path.clone());
+                match error {
+                    PlaceError::Parent(parent) => RootfsError::Parent {
+                        package,
+                        path,
+                        parent,
+                    },
+                    PlaceError::Conflict(other) => {
+                        let other = other
+                            .map_or("the system's layout", |other| packages[other].name())
+                            .to_owned();
+                        RootfsError::Conflict {
+                            package,
+                            other,
+                            path,
+                        }
+                    }
+                }
+            })?;
+        self.implied(implied)?;
+        Ok(placement)
+    }
+
+    fn member(
+        &mut self,
+        index: usize,
+        member: &Member,
+        real: &str,
+        content: &mut dyn Read,
+        package: &str,
+    ) -> Result<(), RootfsError> {
+        let attributes = Attributes {
+            mode: member.mode,
+            uid: member.uid,
+            gid: member.gid,
+            mtime: member.mtime.min(self.source_date_epoch),
+        };
+        match &member.kind {
+            Kind::Directory => self.tar.directory(real, attributes)?,
+            Kind::File { size } => self.tar.file(real, attributes, content, *size)?,
+            Kind::Symlink { target } => self.tar.symlink(real, target, attributes)?,
+            Kind::Hardlink { target } => {
+                let real_target = self
+                    .tree
+                    .real_path(target, &mut Vec::new())
+                    .unwrap_or_default();
+                if real_target == real || !self.tree.is_file_of(&real_target, index) {
+                    return Err(RootfsError::Link {
+                        package: package.to_owned(),
+                        path: member.path.clone(),
+                        target: target.clone(),
+                    });
+                }
+                self.tar.hardlink(real, &real_target, attributes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn implied(&mut self, implied: Vec<Implied>) -> io::Result<()> {
+        for item in implied {
+            match item {
+                Implied::Directory(path) => self.tar.directory(&path, self.own(0o755))?,
+                Implied::Symlink { path, target } => {
+                    self.tar.symlink(&path, &target, self.own(0o777))?
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn database(
+        &mut self,
+        packages: &[Deb],
+        installed: &[Installed],
+        architecture: &str,
+    ) -> Result<(), RootfsError> {
+        for (path, content, executable) in dpkg::database(packages, installed, architecture) {
+            let path = format!("var/lib/dpkg/{path}");
+            let mut implied = Vec::new();
+            let placed = self
+                .tree
+                .place(&path, Node::File, None, |_, _| false, &mut implied);
+            self.implied(implied)?;
+            let Ok(Placement::New(real)) = placed else {
+                return Err(RootfsError::Database { path });
+            };
+            let attributes = self.own(if executable { 0o755 } else { 0o644 });
+            self.tar.file(
+                &real,
+                attributes,
+                &mut content.as_slice(),
+                content.len() as u64,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+struct HashingReader<'a> {
+    inner: &'a mut dyn Read,
+    hash: Option<Md5>,
+}
+
+impl Read for HashingReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        if let Some(hash) = &mut self.hash {
+            hash.update(&buffer[..read]);
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,315 @@
+//! The names of a root file system while packages are laid into it.
+//!
+//! Knows directories, symbolic links and who owns each file, and answers, for one more member of
+//! one more package, where it really goes and whether it goes there at all, as dpkg would decide on
+//! a disk: parents are followed through links that are already there, so what a package ships in
+//! `/lib` lands in `/usr/lib`; a directory that exists is kept; a file of another package gives way
+//! only to `Replaces`.
+
+use std::collections::HashMap;
+
+/// Top-level names that a merged-/usr system links into /usr; the first three always, the others
+/// when a package mentions them (`lib64` on amd64, none on arm64).
+const MERGED: [&str; 3] = ["bin", "lib", "sbin"];
+const MERGED_ON_DEMAND: [&str; 4] = ["lib32", "lib64", "libo32", "libx32"];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Node {
+    Directory,
+    Symlink(String),
+    /// A file or a hard link to one.
+    File,
+}
+
+/// Who put a name there: a package by its place in the list, or nobody in particular.
+pub type Owner = Option<usize>;
+
+#[derive(Debug, Default)]
+pub struct Tree {
+    nodes: HashMap<String, (Node, Owner)>,
+}
+
+/// A directory or link that must be written before the member that was asked about.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Implied {
+    Directory(String),
+    Symlink { path: String, target: String },
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Write it here.
+    New(String),
+    /// It is there already, or gives way to a package that replaces it.
+    Kept,
+    Replaced,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum PlaceError {
+    /// The other owner of the path.
+    Conflict(Owner),
+    /// A parent is a file, or links run in circles.
+    Parent(String),
+}
+
+impl Tree {
+    pub fn new() -> (Self, Vec<Implied>) {
+        let mut tree = Tree::default();
+        let mut implied = Vec::new();
+        for name in MERGED {
+            tree.merge(name, &mut implied);
+        }
+        (tree, implied)
+    }
+
+    fn merge(&mut self, name: &str, implied: &mut Vec<Implied>) {
+        for directory in ["usr".to_owned(), format!("usr/{name}")] {
+            if !self.nodes.contains_key(&directory) {
+                self.nodes
+                    .insert(directory.clone(), (Node::Directory, None));
+                implied.push(Implied::Directory(directory));
+            }
+        }
+        let target = format!("usr/{name}");
+        self.nodes
+            .insert(name.to_owned(), (Node::Symlink(target.clone()), None));
+        implied.push(Implied::Symlink {
+            path: name.to_owned(),
+            target,
+        });
+    }
+
+    /// Whether a regular file of this owner is at this real path.
+    pub fn is_file_of(&self, path: &str, owner: usize) -> bool {
+        self.nodes.get(path) == Some(&(Node::File, Some(owner)))
+    }
+
+    /// Decides about one member. `replaces(a, b)` says whether package `a` may take files of `b`.
+    pub fn place(
+        &mut self,
+        path: &str,
+        node: Node,
+        owner: Owner,
+        replaces: impl Fn(usize, usize) -> bool,
+        implied: &mut Vec<Implied>,
+    ) -> Result<Placement, PlaceError> {
+        if path.is_empty() {
+            return Ok(Placement::Kept);
+        }
+        let first = path.split('/').next().unwrap_or_default();
+        if MERGED_ON_DEMAND.contains(&first) && !self.nodes.contains_key(first) {
+            self.merge(first, implied);
+        }
+        let real = self.real_path(path, implied)?;
+        let Some((existing, other)) = self.nodes.get(&real).cloned() else {
+            self.nodes.insert(real.clone(), (node, owner));
+            return Ok(Placement::New(real));
+        };
+        match (&existing, &node) {
+            (Node::Directory, Node::Directory) => Ok(Placement::Kept),
+            // dpkg keeps a directory where a package ships a link.
+            (Node::Directory, Node::Symlink(_)) => Ok(Placement::Kept),
+            (Node::Symlink(_), Node::Directory) => {
+                let target = self.real_path(&format!("{real}/."), implied)?;
+                match self.nodes.get(&target) {
+                    None => Ok(Placement::Kept),
+                    Some((Node::Directory, _)) => Ok(Placement::Kept),
+                    Some(_) => Err(PlaceError::Conflict(other)),
+                }
+            }
+            (Node::Symlink(a), Node::Symlink(b))
+                if a == b && (other.is_none() || owner.is_none()) =>
+            {
+                self.nodes.insert(real, (node, owner.or(other)));
+                Ok(Placement::Kept)
+            }
+            _ => match (other, owner) {
+                (Some(other), Some(owner)) if other != owner && replaces(other, owner) => {
+                    Ok(Placement::Replaced)
+                }
+                _ => Err(PlaceError::Conflict(other)),
+            },
+        }
+    }
+
+    /// The path with every parent's links followed, missing parents created. A last part `.`
+    /// follows the whole path.
+    pub fn real_path(
+        &mut self,
+        path: &str,
+        implied: &mut Vec<Implied>,
+    ) -> Result<String, PlaceError> {
+        let mut todo: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
+        let mut real = String::new();
+        let mut links = 0;
+        while let Some(part) = todo.pop() {
+            match part.as_str() {
+                "" | "." => continue,
+                ".." => {
+                    real.truncate(real.rfind('/').unwrap_or(0));
+                    continue;
+                }
+                _ => {}
+            }
+            let parent = real.len();
+            if !real.is_empty() {
+                real.push('/');
+            }
+            real.push_str(&part);
+            if todo.is_empty() {
+                break;
+            }
+            match self.nodes.get(&real) {
+                Some((Node::Directory, _)) => {}
+                Some((Node::File, _)) => return Err(PlaceError::Parent(real)),
+                Some((Node::Symlink(target), _)) => {
+                    links += 1;
+                    if links > 40 {
+                        return Err(PlaceError::Parent(real));
+                    }
+                    todo.extend(target.split('/').rev().map(str::to_owned));
+                    real.truncate(if target.starts_with('/') { 0 } else { parent });
+                }
+                None => {
+                    self.nodes.insert(real.clone(), (Node::Directory, None));
+                    implied.push(Implied::Directory(real.clone()));
+                }
+            }
+        }
+        Ok(real)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn place(
+        tree: &mut Tree,
+        path: &str,
+        node: Node,
+        owner: usize,
+    ) -> Result<Placement, PlaceError> {
+        tree.place(
+            path,
+            node,
+            Some(owner),
+            |a, b| (a, b) == (9, 1),
+            &mut Vec::new(),
+        )
+    }
+
+    fn link(target: &str) -> Node {
+        Node::Symlink(target.to_owned())
+    }
+
+    fn new(path: &str) -> Result<Placement, PlaceError> {
+        Ok(Placement::New(path.to_owned()))
+    }
+
+    #[test]
+    fn merges_usr() {
+        let (mut tree, implied) = Tree::new();
+        assert!(implied.contains(&Implied::Symlink {
+            path: "lib".into(),
+            target: "usr/lib".into()
+        }));
+        assert!(
+            !implied
+                .iter()
+                .any(|item| matches!(item, Implied::Symlink { path, .. } if path == "lib64"))
+        );
+        assert_eq!(
+            place(&mut tree, "lib/x86_64-linux-gnu", Node::Directory, 0),
+            new("usr/lib/x86_64-linux-gnu")
+        );
+        assert_eq!(
+            place(&mut tree, "lib", Node::Directory, 0),
+            Ok(Placement::Kept)
+        );
+        assert_eq!(
+            place(&mut tree, "bin", link("usr/bin"), 0),
+            Ok(Placement::Kept)
+        );
+        let mut implied = Vec::new();
+        let placed = tree.place(
+            "lib64/ld.so",
+            Node::File,
+            Some(0),
+            |_, _| false,
+            &mut implied,
+        );
+        assert_eq!(placed, new("usr/lib64/ld.so"));
+        assert_eq!(
+            implied[1],
+            Implied::Symlink {
+                path: "lib64".into(),
+                target: "usr/lib64".into()
+            }
+        );
+    }
+
+    #[test]
+    fn follows_links_and_stops_circles() {
+        let (mut tree, _) = Tree::new();
+        place(&mut tree, "usr/share/a", Node::Directory, 0).unwrap();
+        place(&mut tree, "usr/share/b", link("../../usr/share/./a"), 0).unwrap();
+        assert_eq!(
+            place(&mut tree, "usr/share/b/f", Node::File, 0),
+            new("usr/share/a/f")
+        );
+        place(&mut tree, "escape", link("../../.."), 0).unwrap();
+        assert_eq!(place(&mut tree, "escape/f", Node::File, 0), new("f"));
+        place(&mut tree, "loop", link("loop"), 0).unwrap();
+        assert!(matches!(
+            place(&mut tree, "loop/f", Node::File, 0),
+            Err(PlaceError::Parent(_))
+        ));
+        assert!(matches!(
+            place(&mut tree, "f/g", Node::File, 0),
+            Err(PlaceError::Parent(_))
+        ));
+    }
+
+    #[test]
+    fn keeps_apart_who_owns_a_file() {
+        let (mut tree, _) = Tree::new();
+        assert_eq!(
+            place(&mut tree, "usr/bin/x", Node::File, 9),
+            new("usr/bin/x")
+        );
+        assert_eq!(
+            place(&mut tree, "bin/x", Node::File, 1),
+            Ok(Placement::Replaced)
+        );
+        assert_eq!(
+            place(&mut tree, "bin/x", Node::File, 2),
+            Err(PlaceError::Conflict(Some(9)))
+        );
+        assert_eq!(
+            place(&mut tree, "bin/x", Node::File, 9),
+            Err(PlaceError::Conflict(Some(9)))
+        );
+        assert_eq!(
+            place(&mut tree, "usr/bin", Node::File, 1),
+            Err(PlaceError::Conflict(None))
+        );
+        assert!(tree.is_file_of("usr/bin/x", 9) && !tree.is_file_of("usr/bin/x", 1));
+    }
+
+    proptest! {
+        #[test]
+        fn never_leaves_the_root(steps in proptest::collection::vec(("[ab./]{1,6}", "[ab./]{1,8}", 0u8..3), 0..30)) {
+            let (mut tree, _) = Tree::new();
+            for (path, target, kind) in steps {
+                let path = path.split('/').filter(|p| !p.is_empty() && *p != "." && *p != "..").collect::<Vec<_>>().join("/");
+                let node = match kind { 0 => Node::Directory, 1 => Node::File, _ => Node::Symlink(target) };
+                if let Ok(Placement::New(real)) = place(&mut tree, &path, node, 1) {
+                    prop_assert!(real.split('/').all(|part| !part.is_empty() && part != "." && part != ".."));
+                }
+            }
+        }
+    }
+}
