@@ -83,7 +83,7 @@ fn a_file_that_is_not_there() {
 #[test]
 fn json_has_code_span_and_help() {
     let sandbox = Sandbox::new();
-    sandbox.write("s.yaml", &GOOD.replace("h100", "h10"));
+    sandbox.write("s.yaml", &GOOD.replace("h100", "hh100"));
     let run = sandbox.run(&["check", "s.yaml", "--json"]);
     assert_eq!(run.code, 1);
     let document: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();

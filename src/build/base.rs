@@ -33,7 +33,9 @@ pub(super) async fn ensure(
     cancel: &Cancel,
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<Option<String>, BuildError> {
-    let Some(tag) = plan.base_tag() else { return Ok(None) };
+    let Some(tag) = plan.base_tag() else {
+        return Ok(None);
+    };
     if docker.image(&tag).await?.is_some() {
         return Ok(Some(tag));
     }
@@ -43,15 +45,28 @@ pub(super) async fn ensure(
     let request = BuildRequest {
         context: vec![
             entry("Dockerfile", Source::Bytes(DOCKERFILE.as_bytes().to_vec())),
-            entry("configure.sh", Source::Bytes(crate::debian::configure::CONFIGURE.as_bytes().to_vec())),
+            entry(
+                "configure.sh",
+                Source::Bytes(crate::debian::configure::CONFIGURE.as_bytes().to_vec()),
+            ),
             entry("rootfs.tar", Source::File(tar.path.clone())),
         ],
         dockerfile: "Dockerfile".into(),
         tags: vec![tag.clone()],
-        labels: BTreeMap::from([("io.stackforge.base".to_owned(), plan.parts.base.name.clone())]),
+        labels: BTreeMap::from([(
+            "io.stackforge.base".to_owned(),
+            plan.parts.base.name.clone(),
+        )]),
         ..BuildRequest::default()
     };
-    let outcome = run(docker, &request, log, cancel, on).await?;
+    let outcome = run(
+        docker,
+        &request,
+        &log.with_extension("base.log"),
+        cancel,
+        on,
+    )
+    .await?;
     if let Some(step) = plan.step("base") {
         options.store.record(
             &step.key,
@@ -89,19 +104,20 @@ pub(super) async fn rootfs_tar(
     let debs = fetch(&plan.parts.base.packages, "base packages", options, on).await?;
     on(BuildEvent::Phase { name: "unpack" });
     let folder = options.store.dir("tmp")?;
-    let dir = tempfile::tempdir_in(&folder).map_err(|source| io("create a directory in", &folder, source))?;
+    let dir = tempfile::tempdir_in(&folder)
+        .map_err(|source| io("create a directory in", &folder, source))?;
     let path = dir.path().join("rootfs.tar");
     let arch = plan.platform.arch();
     let written = path.clone();
     let result = tokio::task::spawn_blocking(move || {
         let file = std::fs::File::create(&written).map_err(|e| io("create", &written, e))?;
-        rootfs::write_rootfs(&debs, arch, EPOCH, BufWriter::with_capacity(1 << 20, file)).map_err(|e| {
-            BuildError::Packages {
+        rootfs::write_rootfs(&debs, arch, EPOCH, BufWriter::with_capacity(1 << 20, file)).map_err(
+            |e| BuildError::Packages {
                 code: codes::STORE_IO,
                 help: e.help().to_owned(),
                 message: format!("make the base's root file system: {}", chain(&e)),
-            }
-        })
+            },
+        )
     })
     .await;
     match result {
@@ -131,7 +147,10 @@ async fn fetch(
 ) -> Result<Vec<PathBuf>, BuildError> {
     let debs: Vec<LockedDeb> = packages.iter().filter_map(locked).collect();
     let cache = options.store.dir("debs")?;
-    let files: Vec<PathBuf> = debs.iter().map(|d| cache.join(format!("{}.deb", d.sha256))).collect();
+    let files: Vec<PathBuf> = debs
+        .iter()
+        .map(|d| cache.join(format!("{}.deb", d.sha256)))
+        .collect();
     if debs.is_empty() || files.iter().all(|f| f.is_file()) {
         return Ok(files);
     }

@@ -36,7 +36,11 @@ pub enum BuildError {
         source: std::io::Error,
     },
     #[error("{message}")]
-    Packages { code: Code, message: String, help: String },
+    Packages {
+        code: Code,
+        message: String,
+        help: String,
+    },
 }
 
 impl BuildError {
@@ -44,7 +48,12 @@ impl BuildError {
         match self {
             Self::Step { failure, .. } if failure.killed_for_memory => codes::KILLED_FOR_MEMORY,
             Self::Step { failure, .. } if hash_mismatch(failure) => codes::HASH_MISMATCH,
-            Self::Step { failure, .. } if failure.tail.iter().any(|l| l.contains("No space left on device")) => {
+            Self::Step { failure, .. }
+                if failure
+                    .tail
+                    .iter()
+                    .any(|l| l.contains("No space left on device")) =>
+            {
                 codes::NO_SPACE
             }
             Self::Step { .. } => codes::STEP_FAILED,
@@ -60,9 +69,11 @@ impl BuildError {
 
     pub fn help(&self) -> Option<String> {
         match self {
-            Self::Engine(e) => e.help().map(Into::into),
+            Self::Engine(e) => Some(e.help().to_owned()),
             Self::Packages { help, .. } => Some(help.clone()),
-            Self::NoImage { .. } => Some("`docker images` lists what is there; pull or build it first".to_owned()),
+            Self::NoImage { .. } => {
+                Some("`docker images` lists what is there; pull or build it first".to_owned())
+            }
             Self::WrongArchitecture { platform, .. } => Some(format!(
                 "point DOCKER_HOST at an engine on {}, over ssh:// for instance",
                 platform.machine()

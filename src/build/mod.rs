@@ -46,10 +46,19 @@ pub struct Options<'a> {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum BuildEvent {
     /// A phase of the build begins.
-    Phase { name: &'static str },
-    Download { what: String, done: u64, total: u64 },
+    Phase {
+        name: &'static str,
+    },
+    Download {
+        what: String,
+        done: u64,
+        total: u64,
+    },
     /// A compile was killed for memory and starts again.
-    Retry { step: String, jobs: u32 },
+    Retry {
+        step: String,
+        jobs: u32,
+    },
     #[serde(untagged)]
     Engine(Event),
 }
@@ -138,7 +147,9 @@ pub async fn build(
     removed?;
     let steps = stages::fold(plan, &outcome.steps);
     for step in &steps {
-        let Some(planned) = plan.step(&step.id) else { continue };
+        let Some(planned) = plan.step(&step.id) else {
+            continue;
+        };
         options.store.record(
             &planned.key,
             &Action {
@@ -172,7 +183,10 @@ pub async fn render_context(
 ) -> Result<(Context, Option<base::Scratch>), BuildError> {
     base::fetch_packages(plan, options, on).await?;
     if !plan.parts.bootstrap {
-        return Ok((rendered(plan, options, BaseImage::Named(String::new()))?, None));
+        return Ok((
+            rendered(plan, options, BaseImage::Named(String::new()))?,
+            None,
+        ));
     }
     let tar = base::rootfs_tar(plan, options, on).await?;
     let context = rendered(plan, options, BaseImage::Tar(tar.path.clone()))?;
@@ -247,7 +261,7 @@ async fn run(
 ) -> Result<crate::engine::BuildOutcome, BuildError> {
     let mut forward = |event| on(BuildEvent::Engine(event));
     docker
-        .build(request, Some(log), cancel, &mut forward)
+        .build(request.clone(), Some(log), cancel, &mut forward)
         .await
         .map_err(|e| match e {
             EngineError::StepFailed(failure) => BuildError::Step {
@@ -320,6 +334,9 @@ async fn finish(
     cancel: &Cancel,
 ) -> Result<(String, u64, Report), BuildError> {
     let bytes = docker.read_file(temporary, REPORT_PATH, MAX_REPORT).await?;
+    let bytes = bytes.ok_or_else(|| BuildError::NoReport {
+        reason: format!("{REPORT_PATH} is missing"),
+    })?;
     let report = Report::from_slice(&bytes).map_err(|e| BuildError::NoReport {
         reason: e.to_string(),
     })?;
@@ -343,13 +360,16 @@ async fn finish(
     };
     let label_log = log.with_extension("labels.log");
     let outcome = docker
-        .build(&request, Some(&label_log), cancel, &mut |_| {})
+        .build(request, Some(&label_log), cancel, &mut |_| {})
         .await;
     let _ = std::fs::remove_file(&label_log);
     let id = outcome?.image_id;
-    let image = docker.image(&id).await?.ok_or_else(|| BuildError::NoReport {
-        reason: format!("image {id} of plan {} is gone", plan.key().short()),
-    })?;
+    let image = docker
+        .image(&id)
+        .await?
+        .ok_or_else(|| BuildError::NoReport {
+            reason: format!("image {id} of plan {} is gone", plan.key().short()),
+        })?;
     Ok((image.id, image.size, report))
 }
 

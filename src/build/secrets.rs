@@ -63,6 +63,11 @@ pub(super) fn proxies() -> BTreeMap<String, String> {
     ["http_proxy", "https_proxy", "no_proxy", "all_proxy"]
         .into_iter()
         .flat_map(|n| [n.to_owned(), n.to_uppercase()])
-        .filter_map(|n| std::env::var(&n).ok().filter(|v| !v.is_empty()).map(|v| (n, v)))
+        .filter_map(|n| {
+            std::env::var(&n)
+                .ok()
+                .filter(|v| !v.is_empty())
+                .map(|v| (n, v))
+        })
         .collect()
 }

@@ -18,7 +18,10 @@ pub fn plan_step(stage: &str) -> Option<String> {
         "base" | "base-os" => "base".into(),
         "runtime" | "validate" => stage.into(),
         "final" | "stage-0" => "image".into(),
-        _ => match (stage.strip_prefix("wheels-"), stage.strip_prefix("builder-")) {
+        _ => match (
+            stage.strip_prefix("wheels-"),
+            stage.strip_prefix("builder-"),
+        ) {
             (Some(layer), _) => format!("wheels:{layer}"),
             (_, Some(library)) => format!("compile:{library}"),
             _ => return None,
@@ -56,12 +59,19 @@ mod tests {
     #[test]
     fn stages_are_read_from_the_engines_names() {
         for (name, step) in [
-            ("[builder-causal-conv1d 1/1] RUN --mount=type=bind sh x", "compile:causal-conv1d"),
+            (
+                "[builder-causal-conv1d 1/1] RUN --mount=type=bind sh x",
+                "compile:causal-conv1d",
+            ),
             ("[wheels-cuda 1/1] RUN x", "wheels:cuda"),
             ("[base 1/2] FROM stackforge/base:x", "base"),
             ("[validate 1/1] RUN x", "validate"),
         ] {
-            assert_eq!(stage(name).and_then(plan_step).as_deref(), Some(step), "{name}");
+            assert_eq!(
+                stage(name).and_then(plan_step).as_deref(),
+                Some(step),
+                "{name}"
+            );
         }
         assert_eq!(stage("[tools 1/1] RUN x").and_then(plan_step), None);
         assert_eq!(stage("exporting to image"), None);

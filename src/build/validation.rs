@@ -3,7 +3,7 @@
 use super::BuildError;
 use crate::catalog::templates_in;
 use crate::engine::docker::Docker;
-use crate::engine::{Cancel, ContextEntry, RunRequest, Source};
+use crate::engine::{Cancel, ContextEntry, LogStream, RunRequest, Source};
 use crate::validate::{Report, SPEC_PATH};
 
 /// Bound of what the programs print: a report and a traceback or two.
@@ -40,7 +40,8 @@ pub async fn validate_image(
         .map(|(path, text)| file(path, text.as_bytes().to_vec()))
         .collect();
     files.push(file("spec.json".into(), spec.to_string().into_bytes()));
-    let command = format!("exec python3 /{PROGRAMS}/validate.py --spec /{PROGRAMS}/spec.json --out -");
+    let command =
+        format!("exec python3 /{PROGRAMS}/validate.py --spec /{PROGRAMS}/spec.json --out -");
     let request = RunRequest {
         image: image.to_owned(),
         entrypoint: Some(Vec::new()),
@@ -52,15 +53,24 @@ pub async fn validate_image(
         output_limit: OUTPUT,
         ..RunRequest::default()
     };
-    let mut show = |text: &str| {
+    let mut show = |_: LogStream, text: &str| {
         if !text.starts_with(['{', '}', ' ']) {
             line(text);
         }
     };
-    let outcome = docker.run(&request, cancel, &mut show).await?;
+    let outcome = docker.run(request, cancel, &mut show).await?;
     Report::from_slice(outcome.stdout.as_bytes()).map_err(|e| {
-        let last = outcome.stderr.lines().last().unwrap_or("no output").to_owned();
-        let killed = if outcome.oom_killed { ", killed for memory" } else { "" };
+        let last = outcome
+            .stderr
+            .lines()
+            .last()
+            .unwrap_or("no output")
+            .to_owned();
+        let killed = if outcome.oom_killed {
+            ", killed for memory"
+        } else {
+            ""
+        };
         BuildError::NoReport {
             reason: format!("{last} (exit code {}{killed}; {e})", outcome.exit_code),
         }
@@ -71,6 +81,7 @@ async fn recorded(docker: &Docker, image: &str) -> serde_json::Value {
     let bytes = docker.read_file(image, SPEC_PATH, OUTPUT).await;
     bytes
         .ok()
+        .flatten()
         .and_then(|b| serde_json::from_slice(&b).ok())
         .unwrap_or_else(|| {
             serde_json::json!({

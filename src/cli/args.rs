@@ -5,7 +5,12 @@ use std::path::PathBuf;
 
 /// CUDA machine-learning stacks that work, as container images, from one YAML file.
 #[derive(Debug, Parser)]
-#[command(name = "stackforge", version, max_term_width = 100, propagate_version = true)]
+#[command(
+    name = "stackforge",
+    version,
+    max_term_width = 100,
+    propagate_version = true
+)]
 pub struct Cli {
     #[command(flatten)]
     pub common: Common,

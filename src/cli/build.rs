@@ -70,10 +70,11 @@ fn tags(asked: &[String], plan: &Plan) -> Result<Vec<String>, Failure> {
 pub(super) fn stop_on_signal(cancel: &Cancel) {
     let cancel = cancel.clone();
     tokio::spawn(async move {
-        let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            Ok(signal) => signal,
-            Err(_) => return,
-        };
+        let mut terminate =
+            match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+                Ok(signal) => signal,
+                Err(_) => return,
+            };
         tokio::select! {
             _ = tokio::signal::ctrl_c() => {}
             _ = terminate.recv() => {}
@@ -135,7 +136,9 @@ fn failure(stack: &Stack, e: BuildError) -> Failure {
     match &e {
         BuildError::Step { failure, log } => {
             let step = stage(&failure.name).and_then(plan_step);
-            let name = step.clone().unwrap_or_else(|| failure.name.chars().take(72).collect());
+            let name = step
+                .clone()
+                .unwrap_or_else(|| failure.name.chars().take(72).collect());
             let code = match failure.exit_code {
                 Some(code) => format!(" with exit code {code}"),
                 None => String::new(),
@@ -157,7 +160,8 @@ fn failure(stack: &Stack, e: BuildError) -> Failure {
             }
             let mut out = Failure::new(exit, Report::new(stack.source.clone(), vec![d]));
             out.before = Some(before);
-            out.json.insert("log".into(), log.display().to_string().into());
+            out.json
+                .insert("log".into(), log.display().to_string().into());
             out.json.insert("step".into(), name.into());
             out
         }

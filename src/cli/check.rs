@@ -13,7 +13,11 @@ pub fn run(common: &Common, args: &StackArgs) -> Outcome {
         session.locked(&target)?;
     }
     let stack = &session.stack;
-    let sms: Vec<String> = target.sms.iter().map(|s| format!("sm_{}", s.digits())).collect();
+    let sms: Vec<String> = target
+        .sms
+        .iter()
+        .map(|s| format!("sm_{}", s.digits()))
+        .collect();
     if common.json {
         json(&serde_json::json!({ "ok": true, "diagnostics": [], "locked": locked }));
     } else {

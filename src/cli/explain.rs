@@ -30,7 +30,10 @@ pub fn run(common: &Common, args: &ExplainArgs) -> Outcome {
     if common.json {
         json(&document(e));
     } else {
-        print(&format!("{}: {}\n\n{}\n\nFix: {}\n", e.code, e.title, e.why, e.fix));
+        print(&format!(
+            "{}: {}\n\n{}\n\nFix: {}\n",
+            e.code, e.title, e.why, e.fix
+        ));
     }
     Ok(())
 }

@@ -32,7 +32,10 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
             1,
             Diagnostic::error(
                 codes::UNKNOWN_BASE,
-                format!("no base of the catalog is for sm_{} on {platform}", sm.digits()),
+                format!(
+                    "no base of the catalog is for sm_{} on {platform}",
+                    sm.digits()
+                ),
             )
             .help("write the stack by hand with your own base image"),
         )
@@ -61,8 +64,11 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
         }
         Err(e) => Err(Failure::plain(
             2,
-            Diagnostic::error(codes::UNREADABLE, format!("cannot write {}: {e}", path.display()))
-                .help("name another file with `-o`; an existing one is not overwritten"),
+            Diagnostic::error(
+                codes::UNREADABLE,
+                format!("cannot write {}: {e}", path.display()),
+            )
+            .help("name another file with `-o`; an existing one is not overwritten"),
         )),
     }
 }
@@ -90,7 +96,11 @@ fn base(catalog: &Catalog, sm: Sm, platform: Platform) -> Option<&Image> {
 }
 
 fn starter(gpu: &str, platform: Platform, image: &Image) -> String {
-    let python = image.python.last().map(ToString::to_string).unwrap_or_default();
+    let python = image
+        .python
+        .last()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let stack = gpu.replace('_', "-");
     format!(
         "stack: {stack}\n\

@@ -42,9 +42,9 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
         let exit = e.exit();
         Failure::new(exit, e.report(&session.stack))
     })?;
-    let text = lock.to_toml().map_err(|e| {
-        Failure::plain(1, Diagnostic::error(codes::LOCK_INVALID, e.to_string()))
-    })?;
+    let text = lock
+        .to_toml()
+        .map_err(|e| Failure::plain(1, Diagnostic::error(codes::LOCK_INVALID, e.to_string())))?;
     let path = &session.lock_path;
     let changed = std::fs::read_to_string(path).ok().as_ref() != Some(&text);
     if changed {
@@ -65,7 +65,11 @@ fn upgrade(asked: &[String], session: &Session) -> Result<Upgrade, Failure> {
     }
     for name in asked {
         if session.stack.library(name).is_none() {
-            let names = session.stack.libraries.iter().map(|l| l.name.value.as_str());
+            let names = session
+                .stack
+                .libraries
+                .iter()
+                .map(|l| l.name.value.as_str());
             let mut d = Diagnostic::error(
                 codes::BAD_VALUE,
                 format!("`--upgrade {name}`: the stack has no such library"),
@@ -90,7 +94,9 @@ fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, cha
         .flat_map(|p| differences(old.and_then(|o| o.platform(p.platform)), p))
         .collect();
     if common.json {
-        json(&serde_json::json!({ "ok": true, "lock": path, "changed": changed, "differences": differences }));
+        json(
+            &serde_json::json!({ "ok": true, "lock": path, "changed": changed, "differences": differences }),
+        );
         return;
     }
     let mut out = String::new();
@@ -113,7 +119,10 @@ fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, cha
             out.push_str(&format!("  {line}\n"));
         }
     }
-    out.push_str(&format!("{path}: {}\n", if changed { "written" } else { "unchanged" }));
+    out.push_str(&format!(
+        "{path}: {}\n",
+        if changed { "written" } else { "unchanged" }
+    ));
     print(&out);
 }
 

@@ -1,8 +1,8 @@
 //! What goes where: text and JSON on stdout, diagnostics and logs on stderr, exit codes.
 
 use super::args::{Color, Common};
-pub use crate::build::chain;
 use crate::build::BuildError;
+pub use crate::build::chain;
 use crate::catalog::CatalogError;
 use crate::diag::{Diagnostic, Report, Severity, Source, codes, render};
 use crate::store::StoreError;

@@ -59,7 +59,11 @@ fn document(plan: &Plan, why: Option<&BTreeMap<String, Vec<Changed>>>) -> serde_
 }
 
 fn table(plan: &Plan) -> String {
-    let sms: Vec<String> = plan.sm.iter().map(|s| format!("sm_{}", s.digits())).collect();
+    let sms: Vec<String> = plan
+        .sm
+        .iter()
+        .map(|s| format!("sm_{}", s.digits()))
+        .collect();
     let mut out = format!(
         "{} · {} · Python {} · CUDA {} · {}\n",
         plan.variant,
@@ -73,7 +77,11 @@ fn table(plan: &Plan) -> String {
         let kind = format!("{:?}", step.kind).to_lowercase();
         let state = if step.cached { "cached" } else { "to do" };
         let note = step.note.clone().unwrap_or_else(|| counted(step));
-        let line = format!("  {:width$}  {kind:8}  {}  {state}  {note}", step.id, step.key.short());
+        let line = format!(
+            "  {:width$}  {kind:8}  {}  {state}  {note}",
+            step.id,
+            step.key.short()
+        );
         out.push_str(line.trim_end());
         out.push('\n');
     }
@@ -83,7 +91,10 @@ fn table(plan: &Plan) -> String {
 /// What goes into a step, for steps that have no better note.
 fn counted(step: &crate::plan::Step) -> String {
     let count = |prefix: &str| step.inputs.keys().filter(|k| k.starts_with(prefix)).count();
-    let parts = [(count("wheel:"), "wheels"), (count("package:"), "OS packages")];
+    let parts = [
+        (count("wheel:"), "wheels"),
+        (count("package:"), "OS packages"),
+    ];
     let words: Vec<String> = parts
         .iter()
         .filter(|(n, _)| *n > 0)
@@ -105,7 +116,12 @@ fn reasons(why: &BTreeMap<String, Vec<Changed>>) -> String {
         for c in changes {
             let line = match c.input.strip_prefix("step:") {
                 Some(other) => format!("  {step}: because `{other}` changed\n"),
-                None => format!("  {step}: {} {} → {}\n", c.input, short(&c.before), short(&c.now)),
+                None => format!(
+                    "  {step}: {} {} → {}\n",
+                    c.input,
+                    short(&c.before),
+                    short(&c.now)
+                ),
             };
             out.push_str(&line);
         }

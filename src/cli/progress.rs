@@ -83,9 +83,15 @@ impl Progress {
     fn download(&mut self, what: &str, done: u64, total: u64) {
         let finished = done >= total;
         match &mut self.mode {
-            Mode::Live { bars, downloads, .. } => {
+            Mode::Live {
+                bars, downloads, ..
+            } => {
                 let bar = downloads.entry(what.to_owned()).or_insert_with(|| {
-                    bars.add(ProgressBar::new(total).with_style(bytes_style()).with_message(what.to_owned()))
+                    bars.add(
+                        ProgressBar::new(total)
+                            .with_style(bytes_style())
+                            .with_message(what.to_owned()),
+                    )
                 });
                 bar.set_length(total);
                 bar.set_position(done);
@@ -126,7 +132,11 @@ impl Progress {
                 match &mut self.mode {
                     Mode::Plain => eprintln!("#{id} {name}"),
                     Mode::Live { bars, steps, .. } => {
-                        let bar = bars.add(ProgressBar::new_spinner().with_style(step_style()).with_prefix(name));
+                        let bar = bars.add(
+                            ProgressBar::new_spinner()
+                                .with_style(step_style())
+                                .with_prefix(name),
+                        );
                         bar.enable_steady_tick(Duration::from_millis(120));
                         steps.insert(*id, bar);
                     }

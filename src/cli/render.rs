@@ -39,7 +39,9 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
         json(&serde_json::json!({ "ok": true, "directory": args.output, "files": files }));
     } else {
         let dir = args.output.display();
-        print(&format!("{dir}: {files} files; build with `docker build {dir}`\n"));
+        print(&format!(
+            "{dir}: {files} files; build with `docker build {dir}`\n"
+        ));
     }
     Ok(())
 }
@@ -69,7 +71,15 @@ fn prepare(dir: &Path) -> Result<(), Failure> {
             .help("name a new or empty directory"),
         ));
     }
-    for name in ["Dockerfile", "base", "builders", "locks", "os", "steps", "validate"] {
+    for name in [
+        "Dockerfile",
+        "base",
+        "builders",
+        "locks",
+        "os",
+        "steps",
+        "validate",
+    ] {
         let path = dir.join(name);
         let removed = if path.is_dir() {
             std::fs::remove_dir_all(&path)

@@ -46,7 +46,10 @@ impl Session {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => {
                 let what = format!("read {}: {e}", self.lock_path.display());
-                return Err(Failure::plain(1, Diagnostic::error(codes::LOCK_INVALID, what)));
+                return Err(Failure::plain(
+                    1,
+                    Diagnostic::error(codes::LOCK_INVALID, what),
+                ));
             }
         };
         let lock = Lock::from_toml(&text).map_err(|e| {
@@ -110,9 +113,14 @@ fn stale_report(stack: &Stack, changes: &[Change]) -> Report {
         .iter()
         .map(|c| {
             let what = match (&c.locked, &c.now) {
-                (Some(before), Some(now)) => format!("`{}` was `{before}` when locked, is `{now}` now", c.key),
+                (Some(before), Some(now)) => {
+                    format!("`{}` was `{before}` when locked, is `{now}` now", c.key)
+                }
                 (None, Some(now)) => format!("`{}` (`{now}`) is not in the lock", c.key),
-                (Some(before), None) => format!("`{}` (`{before}`) is in the lock and no longer in the stack", c.key),
+                (Some(before), None) => format!(
+                    "`{}` (`{before}`) is in the lock and no longer in the stack",
+                    c.key
+                ),
                 (None, None) => format!("`{}` changed", c.key),
             };
             Diagnostic::error(codes::LOCK_STALE, what)
@@ -126,10 +134,7 @@ fn stale_report(stack: &Stack, changes: &[Change]) -> Report {
 /// Where a key of the lock's inputs stands in the stack.
 fn span_of(stack: &Stack, key: &str) -> crate::diag::Span {
     match key.split_once('.') {
-        Some(("libraries", name)) => stack
-            .library(name)
-            .map(|l| l.name.span)
-            .unwrap_or_default(),
+        Some(("libraries", name)) => stack.library(name).map(|l| l.name.span).unwrap_or_default(),
         _ => match key {
             "base" => stack.base.span,
             "python" => stack.python.span,

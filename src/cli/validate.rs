@@ -49,8 +49,9 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
         .help("the table shows the check and the reason"),
     );
     failure.before = Some(report.table());
-    failure
-        .json
-        .insert("validation".into(), serde_json::to_value(&report).unwrap_or_default());
+    failure.json.insert(
+        "validation".into(),
+        serde_json::to_value(&report).unwrap_or_default(),
+    );
     Err(failure)
 }

@@ -12,9 +12,10 @@ use std::time::SystemTime;
 use super::deb::{Bounded, xz_decoder};
 use super::download::{DownloadError, Expected, fetch_to_cache, get};
 use super::index::{IndexBuilder, IndexError, PackageIndex};
+use super::keyring::Keyring;
 use super::mirror::{MirrorError, Mirrors};
 use super::package::is_word;
-use super::release::{Keyring, MAX_RELEASE, Release, ReleaseError};
+use super::release::{MAX_RELEASE, Release, ReleaseError};
 
 /// Bytes that one `Packages` file may unpack to; Debian's main has 50 MB.
 const MAX_PACKAGES: u64 = 2 << 30;

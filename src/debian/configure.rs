@@ -1,1 +1,77 @@
+//! Shell text that runs inside a root file system, with the packages' own scripts.
+//!
+//! [`CONFIGURE`] turns what [`super::rootfs::write_rootfs`] wrote into a working system;
+//! [`INSTALL`] adds locked packages to a working system. Both are for `/bin/sh`, as root, without
+//! network; both stop at the first failure, and leave nothing behind that differs from run to
+//! run: measured, two runs on bookworm give the same names, modes, owners, links and contents.
+//!
+//! `SOURCE_DATE_EPOCH`, by default the time that the root file system was written with, is what
+//! shadow's tools put as today's date into `/etc/shadow`. It also makes Python's compiler write `__pycache__` files that are checked by their source's
+//! content and not by its time, so they are the same in each run and stay valid when an engine
+//! sets time stamps. They are kept: they are 14 MB, and without them each start of Python in a
+//! container takes about three times as long (measured: 0.3 s instead of 0.12 s for
+//! `import ssl, venv, ctypes, asyncio`).
 
+macro_rules! prepare {
+    () => {
+        r#"set -eu
+umask 022
+: "${SOURCE_DATE_EPOCH:=$(stat -c %Y /var/lib/dpkg/arch 2>/dev/null || stat -L -c %Y /etc/os-release)}"
+export SOURCE_DATE_EPOCH DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true LC_ALL=C.UTF-8
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+"#
+    };
+}
+
+// Empty files in /var/log belong to base-files and stay. Backups of account files, locks, the
+// linker's cache of inodes and times, apt's lists and caches, and whatever names this machine go.
+macro_rules! finish {
+    () => {
+        r#"dpkg --force-unsafe-io --configure -a
+problems=$(dpkg --audit)
+[ -z "$problems" ] || { echo "$problems" >&2; exit 1; }
+rm -f /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid- /etc/.pwd.lock
+rm -f /etc/machine-id /var/lib/dbus/machine-id
+rm -f /var/lib/dpkg/*-old /var/lib/dpkg/lock /var/lib/dpkg/lock-frontend /var/lib/dpkg/triggers/Lock
+rm -rf /var/cache/ldconfig/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/lib/apt/lists/*
+rm -rf /var/cache/debconf/*-old /tmp/* /var/tmp/*
+find /var/log -type f -size +0 -delete
+"#
+    };
+}
+
+/// Configures packages that are unpacked.
+///
+/// dpkg takes it that an unpacked package's `preinst` has run, so they are run first, with the
+/// environment that dpkg gives them: base-passwd's makes `/etc/passwd`. `policy-rc.d` stays in
+/// the image: no package's script may start a service in a container.
+pub const CONFIGURE: &str = concat!(
+    prepare!(),
+    r#"printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d
+chmod 755 /usr/sbin/policy-rc.d
+version=$(dpkg-query -f '${Version}' -W dpkg)
+architecture=$(dpkg --print-architecture)
+for script in /var/lib/dpkg/info/*.preinst; do
+  [ -e "$script" ] || continue
+  package=${script##*/}
+  package=${package%.preinst}
+  DPKG_MAINTSCRIPT_PACKAGE=${package%:*} DPKG_MAINTSCRIPT_NAME=preinst DPKG_MAINTSCRIPT_ARCH=$architecture \
+  DPKG_MAINTSCRIPT_PACKAGE_REFCOUNT=1 DPKG_RUNNING_VERSION=$version DPKG_ADMINDIR=/var/lib/dpkg DPKG_ROOT= \
+    "$script" install || { echo "preinst of $package failed" >&2; exit 1; }
+done
+"#,
+    finish!()
+);
+
+/// Installs the package files `$DEBS/*.deb` and configures them.
+///
+/// All of a closure's packages are there, so dependencies need no order except that of dpkg's
+/// configuring; `--force-depends` for unpacking, as debootstrap does it, because dpkg would
+/// otherwise refuse a package whose pre-dependency is unpacked in the same run. The names of the
+/// files should sort in the resolver's order. What is missing in the end is an error.
+pub const INSTALL: &str = concat!(
+    prepare!(),
+    r#"dpkg --force-unsafe-io --force-depends --unpack "${DEBS:?it must name a directory}"/*.deb
+"#,
+    finish!()
+);

@@ -267,3 +267,6 @@ async fn matches_file(path: &Path, expected: Expected<'_>) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,11 +7,14 @@
 //! checked in the end, and an error tells who asked for whom. Same index and request, same result,
 //! dependencies before what depends on them as far as there are no circles.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod conflicts;
+mod order;
 
-use super::control::{Alternative, Group, InvalidRelation, parse_relations};
+use std::collections::{BTreeMap, VecDeque};
+
 use super::index::{Package, PackageIndex, Priority};
 use super::package::LockedDeb;
+use super::relation::{Alternative, Group, InvalidRelation, parse_relations};
 use super::version;
 
 /// Systems are laid out with /usr merged, so the choice `usrmerge | usr-is-merged` goes to the
@@ -327,58 +330,6 @@ impl<'a> Resolver<'a> {
         candidates
     }
 
-    /// Whether a package and what is chosen exclude each other.
-    fn excluded(&self, package: &Package<'a>) -> bool {
-        let architecture = self.index.architecture();
-        let own: Vec<Alternative<'a>> = [package.conflicts(), package.breaks()]
-            .into_iter()
-            .flat_map(|field| parse_relations(field, architecture).unwrap_or_default())
-            .flatten()
-            .collect();
-        self.chosen.values().any(|chosen| {
-            own.iter()
-                .any(|relation| hits(relation, package, &chosen.package))
-                || chosen
-                    .excludes
-                    .iter()
-                    .any(|relation| hits(relation, &chosen.package, package))
-        })
-    }
-
-    fn check_conflicts(&self) -> Result<(), ResolveError> {
-        for chosen in self.chosen.values() {
-            let name = chosen.package.name();
-            for relation in &chosen.excludes {
-                let by_name = self.chosen.get(relation.name).into_iter();
-                let by_virtual = self
-                    .provided
-                    .get(relation.name)
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|(name, _)| self.chosen.get(name));
-                let other = by_name
-                    .chain(by_virtual)
-                    .find(|other| hits(relation, &chosen.package, &other.package));
-                let installed = self.installed.get(relation.name).filter(|installed| {
-                    !self.chosen.contains_key(relation.name) && relation.accepts(installed)
-                });
-                let other = other
-                    .map(|other| other.package.name())
-                    .or(installed.map(|_| relation.name));
-                if let Some(other) = other {
-                    return Err(ResolveError::Conflict {
-                        name: name.to_owned(),
-                        chain: self.chain(name),
-                        relation: describe(std::slice::from_ref(relation)),
-                        other: other.to_owned(),
-                        other_chain: self.chain(other),
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn unsatisfied(&self, asker: &str, group: &Group<'a>) -> ResolveError {
         let (relation, chain) = (describe(group), self.chain(asker));
         match group
@@ -418,36 +369,6 @@ impl<'a> Resolver<'a> {
             format!("{text} (installed)")
         }
     }
-
-    fn ordered(&self) -> Vec<LockedDeb> {
-        let mut roots: Vec<&Chosen<'a>> = self.chosen.values().collect();
-        roots.sort_by_key(|chosen| (chosen.package.priority(), chosen.package.name()));
-        let (mut seen, mut order) = (BTreeSet::new(), Vec::new());
-        // Each frame: a package and how many of its groups have been looked at.
-        let mut stack: Vec<(&Chosen<'a>, usize)> = Vec::new();
-        for root in roots {
-            if seen.insert(root.package.name()) {
-                stack.push((root, 0));
-            }
-            while let Some((chosen, next)) = stack.last_mut() {
-                let Some(group) = chosen.groups.get(*next) else {
-                    order.push(chosen.package.locked());
-                    stack.pop();
-                    continue;
-                };
-                *next += 1;
-                let satisfier = group
-                    .iter()
-                    .find_map(|alternative| self.satisfier(alternative));
-                if let Some(dependency) = satisfier.and_then(|name| self.chosen.get(name))
-                    && seen.insert(dependency.package.name())
-                {
-                    stack.push((dependency, 0));
-                }
-            }
-        }
-        order
-    }
 }
 
 /// A relation with a version is met only by a provided version.
@@ -459,38 +380,15 @@ fn provides(alternative: &Alternative<'_>, provided: Option<&str>) -> bool {
     }
 }
 
-/// Whether an exclusion of `owner` hits `other`, by its name or by what it provides.
-fn hits(relation: &Alternative<'_>, owner: &Package<'_>, other: &Package<'_>) -> bool {
-    owner.name() != other.name()
-        && (other.name() == relation.name && relation.accepts(other.version())
-            || other
-                .provides()
-                .iter()
-                .any(|(name, provided)| *name == relation.name && provides(relation, *provided)))
-}
-
 fn by_urgency<'a>(packages: impl Iterator<Item = Package<'a>>) -> Vec<Package<'a>> {
     let mut packages: Vec<Package<'a>> = packages.collect();
     packages.sort_by_key(|package| (package.priority(), package.name()));
     packages
 }
 
-fn describe(group: &[Alternative<'_>]) -> String {
-    use super::control::Relation::{Earlier, EarlierOrEqual, Equal, Later, LaterOrEqual};
-    let one = |alternative: &Alternative<'_>| match alternative.version {
-        None => alternative.name.to_owned(),
-        Some((relation, version)) => {
-            let sign = match relation {
-                Earlier => "<<",
-                EarlierOrEqual => "<=",
-                Equal => "=",
-                LaterOrEqual => ">=",
-                Later => ">>",
-            };
-            format!("{} ({sign} {version})", alternative.name)
-        }
-    };
-    group.iter().map(one).collect::<Vec<_>>().join(" | ")
+fn describe(group: &Group<'_>) -> String {
+    let shown: Vec<String> = group.iter().map(ToString::to_string).collect();
+    shown.join(" | ")
 }
 
 fn similar(index: &PackageIndex, name: &str) -> String {
@@ -503,3 +401,6 @@ fn similar(index: &PackageIndex, name: &str) -> String {
         _ => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,17 +6,19 @@
 //! own scripts. Same files in, same bytes out, on any host. No script runs here, nothing is
 //! unpacked to disk, and a file of one package is never silently replaced by another's.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod replaces;
+
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use md5::{Digest, Md5};
 
 use super::ahead::for_each_data;
-use super::control::{InvalidRelation, parse_relations};
 use super::deb::{Deb, DebError};
 use super::dpkg::{self, Installed};
 use super::members::{Kind, Member, MemberError, for_each_member};
+use super::relation::InvalidRelation;
 use super::tarball::{Attributes, Tarball};
 use super::tree::{Implied, Node, PlaceError, Placement, Tree};
 
@@ -118,8 +120,8 @@ pub fn write_rootfs(
         }
         packages.push(deb);
     }
-    let replaces = replacements(&packages, architecture)?;
-    let order = order(packages.len(), &replaces);
+    let replaces = replaces::replacements(&packages, architecture)?;
+    let order = replaces::order(packages.len(), &replaces);
     let (tree, implied) = Tree::new();
     let mut layout = Layout {
         tar: Tarball::new(out),
@@ -142,62 +144,6 @@ pub fn write_rootfs(
     };
     layout.tar.finish()?;
     Ok(summary)
-}
-
-/// Pairs (a, b): package `a` may take over files of package `b`.
-fn replacements(
-    packages: &[Deb],
-    architecture: &str,
-) -> Result<BTreeSet<(usize, usize)>, RootfsError> {
-    let by_name: BTreeMap<&str, usize> = packages
-        .iter()
-        .enumerate()
-        .map(|(i, deb)| (deb.name(), i))
-        .collect();
-    let mut pairs = BTreeSet::new();
-    for (index, deb) in packages.iter().enumerate() {
-        let Some(field) = deb.field("Replaces") else {
-            continue;
-        };
-        let groups =
-            parse_relations(field, architecture).map_err(|source| RootfsError::Relation {
-                package: deb.name().to_owned(),
-                source,
-            })?;
-        for alternative in groups.iter().flatten() {
-            if let Some(&other) = by_name.get(alternative.name)
-                && other != index
-                && alternative.accepts(packages[other].version())
-            {
-                pairs.insert((index, other));
-            }
-        }
-    }
-    Ok(pairs)
-}
-
-/// The order of writing: as given, but who replaces another's files comes before it, so that a
-/// file which is replaced is never written. Which of the two wins does not depend on the order.
-fn order(count: usize, replaces: &BTreeSet<(usize, usize)>) -> Vec<usize> {
-    fn visit(
-        index: usize,
-        replaces: &BTreeSet<(usize, usize)>,
-        seen: &mut [bool],
-        order: &mut Vec<usize>,
-    ) {
-        if std::mem::replace(&mut seen[index], true) {
-            return;
-        }
-        for (by, _) in replaces.iter().filter(|(_, replaced)| *replaced == index) {
-            visit(*by, replaces, seen, order);
-        }
-        order.push(index);
-    }
-    let (mut seen, mut order) = (vec![false; count], Vec::with_capacity(count));
-    for index in 0..count {
-        visit(index, replaces, &mut seen, &mut order);
-    }
-    order
 }
 
 struct Layout<W: Write> {
@@ -417,3 +363,6 @@ impl Read for HashingReader<'_> {
         Ok(read)
     }
 }
+
+#[cfg(test)]
+mod tests;

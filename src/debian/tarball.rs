@@ -193,7 +193,8 @@ mod tests {
         tarball.finish().unwrap();
         let mut members: Vec<Member> = Vec::new();
         for_each_member(bytes.as_slice(), |member, _| {
-            Ok::<_, MemberError>(members.push(member))
+            members.push(member);
+            Ok::<_, MemberError>(())
         })
         .unwrap();
         assert_eq!(members[1].path, long);

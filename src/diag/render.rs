@@ -4,6 +4,9 @@ use super::{Diagnostic, Report, Severity};
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
 use std::fmt;
 
+/// Longest line that is shown, in bytes.
+const MAX_LINE: usize = 400;
+
 /// The whole report, one block per diagnostic; `color` turns ANSI styles on.
 pub fn render(report: &Report, color: bool) -> String {
     let theme = if color {
@@ -35,6 +38,17 @@ struct Shown<'a> {
     source: &'a NamedSource<String>,
 }
 
+impl Shown<'_> {
+    /// The place to underline; none where its line is too long to be shown.
+    fn span(&self) -> Option<super::Span> {
+        let span = self.diagnostic.span?;
+        let text = self.source.inner();
+        let before = text.get(..span.offset)?.rsplit('\n').next()?.len();
+        let after = text.get(span.offset..)?.split('\n').next()?.len();
+        (before + after <= MAX_LINE).then_some(span)
+    }
+}
+
 impl fmt::Debug for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.diagnostic.fmt(f)
@@ -43,7 +57,11 @@ impl fmt::Debug for Shown<'_> {
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.diagnostic.message)
+        f.write_str(&self.diagnostic.message)?;
+        match (self.diagnostic.span, self.span()) {
+            (Some(s), None) => write!(f, " (line {}, column {})", s.line, s.column),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -62,18 +80,17 @@ impl miette::Diagnostic for Shown<'_> {
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.diagnostic
-            .help
-            .as_ref()
-            .map(|h| Box::new(h) as Box<dyn fmt::Display>)
+        let fix = || self.diagnostic.code.explanation().map(|e| e.fix);
+        let help = self.diagnostic.help.as_deref().or_else(fix)?;
+        Some(Box::new(help))
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.diagnostic.span.map(|_| self.source as &dyn SourceCode)
+        self.span().map(|_| self.source as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let span = self.diagnostic.span?;
+        let span = self.span()?;
         Some(Box::new(std::iter::once(LabeledSpan::new(
             Some(
                 self.diagnostic

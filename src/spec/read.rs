@@ -32,6 +32,13 @@ pub fn read(name: &str, text: &str) -> Result<Stack, Report> {
             vec![too_large],
         ));
     }
+    // Expanding everything first, within the budget, refuses a bomb wherever it stands.
+    if let Err(error) = serde_saphyr::from_str_with_options::<serde_json::Value>(text, options()) {
+        let diagnostic = structural(error.without_snippet(), text);
+        if [codes::ALIAS_BOMB, codes::YAML_SYNTAX].contains(&diagnostic.code) {
+            return Err(Report::new(source, vec![diagnostic]));
+        }
+    }
     let raw: RawStack = match serde_saphyr::from_str_with_options(text, options()) {
         Ok(raw) => raw,
         Err(error) => {
@@ -93,14 +100,25 @@ fn structural(error: &YamlError, text: &str) -> Diagnostic {
             "the file expands to more than a stack can be",
         )
         .help("write values out instead of YAML aliases, and nest less")),
+        YamlError::SerdeUnknownVariant {
+            variant, expected, ..
+        } => {
+            let mut d = Diagnostic::error(
+                codes::WRONG_TYPE,
+                format!("`{variant}` is none of {}", expected.join(", ")),
+            );
+            if let Some(near) = nearest(variant, expected.iter().copied()) {
+                d = d.help(format!("did you mean `{near}`?"));
+            }
+            at(d)
+        }
         YamlError::AliasError { error, .. } => structural(error, text),
         other => {
-            let message = first_line(&other.to_string());
+            let message = plain_words(&other.to_string());
             let type_error = matches!(
                 other,
                 YamlError::SerdeInvalidType { .. }
                     | YamlError::SerdeInvalidValue { .. }
-                    | YamlError::SerdeUnknownVariant { .. }
                     | YamlError::Unexpected { .. }
                     | YamlError::NullIntoString { .. }
                     | YamlError::InvalidScalar { .. }
@@ -130,6 +148,24 @@ fn first_line(s: &str) -> String {
     line.chars().take(300).collect()
 }
 
+/// A parser's message without its location, which is shown, and without its own terms.
+fn plain_words(message: &str) -> String {
+    let line = first_line(message);
+    let line = match line.rfind(" at line ") {
+        Some(at) => &line[..at],
+        None => &line,
+    };
+    [
+        ("sequence start", "a list"),
+        ("mapping start", "a mapping"),
+        ("string scalar", "text"),
+    ]
+    .into_iter()
+    .fold(line.to_owned(), |text, (term, word)| {
+        text.replace(term, word)
+    })
+}
+
 /// A parser location without a length underlines the word that stands there.
 fn widen(span: Span, text: &str) -> Span {
     let offset = span.offset.min(text.len());
@@ -139,7 +175,9 @@ fn widen(span: Span, text: &str) -> Span {
         .unwrap_or(rest.len());
     Span {
         offset,
-        len: span.len.max(word).min(rest.len()),
+        len: if span.len > 1 { span.len } else { word.max(1) }
+            .min(rest.len())
+            .min(80),
         ..span
     }
 }

@@ -106,7 +106,12 @@ impl Report {
         let mut rows = Vec::new();
         for check in &self.checks {
             let note = check.reason.clone().unwrap_or_default();
-            rows.push([check.name.clone(), check.status.text().into(), String::new(), note]);
+            rows.push([
+                check.name.clone(),
+                check.status.text().into(),
+                String::new(),
+                note,
+            ]);
             for result in &check.results {
                 rows.push(result_row(result));
             }
@@ -148,7 +153,12 @@ fn result_row(result: &Value) -> [String; 4] {
     if let Some(reason) = text("reason") {
         note.push(clip(reason));
     }
-    [format!("  {name}"), status.to_owned(), measured(result), note.join(", ")]
+    [
+        format!("  {name}"),
+        status.to_owned(),
+        measured(result),
+        note.join(", "),
+    ]
 }
 
 /// Numbers of a result that people compare.
