@@ -82,10 +82,12 @@ impl BuildError {
         }
     }
 
-    /// 1 the stack or image is bad, 3 the environment is missing something.
+    /// 1 the stack or image is bad, 3 the environment is missing something, 130 interrupted.
     pub fn exit(&self) -> u8 {
-        match self.code().0 / 100 {
-            3 => 3,
+        match self.code() {
+            codes::INTERRUPTED => 130,
+            codes::PACKAGE_GONE | codes::MIRROR_UNKNOWN => 3,
+            code if code.0 / 100 == 3 => 3,
             _ => 1,
         }
     }

@@ -1,0 +1,317 @@
+//! The main job through the real engine, on stacks small enough to fail in every way.
+//!
+//! One test, in order: each scenario starts from what the one before left in the engine's
+//! cache. Images are tagged `stackforge-test-*` and removed at the end.
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Stdio};
+use support::{Run, Sandbox};
+
+const STACK: &str = "\
+stack: stackforge-test-small
+base: debian-bookworm
+target:
+  platform: linux/amd64
+  gpu: [h100]
+python: \"3.11\"
+libraries:
+  six: \"1.17.0\"
+  markupsafe: { version: \"3.0.3\", from: source }
+packages: [tzdata]
+jit: false
+";
+
+/// Recipes of the test: six with its imports, markupsafe compiled by `commands`.
+fn recipes(sandbox: &Sandbox, six_imports: &str, commands: &str) {
+    sandbox.write(
+        ".stackforge/libraries/six.yaml",
+        &format!(
+            "schema: 1\nlibrary: six\ndistribution: six\nabout: test\nimports: {six_imports}\nwheels: index\nsources: [test]\n"
+        ),
+    );
+    sandbox.write(
+        ".stackforge/libraries/markupsafe.yaml",
+        &format!(
+            "schema: 1\nlibrary: markupsafe\ndistribution: markupsafe\nabout: test\n\
+             imports: [markupsafe, markupsafe._speedups]\nwheels: index\nsources: [test]\n\
+             build:\n  source: sdist\n  requires: [setuptools, wheel]\n  \
+             jobs: {{ variable: MAX_JOBS, memory_gb: 0.1, source: test }}\n  \
+             metadata: {{ \"*\": {{ requires_python: \">=3.9\", requires_dist: [] }} }}\n  commands: {commands}\n"
+        ),
+    );
+}
+
+const COMPILE: &str =
+    "[\"/dev/stackforge/tools/bin/python -m pip --python /opt/venv/bin/python wheel --no-cache-dir --no-deps --no-build-isolation --no-index --wheel-dir /opt/wheels .\"]";
+
+fn docker(args: &[&str]) -> String {
+    let out = Command::new("docker").args(args).output().unwrap();
+    assert!(out.status.success(), "docker {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+fn tagged(image: &str) -> bool {
+    let out = Command::new("docker").args(["image", "inspect", image]).output().unwrap();
+    out.status.success()
+}
+
+fn json(run: &Run) -> serde_json::Value {
+    serde_json::from_str(&run.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}\n{}", run.stdout, run.stderr))
+}
+
+/// Removes the test's images even when an assertion fails.
+struct CleanUp;
+
+impl Drop for CleanUp {
+    fn drop(&mut self) {
+        let out = Command::new("docker")
+            .args(["images", "--filter", "reference=stackforge-test-small*", "-q"])
+            .output();
+        for id in String::from_utf8_lossy(&out.map(|o| o.stdout).unwrap_or_default()).lines() {
+            let _ = Command::new("docker").args(["rmi", "-f", id]).output();
+        }
+    }
+}
+
+const IMAGE: &str = "stackforge-test-small:latest";
+
+#[test]
+fn the_main_job_and_its_failures() {
+    let _clean = CleanUp;
+    let sandbox = Sandbox::new();
+    sandbox.write("s.yaml", STACK);
+
+    // Without a lock nothing is built.
+    recipes(&sandbox, "[six]", COMPILE);
+    let run = sandbox.run(&["build", "s.yaml"]);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert!(run.stderr.contains("SF0201") && run.stderr.contains("stackforge lock s.yaml"));
+
+    let run = sandbox.run(&["lock", "s.yaml"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let lock = std::fs::read_to_string(sandbox.path("s.lock")).unwrap();
+    for foreign in ["http://", "https://", "pypi", "debian.org"] {
+        assert!(!lock.contains(foreign), "a lock names no host, this one has {foreign}");
+    }
+
+    a_failing_compile_shows_its_log_and_the_stacks_line(&sandbox);
+    a_failing_import_keeps_the_tag_away(&sandbox);
+    a_killed_compile_is_retried_with_half_the_jobs(&sandbox);
+    a_wrong_hash_is_refused(&sandbox, &lock);
+    the_engine_may_go_away(&sandbox);
+    ctrl_c_stops_the_engines_work(&sandbox);
+
+    // And at last all is well, with a secret that must stay out of every layer.
+    recipes(&sandbox, "[six]", COMPILE);
+    let run = the_build_keeps_no_secret(&sandbox);
+    let document = json(&run);
+    assert_eq!(document["ok"], true);
+    assert_eq!(document["validation"]["ok"], true);
+    assert!(tagged(IMAGE));
+    let label = docker(&["inspect", "-f", "{{index .Config.Labels \"io.stackforge.validation\"}}", IMAGE]);
+    assert!(label.contains("passed: imports"), "{label}");
+    let shown = docker(&[
+        "run", "--rm", IMAGE, "sh", "-c",
+        "python -c 'import six, markupsafe._speedups; print(six.__version__)'; cat /usr/share/stackforge/validation.json; \
+         ls /usr/share/zoneinfo/UTC; command -v gcc g++ cc || echo no compiler; ls -a /dev/stackforge /opt 2>&1",
+    ]);
+    assert!(shown.contains("1.17.0") && shown.contains("no compiler") && shown.contains("/usr/share/zoneinfo/UTC"), "{shown}");
+    assert!(!shown.contains("\nbuild\n") && !shown.contains("\ntools\n"), "{shown}");
+
+    // Once more: nothing to do, and the engine agrees.
+    let run = sandbox.run(&["build", "s.yaml", "--json"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(json(&run)["cached"], true);
+    let plan = json(&sandbox.run(&["plan", "s.yaml", "--json"]));
+    for step in plan["variants"][0]["steps"].as_array().unwrap() {
+        assert_eq!(step["cached"], true, "{step}");
+    }
+
+    // A change is named, as a stale lock and then as the reason of a miss.
+    sandbox.write("s.yaml", &STACK.replace("packages: [tzdata]", "packages: []"));
+    let run = sandbox.run(&["build", "s.yaml"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("SF0202") && run.stderr.contains("packages"), "{}", run.stderr);
+    assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
+    let why = sandbox.run(&["plan", "s.yaml", "--why"]);
+    assert!(why.stdout.contains("runtime: package:tzdata"), "{}", why.stdout);
+    assert!(!why.stdout.contains("compile:markupsafe:"), "{}", why.stdout);
+
+    a_rendered_context_builds_with_docker_alone(&sandbox);
+}
+
+fn a_failing_compile_shows_its_log_and_the_stacks_line(sandbox: &Sandbox) {
+    recipes(sandbox, "[six]", "[\"echo about to fail\", \"exit 7\"]");
+    assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
+    let run = sandbox.run(&["build", "s.yaml"]);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    for part in ["SF0401", "| about to fail", "exit code 7", "whole log: ", "s.yaml:9:3", "asked for here"] {
+        assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
+    }
+    let log = run.stderr.split("whole log: ").nth(1).unwrap().split_whitespace().next().unwrap();
+    let log = log.replace("[DIR]", &sandbox.path("").display().to_string().trim_end_matches('/').to_owned());
+    assert!(std::fs::read_to_string(&log).unwrap().contains("about to fail"));
+    assert!(!tagged(IMAGE));
+}
+
+fn a_failing_import_keeps_the_tag_away(sandbox: &Sandbox) {
+    recipes(sandbox, "[six, six.absent]", COMPILE);
+    assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
+    let run = sandbox.run(&["build", "s.yaml", "--json"]);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    let document = json(&run);
+    assert_eq!(document["diagnostics"][0]["code"], "SF0501");
+    assert_eq!(document["validation"]["ok"], false);
+    assert!(run.stderr.contains("six.absent"), "{}", run.stderr);
+    assert!(!tagged(IMAGE));
+}
+
+fn a_killed_compile_is_retried_with_half_the_jobs(sandbox: &Sandbox) {
+    let killed = format!(
+        "[\"if [ $MAX_JOBS -gt 1 ]; then kill -9 $$; fi\", {}",
+        &COMPILE[1..]
+    );
+    recipes(sandbox, "[six, six.absent]", &killed);
+    assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let run = sandbox.run(&["build", "s.yaml", "--jobs", "2"]);
+    // The second attempt compiles with one job; the validation then fails as planted.
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    if cores > 1 {
+        assert!(run.stderr.contains("once more with 1 jobs"), "{}", run.stderr);
+    }
+    assert!(run.stderr.contains("SF0501"), "{}", run.stderr);
+}
+
+fn a_wrong_hash_is_refused(sandbox: &Sandbox, lock: &str) {
+    recipes(sandbox, "[six]", COMPILE);
+    assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
+    let good = std::fs::read_to_string(sandbox.path("s.lock")).unwrap();
+    let six = lock.split("six-1.17.0").nth(1).unwrap();
+    let sha = six.split("sha256 = \"").nth(1).unwrap().split('"').next().unwrap();
+    sandbox.write("s.lock", &good.replace(sha, &"0".repeat(64)));
+    let run = sandbox.run(&["build", "s.yaml"]);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert!(run.stderr.contains("SF0403"), "{}", run.stderr);
+    assert!(!tagged(IMAGE));
+    sandbox.write("s.lock", &good);
+}
+
+/// A relay to the engine's socket that the test cuts.
+fn the_engine_may_go_away(sandbox: &Sandbox) {
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::sync::{Arc, Mutex};
+    recipes(sandbox, "[six]", "[\"echo compiling; sleep 60\"]");
+    assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", listener.local_addr().unwrap());
+    let open: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+    let cut = Arc::clone(&open);
+    let accepting = std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let Ok(mut open) = open.lock() else { return };
+            open.push(client.try_clone().unwrap());
+            drop(open);
+            let engine = UnixStream::connect("/var/run/docker.sock").unwrap();
+            let (mut a, mut b) = (client.try_clone().unwrap(), engine.try_clone().unwrap());
+            let (mut c, mut d) = (engine, client);
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut a, &mut b);
+                let _ = b.shutdown(Shutdown::Write);
+            });
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut c, &mut d);
+                let _ = d.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    let mut child = sandbox
+        .command()
+        .args(["build", "s.yaml", "-v"])
+        .env("DOCKER_HOST", &address)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut seen = String::new();
+    while !seen.contains("| compiling") {
+        assert!(lines.read_line(&mut seen).unwrap() > 0, "{seen}");
+    }
+    for stream in cut.lock().unwrap().iter() {
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+    lines.read_to_string(&mut seen).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(3), "{seen}");
+    assert!(seen.contains("SF0302"), "{seen}");
+    drop(accepting);
+}
+
+fn ctrl_c_stops_the_engines_work(sandbox: &Sandbox) {
+    let mut child = sandbox
+        .command()
+        .args(["build", "s.yaml", "-v"])
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut seen = String::new();
+    while !seen.contains("| compiling") {
+        assert!(lines.read_line(&mut seen).unwrap() > 0, "{seen}");
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    lines.read_to_string(&mut seen).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{seen}");
+    assert!(seen.contains("SF0404"), "{seen}");
+    assert!(!tagged(IMAGE));
+}
+
+fn the_build_keeps_no_secret(sandbox: &Sandbox) -> Run {
+    let secret = "planted-secret-5dca1e";
+    let bundle = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"]
+        .into_iter()
+        .find_map(|p| std::fs::read_to_string(p).ok())
+        .unwrap();
+    sandbox.write("ca.crt", &format!("{bundle}\n# {secret}\n"));
+    assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
+    let ca = sandbox.path("ca.crt").display().to_string();
+    let run = sandbox.run_with(&["build", "s.yaml", "--json", "--no-cache"], &[("SSL_CERT_FILE", &ca)]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let mut save = Command::new("docker")
+        .args(["save", IMAGE])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut bytes = Vec::new();
+    save.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
+    assert!(save.wait().unwrap().success());
+    assert!(bytes.len() > 10 << 20, "the image is {} bytes", bytes.len());
+    let found = |needle: &[u8]| bytes.windows(needle.len()).any(|w| w == needle);
+    assert!(found(b"io.stackforge.validation"), "the search itself works");
+    assert!(!found(secret.as_bytes()), "the secret is in a layer or in the history");
+    assert!(!run.stderr.contains(secret) && !run.stdout.contains(secret));
+    run
+}
+
+fn a_rendered_context_builds_with_docker_alone(sandbox: &Sandbox) {
+    let run = sandbox.run(&["render", "s.yaml", "-o", "context"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let foreign = sandbox.run(&["render", "s.yaml", "-o", "."]);
+    assert_eq!(foreign.code, 2, "files that no render wrote are kept");
+    let out = Command::new("docker")
+        .env("DOCKER_BUILDKIT", "1")
+        .args(["build", "-q", "-t", "stackforge-test-small:rendered"])
+        .args(["--secret", "id=ca,src=/etc/ssl/certs/ca-certificates.crt"])
+        .arg(sandbox.path("context"))
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let shown = docker(&["run", "--rm", "stackforge-test-small:rendered", "python", "-c", "import six; print(six.__version__)"]);
+    assert_eq!(shown.trim(), "1.17.0");
+}
