@@ -43,17 +43,23 @@ fn recipes(sandbox: &Sandbox, six_imports: &str, commands: &str) {
     );
 }
 
-const COMPILE: &str =
-    "[\"/dev/stackforge/tools/bin/python -m pip --python /opt/venv/bin/python wheel --no-cache-dir --no-deps --no-build-isolation --no-index --wheel-dir /opt/wheels .\"]";
+const COMPILE: &str = "[\"/dev/stackforge/tools/bin/python -m pip --python /opt/venv/bin/python wheel --no-cache-dir --no-deps --no-build-isolation --no-index --wheel-dir /opt/wheels .\"]";
 
 fn docker(args: &[&str]) -> String {
     let out = Command::new("docker").args(args).output().unwrap();
-    assert!(out.status.success(), "docker {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "docker {args:?}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
 fn tagged(image: &str) -> bool {
-    let out = Command::new("docker").args(["image", "inspect", image]).output().unwrap();
+    let out = Command::new("docker")
+        .args(["image", "inspect", image])
+        .output()
+        .unwrap();
     out.status.success()
 }
 
@@ -68,7 +74,12 @@ struct CleanUp;
 impl Drop for CleanUp {
     fn drop(&mut self) {
         let out = Command::new("docker")
-            .args(["images", "--filter", "reference=stackforge-test-small*", "-q"])
+            .args([
+                "images",
+                "--filter",
+                "reference=stackforge-test-small*",
+                "-q",
+            ])
             .output();
         for id in String::from_utf8_lossy(&out.map(|o| o.stdout).unwrap_or_default()).lines() {
             let _ = Command::new("docker").args(["rmi", "-f", id]).output();
@@ -94,7 +105,10 @@ fn the_main_job_and_its_failures() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     let lock = std::fs::read_to_string(sandbox.path("s.lock")).unwrap();
     for foreign in ["http://", "https://", "pypi", "debian.org"] {
-        assert!(!lock.contains(foreign), "a lock names no host, this one has {foreign}");
+        assert!(
+            !lock.contains(foreign),
+            "a lock names no host, this one has {foreign}"
+        );
     }
 
     a_failing_compile_shows_its_log_and_the_stacks_line(&sandbox);
@@ -111,15 +125,32 @@ fn the_main_job_and_its_failures() {
     assert_eq!(document["ok"], true);
     assert_eq!(document["validation"]["ok"], true);
     assert!(tagged(IMAGE));
-    let label = docker(&["inspect", "-f", "{{index .Config.Labels \"io.stackforge.validation\"}}", IMAGE]);
+    let label = docker(&[
+        "inspect",
+        "-f",
+        "{{index .Config.Labels \"io.stackforge.validation\"}}",
+        IMAGE,
+    ]);
     assert!(label.contains("passed: imports"), "{label}");
     let shown = docker(&[
-        "run", "--rm", IMAGE, "sh", "-c",
+        "run",
+        "--rm",
+        IMAGE,
+        "sh",
+        "-c",
         "python -c 'import six, markupsafe._speedups; print(six.__version__)'; cat /usr/share/stackforge/validation.json; \
          ls /usr/share/zoneinfo/UTC; command -v gcc g++ cc || echo no compiler; ls -a /dev/stackforge /opt 2>&1",
     ]);
-    assert!(shown.contains("1.17.0") && shown.contains("no compiler") && shown.contains("/usr/share/zoneinfo/UTC"), "{shown}");
-    assert!(!shown.contains("\nbuild\n") && !shown.contains("\ntools\n"), "{shown}");
+    assert!(
+        shown.contains("1.17.0")
+            && shown.contains("no compiler")
+            && shown.contains("/usr/share/zoneinfo/UTC"),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains("\nbuild\n") && !shown.contains("\ntools\n"),
+        "{shown}"
+    );
 
     // Once more: nothing to do, and the engine agrees.
     let run = sandbox.run(&["build", "s.yaml", "--json"]);
@@ -131,14 +162,29 @@ fn the_main_job_and_its_failures() {
     }
 
     // A change is named, as a stale lock and then as the reason of a miss.
-    sandbox.write("s.yaml", &STACK.replace("packages: [tzdata]", "packages: []"));
+    sandbox.write(
+        "s.yaml",
+        &STACK.replace("packages: [tzdata]", "packages: []"),
+    );
     let run = sandbox.run(&["build", "s.yaml"]);
     assert_eq!(run.code, 1);
-    assert!(run.stderr.contains("SF0202") && run.stderr.contains("packages"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("SF0202") && run.stderr.contains("packages"),
+        "{}",
+        run.stderr
+    );
     assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
     let why = sandbox.run(&["plan", "s.yaml", "--why"]);
-    assert!(why.stdout.contains("runtime: package:tzdata"), "{}", why.stdout);
-    assert!(!why.stdout.contains("compile:markupsafe:"), "{}", why.stdout);
+    assert!(
+        why.stdout.contains("runtime: package:tzdata"),
+        "{}",
+        why.stdout
+    );
+    assert!(
+        !why.stdout.contains("compile:markupsafe:"),
+        "{}",
+        why.stdout
+    );
 
     a_rendered_context_builds_with_docker_alone(&sandbox);
 }
@@ -148,12 +194,38 @@ fn a_failing_compile_shows_its_log_and_the_stacks_line(sandbox: &Sandbox) {
     assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
     let run = sandbox.run(&["build", "s.yaml"]);
     assert_eq!(run.code, 1, "{}", run.stderr);
-    for part in ["SF0401", "| about to fail", "exit code 7", "whole log: ", "s.yaml:9:3", "asked for here"] {
+    for part in [
+        "SF0401",
+        "| about to fail",
+        "exit code 7",
+        "whole log: ",
+        "s.yaml:9:3",
+        "asked for here",
+    ] {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
-    let log = run.stderr.split("whole log: ").nth(1).unwrap().split_whitespace().next().unwrap();
-    let log = log.replace("[DIR]", &sandbox.path("").display().to_string().trim_end_matches('/').to_owned());
-    assert!(std::fs::read_to_string(&log).unwrap().contains("about to fail"));
+    let log = run
+        .stderr
+        .split("whole log: ")
+        .nth(1)
+        .unwrap()
+        .split_whitespace()
+        .next()
+        .unwrap();
+    let log = log.replace(
+        "[DIR]",
+        &sandbox
+            .path("")
+            .display()
+            .to_string()
+            .trim_end_matches('/')
+            .to_owned(),
+    );
+    assert!(
+        std::fs::read_to_string(&log)
+            .unwrap()
+            .contains("about to fail")
+    );
     assert!(!tagged(IMAGE));
 }
 
@@ -181,7 +253,11 @@ fn a_killed_compile_is_retried_with_half_the_jobs(sandbox: &Sandbox) {
     // The second attempt compiles with one job; the validation then fails as planted.
     assert_eq!(run.code, 1, "{}", run.stderr);
     if cores > 1 {
-        assert!(run.stderr.contains("once more with 1 jobs"), "{}", run.stderr);
+        assert!(
+            run.stderr.contains("once more with 1 jobs"),
+            "{}",
+            run.stderr
+        );
     }
     assert!(run.stderr.contains("SF0501"), "{}", run.stderr);
 }
@@ -191,7 +267,13 @@ fn a_wrong_hash_is_refused(sandbox: &Sandbox, lock: &str) {
     assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
     let good = std::fs::read_to_string(sandbox.path("s.lock")).unwrap();
     let six = lock.split("six-1.17.0").nth(1).unwrap();
-    let sha = six.split("sha256 = \"").nth(1).unwrap().split('"').next().unwrap();
+    let sha = six
+        .split("sha256 = \"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
     sandbox.write("s.lock", &good.replace(sha, &"0".repeat(64)));
     let run = sandbox.run(&["build", "s.yaml"]);
     assert_eq!(run.code, 1, "{}", run.stderr);
@@ -265,7 +347,13 @@ fn ctrl_c_stops_the_engines_work(sandbox: &Sandbox) {
         assert!(lines.read_line(&mut seen).unwrap() > 0, "{seen}");
     }
     let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
     lines.read_to_string(&mut seen).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{seen}");
     assert!(seen.contains("SF0404"), "{seen}");
@@ -274,14 +362,20 @@ fn ctrl_c_stops_the_engines_work(sandbox: &Sandbox) {
 
 fn the_build_keeps_no_secret(sandbox: &Sandbox) -> Run {
     let secret = "planted-secret-5dca1e";
-    let bundle = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"]
-        .into_iter()
-        .find_map(|p| std::fs::read_to_string(p).ok())
-        .unwrap();
+    let bundle = [
+        "/etc/ssl/certs/ca-certificates.crt",
+        "/etc/pki/tls/certs/ca-bundle.crt",
+    ]
+    .into_iter()
+    .find_map(|p| std::fs::read_to_string(p).ok())
+    .unwrap();
     sandbox.write("ca.crt", &format!("{bundle}\n# {secret}\n"));
     assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
     let ca = sandbox.path("ca.crt").display().to_string();
-    let run = sandbox.run_with(&["build", "s.yaml", "--json", "--no-cache"], &[("SSL_CERT_FILE", &ca)]);
+    let run = sandbox.run_with(
+        &["build", "s.yaml", "--json", "--no-cache"],
+        &[("SSL_CERT_FILE", &ca)],
+    );
     assert_eq!(run.code, 0, "{}", run.stderr);
     let mut save = Command::new("docker")
         .args(["save", IMAGE])
@@ -293,8 +387,14 @@ fn the_build_keeps_no_secret(sandbox: &Sandbox) -> Run {
     assert!(save.wait().unwrap().success());
     assert!(bytes.len() > 10 << 20, "the image is {} bytes", bytes.len());
     let found = |needle: &[u8]| bytes.windows(needle.len()).any(|w| w == needle);
-    assert!(found(b"io.stackforge.validation"), "the search itself works");
-    assert!(!found(secret.as_bytes()), "the secret is in a layer or in the history");
+    assert!(
+        found(b"io.stackforge.validation"),
+        "the search itself works"
+    );
+    assert!(
+        !found(secret.as_bytes()),
+        "the secret is in a layer or in the history"
+    );
     assert!(!run.stderr.contains(secret) && !run.stdout.contains(secret));
     run
 }
@@ -304,14 +404,30 @@ fn a_rendered_context_builds_with_docker_alone(sandbox: &Sandbox) {
     assert_eq!(run.code, 0, "{}", run.stderr);
     let foreign = sandbox.run(&["render", "s.yaml", "-o", "."]);
     assert_eq!(foreign.code, 2, "files that no render wrote are kept");
-    let out = Command::new("docker")
+    // A newer client refuses BuildKit without its buildx plugin; the distribution's does not.
+    let client = ["/usr/bin/docker", "docker"]
+        .into_iter()
+        .find(|c| Command::new(c).arg("--version").output().is_ok())
+        .unwrap();
+    let out = Command::new(client)
         .env("DOCKER_BUILDKIT", "1")
         .args(["build", "-q", "-t", "stackforge-test-small:rendered"])
         .args(["--secret", "id=ca,src=/etc/ssl/certs/ca-certificates.crt"])
         .arg(sandbox.path("context"))
         .output()
         .unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let shown = docker(&["run", "--rm", "stackforge-test-small:rendered", "python", "-c", "import six; print(six.__version__)"]);
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    let shown = docker(&[
+        "run",
+        "--rm",
+        "stackforge-test-small:rendered",
+        "python",
+        "-c",
+        "import six; print(six.__version__)",
+    ]);
     assert_eq!(shown.trim(), "1.17.0");
 }

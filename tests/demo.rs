@@ -21,7 +21,11 @@ fn inside(script: &str) -> String {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(out.status.success(), "{script}: {text}{}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{script}: {text}{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     text
 }
 
@@ -37,7 +41,12 @@ fn the_demo_builds_validates_and_holds_what_it_says() {
     let mut run = sandbox.run(&["build", "demo-cuda13.yaml", "-t", TAG, "--json"]);
     if run.stdout.contains("SF0210") {
         // The mirror has dropped an OS package since the lock was made.
-        assert_eq!(sandbox.run(&["lock", "demo-cuda13.yaml", "--upgrade-os"]).code, 0);
+        assert_eq!(
+            sandbox
+                .run(&["lock", "demo-cuda13.yaml", "--upgrade-os"])
+                .code,
+            0
+        );
         run = sandbox.run(&["build", "demo-cuda13.yaml", "-t", TAG, "--json"]);
     }
     assert_eq!(run.code, 0, "{}\n{}", run.stdout, run.stderr);
@@ -45,7 +54,10 @@ fn the_demo_builds_validates_and_holds_what_it_says() {
     let again = sandbox.run(&["build", "demo-cuda13.yaml", "-t", TAG, "--json"]);
     let document: serde_json::Value = serde_json::from_str(&again.stdout).unwrap();
     assert_eq!(document["cached"], true);
-    assert!(!again.stderr.contains("\"uploading\""), "a no-op uploads nothing");
+    assert!(
+        !again.stderr.contains("\"uploading\""),
+        "a no-op uploads nothing"
+    );
     let checks = document["validation"]["checks"].as_array().unwrap();
     for name in ["imports", "cuda", "attention"] {
         let check = checks.iter().find(|c| c["name"] == name).unwrap();
@@ -64,7 +76,11 @@ fn the_demo_builds_validates_and_holds_what_it_says() {
          -o -path '*/.cache/pip' -o -path '*/.cache/uv' -o -path /opt/build -o -path /opt/tools -o -path /opt/wheels \
          -o -path /opt/cuda \\) -not -path '*/triton/*' -not -path '/proc/*' | grep -v bash-completion; command -v cc",
     );
-    assert_eq!(left.trim(), "/usr/bin/cc", "only Triton's C compiler may be there");
+    assert_eq!(
+        left.trim(),
+        "/usr/bin/cc",
+        "only Triton's C compiler may be there"
+    );
 
     let sms = cuobjdump_sms(&sandbox);
     assert_eq!(sms, ["sm_110", "sm_90"]);
@@ -76,12 +92,22 @@ fn cuobjdump_sms(sandbox: &Sandbox) -> Vec<String> {
     let venv = sandbox.path("venv");
     let ok = |command: &mut Command| {
         let out = command.output().unwrap();
-        assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
+        assert!(
+            out.status.success(),
+            "{command:?}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
         String::from_utf8_lossy(&out.stdout).into_owned()
     };
     ok(Command::new("python3").args(["-m", "venv"]).arg(&venv));
-    ok(Command::new(venv.join("bin/pip")).args(["install", "-q", "nvidia-cuda-cuobjdump==13.0.*"]));
-    let tool = ok(Command::new("find").arg(&venv).args(["-name", "cuobjdump", "-type", "f"]));
+    ok(Command::new(venv.join("bin/pip")).args([
+        "install",
+        "-q",
+        "nvidia-cuda-cuobjdump==13.5.37",
+    ]));
+    let tool = ok(Command::new("find")
+        .arg(&venv)
+        .args(["-name", "cuobjdump", "-type", "f"]));
     let tool = tool.lines().next().unwrap().to_owned();
     ok(Command::new("chmod").args(["+x", &tool]));
     let listing = ok(Command::new(tool).args(["-all", &container]));
@@ -92,7 +118,10 @@ fn cuobjdump_sms(sandbox: &Sandbox) -> Vec<String> {
         .collect();
     sms.sort();
     sms.dedup();
-    assert!(!listing.contains("Fatbin ptx code"), "PTX was not asked for");
+    assert!(
+        !listing.contains("Fatbin ptx code"),
+        "PTX was not asked for"
+    );
     sms
 }
 
@@ -105,7 +134,11 @@ fn inside_file(sandbox: &Sandbox) -> String {
         assert!(done.status.success(), "docker {args:?}");
     };
     run(&["create", "--name", &name, TAG]);
-    run(&["cp", &format!("{name}:{}", path.trim()), &out.display().to_string()]);
+    run(&[
+        "cp",
+        &format!("{name}:{}", path.trim()),
+        &out.display().to_string(),
+    ]);
     run(&["rm", &name]);
     out.display().to_string()
 }

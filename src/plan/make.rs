@@ -51,7 +51,7 @@ pub fn plan(
         Base::Known(image) => image.packages.resolve("python", lock.python),
         Base::Raw { .. } => Vec::new(),
     };
-    let validation = validation(stack, target, lock);
+    let validation = validation(stack, target, catalog, lock);
     let bootstrap = lock.base.runtime.is_none();
     let parts = Parts {
         about: stack.about.clone(),
@@ -107,7 +107,12 @@ fn toolkit_home(
 }
 
 /// What the validation programs are told.
-fn validation(stack: &Stack, target: &Target<'_>, lock: &PlatformLock) -> serde_json::Value {
+fn validation(
+    stack: &Stack,
+    target: &Target<'_>,
+    catalog: &Catalog,
+    lock: &PlatformLock,
+) -> serde_json::Value {
     let mut checks = vec!["imports"];
     let mut libraries = Vec::new();
     for library in &stack.libraries {
@@ -139,7 +144,18 @@ fn validation(stack: &Stack, target: &Target<'_>, lock: &PlatformLock) -> serde_
     if !stack.jit {
         checks.retain(|c| !["triton", "compile"].contains(c));
     }
-    let sms: Vec<String> = target.sms.iter().map(|s| s.digits()).collect();
+    // Code for an SM that no device of this platform has is compiled when asked for, and
+    // promised to nobody.
+    let exists = |sm: &crate::spec::Sm| {
+        let facts = catalog.sms.iter().find(|f| f.sm == sm.base());
+        facts.is_none_or(|f| f.platforms.contains(&lock.platform))
+    };
+    let sms: Vec<String> = target
+        .sms
+        .iter()
+        .filter(|s| exists(s))
+        .map(|s| s.digits())
+        .collect();
     serde_json::json!({
         "schema": 1,
         "stack": stack.stack.value,

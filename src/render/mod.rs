@@ -117,6 +117,7 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
         "builders": parts.compiles.iter().map(|c| json!({
             "library": c.library,
             "note": c.note,
+            "requirement": format!("{}=={}", c.library, c.version),
             "after": c.after,
         })).collect::<Vec<_>>(),
         "builder_packages": names(&parts.builder_packages),

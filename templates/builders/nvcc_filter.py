@@ -37,7 +37,7 @@ COMPILE_ONLY = {"-c", "--compile"}
 LINK_TIME = {"-dlto", "--dlink-time-opt", "-lto", "--lto"}
 LINKED = (".o", ".obj", ".a", ".so", ".cpp", ".cc", ".cxx", ".c")
 
-# The next argument belongs to these ("nvcc --help" of 11.8 to 13.0, and -MF, whose
+# The next argument belongs to these ("nvcc --help" of 13.0.88, and -MF, whose
 # value that text leaves out): it is never a flag, whatever it looks like.
 TAKES_VALUE = set(
     """

@@ -1,3 +1,5 @@
-# The wheel that a builder stage made.
+# The wheel that a builder stage made: NAME==VERSION. By name, so that its metadata does not
+# point to a path of the build.
 set -eu
-/dev/stackforge/tools/bin/uv pip install --no-config --no-cache --no-deps --no-index --offline /dev/stackforge/wheels/*.whl
+/dev/stackforge/tools/bin/uv pip install --no-config --no-cache --no-deps --no-index --offline --find-links /dev/stackforge/wheels "$1"
+. /dev/stackforge/steps/forget.sh

@@ -2,3 +2,4 @@
 set -eu
 . /dev/stackforge/steps/net.sh
 /dev/stackforge/tools/bin/uv pip install --no-config --no-deps --no-build --require-hashes -r /dev/stackforge/lock.txt
+. /dev/stackforge/steps/forget.sh
