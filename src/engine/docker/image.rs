@@ -1,0 +1,188 @@
+//! Images of the engine: look at one, tag, remove, import a root file system, ask a registry.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use bollard::errors::Error as Client;
+use bollard::query_parameters::{CreateImageOptions, RemoveImageOptions, TagImageOptions};
+use futures_util::StreamExt;
+
+use super::{Docker, check_reference, context};
+use crate::engine::{Cancel, EngineError, ImageInfo, ImportRequest};
+
+impl Docker {
+    /// The image that `reference` names: a tag, an id or a digest. `None` if there is none.
+    pub async fn image(&self, reference: &str) -> Result<Option<ImageInfo>, EngineError> {
+        check_reference(reference)?;
+        let image = match self.api.inspect_image(reference).await {
+            Err(error) if is_missing(&error) => return Ok(None),
+            Err(error) => return Err(self.failed(error, &format!("looking at {reference}"))),
+            Ok(image) => image,
+        };
+        let config = image.config.unwrap_or_default();
+        Ok(Some(ImageInfo {
+            id: image.id.unwrap_or_default(),
+            tags: image.repo_tags.unwrap_or_default(),
+            labels: config.labels.unwrap_or_default().into_iter().collect(),
+            architecture: image.architecture.unwrap_or_default(),
+            os: image.os.unwrap_or_default(),
+            size: u64::try_from(image.size.unwrap_or_default()).unwrap_or(0),
+            env: config.env.unwrap_or_default(),
+            created: image.created.map(|date| date.unix_timestamp()),
+        }))
+    }
+
+    /// Gives the image `id` the name `reference`, taking it from whichever image has it now.
+    pub async fn tag(&self, id: &str, reference: &str) -> Result<(), EngineError> {
+        check_reference(id)?;
+        check_reference(reference)?;
+        let (repo, tag) = repository_and_tag(reference);
+        let options = TagImageOptions {
+            repo: Some(repo.to_owned()),
+            tag: tag.map(str::to_owned),
+        };
+        let tagged = self.api.tag_image(id, Some(options)).await;
+        tagged.map_err(|error| self.failed(error, &format!("tagging {id} as {reference}")))
+    }
+
+    /// Takes the name away, and the image if that was its last. Whether there was one.
+    pub async fn remove_image(&self, reference: &str) -> Result<bool, EngineError> {
+        check_reference(reference)?;
+        let options = RemoveImageOptions::default();
+        match self.api.remove_image(reference, Some(options), None).await {
+            Ok(_) => Ok(true),
+            Err(error) if is_missing(&error) => Ok(false),
+            Err(error) => Err(self.failed(error, &format!("removing {reference}"))),
+        }
+    }
+
+    /// Makes an image of one layer from a tar of a root file system, and returns its id. The tar
+    /// may be compressed as the engine understands it.
+    pub async fn import(
+        &self,
+        tar: impl Read + Send + 'static,
+        request: &ImportRequest,
+        cancel: &Cancel,
+    ) -> Result<String, EngineError> {
+        let reference = &request.reference;
+        check_reference(reference)?;
+        let doing = format!("importing {reference}");
+        let (repo, tag) = repository_and_tag(reference);
+        let options = CreateImageOptions {
+            from_src: Some("-".to_owned()),
+            repo: Some(repo.to_owned()),
+            tag: Some(tag.unwrap_or("latest").to_owned()),
+            changes: changes(request)?,
+            platform: request.platform.clone().unwrap_or_default(),
+            ..CreateImageOptions::default()
+        };
+        let (body, upload) = context::reader_stream(tar);
+        let body = bollard::body_try_stream(body);
+        let mut answers = std::pin::pin!(self.api.create_image(Some(options), Some(body), None));
+        loop {
+            let answer = tokio::select! {
+                answer = answers.next() => answer,
+                () = cancel.cancelled() => return Err(EngineError::Cancelled { doing }),
+            };
+            match answer {
+                None => break,
+                Some(Ok(_)) => {}
+                Some(Err(error)) => {
+                    let failure = upload.take_failure();
+                    return Err(failure.unwrap_or_else(|| self.failed(error, &doing)));
+                }
+            }
+        }
+        match self.image(reference).await? {
+            Some(image) => Ok(image.id),
+            None => Err(EngineError::Gone {
+                doing,
+                source: None,
+            }),
+        }
+    }
+
+    /// The digest that `reference` has in its registry, as the engine can see it.
+    pub async fn registry_digest(&self, reference: &str) -> Result<String, EngineError> {
+        check_reference(reference)?;
+        let doing = format!("asking the registry for {reference}");
+        let answer = self.api.inspect_registry_image(reference, None).await;
+        let answer = answer.map_err(|error| self.failed(error, &doing))?;
+        answer.descriptor.digest.ok_or(EngineError::Build {
+            message: format!("{doing}: the answer has no digest"),
+        })
+    }
+}
+
+pub(super) fn is_missing(error: &Client) -> bool {
+    matches!(
+        error,
+        Client::DockerResponseServerError {
+            status_code: 404,
+            ..
+        }
+    )
+}
+
+/// `host:5000/a/b:c` → `host:5000/a/b` and `c`.
+fn repository_and_tag(reference: &str) -> (&str, Option<&str>) {
+    match reference.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => (repository, Some(tag)),
+        _ => (reference, None),
+    }
+}
+
+/// The request's configuration as instructions of a Dockerfile.
+fn changes(request: &ImportRequest) -> Result<Vec<String>, EngineError> {
+    let pairs = |instruction: &'static str, map: &BTreeMap<String, String>| {
+        map.iter()
+            .map(|(key, value)| Ok(format!("{instruction} {}={}", quoted(key)?, quoted(value)?)))
+            .collect::<Result<Vec<String>, EngineError>>()
+    };
+    let mut all = pairs("LABEL", &request.labels)?;
+    all.extend(pairs("ENV", &request.env)?);
+    Ok(all)
+}
+
+fn quoted(word: &str) -> Result<String, EngineError> {
+    if word.chars().any(char::is_control) {
+        return Err(EngineError::Invalid {
+            what: "a label or variable of an imported image",
+            value: word.to_owned(),
+            help: "leave out line breaks and control characters",
+        });
+    }
+    let mut out = String::from('"');
+    for c in word.chars() {
+        if matches!(c, '"' | '\\' | '$') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out.push('"');
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_no_tag() {
+        assert_eq!(repository_and_tag("a:b"), ("a", Some("b")));
+        assert_eq!(repository_and_tag("h:5000/a"), ("h:5000/a", None));
+        assert_eq!(repository_and_tag("h:5000/a:b"), ("h:5000/a", Some("b")));
+    }
+
+    #[test]
+    fn labels_cannot_become_instructions() {
+        let of = |value: &str| {
+            changes(&ImportRequest {
+                labels: BTreeMap::from([("k".to_owned(), value.to_owned())]),
+                ..ImportRequest::default()
+            })
+        };
+        assert_eq!(of(r#"a "$x" \"#).unwrap(), [r#"LABEL "k"="a \"\$x\" \\""#]);
+        assert!(of("a\nUSER nobody").is_err());
+    }
+}

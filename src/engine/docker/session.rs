@@ -1,0 +1,131 @@
+//! The BuildKit session: the channel over which a build asks for its secrets.
+//!
+//! A `POST /session` is upgraded to HTTP/2 without TLS; from then on the daemon is the client and
+//! we serve gRPC. It may ask for the secrets of one request and for our health, nothing else: no
+//! files, no credentials, no agent. (bollard 0.21 either serves secrets or reports progress, not
+//! both; this module goes when it does.)
+
+use std::collections::BTreeMap;
+use std::io;
+
+use bollard_buildkit_proto::health::health_check_response::ServingStatus;
+use bollard_buildkit_proto::health::health_server::{Health, HealthServer};
+use bollard_buildkit_proto::health::{
+    HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse,
+};
+use bollard_buildkit_proto::moby::buildkit::secrets::v1::secrets_server::{Secrets, SecretsServer};
+use bollard_buildkit_proto::moby::buildkit::secrets::v1::{GetSecretRequest, GetSecretResponse};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinHandle;
+use tonic::{Request, Response, Status};
+
+use super::address::Address;
+use super::dial::Wire;
+use crate::engine::Secret;
+
+/// An open session. Dropping it closes the channel.
+pub(super) struct Session(JoinHandle<()>);
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// An answer to `POST /session` longer than this is not from an engine.
+const HEAD_LIMIT: usize = 16 << 10;
+
+impl Session {
+    pub(super) async fn open(
+        address: &Address,
+        id: &str,
+        secrets: BTreeMap<String, Secret>,
+    ) -> io::Result<Self> {
+        let mut wire = address.dial().await?;
+        let ask = format!(
+            "POST /session HTTP/1.1\r\nHost: docker\r\nContent-Length: 0\r\n\
+             Connection: Upgrade\r\nUpgrade: h2c\r\n\
+             X-Docker-Expose-Session-Uuid: {id}\r\n\
+             X-Docker-Expose-Session-Name: stackforge\r\n\
+             X-Docker-Expose-Session-Grpc-Method: /grpc.health.v1.Health/Check\r\n\
+             X-Docker-Expose-Session-Grpc-Method: \
+             /moby.buildkit.secrets.v1.Secrets/GetSecret\r\n\r\n"
+        );
+        wire.write_all(ask.as_bytes()).await?;
+        wire.flush().await?;
+        let head = read_head(&mut wire).await?;
+        if !head.starts_with("HTTP/1.1 101 ") {
+            let line = head.lines().next().unwrap_or_default();
+            return Err(io::Error::other(format!(
+                "the engine does not open a build session: {line}"
+            )));
+        }
+        let server = tonic::transport::Server::builder()
+            .add_service(HealthServer::new(Healthy))
+            .add_service(SecretsServer::new(SecretsOfOneBuild(secrets)))
+            .serve_with_incoming(tokio_stream::once(Ok::<_, io::Error>(wire)));
+        Ok(Session(tokio::spawn(async move {
+            // When the channel breaks, the build's own stream breaks too and says so.
+            let _ = server.await;
+        })))
+    }
+}
+
+/// Reads up to the empty line, byte by byte: what follows it is HTTP/2 already.
+async fn read_head(wire: &mut Wire) -> io::Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        if head.len() == HEAD_LIMIT {
+            return Err(io::Error::other("the engine's answer has no end"));
+        }
+        head.push(wire.read_u8().await?);
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+struct SecretsOfOneBuild(BTreeMap<String, Secret>);
+
+#[tonic::async_trait]
+impl Secrets for SecretsOfOneBuild {
+    async fn get_secret(
+        &self,
+        request: Request<GetSecretRequest>,
+    ) -> Result<Response<GetSecretResponse>, Status> {
+        match self.0.get(&request.get_ref().id) {
+            Some(secret) => Ok(Response::new(GetSecretResponse {
+                data: secret.expose().to_vec(),
+            })),
+            None => Err(Status::not_found("the build has no such secret")),
+        }
+    }
+}
+
+struct Healthy;
+
+#[tonic::async_trait]
+impl Health for Healthy {
+    type WatchStream = tokio_stream::Empty<Result<HealthCheckResponse, Status>>;
+
+    async fn check(
+        &self,
+        _: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        Ok(Response::new(HealthCheckResponse {
+            status: ServingStatus::Serving as i32,
+        }))
+    }
+
+    async fn list(
+        &self,
+        _: Request<HealthListRequest>,
+    ) -> Result<Response<HealthListResponse>, Status> {
+        Err(Status::unimplemented("list"))
+    }
+
+    async fn watch(
+        &self,
+        _: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        Err(Status::unimplemented("watch"))
+    }
+}
