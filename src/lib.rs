@@ -1,2 +1,16 @@
 //! stackforge: CUDA machine-learning stacks that work, as container images, from one YAML file.
+
+pub mod build;
+pub mod catalog;
+pub mod cli;
+pub mod debian;
+pub mod diag;
 pub mod engine;
+pub mod lock;
+pub mod plan;
+pub mod render;
+pub mod resolve;
+pub mod spec;
+pub mod store;
+pub mod target;
+pub mod validate;

@@ -5,6 +5,7 @@
 
 import contextlib
 import importlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -19,6 +20,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "templates" / "validate" / "validate.py"
 FIXTURE = ROOT / "tests" / "fixtures" / "validation-h200.json"
+sys.dont_write_bytecode = True
 sys.path.insert(0, str(PROGRAM.parent))
 
 accuracy, compilers, coverage, failure, imports, machine, report, spec = (
@@ -61,7 +63,7 @@ class Validation(unittest.TestCase):
         return [sys.executable, str(PROGRAM), "--spec", str(spec_path), "--out", str(out)]
 
     def environment(self, **more):
-        return dict(os.environ, PYTHONPATH=os.pathsep.join([str(self.site)] + more.pop("path", [])), **more)
+        return dict(os.environ, PYTHONPATH=str(self.site), **more)
 
     def validate(self, spec_path, **environment):
         """(exit code, report, stderr)."""
@@ -274,11 +276,11 @@ class Reports(Validation):
         self.assertTrue(json.loads(done.stdout)["ok"])
 
     def test_every_check_says_something_where_torch_is_absent(self):
-        path = self.stack({"name": "torch", "version": "2.13.0", "imports": ["torch"]}, cuda="13.0", sm=["90"], checks=list(spec.CHECKS))
-        # -S keeps a torch of this machine's Python out.
-        out = self.folder / "report.json"
-        subprocess.run([sys.executable, "-S"] + self.command(path, out)[1:], env=self.environment(), stderr=subprocess.DEVNULL, timeout=120)
-        checks = {check["name"]: check for check in json.loads(out.read_text())["checks"]}
+        if importlib.util.find_spec("torch"):
+            self.skipTest("this Python has torch")
+        _, document, _ = self.validate(self.stack({"name": "torch", "version": "2.13.0", "imports": ["torch"]},
+                                                  cuda="13.0", sm=["90"], checks=list(spec.CHECKS)))
+        checks = {check["name"]: check for check in document["checks"]}
         self.assertEqual(list(checks), list(spec.CHECKS))
         self.assertEqual(checks["imports"]["reason"], "torch: torch is not installed")
         self.assertIn("No module named 'torch'", checks["cuda"]["reason"])
