@@ -52,7 +52,7 @@ struct CpuFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ToolFile {
+struct ToolsFile {
     schema: u32,
     tools: Vec<Tool>,
 }
@@ -124,7 +124,7 @@ impl Catalog {
                 merge(&mut self.isas, file.isas, |a, b| a.name == b.name);
             }
             ("", "tools") => {
-                let file: ToolFile = parse(shown, content)?;
+                let file: ToolsFile = parse(shown, content)?;
                 schema(shown, file.schema)?;
                 merge(&mut self.tools, file.tools, |a, b| a.name == b.name);
             }
