@@ -20,7 +20,7 @@ pub(super) enum Origin {
     Nobody,
 }
 
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub(super) struct Indexes {
     pub origin: Origin,
     default: Option<String>,
@@ -362,7 +362,8 @@ mod tests {
     proptest! {
         #[test]
         fn redacting_leaves_no_url_and_never_panics(s in "\\PC*") {
-            prop_assert!(!redact(&format!("{s} https://h.test/{s}")).contains("h.test"));
+            let text = redact(&format!("{s} https://h.test/{s}"));
+            prop_assert!(!text.contains("h.test"), "{}", text);
         }
     }
 }

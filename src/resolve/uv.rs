@@ -75,7 +75,7 @@ impl Uv {
         cache: &Path,
         offline: bool,
         own_indexes: bool,
-        progress: &mut impl FnMut(&str),
+        progress: &mut dyn FnMut(&str),
     ) -> Result<Self, UvError> {
         let environment = environment(own_indexes);
         for program in on_path("uv") {
