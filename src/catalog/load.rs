@@ -1,7 +1,8 @@
 //! Reading the catalog: embedded files first, then a directory over them.
 
-use super::{Catalog, Gpu, Image, Isa, Recipe, SmFacts, Toolkit};
+use super::{Catalog, Gpu, Image, Isa, Recipe, SmFacts, Tool, Toolkit};
 use include_dir::{Dir, include_dir};
+use crate::spec::nouns::Digest;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
@@ -49,16 +50,24 @@ struct CpuFile {
     isas: Vec<Isa>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolsFile {
+    schema: u32,
+    tools: Vec<Tool>,
+}
+
 impl Catalog {
     /// The embedded catalog, with `overlay`'s entries added or in place of those of the
     /// same name. An overlay has the layout of the catalog: `gpus.yaml`, `cuda.yaml`,
-    /// `cpus.yaml`, `libraries/`, `images/`, `templates/`.
+    /// `cpus.yaml`, `tools.yaml`, `libraries/`, `images/`, `templates/`.
     pub fn load(overlay: Option<&Path>) -> Result<Self, CatalogError> {
         let mut catalog = Self {
             sms: Vec::new(),
             gpus: Vec::new(),
             toolkits: Vec::new(),
             isas: Vec::new(),
+            tools: Vec::new(),
             images: BTreeMap::new(),
             recipes: BTreeMap::new(),
         };
@@ -113,6 +122,11 @@ impl Catalog {
                 let file: CpuFile = parse(shown, content)?;
                 schema(shown, file.schema)?;
                 merge(&mut self.isas, file.isas, |a, b| a.name == b.name);
+            }
+            ("", "tools") => {
+                let file: ToolsFile = parse(shown, content)?;
+                schema(shown, file.schema)?;
+                merge(&mut self.tools, file.tools, |a, b| a.name == b.name);
             }
             ("libraries", _) => {
                 let recipe: Recipe = parse(shown, content)?;
@@ -182,6 +196,14 @@ impl Catalog {
                 && keyring(&b.keyring).is_none()
             {
                 return wrong(file(), format!("keyring `{}` does not exist", b.keyring));
+            }
+        }
+        for file in self.tools.iter().flat_map(|t| &t.files) {
+            if format!("sha256:{}", file.sha256).parse::<Digest>().is_err() {
+                return wrong(
+                    "tools.yaml".into(),
+                    format!("`{}` has no sha256", file.file),
+                );
             }
         }
         for (name, recipe) in &self.recipes {

@@ -7,6 +7,7 @@
 mod images;
 mod library;
 mod load;
+mod tools;
 
 use crate::spec::nouns::{Platform, Sm};
 use serde::Deserialize;
@@ -18,6 +19,7 @@ pub use library::{
     Recipe, Refusal, StaticMetadata, WheelSource,
 };
 pub use load::{CatalogError, keyring, template, templates_in};
+pub use tools::{Tool, ToolFile};
 
 /// Facts that rules decide by; a lock records it so that a report can name it.
 pub const RULES: u32 = 1;
@@ -28,6 +30,7 @@ pub struct Catalog {
     pub gpus: Vec<Gpu>,
     pub toolkits: Vec<Toolkit>,
     pub isas: Vec<Isa>,
+    pub tools: Vec<Tool>,
     pub images: BTreeMap<String, Image>,
     pub recipes: BTreeMap<String, Recipe>,
 }
@@ -139,6 +142,10 @@ impl Catalog {
     pub fn toolkit(&self, version: &str) -> Option<&Toolkit> {
         let minor = version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
         self.toolkits.iter().find(|t| t.version == minor)
+    }
+
+    pub fn tool(&self, name: &str) -> Option<&Tool> {
+        self.tools.iter().find(|t| t.name == name)
     }
 
     pub fn recipe(&self, library: &str) -> Option<&Recipe> {

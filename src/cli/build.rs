@@ -5,7 +5,7 @@ use super::args::{BuildArgs, Common};
 use super::output::{Failure, json, print, say};
 use super::progress::{Progress, mib};
 use super::session::{Session, runtime};
-use crate::build::{BuildError, Built, Options, StepResult, build, plan_step, stage};
+use crate::build::{BuildError, Built, IndexSettings, Options, StepResult, build, plan_step, stage};
 use crate::diag::{Diagnostic, Report, codes};
 use crate::engine::Cancel;
 use crate::engine::docker::Docker;
@@ -22,7 +22,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
         tags,
         jobs: args.jobs,
         no_cache: args.no_cache,
-        index: crate::resolve::index_settings(&session.stack),
+        index: IndexSettings(crate::resolve::index_settings(&session.stack)),
         debian_mirrors: Vec::new(),
     };
     let mut progress = Progress::new(common);

@@ -1,0 +1,226 @@
+//! Libraries that are compiled: their order, sources, build requirements and CUDA toolkit.
+//!
+//! In: the joint resolution. Out: [`BuildLock`]s in build order. Build requirements never
+//! change the version of anything that the image has.
+
+use super::ResolveError;
+use super::answer::{Pins, pin_lines};
+use super::git;
+use super::project::Question;
+use super::python::Resolver;
+use super::requirements::{Need, Way};
+use super::tags::normalized;
+use crate::catalog::{Catalog, Image};
+use crate::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
+use std::collections::BTreeSet;
+
+/// What is known when builds are locked.
+pub(super) struct Site<'a> {
+    pub catalog: &'a Catalog,
+    pub image: Option<&'a Image>,
+    /// CUDA of the image's libraries, major and minor.
+    pub cuda: Option<&'a str>,
+    pub pins: &'a Pins,
+    pub old: Option<&'a PlatformLock>,
+    /// Libraries that ask for what they asked for when the old lock was made.
+    pub unchanged: BTreeSet<&'a str>,
+    pub offline: bool,
+}
+
+/// Where a build finds nvcc.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Toolkit {
+    NotNeeded,
+    /// The base's image for builders has it.
+    Base,
+    /// This requirement brings it.
+    Wheels(String),
+}
+
+/// Compiled needs, each after those that its recipe needs.
+pub(super) fn ordered<'n, 'a>(needs: &'n [Need<'a>]) -> Result<Vec<&'n Need<'a>>, ResolveError> {
+    let mut waiting: Vec<&Need<'_>> = needs.iter().filter(|n| n.compiled()).collect();
+    waiting.sort_by_key(|n| n.name());
+    let mut out: Vec<&Need<'_>> = Vec::new();
+    while !waiting.is_empty() {
+        let blocked = |n: &&Need<'_>| {
+            let needed = n.build().map(|b| b.needs.as_slice()).unwrap_or_default();
+            needed.iter().any(|need| waiting.iter().any(|w| w.name() == need))
+        };
+        let Some(at) = waiting.iter().position(|n| !blocked(n)) else {
+            let names: Vec<&str> = waiting.iter().map(|n| n.name()).collect();
+            return Err(ResolveError::Circle(names.join(", ")));
+        };
+        out.push(waiting.remove(at));
+    }
+    Ok(out)
+}
+
+/// Major and minor of a version text.
+fn minor(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split('.').map(|p| p.parse().ok());
+    Some((parts.next()??, parts.next()??))
+}
+
+impl Site<'_> {
+    /// The base's builder image compiles for this CUDA: the same major, nothing older. The
+    /// toolkit's major must be torch's, or torch's extension builder refuses it.
+    fn base_fits(&self) -> bool {
+        let of_base = self
+            .image
+            .filter(|i| i.reference.is_some())
+            .and_then(|i| minor(i.cuda.as_deref()?));
+        match (of_base, self.cuda.and_then(minor)) {
+            (Some(base), Some(wanted)) => base.0 == wanted.0 && base.1 >= wanted.1,
+            (Some(_), None) => true,
+            (None, _) => false,
+        }
+    }
+
+    pub fn toolkit(&self, need: &Need<'_>) -> Result<Toolkit, ResolveError> {
+        let parts = need.build().map(|b| b.toolkit.as_slice()).unwrap_or_default();
+        if parts.is_empty() {
+            return Ok(Toolkit::NotNeeded);
+        }
+        if self.base_fits() {
+            return Ok(Toolkit::Base);
+        }
+        let none = |why: String| ResolveError::NoToolkit {
+            library: need.name().to_owned(),
+            why,
+        };
+        let cuda = self
+            .cuda
+            .ok_or_else(|| none("nothing in the stack says which CUDA".into()))?;
+        let wheels = self
+            .catalog
+            .toolkit(cuda)
+            .and_then(|t| t.wheels.as_ref())
+            .filter(|w| w.compiler)
+            .ok_or_else(|| none(format!("neither the base nor the index has nvcc of CUDA {cuda}")))?;
+        // A release that is in the image already is pinned by the constraints.
+        let version = match self.pins.get(&normalized(&wheels.package)) {
+            Some(pin) => format!("=={}", pin.version),
+            None => format!("=={cuda}.*"),
+        };
+        Ok(Toolkit::Wheels(format!("{}[{}]{version}", wheels.package, parts.join(","))))
+    }
+
+    pub async fn lock(&self, resolver: &Resolver<'_>, need: &Need<'_>, sdist: Option<&PythonFile>) -> Result<BuildLock, ResolveError> {
+        let toolkit = self.toolkit(need)?;
+        let pin = &self.pins[&need.distribution];
+        let version = pin.version.to_string();
+        let source = match (&need.way, sdist) {
+            (Way::Git { url, reference }, _) => SourceLock::Git {
+                revision: self.revision(need, url, &reference.replace("{version}", &version), &version).await?,
+                url: url.clone(),
+            },
+            (_, Some(file)) => SourceLock::Sdist {
+                file: file.file.clone(),
+                sha256: file.sha256.clone(),
+                size: file.size,
+            },
+            (_, None) => {
+                return Err(ResolveError::NoFile {
+                    name: need.name().to_owned(),
+                    version,
+                    target: "a build from source".to_owned(),
+                });
+            }
+        };
+        Ok(BuildLock {
+            name: need.name().to_owned(),
+            version,
+            source,
+            requires: self.requires(resolver, need, toolkit).await?,
+            via: if pin.named { Vec::new() } else { pin.via.clone() },
+        })
+    }
+
+    /// The old lock's revision where nothing about the library changed: a tag that moved is
+    /// not followed in silence.
+    async fn revision(&self, need: &Need<'_>, url: &str, reference: &str, version: &str) -> Result<String, ResolveError> {
+        let old = self.old.and_then(|o| o.build(need.name()));
+        if let Some(old) = old
+            && self.unchanged.contains(need.name())
+            && old.version == version
+            && let SourceLock::Git { url: old_url, revision } = &old.source
+            && old_url == url
+        {
+            return Ok(revision.clone());
+        }
+        git::revision(need.name(), url, reference, self.offline).await
+    }
+
+    /// Files of build requirements that the image does not have anyway.
+    async fn requires(&self, resolver: &Resolver<'_>, need: &Need<'_>, toolkit: Toolkit) -> Result<Vec<PythonFile>, ResolveError> {
+        let mut requirements = need.build().map(|b| b.requires.clone()).unwrap_or_default();
+        if let Toolkit::Wheels(line) = toolkit {
+            requirements.push(line);
+        }
+        if requirements.is_empty() {
+            return Ok(Vec::new());
+        }
+        let old = self.old.and_then(|o| o.build(need.name()));
+        let question = Question {
+            requirements,
+            constraints: pin_lines(self.pins),
+            preferences: old
+                .filter(|_| self.unchanged.contains(need.name()))
+                .map(|b| b.requires.iter().map(|f| format!("{}=={}", f.name, f.version)).collect())
+                .unwrap_or_default(),
+            ..Question::default()
+        };
+        let mut pins = resolver.versions(&question).await?.map_err(|explanation| ResolveError::Unsatisfiable {
+            of: format!("the build requirements of `{}` beside the image's wheels", need.name()),
+            explanation,
+        })?;
+        pins.retain(|name, _| !self.pins.contains_key(name));
+        if pins.is_empty() {
+            return Ok(Vec::new());
+        }
+        let files = resolver.files(&pins).await?;
+        pins.iter()
+            .map(|(name, pin)| {
+                let mut file = files.wheel(name, &resolver.ground.target)?;
+                if !pin.named {
+                    file.via.clone_from(&pin.via);
+                }
+                Ok(file)
+            })
+            .collect()
+    }
+}
+
+/// CUDA of the resolved libraries, major and minor.
+pub(super) fn cuda_of(pins: &Pins) -> Option<String> {
+    let runtime = |name: &&String| {
+        *name == "nvidia-cuda-runtime" || name.starts_with("nvidia-cuda-runtime-cu")
+    };
+    let pin = pins
+        .get("cuda-toolkit")
+        .or_else(|| pins.keys().find(runtime).map(|n| &pins[n]))?;
+    match pin.version.release() {
+        [major, minor, ..] => Some(format!("{major}.{minor}")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::answer::pins;
+    use super::*;
+
+    #[test]
+    fn cuda_comes_from_the_toolkit_or_the_runtime() {
+        assert_eq!(cuda_of(&pins("cuda-toolkit==13.0.3.0\nnvidia-cuda-runtime==13.0.96\n")).as_deref(), Some("13.0"));
+        assert_eq!(cuda_of(&pins("nvidia-cuda-runtime-cu12==12.8.90\n")).as_deref(), Some("12.8"));
+        assert_eq!(cuda_of(&pins("six==1.17.0\n")), None);
+    }
+
+    #[test]
+    fn versions_have_a_major_and_a_minor() {
+        assert_eq!(minor("13.0.0"), Some((13, 0)));
+        assert_eq!(minor("12"), None);
+    }
+}

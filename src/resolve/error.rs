@@ -1,0 +1,156 @@
+//! Why a stack could not be locked, and how that is told.
+
+use super::uv::UvError;
+use crate::diag::{Code, Diagnostic, Report, codes};
+use crate::spec::{Stack, Wanted};
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    #[error(transparent)]
+    Uv(#[from] UvError),
+    #[error("no versions satisfy {of}: {explanation}")]
+    Unsatisfiable { of: String, explanation: String },
+    #[error("`{name}` {version} has no file for {target}")]
+    NoFile {
+        name: String,
+        version: String,
+        target: String,
+    },
+    #[error("the index gives no sha256 for `{file}`")]
+    NoHash { file: String },
+    #[error("read what uv resolved: {0}")]
+    Pylock(String),
+    #[error("`{library}` is built from git, and its version is open")]
+    OpenGitVersion { library: String },
+    #[error("`{library}` has no static metadata for a version that the stack accepts")]
+    NoMetadata { library: String },
+    #[error("`{library}` is compiled with CUDA, and {why}")]
+    NoToolkit { library: String, why: String },
+    #[error("find revision `{reference}` of `{library}`: {message}")]
+    Git {
+        library: String,
+        reference: String,
+        message: String,
+    },
+    #[error("compiled libraries need each other in a circle: {0}")]
+    Circle(String),
+    #[error("{} of the stack's rules are broken", .0.len())]
+    Policy(Vec<Diagnostic>),
+    #[error("OS packages: {message}")]
+    OsPackages {
+        code: Code,
+        message: String,
+        help: String,
+    },
+    #[error("{doing} {}", path.display())]
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+    },
+}
+
+impl ResolveError {
+    /// 3 when the machine or the network lacks something, else 1.
+    pub fn exit(&self) -> u8 {
+        match self {
+            Self::Uv(_) | Self::Pylock(_) | Self::Git { .. } | Self::Io { .. } => 3,
+            Self::OsPackages { code, .. } if *code != codes::PACKAGE_UNKNOWN => 3,
+            _ => 1,
+        }
+    }
+
+    /// The findings, at the stack's lines that they are about.
+    pub fn report(&self, stack: &Stack) -> Report {
+        let diagnostics = match self {
+            Self::Policy(findings) => findings.clone(),
+            other => vec![other.diagnostic(stack)],
+        };
+        Report::new(stack.source.clone(), diagnostics)
+    }
+
+    fn diagnostic(&self, stack: &Stack) -> Diagnostic {
+        let (code, library, help) = match self {
+            Self::Uv(e) => (codes::RESOLVER_FAILED, None, e.help().to_owned()),
+            Self::Unsatisfiable { explanation, .. } => (
+                codes::UNSATISFIABLE,
+                named_in(stack, explanation),
+                "loosen one of these requirements, or add an entry to `overrides`".to_owned(),
+            ),
+            Self::NoFile { name, .. } => (
+                codes::NO_MATCHING_FILE,
+                Some(name.as_str()),
+                "choose another version, or `from: source` where a recipe exists".to_owned(),
+            ),
+            Self::NoHash { .. } => (
+                codes::RESOLVER_FAILED,
+                None,
+                "use an index that publishes sha256 digests: a lock cannot do without".to_owned(),
+            ),
+            Self::Pylock(_) => (
+                codes::RESOLVER_FAILED,
+                None,
+                "put a newer uv on PATH".to_owned(),
+            ),
+            Self::OpenGitVersion { library } => (
+                codes::BAD_VALUE,
+                Some(library.as_str()),
+                "give its exact version: `version: \"1.2.3\"`".to_owned(),
+            ),
+            Self::NoMetadata { library } => (
+                codes::NO_MATCHING_FILE,
+                Some(library.as_str()),
+                "add the version to `metadata` of its recipe under `.stackforge/libraries/`, or ask for a version that is there".to_owned(),
+            ),
+            Self::NoToolkit { library, .. } => (
+                codes::LIBRARY_REFUSED,
+                Some(library.as_str()),
+                "use a base with a CUDA toolkit of that major version, or a published wheel".to_owned(),
+            ),
+            Self::Git { library, .. } => (
+                codes::NETWORK,
+                Some(library.as_str()),
+                "check the network, or give the commit itself as `ref`".to_owned(),
+            ),
+            Self::Circle(_) => (
+                codes::CATALOG_INVALID,
+                None,
+                "correct `needs` of one of their recipes".to_owned(),
+            ),
+            Self::OsPackages { code, help, .. } => (*code, None, help.clone()),
+            Self::Io { .. } => (
+                codes::STORE_IO,
+                None,
+                "check permissions and free space of the store".to_owned(),
+            ),
+            // `report` hands these out as they are.
+            Self::Policy(_) => (codes::UNSATISFIABLE, None, String::new()),
+        };
+        let message = match self {
+            Self::Io { source, .. } => format!("{self}: {source}"),
+            _ => self.to_string(),
+        };
+        let diagnostic = Diagnostic::error(code, message).help(help);
+        match library.and_then(|l| stack.library(l)) {
+            Some(library) => diagnostic.at(match library.version {
+                Wanted::Specifier(_) => library.version_span,
+                Wanted::Auto => library.name.span,
+            }),
+            None => diagnostic,
+        }
+    }
+}
+
+/// The first library of the stack that an explanation speaks of.
+fn named_in<'a>(stack: &'a Stack, explanation: &str) -> Option<&'a str> {
+    let word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let words: Vec<&str> = explanation.split(|c| !word(c)).collect();
+    stack
+        .libraries
+        .iter()
+        .map(|l| l.name.value.as_str())
+        .filter_map(|n| Some((words.iter().position(|w| *w == n)?, n)))
+        .min()
+        .map(|(_, n)| n)
+}

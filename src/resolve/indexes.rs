@@ -1,0 +1,369 @@
+//! Where packages come from: the stack's indexes, else uv's configuration, else pip's.
+//!
+//! In: the stack and the user's settings. Out: uv's options for locking and its environment
+//! for builder stages. Addresses may hold credentials and name hosts, so they enter no lock,
+//! no message ([`redact`]) and no key.
+
+use crate::spec::Stack;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Whose settings hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Origin {
+    Stack,
+    /// uv reads its own settings itself.
+    Uv,
+    Pip,
+    /// Nobody set anything: uv's default.
+    #[default]
+    Nobody,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Indexes {
+    pub origin: Origin,
+    default: Option<String>,
+    /// Asked before the default one, in order.
+    extra: Vec<String>,
+    /// Of single libraries, for builder stages.
+    of_libraries: Vec<String>,
+    find_links: Vec<String>,
+    no_index: bool,
+    insecure_hosts: Vec<String>,
+    strategy: Option<String>,
+    credentials: BTreeMap<String, String>,
+    /// The configuration that UV_CONFIG_FILE names.
+    pub config: Option<toml::Table>,
+}
+
+/// The user's settings, as found on this machine.
+#[derive(Default)]
+struct Settings {
+    variables: BTreeMap<String, String>,
+    /// uv.toml files, the strongest first.
+    uv: Vec<toml::Table>,
+    config: Option<toml::Table>,
+    /// pip.conf files, the weakest first.
+    pip: Vec<String>,
+}
+
+/// Environment that makes the uv of a builder stage find the locked files: secret, since it
+/// may hold credentials.
+pub fn index_settings(stack: &Stack) -> BTreeMap<String, String> {
+    Indexes::of(stack).environment()
+}
+
+impl Indexes {
+    pub fn of(stack: &Stack) -> Self {
+        let urls = stack.indexes.iter().map(|i| i.value.clone()).collect();
+        let of_libraries = stack.libraries.iter().filter_map(|l| l.index.clone());
+        Self::from(urls, of_libraries.collect(), &Settings::read())
+    }
+
+    fn from(stack: Vec<String>, of_libraries: Vec<String>, settings: &Settings) -> Self {
+        let mut out = if let Some((last, before)) = stack.split_last() {
+            Self {
+                origin: Origin::Stack,
+                default: Some(last.clone()),
+                extra: before.to_vec(),
+                ..Self::default()
+            }
+        } else {
+            let uv = Self::of_uv(settings);
+            if uv.origin == Origin::Uv {
+                uv
+            } else {
+                Self::of_pip(settings)
+            }
+        };
+        out.of_libraries = of_libraries;
+        out.config = settings.config.clone();
+        let get = |name: &str| settings.variables.get(name);
+        out.strategy = get("UV_INDEX_STRATEGY").cloned();
+        if let Some(hosts) = get("UV_INSECURE_HOST") {
+            out.insecure_hosts.extend(words(hosts));
+        }
+        let secret = |n: &&String| n.ends_with("_USERNAME") || n.ends_with("_PASSWORD");
+        for name in settings.variables.keys().filter(secret) {
+            let value = settings.variables[name].clone();
+            out.credentials.insert(name.clone(), value);
+        }
+        out
+    }
+
+    fn of_uv(settings: &Settings) -> Self {
+        let mut out = Self::default();
+        let get = |name: &str| settings.variables.get(name);
+        out.default = get("UV_DEFAULT_INDEX")
+            .or_else(|| get("UV_INDEX_URL"))
+            .cloned();
+        for name in ["UV_INDEX", "UV_EXTRA_INDEX_URL"] {
+            out.extra.extend(get(name).into_iter().flat_map(|v| words(v)));
+        }
+        if let Some(links) = get("UV_FIND_LINKS") {
+            out.find_links.extend(links.split(',').map(|l| l.trim().to_owned()));
+        }
+        for table in settings.config.iter().chain(&settings.uv) {
+            out.add_uv_table(table);
+            if let Some(toml::Value::Table(pip)) = table.get("pip") {
+                out.add_uv_table(pip);
+            }
+        }
+        let set = out.default.is_some() || out.no_index || !out.extra.is_empty();
+        if set || !out.find_links.is_empty() {
+            out.origin = Origin::Uv;
+        }
+        out
+    }
+
+    fn add_uv_table(&mut self, table: &toml::Table) {
+        let text = |v: &toml::Value| v.as_str().map(str::to_owned);
+        let list = |key: &str| {
+            let values = table.get(key).and_then(|v| v.as_array());
+            values.into_iter().flatten().filter_map(text).collect::<Vec<_>>()
+        };
+        for index in table.get("index").and_then(|v| v.as_array()).into_iter().flatten() {
+            let flag = |key: &str| index.get(key).and_then(toml::Value::as_bool) == Some(true);
+            let Some(url) = index.get("url").and_then(text) else { continue };
+            if flag("explicit") {
+                continue;
+            }
+            // With its name, uv finds the credentials that belong to it.
+            let named = match index.get("name").and_then(text) {
+                Some(name) => format!("{name}={url}"),
+                None => url,
+            };
+            if flag("default") {
+                self.default.get_or_insert(named);
+            } else {
+                self.extra.push(named);
+            }
+        }
+        if let Some(url) = table.get("index-url").and_then(text) {
+            self.default.get_or_insert(url);
+        }
+        self.extra.extend(list("extra-index-url"));
+        self.find_links.extend(list("find-links"));
+        self.insecure_hosts.extend(list("allow-insecure-host"));
+        self.no_index |= table.get("no-index").and_then(toml::Value::as_bool) == Some(true);
+    }
+
+    fn of_pip(settings: &Settings) -> Self {
+        let mut values: BTreeMap<String, String> = BTreeMap::new();
+        for section in ["global", "install"] {
+            for file in &settings.pip {
+                values.extend(pip_section(file, section));
+            }
+        }
+        for (name, value) in &settings.variables {
+            if let Some(key) = name.strip_prefix("PIP_") {
+                values.insert(key.to_lowercase().replace('_', "-"), value.clone());
+            }
+        }
+        let list = |key: &str| values.get(key).map(|v| words(v)).unwrap_or_default();
+        let yes = ["1", "true", "yes", "on"];
+        let mut out = Self {
+            origin: Origin::Pip,
+            default: values.get("index-url").cloned(),
+            extra: list("extra-index-url"),
+            find_links: list("find-links"),
+            no_index: values
+                .get("no-index")
+                .is_some_and(|v| yes.contains(&v.to_lowercase().as_str())),
+            insecure_hosts: list("trusted-host"),
+            ..Self::default()
+        };
+        // pip only warns of a directory that is not there, uv stops.
+        out.find_links.retain(|l| l.contains("://") || Path::new(l).is_dir());
+        if out.default.is_none() && out.extra.is_empty() && out.find_links.is_empty() && !out.no_index {
+            out.origin = Origin::Nobody;
+        }
+        out
+    }
+
+    /// Options for a uv that runs here.
+    pub fn options(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut option = |name: &str, value: &str| out.extend([name.to_owned(), value.to_owned()]);
+        if matches!(self.origin, Origin::Stack | Origin::Pip) {
+            self.default.iter().for_each(|u| option("--default-index", u));
+            self.extra.iter().for_each(|u| option("--index", u));
+            self.find_links.iter().for_each(|u| option("--find-links", u));
+        }
+        self.insecure_hosts.iter().for_each(|h| option("--allow-insecure-host", h));
+        if self.no_index && self.origin == Origin::Pip {
+            out.push("--no-index".to_owned());
+        }
+        out
+    }
+
+    /// The same for a uv in a builder stage, which has no configuration of its own. Every
+    /// file is checked by hash there, so any index that has it will do.
+    fn environment(&self) -> BTreeMap<String, String> {
+        let mut out = self.credentials.clone();
+        let mut set = |name: &str, value: String| {
+            if !value.is_empty() {
+                out.insert(name.to_owned(), value);
+            }
+        };
+        set("UV_DEFAULT_INDEX", self.default.clone().unwrap_or_default());
+        let extra: Vec<&str> = self.extra.iter().chain(&self.of_libraries).map(String::as_str).collect();
+        if !extra.is_empty() {
+            set("UV_INDEX_STRATEGY", "unsafe-best-match".to_owned());
+        } else if let Some(strategy) = &self.strategy {
+            set("UV_INDEX_STRATEGY", strategy.clone());
+        }
+        set("UV_INDEX", extra.join(" "));
+        let remote = self.find_links.iter().filter(|l| l.contains("://") && !l.starts_with("file:"));
+        set("UV_FIND_LINKS", remote.cloned().collect::<Vec<_>>().join(","));
+        set("UV_INSECURE_HOST", self.insecure_hosts.join(" "));
+        out
+    }
+}
+
+impl Settings {
+    fn read() -> Self {
+        let variables: BTreeMap<String, String> = std::env::vars_os()
+            .filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)))
+            .filter(|(n, v)| (n.starts_with("UV_") || n.starts_with("PIP_")) && !v.is_empty())
+            .collect();
+        let directory = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+        let home = directory("HOME");
+        let config = directory("XDG_CONFIG_HOME").or_else(|| home.as_ref().map(|h| h.join(".config")));
+        let table = |path: &Path| std::fs::read_to_string(path).ok()?.parse::<toml::Table>().ok();
+        let mut uv = Vec::new();
+        uv.extend(config.iter().filter_map(|c| table(&c.join("uv/uv.toml"))));
+        uv.extend(table(Path::new("/etc/uv/uv.toml")));
+        let mut pip = vec![PathBuf::from("/etc/xdg/pip/pip.conf"), PathBuf::from("/etc/pip.conf")];
+        pip.extend(home.iter().map(|h| h.join(".pip/pip.conf")));
+        pip.extend(config.iter().map(|c| c.join("pip/pip.conf")));
+        pip.extend(directory("VIRTUAL_ENV").map(|v| v.join("pip.conf")));
+        pip.extend(variables.get("PIP_CONFIG_FILE").map(PathBuf::from));
+        Self {
+            config: variables.get("UV_CONFIG_FILE").and_then(|p| table(Path::new(p))),
+            uv,
+            pip: pip.iter().filter_map(|p| std::fs::read_to_string(p).ok()).collect(),
+            variables,
+        }
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Values of one section of a pip.conf; continued lines are indented.
+fn pip_section(text: &str, section: &str) -> BTreeMap<String, String> {
+    let mut values: BTreeMap<String, String> = BTreeMap::new();
+    let (mut inside, mut last) = (false, None::<String>);
+    for line in text.lines() {
+        let trimmed = line.trim();
+        if trimmed.is_empty() || trimmed.starts_with(['#', ';']) {
+            continue;
+        }
+        if let Some(name) = trimmed.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
+            (inside, last) = (name.trim() == section, None);
+        } else if line.starts_with([' ', '\t'])
+            && let Some(value) = last.as_ref().and_then(|key| values.get_mut(key))
+        {
+            value.push(' ');
+            value.push_str(trimmed);
+        } else if inside && let Some((key, value)) = trimmed.split_once(['=', ':']) {
+            let key = key.trim().to_lowercase().replace('_', "-");
+            values.insert(key.clone(), value.trim().to_owned());
+            last = Some(key);
+        }
+    }
+    values
+}
+
+/// The text with every URL replaced, so that no message carries a host or a credential.
+pub(super) fn redact(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let scheme = rest[..at]
+            .rfind(|c: char| !(c.is_ascii_alphanumeric() || "+.-".contains(c)))
+            .map_or(0, |i| i + rest[i..].chars().next().map_or(1, char::len_utf8));
+        let after = &rest[at + 3..];
+        let end = after
+            .find(|c: char| c.is_whitespace() || "`'\"<>)]},".contains(c))
+            .unwrap_or(after.len());
+        out.push_str(&rest[..scheme]);
+        out.push_str("<url>");
+        rest = &after[end..];
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn settings(variables: &[(&str, &str)], pip: &str, uv: &str) -> Settings {
+        Settings {
+            variables: variables.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect(),
+            pip: vec![pip.into()],
+            uv: vec![uv.parse().unwrap()],
+            config: None,
+        }
+    }
+
+    const PIP: &str = "[global]\nindex-url = https://a.test/simple\nextra_index_url =\n    https://b.test/simple\n    https://c.test/simple\n[download]\nno-index = true\n";
+
+    #[test]
+    fn pip_is_translated_and_its_variables_win() {
+        let indexes = Indexes::from(vec![], vec![], &settings(&[("PIP_INDEX_URL", "https://d.test/simple")], PIP, ""));
+        assert_eq!(
+            indexes.options().join(" "),
+            "--default-index https://d.test/simple --index https://b.test/simple --index https://c.test/simple"
+        );
+        let env = indexes.environment();
+        assert_eq!(env["UV_INDEX"], "https://b.test/simple https://c.test/simple");
+        assert_eq!(env["UV_INDEX_STRATEGY"], "unsafe-best-match");
+    }
+
+    #[test]
+    fn uv_wins_over_pip_and_the_stack_over_both() {
+        let uv = "[[index]]\nname = \"corp\"\nurl = \"https://u.test/simple\"\n";
+        let host = settings(&[("UV_INDEX_CORP_PASSWORD", "p")], PIP, uv);
+        let indexes = Indexes::from(vec![], vec![], &host);
+        assert_eq!(indexes.origin, Origin::Uv);
+        assert!(indexes.options().is_empty(), "uv reads its own");
+        let env = indexes.environment();
+        assert_eq!(env["UV_INDEX"], "corp=https://u.test/simple");
+        assert_eq!(env["UV_INDEX_CORP_PASSWORD"], "p");
+        let indexes = Indexes::from(vec!["https://s.test/1".into(), "https://s.test/2".into()], vec![], &host);
+        assert_eq!(
+            indexes.options().join(" "),
+            "--default-index https://s.test/2 --index https://s.test/1"
+        );
+    }
+
+    #[test]
+    fn nothing_set_means_the_default_of_uv() {
+        let indexes = Indexes::from(vec![], vec![], &settings(&[("PIP_FIND_LINKS", "/nonexistent")], "", ""));
+        assert_eq!(indexes.origin, Origin::Nobody);
+        assert!(indexes.options().is_empty() && indexes.environment().is_empty());
+    }
+
+    #[test]
+    fn messages_lose_their_urls() {
+        assert_eq!(
+            redact("failed: `https://u:p@h.test/simple/x/` (see http://h.test)"),
+            "failed: `<url>` (see <url>)"
+        );
+        assert_eq!(redact("é://x y"), "é<url> y");
+    }
+
+    proptest! {
+        #[test]
+        fn redacting_leaves_no_url_and_never_panics(s in "\\PC*") {
+            let text = redact(&format!("{s} https://h.test/{s}"));
+            prop_assert!(!text.contains("h.test"), "{}", text);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What a lock is made from, key by key, in words that a message can show.
+//!
+//! In: stack, catalog and target. Out: a map; two equal maps mean that the lock still fits.
+//! Needs no network and no disk. Whatever may hold a host or a credential enters as digest.
+
+use super::requirements::{Need, needs};
+use crate::catalog::{BuildSource, Catalog, Image, RULES};
+use crate::spec::nouns::Digest;
+use crate::spec::{From, Stack, Wanted};
+use crate::target::Target;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+pub fn inputs(stack: &Stack, catalog: &Catalog, target: &Target<'_>) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    let mut put = |key: &str, value: String| {
+        if !value.is_empty() {
+            out.insert(key.to_owned(), value);
+        }
+    };
+    put("rules", RULES.to_string());
+    put("base", stack.base.value.clone());
+    put("platform", stack.platform.value.to_string());
+    put("python", stack.python.value.to_string());
+    put("jit", stack.jit.to_string());
+    let sms: Vec<String> = target.sms.iter().map(|s| format!("sm_{}", s.digits())).collect();
+    put("gpu", sms.join(" "));
+    let words = |items: &[crate::spec::At<String>]| {
+        items.iter().map(|i| i.value.clone()).collect::<Vec<_>>()
+    };
+    put("packages", words(&stack.packages).join(" "));
+    // An override may name a direct URL.
+    put("overrides", super::indexes::redact(&words(&stack.overrides).join(" ")));
+    let indexes = words(&stack.indexes);
+    if !indexes.is_empty() || stack.overrides.iter().any(|o| o.value.contains("://")) {
+        put("indexes", short(&(indexes, words(&stack.overrides))));
+    }
+    if let Some(image) = target.base.image() {
+        put("image", image_digest(image));
+        put("cuda", image.cuda.clone().unwrap_or_default());
+    }
+    if let Some(uv) = catalog.tool("uv") {
+        put("tools.uv", uv.version.clone());
+    }
+    for need in needs(stack, target) {
+        put(&format!("libraries.{}", need.name()), library(&need));
+        if let Some(digest) = recipe_digest(&need) {
+            put(&format!("recipes.{}", need.name()), digest);
+        }
+    }
+    out
+}
+
+/// The library's entry, as far as it changes what is locked.
+fn library(need: &Need<'_>) -> String {
+    let library = need.library;
+    let mut out = match &library.version {
+        Wanted::Auto => "auto".to_owned(),
+        Wanted::Specifier(s) if s.is_empty() => "any".to_owned(),
+        Wanted::Specifier(s) => s.to_string(),
+    };
+    match library.from {
+        From::Auto => {}
+        From::Wheel => out.push_str(", from wheel"),
+        From::Source => out.push_str(", from source"),
+    }
+    if !library.extras.is_empty() {
+        out.push_str(&format!(", extras {}", library.extras.join(" ")));
+    }
+    if let Some(git) = &library.git {
+        out.push_str(&format!(", git {}", short(git)));
+    }
+    if let Some(reference) = &library.git_ref {
+        out.push_str(&format!(", ref {reference}"));
+    }
+    if let Some(index) = &library.index {
+        out.push_str(&format!(", index {}", short(index)));
+    }
+    out
+}
+
+/// The part of a recipe that changes what is locked.
+fn recipe_digest(need: &Need<'_>) -> Option<String> {
+    let recipe = need.recipe?;
+    let packages: Vec<_> = recipe.runtime.iter().map(|r| (&r.packages, &r.when)).collect();
+    let build = need.build().filter(|_| need.library.from != From::Wheel).map(|b| {
+        let source = match &b.source {
+            BuildSource::Sdist => None,
+            BuildSource::Git { git, git_ref, submodules } => Some((git, git_ref, submodules)),
+        };
+        let metadata: Vec<_> = b
+            .metadata
+            .iter()
+            .map(|(version, m)| (version, &m.requires_python, &m.requires_dist))
+            .collect();
+        (source, &b.requires, &b.needs, &b.toolkit, &b.packages, metadata)
+    });
+    let wheels = matches!(recipe.wheels, crate::catalog::WheelSource::Index);
+    Some(short(&(&recipe.distribution, wheels, packages, build)))
+}
+
+/// The part of a base's file that changes what is locked.
+fn image_digest(image: &Image) -> String {
+    let reference = image.reference.as_ref().map(|r| (&r.runtime, &r.devel, &r.digests));
+    let bootstrap = image
+        .bootstrap
+        .as_ref()
+        .map(|b| (&b.suites, &b.components, &b.keyring, &b.include));
+    let p = &image.packages;
+    let roles = (&p.python, &p.python_dev, &p.c_compiler, &p.cxx_compiler, &p.git);
+    short(&(&image.libc, reference, bootstrap, roles))
+}
+
+fn short(value: &impl Debug) -> String {
+    Digest::of(format!("{value:?}").as_bytes()).short().to_owned()
+}

@@ -1,0 +1,382 @@
+//! From a stack to its lock: exact versions, files, digests, revisions.
+//!
+//! In: a stack with its target, the catalog, the lock there was. Out: a [`Lock`] in which
+//! nothing is left open, or findings at the stack's lines. uv resolves and Debian's indices
+//! are read; what is here decides what is asked of them and refuses what they do in silence.
+//! No package's code runs, and no host's name enters a lock.
+
+mod answer;
+mod builds;
+mod error;
+mod git;
+mod indexes;
+mod inputs;
+mod os;
+mod policy;
+mod project;
+mod python;
+mod requirements;
+mod tags;
+mod uv;
+mod ways;
+
+use crate::catalog::Catalog;
+use crate::lock::{BaseLock, FORMAT, Lock, PinnedImage, PlatformLock, PythonFile};
+use crate::spec::Stack;
+use crate::spec::nouns::Digest;
+use crate::target::{Base, Target};
+use answer::Pins;
+use builds::{Site, Toolkit, cuda_of, ordered};
+use indexes::{Indexes, Origin};
+use policy::Joint;
+use project::{Ground, Question};
+use python::Resolver;
+use requirements::{Need, Way, needs};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use tags::{WheelTarget, normalized};
+use uv::Uv;
+
+pub use error::ResolveError;
+pub use indexes::index_settings;
+pub use inputs::inputs;
+
+/// glibc 2's minor version where a base does not tell: that of the oldest system for which
+/// current wheels are made (manylinux_2_28).
+const GLIBC: u16 = 28;
+
+/// What may take a newer version than the lock has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Upgrade {
+    /// Only what the stack's changes ask for.
+    None,
+    All,
+    /// Libraries of the stack, by name.
+    Libraries(Vec<String>),
+}
+
+#[derive(Debug, Clone)]
+pub struct LockOptions {
+    pub upgrade: Upgrade,
+    /// Choose OS packages anew.
+    pub upgrade_os: bool,
+    /// Root of the store: programs and indices are kept below it.
+    pub cache: PathBuf,
+    pub offline: bool,
+}
+
+/// Locks a stack. `digest_of` asks a registry for the digest behind a reference.
+pub async fn lock(
+    stack: &Stack,
+    catalog: &Catalog,
+    target: &Target<'_>,
+    old: Option<&Lock>,
+    options: &LockOptions,
+    digest_of: impl AsyncFn(&str) -> Option<Digest>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Lock, ResolveError> {
+    let inputs = inputs(stack, catalog, target);
+    let old = Old::new(old, stack, &inputs, options);
+    let indexes = Indexes::of(stack);
+    let own = indexes.origin == Origin::Stack;
+    let uv = Uv::find(catalog, &options.cache, options.offline, own, progress).await?;
+    let io = |source| ResolveError::Io {
+        doing: "create a directory in",
+        path: std::env::temp_dir(),
+        source,
+    };
+    let work = tempfile::tempdir().map_err(io)?;
+    let mut resolver = Resolver {
+        uv: &uv,
+        ground: ground(stack, target, &indexes, options.offline),
+        work: work.path(),
+    };
+    let mut needs = needs(stack, target);
+    ways::decide(&mut needs, &resolver).await?;
+    resolver.ground.add(&needs, &work.path().join("stubs"))?;
+
+    progress("resolving versions");
+    let question = Question {
+        requirements: needs.iter().map(Need::line).collect(),
+        preferences: old.preferences(&needs),
+        ..Question::default()
+    };
+    let pins = resolver.versions(&question).await?.map_err(|explanation| ResolveError::Unsatisfiable {
+        of: "the stack".to_owned(),
+        explanation,
+    })?;
+    progress(&format!("choosing files of {} distributions", pins.len()));
+    let files = resolver.files(&pins).await?;
+    let (wheels, sdists) = chosen(&resolver, &needs, &pins, &files)?;
+    let base_cuda = target.base.image().and_then(|i| i.cuda.clone());
+    let joint = Joint {
+        needs: &needs,
+        question: &question,
+        pins: &pins,
+        kept: old.kept(&pins),
+        platform: stack.platform.value,
+        torch_of_base: base_cuda.is_some() && ways::is_for_one_system(&wheels, "torch"),
+    };
+    policy::check(&resolver, &joint).await?;
+
+    let cuda = cuda_of(&pins).or(base_cuda);
+    let site = Site {
+        catalog,
+        image: target.base.image(),
+        cuda: cuda.as_deref(),
+        pins: &pins,
+        old: old.platform,
+        unchanged: old.unchanged(&needs),
+        offline: options.offline,
+    };
+    let mut builds = Vec::new();
+    let mut devel = false;
+    for need in ordered(&needs)? {
+        progress(&format!("choosing what builds {}", need.name()));
+        devel |= site.toolkit(need)? == Toolkit::Base;
+        builds.push(site.lock(&resolver, need, sdists.get(&need.distribution)).await?);
+    }
+
+    progress("choosing OS packages");
+    let names = os::names(stack, target, &needs);
+    let kept = old.os_platform.and_then(|p| os::kept(p, &names));
+    let packages = match kept {
+        Some(kept) => kept,
+        None => os::lock(stack, target, &names, &options.cache, options.offline).await?,
+    };
+    let mut base = base_lock(stack, target, devel, old.platform, options, digest_of).await;
+    base.packages = packages.base;
+    Ok(Lock {
+        version: FORMAT,
+        stack: stack.stack.value.to_string(),
+        inputs,
+        platforms: vec![PlatformLock {
+            platform: stack.platform.value,
+            python: stack.python.value,
+            cuda,
+            base,
+            wheels,
+            builds,
+            tools: tools(catalog, &resolver.ground.target),
+            packages: packages.runtime,
+            builder_packages: packages.builder,
+        }],
+    })
+}
+
+/// What the old lock says to keep.
+struct Old<'a> {
+    platform: Option<&'a PlatformLock>,
+    /// The same, when nothing changed that OS packages depend on.
+    os_platform: Option<&'a PlatformLock>,
+    /// Names of distributions and libraries that may move.
+    released: BTreeSet<String>,
+    all_released: bool,
+}
+
+impl<'a> Old<'a> {
+    fn new(old: Option<&'a Lock>, stack: &Stack, inputs: &BTreeMap<String, String>, options: &LockOptions) -> Self {
+        let platform = old
+            .filter(|o| o.version == FORMAT)
+            .and_then(|o| o.platform(stack.platform.value))
+            .filter(|p| p.python == stack.python.value);
+        let changes = old.map(|o| o.stale(inputs)).unwrap_or_default();
+        let mut released: BTreeSet<String> = changes
+            .iter()
+            .filter_map(|c| c.key.split_once('.'))
+            .filter(|(kind, _)| ["libraries", "recipes"].contains(kind))
+            .map(|(_, name)| name.to_owned())
+            .collect();
+        if let Upgrade::Libraries(names) = &options.upgrade {
+            released.extend(names.iter().cloned());
+        }
+        let of_os = |key: &str| {
+            let key = key.split('.').next().unwrap_or(key);
+            !["libraries", "overrides", "indexes", "tools", "rules", "gpu"].contains(&key)
+        };
+        Self {
+            platform,
+            os_platform: platform.filter(|_| !options.upgrade_os && !changes.iter().any(|c| of_os(&c.key))),
+            released,
+            all_released: options.upgrade == Upgrade::All || changes.iter().any(|c| c.key == "indexes"),
+        }
+    }
+
+    /// (distribution, version) of everything that should stay.
+    fn versions(&self) -> impl Iterator<Item = (&'a str, &'a str)> + '_ {
+        let platform = self.platform.filter(|_| !self.all_released);
+        platform.into_iter().flat_map(|p| {
+            let wheels = p.wheels.iter().map(|w| (w.name.as_str(), w.version.as_str()));
+            wheels.chain(p.builds.iter().map(|b| (b.name.as_str(), b.version.as_str())))
+        })
+    }
+
+    fn preferences(&self, needs: &[Need<'_>]) -> Vec<String> {
+        let released: BTreeSet<&str> = needs
+            .iter()
+            .filter(|n| self.released.contains(n.name()))
+            .map(|n| n.distribution.as_str())
+            .collect();
+        self.versions()
+            .map(|(name, version)| (distribution(needs, name), version))
+            .filter(|(name, _)| !released.contains(name.as_str()))
+            .map(|(name, version)| format!("{name}=={version}"))
+            .collect()
+    }
+
+    /// Distributions whose version is the old lock's.
+    fn kept(&self, pins: &Pins) -> BTreeSet<String> {
+        self.versions()
+            .filter(|(name, version)| {
+                !self.released.contains(*name)
+                    && pins.get(*name).is_some_and(|p| p.version.to_string() == *version)
+            })
+            .map(|(name, _)| name.to_owned())
+            .collect()
+    }
+
+    fn unchanged<'n>(&self, needs: &[Need<'n>]) -> BTreeSet<&'n str> {
+        let same = |n: &&Need<'n>| !self.all_released && !self.released.contains(n.name());
+        needs.iter().filter(same).map(Need::name).collect()
+    }
+}
+
+/// A compiled library is locked by its own name, a wheel by its distribution's.
+fn distribution(needs: &[Need<'_>], name: &str) -> String {
+    let need = needs.iter().find(|n| n.name() == name);
+    need.map_or_else(|| normalized(name), |n| n.distribution.clone())
+}
+
+fn ground(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: bool) -> Ground {
+    let libc = target.base.image().map(|i| i.libc.as_str());
+    let glibc = libc.and_then(|l| l.strip_prefix("2.")?.parse().ok());
+    let own_index = |l: &crate::spec::Library| {
+        let recipe = target.recipes.get(l.name.value.as_str());
+        let name = recipe.map_or(l.name.value.as_str(), |r| r.distribution.as_str());
+        Some((normalized(name), l.index.clone()?))
+    };
+    Ground {
+        target: WheelTarget {
+            python: stack.python.value,
+            platform: stack.platform.value,
+            glibc: glibc.unwrap_or(GLIBC),
+        },
+        overrides: stack.overrides.iter().map(|o| o.value.clone()).collect(),
+        sources: stack.libraries.iter().filter_map(own_index).collect(),
+        metadata: Vec::new(),
+        compiled: Vec::new(),
+        stubs: None,
+        index_options: indexes.options(),
+        own_config: indexes.origin == Origin::Stack || indexes.config.is_some(),
+        config: match indexes.origin {
+            Origin::Stack => toml::Table::new(),
+            _ => indexes.config.clone().unwrap_or_default(),
+        },
+        offline,
+    }
+}
+
+type Sdists = BTreeMap<String, PythonFile>;
+
+/// The wheel of each distribution, and the sdists of those that are compiled.
+fn chosen(
+    resolver: &Resolver<'_>,
+    needs: &[Need<'_>],
+    pins: &Pins,
+    files: &answer::Files,
+) -> Result<(Vec<PythonFile>, Sdists), ResolveError> {
+    let mut wheels = Vec::new();
+    let mut sdists = Sdists::new();
+    for (name, pin) in pins {
+        match needs.iter().find(|n| n.distribution == *name).map(|n| &n.way) {
+            Some(Way::Git { .. }) => {}
+            Some(Way::Sdist) => {
+                sdists.insert(name.clone(), files.sdist(name)?);
+            }
+            _ => {
+                let mut wheel = files.wheel(name, &resolver.ground.target)?;
+                if !pin.named {
+                    wheel.via.clone_from(&pin.via);
+                }
+                wheels.push(wheel);
+            }
+        }
+    }
+    Ok((wheels, sdists))
+}
+
+/// uv for the image's platform: builder stages run it.
+fn tools(catalog: &Catalog, target: &WheelTarget) -> Vec<PythonFile> {
+    let Some(tool) = catalog.tool("uv") else {
+        return Vec::new();
+    };
+    let named: Vec<_> = tool.files.iter().filter_map(|f| Some((f.file.parse().ok()?, f))).collect();
+    tags::best(named.iter().map(|(name, file)| (name, *file)), target)
+        .map(|file| PythonFile {
+            name: tool.name.clone(),
+            version: tool.version.clone(),
+            file: file.file.clone(),
+            size: file.size,
+            sha256: file.sha256.clone(),
+            via: Vec::new(),
+        })
+        .into_iter()
+        .collect()
+}
+
+async fn base_lock(
+    stack: &Stack,
+    target: &Target<'_>,
+    devel: bool,
+    old: Option<&PlatformLock>,
+    options: &LockOptions,
+    digest_of: impl AsyncFn(&str) -> Option<Digest>,
+) -> BaseLock {
+    let mut lock = BaseLock {
+        name: stack.base.value.clone(),
+        runtime: None,
+        devel: None,
+        packages: Vec::new(),
+    };
+    match &target.base {
+        Base::Raw { reference, digest } => {
+            lock.runtime = Some(PinnedImage {
+                reference: reference.clone(),
+                digest: Some(digest.clone()),
+            });
+        }
+        Base::Known(image) => {
+            let Some(reference) = &image.reference else {
+                return lock;
+            };
+            let pinned = async |name: &str, role: &str| {
+                let known = [name, role]
+                    .iter()
+                    .find_map(|k| reference.digests.get(*k)?.parse().ok());
+                let before = || old_digest(old, name).filter(|_| !options.upgrade_os);
+                let digest = match known.or_else(before) {
+                    Some(digest) => Some(digest),
+                    None if options.offline => None,
+                    None => digest_of(name).await,
+                };
+                Some(PinnedImage {
+                    reference: name.to_owned(),
+                    digest,
+                })
+            };
+            lock.runtime = pinned(&reference.runtime, "runtime").await;
+            if devel {
+                lock.devel = pinned(&reference.devel, "devel").await;
+            }
+        }
+    }
+    lock
+}
+
+fn old_digest(old: Option<&PlatformLock>, reference: &str) -> Option<Digest> {
+    let base = &old?.base;
+    let images = [&base.runtime, &base.devel].into_iter().flatten();
+    images
+        .filter(|i| i.reference == reference)
+        .find_map(|i| i.digest.clone())
+}

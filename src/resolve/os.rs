@@ -1,0 +1,288 @@
+//! OS packages: of the base, of the image beyond it, and of builder stages.
+//!
+//! In: names from the base, the stack and the recipes. Out: [`OsPackageLock`]s, by digest
+//! where the archive is Debian's and we make the base ourselves; by name alone where the
+//! base is somebody's image, since only its own sources know what fits it.
+
+use super::ResolveError;
+use super::requirements::{Need, Way};
+use crate::catalog::{Bootstrap, Image, OsRoles, keyring};
+use crate::debian::archive::{ArchiveError, Source, Suite, fetch_index};
+use crate::debian::download::client;
+use crate::debian::index::PackageIndex;
+use crate::debian::mirror::Mirrors;
+use crate::debian::keyring::Keyring;
+use crate::debian::resolve::{Request, ResolveError as DebianError, resolve};
+use crate::debian::LockedDeb;
+use crate::diag::{Code, codes};
+use crate::lock::{OsPackageLock, PlatformLock};
+use crate::spec::{PythonVersion, Stack};
+use crate::target::{Base, Target};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::SystemTime;
+
+#[derive(Debug, Default)]
+pub(super) struct OsPackages {
+    pub base: Vec<OsPackageLock>,
+    pub runtime: Vec<OsPackageLock>,
+    pub builder: Vec<OsPackageLock>,
+}
+
+/// Names that are wanted, without what depends on them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Names {
+    pub runtime: BTreeSet<String>,
+    pub builder: BTreeSet<String>,
+}
+
+pub(super) fn names(stack: &Stack, target: &Target<'_>, needs: &[Need<'_>]) -> Names {
+    let python = stack.python.value;
+    let roles = |role: &str| match target.base.image() {
+        Some(image) => image.packages.resolve(role, python),
+        None => debian_names(python).resolve(role, python),
+    };
+    let mut out = Names::default();
+    out.runtime.extend(stack.packages.iter().map(|p| p.value.clone()));
+    out.runtime.extend(roles("python"));
+    for required in needs.iter().filter_map(|n| n.recipe).flat_map(|r| &r.runtime) {
+        if stack.jit || required.when != "jit" {
+            out.runtime.extend(required.packages.iter().flat_map(|p| roles(p)));
+        }
+    }
+    let compiled: Vec<&Need<'_>> = needs.iter().filter(|n| n.compiled()).collect();
+    if !compiled.is_empty() {
+        for role in ["cxx_compiler", "c_compiler", "python_dev"] {
+            out.builder.extend(roles(role));
+        }
+        if compiled.iter().any(|n| matches!(n.way, Way::Git { .. })) {
+            out.builder.extend(roles("git"));
+        }
+        for package in compiled.iter().filter_map(|n| n.build()).flat_map(|b| &b.packages) {
+            out.builder.extend(roles(package));
+        }
+    }
+    out
+}
+
+/// Names that Debian and Ubuntu share, for a base that no file describes.
+fn debian_names(python: PythonVersion) -> OsRoles {
+    let words = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+    OsRoles {
+        python: BTreeMap::from([(python, words(&["python3", "python3-venv"]))]),
+        python_dev: BTreeMap::from([(python, words(&["python3-dev"]))]),
+        c_compiler: words(&["gcc", "libc6-dev"]),
+        cxx_compiler: words(&["g++"]),
+        git: words(&["git"]),
+    }
+}
+
+/// The old lock's packages, when they still hold all that is wanted. Archives drop old
+/// versions, so packages are kept together or chosen anew together.
+pub(super) fn kept(old: &PlatformLock, names: &Names) -> Option<OsPackages> {
+    let has = |lists: &[&Vec<OsPackageLock>], name: &String| {
+        let name = name.split('=').next().unwrap_or(name);
+        lists.iter().any(|l| l.iter().any(|p| p.name == name))
+    };
+    let (base, runtime, builder) = (&old.base.packages, &old.packages, &old.builder_packages);
+    let fits = names.runtime.iter().all(|n| has(&[base, runtime], n))
+        && names.builder.iter().all(|n| has(&[base, runtime, builder], n))
+        && names.builder.is_empty() == builder.is_empty();
+    fits.then(|| OsPackages {
+        base: base.clone(),
+        runtime: runtime.clone(),
+        builder: builder.clone(),
+    })
+}
+
+pub(super) async fn lock(
+    stack: &Stack,
+    target: &Target<'_>,
+    names: &Names,
+    cache: &Path,
+    offline: bool,
+) -> Result<OsPackages, ResolveError> {
+    if let Base::Known(image) = &target.base
+        && let Some(bootstrap) = &image.bootstrap
+    {
+        if offline {
+            return Err(wrong(
+                codes::NETWORK,
+                "the archive must be asked, and stackforge is offline".into(),
+                "lock once without `--offline`".into(),
+            ));
+        }
+        let architecture = stack.platform.value.arch();
+        let index = index(image, bootstrap, architecture, cache).await?;
+        return closures(&index, bootstrap, names);
+    }
+    let by_name = |names: &mut dyn Iterator<Item = &String>| {
+        names
+            .map(|n| match n.split_once('=') {
+                Some((name, version)) => (name, Some(version.to_owned())),
+                None => (n.as_str(), None),
+            })
+            .map(|(name, version)| OsPackageLock {
+                name: name.to_owned(),
+                version,
+                architecture: None,
+                archive: None,
+                path: None,
+                size: 0,
+                sha256: None,
+            })
+            .collect()
+    };
+    Ok(OsPackages {
+        base: Vec::new(),
+        runtime: by_name(&mut names.runtime.iter()),
+        builder: by_name(&mut names.builder.difference(&names.runtime)),
+    })
+}
+
+async fn index(image: &Image, bootstrap: &Bootstrap, architecture: &str, cache: &Path) -> Result<PackageIndex, ResolveError> {
+    let network = |e: &dyn std::error::Error, help: String| wrong(codes::NETWORK, chain(e), help);
+    let mirrors = Mirrors::discover(&[])
+        .map_err(|e| wrong(codes::MIRROR_UNKNOWN, chain(&e), e.help()))?;
+    // The catalog is checked: the keyring is there.
+    let key = keyring(&bootstrap.keyring).unwrap_or_default();
+    let keyring = Keyring::parse(key).map_err(|e| wrong(codes::CATALOG_INVALID, chain(&e), e.help().to_owned()))?;
+    let client = client().map_err(|e| network(&e, e.help().to_owned()))?;
+    let suites: Vec<Suite> = bootstrap
+        .suites
+        .iter()
+        .map(|name| Suite {
+            archive: archive_of(&image.os.id, name),
+            name: name.clone(),
+            components: bootstrap.components.clone(),
+        })
+        .collect();
+    let cache = cache.join("indices");
+    std::fs::create_dir_all(&cache).map_err(|source| ResolveError::Io {
+        doing: "create",
+        path: cache.clone(),
+        source,
+    })?;
+    let source = Source {
+        client: &client,
+        mirrors: &mirrors,
+        keyring: &keyring,
+        cache: &cache,
+        now: SystemTime::now(),
+    };
+    fetch_index(source, &suites, architecture).await.map_err(|e| {
+        let code = match &e {
+            ArchiveError::Mirror(_) => codes::MIRROR_UNKNOWN,
+            _ => codes::NETWORK,
+        };
+        wrong(code, chain(&e), e.help())
+    })
+}
+
+/// Debian serves its security suites from an archive of their own.
+fn archive_of(os: &str, suite: &str) -> String {
+    match os {
+        "debian" if suite.ends_with("-security") => "debian-security".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// Base, image and builders, each beyond the one before.
+fn closures(index: &PackageIndex, bootstrap: &Bootstrap, names: &Names) -> Result<OsPackages, ResolveError> {
+    let mut installed: BTreeMap<String, String> = BTreeMap::new();
+    let mut step = |wanted: Vec<String>, base: bool| {
+        let request = Request {
+            wanted,
+            installed: installed.clone(),
+            base,
+        };
+        let debs = resolve(index, &request).map_err(|e| {
+            let code = match &e {
+                DebianError::Unknown { .. } => codes::PACKAGE_UNKNOWN,
+                _ => codes::UNSATISFIABLE,
+            };
+            wrong(code, chain(&e), e.help().to_owned())
+        })?;
+        installed.extend(debs.iter().map(|d| (d.name.clone(), d.version.clone())));
+        Ok::<_, ResolveError>(debs.into_iter().map(locked).collect::<Vec<_>>())
+    };
+    Ok(OsPackages {
+        base: step(bootstrap.include.clone(), true)?,
+        runtime: step(names.runtime.iter().cloned().collect(), false)?,
+        builder: step(names.builder.iter().cloned().collect(), false)?,
+    })
+}
+
+fn locked(deb: LockedDeb) -> OsPackageLock {
+    OsPackageLock {
+        name: deb.name,
+        version: Some(deb.version),
+        architecture: Some(deb.architecture),
+        archive: Some(deb.archive),
+        path: Some(deb.path),
+        size: deb.size,
+        sha256: Some(deb.sha256),
+    }
+}
+
+fn wrong(code: Code, message: String, help: String) -> ResolveError {
+    ResolveError::OsPackages {
+        code,
+        message: super::indexes::redact(&message),
+        help,
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(e) = source {
+        text.push_str(&format!(": {e}"));
+        source = e.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str) -> OsPackageLock {
+        OsPackageLock {
+            name: name.into(),
+            version: None,
+            architecture: None,
+            archive: None,
+            path: None,
+            size: 0,
+            sha256: None,
+        }
+    }
+
+    #[test]
+    fn old_packages_are_kept_only_when_they_hold_all_that_is_wanted() {
+        let mut old: PlatformLock = toml::from_str(
+            "platform = 'linux/amd64'\npython = '3.11'\n[base]\nname = 'b'\n",
+        )
+        .unwrap();
+        old.base.packages = vec![package("python3")];
+        old.packages = vec![package("git")];
+        let set = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect();
+        let mut names = Names {
+            runtime: set(&["python3", "git=1.2"]),
+            builder: set(&[]),
+        };
+        assert!(kept(&old, &names).is_some());
+        names.builder = set(&["git"]);
+        assert!(kept(&old, &names).is_none(), "builders had none of their own");
+        names.runtime = set(&["curl"]);
+        assert!(kept(&old, &names).is_none());
+    }
+
+    #[test]
+    fn security_suites_have_their_own_archive_in_debian() {
+        assert_eq!(archive_of("debian", "bookworm-security"), "debian-security");
+        assert_eq!(archive_of("debian", "bookworm-updates"), "debian");
+        assert_eq!(archive_of("ubuntu", "noble-security"), "ubuntu");
+    }
+}

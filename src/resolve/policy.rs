@@ -1,0 +1,221 @@
+//! Two things that a resolver does in silence and that spoil a CUDA stack: taking a torch
+//! without CUDA, and going far back in a library's releases.
+//!
+//! In: the joint resolution. Out: nothing, or findings that name the requirement that is in
+//! the way, in uv's own words. Extra questions are asked only where something looks wrong.
+
+use super::ResolveError;
+use super::answer::Pins;
+use super::project::Question;
+use super::python::Resolver;
+use super::requirements::Need;
+use crate::diag::{Diagnostic, Span, codes};
+use crate::spec::{Platform, Wanted};
+use futures_util::future::{join_all, try_join};
+use pep440_rs::Version;
+use std::collections::BTreeSet;
+
+/// The resolution of a whole stack.
+pub(super) struct Joint<'a> {
+    pub needs: &'a [Need<'a>],
+    /// What was asked: one line per need, then lines of other origin.
+    pub question: &'a Question,
+    pub pins: &'a Pins,
+    /// Names that keep the version of an earlier lock.
+    pub kept: BTreeSet<String>,
+    pub platform: Platform,
+    /// torch's wheel is one vendor's and the base brings CUDA: its metadata tells nothing.
+    pub torch_of_base: bool,
+}
+
+pub(super) async fn check(resolver: &Resolver<'_>, joint: &Joint<'_>) -> Result<(), ResolveError> {
+    let (cpu_only, downgrades) = try_join(cpu_only_torch(resolver, joint), downgrades(resolver, joint)).await?;
+    let findings: Vec<Diagnostic> = cpu_only.into_iter().chain(downgrades).collect();
+    if findings.is_empty() { Ok(()) } else { Err(ResolveError::Policy(findings)) }
+}
+
+/// Whether torch's release brings CUDA: its local version says so, or it asks for NVIDIA's
+/// libraries.
+pub(super) fn has_cuda(pins: &Pins) -> bool {
+    let local = pins.get("torch").map(|t| t.version.to_string()).unwrap_or_default();
+    let local = local.split_once('+').map_or("", |(_, local)| local);
+    if local.starts_with("cpu") {
+        return false;
+    }
+    let of_torch = |name: &str, via: &[String]| {
+        (name.starts_with("nvidia-") || name.starts_with("cuda-")) && via.iter().any(|v| v == "torch")
+    };
+    local.starts_with("cu") || pins.iter().any(|(name, pin)| of_torch(name, &pin.via))
+}
+
+async fn cpu_only_torch(resolver: &Resolver<'_>, joint: &Joint<'_>) -> Result<Option<Diagnostic>, ResolveError> {
+    let Some(torch) = joint.pins.get("torch") else {
+        return Ok(None);
+    };
+    let need = joint.needs.iter().find(|n| n.distribution == "torch");
+    if joint.torch_of_base || need.is_some_and(Need::compiled) || has_cuda(joint.pins) {
+        return Ok(None);
+    }
+    let span = blamed(joint, need, &torch.via);
+    let finding = |why: String, help: String| {
+        let message = format!("torch {} for {} has no CUDA: {why}", torch.version, joint.platform);
+        Ok(Some(Diagnostic::error(codes::CPU_ONLY_TORCH, message).at(span).help(help)))
+    };
+    let alone = Question {
+        requirements: vec!["torch".to_owned()],
+        ..Question::default()
+    };
+    let newest = match resolver.versions(&alone).await? {
+        Ok(pins) if has_cuda(&pins) => pins["torch"].version.clone(),
+        _ => {
+            return finding(
+                "the index has no CUDA build of torch for this platform".to_owned(),
+                "give `torch` an `index` that has CUDA builds".to_owned(),
+            );
+        }
+    };
+    if let Some(specifiers) = need.and_then(Need::specifiers)
+        && !specifiers.contains(&newest)
+    {
+        return finding(
+            format!("the stack's own `torch: \"{specifiers}\"` excludes {newest}, which has it"),
+            format!("ask for a torch with CUDA, such as \"{newest}\", or give `torch` an `index` that has CUDA builds"),
+        );
+    }
+    let mut with = joint.question.clone();
+    with.preferences.clear();
+    with.constraints.push(format!("torch=={newest}"));
+    let why = match resolver.versions(&with).await? {
+        Err(explanation) => format!("a requirement excludes torch {newest}, which has it\n{explanation}"),
+        Ok(_) => format!("an older torch was preferred to {newest}, which has it"),
+    };
+    finding(why, format!("loosen that requirement, or pin torch: `torch: \"{newest}\"`"))
+}
+
+/// torch's own line, else that of the first library which brings it.
+fn blamed(joint: &Joint<'_>, need: Option<&Need<'_>>, via: &[String]) -> Span {
+    let brings = |n: &&Need<'_>| via.contains(&n.distribution);
+    need.or_else(|| joint.needs.iter().find(brings)).map(span).unwrap_or_default()
+}
+
+fn span(need: &Need<'_>) -> Span {
+    match need.library.version {
+        Wanted::Specifier(_) => need.library.version_span,
+        Wanted::Auto => need.library.name.span,
+    }
+}
+
+/// Older by a minor release or more.
+pub(super) fn far_below(version: &Version, other: &Version) -> bool {
+    let minor = |v: &Version| {
+        let part = |i: usize| v.release().get(i).copied().unwrap_or(0);
+        (v.epoch(), part(0), part(1))
+    };
+    minor(version) < minor(other)
+}
+
+async fn downgrades(resolver: &Resolver<'_>, joint: &Joint<'_>) -> Result<Vec<Diagnostic>, ResolveError> {
+    let suspects: Vec<&Need<'_>> = joint
+        .needs
+        .iter()
+        .filter(|n| n.is_open() && n.pinned.is_none() && !joint.kept.contains(&n.distribution))
+        // `auto` means what the rest of the stack pins.
+        .filter(|n| {
+            let pinned_by_others = joint.pins.get(&n.distribution).is_some_and(|p| !p.via.is_empty());
+            n.specifiers().is_some() || !pinned_by_others
+        })
+        .collect();
+    if suspects.is_empty() {
+        return Ok(Vec::new());
+    }
+    // The newest of each without regard to what it asks for: one cheap question.
+    let newest = Question {
+        requirements: suspects.iter().map(|n| n.line()).collect(),
+        no_deps: true,
+        ..Question::default()
+    };
+    let Ok(newest) = resolver.versions(&newest).await? else {
+        return Ok(Vec::new());
+    };
+    let checks = suspects
+        .into_iter()
+        .filter(|n| {
+            match (joint.pins.get(&n.distribution), newest.get(&n.distribution)) {
+                (Some(joint), Some(newest)) => far_below(&joint.version, &newest.version),
+                _ => false,
+            }
+        })
+        .map(|n| downgrade(resolver, joint, n));
+    let findings: Result<Vec<_>, _> = join_all(checks).await.into_iter().collect();
+    Ok(findings?.into_iter().flatten().collect())
+}
+
+/// Compares with what the library alone resolves to, everything that it asks for included.
+async fn downgrade(
+    resolver: &Resolver<'_>,
+    joint: &Joint<'_>,
+    need: &Need<'_>,
+) -> Result<Option<Diagnostic>, ResolveError> {
+    let alone = Question {
+        requirements: vec![need.line()],
+        ..Question::default()
+    };
+    let Ok(alone) = resolver.versions(&alone).await? else {
+        return Ok(None);
+    };
+    let name = &need.distribution;
+    let (Some(got), Some(could)) = (joint.pins.get(name), alone.get(name)) else {
+        return Ok(None);
+    };
+    if !far_below(&got.version, &could.version) {
+        return Ok(None);
+    }
+    let mut pinned = joint.question.clone();
+    pinned.preferences.clear();
+    let own = joint.needs.iter().position(|n| std::ptr::eq(n, need));
+    if let Some(line) = own.and_then(|i| pinned.requirements.get_mut(i)) {
+        *line = format!("{}=={}", need.line_without_version(), could.version);
+    }
+    let why = match resolver.versions(&pinned).await? {
+        Err(explanation) => format!("\n{explanation}"),
+        Ok(_) => String::new(),
+    };
+    let message = format!(
+        "`{}` was resolved to {}, though {} fits by itself{why}",
+        need.name(),
+        got.version,
+        could.version
+    );
+    let help = format!(
+        "loosen the requirement that excludes {0}, override it, or accept the old release: `{1}: \"{2}\"`",
+        could.version,
+        need.name(),
+        got.version
+    );
+    Ok(Some(Diagnostic::error(codes::SILENT_DOWNGRADE, message).at(span(need)).help(help)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::answer::pins;
+    use super::*;
+
+    #[test]
+    fn cuda_is_seen_by_what_torch_asks_for() {
+        assert!(has_cuda(&pins("torch==2.13.0\nnvidia-cudnn-cu13==9\n    # via torch\n")));
+        assert!(has_cuda(&pins("torch==2.13.0\ncuda-toolkit==13.0.3.0\n    # via torch\n")));
+        assert!(has_cuda(&pins("torch==2.9.0+cu128\n")));
+        let others = "torch==2.9.1\ncuda-bindings==13\n    # via nvidia-cutlass-dsl\n";
+        assert!(!has_cuda(&pins(others)), "another library's CUDA is not torch's");
+        assert!(!has_cuda(&pins("torch==2.9.0+cpu\n")));
+    }
+
+    #[test]
+    fn a_patch_release_is_no_downgrade() {
+        let v = |s: &str| s.parse::<Version>().unwrap();
+        assert!(far_below(&v("0.19.1"), &v("0.32.0")));
+        assert!(far_below(&v("1.9"), &v("2.0")));
+        assert!(!far_below(&v("0.32.0"), &v("0.32.5")));
+        assert!(!far_below(&v("0.33"), &v("0.32.5")));
+    }
+}

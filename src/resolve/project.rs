@@ -1,0 +1,332 @@
+//! The files and options of one `uv pip compile`.
+//!
+//! In: requirements and what belongs to them. Out: a directory in which uv finds them, and
+//! its arguments. No package's code ever runs: only wheels are taken, except for named
+//! distributions whose metadata stands in the files written here.
+
+use super::ResolveError;
+use super::requirements::{Need, Way};
+use super::tags::WheelTarget;
+use crate::catalog::StaticMetadata;
+use flate2::{Compression, write::GzEncoder};
+use pep440_rs::Version;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+
+/// Name of the project that asks for everything; `via` leaves it out.
+pub(super) const ROOT: &str = "stackforge-stack";
+
+/// glibc minors for which uv has a platform, ascending.
+const UV_GLIBC: [u16; 12] = [17, 28, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40];
+
+/// What every compile of one lock shares.
+#[derive(Debug, Clone)]
+pub(super) struct Ground {
+    pub target: WheelTarget,
+    pub overrides: Vec<String>,
+    /// (distribution, index) of libraries with an index of their own.
+    pub sources: Vec<(String, String)>,
+    pub metadata: Vec<Metadata>,
+    /// Distributions that are taken as source only.
+    pub compiled: Vec<String>,
+    /// Stand-ins for libraries that come from git.
+    pub stubs: Option<PathBuf>,
+    /// Options that say where packages are.
+    pub index_options: Vec<String>,
+    /// Configuration under ours; without `own_config` uv adds the user's.
+    pub config: Table,
+    pub own_config: bool,
+    pub offline: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Metadata {
+    pub distribution: String,
+    pub version: Option<Version>,
+    pub content: StaticMetadata,
+}
+
+/// One question.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Question {
+    pub requirements: Vec<String>,
+    pub constraints: Vec<String>,
+    /// `name==version` lines to keep where nothing speaks against them.
+    pub preferences: Vec<String>,
+    pub no_deps: bool,
+    /// Files and digests instead of versions and who asked.
+    pub files: bool,
+    pub offline: bool,
+}
+
+impl Ground {
+    /// What the compiled libraries add.
+    pub fn add(&mut self, needs: &[Need<'_>], stubs: &Path) -> Result<(), ResolveError> {
+        for need in needs.iter().filter(|n| n.compiled()) {
+            let metadata = need.metadata();
+            let of = |version: Option<&Version>| {
+                metadata.iter().find(|(v, _)| v.as_ref() == version).map(|(_, m)| *m)
+            };
+            if let (Way::Git { .. }, Some(version)) = (&need.way, &need.pinned) {
+                // Without metadata of its own, the index's release of that version tells it.
+                let Some(content) = of(Some(version)).or_else(|| of(None)) else {
+                    continue;
+                };
+                stub(stubs, &need.distribution, version, content)?;
+                self.stubs = Some(stubs.to_owned());
+            }
+            self.compiled.push(need.distribution.clone());
+            self.metadata.extend(metadata.iter().map(|(version, content)| Metadata {
+                distribution: need.distribution.clone(),
+                version: version.clone(),
+                content: (*content).clone(),
+            }));
+        }
+        Ok(())
+    }
+
+    /// Writes the question into `dir`; gives uv's arguments. The answer goes to
+    /// [`Question::answer`].
+    pub fn write(&self, question: &Question, dir: &Path) -> Result<Vec<String>, ResolveError> {
+        let write = |name: &str, text: &str| {
+            let path = dir.join(name);
+            std::fs::write(&path, text).map_err(|source| ResolveError::Io {
+                doing: "write",
+                path,
+                source,
+            })
+        };
+        write("pyproject.toml", &self.project(question).to_string())?;
+        write("uv.toml", &self.configuration().to_string())?;
+        let mut arguments: Vec<String> = ["pip", "compile", "pyproject.toml"].map(str::to_owned).into();
+        let mut option = |name: &str, value: &str| {
+            arguments.extend([name.to_owned(), value.to_owned()]);
+        };
+        if self.own_config {
+            option("--config-file", "uv.toml");
+        }
+        if !self.overrides.is_empty() {
+            write("overrides.txt", &lines(&self.overrides))?;
+            option("--overrides", "overrides.txt");
+        }
+        if !question.constraints.is_empty() {
+            write("constraints.txt", &lines(&question.constraints))?;
+            option("--constraints", "constraints.txt");
+        }
+        if !question.preferences.is_empty() {
+            write(question.answer(), &lines(&question.preferences))?;
+        }
+        option("--python-platform", &self.uv_platform());
+        option("--python-version", &self.target.python.to_string());
+        option("--resolution", "highest");
+        option("--prerelease", "if-necessary-or-explicit");
+        option("--only-binary", ":all:");
+        for distribution in &self.compiled {
+            option("--no-binary", distribution);
+        }
+        if let Some(stubs) = &self.stubs {
+            option("--find-links", &stubs.display().to_string());
+        }
+        if question.files {
+            option("--format", "pylock.toml");
+        }
+        option("--output-file", question.answer());
+        option("--color", "never");
+        arguments.extend(self.index_options.iter().cloned());
+        let mut flags = vec!["--quiet", "--no-progress", "--no-header"];
+        if question.no_deps {
+            flags.push("--no-deps");
+        }
+        if question.offline || self.offline {
+            flags.push("--offline");
+        }
+        arguments.extend(flags.into_iter().map(str::to_owned));
+        Ok(arguments)
+    }
+
+    /// uv's name of the target; its newest glibc where the target's is newer.
+    fn uv_platform(&self) -> String {
+        let machine = self.target.platform.machine();
+        let minor = UV_GLIBC.iter().rev().find(|m| **m <= self.target.glibc);
+        match minor {
+            Some(minor) => format!("{machine}-manylinux_2_{minor}"),
+            None => format!("{machine}-manylinux2014"),
+        }
+    }
+
+    fn project(&self, question: &Question) -> Table {
+        let mut project = Table::new();
+        project.insert("name".into(), ROOT.into());
+        project.insert("version".into(), "0".into());
+        project.insert("requires-python".into(), format!(">={}", self.target.python).into());
+        project.insert("dependencies".into(), question.requirements.clone().into());
+        let mut out = Table::from_iter([("project".to_owned(), Value::Table(project))]);
+        let mut sources = Table::new();
+        let mut indexes: Vec<Value> = Vec::new();
+        for (n, (distribution, url)) in self.sources.iter().enumerate() {
+            let name = format!("of-{n}");
+            let source = Table::from_iter([("index".to_owned(), Value::from(name.clone()))]);
+            sources.insert(distribution.clone(), source.into());
+            indexes.push(Value::Table(Table::from_iter([
+                ("name".to_owned(), name.into()),
+                ("url".to_owned(), url.clone().into()),
+                ("explicit".to_owned(), true.into()),
+            ])));
+        }
+        if !indexes.is_empty() {
+            let uv = Table::from_iter([
+                ("sources".to_owned(), Value::Table(sources)),
+                ("index".to_owned(), Value::Array(indexes)),
+            ]);
+            out.insert("tool".into(), Table::from_iter([("uv".to_owned(), Value::Table(uv))]).into());
+        }
+        out
+    }
+
+    fn configuration(&self) -> Table {
+        let entry = |m: &Metadata| {
+            let mut entry = Table::new();
+            entry.insert("name".into(), m.distribution.clone().into());
+            if let Some(version) = &m.version {
+                entry.insert("version".into(), version.to_string().into());
+            }
+            entry.insert("requires-dist".into(), m.content.requires_dist.clone().into());
+            if let Some(python) = &m.content.requires_python {
+                entry.insert("requires-python".into(), python.clone().into());
+            }
+            Value::Table(entry)
+        };
+        let mut out = self.config.clone();
+        if !self.metadata.is_empty() {
+            let entries: Vec<Value> = self.metadata.iter().map(entry).collect();
+            out.insert("dependency-metadata".into(), entries.into());
+        }
+        out
+    }
+}
+
+impl Question {
+    /// File that holds the answer.
+    pub fn answer(&self) -> &'static str {
+        if self.files { "pylock.toml" } else { "answer.txt" }
+    }
+}
+
+fn lines(items: &[String]) -> String {
+    items.iter().fold(String::new(), |mut text, item| {
+        text.push_str(item);
+        text.push('\n');
+        text
+    })
+}
+
+/// An sdist that holds nothing but its metadata, for a release that no index has as such.
+fn stub(
+    dir: &Path,
+    distribution: &str,
+    version: &Version,
+    metadata: &StaticMetadata,
+) -> Result<(), ResolveError> {
+    let stem = format!("{}-{version}", distribution.replace('-', "_"));
+    let mut info = format!("Metadata-Version: 2.2\nName: {distribution}\nVersion: {version}\n");
+    if let Some(python) = &metadata.requires_python {
+        // Writing to a String cannot fail.
+        let _ = writeln!(info, "Requires-Python: {}", one_line(python));
+    }
+    for requirement in &metadata.requires_dist {
+        let _ = writeln!(info, "Requires-Dist: {}", one_line(requirement));
+    }
+    let path = dir.join(format!("{stem}.tar.gz"));
+    let io = |source| ResolveError::Io {
+        doing: "write",
+        path: path.clone(),
+        source,
+    };
+    std::fs::create_dir_all(dir).map_err(io)?;
+    let file = std::fs::File::create(&path).map_err(io)?;
+    let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::fast()));
+    let project = "[build-system]\nrequires = []\nbuild-backend = \"none\"\n".to_owned();
+    for (name, text) in [("PKG-INFO", info), ("pyproject.toml", project)] {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(text.len() as u64);
+        header.set_mode(0o644);
+        archive
+            .append_data(&mut header, format!("{stem}/{name}"), text.as_bytes())
+            .map_err(io)?;
+    }
+    let stream = archive.into_inner().map_err(io)?;
+    stream.finish().map_err(io)?;
+    Ok(())
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ground() -> Ground {
+        Ground {
+            target: WheelTarget {
+                python: "3.12".parse().unwrap(),
+                platform: crate::spec::Platform::LinuxArm64,
+                glibc: 41,
+            },
+            overrides: vec!["certifi>=2026.1".into()],
+            sources: vec![("torch".into(), "https://i.test/simple".into())],
+            metadata: vec![Metadata {
+                distribution: "x".into(),
+                version: None,
+                content: StaticMetadata {
+                    requires_python: None,
+                    requires_dist: vec!["torch".into()],
+                },
+            }],
+            compiled: vec!["x".into()],
+            stubs: None,
+            index_options: vec![],
+            config: Table::new(),
+            own_config: false,
+            offline: false,
+        }
+    }
+
+    #[test]
+    fn no_build_is_possible_and_the_target_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let question = Question {
+            requirements: vec!["torch".into(), "x==1".into()],
+            preferences: vec!["torch==2.13.0".into()],
+            ..Question::default()
+        };
+        let arguments = ground().write(&question, dir.path()).unwrap().join(" ");
+        for part in [
+            "--only-binary :all: --no-binary x",
+            "--python-platform aarch64-manylinux_2_40 --python-version 3.12",
+            "--overrides overrides.txt",
+        ] {
+            assert!(arguments.contains(part), "{arguments}");
+        }
+        let project: Table = read(dir.path(), "pyproject.toml").parse().unwrap();
+        assert_eq!(project["tool"]["uv"]["sources"]["torch"]["index"].as_str(), Some("of-0"));
+        let config: Table = read(dir.path(), "uv.toml").parse().unwrap();
+        assert_eq!(config["dependency-metadata"][0]["name"].as_str(), Some("x"));
+        assert_eq!(read(dir.path(), "answer.txt"), "torch==2.13.0\n");
+    }
+
+    #[test]
+    fn old_glibc_has_a_platform_too() {
+        let mut ground = ground();
+        ground.target.glibc = 12;
+        assert_eq!(ground.uv_platform(), "aarch64-manylinux2014");
+        ground.target.glibc = 30;
+        assert_eq!(ground.uv_platform(), "aarch64-manylinux_2_28");
+    }
+
+    fn read(dir: &Path, name: &str) -> String {
+        std::fs::read_to_string(dir.join(name)).unwrap()
+    }
+}

@@ -1,0 +1,99 @@
+//! Asking uv: versions first, then the files of exactly those versions.
+
+use super::ResolveError;
+use super::answer::{Files, Pins, pin_lines, pins};
+use super::project::{Ground, Question, ROOT};
+use super::uv::Uv;
+use std::path::Path;
+
+/// uv with everything that the questions about one stack share.
+pub(super) struct Resolver<'a> {
+    pub uv: &'a Uv,
+    pub ground: Ground,
+    /// Questions get a directory each below this one.
+    pub work: &'a Path,
+}
+
+impl Resolver<'_> {
+    /// The versions that satisfy, or why none do (in words, without URLs).
+    pub async fn versions(&self, question: &Question) -> Result<Result<Pins, String>, ResolveError> {
+        Ok(self.ask(question).await?.map(|text| pins(&text)))
+    }
+
+    /// The files of pinned versions. What resolving has just fetched is in uv's cache, so
+    /// the network is asked again only when that is not enough.
+    pub async fn files(&self, wanted: &Pins) -> Result<Files, ResolveError> {
+        let mut question = Question {
+            requirements: pin_lines(wanted),
+            no_deps: true,
+            files: true,
+            offline: true,
+            ..Question::default()
+        };
+        let text = match self.ask(&question).await {
+            Ok(Ok(text)) => text,
+            _ => {
+                question.offline = false;
+                self.ask(&question)
+                    .await?
+                    .map_err(|explanation| ResolveError::Unsatisfiable {
+                        of: "the resolved versions".to_owned(),
+                        explanation,
+                    })?
+            }
+        };
+        Files::parse(&text)
+    }
+
+    async fn ask(&self, question: &Question) -> Result<Result<String, String>, ResolveError> {
+        let io = |doing, path: &Path| {
+            let path = path.to_owned();
+            move |source| ResolveError::Io {
+                doing,
+                path,
+                source,
+            }
+        };
+        let dir = tempfile::tempdir_in(self.work).map_err(io("create a directory in", self.work))?;
+        let arguments = self.ground.write(question, dir.path())?;
+        let answer = self.uv.run(dir.path(), &arguments).await?;
+        if !answer.ok {
+            let said = if answer.stderr.trim().is_empty() { &answer.stdout } else { &answer.stderr };
+            return Ok(Err(explanation(said)));
+        }
+        let path = dir.path().join(question.answer());
+        Ok(Ok(std::fs::read_to_string(&path).map_err(io("read", &path))?))
+    }
+}
+
+/// uv's reasons, as sentences on lines of their own, without its framing.
+fn explanation(stderr: &str) -> String {
+    let mut out: Vec<String> = Vec::new();
+    for line in stderr.lines().map(str::trim) {
+        let line = line.strip_prefix("cause:").map_or(line, str::trim);
+        let line = line.trim_start_matches(['×', '╰', '─', '▶', '│', ' ']);
+        let framing = ["error:", "warning:", "No solution found", "hint: The resolution failed"];
+        if line.is_empty() || framing.iter().any(|f| line.starts_with(f)) {
+            continue;
+        }
+        out.push(line.replace(&format!("{ROOT} depends on"), "the stack asks for").replace(ROOT, "the stack"));
+    }
+    // The conclusions stand at the end; what leads to them may be a page.
+    let from = out.len().saturating_sub(8);
+    out[from..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn explanations_lose_their_framing() {
+        let said = "error: No solution found when resolving dependencies\n  cause: Because vllm==0.32.0 depends on torch==2.13.0 and you require torch==2.9.1, we can conclude that X.\n         And because you require vllm==0.32.0, we can conclude that your requirements are unsatisfiable.\n";
+        assert_eq!(
+            explanation(said),
+            "Because vllm==0.32.0 depends on torch==2.13.0 and you require torch==2.9.1, we can conclude that X.\nAnd because you require vllm==0.32.0, we can conclude that your requirements are unsatisfiable."
+        );
+        assert!(explanation(&"a line\n".repeat(100)).lines().count() <= 8);
+    }
+}

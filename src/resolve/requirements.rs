@@ -1,0 +1,276 @@
+//! What is asked of the resolver: one requirement per library, and how each gets its files.
+//!
+//! In: the stack's libraries with their recipes. Out: [`Need`]s. A library that is compiled
+//! always comes with static metadata, so that resolving never runs its code.
+
+use super::ResolveError;
+use super::tags::normalized;
+use crate::catalog::{Build, BuildSource, Recipe, StaticMetadata, WheelSource};
+use crate::spec::{From, Library, Stack, Wanted};
+use crate::target::Target;
+use pep440_rs::{Operator, Version, VersionSpecifiers};
+use std::str::FromStr;
+
+/// How a library gets into the image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Way {
+    Wheel,
+    Sdist,
+    /// `reference` may hold `{version}`.
+    Git { url: String, reference: String },
+    /// A wheel where one fits, else the recipe's build: the index has to say.
+    Open,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Need<'a> {
+    pub library: &'a Library,
+    pub recipe: Option<&'a Recipe>,
+    /// Normalized name of the distribution.
+    pub distribution: String,
+    pub way: Way,
+    /// The one version that static metadata allows, where it knows no more.
+    pub pinned: Option<Version>,
+}
+
+/// Every library of the stack, in its order.
+pub(super) fn needs<'a>(stack: &'a Stack, target: &Target<'a>) -> Vec<Need<'a>> {
+    let recipe = |library: &Library| target.recipes.get(library.name.value.as_str()).copied();
+    stack
+        .libraries
+        .iter()
+        .map(|library| {
+            let recipe = recipe(library);
+            Need {
+                library,
+                recipe,
+                distribution: normalized(recipe.map_or(library.name.value.as_str(), |r| &r.distribution)),
+                way: way(library, recipe),
+                pinned: None,
+            }
+        })
+        .collect()
+}
+
+fn way(library: &Library, recipe: Option<&Recipe>) -> Way {
+    let Some(build) = recipe.and_then(|r| r.build.as_ref()) else {
+        return Way::Wheel;
+    };
+    let own_source = library.git.is_some() || library.git_ref.is_some();
+    let no_wheels = recipe.is_some_and(|r| r.wheels == WheelSource::None);
+    match library.from {
+        From::Wheel => Way::Wheel,
+        From::Source => source(library, build),
+        From::Auto if own_source || no_wheels => source(library, build),
+        From::Auto => Way::Open,
+    }
+}
+
+/// Where the source of a compiled library comes from; the stack's word wins.
+pub(super) fn source(library: &Library, build: &Build) -> Way {
+    let recipe = match &build.source {
+        BuildSource::Git { git, git_ref, .. } => Some((git, git_ref)),
+        BuildSource::Sdist => None,
+    };
+    let url = library.git.as_ref().or(recipe.map(|r| r.0));
+    match url {
+        None => Way::Sdist,
+        Some(url) => Way::Git {
+            url: url.clone(),
+            reference: library
+                .git_ref
+                .clone()
+                .or_else(|| recipe.map(|r| r.1.clone()))
+                .unwrap_or_else(|| "v{version}".to_owned()),
+        },
+    }
+}
+
+impl<'a> Need<'a> {
+    pub fn name(&self) -> &'a str {
+        self.library.name.value.as_str()
+    }
+
+    pub fn build(&self) -> Option<&'a Build> {
+        self.recipe.and_then(|r| r.build.as_ref())
+    }
+
+    pub fn compiled(&self) -> bool {
+        matches!(self.way, Way::Sdist | Way::Git { .. })
+    }
+
+    pub fn specifiers(&self) -> Option<&VersionSpecifiers> {
+        match &self.library.version {
+            Wanted::Specifier(s) => Some(s),
+            Wanted::Auto => None,
+        }
+    }
+
+    /// The line of a requirements file.
+    pub fn line(&self) -> String {
+        let specifiers = match (&self.pinned, self.specifiers()) {
+            (Some(version), _) => format!("=={version}"),
+            (None, Some(specifiers)) => specifiers.to_string().replace(' ', ""),
+            (None, None) => String::new(),
+        };
+        format!("{}{specifiers}", self.line_without_version())
+    }
+
+    pub fn line_without_version(&self) -> String {
+        match self.library.extras.as_slice() {
+            [] => self.distribution.clone(),
+            extras => format!("{}[{}]", self.distribution, extras.join(",")),
+        }
+    }
+
+    /// The version that the stack pins exactly.
+    pub fn exact(&self) -> Option<Version> {
+        self.specifiers()?
+            .iter()
+            .find(|s| matches!(s.operator(), Operator::Equal | Operator::ExactEqual))
+            .map(|s| s.version().clone())
+    }
+
+    /// Whether the specifier leaves the minor release open.
+    pub fn is_open(&self) -> bool {
+        match &self.library.version {
+            Wanted::Auto => true,
+            Wanted::Specifier(specifiers) => !specifiers.iter().any(|s| {
+                let parts = s.version().release().len();
+                match s.operator() {
+                    Operator::Equal | Operator::ExactEqual => true,
+                    Operator::EqualStar => parts >= 2,
+                    Operator::TildeEqual => parts >= 3,
+                    _ => false,
+                }
+            }),
+        }
+    }
+
+    /// Static metadata of a compiled library: (exact version or any, metadata).
+    pub fn metadata(&self) -> Vec<(Option<Version>, &'a StaticMetadata)> {
+        let Some(build) = self.build().filter(|_| self.compiled()) else {
+            return Vec::new();
+        };
+        build
+            .metadata
+            .iter()
+            .filter_map(|(version, metadata)| match version.as_str() {
+                "*" => Some((None, metadata)),
+                exact => Some((Some(Version::from_str(exact).ok()?), metadata)),
+            })
+            .collect()
+    }
+
+    /// Fixes what must be fixed so that no unknown version is ever built to be looked at:
+    /// a git source needs its version, an sdist one that has static metadata.
+    pub fn settle(&mut self) -> Result<(), ResolveError> {
+        let metadata = self.metadata();
+        let any = metadata.iter().any(|(version, _)| version.is_none());
+        let accepted = metadata
+            .iter()
+            .filter_map(|(version, _)| version.clone())
+            .filter(|v| self.specifiers().is_none_or(|s| s.contains(v)))
+            .max();
+        match &self.way {
+            Way::Wheel | Way::Open => {}
+            Way::Sdist if any => {}
+            Way::Sdist => {
+                let version = accepted.ok_or_else(|| ResolveError::NoMetadata {
+                    library: self.name().to_owned(),
+                })?;
+                self.pinned = Some(version);
+            }
+            Way::Git { .. } => {
+                let version = self.exact().or(accepted);
+                self.pinned = Some(version.ok_or_else(|| ResolveError::OpenGitVersion {
+                    library: self.name().to_owned(),
+                })?);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STACK: &str = r#"stack: t
+base: b
+target: { platform: linux/amd64, gpu: [h100] }
+python: "3.12"
+libraries:
+  vllm: { version: ">=0.32,<0.34", extras: [audio] }
+  torch: "2.13.*"
+  triton: auto
+  flash-attn: { version: "2.8.3.post2", from: source }
+  six: "~=1.16"
+"#;
+
+    fn recipe(extra: &str) -> Recipe {
+        let text = format!(
+            "schema: 1\nlibrary: x\ndistribution: X_y\nabout: a\nimports: [x]\nwheels: index\nsources: []\nbuild:\n  source: sdist\n  jobs: {{ variable: MAX_JOBS, memory_gb: 1.0, source: s }}\n{extra}"
+        );
+        serde_saphyr::from_str(&text).unwrap()
+    }
+
+    fn need<'a>(library: &'a Library, recipe: Option<&'a Recipe>) -> Need<'a> {
+        Need {
+            library,
+            recipe,
+            distribution: normalized(recipe.map_or(library.name.value.as_str(), |r| &r.distribution)),
+            way: way(library, recipe),
+            pinned: None,
+        }
+    }
+
+    #[test]
+    fn lines_and_openness() {
+        let stack = crate::spec::read("t.yaml", STACK).unwrap();
+        let of = |name: &str| need(stack.library(name).unwrap(), None);
+        assert_eq!(of("vllm").line(), "vllm[audio]>=0.32,<0.34");
+        assert_eq!(of("triton").line(), "triton");
+        assert_eq!(of("flash-attn").line(), "flash-attn==2.8.3.post2");
+        let open: Vec<_> = stack.libraries.iter().filter(|l| need(l, None).is_open()).collect();
+        let names: Vec<_> = open.iter().map(|l| l.name.value.as_str()).collect();
+        assert_eq!(names, ["six", "triton", "vllm"]);
+    }
+
+    #[test]
+    fn a_compiled_library_is_held_to_versions_with_metadata() {
+        let stack = crate::spec::read("t.yaml", STACK).unwrap();
+        let flash = stack.library("flash-attn").unwrap();
+        let any = recipe("  metadata: { '*': { requires_dist: [torch] } }\n");
+        let mut n = need(flash, Some(&any));
+        assert_eq!((n.way.clone(), n.distribution.as_str()), (Way::Sdist, "x-y"));
+        n.settle().unwrap();
+        assert_eq!(n.pinned, None);
+        let some = recipe("  metadata: { '2.8.3.post2': {}, '2.9.0': {} }\n");
+        let mut n = need(flash, Some(&some));
+        n.settle().unwrap();
+        assert_eq!(n.line(), "x-y==2.8.3.post2");
+        let other = recipe("  metadata: { '2.9.0': {} }\n");
+        let e = need(flash, Some(&other)).settle().unwrap_err();
+        assert!(matches!(e, ResolveError::NoMetadata { .. }), "{e}");
+    }
+
+    #[test]
+    fn a_git_source_needs_a_version() {
+        let stack = crate::spec::read("t.yaml", STACK).unwrap();
+        let mut library = stack.library("triton").unwrap().clone();
+        library.git = Some("https://example.test/x".into());
+        let any = recipe("  metadata: { '*': {} }\n");
+        let mut n = need(&library, Some(&any));
+        assert!(matches!(&n.way, Way::Git { reference, .. } if reference == "v{version}"));
+        assert!(matches!(n.settle(), Err(ResolveError::OpenGitVersion { .. })));
+    }
+
+    #[test]
+    fn a_wheel_is_looked_for_first_where_the_index_has_some() {
+        let stack = crate::spec::read("t.yaml", STACK).unwrap();
+        let any = recipe("");
+        assert_eq!(need(stack.library("torch").unwrap(), Some(&any)).way, Way::Open);
+        assert_eq!(need(stack.library("torch").unwrap(), None).way, Way::Wheel);
+    }
+}

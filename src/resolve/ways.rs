@@ -1,0 +1,70 @@
+//! Wheel or source, for libraries that leave it open.
+
+use super::ResolveError;
+use super::policy::far_below;
+use super::project::{Ground, Metadata, Question};
+use super::python::Resolver;
+use super::requirements::{Need, Way, source};
+use super::tags::WheelName;
+use crate::lock::PythonFile;
+use futures_util::future::join_all;
+use pep440_rs::Version;
+
+/// Decides every open way and fixes the versions that must be fixed. A published wheel is
+/// taken where one fits the target, unless wheels end a minor release or more before the
+/// source does; else the recipe's build.
+pub(super) async fn decide(needs: &mut [Need<'_>], resolver: &Resolver<'_>) -> Result<(), ResolveError> {
+    let open: Vec<usize> = (0..needs.len()).filter(|i| needs[*i].way == Way::Open).collect();
+    let decisions = join_all(open.iter().map(|i| decision(&needs[*i], resolver))).await;
+    for (i, way) in open.into_iter().zip(decisions) {
+        needs[i].way = way?;
+    }
+    needs.iter_mut().try_for_each(Need::settle)
+}
+
+async fn decision(need: &Need<'_>, resolver: &Resolver<'_>) -> Result<Way, ResolveError> {
+    let Some(build) = need.build() else {
+        return Ok(Way::Wheel);
+    };
+    let built = source(need.library, build);
+    let Some(wheel) = newest(need, resolver, &resolver.ground).await? else {
+        return Ok(built);
+    };
+    let Some(any) = build.metadata.get("*").filter(|_| built == Way::Sdist && need.is_open()) else {
+        return Ok(Way::Wheel);
+    };
+    let mut ground = resolver.ground.clone();
+    ground.compiled.push(need.distribution.clone());
+    ground.metadata.push(Metadata {
+        distribution: need.distribution.clone(),
+        version: None,
+        content: any.clone(),
+    });
+    let sdist = newest(need, resolver, &ground).await?;
+    let behind = sdist.is_some_and(|sdist| far_below(&wheel, &sdist));
+    Ok(if behind { built } else { Way::Wheel })
+}
+
+/// The newest release that the requirement takes, without what it asks for.
+async fn newest(need: &Need<'_>, resolver: &Resolver<'_>, ground: &Ground) -> Result<Option<Version>, ResolveError> {
+    let resolver = Resolver {
+        ground: ground.clone(),
+        ..*resolver
+    };
+    let question = Question {
+        requirements: vec![need.line()],
+        no_deps: true,
+        ..Question::default()
+    };
+    let pins = resolver.versions(&question).await?.ok();
+    Ok(pins.and_then(|p| p.get(&need.distribution).map(|pin| pin.version.clone())))
+}
+
+/// Whether the wheel of that name was built for one system's own libraries.
+pub(super) fn is_for_one_system(wheels: &[PythonFile], name: &str) -> bool {
+    wheels
+        .iter()
+        .find(|w| w.name == name)
+        .and_then(|w| w.file.parse().ok())
+        .is_some_and(|name: WheelName| name.is_for_one_system())
+}
