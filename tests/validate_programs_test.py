@@ -16,6 +16,7 @@ import tempfile
 import textwrap
 import time
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "templates" / "validate" / "validate.py"
@@ -23,9 +24,9 @@ FIXTURE = ROOT / "tests" / "fixtures" / "validation-h200.json"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(PROGRAM.parent))
 
-accuracy, compilers, coverage, failure, imports, machine, report, spec = (
+accuracy, compilers, coverage, failure, imports, machine, report, spec, vllm_smoke = (
     importlib.import_module("sfvalidate." + name)
-    for name in ("accuracy", "compilers", "coverage", "failure", "imports", "machine", "report", "spec"))
+    for name in ("accuracy", "compilers", "coverage", "failure", "imports", "machine", "report", "spec", "vllm_smoke"))
 
 NO_GPU = {"gpu": None, "no_gpu": "no GPU: a test says so", "machine": "x86_64"}
 
@@ -232,6 +233,12 @@ class Processes(Validation):
         self.assertTrue(any("wait_for_ever" in line for line in bad["output"]), bad["output"])
         self.assertTrue(gone(int(note.read_text())), "what the hung process started is still there")
 
+    def test_hang_after_the_last_result_fails_nothing(self):
+        self.install("thing", modules={"thing/__init__.py": "import atexit, time\natexit.register(time.sleep, 300)"})
+        start = time.monotonic()
+        self.assertEqual(self.only_result()["status"], "passed")
+        self.assertLess(time.monotonic() - start, 250)
+
     def test_exit_while_importing(self):
         self.install("polite", modules={"polite/__init__.py": "import sys; sys.exit(3)"})
         self.install("abrupt", modules={"abrupt/__init__.py": "import os; os._exit(3)"})
@@ -257,6 +264,50 @@ class Processes(Validation):
         self.install("thing")
         path = self.stack({"name": "thing", "imports": ["thing", "absent"]}, cuda="13.0", sm=["90"], checks=list(spec.CHECKS))
         self.assertEqual(self.validate(path)[1], self.validate(path)[1])
+
+
+class Programs(Validation):
+    """What a library's own program leaves behind, with stand-ins for the libraries."""
+
+    def test_a_compiler_that_fails_is_named_with_what_it_said(self):
+        self.install("thing", modules={"thing/__init__.py": """
+            import subprocess, sys
+            subprocess.check_call([sys.executable, "-c", "import sys; sys.exit('fatal error: Python.h: No such file')"])
+            """})
+        code, document, _ = self.validate(self.stack({"name": "thing", "imports": ["thing"]}))
+        result = document["checks"][0]["results"][0]
+        self.assertEqual((code, result["output"]), (1, ["fatal error: Python.h: No such file"]))
+        error = subprocess.CalledProcessError(1, ["gcc", "a.c"])
+        self.assertEqual(failure.summary(error), "CalledProcessError: `gcc` ended with exit code 1")
+
+    def test_units_after_a_failed_one_run_in_a_new_process(self):
+        self.install("torch", "2.13.0", {
+            "torch/__init__.py": """
+                from torch import version
+                __version__ = "2.13.0"
+                class _C:
+                    calls = 0
+                    def _cuda_getArchFlags():
+                        _C.calls += 1
+                        return "sm_90" if _C.calls == 1 else "sm_0"
+                """,
+            "torch/version.py": "__version__ = '2.13.0'\ncuda = '13.0'"})
+        _, document, _ = self.validate(self.stack(cuda="13.0", sm=["75", "90"], checks=["cuda"]))
+        statuses = [result["status"] for result in document["checks"][0]["results"]]
+        self.assertEqual(statuses[:3], ["passed", "failed", "passed"])
+
+    def test_vllm_s_generation(self):
+        for length, status in ((vllm_smoke.NEW_TOKENS, "passed"), (1, "failed")):
+            with self.subTest(length=length), tempfile.TemporaryDirectory() as scratch, changed(TMPDIR=scratch), \
+                    mock.patch.dict(sys.modules, {"torch": torch_with_memory(), "vllm": vllm_that_gives(length)}), \
+                    mock.patch.dict(os.environ):
+                result = vllm_smoke.run("generate", mock.Mock())
+                config = json.loads((pathlib.Path(scratch) / "model" / "config.json").read_text())
+                arguments = sys.modules["vllm"].LLM.call_args[1]
+            self.assertEqual(result["status"], status, result)
+            self.assertEqual(config["architectures"], ["LlamaForCausalLM"])
+            self.assertEqual((arguments["load_format"], arguments["skip_tokenizer_init"]), ("dummy", True))
+            self.assertEqual("timing" in result, status == "passed")
 
 
 class Reports(Validation):
@@ -388,6 +439,8 @@ class Rules(unittest.TestCase):
         self.assertEqual(of("passed", "failed"), "failed")
         self.assertEqual(of("not-run", "unavailable"), "not-run")
         self.assertEqual(report.conclusion([])[0], "not-run")
+        same = [{"name": name, "status": "failed", "reason": "r"} for name in "ab"]
+        self.assertEqual(report.conclusion(same), ("failed", "a, b: r"))
 
     def test_missing_compilers_are_named(self):
         with tempfile.TemporaryDirectory() as empty, changed(PATH=empty, CC="", CXX=""):
@@ -432,6 +485,20 @@ def changed(**variables):
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def torch_with_memory():
+    torch = mock.Mock()
+    torch.cuda.get_device_properties.return_value.total_memory = 64 << 30
+    return torch
+
+
+def vllm_that_gives(length):
+    """A vllm whose every answer has that many tokens."""
+    vllm = mock.Mock()
+    vllm.LLM.return_value.generate.side_effect = lambda prompts, sampling, use_tqdm: [
+        mock.Mock(outputs=[mock.Mock(token_ids=[5] * length)]) for _ in prompts]
+    return vllm
 
 
 def gone(process):

@@ -92,6 +92,7 @@ fn builder(compile: &Compile) -> Vec<(&'static str, String)> {
     for (name, value) in &compile.env {
         export(name, value);
     }
+    export("STACKFORGE_VERSION", &compile.version);
     export("STACKFORGE_SMS", &compile.sms);
     export("STACKFORGE_JOBS_VARIABLE", &compile.jobs.variable);
     export(

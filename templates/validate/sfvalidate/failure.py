@@ -6,6 +6,7 @@ often wrap the loader's message in one of their own.
 """
 
 import re
+import subprocess
 import traceback
 
 PATTERNS = (
@@ -76,6 +77,10 @@ def frames(error):
 
 def summary(error):
     """One line for a reason."""
+    for link in causes(error):
+        if isinstance(link, subprocess.CalledProcessError):
+            command = link.cmd.split() if isinstance(link.cmd, str) else [str(word) for word in link.cmd]
+            return "{}: `{}` ended with exit code {}".format(type(error).__name__, command[0], link.returncode)
     return shorten("{}: {}".format(type(error).__name__, first_paragraph(str(error))), 500)
 
 

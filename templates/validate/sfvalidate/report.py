@@ -99,7 +99,10 @@ def conclusion(results):
     """(status, reason) of a check from its results."""
     bad = [result for result in results if result["status"] == "failed"]
     if bad:
-        return "failed", "; ".join("{}: {}".format(result["name"], result["reason"]) for result in bad)
+        names = {}
+        for result in bad:
+            names.setdefault(result["reason"], []).append(result["name"])
+        return "failed", "; ".join("{}: {}".format(", ".join(which), reason) for reason, which in names.items())
     if any(result["status"] == "passed" for result in results):
         return "passed", None
     reasons = [result["reason"] for result in results]

@@ -21,6 +21,7 @@ LAST_LINES = 20
 LINE_LENGTH = 400
 POLL_SECONDS = 0.02
 STACK_SECONDS = 5
+EXIT_SECONDS = 10  # for a process that has given all its results
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -34,11 +35,8 @@ def run_units(program, spec_path, spec, check, units, device):
         got, ending = run_worker(program, spec_path, check, batch, device, limit)
         results.extend(got)
         pending = pending[len(got):]
-        # A worker that left on purpose after an unusable GPU context has done something and no
-        # `ending`; one that did nothing at all must not be started for ever.
-        if ending is None and not got:
-            ending = {"kind": "exit", "reason": "its process ended without a result"}
-        if ending is not None:
+        # Every round settles one unit at least: a worker that stops early has a failed result.
+        if ending is not None and len(got) < len(batch):
             results.append(dict({"name": pending.pop(0), "status": "failed"}, **ending))
     return results
 
@@ -63,7 +61,10 @@ def run_worker(program, spec_path, check, units, device, limit):
         finally:
             end(process)
         progress.read()
-        if progress.done:
+        if progress.done and progress.results:
+            if progress.results[-1]["status"] == "failed" and last_lines(output):
+                # What it printed last belongs to the failure: a compiler's message, for one.
+                progress.results[-1]["output"] = last_lines(output)
             return progress.results, None
         return progress.results, ending(process.returncode, hung, limit, progress.doing, last_lines(output))
 
@@ -98,7 +99,7 @@ def watch(process, progress, limit):
     deadline = time.monotonic() + limit
     while process.poll() is None:
         if progress.read():
-            deadline = time.monotonic() + limit
+            deadline = time.monotonic() + (EXIT_SECONDS if progress.done else limit)
         if time.monotonic() > deadline:
             process.send_signal(signal.SIGABRT)
             try:

@@ -2,8 +2,8 @@
 
 Each event is one JSON line in a file, written at once, so that a crash or hang loses nothing that
 came before it: {"step": "importing torch"}, {"result": {...}}, {"done": true}. An exception that
-a check does not handle is that unit's failure. After an error that leaves the GPU's context
-unusable, the worker stops, and the parent runs the remaining units in a fresh process.
+a check does not handle is that unit's failure. After a failed unit the worker stops, since the
+GPU's context or a library's state may be unusable, and the parent starts another for the rest.
 """
 
 import importlib
@@ -20,9 +20,6 @@ MODULES = {
     "attention": "attention",
     "vllm": "vllm_smoke",
 }
-# Errors after which every later CUDA call of the process fails too.
-STICKY = ("illegal memory access", "misaligned address", "illegal instruction", "unspecified launch failure",
-          "device-side assert", "hardware stack error", "launch timed out", "no kernel image is available")
 
 
 class Job:
@@ -63,7 +60,7 @@ def work(check, units, spec_path, device, out):
             except Exception as error:
                 result = failed(unit, error)
             job.write({"result": result})
-            if any(word in str(result) for word in STICKY):
+            if result["status"] == "failed":
                 break
         job.write({"done": True})
     return 0
