@@ -282,7 +282,7 @@ impl Docker {
     fn shell(&self, tag: &str, script: &str) -> String {
         let image = self.image(tag);
         Docker::run(
-            &["run", "-i", "--rm", "--network=none", &image, "sh", "-eu"],
+            &["run", "-i", "--rm", "--network=none", &image, "sh", "-eux"],
             script,
         )
     }
