@@ -33,8 +33,9 @@ problems=$(dpkg --audit)
 rm -f /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid- /etc/.pwd.lock
 rm -f /etc/machine-id /var/lib/dbus/machine-id
 rm -f /var/lib/dpkg/*-old /var/lib/dpkg/lock /var/lib/dpkg/lock-frontend /var/lib/dpkg/triggers/Lock
-rm -rf /var/cache/ldconfig/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/lib/apt/lists/*
-rm -rf /var/cache/debconf/*-old /tmp/* /var/tmp/*
+rm -f /var/cache/ldconfig/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/cache/debconf/*-old
+rm -rf /tmp/* /var/tmp/*
+find /var/lib/apt/lists -type f -delete
 find /var/log -type f -size +0 -delete
 "#
     };

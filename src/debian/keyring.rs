@@ -150,16 +150,16 @@ mod tests {
                 BOOKWORM,
                 [
                     "b8b80b5b623eab6ad8775c45b7c5d7d6350947f8",
-                    "4d64fec119c2029067d6e791f8d2585b8783d481",
                     "05ab90340c0c5e797f44a8c8254cf3b5aec0a8f0",
+                    "4d64fec119c2029067d6e791f8d2585b8783d481",
                 ],
             ),
             (
                 TRIXIE,
                 [
                     "04b54c3cdca79751b16bc6b5225629df75b188bd",
-                    "41587f7db8c774bccf131416762f67a0b2c39de4",
                     "5e04a1e3223a19a20706e20f9904613d4cce68c6",
+                    "41587f7db8c774bccf131416762f67a0b2c39de4",
                 ],
             ),
         ] {

@@ -8,14 +8,17 @@
 //! dependencies before what depends on them as far as there are no circles.
 
 mod conflicts;
+mod error;
 mod order;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::index::{Package, PackageIndex, Priority};
 use super::package::LockedDeb;
-use super::relation::{Alternative, Group, InvalidRelation, parse_relations};
+use super::relation::{Alternative, Group, parse_relations};
 use super::version;
+
+pub use error::ResolveError;
 
 /// Systems are laid out with /usr merged, so the choice `usrmerge | usr-is-merged` goes to the
 /// package that only states it, not to the one that converts a system and brings Perl.
@@ -30,58 +33,6 @@ pub struct Request {
     pub installed: BTreeMap<String, String>,
     /// Whether a whole system is meant: packages of priority `required`, essential ones and apt.
     pub base: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum ResolveError {
-    #[error("no package `{name}` in the archive's suites{similar}")]
-    Unknown { name: String, similar: String },
-    #[error("package `{name}` is not there in version {wanted}; the archive has {have}")]
-    NoVersion {
-        name: String,
-        wanted: String,
-        have: String,
-    },
-    #[error("nothing satisfies `{relation}`, asked for by {chain}")]
-    Unsatisfiable { relation: String, chain: String },
-    #[error(
-        "`{relation}`, asked for by {chain}, does not accept `{name}` {version}, asked for by {other}"
-    )]
-    Clash {
-        relation: String,
-        chain: String,
-        name: String,
-        version: String,
-        other: String,
-    },
-    #[error(
-        "`{name}`, asked for by {chain}, excludes `{relation}` and so `{other}`, asked for by {other_chain}"
-    )]
-    Conflict {
-        name: String,
-        chain: String,
-        relation: String,
-        other: String,
-        other_chain: String,
-    },
-    #[error("package `{package}`")]
-    Relation {
-        package: String,
-        #[source]
-        source: InvalidRelation,
-    },
-}
-
-impl ResolveError {
-    pub fn help(&self) -> &'static str {
-        match self {
-            Self::Unknown { .. } => "check the name, or add the suite or component that has it",
-            Self::NoVersion { .. } => {
-                "an archive keeps the newest version only: lock again without `=VERSION`"
-            }
-            _ => "leave out one of the packages that ask for it",
-        }
-    }
 }
 
 /// The packages to install, in an order in which they can be unpacked.
