@@ -147,12 +147,8 @@ async fn fetch(
 ) -> Result<Vec<PathBuf>, BuildError> {
     let debs: Vec<LockedDeb> = packages.iter().filter_map(locked).collect();
     let cache = options.store.dir("debs")?;
-    let files: Vec<PathBuf> = debs
-        .iter()
-        .map(|d| cache.join(format!("{}.deb", d.sha256)))
-        .collect();
-    if debs.is_empty() || files.iter().all(|f| f.is_file()) {
-        return Ok(files);
+    if debs.is_empty() {
+        return Ok(Vec::new());
     }
     let mirrors = Mirrors::discover(&options.debian_mirrors).map_err(|e| BuildError::Packages {
         code: codes::MIRROR_UNKNOWN,

@@ -5,7 +5,9 @@ use super::args::{BuildArgs, Common};
 use super::output::{Failure, json, print, say};
 use super::progress::{Progress, mib};
 use super::session::{Session, runtime};
-use crate::build::{BuildError, Built, IndexSettings, Options, StepResult, build, plan_step, stage};
+use crate::build::{
+    BuildError, Built, IndexSettings, Options, StepResult, build, plan_step, stage,
+};
 use crate::diag::{Diagnostic, Report, codes};
 use crate::engine::Cancel;
 use crate::engine::docker::Docker;

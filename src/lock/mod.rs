@@ -43,7 +43,7 @@ pub struct PlatformLock {
     /// OS packages that the image has beyond its base.
     #[serde(rename = "package", default)]
     pub packages: Vec<OsPackageLock>,
-    /// OS packages of builder stages, beyond base and `packages`.
+    /// OS packages of builder stages, beyond the base.
     #[serde(rename = "builder-package", default)]
     pub builder_packages: Vec<OsPackageLock>,
 }

@@ -195,6 +195,10 @@ fn steps(plan: &mut Plan, jit: bool) {
     for package in &parts.runtime_packages {
         runtime.insert(format!("package:{}", package.name), package_text(package));
     }
+    if parts.bootstrap {
+        let install = crate::debian::configure::INSTALL;
+        runtime.insert("install".into(), Digest::of(install.as_bytes()).to_string());
+    }
     runtime.insert("jit".into(), jit.to_string());
     runtime.insert("script".into(), templates_digest("steps"));
     let step = Step::new("runtime", Kind::Layer, runtime);

@@ -36,6 +36,12 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
             text(format!("builders/{}/{name}", compile.library), content);
         }
     }
+    if plan.parts.bootstrap {
+        text(
+            "steps/debs.sh".into(),
+            crate::debian::configure::INSTALL.to_owned(),
+        );
+    }
     if let (true, BaseImage::Tar(tar)) = (plan.parts.bootstrap, &options.base) {
         text(
             "steps/configure.sh".into(),
@@ -50,7 +56,7 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
         if !locked(packages) {
             continue;
         }
-        for package in packages {
+        for (place, package) in packages.iter().enumerate() {
             let (Some(sha256), Some(path)) = (&package.sha256, &package.path) else {
                 continue;
             };
@@ -61,8 +67,9 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
                     folder: options.debs.to_owned(),
                 });
             }
+            // Unpacked in this order.
             let name = path.rsplit('/').next().unwrap_or(path);
-            context.insert(format!("{folder}/{name}"), Content::File(file));
+            context.insert(format!("{folder}/{place:04}-{name}"), Content::File(file));
         }
     }
     Ok(context)

@@ -23,14 +23,21 @@ pub fn inputs(stack: &Stack, catalog: &Catalog, target: &Target<'_>) -> BTreeMap
     put("platform", stack.platform.value.to_string());
     put("python", stack.python.value.to_string());
     put("jit", stack.jit.to_string());
-    let sms: Vec<String> = target.sms.iter().map(|s| format!("sm_{}", s.digits())).collect();
+    let sms: Vec<String> = target
+        .sms
+        .iter()
+        .map(|s| format!("sm_{}", s.digits()))
+        .collect();
     put("gpu", sms.join(" "));
     let words = |items: &[crate::spec::At<String>]| {
         items.iter().map(|i| i.value.clone()).collect::<Vec<_>>()
     };
     put("packages", words(&stack.packages).join(" "));
     // An override may name a direct URL.
-    put("overrides", super::indexes::redact(&words(&stack.overrides).join(" ")));
+    put(
+        "overrides",
+        super::indexes::redact(&words(&stack.overrides).join(" ")),
+    );
     let indexes = words(&stack.indexes);
     if !indexes.is_empty() || stack.overrides.iter().any(|o| o.value.contains("://")) {
         put("indexes", short(&(indexes, words(&stack.overrides))));
@@ -82,35 +89,64 @@ fn library(need: &Need<'_>) -> String {
 /// The part of a recipe that changes what is locked.
 fn recipe_digest(need: &Need<'_>) -> Option<String> {
     let recipe = need.recipe?;
-    let packages: Vec<_> = recipe.runtime.iter().map(|r| (&r.packages, &r.when)).collect();
-    let build = need.build().filter(|_| need.library.from != From::Wheel).map(|b| {
-        let source = match &b.source {
-            BuildSource::Sdist => None,
-            BuildSource::Git { git, git_ref, submodules } => Some((git, git_ref, submodules)),
-        };
-        let metadata: Vec<_> = b
-            .metadata
-            .iter()
-            .map(|(version, m)| (version, &m.requires_python, &m.requires_dist))
-            .collect();
-        (source, &b.requires, &b.needs, &b.toolkit, &b.packages, metadata)
-    });
+    let packages: Vec<_> = recipe
+        .runtime
+        .iter()
+        .map(|r| (&r.packages, &r.when))
+        .collect();
+    let build = need
+        .build()
+        .filter(|_| need.library.from != From::Wheel)
+        .map(|b| {
+            let source = match &b.source {
+                BuildSource::Sdist => None,
+                BuildSource::Git {
+                    git,
+                    git_ref,
+                    submodules,
+                } => Some((git, git_ref, submodules)),
+            };
+            let metadata: Vec<_> = b
+                .metadata
+                .iter()
+                .map(|(version, m)| (version, &m.requires_python, &m.requires_dist))
+                .collect();
+            (
+                source,
+                &b.requires,
+                &b.needs,
+                &b.toolkit,
+                &b.packages,
+                metadata,
+            )
+        });
     let wheels = matches!(recipe.wheels, crate::catalog::WheelSource::Index);
     Some(short(&(&recipe.distribution, wheels, packages, build)))
 }
 
 /// The part of a base's file that changes what is locked.
 fn image_digest(image: &Image) -> String {
-    let reference = image.reference.as_ref().map(|r| (&r.runtime, &r.devel, &r.digests));
+    let reference = image
+        .reference
+        .as_ref()
+        .map(|r| (&r.runtime, &r.devel, &r.digests));
     let bootstrap = image
         .bootstrap
         .as_ref()
         .map(|b| (&b.suites, &b.components, &b.keyring, &b.include));
     let p = &image.packages;
-    let roles = (&p.python, &p.python_dev, &p.c_compiler, &p.cxx_compiler, &p.git);
+    let roles = (
+        &p.python,
+        &p.python_dev,
+        &p.c_compiler,
+        &p.cxx_compiler,
+        &p.git,
+    );
     short(&(&image.libc, reference, bootstrap, roles))
 }
 
 fn short(value: &impl Debug) -> String {
-    Digest::of(format!("{value:?}").as_bytes()).short().to_owned()
+    Digest::of(format!("{value:?}").as_bytes())
+        .short()
+        .to_owned()
 }

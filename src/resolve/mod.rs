@@ -101,10 +101,14 @@ pub async fn lock(
         preferences: old.preferences(&needs),
         ..Question::default()
     };
-    let pins = resolver.versions(&question).await?.map_err(|explanation| ResolveError::Unsatisfiable {
-        of: "the stack".to_owned(),
-        explanation,
-    })?;
+    let pins =
+        resolver
+            .versions(&question)
+            .await?
+            .map_err(|explanation| ResolveError::Unsatisfiable {
+                of: "the stack".to_owned(),
+                explanation,
+            })?;
     progress(&format!("choosing files of {} distributions", pins.len()));
     let files = resolver.files(&pins).await?;
     let (wheels, sdists) = chosen(&resolver, &needs, &pins, &files)?;
@@ -134,7 +138,10 @@ pub async fn lock(
     for need in ordered(&needs)? {
         progress(&format!("choosing what builds {}", need.name()));
         devel |= site.toolkit(need)? == Toolkit::Base;
-        builds.push(site.lock(&resolver, need, sdists.get(&need.distribution)).await?);
+        builds.push(
+            site.lock(&resolver, need, sdists.get(&need.distribution))
+                .await?,
+        );
     }
 
     progress("choosing OS packages");
@@ -175,7 +182,12 @@ struct Old<'a> {
 }
 
 impl<'a> Old<'a> {
-    fn new(old: Option<&'a Lock>, stack: &Stack, inputs: &BTreeMap<String, String>, options: &LockOptions) -> Self {
+    fn new(
+        old: Option<&'a Lock>,
+        stack: &Stack,
+        inputs: &BTreeMap<String, String>,
+        options: &LockOptions,
+    ) -> Self {
         let platform = old
             .filter(|o| o.version == FORMAT)
             .and_then(|o| o.platform(stack.platform.value))
@@ -196,9 +208,11 @@ impl<'a> Old<'a> {
         };
         Self {
             platform,
-            os_platform: platform.filter(|_| !options.upgrade_os && !changes.iter().any(|c| of_os(&c.key))),
+            os_platform: platform
+                .filter(|_| !options.upgrade_os && !changes.iter().any(|c| of_os(&c.key))),
             released,
-            all_released: options.upgrade == Upgrade::All || changes.iter().any(|c| c.key == "indexes"),
+            all_released: options.upgrade == Upgrade::All
+                || changes.iter().any(|c| c.key == "indexes"),
         }
     }
 
@@ -206,8 +220,15 @@ impl<'a> Old<'a> {
     fn versions(&self) -> impl Iterator<Item = (&'a str, &'a str)> + '_ {
         let platform = self.platform.filter(|_| !self.all_released);
         platform.into_iter().flat_map(|p| {
-            let wheels = p.wheels.iter().map(|w| (w.name.as_str(), w.version.as_str()));
-            wheels.chain(p.builds.iter().map(|b| (b.name.as_str(), b.version.as_str())))
+            let wheels = p
+                .wheels
+                .iter()
+                .map(|w| (w.name.as_str(), w.version.as_str()));
+            wheels.chain(
+                p.builds
+                    .iter()
+                    .map(|b| (b.name.as_str(), b.version.as_str())),
+            )
         })
     }
 
@@ -229,7 +250,9 @@ impl<'a> Old<'a> {
         self.versions()
             .filter(|(name, version)| {
                 !self.released.contains(*name)
-                    && pins.get(*name).is_some_and(|p| p.version.to_string() == *version)
+                    && pins
+                        .get(*name)
+                        .is_some_and(|p| p.version.to_string() == *version)
             })
             .map(|(name, _)| name.to_owned())
             .collect()
@@ -288,7 +311,11 @@ fn chosen(
     let mut wheels = Vec::new();
     let mut sdists = Sdists::new();
     for (name, pin) in pins {
-        match needs.iter().find(|n| n.distribution == *name).map(|n| &n.way) {
+        match needs
+            .iter()
+            .find(|n| n.distribution == *name)
+            .map(|n| &n.way)
+        {
             Some(Way::Git { .. }) => {}
             Some(Way::Sdist) => {
                 sdists.insert(name.clone(), files.sdist(name)?);
@@ -310,7 +337,11 @@ fn tools(catalog: &Catalog, target: &WheelTarget) -> Vec<PythonFile> {
     let Some(tool) = catalog.tool("uv") else {
         return Vec::new();
     };
-    let named: Vec<_> = tool.files.iter().filter_map(|f| Some((f.file.parse().ok()?, f))).collect();
+    let named: Vec<_> = tool
+        .files
+        .iter()
+        .filter_map(|f| Some((f.file.parse().ok()?, f)))
+        .collect();
     tags::best(named.iter().map(|(name, file)| (name, *file)), target)
         .map(|file| PythonFile {
             name: tool.name.clone(),
