@@ -26,13 +26,14 @@ macro_rules! shows {
     ($($name:ident: $text:expr;)*) => {
         $(#[test]
         fn $name() {
-            insta::assert_snapshot!(stringify!($name), check(&$text));
+            let text: &str = &$text;
+            insta::assert_snapshot!(stringify!($name), check(text));
         })*
     };
 }
 
 shows! {
-    good_stack: GOOD;
+    good_stack: GOOD.to_owned();
     unknown_key: GOOD.replace("python:", "pyhton:");
     unknown_key_far_from_any: GOOD.replace("python:", "colour: red\npython:");
     unknown_nested_key: GOOD.replace("  gpu:", "  gpus:");

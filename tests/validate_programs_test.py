@@ -279,6 +279,13 @@ class Programs(Validation):
         self.assertEqual((code, result["output"]), (1, ["fatal error: Python.h: No such file"]))
         error = subprocess.CalledProcessError(1, ["gcc", "a.c"])
         self.assertEqual(failure.summary(error), "CalledProcessError: `gcc` ended with exit code 1")
+        wrapper = RuntimeError("compiling failed")
+        wrapper.inner_exception = error
+        self.assertEqual(failure.summary(wrapper), "RuntimeError: `gcc` ended with exit code 1")
+
+    def test_a_reason_is_the_line_that_matters(self):
+        for text, line in (("CUDA error: x\nFor debugging consider\n", "CUDA error: x"), ("because of:\n\nNo module\nmore", "because of: No module"), ("", "")):
+            self.assertEqual(failure.headline(text), line)
 
     def test_units_after_a_failed_one_run_in_a_new_process(self):
         self.install("torch", "2.13.0", {

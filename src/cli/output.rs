@@ -12,7 +12,11 @@ use std::process::ExitCode;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
-pub struct Failure {
+pub struct Failure(Box<Told>);
+
+/// What a failure tells.
+#[derive(Debug)]
+pub struct Told {
     pub report: Report,
     pub exit: u8,
     /// Lines for people, printed before the diagnostics.
@@ -23,12 +27,12 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(exit: u8, report: Report) -> Self {
-        Self {
+        Self(Box::new(Told {
             report,
             exit,
             before: None,
             json: serde_json::Map::new(),
-        }
+        }))
     }
 
     /// A failure that points into no file.
@@ -37,19 +41,20 @@ impl Failure {
     }
 
     pub(super) fn report(self, common: &Common) -> ExitCode {
+        let told = *self.0;
         if common.json {
-            let mut document = self.json;
+            let mut document = told.json;
             document.insert("ok".into(), false.into());
-            let diagnostics = serde_json::to_value(&self.report.diagnostics);
+            let diagnostics = serde_json::to_value(&told.report.diagnostics);
             document.insert("diagnostics".into(), diagnostics.unwrap_or_default());
             json(&document);
         }
-        if let Some(before) = self.before {
+        if let Some(before) = told.before {
             eprint!("{before}");
         }
         let color = colored(common, std::io::stderr().is_terminal());
-        eprint!("{}", render(&self.report, color));
-        if let Some(d) = self
+        eprint!("{}", render(&told.report, color));
+        if let Some(d) = told
             .report
             .diagnostics
             .iter()
@@ -57,7 +62,7 @@ impl Failure {
         {
             eprintln!("`stackforge explain {}` says more.", d.code);
         }
-        ExitCode::from(self.exit)
+        ExitCode::from(told.exit)
     }
 }
 
@@ -114,6 +119,20 @@ pub(super) fn start_logging(common: &Common) {
         .with_ansi(colored(common, std::io::stderr().is_terminal()))
         .without_time()
         .try_init();
+}
+
+impl std::ops::Deref for Failure {
+    type Target = Told;
+
+    fn deref(&self) -> &Told {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Failure {
+    fn deref_mut(&mut self) -> &mut Told {
+        &mut self.0
+    }
 }
 
 impl From<CatalogError> for Failure {

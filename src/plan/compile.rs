@@ -1,11 +1,12 @@
 //! A library compiled from source: everything that its builder stage is told.
 
-use crate::catalog::{Facts, Recipe};
+use super::wheel_layers;
+use crate::catalog::{Build, Facts, Recipe};
 use crate::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
 use crate::spec::{Library, Sm};
 use pep440_rs::Version;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 #[derive(Debug, Clone, Serialize)]
@@ -48,6 +49,39 @@ pub struct Replacement {
     pub file: String,
     pub replace: String,
     pub with: String,
+}
+
+/// What a builder stage installs: the locked build requirements, and those that the image has
+/// too, but in a layer that builders do not start from.
+fn requires(lock: &PlatformLock, build: &BuildLock, recipe: &Build) -> Vec<PythonFile> {
+    let later = wheel_layers(&lock.wheels)
+        .into_iter()
+        .find(|l| l.name == "libraries")
+        .map(|l| l.wheels)
+        .unwrap_or_default();
+    let name = |requirement: &str| -> String {
+        let end = requirement.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
+        let name = &requirement[..end.unwrap_or(requirement.len())];
+        name.to_lowercase().replace(['_', '.'], "-")
+    };
+    let mut wanted: BTreeSet<String> = recipe.requires.iter().map(|r| name(r)).collect();
+    wanted.extend(build.requires.iter().map(|w| w.name.clone()));
+    loop {
+        let before = wanted.len();
+        for wheel in &later {
+            if wheel.via.iter().any(|v| wanted.contains(v)) {
+                wanted.insert(wheel.name.clone());
+            }
+        }
+        if wanted.len() == before {
+            break;
+        }
+    }
+    let mut files = build.requires.clone();
+    files.extend(later.into_iter().filter(|w| wanted.contains(&w.name)));
+    files.sort();
+    files.dedup_by(|a, b| a.name == b.name);
+    files
 }
 
 /// Puts together what the recipe, the lock and the stack say about one build.
@@ -134,7 +168,7 @@ pub(super) fn compile(
         library: build.name.clone(),
         version: build.version.clone(),
         source: build.source.clone(),
-        requires: build.requires.clone(),
+        requires: requires(lock, build, recipe_build),
         after: recipe_build
             .needs
             .iter()

@@ -200,7 +200,12 @@ fn steps(plan: &mut Plan, jit: bool) {
         runtime.insert("install".into(), Digest::of(install.as_bytes()).to_string());
     }
     runtime.insert("jit".into(), jit.to_string());
-    runtime.insert("script".into(), templates_digest("steps"));
+    for script in ["packages", "compiled", "forget"] {
+        runtime.insert(
+            format!("script:{script}"),
+            templates_digest(&format!("steps/{script}.sh")),
+        );
+    }
     let step = Step::new("runtime", Kind::Layer, runtime);
     let mut validate = Inputs::from([chain(&step)]);
     steps.push(step);

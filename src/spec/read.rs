@@ -335,7 +335,7 @@ impl Checker<'_> {
             }
         };
         let body = raw.body;
-        for (key, _) in &body.env {
+        for key in body.env.keys() {
             let valid = !key.0.value.is_empty()
                 && key
                     .0

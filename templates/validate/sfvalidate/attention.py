@@ -127,12 +127,12 @@ def first_call(torch, attend, inputs):
         except RuntimeError as error:
             if not any(words in str(error) for words in DECLINES):
                 raise
-            raise Unavailable("; ".join([failure.first_paragraph(str(error))] + explanations(said))) from error
+            raise Unavailable("; ".join([failure.headline(str(error))] + explanations(said))) from error
 
 
 def explanations(said):
     """What torch warned about this backend: it explains all of them, also those that were switched off for the test."""
-    texts = [failure.first_paragraph(str(warning.message).split(" (Triggered internally")[0]) for warning in said]
+    texts = [failure.headline(str(warning.message).split(" (Triggered internally")[0]) for warning in said]
     return [text for text in dict.fromkeys(texts)
             if not text.endswith("not used because:") and not text.endswith("has been runtime disabled.")]
 

@@ -42,7 +42,9 @@ def causes(error):
     chain = []
     while error is not None and error not in chain:
         chain.append(error)
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        # inductor's wrapper hides its cause from Python and keeps it in an attribute of its own.
+        hidden = getattr(error, "inner_exception", None)
+        error = error.__cause__ or hidden or (None if error.__suppress_context__ else error.__context__)
     return chain
 
 
@@ -81,12 +83,13 @@ def summary(error):
         if isinstance(link, subprocess.CalledProcessError):
             command = link.cmd.split() if isinstance(link.cmd, str) else [str(word) for word in link.cmd]
             return "{}: `{}` ended with exit code {}".format(type(error).__name__, command[0], link.returncode)
-    return shorten("{}: {}".format(type(error).__name__, first_paragraph(str(error))), 500)
+    return shorten("{}: {}".format(type(error).__name__, headline(str(error))), 500)
 
 
-def first_paragraph(text):
-    """Up to the first empty line: torch appends pages of advice to its errors."""
-    return " ".join(text.strip().split("\n\n")[0].split())
+def headline(text):
+    """The first line, and the next if that only announces it: torch appends pages of advice to its errors."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " ".join(lines[:2] if lines[:1] and lines[0].endswith(":") else lines[:1])
 
 
 def shorten(text, limit=MESSAGE_LIMIT):

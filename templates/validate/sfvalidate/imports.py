@@ -68,7 +68,7 @@ def one(library, job):
                                  {"module": name, "status": "not-run", "reason": job.device.get("no_gpu")})
     bad = [module for module in result["modules"] if module["status"] == "failed"]
     if bad:
-        reason = "; ".join("import {}: {}".format(module["module"], module["message"].splitlines()[0]) for module in bad)
+        reason = "; ".join("import {}: {}".format(module["module"], failure.headline(module["message"])) for module in bad)
         return dict(result, status="failed", kind=bad[0]["kind"], reason=reason)
     ran = [module for module in result["modules"] if module["status"] == "passed"]
     if result["modules"] and not ran:
@@ -97,7 +97,7 @@ def together(libraries, job):
         if bad:
             return dict(result, status="failed", kind=bad[0]["kind"], modules=bad,
                         reason="{} imports alone, but not after the libraries before it: {}".format(
-                            bad[0]["module"], bad[0]["message"].splitlines()[0]))
+                            bad[0]["module"], failure.headline(bad[0]["message"])))
     return result
 
 
