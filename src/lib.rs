@@ -3,6 +3,7 @@
 pub mod build;
 pub mod catalog;
 pub mod cli;
+pub mod config;
 pub mod debian;
 pub mod diag;
 pub mod engine;

@@ -16,7 +16,10 @@ fn every_stack_has_a_lock_that_fits_it_and_plans_offline() {
         let steps = variant["steps"].as_array().unwrap();
         assert_eq!(steps.last().unwrap()["kind"], "image", "{path}");
         let again = Sandbox::new().run(&["plan", &path, "--json", "--offline"]);
-        assert_eq!(run.stdout, again.stdout, "keys depend on nothing but the stack and its lock");
+        assert_eq!(
+            run.stdout, again.stdout,
+            "keys depend on nothing but the stack and its lock"
+        );
     }
 }
 
@@ -27,7 +30,11 @@ fn locks_name_no_host() {
         for line in lock.lines() {
             // Sources in git are named by their repository: that is what they are.
             let source = line.starts_with("url = \"https://github.com/");
-            assert!(source || !line.contains("://"), "{}: {line}", file.display());
+            assert!(
+                source || !line.contains("://"),
+                "{}: {line}",
+                file.display()
+            );
         }
     }
 }
@@ -42,7 +49,14 @@ fn dockerfiles_of_stock_stacks() {
         }
         assert_eq!(run.code, 0, "{}: {}", file.display(), run.stderr);
         let text = std::fs::read_to_string(sandbox.path("out/Dockerfile")).unwrap();
-        for newer in ["<<", "--link", "--network", "# syntax", "--checksum", "--parents"] {
+        for newer in [
+            "<<",
+            "--link",
+            "--network",
+            "# syntax",
+            "--checksum",
+            "--parents",
+        ] {
             assert!(!text.contains(newer), "{newer} is not in BuildKit 0.8");
         }
         let name = file.file_stem().unwrap().to_str().unwrap().to_owned();

@@ -150,7 +150,7 @@ async fn fetch(
     if debs.is_empty() {
         return Ok(Vec::new());
     }
-    let mirrors = Mirrors::discover(&options.debian_mirrors).map_err(|e| BuildError::Packages {
+    let mirrors = Mirrors::discover(&options.config.debian).map_err(|e| BuildError::Packages {
         code: codes::MIRROR_UNKNOWN,
         help: e.help(),
         message: chain(&e),

@@ -10,6 +10,7 @@ mod secrets;
 mod stages;
 mod validation;
 
+use crate::config::Config;
 use crate::engine::docker::Docker;
 use crate::engine::{BuildRequest, Cancel, ContextEntry, EngineError, Event, Source, StepFailure};
 use crate::plan::Plan;
@@ -37,8 +38,7 @@ pub struct Options<'a> {
     pub jobs: Option<u32>,
     pub no_cache: bool,
     pub index: IndexSettings,
-    /// Mirrors of OS packages, first one first; empty: the host's own.
-    pub debian_mirrors: Vec<String>,
+    pub config: &'a Config,
 }
 
 /// What happens during a build, for whoever shows it.
@@ -199,6 +199,7 @@ fn rendered(plan: &Plan, options: &Options<'_>, base: BaseImage) -> Result<Conte
         &render::Options {
             overlay: options.overlay,
             base,
+            config: options.config,
             debs: &options.store.dir("debs")?,
         },
     )?)

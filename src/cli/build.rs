@@ -25,7 +25,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
         jobs: args.jobs,
         no_cache: args.no_cache,
         index: IndexSettings(crate::resolve::index_settings(&session.stack)),
-        debian_mirrors: Vec::new(),
+        config: &session.config,
     };
     let mut progress = Progress::new(common);
     let result = runtime()?.block_on(async {

@@ -4,6 +4,7 @@ use super::args::{Color, Common};
 use crate::build::BuildError;
 pub use crate::build::chain;
 use crate::catalog::CatalogError;
+use crate::config::ConfigError;
 use crate::diag::{Diagnostic, Report, Severity, Source, codes, render};
 use crate::store::StoreError;
 use serde::Serialize;
@@ -141,6 +142,16 @@ impl From<CatalogError> for Failure {
             2,
             Diagnostic::error(codes::CATALOG_INVALID, chain(&e))
                 .help("catalog/README.md in stackforge's source describes every key"),
+        )
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(e: ConfigError) -> Self {
+        Self::plain(
+            2,
+            Diagnostic::error(codes::CONFIG_INVALID, chain(&e))
+                .help("it may hold `registries` (a map) and `debian` (a list)"),
         )
     }
 }

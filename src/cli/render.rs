@@ -23,7 +23,7 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
         jobs: None,
         no_cache: false,
         index: IndexSettings::default(),
-        debian_mirrors: Vec::new(),
+        config: &session.config,
     };
     prepare(&args.output)?;
     let mut progress = Progress::new(common);

@@ -3,6 +3,7 @@
 use super::args::Common;
 use super::output::{Failure, chain};
 use crate::catalog::Catalog;
+use crate::config::Config;
 use crate::diag::{Diagnostic, Report, codes};
 use crate::lock::{Change, Lock, PlatformLock};
 use crate::plan::Plan;
@@ -16,6 +17,7 @@ pub struct Session {
     pub catalog: Catalog,
     pub overlay: Option<PathBuf>,
     pub store: Store,
+    pub config: Config,
     pub lock_path: PathBuf,
 }
 
@@ -31,6 +33,7 @@ impl Session {
             catalog: Catalog::load(overlay.as_deref())?,
             overlay,
             store: Store::open(common.store.as_deref())?,
+            config: Config::load()?,
             lock_path: path.with_extension("lock"),
         })
     }

@@ -119,6 +119,9 @@ codes! {
     UNREADABLE = 18, "the file cannot be read",
         "The path does not exist, is a directory, is not UTF-8, or may not be read by this user.",
         "Check the path and its permissions.";
+    CONFIG_INVALID = 19, "the user's configuration is wrong",
+        "The configuration file names mirrors; it could not be read or holds something else.",
+        "Correct the file that the message names, or point STACKFORGE_CONFIG at another.";
     CATALOG_INVALID = 101, "a catalog file is wrong",
         "The catalog (embedded, `--catalog DIR`, or `.stackforge/` beside the stack) is checked whole before it is used.",
         "Correct the file that the message names; catalog/README.md describes every key.";

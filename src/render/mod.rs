@@ -9,6 +9,7 @@ mod files;
 pub mod quote;
 
 use crate::catalog::template;
+use crate::config::Config;
 use crate::lock::{OsPackageLock, PinnedImage};
 use crate::plan::Plan;
 use handlebars::Handlebars;
@@ -56,6 +57,8 @@ pub enum BaseImage {
 pub struct Options<'a> {
     pub overlay: Option<&'a Path>,
     pub base: BaseImage,
+    /// Where this machine fetches images from.
+    pub config: &'a Config,
     /// Folder of fetched OS packages, named by their sha256.
     pub debs: &'a Path,
 }
@@ -91,9 +94,12 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
     let names = |packages: &[OsPackageLock]| -> Vec<String> {
         packages.iter().map(|p| p.name.clone()).collect()
     };
-    let pinned = |p: &PinnedImage| match &p.digest {
-        Some(digest) => format!("{}@{digest}", p.reference),
-        None => p.reference.clone(),
+    let pinned = |p: &PinnedImage| {
+        let reference = options.config.image(&p.reference);
+        match &p.digest {
+            Some(digest) => format!("{reference}@{digest}"),
+            None => reference,
+        }
     };
     let runtime = match &options.base {
         BaseImage::Named(name) if parts.bootstrap => Some(name.clone()),

@@ -200,7 +200,12 @@ def triton(torch, job, causal, head_dim):
     job.step("importing triton")
     from sfvalidate import triton_kernels
 
+    outputs = []
+
     def attend(q, k, v):
-        return triton_kernels.attention(q, k, v, causal, torch.empty_like(q))
+        # The checked first call fills NaN over; the timed ones write to the same place again.
+        if not outputs:
+            outputs.append(torch.full_like(q, float("nan")))
+        return triton_kernels.attention(q, k, v, causal, outputs[0])
 
     return attend

@@ -1,8 +1,8 @@
 """The Triton kernels of the checks: add, masked softmax, matrix product, attention (forward).
 
-Small, masked at every edge, and written with what Triton 2.1 to 3.x have in common. Each function
-takes and returns torch tensors on the GPU; outputs are filled with NaN first, so that an element
-that no program wrote is seen.
+Small and masked at every edge. Each function takes and returns torch tensors on the GPU; outputs
+are filled with NaN first, so that an element that no program wrote is seen (attention's caller
+does so, since it also times it).
 """
 
 import torch
