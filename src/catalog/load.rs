@@ -1,8 +1,8 @@
 //! Reading the catalog: embedded files first, then a directory over them.
 
 use super::{Catalog, Gpu, Image, Isa, Recipe, SmFacts, Tool, Toolkit};
-use include_dir::{Dir, include_dir};
 use crate::spec::nouns::Digest;
+use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;

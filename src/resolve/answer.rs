@@ -70,7 +70,9 @@ pub(super) fn pins(text: &str) -> Pins {
 
 /// Lines that pin exactly these versions.
 pub(super) fn pin_lines(pins: &Pins) -> Vec<String> {
-    pins.iter().map(|(name, pin)| format!("{name}=={}", pin.version)).collect()
+    pins.iter()
+        .map(|(name, pin)| format!("{name}=={}", pin.version))
+        .collect()
 }
 
 #[derive(Deserialize)]
@@ -136,7 +138,10 @@ impl Files {
                 let file = file.locked(&name, &version)?;
                 let parsed: WheelName = file.file.parse().map_err(pylock_error)?;
                 if parsed.name != name {
-                    return Err(ResolveError::Pylock(format!("`{name}` has a wheel named {}", file.file)));
+                    return Err(ResolveError::Pylock(format!(
+                        "`{name}` has a wheel named {}",
+                        file.file
+                    )));
                 }
                 wheels.push((parsed, file));
             }
@@ -165,11 +170,14 @@ impl Files {
 
     pub fn sdist(&self, name: &str) -> Result<PythonFile, ResolveError> {
         let candidates = self.of(name)?;
-        candidates.sdist.clone().ok_or_else(|| ResolveError::NoFile {
-            name: name.to_owned(),
-            version: candidates.version.clone(),
-            target: "a build from source".to_owned(),
-        })
+        candidates
+            .sdist
+            .clone()
+            .ok_or_else(|| ResolveError::NoFile {
+                name: name.to_owned(),
+                version: candidates.version.clone(),
+                target: "a build from source".to_owned(),
+            })
     }
 
     fn of(&self, name: &str) -> Result<&Candidates, ResolveError> {
@@ -228,7 +236,10 @@ impl File {
         let kind = [".whl", ".tar.gz", ".zip", ".tar.bz2", ".tar.xz", ".tgz"];
         let good = name.len() <= 255
             && name.bytes().all(plain)
-            && name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
+            && name
+                .bytes()
+                .next()
+                .is_some_and(|b| b.is_ascii_alphanumeric())
             && kind.iter().any(|k| name.ends_with(k));
         good.then_some(name)
     }
@@ -241,7 +252,11 @@ fn percent_decoded(text: &str) -> Option<String> {
         rest = tail;
         if *first == b'%' {
             let hex = std::str::from_utf8(rest.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(hex, 16).ok().filter(|_| !hex.starts_with('+'))?);
+            bytes.push(
+                u8::from_str_radix(hex, 16)
+                    .ok()
+                    .filter(|_| !hex.starts_with('+'))?,
+            );
             rest = &rest[2..];
         } else {
             bytes.push(*first);
@@ -279,12 +294,18 @@ causal-conv1d==1.7.0
         assert!(!pins["torch"].named);
         assert_eq!(
             pin_lines(&pins),
-            ["causal-conv1d==1.7.0", "jinja2==3.1.6", "torch==2.13.0+cu130"]
+            [
+                "causal-conv1d==1.7.0",
+                "jinja2==3.1.6",
+                "torch==2.13.0+cu130"
+            ]
         );
     }
 
     fn pylock(file: &str) -> String {
-        format!("lock-version = \"1.0\"\n[[packages]]\nname = \"x\"\nversion = \"1\"\nwheels = [{file}]\n")
+        format!(
+            "lock-version = \"1.0\"\n[[packages]]\nname = \"x\"\nversion = \"1\"\nwheels = [{file}]\n"
+        )
     }
 
     fn target() -> WheelTarget {
@@ -316,10 +337,13 @@ causal-conv1d==1.7.0
             ("https://h.test/x.exe", &hash),
             ("https://h.test/x-1-py3-none-any.whl", "AB"),
         ] {
-            let text = pylock(&format!("{{ url = \"{url}\", hashes = {{ sha256 = \"{hash}\" }} }}"));
+            let text = pylock(&format!(
+                "{{ url = \"{url}\", hashes = {{ sha256 = \"{hash}\" }} }}"
+            ));
             assert!(Files::parse(&text).is_err(), "{url}");
         }
-        let e = Files::parse(&pylock("{ url = \"https://h.test/x-1-py3-none-any.whl\" }")).unwrap_err();
+        let e =
+            Files::parse(&pylock("{ url = \"https://h.test/x-1-py3-none-any.whl\" }")).unwrap_err();
         assert!(matches!(e, ResolveError::NoHash { .. }), "{e}");
         assert!(Files::parse("lock-version = \"2.0\"").is_err());
     }
@@ -330,8 +354,14 @@ causal-conv1d==1.7.0
             "{{ url = \"https://h.test/x-1-cp311-cp311-linux_x86_64.whl\", hashes = {{ sha256 = \"{}\" }} }}",
             "ab".repeat(32)
         ));
-        let e = Files::parse(&text).unwrap().wheel("x", &target()).unwrap_err();
-        assert_eq!(e.to_string(), "`x` 1 has no file for linux/amd64, Python 3.12 and glibc 2.36");
+        let e = Files::parse(&text)
+            .unwrap()
+            .wheel("x", &target())
+            .unwrap_err();
+        assert_eq!(
+            e.to_string(),
+            "`x` 1 has no file for linux/amd64, Python 3.12 and glibc 2.36"
+        );
     }
 
     proptest! {

@@ -45,7 +45,9 @@ pub(super) fn ordered<'n, 'a>(needs: &'n [Need<'a>]) -> Result<Vec<&'n Need<'a>>
     while !waiting.is_empty() {
         let blocked = |n: &&Need<'_>| {
             let needed = n.build().map(|b| b.needs.as_slice()).unwrap_or_default();
-            needed.iter().any(|need| waiting.iter().any(|w| w.name() == need))
+            needed
+                .iter()
+                .any(|need| waiting.iter().any(|w| w.name() == need))
         };
         let Some(at) = waiting.iter().position(|n| !blocked(n)) else {
             let names: Vec<&str> = waiting.iter().map(|n| n.name()).collect();
@@ -78,7 +80,10 @@ impl Site<'_> {
     }
 
     pub fn toolkit(&self, need: &Need<'_>) -> Result<Toolkit, ResolveError> {
-        let parts = need.build().map(|b| b.toolkit.as_slice()).unwrap_or_default();
+        let parts = need
+            .build()
+            .map(|b| b.toolkit.as_slice())
+            .unwrap_or_default();
         if parts.is_empty() {
             return Ok(Toolkit::NotNeeded);
         }
@@ -97,22 +102,42 @@ impl Site<'_> {
             .toolkit(cuda)
             .and_then(|t| t.wheels.as_ref())
             .filter(|w| w.compiler)
-            .ok_or_else(|| none(format!("neither the base nor the index has nvcc of CUDA {cuda}")))?;
+            .ok_or_else(|| {
+                none(format!(
+                    "neither the base nor the index has nvcc of CUDA {cuda}"
+                ))
+            })?;
         // A release that is in the image already is pinned by the constraints.
         let version = match self.pins.get(&normalized(&wheels.package)) {
             Some(pin) => format!("=={}", pin.version),
             None => format!("=={cuda}.*"),
         };
-        Ok(Toolkit::Wheels(format!("{}[{}]{version}", wheels.package, parts.join(","))))
+        Ok(Toolkit::Wheels(format!(
+            "{}[{}]{version}",
+            wheels.package,
+            parts.join(",")
+        )))
     }
 
-    pub async fn lock(&self, resolver: &Resolver<'_>, need: &Need<'_>, sdist: Option<&PythonFile>) -> Result<BuildLock, ResolveError> {
+    pub async fn lock(
+        &self,
+        resolver: &Resolver<'_>,
+        need: &Need<'_>,
+        sdist: Option<&PythonFile>,
+    ) -> Result<BuildLock, ResolveError> {
         let toolkit = self.toolkit(need)?;
         let pin = &self.pins[&need.distribution];
         let version = pin.version.to_string();
         let source = match (&need.way, sdist) {
             (Way::Git { url, reference }, _) => SourceLock::Git {
-                revision: self.revision(need, url, &reference.replace("{version}", &version), &version).await?,
+                revision: self
+                    .revision(
+                        need,
+                        url,
+                        &reference.replace("{version}", &version),
+                        &version,
+                    )
+                    .await?,
                 url: url.clone(),
             },
             (_, Some(file)) => SourceLock::Sdist {
@@ -133,18 +158,31 @@ impl Site<'_> {
             version,
             source,
             requires: self.requires(resolver, need, toolkit).await?,
-            via: if pin.named { Vec::new() } else { pin.via.clone() },
+            via: if pin.named {
+                Vec::new()
+            } else {
+                pin.via.clone()
+            },
         })
     }
 
     /// The old lock's revision where nothing about the library changed: a tag that moved is
     /// not followed in silence.
-    async fn revision(&self, need: &Need<'_>, url: &str, reference: &str, version: &str) -> Result<String, ResolveError> {
+    async fn revision(
+        &self,
+        need: &Need<'_>,
+        url: &str,
+        reference: &str,
+        version: &str,
+    ) -> Result<String, ResolveError> {
         let old = self.old.and_then(|o| o.build(need.name()));
         if let Some(old) = old
             && self.unchanged.contains(need.name())
             && old.version == version
-            && let SourceLock::Git { url: old_url, revision } = &old.source
+            && let SourceLock::Git {
+                url: old_url,
+                revision,
+            } = &old.source
             && old_url == url
         {
             return Ok(revision.clone());
@@ -153,7 +191,12 @@ impl Site<'_> {
     }
 
     /// Files of build requirements that the image does not have anyway.
-    async fn requires(&self, resolver: &Resolver<'_>, need: &Need<'_>, toolkit: Toolkit) -> Result<Vec<PythonFile>, ResolveError> {
+    async fn requires(
+        &self,
+        resolver: &Resolver<'_>,
+        need: &Need<'_>,
+        toolkit: Toolkit,
+    ) -> Result<Vec<PythonFile>, ResolveError> {
         let mut requirements = need.build().map(|b| b.requires.clone()).unwrap_or_default();
         if let Toolkit::Wheels(line) = toolkit {
             requirements.push(line);
@@ -167,15 +210,34 @@ impl Site<'_> {
             constraints: pin_lines(self.pins),
             preferences: old
                 .filter(|_| self.unchanged.contains(need.name()))
-                .map(|b| b.requires.iter().map(|f| format!("{}=={}", f.name, f.version)).collect())
+                .map(|b| {
+                    b.requires
+                        .iter()
+                        .map(|f| format!("{}=={}", f.name, f.version))
+                        .collect()
+                })
                 .unwrap_or_default(),
             ..Question::default()
         };
-        let mut pins = resolver.versions(&question).await?.map_err(|explanation| ResolveError::Unsatisfiable {
-            of: format!("the build requirements of `{}` beside the image's wheels", need.name()),
-            explanation,
+        let mut pins = resolver.versions(&question).await?.map_err(|explanation| {
+            ResolveError::Unsatisfiable {
+                of: format!(
+                    "the build requirements of `{}` beside the image's wheels",
+                    need.name()
+                ),
+                explanation,
+            }
         })?;
         pins.retain(|name, _| !self.pins.contains_key(name));
+        let known = |name: &str, version: String| {
+            let files = old.map(|b| b.requires.as_slice()).unwrap_or_default();
+            files.iter().any(|f| f.name == name && f.version == version)
+        };
+        if self.offline
+            && let Some((name, _)) = pins.iter().find(|(n, p)| !known(n, p.version.to_string()))
+        {
+            return Err(ResolveError::OfflineChoice(name.clone()));
+        }
         if pins.is_empty() {
             return Ok(Vec::new());
         }
@@ -213,8 +275,17 @@ mod tests {
 
     #[test]
     fn cuda_comes_from_the_toolkit_or_the_runtime() {
-        assert_eq!(cuda_of(&pins("cuda-toolkit==13.0.3.0\nnvidia-cuda-runtime==13.0.96\n")).as_deref(), Some("13.0"));
-        assert_eq!(cuda_of(&pins("nvidia-cuda-runtime-cu12==12.8.90\n")).as_deref(), Some("12.8"));
+        assert_eq!(
+            cuda_of(&pins(
+                "cuda-toolkit==13.0.3.0\nnvidia-cuda-runtime==13.0.96\n"
+            ))
+            .as_deref(),
+            Some("13.0")
+        );
+        assert_eq!(
+            cuda_of(&pins("nvidia-cuda-runtime-cu12==12.8.90\n")).as_deref(),
+            Some("12.8")
+        );
         assert_eq!(cuda_of(&pins("six==1.17.0\n")), None);
     }
 

@@ -9,7 +9,10 @@ use tokio::process::Command;
 
 /// A commit: 40 lower-case hex digits.
 pub(super) fn is_revision(text: &str) -> bool {
-    text.len() == 40 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    text.len() == 40
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 /// Asks the repository; nothing is fetched but names.
@@ -31,7 +34,13 @@ pub(super) async fn revision(
         return Err(failed("stackforge is offline".into()));
     }
     let run = Command::new("git")
-        .args(["-c", "protocol.ext.allow=never", "ls-remote", "--quiet", "--"])
+        .args([
+            "-c",
+            "protocol.ext.allow=never",
+            "ls-remote",
+            "--quiet",
+            "--",
+        ])
         .args([url, reference, &format!("{reference}^{{}}")])
         .env("GIT_TERMINAL_PROMPT", "0")
         .env("LC_ALL", "C.UTF-8")
@@ -83,7 +92,10 @@ mod tests {
     #[tokio::test]
     async fn a_revision_needs_no_network() {
         let own = "0123456789abcdef0123456789abcdef01234567";
-        assert_eq!(revision("x", "https://h.test/x", own, true).await.unwrap(), own);
+        assert_eq!(
+            revision("x", "https://h.test/x", own, true).await.unwrap(),
+            own
+        );
         assert!(revision("x", "https://h.test/x", "v1", true).await.is_err());
     }
 }

@@ -4,9 +4,10 @@
 //! for builder stages. Addresses may hold credentials and name hosts, so they enter no lock,
 //! no message ([`redact`]) and no key.
 
+use super::settings::{Settings, pip_section, words};
 use crate::spec::Stack;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Whose settings hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,17 +36,6 @@ pub(super) struct Indexes {
     credentials: BTreeMap<String, String>,
     /// The configuration that UV_CONFIG_FILE names.
     pub config: Option<toml::Table>,
-}
-
-/// The user's settings, as found on this machine.
-#[derive(Default)]
-struct Settings {
-    variables: BTreeMap<String, String>,
-    /// uv.toml files, the strongest first.
-    uv: Vec<toml::Table>,
-    config: Option<toml::Table>,
-    /// pip.conf files, the weakest first.
-    pip: Vec<String>,
 }
 
 /// Environment that makes the uv of a builder stage find the locked files: secret, since it
@@ -99,10 +89,12 @@ impl Indexes {
             .or_else(|| get("UV_INDEX_URL"))
             .cloned();
         for name in ["UV_INDEX", "UV_EXTRA_INDEX_URL"] {
-            out.extra.extend(get(name).into_iter().flat_map(|v| words(v)));
+            out.extra
+                .extend(get(name).into_iter().flat_map(|v| words(v)));
         }
         if let Some(links) = get("UV_FIND_LINKS") {
-            out.find_links.extend(links.split(',').map(|l| l.trim().to_owned()));
+            out.find_links
+                .extend(links.split(',').map(|l| l.trim().to_owned()));
         }
         for table in settings.config.iter().chain(&settings.uv) {
             out.add_uv_table(table);
@@ -121,11 +113,22 @@ impl Indexes {
         let text = |v: &toml::Value| v.as_str().map(str::to_owned);
         let list = |key: &str| {
             let values = table.get(key).and_then(|v| v.as_array());
-            values.into_iter().flatten().filter_map(text).collect::<Vec<_>>()
+            values
+                .into_iter()
+                .flatten()
+                .filter_map(text)
+                .collect::<Vec<_>>()
         };
-        for index in table.get("index").and_then(|v| v.as_array()).into_iter().flatten() {
+        for index in table
+            .get("index")
+            .and_then(|v| v.as_array())
+            .into_iter()
+            .flatten()
+        {
             let flag = |key: &str| index.get(key).and_then(toml::Value::as_bool) == Some(true);
-            let Some(url) = index.get("url").and_then(text) else { continue };
+            let Some(url) = index.get("url").and_then(text) else {
+                continue;
+            };
             if flag("explicit") {
                 continue;
             }
@@ -175,8 +178,13 @@ impl Indexes {
             ..Self::default()
         };
         // pip only warns of a directory that is not there, uv stops.
-        out.find_links.retain(|l| l.contains("://") || Path::new(l).is_dir());
-        if out.default.is_none() && out.extra.is_empty() && out.find_links.is_empty() && !out.no_index {
+        out.find_links
+            .retain(|l| l.contains("://") || Path::new(l).is_dir());
+        if out.default.is_none()
+            && out.extra.is_empty()
+            && out.find_links.is_empty()
+            && !out.no_index
+        {
             out.origin = Origin::Nobody;
         }
         out
@@ -187,11 +195,17 @@ impl Indexes {
         let mut out = Vec::new();
         let mut option = |name: &str, value: &str| out.extend([name.to_owned(), value.to_owned()]);
         if matches!(self.origin, Origin::Stack | Origin::Pip) {
-            self.default.iter().for_each(|u| option("--default-index", u));
+            self.default
+                .iter()
+                .for_each(|u| option("--default-index", u));
             self.extra.iter().for_each(|u| option("--index", u));
-            self.find_links.iter().for_each(|u| option("--find-links", u));
+            self.find_links
+                .iter()
+                .for_each(|u| option("--find-links", u));
         }
-        self.insecure_hosts.iter().for_each(|h| option("--allow-insecure-host", h));
+        self.insecure_hosts
+            .iter()
+            .for_each(|h| option("--allow-insecure-host", h));
         if self.no_index && self.origin == Origin::Pip {
             out.push("--no-index".to_owned());
         }
@@ -208,74 +222,29 @@ impl Indexes {
             }
         };
         set("UV_DEFAULT_INDEX", self.default.clone().unwrap_or_default());
-        let extra: Vec<&str> = self.extra.iter().chain(&self.of_libraries).map(String::as_str).collect();
+        let extra: Vec<&str> = self
+            .extra
+            .iter()
+            .chain(&self.of_libraries)
+            .map(String::as_str)
+            .collect();
         if !extra.is_empty() {
             set("UV_INDEX_STRATEGY", "unsafe-best-match".to_owned());
         } else if let Some(strategy) = &self.strategy {
             set("UV_INDEX_STRATEGY", strategy.clone());
         }
         set("UV_INDEX", extra.join(" "));
-        let remote = self.find_links.iter().filter(|l| l.contains("://") && !l.starts_with("file:"));
-        set("UV_FIND_LINKS", remote.cloned().collect::<Vec<_>>().join(","));
+        let remote = self
+            .find_links
+            .iter()
+            .filter(|l| l.contains("://") && !l.starts_with("file:"));
+        set(
+            "UV_FIND_LINKS",
+            remote.cloned().collect::<Vec<_>>().join(","),
+        );
         set("UV_INSECURE_HOST", self.insecure_hosts.join(" "));
         out
     }
-}
-
-impl Settings {
-    fn read() -> Self {
-        let variables: BTreeMap<String, String> = std::env::vars_os()
-            .filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)))
-            .filter(|(n, v)| (n.starts_with("UV_") || n.starts_with("PIP_")) && !v.is_empty())
-            .collect();
-        let directory = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-        let home = directory("HOME");
-        let config = directory("XDG_CONFIG_HOME").or_else(|| home.as_ref().map(|h| h.join(".config")));
-        let table = |path: &Path| std::fs::read_to_string(path).ok()?.parse::<toml::Table>().ok();
-        let mut uv = Vec::new();
-        uv.extend(config.iter().filter_map(|c| table(&c.join("uv/uv.toml"))));
-        uv.extend(table(Path::new("/etc/uv/uv.toml")));
-        let mut pip = vec![PathBuf::from("/etc/xdg/pip/pip.conf"), PathBuf::from("/etc/pip.conf")];
-        pip.extend(home.iter().map(|h| h.join(".pip/pip.conf")));
-        pip.extend(config.iter().map(|c| c.join("pip/pip.conf")));
-        pip.extend(directory("VIRTUAL_ENV").map(|v| v.join("pip.conf")));
-        pip.extend(variables.get("PIP_CONFIG_FILE").map(PathBuf::from));
-        Self {
-            config: variables.get("UV_CONFIG_FILE").and_then(|p| table(Path::new(p))),
-            uv,
-            pip: pip.iter().filter_map(|p| std::fs::read_to_string(p).ok()).collect(),
-            variables,
-        }
-    }
-}
-
-fn words(text: &str) -> Vec<String> {
-    text.split_whitespace().map(str::to_owned).collect()
-}
-
-/// Values of one section of a pip.conf; continued lines are indented.
-fn pip_section(text: &str, section: &str) -> BTreeMap<String, String> {
-    let mut values: BTreeMap<String, String> = BTreeMap::new();
-    let (mut inside, mut last) = (false, None::<String>);
-    for line in text.lines() {
-        let trimmed = line.trim();
-        if trimmed.is_empty() || trimmed.starts_with(['#', ';']) {
-            continue;
-        }
-        if let Some(name) = trimmed.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
-            (inside, last) = (name.trim() == section, None);
-        } else if line.starts_with([' ', '\t'])
-            && let Some(value) = last.as_ref().and_then(|key| values.get_mut(key))
-        {
-            value.push(' ');
-            value.push_str(trimmed);
-        } else if inside && let Some((key, value)) = trimmed.split_once(['=', ':']) {
-            let key = key.trim().to_lowercase().replace('_', "-");
-            values.insert(key.clone(), value.trim().to_owned());
-            last = Some(key);
-        }
-    }
-    values
 }
 
 /// The text with every URL replaced, so that no message carries a host or a credential.
@@ -285,7 +254,9 @@ pub(super) fn redact(text: &str) -> String {
     while let Some(at) = rest.find("://") {
         let scheme = rest[..at]
             .rfind(|c: char| !(c.is_ascii_alphanumeric() || "+.-".contains(c)))
-            .map_or(0, |i| i + rest[i..].chars().next().map_or(1, char::len_utf8));
+            .map_or(0, |i| {
+                i + rest[i..].chars().next().map_or(1, char::len_utf8)
+            });
         let after = &rest[at + 3..];
         let end = after
             .find(|c: char| c.is_whitespace() || "`'\"<>)]},".contains(c))
@@ -305,7 +276,10 @@ mod tests {
 
     fn settings(variables: &[(&str, &str)], pip: &str, uv: &str) -> Settings {
         Settings {
-            variables: variables.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect(),
+            variables: variables
+                .iter()
+                .map(|(a, b)| ((*a).into(), (*b).into()))
+                .collect(),
             pip: vec![pip.into()],
             uv: vec![uv.parse().unwrap()],
             config: None,
@@ -316,13 +290,20 @@ mod tests {
 
     #[test]
     fn pip_is_translated_and_its_variables_win() {
-        let indexes = Indexes::from(vec![], vec![], &settings(&[("PIP_INDEX_URL", "https://d.test/simple")], PIP, ""));
+        let indexes = Indexes::from(
+            vec![],
+            vec![],
+            &settings(&[("PIP_INDEX_URL", "https://d.test/simple")], PIP, ""),
+        );
         assert_eq!(
             indexes.options().join(" "),
             "--default-index https://d.test/simple --index https://b.test/simple --index https://c.test/simple"
         );
         let env = indexes.environment();
-        assert_eq!(env["UV_INDEX"], "https://b.test/simple https://c.test/simple");
+        assert_eq!(
+            env["UV_INDEX"],
+            "https://b.test/simple https://c.test/simple"
+        );
         assert_eq!(env["UV_INDEX_STRATEGY"], "unsafe-best-match");
     }
 
@@ -336,7 +317,11 @@ mod tests {
         let env = indexes.environment();
         assert_eq!(env["UV_INDEX"], "corp=https://u.test/simple");
         assert_eq!(env["UV_INDEX_CORP_PASSWORD"], "p");
-        let indexes = Indexes::from(vec!["https://s.test/1".into(), "https://s.test/2".into()], vec![], &host);
+        let indexes = Indexes::from(
+            vec!["https://s.test/1".into(), "https://s.test/2".into()],
+            vec![],
+            &host,
+        );
         assert_eq!(
             indexes.options().join(" "),
             "--default-index https://s.test/2 --index https://s.test/1"
@@ -345,7 +330,11 @@ mod tests {
 
     #[test]
     fn nothing_set_means_the_default_of_uv() {
-        let indexes = Indexes::from(vec![], vec![], &settings(&[("PIP_FIND_LINKS", "/nonexistent")], "", ""));
+        let indexes = Indexes::from(
+            vec![],
+            vec![],
+            &settings(&[("PIP_FIND_LINKS", "/nonexistent")], "", ""),
+        );
         assert_eq!(indexes.origin, Origin::Nobody);
         assert!(indexes.options().is_empty() && indexes.environment().is_empty());
     }

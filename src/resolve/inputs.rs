@@ -23,14 +23,21 @@ pub fn inputs(stack: &Stack, catalog: &Catalog, target: &Target<'_>) -> BTreeMap
     put("platform", stack.platform.value.to_string());
     put("python", stack.python.value.to_string());
     put("jit", stack.jit.to_string());
-    let sms: Vec<String> = target.sms.iter().map(|s| format!("sm_{}", s.digits())).collect();
+    let sms: Vec<String> = target
+        .sms
+        .iter()
+        .map(|s| format!("sm_{}", s.digits()))
+        .collect();
     put("gpu", sms.join(" "));
     let words = |items: &[crate::spec::At<String>]| {
         items.iter().map(|i| i.value.clone()).collect::<Vec<_>>()
     };
     put("packages", words(&stack.packages).join(" "));
     // An override may name a direct URL.
-    put("overrides", super::indexes::redact(&words(&stack.overrides).join(" ")));
+    put(
+        "overrides",
+        super::indexes::redact(&words(&stack.overrides).join(" ")),
+    );
     let indexes = words(&stack.indexes);
     if !indexes.is_empty() || stack.overrides.iter().any(|o| o.value.contains("://")) {
         put("indexes", short(&(indexes, words(&stack.overrides))));
@@ -82,35 +89,122 @@ fn library(need: &Need<'_>) -> String {
 /// The part of a recipe that changes what is locked.
 fn recipe_digest(need: &Need<'_>) -> Option<String> {
     let recipe = need.recipe?;
-    let packages: Vec<_> = recipe.runtime.iter().map(|r| (&r.packages, &r.when)).collect();
-    let build = need.build().filter(|_| need.library.from != From::Wheel).map(|b| {
-        let source = match &b.source {
-            BuildSource::Sdist => None,
-            BuildSource::Git { git, git_ref, submodules } => Some((git, git_ref, submodules)),
-        };
-        let metadata: Vec<_> = b
-            .metadata
-            .iter()
-            .map(|(version, m)| (version, &m.requires_python, &m.requires_dist))
-            .collect();
-        (source, &b.requires, &b.needs, &b.toolkit, &b.packages, metadata)
-    });
+    let packages: Vec<_> = recipe
+        .runtime
+        .iter()
+        .map(|r| (&r.packages, &r.when))
+        .collect();
+    let build = need
+        .build()
+        .filter(|_| need.library.from != From::Wheel)
+        .map(|b| {
+            let source = match &b.source {
+                BuildSource::Sdist => None,
+                BuildSource::Git {
+                    git,
+                    git_ref,
+                    submodules,
+                } => Some((git, git_ref, submodules)),
+            };
+            let metadata: Vec<_> = b
+                .metadata
+                .iter()
+                .map(|(version, m)| (version, &m.requires_python, &m.requires_dist))
+                .collect();
+            (
+                source,
+                &b.requires,
+                &b.needs,
+                &b.toolkit,
+                &b.packages,
+                metadata,
+            )
+        });
     let wheels = matches!(recipe.wheels, crate::catalog::WheelSource::Index);
     Some(short(&(&recipe.distribution, wheels, packages, build)))
 }
 
 /// The part of a base's file that changes what is locked.
 fn image_digest(image: &Image) -> String {
-    let reference = image.reference.as_ref().map(|r| (&r.runtime, &r.devel, &r.digests));
+    let reference = image
+        .reference
+        .as_ref()
+        .map(|r| (&r.runtime, &r.devel, &r.digests));
     let bootstrap = image
         .bootstrap
         .as_ref()
         .map(|b| (&b.suites, &b.components, &b.keyring, &b.include));
     let p = &image.packages;
-    let roles = (&p.python, &p.python_dev, &p.c_compiler, &p.cxx_compiler, &p.git);
+    let roles = (
+        &p.python,
+        &p.python_dev,
+        &p.c_compiler,
+        &p.cxx_compiler,
+        &p.git,
+    );
     short(&(&image.libc, reference, bootstrap, roles))
 }
 
 fn short(value: &impl Debug) -> String {
-    Digest::of(format!("{value:?}").as_bytes()).short().to_owned()
+    Digest::of(format!("{value:?}").as_bytes())
+        .short()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> BTreeMap<String, String> {
+        let stack = crate::spec::read("t.yaml", text).unwrap();
+        let catalog = Catalog::load(None).unwrap();
+        let target = Target::of(&stack, &catalog).unwrap();
+        inputs(&stack, &catalog, &target)
+    }
+
+    const STACK: &str = r#"stack: t
+base: debian-bookworm
+target: { platform: linux/amd64, gpu: [h100] }
+python: "3.11"
+libraries:
+  torch: { version: "2.13.*" }
+  six: { version: any, index: "https://u:secret@i.test/simple" }
+overrides: ["x @ https://i.test/x-1-py3-none-any.whl"]
+indexes: ["https://u:secret@i.test/simple"]
+"#;
+
+    fn stack() -> String {
+        STACK.replace("version: any", "version: \">=1\"")
+    }
+
+    #[test]
+    fn no_host_and_no_credential_is_in_them() {
+        let text = format!("{:?}", of(&stack()));
+        assert!(
+            !text.contains("i.test") && !text.contains("secret"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_changes_files_changes_them_and_what_does_not_does_not() {
+        let before = of(&stack());
+        let same = stack().replace("\"2.13.*\"", "\"2.13.*\", jobs: 3, env: { A: b }");
+        assert_eq!(of(&same), before);
+        for (from, to, key) in [
+            ("\"2.13.*\"", "\"2.12.*\"", "libraries.torch"),
+            ("\"2.13.*\"", "\"2.13.*\", extras: [opt]", "libraries.torch"),
+            ("[h100]", "[a100]", "gpu"),
+            ("linux/amd64", "linux/arm64", "platform"),
+            ("simple\"]", "other\"]", "indexes"),
+            ("x-1-", "x-2-", "indexes"),
+        ] {
+            let now = of(&stack().replace(from, to));
+            let keys: Vec<_> = now
+                .keys()
+                .filter(|k| now.get(*k) != before.get(*k))
+                .collect();
+            assert_eq!(keys, [key], "{from} → {to}");
+        }
+    }
 }

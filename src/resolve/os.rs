@@ -7,13 +7,13 @@
 use super::ResolveError;
 use super::requirements::{Need, Way};
 use crate::catalog::{Bootstrap, Image, OsRoles, keyring};
+use crate::debian::LockedDeb;
 use crate::debian::archive::{ArchiveError, Source, Suite, fetch_index};
 use crate::debian::download::client;
 use crate::debian::index::PackageIndex;
-use crate::debian::mirror::Mirrors;
 use crate::debian::keyring::Keyring;
+use crate::debian::mirror::Mirrors;
 use crate::debian::resolve::{Request, ResolveError as DebianError, resolve};
-use crate::debian::LockedDeb;
 use crate::diag::{Code, codes};
 use crate::lock::{OsPackageLock, PlatformLock};
 use crate::spec::{PythonVersion, Stack};
@@ -43,11 +43,17 @@ pub(super) fn names(stack: &Stack, target: &Target<'_>, needs: &[Need<'_>]) -> N
         None => debian_names(python).resolve(role, python),
     };
     let mut out = Names::default();
-    out.runtime.extend(stack.packages.iter().map(|p| p.value.clone()));
+    out.runtime
+        .extend(stack.packages.iter().map(|p| p.value.clone()));
     out.runtime.extend(roles("python"));
-    for required in needs.iter().filter_map(|n| n.recipe).flat_map(|r| &r.runtime) {
+    for required in needs
+        .iter()
+        .filter_map(|n| n.recipe)
+        .flat_map(|r| &r.runtime)
+    {
         if stack.jit || required.when != "jit" {
-            out.runtime.extend(required.packages.iter().flat_map(|p| roles(p)));
+            out.runtime
+                .extend(required.packages.iter().flat_map(|p| roles(p)));
         }
     }
     let compiled: Vec<&Need<'_>> = needs.iter().filter(|n| n.compiled()).collect();
@@ -58,7 +64,11 @@ pub(super) fn names(stack: &Stack, target: &Target<'_>, needs: &[Need<'_>]) -> N
         if compiled.iter().any(|n| matches!(n.way, Way::Git { .. })) {
             out.builder.extend(roles("git"));
         }
-        for package in compiled.iter().filter_map(|n| n.build()).flat_map(|b| &b.packages) {
+        for package in compiled
+            .iter()
+            .filter_map(|n| n.build())
+            .flat_map(|b| &b.packages)
+        {
             out.builder.extend(roles(package));
         }
     }
@@ -86,7 +96,10 @@ pub(super) fn kept(old: &PlatformLock, names: &Names) -> Option<OsPackages> {
     };
     let (base, runtime, builder) = (&old.base.packages, &old.packages, &old.builder_packages);
     let fits = names.runtime.iter().all(|n| has(&[base, runtime], n))
-        && names.builder.iter().all(|n| has(&[base, runtime, builder], n))
+        && names
+            .builder
+            .iter()
+            .all(|n| has(&[base, runtime, builder], n))
         && names.builder.is_empty() == builder.is_empty();
     fits.then(|| OsPackages {
         base: base.clone(),
@@ -140,13 +153,19 @@ pub(super) async fn lock(
     })
 }
 
-async fn index(image: &Image, bootstrap: &Bootstrap, architecture: &str, cache: &Path) -> Result<PackageIndex, ResolveError> {
+async fn index(
+    image: &Image,
+    bootstrap: &Bootstrap,
+    architecture: &str,
+    cache: &Path,
+) -> Result<PackageIndex, ResolveError> {
     let network = |e: &dyn std::error::Error, help: String| wrong(codes::NETWORK, chain(e), help);
-    let mirrors = Mirrors::discover(&[])
-        .map_err(|e| wrong(codes::MIRROR_UNKNOWN, chain(&e), e.help()))?;
+    let mirrors =
+        Mirrors::discover(&[]).map_err(|e| wrong(codes::MIRROR_UNKNOWN, chain(&e), e.help()))?;
     // The catalog is checked: the keyring is there.
     let key = keyring(&bootstrap.keyring).unwrap_or_default();
-    let keyring = Keyring::parse(key).map_err(|e| wrong(codes::CATALOG_INVALID, chain(&e), e.help().to_owned()))?;
+    let keyring = Keyring::parse(key)
+        .map_err(|e| wrong(codes::CATALOG_INVALID, chain(&e), e.help().to_owned()))?;
     let client = client().map_err(|e| network(&e, e.help().to_owned()))?;
     let suites: Vec<Suite> = bootstrap
         .suites
@@ -170,13 +189,15 @@ async fn index(image: &Image, bootstrap: &Bootstrap, architecture: &str, cache: 
         cache: &cache,
         now: SystemTime::now(),
     };
-    fetch_index(source, &suites, architecture).await.map_err(|e| {
-        let code = match &e {
-            ArchiveError::Mirror(_) => codes::MIRROR_UNKNOWN,
-            _ => codes::NETWORK,
-        };
-        wrong(code, chain(&e), e.help())
-    })
+    fetch_index(source, &suites, architecture)
+        .await
+        .map_err(|e| {
+            let code = match &e {
+                ArchiveError::Mirror(_) => codes::MIRROR_UNKNOWN,
+                _ => codes::NETWORK,
+            };
+            wrong(code, chain(&e), e.help())
+        })
 }
 
 /// Debian serves its security suites from an archive of their own.
@@ -188,7 +209,11 @@ fn archive_of(os: &str, suite: &str) -> String {
 }
 
 /// Base, image and builders, each beyond the one before.
-fn closures(index: &PackageIndex, bootstrap: &Bootstrap, names: &Names) -> Result<OsPackages, ResolveError> {
+fn closures(
+    index: &PackageIndex,
+    bootstrap: &Bootstrap,
+    names: &Names,
+) -> Result<OsPackages, ResolveError> {
     let mut installed: BTreeMap<String, String> = BTreeMap::new();
     let mut step = |wanted: Vec<String>, base: bool| {
         let request = Request {
@@ -261,10 +286,9 @@ mod tests {
 
     #[test]
     fn old_packages_are_kept_only_when_they_hold_all_that_is_wanted() {
-        let mut old: PlatformLock = toml::from_str(
-            "platform = 'linux/amd64'\npython = '3.11'\n[base]\nname = 'b'\n",
-        )
-        .unwrap();
+        let mut old: PlatformLock =
+            toml::from_str("platform = 'linux/amd64'\npython = '3.11'\n[base]\nname = 'b'\n")
+                .unwrap();
         old.base.packages = vec![package("python3")];
         old.packages = vec![package("git")];
         let set = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect();
@@ -274,7 +298,10 @@ mod tests {
         };
         assert!(kept(&old, &names).is_some());
         names.builder = set(&["git"]);
-        assert!(kept(&old, &names).is_none(), "builders had none of their own");
+        assert!(
+            kept(&old, &names).is_none(),
+            "builders had none of their own"
+        );
         names.runtime = set(&["curl"]);
         assert!(kept(&old, &names).is_none());
     }

@@ -29,26 +29,38 @@ pub(super) struct Joint<'a> {
 }
 
 pub(super) async fn check(resolver: &Resolver<'_>, joint: &Joint<'_>) -> Result<(), ResolveError> {
-    let (cpu_only, downgrades) = try_join(cpu_only_torch(resolver, joint), downgrades(resolver, joint)).await?;
+    let (cpu_only, downgrades) =
+        try_join(cpu_only_torch(resolver, joint), downgrades(resolver, joint)).await?;
     let findings: Vec<Diagnostic> = cpu_only.into_iter().chain(downgrades).collect();
-    if findings.is_empty() { Ok(()) } else { Err(ResolveError::Policy(findings)) }
+    if findings.is_empty() {
+        Ok(())
+    } else {
+        Err(ResolveError::Policy(findings))
+    }
 }
 
 /// Whether torch's release brings CUDA: its local version says so, or it asks for NVIDIA's
 /// libraries.
 pub(super) fn has_cuda(pins: &Pins) -> bool {
-    let local = pins.get("torch").map(|t| t.version.to_string()).unwrap_or_default();
+    let local = pins
+        .get("torch")
+        .map(|t| t.version.to_string())
+        .unwrap_or_default();
     let local = local.split_once('+').map_or("", |(_, local)| local);
     if local.starts_with("cpu") {
         return false;
     }
     let of_torch = |name: &str, via: &[String]| {
-        (name.starts_with("nvidia-") || name.starts_with("cuda-")) && via.iter().any(|v| v == "torch")
+        (name.starts_with("nvidia-") || name.starts_with("cuda-"))
+            && via.iter().any(|v| v == "torch")
     };
     local.starts_with("cu") || pins.iter().any(|(name, pin)| of_torch(name, &pin.via))
 }
 
-async fn cpu_only_torch(resolver: &Resolver<'_>, joint: &Joint<'_>) -> Result<Option<Diagnostic>, ResolveError> {
+async fn cpu_only_torch(
+    resolver: &Resolver<'_>,
+    joint: &Joint<'_>,
+) -> Result<Option<Diagnostic>, ResolveError> {
     let Some(torch) = joint.pins.get("torch") else {
         return Ok(None);
     };
@@ -57,9 +69,16 @@ async fn cpu_only_torch(resolver: &Resolver<'_>, joint: &Joint<'_>) -> Result<Op
         return Ok(None);
     }
     let span = blamed(joint, need, &torch.via);
-    let finding = |why: String, help: String| {
-        let message = format!("torch {} for {} has no CUDA: {why}", torch.version, joint.platform);
-        Ok(Some(Diagnostic::error(codes::CPU_ONLY_TORCH, message).at(span).help(help)))
+    let finding = |span: Span, why: String, help: String| {
+        let message = format!(
+            "torch {} for {} has no CUDA: {why}",
+            torch.version, joint.platform
+        );
+        Ok(Some(
+            Diagnostic::error(codes::CPU_ONLY_TORCH, message)
+                .at(span)
+                .help(help),
+        ))
     };
     let alone = Question {
         requirements: vec!["torch".to_owned()],
@@ -69,6 +88,7 @@ async fn cpu_only_torch(resolver: &Resolver<'_>, joint: &Joint<'_>) -> Result<Op
         Ok(pins) if has_cuda(&pins) => pins["torch"].version.clone(),
         _ => {
             return finding(
+                span,
                 "the index has no CUDA build of torch for this platform".to_owned(),
                 "give `torch` an `index` that has CUDA builds".to_owned(),
             );
@@ -78,24 +98,73 @@ async fn cpu_only_torch(resolver: &Resolver<'_>, joint: &Joint<'_>) -> Result<Op
         && !specifiers.contains(&newest)
     {
         return finding(
+            span,
             format!("the stack's own `torch: \"{specifiers}\"` excludes {newest}, which has it"),
-            format!("ask for a torch with CUDA, such as \"{newest}\", or give `torch` an `index` that has CUDA builds"),
+            format!(
+                "ask for a torch with CUDA, such as \"{newest}\", or give `torch` an `index` that has CUDA builds"
+            ),
         );
     }
     let mut with = joint.question.clone();
     with.preferences.clear();
     with.constraints.push(format!("torch=={newest}"));
-    let why = match resolver.versions(&with).await? {
-        Err(explanation) => format!("a requirement excludes torch {newest}, which has it\n{explanation}"),
-        Ok(_) => format!("an older torch was preferred to {newest}, which has it"),
+    let Err(explanation) = resolver.versions(&with).await? else {
+        return finding(
+            span,
+            format!("an older torch was preferred to {newest}, which has it"),
+            format!("pin torch: `torch: \"{newest}\"`"),
+        );
     };
-    finding(why, format!("loosen that requirement, or pin torch: `torch: \"{newest}\"`"))
+    // The constraint is ours, not the stack's.
+    let explanation = explanation.replace(
+        &format!("the stack asks for torch=={newest}"),
+        &format!("torch=={newest} is the newest with CUDA"),
+    );
+    let cause = joint
+        .needs
+        .iter()
+        .filter(|n| n.distribution != "torch")
+        .filter_map(|n| Some((place(&explanation, &n.distribution)?, n)))
+        .min_by_key(|(place, _)| *place)
+        .map(|(_, n)| n);
+    match cause {
+        Some(cause) => finding(
+            self::span(cause),
+            format!(
+                "`{}` excludes torch {newest}, which has it\n{explanation}",
+                cause.line()
+            ),
+            format!(
+                "ask for a `{}` that takes a torch with CUDA, or override its requirement",
+                cause.name()
+            ),
+        ),
+        None => finding(
+            span,
+            format!("a requirement excludes torch {newest}, which has it\n{explanation}"),
+            "loosen that requirement, or override it".to_owned(),
+        ),
+    }
+}
+
+/// Where a text speaks of a distribution, as a whole word.
+fn place(text: &str, distribution: &str) -> Option<usize> {
+    let part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    text.match_indices(distribution)
+        .find(|(at, found)| {
+            let before = text[..*at].chars().next_back();
+            let after = text[at + found.len()..].chars().next();
+            !before.is_some_and(part) && !after.is_some_and(part)
+        })
+        .map(|(at, _)| at)
 }
 
 /// torch's own line, else that of the first library which brings it.
 fn blamed(joint: &Joint<'_>, need: Option<&Need<'_>>, via: &[String]) -> Span {
     let brings = |n: &&Need<'_>| via.contains(&n.distribution);
-    need.or_else(|| joint.needs.iter().find(brings)).map(span).unwrap_or_default()
+    need.or_else(|| joint.needs.iter().find(brings))
+        .map(span)
+        .unwrap_or_default()
 }
 
 fn span(need: &Need<'_>) -> Span {
@@ -114,14 +183,20 @@ pub(super) fn far_below(version: &Version, other: &Version) -> bool {
     minor(version) < minor(other)
 }
 
-async fn downgrades(resolver: &Resolver<'_>, joint: &Joint<'_>) -> Result<Vec<Diagnostic>, ResolveError> {
+async fn downgrades(
+    resolver: &Resolver<'_>,
+    joint: &Joint<'_>,
+) -> Result<Vec<Diagnostic>, ResolveError> {
     let suspects: Vec<&Need<'_>> = joint
         .needs
         .iter()
         .filter(|n| n.is_open() && n.pinned.is_none() && !joint.kept.contains(&n.distribution))
         // `auto` means what the rest of the stack pins.
         .filter(|n| {
-            let pinned_by_others = joint.pins.get(&n.distribution).is_some_and(|p| !p.via.is_empty());
+            let pinned_by_others = joint
+                .pins
+                .get(&n.distribution)
+                .is_some_and(|p| !p.via.is_empty());
             n.specifiers().is_some() || !pinned_by_others
         })
         .collect();
@@ -139,12 +214,12 @@ async fn downgrades(resolver: &Resolver<'_>, joint: &Joint<'_>) -> Result<Vec<Di
     };
     let checks = suspects
         .into_iter()
-        .filter(|n| {
-            match (joint.pins.get(&n.distribution), newest.get(&n.distribution)) {
+        .filter(
+            |n| match (joint.pins.get(&n.distribution), newest.get(&n.distribution)) {
                 (Some(joint), Some(newest)) => far_below(&joint.version, &newest.version),
                 _ => false,
-            }
-        })
+            },
+        )
         .map(|n| downgrade(resolver, joint, n));
     let findings: Result<Vec<_>, _> = join_all(checks).await.into_iter().collect();
     Ok(findings?.into_iter().flatten().collect())
@@ -192,7 +267,11 @@ async fn downgrade(
         need.name(),
         got.version
     );
-    Ok(Some(Diagnostic::error(codes::SILENT_DOWNGRADE, message).at(span(need)).help(help)))
+    Ok(Some(
+        Diagnostic::error(codes::SILENT_DOWNGRADE, message)
+            .at(span(need))
+            .help(help),
+    ))
 }
 
 #[cfg(test)]
@@ -202,12 +281,25 @@ mod tests {
 
     #[test]
     fn cuda_is_seen_by_what_torch_asks_for() {
-        assert!(has_cuda(&pins("torch==2.13.0\nnvidia-cudnn-cu13==9\n    # via torch\n")));
-        assert!(has_cuda(&pins("torch==2.13.0\ncuda-toolkit==13.0.3.0\n    # via torch\n")));
+        assert!(has_cuda(&pins(
+            "torch==2.13.0\nnvidia-cudnn-cu13==9\n    # via torch\n"
+        )));
+        assert!(has_cuda(&pins(
+            "torch==2.13.0\ncuda-toolkit==13.0.3.0\n    # via torch\n"
+        )));
         assert!(has_cuda(&pins("torch==2.9.0+cu128\n")));
         let others = "torch==2.9.1\ncuda-bindings==13\n    # via nvidia-cutlass-dsl\n";
-        assert!(!has_cuda(&pins(others)), "another library's CUDA is not torch's");
+        assert!(
+            !has_cuda(&pins(others)),
+            "another library's CUDA is not torch's"
+        );
         assert!(!has_cuda(&pins("torch==2.9.0+cpu\n")));
+    }
+
+    #[test]
+    fn names_are_found_as_whole_words() {
+        assert_eq!(place("torchvision needs torch==2", "torch"), Some(18));
+        assert_eq!(place("flash-attn-3 only", "flash-attn"), None);
     }
 
     #[test]

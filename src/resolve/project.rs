@@ -66,7 +66,10 @@ impl Ground {
         for need in needs.iter().filter(|n| n.compiled()) {
             let metadata = need.metadata();
             let of = |version: Option<&Version>| {
-                metadata.iter().find(|(v, _)| v.as_ref() == version).map(|(_, m)| *m)
+                metadata
+                    .iter()
+                    .find(|(v, _)| v.as_ref() == version)
+                    .map(|(_, m)| *m)
             };
             if let (Way::Git { .. }, Some(version)) = (&need.way, &need.pinned) {
                 // Without metadata of its own, the index's release of that version tells it.
@@ -77,11 +80,12 @@ impl Ground {
                 self.stubs = Some(stubs.to_owned());
             }
             self.compiled.push(need.distribution.clone());
-            self.metadata.extend(metadata.iter().map(|(version, content)| Metadata {
-                distribution: need.distribution.clone(),
-                version: version.clone(),
-                content: (*content).clone(),
-            }));
+            self.metadata
+                .extend(metadata.iter().map(|(version, content)| Metadata {
+                    distribution: need.distribution.clone(),
+                    version: version.clone(),
+                    content: (*content).clone(),
+                }));
         }
         Ok(())
     }
@@ -99,7 +103,9 @@ impl Ground {
         };
         write("pyproject.toml", &self.project(question).to_string())?;
         write("uv.toml", &self.configuration().to_string())?;
-        let mut arguments: Vec<String> = ["pip", "compile", "pyproject.toml"].map(str::to_owned).into();
+        let mut arguments: Vec<String> = ["pip", "compile", "pyproject.toml"]
+            .map(str::to_owned)
+            .into();
         let mut option = |name: &str, value: &str| {
             arguments.extend([name.to_owned(), value.to_owned()]);
         };
@@ -159,7 +165,10 @@ impl Ground {
         let mut project = Table::new();
         project.insert("name".into(), ROOT.into());
         project.insert("version".into(), "0".into());
-        project.insert("requires-python".into(), format!(">={}", self.target.python).into());
+        project.insert(
+            "requires-python".into(),
+            format!(">={}", self.target.python).into(),
+        );
         project.insert("dependencies".into(), question.requirements.clone().into());
         let mut out = Table::from_iter([("project".to_owned(), Value::Table(project))]);
         let mut sources = Table::new();
@@ -179,7 +188,10 @@ impl Ground {
                 ("sources".to_owned(), Value::Table(sources)),
                 ("index".to_owned(), Value::Array(indexes)),
             ]);
-            out.insert("tool".into(), Table::from_iter([("uv".to_owned(), Value::Table(uv))]).into());
+            out.insert(
+                "tool".into(),
+                Table::from_iter([("uv".to_owned(), Value::Table(uv))]).into(),
+            );
         }
         out
     }
@@ -191,7 +203,10 @@ impl Ground {
             if let Some(version) = &m.version {
                 entry.insert("version".into(), version.to_string().into());
             }
-            entry.insert("requires-dist".into(), m.content.requires_dist.clone().into());
+            entry.insert(
+                "requires-dist".into(),
+                m.content.requires_dist.clone().into(),
+            );
             if let Some(python) = &m.content.requires_python {
                 entry.insert("requires-python".into(), python.clone().into());
             }
@@ -209,7 +224,11 @@ impl Ground {
 impl Question {
     /// File that holds the answer.
     pub fn answer(&self) -> &'static str {
-        if self.files { "pylock.toml" } else { "answer.txt" }
+        if self.files {
+            "pylock.toml"
+        } else {
+            "answer.txt"
+        }
     }
 }
 
@@ -311,7 +330,10 @@ mod tests {
             assert!(arguments.contains(part), "{arguments}");
         }
         let project: Table = read(dir.path(), "pyproject.toml").parse().unwrap();
-        assert_eq!(project["tool"]["uv"]["sources"]["torch"]["index"].as_str(), Some("of-0"));
+        assert_eq!(
+            project["tool"]["uv"]["sources"]["torch"]["index"].as_str(),
+            Some("of-0")
+        );
         let config: Table = read(dir.path(), "uv.toml").parse().unwrap();
         assert_eq!(config["dependency-metadata"][0]["name"].as_str(), Some("x"));
         assert_eq!(read(dir.path(), "answer.txt"), "torch==2.13.0\n");

@@ -16,7 +16,10 @@ pub(super) struct Resolver<'a> {
 
 impl Resolver<'_> {
     /// The versions that satisfy, or why none do (in words, without URLs).
-    pub async fn versions(&self, question: &Question) -> Result<Result<Pins, String>, ResolveError> {
+    pub async fn versions(
+        &self,
+        question: &Question,
+    ) -> Result<Result<Pins, String>, ResolveError> {
         Ok(self.ask(question).await?.map(|text| pins(&text)))
     }
 
@@ -54,15 +57,22 @@ impl Resolver<'_> {
                 source,
             }
         };
-        let dir = tempfile::tempdir_in(self.work).map_err(io("create a directory in", self.work))?;
+        let dir =
+            tempfile::tempdir_in(self.work).map_err(io("create a directory in", self.work))?;
         let arguments = self.ground.write(question, dir.path())?;
         let answer = self.uv.run(dir.path(), &arguments).await?;
         if !answer.ok {
-            let said = if answer.stderr.trim().is_empty() { &answer.stdout } else { &answer.stderr };
+            let said = if answer.stderr.trim().is_empty() {
+                &answer.stdout
+            } else {
+                &answer.stderr
+            };
             return Ok(Err(explanation(said)));
         }
         let path = dir.path().join(question.answer());
-        Ok(Ok(std::fs::read_to_string(&path).map_err(io("read", &path))?))
+        Ok(Ok(
+            std::fs::read_to_string(&path).map_err(io("read", &path))?
+        ))
     }
 }
 
@@ -72,11 +82,19 @@ fn explanation(stderr: &str) -> String {
     for line in stderr.lines().map(str::trim) {
         let line = line.strip_prefix("cause:").map_or(line, str::trim);
         let line = line.trim_start_matches(['×', '╰', '─', '▶', '│', ' ']);
-        let framing = ["error:", "warning:", "No solution found", "hint: The resolution failed"];
+        let framing = [
+            "error:",
+            "warning:",
+            "No solution found",
+            "hint: The resolution failed",
+        ];
         if line.is_empty() || framing.iter().any(|f| line.starts_with(f)) {
             continue;
         }
-        out.push(line.replace(&format!("{ROOT} depends on"), "the stack asks for").replace(ROOT, "the stack"));
+        out.push(
+            line.replace(&format!("{ROOT} depends on"), "the stack asks for")
+                .replace(ROOT, "the stack"),
+        );
     }
     // The conclusions stand at the end; what leads to them may be a page.
     let from = out.len().saturating_sub(8);

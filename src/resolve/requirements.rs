@@ -17,7 +17,10 @@ pub(super) enum Way {
     Wheel,
     Sdist,
     /// `reference` may hold `{version}`.
-    Git { url: String, reference: String },
+    Git {
+        url: String,
+        reference: String,
+    },
     /// A wheel where one fits, else the recipe's build: the index has to say.
     Open,
 }
@@ -44,7 +47,9 @@ pub(super) fn needs<'a>(stack: &'a Stack, target: &Target<'a>) -> Vec<Need<'a>> 
             Need {
                 library,
                 recipe,
-                distribution: normalized(recipe.map_or(library.name.value.as_str(), |r| &r.distribution)),
+                distribution: normalized(
+                    recipe.map_or(library.name.value.as_str(), |r| &r.distribution),
+                ),
                 way: way(library, recipe),
                 pinned: None,
             }
@@ -219,7 +224,9 @@ libraries:
         Need {
             library,
             recipe,
-            distribution: normalized(recipe.map_or(library.name.value.as_str(), |r| &r.distribution)),
+            distribution: normalized(
+                recipe.map_or(library.name.value.as_str(), |r| &r.distribution),
+            ),
             way: way(library, recipe),
             pinned: None,
         }
@@ -232,7 +239,11 @@ libraries:
         assert_eq!(of("vllm").line(), "vllm[audio]>=0.32,<0.34");
         assert_eq!(of("triton").line(), "triton");
         assert_eq!(of("flash-attn").line(), "flash-attn==2.8.3.post2");
-        let open: Vec<_> = stack.libraries.iter().filter(|l| need(l, None).is_open()).collect();
+        let open: Vec<_> = stack
+            .libraries
+            .iter()
+            .filter(|l| need(l, None).is_open())
+            .collect();
         let names: Vec<_> = open.iter().map(|l| l.name.value.as_str()).collect();
         assert_eq!(names, ["six", "triton", "vllm"]);
     }
@@ -243,7 +254,10 @@ libraries:
         let flash = stack.library("flash-attn").unwrap();
         let any = recipe("  metadata: { '*': { requires_dist: [torch] } }\n");
         let mut n = need(flash, Some(&any));
-        assert_eq!((n.way.clone(), n.distribution.as_str()), (Way::Sdist, "x-y"));
+        assert_eq!(
+            (n.way.clone(), n.distribution.as_str()),
+            (Way::Sdist, "x-y")
+        );
         n.settle().unwrap();
         assert_eq!(n.pinned, None);
         let some = recipe("  metadata: { '2.8.3.post2': {}, '2.9.0': {} }\n");
@@ -263,14 +277,20 @@ libraries:
         let any = recipe("  metadata: { '*': {} }\n");
         let mut n = need(&library, Some(&any));
         assert!(matches!(&n.way, Way::Git { reference, .. } if reference == "v{version}"));
-        assert!(matches!(n.settle(), Err(ResolveError::OpenGitVersion { .. })));
+        assert!(matches!(
+            n.settle(),
+            Err(ResolveError::OpenGitVersion { .. })
+        ));
     }
 
     #[test]
     fn a_wheel_is_looked_for_first_where_the_index_has_some() {
         let stack = crate::spec::read("t.yaml", STACK).unwrap();
         let any = recipe("");
-        assert_eq!(need(stack.library("torch").unwrap(), Some(&any)).way, Way::Open);
+        assert_eq!(
+            need(stack.library("torch").unwrap(), Some(&any)).way,
+            Way::Open
+        );
         assert_eq!(need(stack.library("torch").unwrap(), None).way, Way::Wheel);
     }
 }

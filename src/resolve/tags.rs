@@ -64,7 +64,9 @@ impl FromStr for WheelName {
             .ok_or_else(wrong)?;
         let parts: Vec<&str> = stem.split('-').collect();
         let (name, version, build, tags) = match parts[..] {
-            [name, version, python, abi, platform] => (name, version, None, [python, abi, platform]),
+            [name, version, python, abi, platform] => {
+                (name, version, None, [python, abi, platform])
+            }
             [name, version, build, python, abi, platform] => {
                 (name, version, Some(build), [python, abi, platform])
             }
@@ -144,7 +146,9 @@ fn tag_rank(python: &str, abi: &str, platform: &str, target: &WheelTarget) -> Op
     let own = format!("{major}{minor}");
     // Minor version of a `cp3N` or `py3N` tag that this Python can use.
     let older = |prefix: &str| {
-        let rest = python.strip_prefix(prefix)?.strip_prefix(&major.to_string())?;
+        let rest = python
+            .strip_prefix(prefix)?
+            .strip_prefix(&major.to_string())?;
         let n: u32 = rest.parse().ok().filter(|_| !rest.starts_with('+'))?;
         (n <= minor).then_some(minor - n)
     };
@@ -185,7 +189,11 @@ fn platform_rank(platform: &str, target: &WheelTarget) -> Option<u32> {
     let tag = platform
         .strip_suffix(target.platform.machine())?
         .strip_suffix('_')?;
-    let legacy = [("manylinux2014", 17), ("manylinux2010", 12), ("manylinux1", 5)];
+    let legacy = [
+        ("manylinux2014", 17),
+        ("manylinux2010", 12),
+        ("manylinux1", 5),
+    ];
     let (glibc, alias) = match legacy.iter().find(|(name, _)| *name == tag) {
         Some((_, glibc)) => (*glibc, 1),
         None if tag == "linux" => return Some(u32::MAX),
@@ -229,9 +237,16 @@ mod tests {
         assert_eq!(wheel.build, Some((2, "b".into())));
         assert_eq!(wheel.python, ["cp312", "cp313"]);
         for bad in [
-            "", "x.whl", "a-1-py3-none.whl", "a-1-py3-none-any.zip", "a-one-py3-none-any.whl",
-            "a-1-b2-py3-none-any.whl", "../a-1-py3-none-any.whl", "a-1-py3-none-an y.whl",
-            "-1-py3-none-any.whl", "a-1-py3--any.whl",
+            "",
+            "x.whl",
+            "a-1-py3-none.whl",
+            "a-1-py3-none-any.zip",
+            "a-one-py3-none-any.whl",
+            "a-1-b2-py3-none-any.whl",
+            "../a-1-py3-none-any.whl",
+            "a-1-py3-none-an y.whl",
+            "-1-py3-none-any.whl",
+            "a-1-py3--any.whl",
         ] {
             assert!(bad.parse::<WheelName>().is_err(), "{bad}");
         }

@@ -13,8 +13,13 @@ use pep440_rs::Version;
 /// Decides every open way and fixes the versions that must be fixed. A published wheel is
 /// taken where one fits the target, unless wheels end a minor release or more before the
 /// source does; else the recipe's build.
-pub(super) async fn decide(needs: &mut [Need<'_>], resolver: &Resolver<'_>) -> Result<(), ResolveError> {
-    let open: Vec<usize> = (0..needs.len()).filter(|i| needs[*i].way == Way::Open).collect();
+pub(super) async fn decide(
+    needs: &mut [Need<'_>],
+    resolver: &Resolver<'_>,
+) -> Result<(), ResolveError> {
+    let open: Vec<usize> = (0..needs.len())
+        .filter(|i| needs[*i].way == Way::Open)
+        .collect();
     let decisions = join_all(open.iter().map(|i| decision(&needs[*i], resolver))).await;
     for (i, way) in open.into_iter().zip(decisions) {
         needs[i].way = way?;
@@ -30,7 +35,11 @@ async fn decision(need: &Need<'_>, resolver: &Resolver<'_>) -> Result<Way, Resol
     let Some(wheel) = newest(need, resolver, &resolver.ground).await? else {
         return Ok(built);
     };
-    let Some(any) = build.metadata.get("*").filter(|_| built == Way::Sdist && need.is_open()) else {
+    let Some(any) = build
+        .metadata
+        .get("*")
+        .filter(|_| built == Way::Sdist && need.is_open())
+    else {
         return Ok(Way::Wheel);
     };
     let mut ground = resolver.ground.clone();
@@ -46,7 +55,11 @@ async fn decision(need: &Need<'_>, resolver: &Resolver<'_>) -> Result<Way, Resol
 }
 
 /// The newest release that the requirement takes, without what it asks for.
-async fn newest(need: &Need<'_>, resolver: &Resolver<'_>, ground: &Ground) -> Result<Option<Version>, ResolveError> {
+async fn newest(
+    need: &Need<'_>,
+    resolver: &Resolver<'_>,
+    ground: &Ground,
+) -> Result<Option<Version>, ResolveError> {
     let resolver = Resolver {
         ground: ground.clone(),
         ..*resolver
