@@ -229,6 +229,15 @@ impl Site<'_> {
             }
         })?;
         pins.retain(|name, _| !self.pins.contains_key(name));
+        let known = |name: &str, version: String| {
+            let files = old.map(|b| b.requires.as_slice()).unwrap_or_default();
+            files.iter().any(|f| f.name == name && f.version == version)
+        };
+        if self.offline
+            && let Some((name, _)) = pins.iter().find(|(n, p)| !known(n, p.version.to_string()))
+        {
+            return Err(ResolveError::OfflineChoice(name.clone()));
+        }
         if pins.is_empty() {
             return Ok(Vec::new());
         }

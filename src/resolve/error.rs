@@ -37,6 +37,8 @@ pub enum ResolveError {
     Circle(String),
     #[error("{} of the stack's rules are broken", .0.len())]
     Policy(Vec<Diagnostic>),
+    #[error("the version of `{0}` would have to be chosen, and stackforge is offline")]
+    OfflineChoice(String),
     #[error("OS packages: {message}")]
     OsPackages {
         code: Code,
@@ -55,7 +57,11 @@ impl ResolveError {
     /// 3 when the machine or the network lacks something, else 1.
     pub fn exit(&self) -> u8 {
         match self {
-            Self::Uv(_) | Self::Pylock(_) | Self::Git { .. } | Self::Io { .. } => 3,
+            Self::Uv(_)
+            | Self::Pylock(_)
+            | Self::OfflineChoice(_)
+            | Self::Git { .. }
+            | Self::Io { .. } => 3,
             Self::OsPackages { code, .. } if *code != codes::PACKAGE_UNKNOWN => 3,
             _ => 1,
         }
@@ -117,6 +123,11 @@ impl ResolveError {
                 codes::CATALOG_INVALID,
                 None,
                 "correct `needs` of one of their recipes".to_owned(),
+            ),
+            Self::OfflineChoice(_) => (
+                codes::RESOLVER_FAILED,
+                None,
+                "lock without `--offline`".to_owned(),
             ),
             Self::OsPackages { code, help, .. } => (*code, None, help.clone()),
             Self::Io { .. } => (

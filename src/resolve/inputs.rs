@@ -150,3 +150,61 @@ fn short(value: &impl Debug) -> String {
         .short()
         .to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> BTreeMap<String, String> {
+        let stack = crate::spec::read("t.yaml", text).unwrap();
+        let catalog = Catalog::load(None).unwrap();
+        let target = Target::of(&stack, &catalog).unwrap();
+        inputs(&stack, &catalog, &target)
+    }
+
+    const STACK: &str = r#"stack: t
+base: debian-bookworm
+target: { platform: linux/amd64, gpu: [h100] }
+python: "3.11"
+libraries:
+  torch: { version: "2.13.*" }
+  six: { version: any, index: "https://u:secret@i.test/simple" }
+overrides: ["x @ https://i.test/x-1-py3-none-any.whl"]
+indexes: ["https://u:secret@i.test/simple"]
+"#;
+
+    fn stack() -> String {
+        STACK.replace("version: any", "version: \">=1\"")
+    }
+
+    #[test]
+    fn no_host_and_no_credential_is_in_them() {
+        let text = format!("{:?}", of(&stack()));
+        assert!(
+            !text.contains("i.test") && !text.contains("secret"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_changes_files_changes_them_and_what_does_not_does_not() {
+        let before = of(&stack());
+        let same = stack().replace("\"2.13.*\"", "\"2.13.*\", jobs: 3, env: { A: b }");
+        assert_eq!(of(&same), before);
+        for (from, to, key) in [
+            ("\"2.13.*\"", "\"2.12.*\"", "libraries.torch"),
+            ("\"2.13.*\"", "\"2.13.*\", extras: [opt]", "libraries.torch"),
+            ("[h100]", "[a100]", "gpu"),
+            ("linux/amd64", "linux/arm64", "platform"),
+            ("simple\"]", "other\"]", "indexes"),
+            ("x-1-", "x-2-", "indexes"),
+        ] {
+            let now = of(&stack().replace(from, to));
+            let keys: Vec<_> = now
+                .keys()
+                .filter(|k| now.get(*k) != before.get(*k))
+                .collect();
+            assert_eq!(keys, [key], "{from} → {to}");
+        }
+    }
+}

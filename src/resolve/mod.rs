@@ -11,11 +11,13 @@ mod error;
 mod git;
 mod indexes;
 mod inputs;
+mod old;
 mod os;
 mod policy;
 mod project;
 mod python;
 mod requirements;
+mod settings;
 mod tags;
 mod uv;
 mod ways;
@@ -28,11 +30,12 @@ use crate::target::{Base, Target};
 use answer::Pins;
 use builds::{Site, Toolkit, cuda_of, ordered};
 use indexes::{Indexes, Origin};
+use old::{Old, old_digest};
 use policy::Joint;
 use project::{Ground, Question};
 use python::Resolver;
 use requirements::{Need, Way, needs};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tags::{WheelTarget, normalized};
 use uv::Uv;
@@ -109,6 +112,9 @@ pub async fn lock(
                 of: "the stack".to_owned(),
                 explanation,
             })?;
+    if options.offline {
+        old.only_known(&needs, &pins)?;
+    }
     progress(&format!("choosing files of {} distributions", pins.len()));
     let files = resolver.files(&pins).await?;
     let (wheels, sdists) = chosen(&resolver, &needs, &pins, &files)?;
@@ -117,7 +123,7 @@ pub async fn lock(
         needs: &needs,
         question: &question,
         pins: &pins,
-        kept: old.kept(&pins),
+        kept: old.kept(&needs, &pins),
         platform: stack.platform.value,
         torch_of_base: base_cuda.is_some() && ways::is_for_one_system(&wheels, "torch"),
     };
@@ -169,105 +175,6 @@ pub async fn lock(
             builder_packages: packages.builder,
         }],
     })
-}
-
-/// What the old lock says to keep.
-struct Old<'a> {
-    platform: Option<&'a PlatformLock>,
-    /// The same, when nothing changed that OS packages depend on.
-    os_platform: Option<&'a PlatformLock>,
-    /// Names of distributions and libraries that may move.
-    released: BTreeSet<String>,
-    all_released: bool,
-}
-
-impl<'a> Old<'a> {
-    fn new(
-        old: Option<&'a Lock>,
-        stack: &Stack,
-        inputs: &BTreeMap<String, String>,
-        options: &LockOptions,
-    ) -> Self {
-        let platform = old
-            .filter(|o| o.version == FORMAT)
-            .and_then(|o| o.platform(stack.platform.value))
-            .filter(|p| p.python == stack.python.value);
-        let changes = old.map(|o| o.stale(inputs)).unwrap_or_default();
-        let mut released: BTreeSet<String> = changes
-            .iter()
-            .filter_map(|c| c.key.split_once('.'))
-            .filter(|(kind, _)| ["libraries", "recipes"].contains(kind))
-            .map(|(_, name)| name.to_owned())
-            .collect();
-        if let Upgrade::Libraries(names) = &options.upgrade {
-            released.extend(names.iter().cloned());
-        }
-        let of_os = |key: &str| {
-            let key = key.split('.').next().unwrap_or(key);
-            !["libraries", "overrides", "indexes", "tools", "rules", "gpu"].contains(&key)
-        };
-        Self {
-            platform,
-            os_platform: platform
-                .filter(|_| !options.upgrade_os && !changes.iter().any(|c| of_os(&c.key))),
-            released,
-            all_released: options.upgrade == Upgrade::All
-                || changes.iter().any(|c| c.key == "indexes"),
-        }
-    }
-
-    /// (distribution, version) of everything that should stay.
-    fn versions(&self) -> impl Iterator<Item = (&'a str, &'a str)> + '_ {
-        let platform = self.platform.filter(|_| !self.all_released);
-        platform.into_iter().flat_map(|p| {
-            let wheels = p
-                .wheels
-                .iter()
-                .map(|w| (w.name.as_str(), w.version.as_str()));
-            wheels.chain(
-                p.builds
-                    .iter()
-                    .map(|b| (b.name.as_str(), b.version.as_str())),
-            )
-        })
-    }
-
-    fn preferences(&self, needs: &[Need<'_>]) -> Vec<String> {
-        let released: BTreeSet<&str> = needs
-            .iter()
-            .filter(|n| self.released.contains(n.name()))
-            .map(|n| n.distribution.as_str())
-            .collect();
-        self.versions()
-            .map(|(name, version)| (distribution(needs, name), version))
-            .filter(|(name, _)| !released.contains(name.as_str()))
-            .map(|(name, version)| format!("{name}=={version}"))
-            .collect()
-    }
-
-    /// Distributions whose version is the old lock's.
-    fn kept(&self, pins: &Pins) -> BTreeSet<String> {
-        self.versions()
-            .filter(|(name, version)| {
-                !self.released.contains(*name)
-                    && pins
-                        .get(*name)
-                        .is_some_and(|p| p.version.to_string() == *version)
-            })
-            .map(|(name, _)| name.to_owned())
-            .collect()
-    }
-
-    fn unchanged<'n>(&self, needs: &[Need<'n>]) -> BTreeSet<&'n str> {
-        let same = |n: &&Need<'n>| !self.all_released && !self.released.contains(n.name());
-        needs.iter().filter(same).map(Need::name).collect()
-    }
-}
-
-/// A compiled library is locked by its own name, a wheel by its distribution's.
-fn distribution(needs: &[Need<'_>], name: &str) -> String {
-    let need = needs.iter().find(|n| n.name() == name);
-    need.map_or_else(|| normalized(name), |n| n.distribution.clone())
 }
 
 fn ground(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: bool) -> Ground {
@@ -402,12 +309,4 @@ async fn base_lock(
         }
     }
     lock
-}
-
-fn old_digest(old: Option<&PlatformLock>, reference: &str) -> Option<Digest> {
-    let base = &old?.base;
-    let images = [&base.runtime, &base.devel].into_iter().flatten();
-    images
-        .filter(|i| i.reference == reference)
-        .find_map(|i| i.digest.clone())
 }

@@ -96,7 +96,10 @@ pub(super) fn kept(old: &PlatformLock, names: &Names) -> Option<OsPackages> {
     };
     let (base, runtime, builder) = (&old.base.packages, &old.packages, &old.builder_packages);
     let fits = names.runtime.iter().all(|n| has(&[base, runtime], n))
-        && names.builder.iter().all(|n| has(&[base, builder], n))
+        && names
+            .builder
+            .iter()
+            .all(|n| has(&[base, runtime, builder], n))
         && names.builder.is_empty() == builder.is_empty();
     fits.then(|| OsPackages {
         base: base.clone(),
@@ -205,18 +208,14 @@ fn archive_of(os: &str, suite: &str) -> String {
     }
 }
 
-/// Base, and beyond it image and builders, each on its own: a builder stage does not start
-/// from the image, so that a package of the image recompiles nothing.
+/// Base, image and builders, each beyond the one before.
 fn closures(
     index: &PackageIndex,
     bootstrap: &Bootstrap,
     names: &Names,
 ) -> Result<OsPackages, ResolveError> {
-    let closure = |wanted: Vec<String>, base: &[OsPackageLock]| {
-        let installed = base
-            .iter()
-            .filter_map(|p| Some((p.name.clone(), p.version.clone()?)))
-            .collect();
+    let mut installed: BTreeMap<String, String> = BTreeMap::new();
+    let mut step = |wanted: Vec<String>, base: bool| {
         let request = Request {
             wanted,
             installed,

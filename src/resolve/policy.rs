@@ -69,7 +69,7 @@ async fn cpu_only_torch(
         return Ok(None);
     }
     let span = blamed(joint, need, &torch.via);
-    let finding = |why: String, help: String| {
+    let finding = |span: Span, why: String, help: String| {
         let message = format!(
             "torch {} for {} has no CUDA: {why}",
             torch.version, joint.platform
@@ -88,6 +88,7 @@ async fn cpu_only_torch(
         Ok(pins) if has_cuda(&pins) => pins["torch"].version.clone(),
         _ => {
             return finding(
+                span,
                 "the index has no CUDA build of torch for this platform".to_owned(),
                 "give `torch` an `index` that has CUDA builds".to_owned(),
             );
@@ -97,6 +98,7 @@ async fn cpu_only_torch(
         && !specifiers.contains(&newest)
     {
         return finding(
+            span,
             format!("the stack's own `torch: \"{specifiers}\"` excludes {newest}, which has it"),
             format!(
                 "ask for a torch with CUDA, such as \"{newest}\", or give `torch` an `index` that has CUDA builds"
@@ -106,16 +108,55 @@ async fn cpu_only_torch(
     let mut with = joint.question.clone();
     with.preferences.clear();
     with.constraints.push(format!("torch=={newest}"));
-    let why = match resolver.versions(&with).await? {
-        Err(explanation) => {
-            format!("a requirement excludes torch {newest}, which has it\n{explanation}")
-        }
-        Ok(_) => format!("an older torch was preferred to {newest}, which has it"),
+    let Err(explanation) = resolver.versions(&with).await? else {
+        return finding(
+            span,
+            format!("an older torch was preferred to {newest}, which has it"),
+            format!("pin torch: `torch: \"{newest}\"`"),
+        );
     };
-    finding(
-        why,
-        format!("loosen that requirement, or pin torch: `torch: \"{newest}\"`"),
-    )
+    // The constraint is ours, not the stack's.
+    let explanation = explanation.replace(
+        &format!("the stack asks for torch=={newest}"),
+        &format!("torch=={newest} is the newest with CUDA"),
+    );
+    let cause = joint
+        .needs
+        .iter()
+        .filter(|n| n.distribution != "torch")
+        .filter_map(|n| Some((place(&explanation, &n.distribution)?, n)))
+        .min_by_key(|(place, _)| *place)
+        .map(|(_, n)| n);
+    match cause {
+        Some(cause) => finding(
+            self::span(cause),
+            format!(
+                "`{}` excludes torch {newest}, which has it\n{explanation}",
+                cause.line()
+            ),
+            format!(
+                "ask for a `{}` that takes a torch with CUDA, or override its requirement",
+                cause.name()
+            ),
+        ),
+        None => finding(
+            span,
+            format!("a requirement excludes torch {newest}, which has it\n{explanation}"),
+            "loosen that requirement, or override it".to_owned(),
+        ),
+    }
+}
+
+/// Where a text speaks of a distribution, as a whole word.
+fn place(text: &str, distribution: &str) -> Option<usize> {
+    let part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    text.match_indices(distribution)
+        .find(|(at, found)| {
+            let before = text[..*at].chars().next_back();
+            let after = text[at + found.len()..].chars().next();
+            !before.is_some_and(part) && !after.is_some_and(part)
+        })
+        .map(|(at, _)| at)
 }
 
 /// torch's own line, else that of the first library which brings it.
@@ -253,6 +294,12 @@ mod tests {
             "another library's CUDA is not torch's"
         );
         assert!(!has_cuda(&pins("torch==2.9.0+cpu\n")));
+    }
+
+    #[test]
+    fn names_are_found_as_whole_words() {
+        assert_eq!(place("torchvision needs torch==2", "torch"), Some(18));
+        assert_eq!(place("flash-attn-3 only", "flash-attn"), None);
     }
 
     #[test]

@@ -1,0 +1,151 @@
+//! What an existing lock says to keep.
+//!
+//! In: the old lock, the inputs of now and what may be upgraded. Out: versions that the
+//! resolver prefers, and parts that are taken over whole. Nothing is kept of what changed.
+
+use super::answer::Pins;
+use super::requirements::Need;
+use super::tags::normalized;
+use super::{LockOptions, ResolveError, Upgrade};
+use crate::lock::{FORMAT, Lock, PlatformLock};
+use crate::spec::Stack;
+use crate::spec::nouns::Digest;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the old lock says to keep.
+pub(super) struct Old<'a> {
+    pub platform: Option<&'a PlatformLock>,
+    /// The same, when nothing changed that OS packages depend on.
+    pub os_platform: Option<&'a PlatformLock>,
+    /// Names of distributions and libraries that may move.
+    released: BTreeSet<String>,
+    all_released: bool,
+}
+
+impl<'a> Old<'a> {
+    pub fn new(
+        old: Option<&'a Lock>,
+        stack: &Stack,
+        inputs: &BTreeMap<String, String>,
+        options: &LockOptions,
+    ) -> Self {
+        let platform = old
+            .filter(|o| o.version == FORMAT)
+            .and_then(|o| o.platform(stack.platform.value))
+            .filter(|p| p.python == stack.python.value);
+        let changes = old.map(|o| o.stale(inputs)).unwrap_or_default();
+        let mut released: BTreeSet<String> = changes
+            .iter()
+            .filter_map(|c| c.key.split_once('.'))
+            .filter(|(kind, _)| ["libraries", "recipes"].contains(kind))
+            .map(|(_, name)| name.to_owned())
+            .collect();
+        if let Upgrade::Libraries(names) = &options.upgrade {
+            released.extend(names.iter().cloned());
+        }
+        let of_os = |key: &str| {
+            let key = key.split('.').next().unwrap_or(key);
+            !["libraries", "overrides", "indexes", "tools", "rules", "gpu"].contains(&key)
+        };
+        Self {
+            platform,
+            os_platform: platform
+                .filter(|_| !options.upgrade_os && !changes.iter().any(|c| of_os(&c.key))),
+            released,
+            all_released: options.upgrade == Upgrade::All
+                || changes.iter().any(|c| c.key == "indexes"),
+        }
+    }
+
+    /// (name, version) of everything that may stay.
+    fn versions(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        versions(self.platform.filter(|_| !self.all_released))
+    }
+
+    pub fn preferences(&self, needs: &[Need<'_>]) -> Vec<String> {
+        let released: BTreeSet<&str> = needs
+            .iter()
+            .filter(|n| self.released.contains(n.name()))
+            .map(|n| n.distribution.as_str())
+            .collect();
+        self.versions()
+            .map(|(name, version)| (distribution(needs, name), version))
+            .filter(|(name, _)| !released.contains(name.as_str()))
+            .map(|(name, version)| format!("{name}=={version}"))
+            .collect()
+    }
+
+    /// Distributions that were to keep the old lock's version and do.
+    pub fn kept(&self, needs: &[Need<'_>], pins: &Pins) -> BTreeSet<String> {
+        self.versions()
+            .filter(|(name, _)| !self.released.contains(*name))
+            .map(|(name, version)| (distribution(needs, name), version))
+            .filter(|(name, version)| is_at(pins, name, version))
+            .map(|(name, _)| name)
+            .collect()
+    }
+
+    /// Offline, uv takes for the newest what it happens to have in its cache: then only
+    /// versions that the old lock has or the stack pins are sure.
+    pub fn only_known(&self, needs: &[Need<'_>], pins: &Pins) -> Result<(), ResolveError> {
+        let known: BTreeSet<String> = versions(self.platform)
+            .map(|(name, version)| (distribution(needs, name), version))
+            .filter(|(name, version)| is_at(pins, name, version))
+            .map(|(name, _)| name)
+            .collect();
+        let pinned = |name: &str| {
+            let need = needs.iter().find(|n| n.distribution == name);
+            need.is_some_and(|n| n.exact().is_some() || n.pinned.is_some())
+        };
+        let names: Vec<&str> = pins
+            .keys()
+            .map(String::as_str)
+            .filter(|n| !known.contains(*n) && !pinned(n))
+            .collect();
+        match names.as_slice() {
+            [] => Ok(()),
+            names => Err(ResolveError::OfflineChoice(names.join("`, `"))),
+        }
+    }
+
+    pub fn unchanged<'n>(&self, needs: &[Need<'n>]) -> BTreeSet<&'n str> {
+        let same = |n: &&Need<'n>| !self.all_released && !self.released.contains(n.name());
+        needs.iter().filter(same).map(Need::name).collect()
+    }
+}
+
+fn versions<'a>(
+    platform: Option<&'a PlatformLock>,
+) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+    platform.into_iter().flat_map(|p| {
+        let wheels = p
+            .wheels
+            .iter()
+            .map(|w| (w.name.as_str(), w.version.as_str()));
+        wheels.chain(
+            p.builds
+                .iter()
+                .map(|b| (b.name.as_str(), b.version.as_str())),
+        )
+    })
+}
+
+fn is_at(pins: &Pins, name: &str, version: &str) -> bool {
+    pins.get(name)
+        .is_some_and(|p| p.version.to_string() == version)
+}
+
+/// A compiled library is locked by its own name, a wheel by its distribution's.
+fn distribution(needs: &[Need<'_>], name: &str) -> String {
+    let need = needs.iter().find(|n| n.name() == name);
+    need.map_or_else(|| normalized(name), |n| n.distribution.clone())
+}
+
+/// The digest of a base's image, if the old lock knows it.
+pub(super) fn old_digest(old: Option<&PlatformLock>, reference: &str) -> Option<Digest> {
+    let base = &old?.base;
+    let images = [&base.runtime, &base.devel].into_iter().flatten();
+    images
+        .filter(|i| i.reference == reference)
+        .find_map(|i| i.digest.clone())
+}

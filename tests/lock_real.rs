@@ -1,0 +1,188 @@
+//! Locks against the real package index: small packages, each promise of `stackforge lock`.
+
+use stackforge::catalog::Catalog;
+use stackforge::diag::codes;
+use stackforge::lock::{Lock, PlatformLock, SourceLock};
+use stackforge::resolve::{LockOptions, ResolveError, Upgrade};
+use stackforge::spec::Stack;
+use stackforge::target::Target;
+use std::path::{Path, PathBuf};
+
+const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// A base that nothing has to be asked about.
+fn stack(platform: &str, python: &str, libraries: &str) -> Stack {
+    let text = format!(
+        "stack: t\nbase: example.invalid/base@sha256:{}\ntarget: {{ platform: {platform}, gpu: [sm_90] }}\npython: \"{python}\"\nlibraries:\n{libraries}",
+        "ab".repeat(32)
+    );
+    stackforge::spec::read("t.yaml", &text).unwrap()
+}
+
+/// Recipes of a library that the index has as sdist only and of one that it has not at all.
+fn overlay(dir: &Path) {
+    let recipe = |name: &str, source: &str, requires_dist: &str| {
+        let text = format!(
+            "schema: 1\nlibrary: {name}\ndistribution: {name}\nabout: a test\nimports: [{name}]\nwheels: none\nsources: [test]\nbuild:\n  source: {source}\n  requires: [\"setuptools<80\", wheel]\n  jobs: {{ variable: MAX_JOBS, memory_gb: 1.0, source: test }}\n  metadata: {{ '*': {{ requires_dist: [{requires_dist}] }} }}\n"
+        );
+        let path = dir.join("libraries").join(format!("{name}.yaml"));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    recipe("docopt", "sdist", "packaging");
+    recipe(
+        "stackforge-test-only",
+        "\n    git: https://example.invalid/x\n    ref: v{version}",
+        "docopt",
+    );
+}
+
+fn lock(stack: &Stack, old: Option<&Lock>, upgrade: Upgrade) -> Result<Lock, ResolveError> {
+    let dir = tempfile::tempdir().unwrap();
+    overlay(dir.path());
+    let catalog = Catalog::load(Some(dir.path())).unwrap();
+    let target = Target::of(stack, &catalog).unwrap();
+    let options = LockOptions {
+        upgrade,
+        upgrade_os: false,
+        // A uv that had to be fetched serves the next run too.
+        cache: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
+        offline: false,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(stackforge::resolve::lock(
+        stack,
+        &catalog,
+        &target,
+        old,
+        &options,
+        async |_: &str| None,
+        &mut |_: &str| {},
+    ))
+}
+
+fn refused(stack: &Stack) -> Vec<(stackforge::diag::Code, u32, String)> {
+    let e = lock(stack, None, Upgrade::None).unwrap_err();
+    assert_eq!(e.exit(), 1, "{e}");
+    let report = e.report(stack);
+    let line = |d: &stackforge::diag::Diagnostic| d.span.map_or(0, |s| s.line);
+    report
+        .diagnostics
+        .iter()
+        .map(|d| (d.code, line(d), d.message.clone()))
+        .collect()
+}
+
+fn version<'a>(platform: &'a PlatformLock, name: &str) -> &'a str {
+    &platform.wheel(name).unwrap().version
+}
+
+#[test]
+fn wheels_an_sdist_and_a_git_source_are_locked_without_a_host() {
+    let libraries = format!(
+        "  six: \"1.17.0\"\n  docopt: \"0.6.2\"\n  stackforge-test-only: {{ version: \"1.0\", ref: {REVISION} }}\n"
+    );
+    let stack = stack("linux/arm64", "3.12", &libraries);
+    let locked = lock(&stack, None, Upgrade::None).unwrap();
+    let platform = &locked.platforms[0];
+    assert_eq!(
+        platform.wheel("six").unwrap().file,
+        "six-1.17.0-py2.py3-none-any.whl"
+    );
+    assert_eq!(platform.wheel("packaging").unwrap().via, ["docopt"]);
+    let builds: Vec<_> = platform.builds.iter().map(|b| b.name.as_str()).collect();
+    assert_eq!(builds, ["docopt", "stackforge-test-only"]);
+    let SourceLock::Sdist { file, sha256, .. } = &platform.builds[0].source else {
+        panic!("docopt has an sdist only");
+    };
+    assert_eq!((file.as_str(), sha256.len()), ("docopt-0.6.2.tar.gz", 64));
+    assert!(
+        matches!(&platform.builds[1].source, SourceLock::Git { revision, .. } if revision == REVISION)
+    );
+    let requires: Vec<_> = platform.builds[0]
+        .requires
+        .iter()
+        .map(|r| r.name.as_str())
+        .collect();
+    assert_eq!(requires, ["setuptools", "wheel"]);
+    assert!(platform.tools[0].file.ends_with("aarch64.whl"));
+    let text = locked.to_toml().unwrap();
+    let urls = text.matches("://").count();
+    assert_eq!(urls, 1, "the source repository's and no other: {text}");
+    let again = lock(&stack, Some(&locked), Upgrade::None).unwrap();
+    assert_eq!(again.to_toml().unwrap(), text);
+}
+
+#[test]
+fn versions_stay_until_they_are_upgraded() {
+    let first = stack(
+        "linux/amd64",
+        "3.12",
+        "  six: \"1.16.0\"\n  packaging: \"24.1\"\n",
+    );
+    let locked = lock(&first, None, Upgrade::None).unwrap();
+    let open = stack(
+        "linux/amd64",
+        "3.12",
+        "  six: \">=1.16\"\n  packaging: \">=24\"\n",
+    );
+    // The old lock as if it had been made from the open stack.
+    let mut old = locked;
+    for name in ["libraries.six", "libraries.packaging"] {
+        let now = if name.ends_with("six") {
+            ">=1.16"
+        } else {
+            ">=24"
+        };
+        old.inputs.insert(name.to_owned(), now.to_owned());
+    }
+    let kept = lock(&open, Some(&old), Upgrade::None).unwrap();
+    assert_eq!(kept.platforms, old.platforms);
+    let one = lock(&open, Some(&old), Upgrade::Libraries(vec!["six".into()])).unwrap();
+    assert_ne!(version(&one.platforms[0], "six"), "1.16.0");
+    assert_eq!(version(&one.platforms[0], "packaging"), "24.1");
+    let all = lock(&open, Some(&old), Upgrade::All).unwrap();
+    assert_ne!(version(&all.platforms[0], "packaging"), "24.1");
+}
+
+#[test]
+fn a_conflict_names_both_sides_at_the_line() {
+    let stack = stack(
+        "linux/amd64",
+        "3.9",
+        "  jinja2: \"3.1.6\"\n  markupsafe: \"1.1.1\"\n",
+    );
+    let findings = refused(&stack);
+    assert_eq!(findings.len(), 1);
+    let (code, line, message) = &findings[0];
+    assert_eq!((*code, *line), (codes::UNSATISFIABLE, 6), "{message}");
+    assert!(
+        message.contains("jinja2") && message.contains("markupsafe"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_silent_downgrade_is_refused_with_what_causes_it() {
+    let stack = stack(
+        "linux/amd64",
+        "3.9",
+        "  jinja2: \">=2\"\n  markupsafe: \"1.1.1\"\n",
+    );
+    let findings = refused(&stack);
+    let (code, line, message) = &findings[0];
+    assert_eq!((*code, *line), (codes::SILENT_DOWNGRADE, 6), "{message}");
+    assert!(message.contains("markupsafe"), "{message}");
+}
+
+#[test]
+fn a_torch_without_cuda_is_refused() {
+    let stack = stack("linux/arm64", "3.12", "  torch: \"2.9.1\"\n");
+    let findings = refused(&stack);
+    let (code, line, message) = &findings[0];
+    assert_eq!((*code, *line), (codes::CPU_ONLY_TORCH, 6), "{message}");
+    assert!(message.contains("==2.9.1"), "{message}");
+}
