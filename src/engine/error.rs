@@ -144,6 +144,10 @@ impl EngineError {
                 404 => "see that the name is spelled as `docker images` shows it",
                 _ => "the engine's own log may say more",
             },
+            EngineError::Build { message } if tells_of_pull(message) => {
+                "the engine could not fetch a base image: see that the name is right, that the \
+                 engine reaches the registry and that the image is public or loaded already"
+            }
             EngineError::Build { .. } => "the engine's own log may say more",
             EngineError::Cancelled { .. } => {
                 "run the same command again to go on: finished steps stay cached"
@@ -153,5 +157,56 @@ impl EngineError {
             EngineError::Log { .. } => "see that the directory is there and writable",
             EngineError::TooLarge { .. } => "raise the limit, or read something smaller",
         }
+    }
+}
+
+/// What BuildKit and Podman say of a base image that they do not have and cannot get.
+fn tells_of_pull(message: &str) -> bool {
+    message.ends_with(": not found")
+        || [
+            "pull access denied",
+            "failed to do request",
+            "unable to copy from source",
+        ]
+        .iter()
+        .any(|sign| message.contains(sign))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_image_that_cannot_be_fetched_has_help_of_its_own() {
+        let help = |message: &str| {
+            let message = message.to_owned();
+            EngineError::Build { message }.help().to_owned()
+        };
+        let of_pull = help(
+            "failed to solve with frontend dockerfile.v0: failed to create LLB definition: \
+             registry.example/x/y:1: not found",
+        );
+        assert!(of_pull.contains("base image"));
+        assert!(!help("failed to compute cache key").contains("base image"));
+    }
+
+    #[test]
+    fn a_failed_step_reads_as_one_line() {
+        let step = StepFailure {
+            id: 3,
+            name: format!("[build 2/4] RUN {}", "x".repeat(500)),
+            line: Some(7),
+            exit_code: Some(137),
+            killed_for_memory: true,
+            message: "exit code: 137".to_owned(),
+            tail: Vec::new(),
+            finished: Vec::new(),
+        };
+        let text = step.to_string();
+        assert!(text.len() < 200);
+        assert!(
+            text.ends_with("… at Dockerfile line 7 failed: out of memory (exit code 137)"),
+            "{text}"
+        );
     }
 }

@@ -35,7 +35,7 @@ async fn containers(shop: &Workshop) -> usize {
 async fn an_imported_image_is_as_it_was_asked_for() {
     let shop = Workshop::open("import").await;
     let image = shop.docker.image(&shop.base).await.unwrap().unwrap();
-    assert_eq!(image.labels["quote"], r#"a "b" $c \d"#);
+    assert_eq!(image.labels["note"], shop.note());
     assert!(image.env.contains(&"PATH=/bin".to_owned()));
     assert!(image.size > 0 && image.created.is_some());
     assert_eq!(image.os, "linux");

@@ -47,7 +47,7 @@ impl Workshop {
         workshop.base = workshop.name("base");
         let request = ImportRequest {
             reference: workshop.base.clone(),
-            labels: BTreeMap::from([("quote".into(), r#"a "b" $c \d"#.into())]),
+            labels: BTreeMap::from([("note".into(), workshop.note().into())]),
             env: BTreeMap::from([("PATH".into(), "/bin".into())]),
             platform: None,
         };
@@ -55,6 +55,14 @@ impl Workshop {
         let id = workshop.docker.import(tar, &request, &Cancel::new()).await;
         assert!(id.unwrap().starts_with("sha256:"));
         workshop
+    }
+
+    /// A label of the base, as hard to quote as the engine allows.
+    pub fn note(&self) -> &'static str {
+        match self.docker.is_podman() {
+            true => "a b = c",
+            false => r#"a "b" $c \d"#,
+        }
     }
 
     /// A name for an image of this test.
@@ -153,6 +161,11 @@ pub fn secrets(id: &str, value: &str) -> BTreeMap<String, Secret> {
     BTreeMap::from([(id.to_owned(), Secret::new(value))])
 }
 
+/// Unlike any other run's, so that no step is cached from one.
+fn unique() -> String {
+    format!("{:?} {}", std::time::SystemTime::now(), std::process::id())
+}
+
 /// A tar with the host's `sh`, `cat` and `sleep` and the libraries that they load: a base for RUN
 /// steps on any Linux host whose engine runs on the same architecture.
 fn root_file_system() -> Vec<u8> {
@@ -181,6 +194,12 @@ fn root_file_system() -> Vec<u8> {
         tar.append_data(&mut header, name, bytes.as_slice())
             .unwrap();
     }
+    let unique = unique();
+    let mut header = tar::Header::new_gnu();
+    header.set_size(unique.len() as u64);
+    header.set_mode(0o644);
+    tar.append_data(&mut header, "etc/unique", unique.as_bytes())
+        .unwrap();
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(tar::EntryType::Directory);
     header.set_mode(0o1777);

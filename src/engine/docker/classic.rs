@@ -1,7 +1,7 @@
 //! Podman's build output, turned into BuildKit's status messages.
 //!
 //! Podman answers `/build` with the text that `podman build` prints: `STEP 2/4: RUN …`, what the
-//! step printed, `--> Using cache …` or `--> 0123abcd`. In comes that text, out go the same
+//! step printed, `--> Using cache …`, `--> 0123abcd` or `COMMIT …`. In comes that text, out go the same
 //! [`StatusResponse`]s that BuildKit would send, so that one fold serves both. The text cannot be
 //! told from a step's own output for certain: a step that prints such a line is believed.
 
@@ -49,6 +49,8 @@ impl Classic {
             self.step = Some(vertex);
         } else if line.starts_with("--> ") {
             self.end(now, line.starts_with("--> Using cache"), None, status);
+        } else if line.starts_with("COMMIT ") {
+            self.end(now, false, None, status);
         } else if let Some(step) = &self.step {
             status.logs.push(VertexLog {
                 vertex: step.digest.clone(),
@@ -105,7 +107,10 @@ one
 [2/2] STEP 1/2: FROM localhost/a
 [2/2] STEP 2/2: COPY --from=build /f /g
 --> Using cache 8899aabb
+COMMIT localhost/out:1
 --> 8899aabbccd
+Successfully tagged localhost/out:1
+8899aabbccdd
 ";
 
     #[test]

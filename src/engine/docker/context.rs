@@ -251,3 +251,118 @@ impl Read for Exact<'_> {
         Err(kind.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str, bytes: &[u8]) -> ContextEntry {
+        ContextEntry {
+            path: path.to_owned(),
+            mode: 0o100_755,
+            source: Source::Bytes(bytes.to_vec()),
+        }
+    }
+
+    async fn collected(entries: Vec<ContextEntry>) -> Result<Vec<u8>, EngineError> {
+        let (mut stream, upload) = tar_stream(entries, true)?;
+        let mut all = Vec::new();
+        while let Some(chunk) = stream.next().await {
+            match chunk {
+                Ok(bytes) => all.extend_from_slice(&bytes),
+                Err(_) => return Err(upload.take_failure().unwrap()),
+            }
+        }
+        assert_eq!(upload.sent(), all.len() as u64);
+        Ok(all)
+    }
+
+    #[tokio::test]
+    async fn the_same_entries_give_the_same_bytes_in_any_order() {
+        let long = format!("b/{}", "n".repeat(200));
+        let entries = vec![
+            entry(&long, b"2"),
+            entry("b/a", &[7; 100_000]),
+            entry("a", b""),
+        ];
+        let reversed = entries.iter().rev().cloned().collect();
+        let tar = collected(entries).await.unwrap();
+        assert_eq!(tar, collected(reversed).await.unwrap());
+
+        let mut archive = tar::Archive::new(tar.as_slice());
+        let mut seen = Vec::new();
+        for entry in archive.entries().unwrap() {
+            let entry = entry.unwrap();
+            let header = entry.header();
+            assert_eq!(header.mtime().unwrap(), 0);
+            assert_eq!((header.uid().unwrap(), header.gid().unwrap()), (0, 0));
+            assert_eq!(header.mode().unwrap(), 0o755);
+            seen.push((entry.path().unwrap().display().to_string(), entry.size()));
+        }
+        let expected = [("a", 0), ("b/", 0), ("b/a", 100_000), (long.as_str(), 1)];
+        assert_eq!(seen, expected.map(|(path, size)| (path.to_owned(), size)));
+    }
+
+    #[tokio::test]
+    async fn paths_that_lead_elsewhere_are_refused() {
+        for paths in [
+            &["/a"][..],
+            &["../a"],
+            &["a/../b"],
+            &["a//b"],
+            &["./a"],
+            &[""],
+            &["a/"],
+            &["a\0b"],
+            &["a", "a"],
+            &["a", "a/b"],
+        ] {
+            let entries = paths.iter().map(|path| entry(path, b"x")).collect();
+            let error = collected(entries).await.unwrap_err();
+            assert!(matches!(error, EngineError::Invalid { .. }), "{paths:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_regular_file_or_shrinks_is_an_error_with_its_path() {
+        for path in ["/dev/null", "/", "/nonexistent"] {
+            let mut entry = entry("a", b"");
+            entry.source = Source::File(path.into());
+            match collected(vec![entry]).await {
+                Err(EngineError::Context { path: named, .. }) => {
+                    assert_eq!(named.to_str(), Some(path));
+                }
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+        let mut shrunk = Exact {
+            bytes: Box::new(&b"12"[..]),
+            left: 3,
+            failed: None,
+        };
+        assert!(io::copy(&mut shrunk, &mut io::sink()).is_err());
+        assert!(shrunk.failed.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_receiver_that_leaves_ends_the_thread() {
+        let (done, ended) = std::sync::mpsc::channel();
+        struct Endless(std::sync::mpsc::Sender<()>);
+        impl Read for Endless {
+            fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+                Ok(buf.len())
+            }
+        }
+        impl Drop for Endless {
+            fn drop(&mut self) {
+                let _ = self.0.send(());
+            }
+        }
+        let (mut stream, _) = reader_stream(Endless(done));
+        assert!(stream.next().await.is_some());
+        drop(stream);
+        tokio::task::spawn_blocking(move || ended.recv().unwrap())
+            .await
+            .unwrap();
+    }
+}

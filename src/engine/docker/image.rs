@@ -7,6 +7,7 @@ use bollard::errors::Error as Client;
 use bollard::query_parameters::{CreateImageOptions, RemoveImageOptions, TagImageOptions};
 use futures_util::StreamExt;
 
+use super::build::escaped;
 use super::{Docker, check_reference, context};
 use crate::engine::{Cancel, EngineError, ImageInfo, ImportRequest};
 
@@ -67,18 +68,26 @@ impl Docker {
         let reference = &request.reference;
         check_reference(reference)?;
         let doing = format!("importing {reference}");
-        let (repo, tag) = repository_and_tag(reference);
+        let changes = changes(request, self.is_podman())?;
         let options = CreateImageOptions {
             from_src: Some("-".to_owned()),
-            repo: Some(repo.to_owned()),
-            tag: Some(tag.unwrap_or("latest").to_owned()),
-            changes: changes(request)?,
             platform: request.platform.clone().unwrap_or_default(),
             ..CreateImageOptions::default()
         };
+        // One parameter each, as Podman wants them; dockerd takes them either way.
+        let query = changes.iter().fold(String::new(), |query, change| {
+            query + "&changes=" + &escaped(change)
+        });
+        let api = self.api.clone().with_request_modifier(move |mut request| {
+            if let Ok(uri) = format!("{}{query}", request.uri()).parse() {
+                *request.uri_mut() = uri;
+            }
+            request
+        });
         let (body, upload) = context::reader_stream(tar);
         let body = bollard::body_try_stream(body);
-        let mut answers = std::pin::pin!(self.api.create_image(Some(options), Some(body), None));
+        let mut answers = std::pin::pin!(api.create_image(Some(options), Some(body), None));
+        let mut id = None;
         loop {
             let answer = tokio::select! {
                 answer = answers.next() => answer,
@@ -86,20 +95,25 @@ impl Docker {
             };
             match answer {
                 None => break,
-                Some(Ok(_)) => {}
+                Some(Ok(info)) => {
+                    id = info
+                        .status
+                        .filter(|status| status.starts_with("sha256:"))
+                        .or(id);
+                }
                 Some(Err(error)) => {
                     let failure = upload.take_failure();
                     return Err(failure.unwrap_or_else(|| self.failed(error, &doing)));
                 }
             }
         }
-        match self.image(reference).await? {
-            Some(image) => Ok(image.id),
-            None => Err(EngineError::Gone {
-                doing,
-                source: None,
-            }),
-        }
+        let id = id.ok_or(EngineError::Gone {
+            doing,
+            source: None,
+        })?;
+        // Not left to the import: Podman's forgets the tag.
+        self.tag(&id, reference).await?;
+        Ok(id)
     }
 
     /// The digest that `reference` has in its registry, as the engine can see it.
@@ -133,10 +147,11 @@ fn repository_and_tag(reference: &str) -> (&str, Option<&str>) {
 }
 
 /// The request's configuration as instructions of a Dockerfile.
-fn changes(request: &ImportRequest) -> Result<Vec<String>, EngineError> {
+fn changes(request: &ImportRequest, podman: bool) -> Result<Vec<String>, EngineError> {
+    let word = |word: &str| quoted(word, podman);
     let pairs = |instruction: &'static str, map: &BTreeMap<String, String>| {
         map.iter()
-            .map(|(key, value)| Ok(format!("{instruction} {}={}", quoted(key)?, quoted(value)?)))
+            .map(|(key, value)| Ok(format!("{instruction} {}={}", word(key)?, word(value)?)))
             .collect::<Result<Vec<String>, EngineError>>()
     };
     let mut all = pairs("LABEL", &request.labels)?;
@@ -144,17 +159,20 @@ fn changes(request: &ImportRequest) -> Result<Vec<String>, EngineError> {
     Ok(all)
 }
 
-fn quoted(word: &str) -> Result<String, EngineError> {
-    if word.chars().any(char::is_control) {
+/// `word` in quotes. Podman takes what is in them as it stands, so there it cannot have any.
+fn quoted(word: &str, podman: bool) -> Result<String, EngineError> {
+    let special = |c| matches!(c, '"' | '\\' | '$');
+    if word.contains(char::is_control) || (podman && word.contains(special)) {
         return Err(EngineError::Invalid {
             what: "a label or variable of an imported image",
             value: word.to_owned(),
-            help: "leave out line breaks and control characters",
+            help: "leave out line breaks and control characters, and on Podman also `\"`, `\\` \
+                   and `$`",
         });
     }
     let mut out = String::from('"');
     for c in word.chars() {
-        if matches!(c, '"' | '\\' | '$') {
+        if special(c) {
             out.push('\\');
         }
         out.push(c);
@@ -176,13 +194,17 @@ mod tests {
 
     #[test]
     fn labels_cannot_become_instructions() {
-        let of = |value: &str| {
-            changes(&ImportRequest {
+        let of = |value: &str, podman| {
+            let request = ImportRequest {
                 labels: BTreeMap::from([("k".to_owned(), value.to_owned())]),
                 ..ImportRequest::default()
-            })
+            };
+            changes(&request, podman)
         };
-        assert_eq!(of(r#"a "$x" \"#).unwrap(), [r#"LABEL "k"="a \"\$x\" \\""#]);
-        assert!(of("a\nUSER nobody").is_err());
+        let odd = r#"a "$x" \"#;
+        assert_eq!(of(odd, false).unwrap(), [r#"LABEL "k"="a \"\$x\" \\""#]);
+        assert!(of(odd, true).is_err());
+        assert_eq!(of("a b", true).unwrap(), [r#"LABEL "k"="a b""#]);
+        assert!(of("a\nUSER nobody", false).is_err());
     }
 }

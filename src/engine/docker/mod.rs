@@ -16,6 +16,7 @@ mod failure;
 mod image;
 mod progress;
 mod session;
+mod step;
 
 use std::sync::Arc;
 use std::time::Duration;

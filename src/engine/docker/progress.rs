@@ -8,19 +8,18 @@
 //! from the cache or has run. So a completion counts only when it is a cache hit or an error,
 //! when something that needs the step starts, or when a while passes without another start.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use bollard_buildkit_proto::google::protobuf::Timestamp;
 use bollard_buildkit_proto::moby::buildkit::v1::{
     StatusResponse, Vertex, VertexLog, VertexStatus, VertexWarning,
 };
 
-use super::build_log::{Lines, LogFile, Redaction, shown};
+use super::build_log::{LogFile, Redaction, shown};
+use super::step::{State, Step};
 use super::{dockerfile, failure};
 use crate::engine::{EngineError, Event, LogStream, StepFailure, StepKind, StepSummary};
 
-/// How many lines of a failed step's log go into the error.
-const TAIL: usize = 40;
 /// After how many ticks a completion is taken to be the last.
 const SETTLED: u32 = 2;
 
@@ -32,34 +31,6 @@ pub(super) struct Progress {
     redaction: Redaction,
     log: LogFile,
     events: Vec<Event>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum State {
-    Waiting,
-    Running,
-    /// Completed, but it may yet start again.
-    Idle {
-        ticks: u32,
-    },
-    Reported,
-}
-
-struct Step {
-    id: u32,
-    name: String,
-    kind: StepKind,
-    state: State,
-    /// When the current run began, and how long the runs before it took, in seconds.
-    began: Option<f64>,
-    seconds: f64,
-    cached: bool,
-    error: Option<String>,
-    out: Lines,
-    err: Lines,
-    tail: VecDeque<String>,
-    out_of_memory: bool,
-    no_space: bool,
 }
 
 impl Progress {
@@ -165,7 +136,7 @@ impl Progress {
                 || exit_code == Some(failure::KILLED)
                 || failure::tells_of_memory(&message),
             message,
-            tail: step.tail.iter().cloned().collect(),
+            tail: step.last_lines(),
             finished: self.summary(),
         }))
     }
@@ -227,21 +198,9 @@ impl Progress {
         }
         let kind = kind(&vertex.name)?;
         let place = self.steps.len();
-        self.steps.push(Step {
-            id: u32::try_from(place + 1).ok()?,
-            name: self.redaction.strike(&shown(&vertex.name)),
-            kind,
-            state: State::Waiting,
-            began: None,
-            seconds: 0.0,
-            cached: false,
-            error: None,
-            out: Lines::default(),
-            err: Lines::default(),
-            tail: VecDeque::new(),
-            out_of_memory: false,
-            no_space: false,
-        });
+        let id = u32::try_from(place + 1).ok()?;
+        let name = self.redaction.strike(&shown(&vertex.name));
+        self.steps.push(Step::new(id, name, kind));
         self.places.insert(vertex.digest.clone(), place);
         Some(place)
     }
@@ -327,10 +286,7 @@ impl Progress {
         let line = shown(&raw);
         step.out_of_memory |= failure::tells_of_memory(&line);
         step.no_space |= failure::tells_of_space(&line);
-        if step.tail.len() == TAIL {
-            step.tail.pop_front();
-        }
-        step.tail.push_back(line.clone());
+        step.remember(stream, &line);
         self.events.push(Event::StepLog {
             id: step.id,
             stream,

@@ -10,6 +10,7 @@ use bollard::models::{BuildInfo, BuildInfoAux};
 
 use super::*;
 use crate::engine::Secret;
+use crate::engine::docker::step::TAIL;
 
 const FRESH: &str = include_str!("../../../tests/fixtures/buildkit/fresh.jsonl");
 const CACHED: &str = include_str!("../../../tests/fixtures/buildkit/cached.jsonl");
@@ -201,7 +202,9 @@ fn memory_trouble_anywhere_in_the_log_counts_and_the_tail_is_bounded() {
     let mut progress = quiet(&[]);
     progress.feed(&of_vertex(vertex("a", 1, None))).unwrap();
     let text = "g++: fatal error: Killed signal terminated program cc1plus\n";
-    progress.feed(&log("a", text)).unwrap();
+    let mut from_compiler = log("a", text);
+    from_compiler.logs[0].stream = 2;
+    progress.feed(&from_compiler).unwrap();
     progress.feed(&log("a", &"noise\n".repeat(100))).unwrap();
     let failed = Vertex {
         error: "executor failed running [make]: exit code: 2".to_owned(),
@@ -212,6 +215,8 @@ fn memory_trouble_anywhere_in_the_log_counts_and_the_tail_is_bounded() {
         EngineError::StepFailed(step) => {
             assert!(step.killed_for_memory);
             assert_eq!(step.tail.len(), TAIL);
+            assert_eq!(step.tail[0], text.trim_end(), "stderr is kept longer");
+            assert!(step.tail[1..].iter().all(|line| line == "noise"));
             assert_eq!(step.line, None);
         }
         other => panic!("{other:?}"),
