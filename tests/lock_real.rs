@@ -48,6 +48,7 @@ fn lock(stack: &Stack, old: Option<&Lock>, upgrade: Upgrade) -> Result<Lock, Res
         // A uv that had to be fetched serves the next run too.
         cache: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
         offline: false,
+        debian_mirrors: Vec::new(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -20,11 +20,17 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
         upgrade_os: args.upgrade_os,
         cache: session.store.root().to_owned(),
         offline: common.offline,
+        debian_mirrors: session.config.debian.clone(),
     };
     let lock = runtime()?.block_on(async {
         let digest_of = async |reference: &str| {
             let docker = Docker::connect(None).await.ok()?;
-            docker.registry_digest(reference).await.ok()?.parse().ok()
+            docker
+                .registry_digest(&session.config.image(reference))
+                .await
+                .ok()?
+                .parse()
+                .ok()
         };
         let mut progress = |line: &str| say(common, line);
         crate::resolve::lock(

@@ -66,6 +66,8 @@ pub struct LockOptions {
     /// Root of the store: programs and indices are kept below it.
     pub cache: PathBuf,
     pub offline: bool,
+    /// Mirrors of Debian's archives; empty: the host's own.
+    pub debian_mirrors: Vec<String>,
 }
 
 /// Locks a stack. `digest_of` asks a registry for the digest behind a reference.
@@ -155,7 +157,18 @@ pub async fn lock(
     let kept = old.os_platform.and_then(|p| os::kept(p, &names));
     let packages = match kept {
         Some(kept) => kept,
-        None => os::lock(stack, target, &names, &options.cache, options.offline).await?,
+        None => {
+            let mirrors = &options.debian_mirrors;
+            os::lock(
+                stack,
+                target,
+                &names,
+                &options.cache,
+                mirrors,
+                options.offline,
+            )
+            .await?
+        }
     };
     let mut base = base_lock(stack, target, devel, old.platform, options, digest_of).await;
     base.packages = packages.base;

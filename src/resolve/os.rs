@@ -96,10 +96,7 @@ pub(super) fn kept(old: &PlatformLock, names: &Names) -> Option<OsPackages> {
     };
     let (base, runtime, builder) = (&old.base.packages, &old.packages, &old.builder_packages);
     let fits = names.runtime.iter().all(|n| has(&[base, runtime], n))
-        && names
-            .builder
-            .iter()
-            .all(|n| has(&[base, runtime, builder], n))
+        && names.builder.iter().all(|n| has(&[base, builder], n))
         && names.builder.is_empty() == builder.is_empty();
     fits.then(|| OsPackages {
         base: base.clone(),
@@ -113,6 +110,7 @@ pub(super) async fn lock(
     target: &Target<'_>,
     names: &Names,
     cache: &Path,
+    debian_mirrors: &[String],
     offline: bool,
 ) -> Result<OsPackages, ResolveError> {
     if let Base::Known(image) = &target.base
@@ -126,7 +124,7 @@ pub(super) async fn lock(
             ));
         }
         let architecture = stack.platform.value.arch();
-        let index = index(image, bootstrap, architecture, cache).await?;
+        let index = index(image, bootstrap, architecture, cache, debian_mirrors).await?;
         return closures(&index, bootstrap, names);
     }
     let by_name = |names: &mut dyn Iterator<Item = &String>| {
@@ -158,10 +156,11 @@ async fn index(
     bootstrap: &Bootstrap,
     architecture: &str,
     cache: &Path,
+    given: &[String],
 ) -> Result<PackageIndex, ResolveError> {
     let network = |e: &dyn std::error::Error, help: String| wrong(codes::NETWORK, chain(e), help);
     let mirrors =
-        Mirrors::discover(&[]).map_err(|e| wrong(codes::MIRROR_UNKNOWN, chain(&e), e.help()))?;
+        Mirrors::discover(given).map_err(|e| wrong(codes::MIRROR_UNKNOWN, chain(&e), e.help()))?;
     // The catalog is checked: the keyring is there.
     let key = keyring(&bootstrap.keyring).unwrap_or_default();
     let keyring = Keyring::parse(key)
@@ -208,14 +207,18 @@ fn archive_of(os: &str, suite: &str) -> String {
     }
 }
 
-/// Base, image and builders, each beyond the one before.
+/// Base, and beyond it image and builders, each on its own: a builder stage does not start
+/// from the image, so that a package of the image recompiles nothing.
 fn closures(
     index: &PackageIndex,
     bootstrap: &Bootstrap,
     names: &Names,
 ) -> Result<OsPackages, ResolveError> {
-    let mut installed: BTreeMap<String, String> = BTreeMap::new();
-    let mut step = |wanted: Vec<String>, base: bool| {
+    let closure = |wanted: Vec<String>, base: &[OsPackageLock]| {
+        let installed = base
+            .iter()
+            .filter_map(|p| Some((p.name.clone(), p.version.clone()?)))
+            .collect();
         let request = Request {
             wanted,
             installed,
