@@ -26,8 +26,8 @@ macro_rules! shows {
     ($($name:ident: $text:expr;)*) => {
         $(#[test]
         fn $name() {
-            let text: &str = &$text;
-            insta::assert_snapshot!(stringify!($name), check(text));
+            let text: String = $text;
+            insta::assert_snapshot!(stringify!($name), check(&text));
         })*
     };
 }
