@@ -48,7 +48,7 @@ impl Docker {
         }
         let dockerfile = dockerfile_text(&request)?;
         let log = LogFile::create(log)?;
-        let progress = Progress::new(Redaction::of(&request.secrets), log);
+        let progress = Progress::new(dockerfile, Redaction::of(&request.secrets), log);
         on_event(Event::Connected {
             server: self.server(),
             api: self.server.api_version.clone(),
@@ -99,7 +99,6 @@ impl Docker {
             docker: self,
             progress,
             classic: is_podman.then(Classic::default),
-            dockerfile,
             upload,
             uploaded: 0,
         };
@@ -114,7 +113,6 @@ struct Run<'a> {
     progress: Progress,
     /// Where the answer is Podman's text.
     classic: Option<Classic>,
-    dockerfile: String,
     upload: Upload,
     uploaded: u64,
 }
@@ -203,7 +201,7 @@ impl Run<'_> {
                 },
                 steps: self.progress.summary(),
             }),
-            End::Told(text) => Err(self.progress.failure(&text, &self.dockerfile)),
+            End::Told(text) => Err(self.progress.failure(&text)),
             End::Silence => Err(EngineError::Gone {
                 doing: DOING.to_owned(),
                 source: None,

@@ -28,16 +28,18 @@ pub(super) struct Progress {
     steps: Vec<Step>,
     /// Vertex digest → place in `steps`.
     places: HashMap<String, usize>,
+    dockerfile: String,
     redaction: Redaction,
     log: LogFile,
     events: Vec<Event>,
 }
 
 impl Progress {
-    pub(super) fn new(redaction: Redaction, log: LogFile) -> Self {
+    pub(super) fn new(dockerfile: String, redaction: Redaction, log: LogFile) -> Self {
         Progress {
             steps: Vec::new(),
             places: HashMap::new(),
+            dockerfile,
             redaction,
             log,
             events: Vec::new(),
@@ -46,6 +48,7 @@ impl Progress {
 
     /// What `status` adds.
     pub(super) fn feed(&mut self, status: &StatusResponse) -> Result<Vec<Event>, EngineError> {
+        self.number(&status.vertexes);
         for vertex in &status.vertexes {
             self.vertex(vertex);
         }
@@ -109,7 +112,7 @@ impl Progress {
     }
 
     /// The error of the step that broke the build, whose last words are `text`.
-    pub(super) fn failure(&self, text: &str, dockerfile: &str) -> EngineError {
+    pub(super) fn failure(&self, text: &str) -> EngineError {
         let doing = "building the image";
         // Steps that run beside the one that fails end as cancelled.
         let to_blame = self.steps.iter().find(|step| {
@@ -129,7 +132,7 @@ impl Progress {
         let exit_code = failure::exit_code(&message);
         EngineError::StepFailed(Box::new(StepFailure {
             id: step.id,
-            line: dockerfile::line_of(dockerfile, &step.name),
+            line: dockerfile::line_of(&self.dockerfile, &step.name),
             name: step.name.clone(),
             exit_code,
             killed_for_memory: step.out_of_memory
@@ -141,8 +144,34 @@ impl Progress {
         }))
     }
 
+    /// Numbers the steps that are new in the order of the Dockerfile: BuildKit names them all at
+    /// once, in any order.
+    fn number(&mut self, vertices: &[Vertex]) {
+        let is_new = |vertex: &&Vertex| !self.places.contains_key(&vertex.digest);
+        let mut new: Vec<(u32, &Vertex)> = vertices
+            .iter()
+            .filter(is_new)
+            .map(|vertex| {
+                let line = dockerfile::line_of(&self.dockerfile, &vertex.name);
+                (line.unwrap_or(u32::MAX), vertex)
+            })
+            .collect();
+        new.sort_by_key(|(line, _)| *line);
+        for (_, vertex) in new {
+            let place = self.steps.len();
+            if let Some(kind) = kind(&vertex.name)
+                && let Ok(id) = u32::try_from(place + 1)
+                && !self.places.contains_key(&vertex.digest)
+            {
+                let name = self.redaction.strike(&shown(&vertex.name));
+                self.steps.push(Step::new(id, name, kind));
+                self.places.insert(vertex.digest.clone(), place);
+            }
+        }
+    }
+
     fn vertex(&mut self, vertex: &Vertex) {
-        let Some(place) = self.place(vertex) else {
+        let Some(&place) = self.places.get(&vertex.digest) else {
             return;
         };
         if vertex.started.is_some() {
@@ -189,20 +218,6 @@ impl Progress {
                 self.report(place);
             }
         }
-    }
-
-    /// Where the step of `vertex` is; nowhere if no user wrote it.
-    fn place(&mut self, vertex: &Vertex) -> Option<usize> {
-        if let Some(place) = self.places.get(&vertex.digest) {
-            return Some(*place);
-        }
-        let kind = kind(&vertex.name)?;
-        let place = self.steps.len();
-        let id = u32::try_from(place + 1).ok()?;
-        let name = self.redaction.strike(&shown(&vertex.name));
-        self.steps.push(Step::new(id, name, kind));
-        self.places.insert(vertex.digest.clone(), place);
-        Some(place)
     }
 
     /// What needs these steps has started: their completions were the last.

@@ -29,8 +29,8 @@ fn statuses(recorded: &str) -> Vec<StatusResponse> {
         .collect()
 }
 
-fn folded(recorded: &str) -> (Progress, Vec<Event>) {
-    let mut progress = quiet(&[]);
+fn folded(recorded: &str, dockerfile: &str) -> (Progress, Vec<Event>) {
+    let mut progress = of_dockerfile(dockerfile, &[]);
     let mut events = Vec::new();
     for status in statuses(recorded) {
         events.extend(progress.feed(&status).unwrap());
@@ -40,11 +40,19 @@ fn folded(recorded: &str) -> (Progress, Vec<Event>) {
 }
 
 fn quiet(secrets: &[&str]) -> Progress {
+    of_dockerfile("", secrets)
+}
+
+fn of_dockerfile(dockerfile: &str, secrets: &[&str]) -> Progress {
     let secrets = secrets
         .iter()
         .map(|secret| ((*secret).to_owned(), Secret::new(*secret)));
     let redaction = Redaction::of(&BTreeMap::from_iter(secrets));
-    Progress::new(redaction, LogFile::create(None).unwrap())
+    Progress::new(
+        dockerfile.to_owned(),
+        redaction,
+        LogFile::create(None).unwrap(),
+    )
 }
 
 /// One short line per event.
@@ -68,7 +76,7 @@ fn told(events: &[Event]) -> Vec<String> {
 
 #[test]
 fn a_fresh_build_starts_and_finishes_each_step_once() {
-    let (progress, events) = folded(FRESH);
+    let (progress, events) = folded(FRESH, "");
     assert_eq!(
         told(&events),
         [
@@ -104,7 +112,7 @@ fn a_fresh_build_starts_and_finishes_each_step_once() {
 
 #[test]
 fn a_second_build_reports_hits() {
-    let (progress, _) = folded(CACHED);
+    let (progress, _) = folded(CACHED, "");
     let runs: Vec<bool> = progress
         .summary()
         .iter()
@@ -116,10 +124,10 @@ fn a_second_build_reports_hits() {
 
 #[test]
 fn a_failing_step_is_named_with_its_code_line_and_log() {
-    let (progress, events) = folded(FAILED);
-    assert_eq!(told(&events).last().unwrap(), "3 fails");
     let dockerfile = "FROM x AS build\nRUN echo before\nRUN echo about\nFROM x\nCOPY a b\n";
-    match progress.failure("whatever the engine said last", dockerfile) {
+    let (progress, events) = folded(FAILED, dockerfile);
+    assert_eq!(told(&events).last().unwrap(), "3 fails");
+    match progress.failure("whatever the engine said last") {
         EngineError::StepFailed(step) => {
             assert_eq!(step.exit_code, Some(37));
             assert_eq!(step.line, Some(3));
@@ -129,6 +137,39 @@ fn a_failing_step_is_named_with_its_code_line_and_log() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn steps_are_numbered_as_the_dockerfile_has_them() {
+    let dockerfile = "FROM x AS build\nCOPY f /f\nRUN a\nFROM x AS side\nRUN b\nFROM x\n\
+                      COPY --from=build /f /g\nCOPY --from=side /side /side\n";
+    let names = |statuses: &[StatusResponse]| {
+        let mut progress = of_dockerfile(dockerfile, &[]);
+        for status in statuses {
+            progress.feed(status).unwrap();
+        }
+        progress.close(None).unwrap();
+        let summary = progress.summary();
+        let names = summary
+            .iter()
+            .map(|step| step.name.chars().take(15).collect());
+        names.collect::<Vec<String>>()
+    };
+    let mut statuses = statuses(FRESH);
+    let expected = [
+        "[build 2/3] COP",
+        "[build 3/3] RUN",
+        "[side 1/2] FROM",
+        "[side 2/2] RUN ",
+        "[stage-2 2/3] C",
+        "[stage-2 3/3] C",
+        "exporting to im",
+    ];
+    assert_eq!(names(&statuses), expected);
+    for status in &mut statuses {
+        status.vertexes.reverse();
+    }
+    assert_eq!(names(&statuses), expected);
 }
 
 fn at(seconds: i64) -> Option<Timestamp> {
@@ -211,7 +252,7 @@ fn memory_trouble_anywhere_in_the_log_counts_and_the_tail_is_bounded() {
         ..vertex("a", 1, Some(9))
     };
     progress.feed(&of_vertex(failed)).unwrap();
-    match progress.failure("", "") {
+    match progress.failure("") {
         EngineError::StepFailed(step) => {
             assert!(step.killed_for_memory);
             assert_eq!(step.tail.len(), TAIL);
@@ -233,7 +274,7 @@ fn a_step_cancelled_beside_the_failing_one_is_not_to_blame() {
         };
         progress.feed(&of_vertex(failed)).unwrap();
     }
-    match progress.failure("", "") {
+    match progress.failure("") {
         EngineError::StepFailed(step) => assert_eq!(step.id, 2),
         other => panic!("{other:?}"),
     }
