@@ -139,7 +139,7 @@ fn the_main_job_and_its_failures() {
         "sh",
         "-c",
         "python -c 'import six, markupsafe._speedups; print(six.__version__)'; cat /usr/share/stackforge/validation.json; \
-         ls /usr/share/zoneinfo/UTC; command -v gcc g++ cc || echo no compiler; ls -a /dev/stackforge /opt 2>&1",
+         ls /usr/share/zoneinfo/UTC; command -v gcc g++ cc || echo no compiler; ls -a /dev /opt",
     ]);
     assert!(
         shown.contains("1.17.0")
@@ -147,10 +147,9 @@ fn the_main_job_and_its_failures() {
             && shown.contains("/usr/share/zoneinfo/UTC"),
         "{shown}"
     );
-    assert!(
-        !shown.contains("\nbuild\n") && !shown.contains("\ntools\n"),
-        "{shown}"
-    );
+    for left in ["\nbuild\n", "\ntools\n", "stackforge\n", "\nwheels\n"] {
+        assert!(!shown.contains(left), "{shown}");
+    }
 
     // Once more: nothing to do, and the engine agrees.
     let run = sandbox.run(&["build", "s.yaml", "--json"]);
@@ -212,15 +211,8 @@ fn a_failing_compile_shows_its_log_and_the_stacks_line(sandbox: &Sandbox) {
         .split_whitespace()
         .next()
         .unwrap();
-    let log = log.replace(
-        "[DIR]",
-        &sandbox
-            .path("")
-            .display()
-            .to_string()
-            .trim_end_matches('/')
-            .to_owned(),
-    );
+    let root = sandbox.path("").display().to_string();
+    let log = log.replace("[DIR]", root.trim_end_matches('/'));
     assert!(
         std::fs::read_to_string(&log)
             .unwrap()
@@ -242,8 +234,10 @@ fn a_failing_import_keeps_the_tag_away(sandbox: &Sandbox) {
 }
 
 fn a_killed_compile_is_retried_with_half_the_jobs(sandbox: &Sandbox) {
+    // Else an earlier run of this test has left the step in the engine's cache.
+    let nonce = std::process::id();
     let killed = format!(
-        "[\"if [ $MAX_JOBS -gt 1 ]; then kill -9 $$; fi\", {}",
+        "[\"if [ $MAX_JOBS -gt 1 ]; then kill -9 $$; fi # {nonce}\", {}",
         &COMPILE[1..]
     );
     recipes(sandbox, "[six, six.absent]", &killed);
