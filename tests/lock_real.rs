@@ -180,6 +180,17 @@ fn a_silent_downgrade_is_refused_with_what_causes_it() {
 }
 
 #[test]
+fn auto_follows_the_stack_and_is_no_downgrade() {
+    let stack = stack(
+        "linux/amd64",
+        "3.9",
+        "  jinja2: auto\n  markupsafe: \"1.1.1\"\n",
+    );
+    let locked = lock(&stack, None, Upgrade::None).unwrap();
+    assert!(version(&locked.platforms[0], "jinja2").starts_with("2."));
+}
+
+#[test]
 fn a_torch_without_cuda_is_refused() {
     let stack = stack("linux/arm64", "3.12", "  torch: \"2.9.1\"\n");
     let findings = refused(&stack);

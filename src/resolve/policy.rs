@@ -225,6 +225,22 @@ async fn downgrades(
     Ok(findings?.into_iter().flatten().collect())
 }
 
+/// What the library would be compared with. `auto` means to follow the stack's versions of
+/// what the library asks for (torchvision that of torch), so those come along.
+fn by_itself(joint: &Joint<'_>, need: &Need<'_>) -> Vec<String> {
+    let asked_for = |other: &&Need<'_>| {
+        let pin = joint.pins.get(&other.distribution);
+        other.specifiers().is_some() && pin.is_some_and(|p| p.via.contains(&need.distribution))
+    };
+    let followed = joint
+        .needs
+        .iter()
+        .filter(|_| need.specifiers().is_none())
+        .filter(asked_for);
+    let lines = followed.map(Need::line);
+    std::iter::once(need.line()).chain(lines).collect()
+}
+
 /// Compares with what the library alone resolves to, everything that it asks for included.
 async fn downgrade(
     resolver: &Resolver<'_>,
@@ -232,7 +248,7 @@ async fn downgrade(
     need: &Need<'_>,
 ) -> Result<Option<Diagnostic>, ResolveError> {
     let alone = Question {
-        requirements: vec![need.line()],
+        requirements: by_itself(joint, need),
         ..Question::default()
     };
     let Ok(alone) = resolver.versions(&alone).await? else {
