@@ -7,7 +7,7 @@ mod support;
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
-use support::{Run, Sandbox};
+use support::{CleanUp, Run, Sandbox};
 
 const STACK: &str = "\
 stack: stackforge-test-small
@@ -68,30 +68,11 @@ fn json(run: &Run) -> serde_json::Value {
         .unwrap_or_else(|e| panic!("{e}: {}\n{}", run.stdout, run.stderr))
 }
 
-/// Removes the test's images even when an assertion fails.
-struct CleanUp;
-
-impl Drop for CleanUp {
-    fn drop(&mut self) {
-        let out = Command::new("docker")
-            .args([
-                "images",
-                "--filter",
-                "reference=stackforge-test-small*",
-                "-q",
-            ])
-            .output();
-        for id in String::from_utf8_lossy(&out.map(|o| o.stdout).unwrap_or_default()).lines() {
-            let _ = Command::new("docker").args(["rmi", "-f", id]).output();
-        }
-    }
-}
-
 const IMAGE: &str = "stackforge-test-small:latest";
 
 #[test]
 fn the_main_job_and_its_failures() {
-    let _clean = CleanUp;
+    let _clean = CleanUp::of(&["stackforge-test-small"]);
     let sandbox = Sandbox::new();
     sandbox.write("s.yaml", STACK);
 
@@ -161,10 +142,7 @@ fn the_main_job_and_its_failures() {
     }
 
     // A change is named, as a stale lock and then as the reason of a miss.
-    sandbox.write(
-        "s.yaml",
-        &STACK.replace("packages: [tree]", "packages: []"),
-    );
+    sandbox.write("s.yaml", &STACK.replace("packages: [tree]", "packages: []"));
     let run = sandbox.run(&["build", "s.yaml"]);
     assert_eq!(run.code, 1);
     assert!(

@@ -3,17 +3,9 @@
 mod support;
 
 use std::process::Command;
-use support::{Sandbox, project};
+use support::{CleanUp, Sandbox, project};
 
 const TAG: &str = "stackforge-test-demo:latest";
-
-struct CleanUp;
-
-impl Drop for CleanUp {
-    fn drop(&mut self) {
-        let _ = Command::new("docker").args(["rmi", "-f", TAG]).output();
-    }
-}
 
 fn inside(script: &str) -> String {
     let out = Command::new("docker")
@@ -31,7 +23,7 @@ fn inside(script: &str) -> String {
 
 #[test]
 fn the_demo_builds_validates_and_holds_what_it_says() {
-    let _clean = CleanUp;
+    let _clean = CleanUp::of(&["stackforge-test-demo"]);
     let sandbox = Sandbox::new();
     // The project's own stack and lock, where a new OS package lock may be written.
     for file in ["demo-cuda13.yaml", "demo-cuda13.lock"] {
@@ -80,6 +72,18 @@ fn the_demo_builds_validates_and_holds_what_it_says() {
         left.trim(),
         "/usr/bin/cc",
         "only Triton's C compiler may be there"
+    );
+
+    // On the finished image too, and with a GPU asked for where there is none.
+    let run = sandbox.run(&["validate", TAG, "--json"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let document: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(document["validation"]["ok"], true);
+    let run = sandbox.run(&["validate", TAG, "--gpu", "--json"]);
+    assert_ne!(
+        run.code, 0,
+        "this engine has no GPU to give: {}",
+        run.stdout
     );
 
     let sms = cuobjdump_sms(&sandbox);

@@ -101,6 +101,7 @@ pub fn engine_code(e: &EngineError) -> Code {
         EngineError::Cancelled { .. } => codes::INTERRUPTED,
         EngineError::StepFailed(_) => codes::STEP_FAILED,
         EngineError::DockerfileSyntax { .. } => codes::TEMPLATE,
+        EngineError::Unsupported { what, .. } if what.contains("GPU") => codes::GPU_UNAVAILABLE,
         EngineError::Context { .. } | EngineError::Log { .. } => codes::STORE_IO,
         _ => codes::ENGINE_REFUSED,
     }

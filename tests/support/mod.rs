@@ -76,3 +76,42 @@ pub fn yaml_files(folder: &str) -> Vec<PathBuf> {
     files.sort();
     files
 }
+
+/// Removes, when dropped, the images of `names` and every base image that was not in the
+/// engine before.
+pub struct CleanUp {
+    names: Vec<String>,
+    before: Vec<String>,
+}
+
+impl CleanUp {
+    pub fn of(names: &[&str]) -> Self {
+        Self {
+            names: names.iter().map(|n| (*n).to_owned()).collect(),
+            before: images("stackforge/base"),
+        }
+    }
+}
+
+impl Drop for CleanUp {
+    fn drop(&mut self) {
+        let mut gone: Vec<String> = self.names.iter().flat_map(|n| images(n)).collect();
+        let bases = images("stackforge/base");
+        gone.extend(bases.into_iter().filter(|i| !self.before.contains(i)));
+        for image in gone {
+            let _ = Command::new("docker").args(["rmi", "-f", &image]).output();
+        }
+    }
+}
+
+/// References of the engine's images with this repository.
+fn images(repository: &str) -> Vec<String> {
+    let out = Command::new("docker")
+        .args(["images", "--format", "{{.Repository}}:{{.Tag}}", repository])
+        .output();
+    let text = out.map(|o| o.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&text)
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
