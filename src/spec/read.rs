@@ -509,3 +509,71 @@ pub(crate) fn image_reference(s: &str) -> bool {
     }
     ok && tag_ok
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GOOD: &str = "stack: s\nbase: b\ntarget: { platform: linux/amd64, gpu: [h100] }\npython: \"3.12\"\nlibraries:\n  torch: \"2.13.*\"\n  x: { version: auto, from: source, jobs: 2 }\n";
+
+    #[test]
+    fn a_stack_is_read_with_its_places() {
+        let stack = read("s.yaml", GOOD).unwrap();
+        assert_eq!(stack.libraries.len(), 2);
+        let torch = stack.library("torch").unwrap();
+        let span = torch.version_span;
+        assert_eq!(
+            (span.line, &GOOD[span.offset..span.offset + span.len]),
+            (6, "2.13.*")
+        );
+        assert_eq!(stack.library("x").unwrap().jobs, Some(2));
+        assert!(stack.jit);
+    }
+
+    #[test]
+    fn references_by_the_distribution_projects_grammar() {
+        for ok in [
+            "ubuntu",
+            "ubuntu:24.04",
+            "nvcr.io/nvidia/cuda:13.0.0-devel",
+            "localhost:5000/a/b",
+            "a@sha256:0000000000000000000000000000000000000000000000000000000000000000",
+        ] {
+            assert!(image_reference(ok), "{ok}");
+        }
+        for bad in [
+            "",
+            "A",
+            "a b",
+            "a:",
+            "a/",
+            "/a",
+            "a@sha256:0",
+            "a\nRUN id",
+            "a:b c",
+            "$(id)",
+            "-a",
+        ] {
+            assert!(!image_reference(bad), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(\\PC|\n|: |- |\\{|\\[|&a|\\*a|\"){0,80}") {
+            let _ = read("s.yaml", &text);
+        }
+
+        #[test]
+        fn no_damage_to_a_stack_panics(at in 0usize..GOOD.len(), len in 0usize..12, with in "\\PC{0,6}") {
+            if let (Some(head), Some(tail)) = (GOOD.get(..at), GOOD.get((at + len).min(GOOD.len())..)) {
+                let text = format!("{head}{with}{tail}");
+                if let Err(report) = read("s.yaml", &text) {
+                    let shown = crate::diag::render(&report, false);
+                    prop_assert!(shown.contains("SF00"), "{}", shown);
+                }
+            }
+        }
+    }
+}

@@ -196,3 +196,33 @@ fn clip(text: &str) -> String {
         None => line,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Measured on one NVIDIA H200; its own note says with what.
+    const H200: &[u8] = include_bytes!("../../tests/fixtures/validation-h200.json");
+
+    #[test]
+    fn a_real_report_reads_as_a_table() {
+        let report = Report::from_slice(H200).unwrap();
+        assert!(report.ok);
+        insta::assert_snapshot!(report.table());
+        insta::assert_snapshot!(report.summary());
+    }
+
+    #[test]
+    fn a_failed_steps_log_carries_its_report() {
+        let json = String::from_utf8_lossy(H200).replace('\n', "");
+        let log = format!(
+            "#7 [validate 1/1] RUN | noise\n#7 [validate 1/1] RUN | {REPORT_MARK}{json}\n#8 more\n"
+        );
+        assert_eq!(
+            Report::from_log(&log).unwrap().checks.len(),
+            Report::from_slice(H200).unwrap().checks.len()
+        );
+        assert!(Report::from_log("#7 | stackforge-report {torn").is_none());
+        assert!(Report::from_log("nothing").is_none());
+    }
+}
