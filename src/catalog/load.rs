@@ -2,6 +2,7 @@
 
 use super::{Catalog, Gpu, Image, Isa, Recipe, SmFacts, Tool, Toolkit};
 use crate::spec::nouns::Digest;
+use crate::spec::nouns::Digest;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -70,6 +71,7 @@ impl Catalog {
             tools: Vec::new(),
             images: BTreeMap::new(),
             recipes: BTreeMap::new(),
+            templates: None,
         };
         for file in CATALOG.files().chain(CATALOG.dirs().flat_map(Dir::files)) {
             catalog.add(
@@ -94,6 +96,9 @@ impl Catalog {
                 }
             }
         }
+        catalog.templates = overlay
+            .map(|dir| own_templates(&dir.join("templates")))
+            .unwrap_or_default();
         catalog.check()?;
         Ok(catalog)
     }
@@ -219,6 +224,43 @@ impl Catalog {
         }
         Ok(())
     }
+}
+
+/// Digest of a directory's templates by path and content; None without any.
+fn own_templates(dir: &Path) -> Option<Digest> {
+    let mut folders = vec![dir.to_owned()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(&folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|e| e.path())
+        {
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    let mut all = Vec::new();
+    for file in &files {
+        all.extend(
+            file.strip_prefix(dir)
+                .unwrap_or(file)
+                .as_os_str()
+                .as_encoded_bytes(),
+        );
+        all.push(0);
+        all.extend(
+            Digest::of(&std::fs::read(file).unwrap_or_default())
+                .hex()
+                .bytes(),
+        );
+    }
+    (!files.is_empty()).then(|| Digest::of(&all))
 }
 
 /// Text of a template, from `overlay`'s `templates/` if it is there, else embedded.
@@ -347,6 +389,11 @@ mod tests {
         let catalog = Catalog::load(Some(dir.path())).unwrap();
         assert_eq!(catalog.sm("desk").unwrap().to_string(), "9.0");
         assert!(catalog.sm("thor").is_some());
+        assert!(catalog.templates.is_none());
+        std::fs::create_dir_all(dir.path().join("templates/steps")).unwrap();
+        std::fs::write(dir.path().join("templates/steps/net.sh"), "#").unwrap();
+        let own = Catalog::load(Some(dir.path())).unwrap().templates;
+        assert!(own.is_some(), "own templates are part of every key");
         std::fs::write(dir.path().join("gpus.yaml"), "schema: 1\ngpu: []\n").unwrap();
         let e = Catalog::load(Some(dir.path())).unwrap_err().to_string();
         assert!(e.contains("gpus.yaml"), "{e}");

@@ -9,7 +9,7 @@ mod library;
 mod load;
 mod tools;
 
-use crate::spec::nouns::{Platform, Sm};
+use crate::spec::nouns::{Digest, Platform, Sm};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -33,6 +33,8 @@ pub struct Catalog {
     pub tools: Vec<Tool>,
     pub images: BTreeMap<String, Image>,
     pub recipes: BTreeMap<String, Recipe>,
+    /// Digest of the templates that a directory puts over the embedded ones.
+    pub templates: Option<Digest>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -75,7 +75,7 @@ pub fn plan(
         steps: Vec::new(),
         parts,
     };
-    steps(&mut plan, stack.jit);
+    steps(&mut plan, stack.jit, catalog.templates.as_ref());
     Ok(plan)
 }
 
@@ -169,9 +169,9 @@ fn validation(
 
 type Inputs = BTreeMap<String, String>;
 
-fn steps(plan: &mut Plan, jit: bool) {
+fn steps(plan: &mut Plan, jit: bool, own_templates: Option<&Digest>) {
     let parts = &plan.parts;
-    let mut steps: Vec<Step> = vec![base_step(plan)];
+    let mut steps: Vec<Step> = vec![base_step(plan, own_templates)];
     let mut last = chain(&steps[0]);
     let mut from = last.clone();
     for layer in &parts.layers {
@@ -228,7 +228,7 @@ fn chain(step: &Step) -> (String, String) {
     (format!("step:{}", step.id), step.key.to_string())
 }
 
-fn base_step(plan: &Plan) -> Step {
+fn base_step(plan: &Plan, own_templates: Option<&Digest>) -> Step {
     let base = &plan.parts.base;
     let mut inputs = Inputs::from([
         ("base".into(), base.name.clone()),
@@ -251,6 +251,10 @@ fn base_step(plan: &Plan) -> Step {
             "configure".into(),
             Digest::of(crate::debian::configure::CONFIGURE.as_bytes()).to_string(),
         );
+    }
+    // The user's own templates may change any step: all keys follow from this one.
+    if let Some(digest) = own_templates {
+        inputs.insert("templates".into(), digest.to_string());
     }
     let mut step = Step::new("base", Kind::Image, inputs);
     if plan.parts.bootstrap {
