@@ -2,7 +2,6 @@
 
 use super::{Catalog, Gpu, Image, Isa, Recipe, SmFacts, Tool, Toolkit};
 use crate::spec::nouns::Digest;
-use crate::spec::nouns::Digest;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
