@@ -200,7 +200,7 @@ fn steps(plan: &mut Plan, jit: bool, own_templates: Option<&Digest>) {
         runtime.insert("install".into(), Digest::of(install.as_bytes()).to_string());
     }
     runtime.insert("jit".into(), jit.to_string());
-    for script in ["packages", "compiled", "forget"] {
+    for script in ["packages", "compiled", "forget", "slim"] {
         runtime.insert(
             format!("script:{script}"),
             templates_digest(&format!("steps/{script}.sh")),
