@@ -5,9 +5,11 @@
 //! wrong. Nothing here touches the network or knows which GPUs and bases exist: names are
 //! looked up by the catalog.
 
+mod fault;
 pub mod nouns;
 pub mod raw;
 mod read;
+mod reference;
 
 use crate::diag::{Source, Span};
 use pep440_rs::VersionSpecifiers;
@@ -16,8 +18,8 @@ use std::collections::BTreeMap;
 
 pub use nouns::{LibraryName, Platform, PythonVersion, Sm, StackName};
 pub use raw::{AttentionShape, From, Matrix, Publish};
-pub(crate) use read::image_reference;
 pub use read::read;
+pub(crate) use reference::image_reference;
 
 /// A value and where it stands in the stack file.
 #[derive(Debug, Clone, PartialEq, Eq)]

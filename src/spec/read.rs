@@ -1,10 +1,11 @@
 //! Text to [`Stack`]: structure first (the first fault stops), then every value, all faults
 //! at once.
 
-use super::raw::{RawStack, Spot, span_of};
+use super::fault::{first_line, structural, widen};
+use super::raw::{RawStack, Spot};
+use super::reference::image_reference;
 use super::{At, Library, Stack, Wanted};
-use crate::diag::{Diagnostic, Report, Source, Span, codes, nearest};
-use serde_saphyr::Error as YamlError;
+use crate::diag::{Diagnostic, Report, Source, Span, codes};
 use std::str::FromStr;
 
 /// Far above any hand-written stack, far below what hurts.
@@ -59,126 +60,6 @@ pub fn read(name: &str, text: &str) -> Result<Stack, Report> {
 fn options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_events: 20_000, max_aliases: 50, max_anchors: 50, max_depth: 32 },
-    }
-}
-
-/// What the parser says, in our words and with our codes.
-fn structural(error: &YamlError, text: &str) -> Diagnostic {
-    let span = error.location().map(|l| span_of(&l)).unwrap_or_default();
-    let at = |d: Diagnostic| d.at(widen(span, text));
-    match error {
-        YamlError::SerdeUnknownField {
-            field, expected, ..
-        } => {
-            let mut d = Diagnostic::error(codes::UNKNOWN_KEY, format!("unknown key `{field}`"));
-            d = match nearest(field, expected.iter().copied()) {
-                Some(near) => d.help(format!("did you mean `{near}`?")),
-                None => d.help(format!("valid keys here: {}", expected.join(", "))),
-            };
-            at(d).label("not a key of a stack")
-        }
-        YamlError::SerdeMissingField { field, .. } => {
-            at(
-                Diagnostic::error(codes::MISSING_KEY, format!("missing key `{field}`")).help(
-                    format!("add `{field}:` here; `stackforge init` writes a complete stack"),
-                ),
-            )
-        }
-        YamlError::DuplicateMappingKey { key, .. } => {
-            let name = key.as_deref().unwrap_or("?");
-            at(
-                Diagnostic::error(codes::DUPLICATE_KEY, format!("duplicate key `{name}`"))
-                    .help("remove one of the two"),
-            )
-        }
-        YamlError::Budget { .. }
-        | YamlError::AliasReplayLimitExceeded { .. }
-        | YamlError::AliasExpansionLimitExceeded { .. }
-        | YamlError::AliasReplayStackDepthExceeded { .. }
-        | YamlError::AliasReplayCounterOverflow { .. } => at(Diagnostic::error(
-            codes::ALIAS_BOMB,
-            "the file expands to more than a stack can be",
-        )
-        .help("write values out instead of YAML aliases, and nest less")),
-        YamlError::SerdeUnknownVariant {
-            variant, expected, ..
-        } => {
-            let mut d = Diagnostic::error(
-                codes::WRONG_TYPE,
-                format!("`{variant}` is none of {}", expected.join(", ")),
-            );
-            if let Some(near) = nearest(variant, expected.iter().copied()) {
-                d = d.help(format!("did you mean `{near}`?"));
-            }
-            at(d)
-        }
-        YamlError::AliasError { error, .. } => structural(error, text),
-        other => {
-            let message = plain_words(&other.to_string());
-            let type_error = matches!(
-                other,
-                YamlError::SerdeInvalidType { .. }
-                    | YamlError::SerdeInvalidValue { .. }
-                    | YamlError::Unexpected { .. }
-                    | YamlError::NullIntoString { .. }
-                    | YamlError::InvalidScalar { .. }
-                    | YamlError::Message { .. }
-            );
-            let code = if type_error {
-                codes::WRONG_TYPE
-            } else {
-                codes::YAML_SYNTAX
-            };
-            let help = if type_error {
-                "write the value in the form that the message names; versions need quotes"
-            } else {
-                "check indentation, quotes and brackets here and on the line above"
-            };
-            at(Diagnostic::error(code, message).help(help))
-        }
-    }
-}
-
-fn first_line(s: &str) -> String {
-    let line = s.lines().next().unwrap_or(s);
-    let line = line
-        .split_once(": ")
-        .filter(|(head, _)| head.starts_with("error"))
-        .map_or(line, |(_, tail)| tail);
-    line.chars().take(300).collect()
-}
-
-/// A parser's message without its location, which is shown, and without its own terms.
-fn plain_words(message: &str) -> String {
-    let line = first_line(message);
-    let line = match line.rfind(" at line ") {
-        Some(at) => &line[..at],
-        None => &line,
-    };
-    [
-        ("sequence start", "a list"),
-        ("mapping start", "a mapping"),
-        ("string scalar", "text"),
-    ]
-    .into_iter()
-    .fold(line.to_owned(), |text, (term, word)| {
-        text.replace(term, word)
-    })
-}
-
-/// A parser location without a length underlines the word that stands there.
-fn widen(span: Span, text: &str) -> Span {
-    let offset = span.offset.min(text.len());
-    let rest = text.get(offset..).unwrap_or("");
-    let word = rest
-        .find(|c: char| c.is_whitespace() || c == ':')
-        .unwrap_or(rest.len());
-    Span {
-        offset,
-        len: if span.len > 1 { span.len } else { word.max(1) }
-            .min(rest.len())
-            .min(80),
-        ..span
     }
 }
 
@@ -464,52 +345,6 @@ fn clip(s: &str) -> String {
     out
 }
 
-/// `[REGISTRY[:PORT]/]NAME[:TAG][@sha256:…]`, by the grammar of the distribution project.
-pub(crate) fn image_reference(s: &str) -> bool {
-    let (name, digest) = match s.split_once('@') {
-        Some((name, digest)) => (name, Some(digest)),
-        None => (s, None),
-    };
-    if let Some(d) = digest
-        && d.parse::<super::nouns::Digest>().is_err()
-    {
-        return false;
-    }
-    let (path, tag) = match name.rsplit_once(':') {
-        Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
-        _ => (name, None),
-    };
-    let tag_ok = tag.is_none_or(|t| {
-        !t.is_empty()
-            && t.len() <= 128
-            && !t.starts_with(['.', '-'])
-            && t.bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
-    });
-    let mut parts = path.split('/').peekable();
-    let mut first = true;
-    let mut ok = s.len() <= 512;
-    while let Some(part) = parts.next() {
-        let host =
-            first && parts.peek().is_some() && (part.contains(['.', ':']) || part == "localhost");
-        ok &= if host {
-            !part.is_empty()
-                && part
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b".-:".contains(&b))
-        } else {
-            !part.is_empty()
-                && !part.starts_with(['.', '-', '_'])
-                && !part.ends_with(['.', '-', '_'])
-                && part
-                    .bytes()
-                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
-        };
-        first = false;
-    }
-    ok && tag_ok
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -529,34 +364,6 @@ mod tests {
         );
         assert_eq!(stack.library("x").unwrap().jobs, Some(2));
         assert!(stack.jit);
-    }
-
-    #[test]
-    fn references_by_the_distribution_projects_grammar() {
-        for ok in [
-            "ubuntu",
-            "ubuntu:24.04",
-            "nvcr.io/nvidia/cuda:13.0.0-devel",
-            "localhost:5000/a/b",
-            "a@sha256:0000000000000000000000000000000000000000000000000000000000000000",
-        ] {
-            assert!(image_reference(ok), "{ok}");
-        }
-        for bad in [
-            "",
-            "A",
-            "a b",
-            "a:",
-            "a/",
-            "/a",
-            "a@sha256:0",
-            "a\nRUN id",
-            "a:b c",
-            "$(id)",
-            "-a",
-        ] {
-            assert!(!image_reference(bad), "{bad}");
-        }
     }
 
     proptest! {

@@ -1,0 +1,125 @@
+//! What the YAML parser says, in the stack's own terms and with our codes.
+
+use super::raw::span_of;
+use crate::diag::{Diagnostic, Span, codes, nearest};
+use serde_saphyr::Error as YamlError;
+
+/// What the parser says, in our words and with our codes.
+pub(super) fn structural(error: &YamlError, text: &str) -> Diagnostic {
+    let span = error.location().map(|l| span_of(&l)).unwrap_or_default();
+    let at = |d: Diagnostic| d.at(widen(span, text));
+    match error {
+        YamlError::SerdeUnknownField {
+            field, expected, ..
+        } => {
+            let mut d = Diagnostic::error(codes::UNKNOWN_KEY, format!("unknown key `{field}`"));
+            d = match nearest(field, expected.iter().copied()) {
+                Some(near) => d.help(format!("did you mean `{near}`?")),
+                None => d.help(format!("valid keys here: {}", expected.join(", "))),
+            };
+            at(d).label("not a key of a stack")
+        }
+        YamlError::SerdeMissingField { field, .. } => {
+            at(
+                Diagnostic::error(codes::MISSING_KEY, format!("missing key `{field}`")).help(
+                    format!("add `{field}:` here; `stackforge init` writes a complete stack"),
+                ),
+            )
+        }
+        YamlError::DuplicateMappingKey { key, .. } => {
+            let name = key.as_deref().unwrap_or("?");
+            at(
+                Diagnostic::error(codes::DUPLICATE_KEY, format!("duplicate key `{name}`"))
+                    .help("remove one of the two"),
+            )
+        }
+        YamlError::Budget { .. }
+        | YamlError::AliasReplayLimitExceeded { .. }
+        | YamlError::AliasExpansionLimitExceeded { .. }
+        | YamlError::AliasReplayStackDepthExceeded { .. }
+        | YamlError::AliasReplayCounterOverflow { .. } => at(Diagnostic::error(
+            codes::ALIAS_BOMB,
+            "the file expands to more than a stack can be",
+        )
+        .help("write values out instead of YAML aliases, and nest less")),
+        YamlError::SerdeUnknownVariant {
+            variant, expected, ..
+        } => {
+            let mut d = Diagnostic::error(
+                codes::WRONG_TYPE,
+                format!("`{variant}` is none of {}", expected.join(", ")),
+            );
+            if let Some(near) = nearest(variant, expected.iter().copied()) {
+                d = d.help(format!("did you mean `{near}`?"));
+            }
+            at(d)
+        }
+        YamlError::AliasError { error, .. } => structural(error, text),
+        other => {
+            let message = plain_words(&other.to_string());
+            let type_error = matches!(
+                other,
+                YamlError::SerdeInvalidType { .. }
+                    | YamlError::SerdeInvalidValue { .. }
+                    | YamlError::Unexpected { .. }
+                    | YamlError::NullIntoString { .. }
+                    | YamlError::InvalidScalar { .. }
+                    | YamlError::Message { .. }
+            );
+            let code = if type_error {
+                codes::WRONG_TYPE
+            } else {
+                codes::YAML_SYNTAX
+            };
+            let help = if type_error {
+                "write the value in the form that the message names; versions need quotes"
+            } else {
+                "check indentation, quotes and brackets here and on the line above"
+            };
+            at(Diagnostic::error(code, message).help(help))
+        }
+    }
+}
+
+pub(super) fn first_line(s: &str) -> String {
+    let line = s.lines().next().unwrap_or(s);
+    let line = line
+        .split_once(": ")
+        .filter(|(head, _)| head.starts_with("error"))
+        .map_or(line, |(_, tail)| tail);
+    line.chars().take(300).collect()
+}
+
+/// A parser's message without its location, which is shown, and without its own terms.
+fn plain_words(message: &str) -> String {
+    let line = first_line(message);
+    let line = match line.rfind(" at line ") {
+        Some(at) => &line[..at],
+        None => &line,
+    };
+    [
+        ("sequence start", "a list"),
+        ("mapping start", "a mapping"),
+        ("string scalar", "text"),
+    ]
+    .into_iter()
+    .fold(line.to_owned(), |text, (term, word)| {
+        text.replace(term, word)
+    })
+}
+
+/// A parser location without a length underlines the word that stands there.
+pub(super) fn widen(span: Span, text: &str) -> Span {
+    let offset = span.offset.min(text.len());
+    let rest = text.get(offset..).unwrap_or("");
+    let word = rest
+        .find(|c: char| c.is_whitespace() || c == ':')
+        .unwrap_or(rest.len());
+    Span {
+        offset,
+        len: if span.len > 1 { span.len } else { word.max(1) }
+            .min(rest.len())
+            .min(80),
+        ..span
+    }
+}
