@@ -205,7 +205,7 @@ codes! {
         "Check its permissions and free space, or name another with `--store DIR`.";
     STEP_FAILED = 401, "a build step failed",
         "A command of the Dockerfile ended with an error; its last lines are shown and its whole log is kept.",
-        "Read the last lines; `stackforge diagnose LOG` recognises common causes.";
+        "Read the last lines, then the whole log at the path that is shown; finished steps are cached for the next run.";
     KILLED_FOR_MEMORY = 402, "a build step was killed for memory",
         "The kernel killed the compiler. stackforge has retried once with half the parallel jobs.",
         "Set `jobs: 1` on the library, add swap, or build on a machine with more memory.";
