@@ -246,6 +246,7 @@ fn library_rules(
         version: version.as_ref(),
         python: python.as_ref(),
         platform: Some(&platform),
+        from: None,
         sms,
     };
     for refusal in recipe.refusals.iter().filter(|r| r.when.hold(&facts)) {

@@ -1,6 +1,6 @@
 //! Reading the catalog: embedded files first, then a directory over them.
 
-use super::{Catalog, Gpu, Image, Isa, Recipe, SmFacts, Tool, Toolkit};
+use super::{Catalog, Component, Conflict, Gpu, Image, Isa, Recipe, SmFacts, Tool, Toolkit};
 use crate::spec::nouns::Digest;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
@@ -52,6 +52,20 @@ struct CpuFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct ComponentsFile {
+    schema: u32,
+    components: Vec<Component>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConflictsFile {
+    schema: u32,
+    conflicts: Vec<Conflict>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ToolsFile {
     schema: u32,
     tools: Vec<Tool>,
@@ -70,6 +84,8 @@ impl Catalog {
             tools: Vec::new(),
             images: BTreeMap::new(),
             recipes: BTreeMap::new(),
+            components: BTreeMap::new(),
+            conflicts: Vec::new(),
             templates: None,
         };
         for file in CATALOG.files().chain(CATALOG.dirs().flat_map(Dir::files)) {
@@ -131,6 +147,20 @@ impl Catalog {
                 let file: ToolsFile = parse(shown, content)?;
                 schema(shown, file.schema)?;
                 merge(&mut self.tools, file.tools, |a, b| a.name == b.name);
+            }
+            ("", "components") => {
+                let file: ComponentsFile = parse(shown, content)?;
+                schema(shown, file.schema)?;
+                let named = file
+                    .components
+                    .into_iter()
+                    .map(|c| (c.distribution.clone(), c));
+                self.components.extend(named);
+            }
+            ("", "conflicts") => {
+                let file: ConflictsFile = parse(shown, content)?;
+                schema(shown, file.schema)?;
+                merge(&mut self.conflicts, file.conflicts, |a, b| a.id == b.id);
             }
             ("libraries", _) => {
                 let recipe: Recipe = parse(shown, content)?;

@@ -7,18 +7,23 @@
 mod images;
 mod library;
 mod load;
+mod release;
 mod tools;
 
 use crate::spec::nouns::{Digest, Platform, Sm};
+use pep440_rs::{Version, VersionSpecifiers};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
 pub use images::{Bootstrap, Image, OsRoles, Reference};
 pub use library::{
-    ArchFormat, ArchVariable, Build, BuildSource, Conditions, Facts, Jobs, OsRequirement, Patch,
-    Recipe, Refusal, StaticMetadata, WheelSource,
+    ArchFormat, ArchVariable, Build, BuildSource, Conditions, CxxStandard, Facts, Jobs, Known,
+    OneSm, OsRequirement, PartialArch, Patch, Recipe, Refusal, StaticMetadata, Way, WheelSource,
 };
 pub use load::{CatalogError, keyring, template, templates_in};
+pub use release::{
+    DeviceCode, Glibc, Pin, PythonTag, Release, ReleaseWheel, WheelCuda, split_local,
+};
 pub use tools::{Tool, ToolFile};
 
 /// Facts that rules decide by; a lock records it so that a report can name it.
@@ -33,6 +38,9 @@ pub struct Catalog {
     pub tools: Vec<Tool>,
     pub images: BTreeMap<String, Image>,
     pub recipes: BTreeMap<String, Recipe>,
+    /// CUDA's own libraries as wheels, by distribution.
+    pub components: BTreeMap<String, Component>,
+    pub conflicts: Vec<Conflict>,
     /// Digest of the templates that a directory puts over the embedded ones.
     pub templates: Option<Digest>,
 }
@@ -47,8 +55,61 @@ pub struct SmFacts {
     pub tegra: bool,
     pub cuda: CudaRange,
     pub platforms: Vec<Platform>,
+    /// CPUs' instruction sets that machines with it have; empty: not known.
+    #[serde(default)]
+    pub isas: Vec<String>,
+    #[serde(default)]
+    pub cudnn: CudnnLimit,
+    #[serde(default)]
+    pub flash_attn: FlashAttention,
     #[serde(default)]
     pub note: Option<String>,
+    pub source: String,
+}
+
+/// cuDNN releases with code for an SM.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CudnnLimit {
+    /// Last release; absent: current ones have it, or nothing is known.
+    #[serde(default)]
+    pub last: Option<String>,
+    #[serde(default)]
+    pub source: Option<String>,
+}
+
+/// Generations of FlashAttention that have kernels for an SM.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlashAttention {
+    #[serde(default)]
+    pub fa2: bool,
+    #[serde(default)]
+    pub fa3: bool,
+    #[serde(default)]
+    pub fa4_forward: bool,
+    #[serde(default)]
+    pub fa4_backward: bool,
+}
+
+/// A distribution that stacks do not name but libraries bring: cuDNN, cuBLAS, nvcc.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Component {
+    pub distribution: String,
+    pub about: String,
+    pub releases: BTreeMap<Version, Release>,
+}
+
+/// Distributions that install beside each other and do not work together.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Conflict {
+    pub id: String,
+    /// All of them, in these versions.
+    pub packages: BTreeMap<String, VersionSpecifiers>,
+    pub what: String,
+    pub fix: String,
     pub source: String,
 }
 
@@ -86,6 +147,9 @@ pub struct Toolkit {
     pub gcc_max: u32,
     #[serde(default)]
     pub driver: DriverFloor,
+    /// What its libraries call themselves: `cudart` → `libcudart.so.13`.
+    #[serde(default)]
+    pub sonames: BTreeMap<String, String>,
     #[serde(default)]
     pub wheels: Option<ToolkitWheels>,
     #[serde(default)]
@@ -148,6 +212,19 @@ impl Catalog {
 
     pub fn tool(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|t| t.name == name)
+    }
+
+    /// Releases of a distribution that some file of the catalog describes.
+    pub fn releases(&self, distribution: &str) -> Option<&BTreeMap<Version, Release>> {
+        self.recipes
+            .values()
+            .find(|r| r.distribution == distribution)
+            .map(|r| &r.releases)
+            .or_else(|| self.components.get(distribution).map(|c| &c.releases))
+    }
+
+    pub fn sm_facts(&self, sm: Sm) -> Option<&SmFacts> {
+        self.sms.iter().find(|f| f.sm == sm.base())
     }
 
     pub fn recipe(&self, library: &str) -> Option<&Recipe> {
