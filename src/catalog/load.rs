@@ -1,6 +1,6 @@
 //! Reading the catalog: embedded files first, then a directory over them.
 
-use super::{Catalog, Gpu, Image, Isa, Recipe, SmFacts, Tool, Toolkit};
+use super::{Catalog, Gpu, Image, Isa, JetsonRelease, Recipe, SmFacts, Tool, Toolkit};
 use crate::spec::nouns::Digest;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
@@ -57,10 +57,17 @@ struct ToolsFile {
     tools: Vec<Tool>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JetsonFile {
+    schema: u32,
+    releases: Vec<JetsonRelease>,
+}
+
 impl Catalog {
     /// The embedded catalog, with `overlay`'s entries added or in place of those of the
     /// same name. An overlay has the layout of the catalog: `gpus.yaml`, `cuda.yaml`,
-    /// `cpus.yaml`, `tools.yaml`, `libraries/`, `images/`, `templates/`.
+    /// `cpus.yaml`, `jetson.yaml`, `tools.yaml`, `libraries/`, `images/`, `templates/`.
     pub fn load(overlay: Option<&Path>) -> Result<Self, CatalogError> {
         let mut catalog = Self {
             sms: Vec::new(),
@@ -68,6 +75,7 @@ impl Catalog {
             toolkits: Vec::new(),
             isas: Vec::new(),
             tools: Vec::new(),
+            jetson: Vec::new(),
             images: BTreeMap::new(),
             recipes: BTreeMap::new(),
             templates: None,
@@ -131,6 +139,13 @@ impl Catalog {
                 let file: ToolsFile = parse(shown, content)?;
                 schema(shown, file.schema)?;
                 merge(&mut self.tools, file.tools, |a, b| a.name == b.name);
+            }
+            ("", "jetson") => {
+                let file: JetsonFile = parse(shown, content)?;
+                schema(shown, file.schema)?;
+                merge(&mut self.jetson, file.releases, |a, b| {
+                    a.l4t.iter().any(|l4t| b.l4t.contains(l4t))
+                });
             }
             ("libraries", _) => {
                 let recipe: Recipe = parse(shown, content)?;
@@ -202,6 +217,7 @@ impl Catalog {
                 return wrong(file(), format!("keyring `{}` does not exist", b.keyring));
             }
         }
+        super::jetson::check(self)?;
         for file in self.tools.iter().flat_map(|t| &t.files) {
             if format!("sha256:{}", file.sha256).parse::<Digest>().is_err() {
                 return wrong(

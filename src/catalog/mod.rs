@@ -5,6 +5,7 @@
 //! that it does not hold is an error with the nearest one that it does.
 
 mod images;
+mod jetson;
 mod library;
 mod load;
 mod tools;
@@ -14,6 +15,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 pub use images::{Bootstrap, Image, OsRoles, Reference};
+pub use jetson::JetsonRelease;
 pub use library::{
     ArchFormat, ArchVariable, Build, BuildSource, Conditions, Facts, Jobs, OsRequirement, Patch,
     Recipe, Refusal, StaticMetadata, WheelSource,
@@ -31,6 +33,7 @@ pub struct Catalog {
     pub toolkits: Vec<Toolkit>,
     pub isas: Vec<Isa>,
     pub tools: Vec<Tool>,
+    pub jetson: Vec<JetsonRelease>,
     pub images: BTreeMap<String, Image>,
     pub recipes: BTreeMap<String, Recipe>,
     /// Digest of the templates that a directory puts over the embedded ones.
@@ -144,6 +147,11 @@ impl Catalog {
     pub fn toolkit(&self, version: &str) -> Option<&Toolkit> {
         let minor = version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
         self.toolkits.iter().find(|t| t.version == minor)
+    }
+
+    /// The Jetson release that an L4T version such as `36.4.3` belongs to.
+    pub fn jetson_release(&self, l4t: &str) -> Option<&JetsonRelease> {
+        self.jetson.iter().find(|r| r.is(l4t))
     }
 
     pub fn tool(&self, name: &str) -> Option<&Tool> {
