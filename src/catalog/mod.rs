@@ -24,7 +24,7 @@ pub use library::{
 };
 pub use load::{CatalogError, keyring, template, templates_in};
 pub use release::{
-    DeviceCode, Glibc, Pin, PythonTag, Release, ReleaseWheel, WheelCuda, split_local,
+    DeviceCode, Glibc, Pin, Ptxas, PythonTag, Release, ReleaseWheel, WheelCuda, split_local,
 };
 pub use tools::{Tool, ToolFile};
 
@@ -101,6 +101,8 @@ pub struct FlashAttention {
 pub struct Component {
     pub distribution: String,
     pub about: String,
+    /// Empty: only its name is known.
+    #[serde(default)]
     pub releases: BTreeMap<Version, Release>,
 }
 

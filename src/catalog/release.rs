@@ -21,7 +21,23 @@ pub struct Release {
     /// Empty: the release has no wheel.
     #[serde(default)]
     pub wheels: Vec<ReleaseWheel>,
+    /// Assemblers that it carries and runs, lowest `from` first.
+    #[serde(default)]
+    pub ptxas: Vec<Ptxas>,
     pub source: String,
+}
+
+/// An assembler inside a wheel: what it accepts is what the toolkit of its version accepts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ptxas {
+    /// File name below `bin/`.
+    pub name: String,
+    /// As it prints it: `12.9.86`.
+    pub version: String,
+    /// First SM that it is used for; absent: from the lowest on.
+    #[serde(default)]
+    pub from: Option<Sm>,
 }
 
 /// A requirement without markers: `torch==2.14.0`.
@@ -56,12 +72,18 @@ pub struct ReleaseWheel {
     /// `_GLIBCXX_USE_CXX11_ABI` of its C++ code.
     #[serde(default)]
     pub cxx11_abi: Option<bool>,
+    /// What this wheel asks beyond its release: CUDA's own libraries, above all.
+    #[serde(default)]
+    pub requires: Vec<Pin>,
     /// Device code by object; empty: none, or not read.
     #[serde(default)]
     pub code: Vec<DeviceCode>,
 }
 
 /// Device code of objects that carry the same SMs.
+///
+/// An SM is here if nearly every kernel of the object is built for it. Single kernels for
+/// further SMs (row-wise GEMM for 10.3a in torch) are left out: they support no GPU.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceCode {
@@ -72,6 +94,9 @@ pub struct DeviceCode {
     pub sm: Vec<Sm>,
     #[serde(default)]
     pub ptx: Vec<Sm>,
+    /// Loaded only beside a torch of this CUDA; absent: always.
+    #[serde(default)]
+    pub cuda: WheelCuda,
     /// The library is of no use on a GPU that this code does not run on.
     #[serde(default)]
     pub core: bool,
@@ -112,16 +137,29 @@ impl Release {
         })
     }
 
-    /// What it asks of one other library.
+    /// What every wheel of it asks of one other library.
     pub fn asks(&self, name: &str) -> Option<&VersionSpecifiers> {
-        self.requires
+        versions_of(&self.requires, name)
+    }
+
+    /// The assembler that it runs for an SM.
+    pub fn ptxas_for(&self, sm: Sm) -> Option<&Ptxas> {
+        self.ptxas
             .iter()
-            .find(|p| p.name == name)
-            .map(|p| &p.versions)
+            .rfind(|p| p.from.is_none_or(|from| from <= sm.base()))
     }
 }
 
+fn versions_of<'a>(pins: &'a [Pin], name: &str) -> Option<&'a VersionSpecifiers> {
+    pins.iter().find(|p| p.name == name).map(|p| &p.versions)
+}
+
 impl ReleaseWheel {
+    /// What this wheel asks of one other library beyond its release.
+    pub fn asks(&self, name: &str) -> Option<&VersionSpecifiers> {
+        versions_of(&self.requires, name)
+    }
+
     /// Whether that Python can load it.
     pub fn loads_in(&self, python: PythonVersion) -> bool {
         self.python.iter().any(|tag| match tag {
