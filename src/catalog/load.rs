@@ -171,6 +171,7 @@ impl Catalog {
                 let file: ConflictsFile = parse(shown, content)?;
                 schema(shown, file.schema)?;
                 merge(&mut self.conflicts, file.conflicts, |a, b| a.id == b.id);
+            }
             ("", "jetson") => {
                 let file: JetsonFile = parse(shown, content)?;
                 schema(shown, file.schema)?;
