@@ -51,11 +51,21 @@ pub struct Machine {
 }
 
 impl Case<'_> {
-    /// SMs of the devices that the image is judged for.
+    /// SMs of the devices that the image is judged for: those that exist on its platform, as
+    /// code may be compiled for others too.
     fn devices(&self) -> Vec<Sm> {
-        match self.machine.sm {
-            Some(sm) => vec![sm],
-            None => self.target.sms.clone(),
+        if let Some(sm) = self.machine.sm {
+            return vec![sm];
+        }
+        let platform = self.stack.platform.value;
+        let exists = |sm: &&Sm| {
+            let facts = self.catalog.sm_facts(**sm);
+            facts.is_none_or(|f| f.platforms.contains(&platform))
+        };
+        let devices: Vec<Sm> = self.target.sms.iter().filter(exists).copied().collect();
+        match devices.is_empty() {
+            true => self.target.sms.clone(),
+            false => devices,
         }
     }
 
