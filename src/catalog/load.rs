@@ -1,6 +1,8 @@
 //! Reading the catalog: embedded files first, then a directory over them.
 
-use super::{Catalog, Component, Conflict, Gpu, Image, Isa, Recipe, SmFacts, Tool, Toolkit};
+use super::{
+    Catalog, Component, Conflict, Gpu, Image, Isa, JetsonRelease, Recipe, SmFacts, Tool, Toolkit,
+};
 use crate::spec::nouns::Digest;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
@@ -71,10 +73,17 @@ struct ToolsFile {
     tools: Vec<Tool>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JetsonFile {
+    schema: u32,
+    releases: Vec<JetsonRelease>,
+}
+
 impl Catalog {
     /// The embedded catalog, with `overlay`'s entries added or in place of those of the
     /// same name. An overlay has the layout of the catalog: `gpus.yaml`, `cuda.yaml`,
-    /// `cpus.yaml`, `tools.yaml`, `libraries/`, `images/`, `templates/`.
+    /// `cpus.yaml`, `jetson.yaml`, `tools.yaml`, `libraries/`, `images/`, `templates/`.
     pub fn load(overlay: Option<&Path>) -> Result<Self, CatalogError> {
         let mut catalog = Self {
             sms: Vec::new(),
@@ -82,6 +91,7 @@ impl Catalog {
             toolkits: Vec::new(),
             isas: Vec::new(),
             tools: Vec::new(),
+            jetson: Vec::new(),
             images: BTreeMap::new(),
             recipes: BTreeMap::new(),
             components: BTreeMap::new(),
@@ -161,6 +171,12 @@ impl Catalog {
                 let file: ConflictsFile = parse(shown, content)?;
                 schema(shown, file.schema)?;
                 merge(&mut self.conflicts, file.conflicts, |a, b| a.id == b.id);
+            ("", "jetson") => {
+                let file: JetsonFile = parse(shown, content)?;
+                schema(shown, file.schema)?;
+                merge(&mut self.jetson, file.releases, |a, b| {
+                    a.l4t.iter().any(|l4t| b.l4t.contains(l4t))
+                });
             }
             ("libraries", _) => {
                 let recipe: Recipe = parse(shown, content)?;
@@ -232,6 +248,7 @@ impl Catalog {
                 return wrong(file(), format!("keyring `{}` does not exist", b.keyring));
             }
         }
+        super::jetson::check(self)?;
         for file in self.tools.iter().flat_map(|t| &t.files) {
             if format!("sha256:{}", file.sha256).parse::<Digest>().is_err() {
                 return wrong(

@@ -5,6 +5,7 @@
 //! that it does not hold is an error with the nearest one that it does.
 
 mod images;
+mod jetson;
 mod library;
 mod load;
 mod release;
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 pub use images::{Bootstrap, Image, OsRoles, Reference};
+pub use jetson::JetsonRelease;
 pub use library::{
     ArchFormat, ArchVariable, Build, BuildSource, Conditions, CxxStandard, Facts, Jobs, Known,
     OneSm, OsRequirement, PartialArch, Patch, Recipe, Refusal, StaticMetadata, Way, WheelSource,
@@ -36,6 +38,7 @@ pub struct Catalog {
     pub toolkits: Vec<Toolkit>,
     pub isas: Vec<Isa>,
     pub tools: Vec<Tool>,
+    pub jetson: Vec<JetsonRelease>,
     pub images: BTreeMap<String, Image>,
     pub recipes: BTreeMap<String, Recipe>,
     /// CUDA's own libraries as wheels, by distribution.
@@ -210,6 +213,11 @@ impl Catalog {
     pub fn toolkit(&self, version: &str) -> Option<&Toolkit> {
         let minor = version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
         self.toolkits.iter().find(|t| t.version == minor)
+    }
+
+    /// The Jetson release that an L4T version such as `36.4.3` belongs to.
+    pub fn jetson_release(&self, l4t: &str) -> Option<&JetsonRelease> {
+        self.jetson.iter().find(|r| r.is(l4t))
     }
 
     pub fn tool(&self, name: &str) -> Option<&Tool> {
