@@ -77,6 +77,9 @@ pub struct Build {
     pub packages: Vec<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// More of it where conditions hold.
+    #[serde(default)]
+    pub env_when: Vec<ConditionalEnv>,
     #[serde(default)]
     pub arch: Vec<ArchVariable>,
     /// Its build has an arch list of its own: only the nvcc filter holds it to the target.
@@ -114,6 +117,15 @@ pub enum BuildSource {
         #[serde(default)]
         submodules: bool,
     },
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConditionalEnv {
+    pub when: Conditions,
+    pub env: BTreeMap<String, String>,
+    pub why: String,
+    pub source: String,
 }
 
 /// A variable that tells the build its SMs.

@@ -20,8 +20,9 @@ use std::collections::BTreeMap;
 pub use images::{Bootstrap, Image, OsRoles, Reference};
 pub use jetson::JetsonRelease;
 pub use library::{
-    ArchFormat, ArchVariable, Build, BuildSource, Conditions, CxxStandard, Facts, Jobs, Known,
-    OneSm, OsRequirement, PartialArch, Patch, Recipe, Refusal, StaticMetadata, Way, WheelSource,
+    ArchFormat, ArchVariable, Build, BuildSource, ConditionalEnv, Conditions, CxxStandard, Facts,
+    Jobs, Known, OneSm, OsRequirement, PartialArch, Patch, Recipe, Refusal, StaticMetadata, Way,
+    WheelSource,
 };
 pub use load::{CatalogError, keyring, template, templates_in};
 pub use release::{

@@ -127,11 +127,11 @@ pub struct Glibc(pub u16);
 
 impl Release {
     /// Wheels for a platform, with that local version label or without any.
-    pub fn wheels_for<'a>(
+    pub fn wheels_for<'a, 'l>(
         &'a self,
         platform: Platform,
-        local: &'a str,
-    ) -> impl Iterator<Item = &'a ReleaseWheel> {
+        local: &'l str,
+    ) -> impl Iterator<Item = &'a ReleaseWheel> + use<'a, 'l> {
         self.wheels.iter().filter(move |w| {
             w.platform.is_none_or(|p| p == platform) && w.local.as_deref().unwrap_or("") == local
         })

@@ -9,14 +9,7 @@ use crate::spec::{Platform, Sm};
 
 pub fn run(common: &Common, args: &InitArgs) -> Outcome {
     let catalog = Catalog::load(common.catalog.as_deref())?;
-    let Some(sm) = catalog.sm(&args.gpu) else {
-        let names = catalog.gpus.iter().map(|g| g.name.as_str());
-        let mut d = Diagnostic::error(codes::UNKNOWN_GPU, format!("unknown GPU `{}`", args.gpu));
-        if let Some(near) = nearest(&args.gpu, names) {
-            d = d.help(format!("did you mean `{near}`?"));
-        }
-        return Err(Failure::plain(2, d));
-    };
+    let sm = sm_of(&catalog, &args.gpu)?;
     let platforms = match catalog.gpu(&args.gpu) {
         Some(gpu) => gpu.platforms.clone(),
         None => catalog
@@ -71,6 +64,19 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
             .help("name another file with `-o`; an existing one is not overwritten"),
         )),
     }
+}
+
+/// The SM behind a GPU's name.
+pub(super) fn sm_of(catalog: &Catalog, gpu: &str) -> Result<Sm, Failure> {
+    catalog.sm(gpu).ok_or_else(|| {
+        let names = catalog.gpus.iter().map(|g| g.name.as_str());
+        let d = Diagnostic::error(codes::UNKNOWN_GPU, format!("unknown GPU `{gpu}`"));
+        let d = match nearest(gpu, names) {
+            Some(near) => d.help(format!("did you mean `{near}`?")),
+            None => d,
+        };
+        Failure::plain(2, d)
+    })
 }
 
 /// The newest CUDA base whose toolkit knows the SM.
