@@ -92,7 +92,7 @@ pub struct Build {
     /// Variables that its build reads and in which it ignores some SMs.
     #[serde(default)]
     pub partial_arch: Vec<PartialArch>,
-    /// Its build fails with more than one SM.
+    /// Its build fails with too many SMs.
     #[serde(default)]
     pub one_sm: Option<OneSm>,
     #[serde(default)]
@@ -192,8 +192,15 @@ pub struct PartialArch {
 pub struct OneSm {
     #[serde(default)]
     pub when: Conditions,
+    /// SMs that still build in one compile.
+    #[serde(default = "one")]
+    pub most: usize,
     pub why: String,
     pub source: String,
+}
+
+fn one() -> usize {
+    1
 }
 
 /// A textual change to the source, made when its conditions hold.

@@ -4,6 +4,7 @@
 //! directory of the same layout. Out: [`Catalog`], checked whole. It never guesses: a name
 //! that it does not hold is an error with the nearest one that it does.
 
+mod check;
 mod images;
 mod jetson;
 mod library;
@@ -11,7 +12,7 @@ mod load;
 mod release;
 mod tools;
 
-use crate::spec::nouns::{Digest, Platform, Sm};
+use crate::spec::nouns::{Digest, Platform, Sm, Suffix};
 use pep440_rs::{Version, VersionSpecifiers};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -75,7 +76,8 @@ pub struct SmFacts {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CudnnLimit {
-    /// Last release; absent: current ones have it, or nothing is known.
+    /// Last release, with all of its builds (`9.10.2` is 9.10.2.21 too); absent: current
+    /// ones have code for it, or nothing is known.
     #[serde(default)]
     pub last: Option<String>,
     #[serde(default)]
@@ -197,6 +199,15 @@ pub struct Isa {
     pub source: String,
 }
 
+impl Toolkit {
+    /// SMs that its ptxas takes, suffixed ones among them.
+    pub fn every_sm(&self) -> impl Iterator<Item = &Sm> {
+        (self.sms.iter())
+            .chain(&self.arch_specific)
+            .chain(&self.family_specific)
+    }
+}
+
 impl Catalog {
     /// The SM that a stack's `gpu` entry means: a product's name or an SM itself.
     pub fn sm(&self, gpu: &str) -> Option<Sm> {
@@ -219,6 +230,15 @@ impl Catalog {
     /// The Jetson release that an L4T version such as `36.4.3` belongs to.
     pub fn jetson_release(&self, l4t: &str) -> Option<&JetsonRelease> {
         self.jetson.iter().find(|r| r.is(l4t))
+    }
+
+    /// Whether that assembler takes a GPU as Triton names it, with an `a` from 9.0 on;
+    /// `None` where its toolkit is not known.
+    pub fn assembles(&self, ptxas: &Ptxas, gpu: Sm) -> Option<bool> {
+        let toolkit = self.toolkit(&ptxas.version)?;
+        let suffix = (gpu.major >= 9).then_some(Suffix::Arch);
+        let target = Sm { suffix, ..gpu };
+        Some(toolkit.every_sm().any(|sm| *sm == target))
     }
 
     pub fn tool(&self, name: &str) -> Option<&Tool> {

@@ -84,7 +84,7 @@ pub struct ReleaseWheel {
 ///
 /// An SM is here if nearly every kernel of the object is built for it. Single kernels for
 /// further SMs (row-wise GEMM for 10.3a in torch) are left out: they support no GPU.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceCode {
     /// Shared objects, by file name or glob.
@@ -158,6 +158,29 @@ impl ReleaseWheel {
     /// What this wheel asks of one other library beyond its release.
     pub fn asks(&self, name: &str) -> Option<&VersionSpecifiers> {
         versions_of(&self.requires, name)
+    }
+
+    /// Code that is loaded beside a torch of that CUDA: what is always loaded, and of the
+    /// objects for one CUDA each the one of that version, else the newest older one of its
+    /// major, else the oldest newer one.
+    pub fn code_beside(&self, major: u32, minor: u32) -> impl Iterator<Item = &DeviceCode> {
+        let minors = || {
+            self.code.iter().filter_map(move |c| match c.cuda {
+                WheelCuda::Version {
+                    major: m,
+                    minor: Some(minor),
+                } if m == major => Some(minor),
+                _ => None,
+            })
+        };
+        let chosen = minors().filter(|m| *m <= minor).max().or(minors().min());
+        self.code.iter().filter(move |c| match c.cuda {
+            WheelCuda::Version {
+                major: m,
+                minor: own,
+            } => m == major && own == chosen,
+            WheelCuda::Unknown | WheelCuda::Cpu => true,
+        })
     }
 
     /// Whether that Python can load it.
@@ -336,6 +359,32 @@ source: measured
         assert_eq!(release.wheels_for(Platform::LinuxAmd64, "").count(), 0);
         assert_eq!(release.asks("torch").unwrap().to_string(), "==2.14.0");
         assert_eq!(release.wheels[1].cuda, WheelCuda::Cpu);
+    }
+
+    #[test]
+    fn the_library_of_torchs_cuda_is_the_one_that_is_loaded() {
+        let wheel: ReleaseWheel = serde_saphyr::from_str(
+            "
+python: [py3]
+code:
+- { objects: [always] }
+- { objects: [a], cuda: '12.4' }
+- { objects: [b], cuda: '12.8' }
+- { objects: [c], cuda: '13.2' }
+",
+        )
+        .unwrap();
+        let loaded = |major, minor| {
+            let names = wheel
+                .code_beside(major, minor)
+                .map(|c| c.objects[0].as_str());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(loaded(12, 8), ["always", "b"]);
+        assert_eq!(loaded(12, 6), ["always", "a"]);
+        assert_eq!(loaded(12, 1), ["always", "a"]);
+        assert_eq!(loaded(13, 4), ["always", "c"]);
+        assert_eq!(loaded(11, 8), ["always"]);
     }
 
     #[test]
