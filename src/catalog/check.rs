@@ -127,7 +127,7 @@ fn recipe_names(catalog: &Catalog, recipe: &Recipe) -> Result<(), String> {
         unique("partial_arch", variables)?;
         unique("patches", build.patches.iter().map(|p| p.id.as_str()))?;
         conditions.extend(build.partial_arch.iter().map(|p| &p.when));
-        conditions.extend(build.one_sm.iter().map(|o| &o.when));
+        conditions.extend(build.sm_limit.iter().map(|o| &o.when));
         conditions.extend(build.patches.iter().map(|p| &p.when));
         sms.extend(build.arch.iter().flat_map(|a| &a.only));
         sms.extend(build.partial_arch.iter().flat_map(|p| &p.knows));

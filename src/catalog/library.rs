@@ -94,7 +94,7 @@ pub struct Build {
     pub partial_arch: Vec<PartialArch>,
     /// Its build fails with too many SMs.
     #[serde(default)]
-    pub one_sm: Option<OneSm>,
+    pub sm_limit: Option<SmLimit>,
     #[serde(default)]
     pub patches: Vec<Patch>,
     /// Static metadata by version (`*`: any) so that resolving needs no build.
@@ -189,7 +189,7 @@ pub struct PartialArch {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OneSm {
+pub struct SmLimit {
     #[serde(default)]
     pub when: Conditions,
     /// SMs that still build in one compile.

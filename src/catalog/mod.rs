@@ -21,7 +21,7 @@ pub use images::{Bootstrap, Image, OsRoles, Reference};
 pub use jetson::JetsonRelease;
 pub use library::{
     ArchFormat, ArchVariable, Build, BuildSource, ConditionalEnv, Conditions, CxxStandard, Facts,
-    Jobs, Known, OneSm, OsRequirement, PartialArch, Patch, Recipe, Refusal, StaticMetadata, Way,
+    Jobs, Known, OsRequirement, PartialArch, Patch, Recipe, Refusal, SmLimit, StaticMetadata, Way,
     WheelSource,
 };
 pub use load::{CatalogError, keyring, template, templates_in};

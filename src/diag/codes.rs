@@ -295,10 +295,10 @@ codes! {
         "nvcc refuses host compilers above a ceiling: `unsupported GNU version! gcc versions later than 13 are not supported`. torch's extension builder has ceilings of its own.",
         "Use a base with an older GCC or a newer CUDA.",
         source "crt/host_config.h of the nvcc wheels; CUDA_GCC_VERSIONS in torch/utils/cpp_extension.py";
-    ONE_SM_ONLY = 614, "a build that takes one SM only",
-        "A macro of CCCL (`_CCCL_PP_SPLICE_WITH_IMPL20`) does not expand for long lists of SMs, so the build fails with many.",
-        "Name one GPU in the stack, or take one variant per SM with `matrix:`.",
-        source "https://github.com/barstoolbluz/build-vllm (bitsandbytes)";
+    MANY_SMS = 614, "more SMs than a build takes at once",
+        "A macro of CCCL 2.8 (`_CCCL_PP_SPLICE_WITH_IMPL20`), which CUDA 12.9 holds, garbles code that is made for 16 SMs or more in one compile, some of it without an error.",
+        "Name fewer GPUs in the stack, take one variant per SM with `matrix:`, or use another CUDA.",
+        source "https://github.com/NVIDIA/cccl/issues/4967; galaxyproject/KegAlign PR #40; https://github.com/barstoolbluz/build-vllm (bitsandbytes)";
     WRONG_JETPACK = 615, "a base that does not run on this Jetson",
         "On Jetson the driver is part of L4T, so an image fits certain JetPack releases: generic CUDA images fail on JetPack 6 (cuBLAS execution fails although the device is seen), CUDA 12 images of r36 on JetPack 7.2 (CUDA error 801).",
         "Use one of the bases that the message names.",

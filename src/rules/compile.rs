@@ -1,9 +1,9 @@
 //! Whether what is compiled can be: standard, compiler, toolkit, SMs, memory.
 
 use super::base::{makes, toolkits_for};
-use super::environment::{Environment, Package, base_cuda};
+use super::environment::{Build as Built, Environment, base_cuda};
 use super::{Case, name, names};
-use crate::catalog::{Build, Toolkit, Way};
+use crate::catalog::{Build, Facts, Toolkit, Way};
 use crate::diag::{Diagnostic, codes};
 use crate::spec::{Library, Sm};
 use pep440_rs::Version;
@@ -49,16 +49,10 @@ pub fn nothing_editable(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
 
 impl Environment<'_> {
     /// A variable of a library's build, as the recipe sets it on this target.
-    pub(super) fn sets(
-        &self,
-        case: &Case<'_>,
-        package: &Package<'_>,
-        variable: &str,
-    ) -> Option<String> {
-        let build = super::environment::recipe_of(case, &package.name)?
-            .build
-            .as_ref()?;
-        let conditional = self.with_facts(case, package, |facts| {
+    pub(super) fn sets(&self, case: &Case<'_>, library: &str, variable: &str) -> Option<String> {
+        let built = self.builds.iter().find(|b| b.recipe.library == library)?;
+        let build = built.recipe.build.as_ref()?;
+        let conditional = self.holds(case, built, |facts| {
             build
                 .env_when
                 .iter()
@@ -67,16 +61,20 @@ impl Environment<'_> {
         });
         conditional.or_else(|| build.env.get(variable).cloned())
     }
+
+    fn holds<T>(&self, case: &Case<'_>, built: &Built<'_>, ask: impl FnOnce(&Facts<'_>) -> T) -> T {
+        self.with_facts(case, built.version.as_ref(), Way::Source, ask)
+    }
 }
 
-/// Builds of the stack with what the stack says of them.
+/// Builds of the stack with what recipe and stack say of them.
 fn builds<'e>(
     case: &'e Case<'_>,
     env: &'e Environment<'_>,
-) -> impl Iterator<Item = (&'e Package<'e>, &'e Build, Option<&'e Library>)> {
-    env.compiled(case).filter_map(|(package, recipe)| {
-        let library = case.stack.library(&recipe.library);
-        Some((package, recipe.build.as_ref()?, library))
+) -> impl Iterator<Item = (&'e Built<'e>, &'e Build, Option<&'e Library>)> {
+    env.builds.iter().filter_map(|built| {
+        let library = case.stack.library(&built.recipe.library);
+        Some((built, built.recipe.build.as_ref()?, library))
     })
 }
 
@@ -89,7 +87,7 @@ pub fn cxx_standard(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<D
     let Some(torch) = env.version("torch").filter(|v| at_least(v, CXX20)) else {
         return;
     };
-    for (package, build, library) in builds(case, env) {
+    for (built, build, library) in builds(case, env) {
         let Some(standard) = build.cxx_standard.as_ref().filter(|s| s.asks < 20) else {
             continue;
         };
@@ -97,13 +95,13 @@ pub fn cxx_standard(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<D
             Some(ids) if !ids.is_empty() => ids.iter().any(|i| i == id),
             _ => true,
         };
-        let patched = env.with_facts(case, package, |facts| {
+        let patched = env.holds(case, built, |facts| {
             build
                 .patches
                 .iter()
                 .any(|p| p.with.contains("c++20") && p.when.hold(facts) && chosen(&p.id))
         });
-        if patched || package.name == "torch" {
+        if patched || built.recipe.library == "torch" {
             continue;
         }
         findings.push(
@@ -111,11 +109,11 @@ pub fn cxx_standard(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<D
                 codes::CXX_STANDARD,
                 format!(
                     "{} is compiled as C++{}, the headers of torch {torch} need C++20",
-                    package.shown(),
+                    built.shown(),
                     standard.asks
                 ),
             )
-            .at(package.span)
+            .at(built.span)
             .help(match build.patches.iter().find(|p| p.with.contains("c++20")) {
                 Some(patch) => format!("let the recipe's patch apply: add `{}` to `patches`, or leave `patches` out", patch.id),
                 None => "use torch 2.13 or older, or give the recipe a patch".to_owned(),
@@ -138,7 +136,7 @@ pub fn compiler_is_not_too_new(
     let (Some(image), Some(toolkit)) = (case.target.base.image(), toolkit(case, env)) else {
         return;
     };
-    let Some((package, _, _)) = builds(case, env).next() else {
+    let Some((built, _, _)) = builds(case, env).next() else {
         return;
     };
     let refused = |ceiling: u32, whose: String| {
@@ -148,7 +146,7 @@ pub fn compiler_is_not_too_new(
                 "base `{}` has GCC {}, {whose} takes at most {ceiling}: {} cannot be compiled",
                 image.image,
                 image.gcc,
-                package.shown()
+                built.shown()
             ),
         )
         .at(case.stack.base.span)
@@ -205,7 +203,7 @@ pub fn toolkit_is_torchs(case: &Case<'_>, env: &Environment<'_>, findings: &mut 
     };
     let extension =
         builds(case, env).find(|(_, build, _)| build.needs.iter().any(|n| n == "torch"));
-    let Some((package, ..)) = extension else {
+    let Some((built, ..)) = extension else {
         return;
     };
     let shown = |c: (u32, Option<u32>)| match c.1 {
@@ -215,7 +213,7 @@ pub fn toolkit_is_torchs(case: &Case<'_>, env: &Environment<'_>, findings: &mut 
     let message = format!(
         "base `{}` compiles {} with CUDA {}, {} has CUDA {}",
         image.image,
-        package.shown(),
+        built.shown(),
         shown(base),
         torch.shown(),
         shown((major, minor))
@@ -235,13 +233,13 @@ pub fn toolkit_is_torchs(case: &Case<'_>, env: &Environment<'_>, findings: &mut 
 }
 
 pub fn arch_variables(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
-    for (package, build, library) in builds(case, env) {
+    for (built, build, library) in builds(case, env) {
         let Some(library) = library else { continue };
         for (variable, value) in &library.env {
             let sms = sms_of(value);
             let partial = build.partial_arch.iter().find(|p| p.variable == *variable);
             let ignored: Vec<Sm> = match partial {
-                Some(p) if env.with_facts(case, package, |f| p.when.hold(f)) => sms
+                Some(p) if env.holds(case, built, |f| p.when.hold(f)) => sms
                     .iter()
                     .copied()
                     .filter(|s| !p.knows.contains(&s.base()))
@@ -254,7 +252,7 @@ pub fn arch_variables(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec
                         codes::ARCH_IGNORED,
                         format!(
                             "{} ignores {} in `{variable}`: {}",
-                            package.shown(),
+                            built.shown(),
                             names(&ignored),
                             p.why
                         ),
@@ -318,27 +316,31 @@ fn sms_of(value: &str) -> Vec<Sm> {
         .collect()
 }
 
-pub fn one_sm_only(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
-    if case.target.sms.len() < 2 {
-        return;
-    }
-    for (package, build, _) in builds(case, env) {
-        let Some(one) = &build.one_sm else { continue };
-        if !env.with_facts(case, package, |f| one.when.hold(f)) {
+/// More SMs than a build can take at once.
+pub fn many_sms(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    let sms = &case.target.sms;
+    for (built, build, _) in builds(case, env) {
+        let Some(limit) = &build.sm_limit else {
+            continue;
+        };
+        if sms.len() <= limit.most || !env.holds(case, built, |f| limit.when.hold(f)) {
             continue;
         }
         findings.push(
             Diagnostic::error(
-                codes::ONE_SM_ONLY,
+                codes::MANY_SMS,
                 format!(
-                    "{} cannot be compiled for {}: {}",
-                    package.shown(),
-                    names(&case.target.sms),
-                    one.why
+                    "{} cannot be compiled for {} SMs at once: {}",
+                    built.shown(),
+                    sms.len(),
+                    limit.why
                 ),
             )
             .at(case.gpu_span())
-            .help("name one GPU, or make one variant per SM with `matrix: { sm: […] }`"),
+            .help(format!(
+                "name at most {} GPUs, or make one variant per SM with `matrix: {{ sm: […] }}`",
+                limit.most
+            )),
         );
     }
 }
@@ -347,7 +349,7 @@ pub fn memory(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnos
     let Some(has) = case.machine.memory_gb else {
         return;
     };
-    for (package, build, _) in builds(case, env) {
+    for (built, build, _) in builds(case, env) {
         let needs = build.jobs.memory_gb;
         if needs > has {
             findings.push(
@@ -355,10 +357,10 @@ pub fn memory(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnos
                     codes::COMPILE_MEMORY,
                     format!(
                         "one job of {} needs {needs} GB, the machine has {has:.0} GB",
-                        package.shown()
+                        built.shown()
                     ),
                 )
-                .at(package.span)
+                .at(built.span)
                 .help("build on a machine with more memory, or take a release with a wheel"),
             );
         }

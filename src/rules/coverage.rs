@@ -139,13 +139,13 @@ pub fn compiled_code_covers_the_gpu(
     if case.target.sms.iter().any(runs) {
         return;
     }
-    for (package, _) in env.compiled(case) {
+    for build in &env.builds {
         findings.push(
             Diagnostic::error(
                 codes::SM_NOT_COVERED,
                 format!(
                     "{} is compiled for {}, which does not run on {}",
-                    package.shown(),
+                    build.shown(),
                     names(&case.target.sms),
                     name(device)
                 ),
@@ -280,7 +280,7 @@ fn cudnn_of_builds(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Di
     let set = library.and_then(|l| l.env.get("USE_CUDNN"));
     let off = match set {
         Some(value) => value == "0",
-        None => env.sets(case, torch, "USE_CUDNN").as_deref() == Some("0"),
+        None => env.sets(case, "torch", "USE_CUDNN").as_deref() == Some("0"),
     };
     let old: Vec<Sm> = case
         .devices()

@@ -31,9 +31,19 @@ pub struct Package<'a> {
     pub span: Span,
 }
 
+/// A library that is compiled.
+#[derive(Debug, Clone)]
+pub struct Build<'a> {
+    pub recipe: &'a Recipe,
+    /// Absent where neither the stack nor the catalog tells.
+    pub version: Option<Version>,
+    pub span: Span,
+}
+
 #[derive(Debug, Default)]
 pub struct Environment<'a> {
     pub packages: BTreeMap<String, Package<'a>>,
+    pub builds: Vec<Build<'a>>,
 }
 
 impl<'a> Environment<'a> {
@@ -71,6 +81,13 @@ impl<'a> Environment<'a> {
                 continue;
             };
             let span = spans.find(&build.name, |_| &[]);
+            if let Some(recipe) = recipe_of(case, &build.name) {
+                env.builds.push(Build {
+                    recipe,
+                    version: Some(version.clone()),
+                    span,
+                });
+            }
             let package = package(case, &build.name, version, Way::Source, span);
             env.packages.insert(build.name.clone(), package);
         }
@@ -102,9 +119,19 @@ impl<'a> Environment<'a> {
         libraries.sort_by_key(|l| l.name.value.as_str() != "torch");
         for library in libraries {
             let name = distribution(case, library.name.value.as_str());
-            let way = way(case, &env, library, &name);
+            if way(case, &env, library, &name) == Way::Wheel {
+                continue;
+            }
             if let Some(package) = env.packages.get_mut(&name) {
-                package.way = way;
+                package.way = Way::Source;
+                package.wheel = None;
+            }
+            if let Some(recipe) = recipe_of(case, &name) {
+                env.builds.push(Build {
+                    recipe,
+                    version: versions.get(&name).cloned(),
+                    span: library.name.span,
+                });
             }
         }
         env
@@ -134,35 +161,39 @@ impl<'a> Environment<'a> {
     pub fn with_facts<T>(
         &self,
         case: &Case<'_>,
-        package: &Package<'_>,
+        version: Option<&Version>,
+        way: Way,
         ask: impl FnOnce(&Facts<'_>) -> T,
     ) -> T {
-        let cuda = self.cuda(case).and_then(|(major, minor)| {
-            Version::from_str(&format!("{major}.{}", minor.unwrap_or(0))).ok()
-        });
+        // What is compiled is compiled by the base's toolkit where it has one.
+        let toolkit = base_cuda(case).filter(|_| way == Way::Source);
+        let cuda = toolkit
+            .or_else(|| self.cuda(case))
+            .and_then(|(major, minor)| {
+                Version::from_str(&format!("{major}.{}", minor.unwrap_or(0))).ok()
+            });
         let python = Version::from_str(&case.stack.python.value.to_string()).ok();
         let platform = case.stack.platform.value.to_string();
         let devices = case.devices();
         ask(&Facts {
             torch: self.version("torch"),
             cuda: cuda.as_ref(),
-            version: Some(&package.version),
+            version,
             python: python.as_ref(),
             platform: Some(&platform),
-            from: Some(package.way),
+            from: Some(way),
             sms: &devices,
         })
     }
+}
 
-    /// Libraries that are compiled, with their recipes.
-    pub fn compiled<'e>(
-        &'e self,
-        case: &'e Case<'a>,
-    ) -> impl Iterator<Item = (&'e Package<'a>, &'a Recipe)> {
-        self.packages
-            .values()
-            .filter(|p| p.way == Way::Source)
-            .filter_map(|p| Some((p, recipe_of(case, &p.name)?)))
+impl Build<'_> {
+    /// `flash-attn 2.8.3`
+    pub fn shown(&self) -> String {
+        match &self.version {
+            Some(version) => format!("{} {version}", self.recipe.library),
+            None => self.recipe.library.clone(),
+        }
     }
 }
 

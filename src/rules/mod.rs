@@ -95,7 +95,7 @@ pub fn check(case: &Case<'_>) -> Vec<Diagnostic> {
         compile::compiler_is_not_too_new,
         compile::toolkit_is_torchs,
         compile::arch_variables,
-        compile::one_sm_only,
+        compile::many_sms,
         compile::memory,
         driver::driver_is_new_enough,
         driver::toolkit_skew,

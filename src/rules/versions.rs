@@ -19,8 +19,10 @@ pub fn files_fit(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diag
         // Where the base does not tell, glibc decides nothing.
         glibc: base.map_or(u16::MAX, |g| g.0),
     };
-    for package in env.packages.values().filter(|p| p.way == Way::Wheel) {
+    for package in env.packages.values() {
         let why = match (&package.file, package.release) {
+            (_, Some(release)) if package.way == Way::Source => other_python(release, &target),
+            (None, None) if package.way == Way::Source => None,
             (Some(file), _) => file
                 .rank(&target)
                 .is_none()
@@ -39,7 +41,7 @@ pub fn files_fit(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diag
         findings.push(
             Diagnostic::error(
                 codes::NO_MATCHING_FILE,
-                format!("no wheel of {} fits {on}: {why}", package.shown()),
+                format!("{} does not fit {on}: {why}", package.shown()),
             )
             .at(package.span)
             .help(
@@ -53,18 +55,20 @@ pub fn files_fit(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diag
     }
 }
 
+fn other_python(release: &Release, target: &WheelTarget) -> Option<String> {
+    let wanted = release.python.as_ref()?;
+    let python = Version::from_str(&target.python.to_string()).ok()?;
+    (!wanted.contains(&python)).then(|| format!("it needs Python {wanted}"))
+}
+
 fn no_wheel_fits(
     release: &Release,
     package: &Package<'_>,
     target: &WheelTarget,
     base: Option<Glibc>,
 ) -> Option<String> {
-    if let (Some(wanted), Ok(python)) = (
-        &release.python,
-        Version::from_str(&target.python.to_string()),
-    ) && !wanted.contains(&python)
-    {
-        return Some(format!("it needs Python {wanted}"));
+    if let Some(why) = other_python(release, target) {
+        return Some(why);
     }
     if release.wheels.is_empty() {
         return None;
@@ -322,7 +326,7 @@ pub fn known_faults(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<D
         let Some(recipe) = recipe_of(case, &package.name) else {
             continue;
         };
-        env.with_facts(case, package, |facts| {
+        env.with_facts(case, Some(&package.version), package.way, |facts| {
             for refusal in recipe.refusals.iter().filter(|r| r.when.hold(facts)) {
                 findings.push(
                     Diagnostic::error(
