@@ -262,3 +262,65 @@ impl Catalog {
         self.recipes.get(library)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalog() -> Catalog {
+        Catalog::load(None).unwrap()
+    }
+
+    fn release<'a>(catalog: &'a Catalog, name: &str, version: &str) -> &'a Release {
+        let version: Version = version.parse().unwrap();
+        &catalog.releases(name).unwrap()[&version]
+    }
+
+    #[test]
+    fn tritons_assembler_decides_what_it_compiles_for() {
+        let catalog = catalog();
+        let assembles = |version: &str, gpu: &str| {
+            let sm = gpu.parse().unwrap();
+            let ptxas = release(&catalog, "triton", version).ptxas_for(sm).unwrap();
+            catalog.assembles(ptxas, sm).unwrap()
+        };
+        assert!(!assembles("3.2.0", "10.0"));
+        assert!(assembles("3.3.1", "10.0"), "by its ptxas-blackwell");
+        assert!(!assembles("3.6.0", "11.0"));
+        assert!(assembles("3.7.1", "11.0"));
+        assert!(!assembles("3.8.0", "10.7"));
+        assert!(assembles("3.9.0", "10.7"));
+        assert!(assembles("3.9.0", "8.7"));
+    }
+
+    #[test]
+    fn what_a_wheel_asks_holds_for_its_platform() {
+        let catalog = catalog();
+        let torch = release(&catalog, "torch", "2.10.0");
+        let asks = |platform| torch.asks_on(platform, "triton").map(ToString::to_string);
+        assert_eq!(asks(Platform::LinuxAmd64).as_deref(), Some("==3.6.0"));
+        assert_eq!(asks(Platform::LinuxArm64), None, "that wheel has no CUDA");
+        let torch = release(&catalog, "torch", "2.14.0");
+        assert_eq!(torch.asks("triton").unwrap().to_string(), "~=3.8.0");
+    }
+
+    #[test]
+    fn every_name_is_found_as_a_recipe_or_a_component() {
+        let catalog = catalog();
+        let cudnn = release(&catalog, "nvidia-cudnn-cu13", "9.24.0.43");
+        let wheel = cudnn.wheels_for(Platform::LinuxArm64, "").next().unwrap();
+        let orin: Sm = "8.7".parse().unwrap();
+        let ops = wheel.code.iter().find(|c| c.core).unwrap();
+        assert!(ops.sm.contains(&orin) && ops.objects == ["libcudnn_ops.so.9"]);
+        assert!(catalog.releases("flashinfer-python").is_some());
+        assert!(
+            catalog
+                .releases("cuda-bindings")
+                .is_some_and(|r| r.is_empty())
+        );
+        assert!(
+            catalog.releases("flashinfer").is_none(),
+            "the recipe's name"
+        );
+    }
+}

@@ -137,9 +137,15 @@ impl Release {
         })
     }
 
-    /// What every wheel of it asks of one other library.
+    /// What it asks of one other library, however it comes.
     pub fn asks(&self, name: &str) -> Option<&VersionSpecifiers> {
         versions_of(&self.requires, name)
+    }
+
+    /// What it asks of one other library as a wheel for that platform.
+    pub fn asks_on(&self, platform: Platform, name: &str) -> Option<&VersionSpecifiers> {
+        let wheels = || self.wheels_for(platform, "").find_map(|w| w.asks(name));
+        self.asks(name).or_else(wheels)
     }
 
     /// The assembler that it runs for an SM.
@@ -162,25 +168,22 @@ impl ReleaseWheel {
 
     /// Code that is loaded beside a torch of that CUDA: what is always loaded, and of the
     /// objects for one CUDA each the one of that version, else the newest older one of its
-    /// major, else the oldest newer one.
-    pub fn code_beside(&self, major: u32, minor: u32) -> impl Iterator<Item = &DeviceCode> {
-        let minors = || {
-            self.code.iter().filter_map(move |c| match c.cuda {
-                WheelCuda::Version {
-                    major: m,
-                    minor: Some(minor),
-                } if m == major => Some(minor),
-                _ => None,
-            })
+    /// major, else the oldest newer one. A minor that is not known is taken as the newest.
+    pub fn code_beside(&self, cuda: Option<(u32, Option<u32>)>) -> Vec<&DeviceCode> {
+        let own = |code: &DeviceCode| match (&code.cuda, cuda) {
+            (WheelCuda::Version { major, minor }, Some((beside, _))) if *major == beside => *minor,
+            _ => None,
         };
-        let chosen = minors().filter(|m| *m <= minor).max().or(minors().min());
-        self.code.iter().filter(move |c| match c.cuda {
-            WheelCuda::Version {
-                major: m,
-                minor: own,
-            } => m == major && own == chosen,
-            WheelCuda::Unknown | WheelCuda::Cpu => true,
-        })
+        let newest = cuda.and_then(|(_, minor)| minor).unwrap_or(u32::MAX);
+        let minors = || self.code.iter().filter_map(own);
+        let chosen = minors()
+            .filter(|minor| *minor <= newest)
+            .max()
+            .or(minors().min());
+        let always = |code: &DeviceCode| code.cuda == WheelCuda::Unknown;
+        (self.code.iter())
+            .filter(|code| always(code) || (chosen.is_some() && own(code) == chosen))
+            .collect()
     }
 
     /// Whether that Python can load it.
@@ -374,17 +377,18 @@ code:
 ",
         )
         .unwrap();
-        let loaded = |major, minor| {
-            let names = wheel
-                .code_beside(major, minor)
-                .map(|c| c.objects[0].as_str());
+        let loaded = |cuda| {
+            let code = wheel.code_beside(cuda);
+            let names = code.iter().map(|c| c.objects[0].as_str());
             names.collect::<Vec<_>>()
         };
-        assert_eq!(loaded(12, 8), ["always", "b"]);
-        assert_eq!(loaded(12, 6), ["always", "a"]);
-        assert_eq!(loaded(12, 1), ["always", "a"]);
-        assert_eq!(loaded(13, 4), ["always", "c"]);
-        assert_eq!(loaded(11, 8), ["always"]);
+        assert_eq!(loaded(Some((12, Some(8)))), ["always", "b"]);
+        assert_eq!(loaded(Some((12, Some(6)))), ["always", "a"]);
+        assert_eq!(loaded(Some((12, Some(1)))), ["always", "a"]);
+        assert_eq!(loaded(Some((12, None))), ["always", "b"]);
+        assert_eq!(loaded(Some((13, Some(4)))), ["always", "c"]);
+        assert_eq!(loaded(Some((11, Some(8)))), ["always"]);
+        assert_eq!(loaded(None), ["always"]);
     }
 
     #[test]
