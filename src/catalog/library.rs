@@ -1,5 +1,6 @@
 //! Library recipes: `catalog/libraries/*.yaml`.
 
+use super::environment::EnvWhen;
 use super::release::Release;
 use crate::spec::nouns::Sm;
 use pep440_rs::{Version, VersionSpecifiers};
@@ -77,6 +78,9 @@ pub struct Build {
     pub packages: Vec<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Variables that only some targets need.
+    #[serde(default)]
+    pub env_when: Vec<EnvWhen>,
     #[serde(default)]
     pub arch: Vec<ArchVariable>,
     /// Its build has an arch list of its own: only the nvcc filter holds it to the target.

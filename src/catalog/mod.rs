@@ -4,17 +4,19 @@
 //! directory of the same layout. Out: [`Catalog`], checked whole. It never guesses: a name
 //! that it does not hold is an error with the nearest one that it does.
 
+mod environment;
 mod images;
 mod library;
 mod load;
 mod release;
 mod tools;
 
-use crate::spec::nouns::{Digest, Platform, Sm};
+use crate::spec::nouns::{Digest, IsaName, Platform, Sm};
 use pep440_rs::{Version, VersionSpecifiers};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
+pub use environment::{EnvWhen, Environment};
 pub use images::{Bootstrap, Image, OsRoles, Reference};
 pub use library::{
     ArchFormat, ArchVariable, Build, BuildSource, Conditions, CxxStandard, Facts, Jobs, Known,
@@ -57,7 +59,7 @@ pub struct SmFacts {
     pub platforms: Vec<Platform>,
     /// CPUs' instruction sets that machines with it have; empty: not known.
     #[serde(default)]
-    pub isas: Vec<String>,
+    pub isas: Vec<IsaName>,
     #[serde(default)]
     pub cudnn: CudnnLimit,
     #[serde(default)]
@@ -185,7 +187,7 @@ pub struct ToolkitWheels {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Isa {
-    pub name: String,
+    pub name: IsaName,
     pub platform: Platform,
     pub flags: Vec<String>,
     pub source: String,
@@ -208,6 +210,10 @@ impl Catalog {
     pub fn toolkit(&self, version: &str) -> Option<&Toolkit> {
         let minor = version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
         self.toolkits.iter().find(|t| t.version == minor)
+    }
+
+    pub fn isa(&self, name: &IsaName) -> Option<&Isa> {
+        self.isas.iter().find(|i| i.name == *name)
     }
 
     pub fn tool(&self, name: &str) -> Option<&Tool> {

@@ -58,6 +58,8 @@ pub enum Command {
     Check(StackArgs),
     /// Choose the exact files of a stack and write its lock
     Lock(LockArgs),
+    /// List the variants of a stack, and which combinations are refused
+    Matrix(StackArgs),
     /// Print the steps of a build, their keys, and which are cached
     Plan(PlanArgs),
     /// Write a Dockerfile and its context

@@ -7,6 +7,9 @@ use super::session::Session;
 
 pub fn run(common: &Common, args: &StackArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
+    if !session.stack.matrix.is_empty() {
+        return super::matrix::check(common, &session);
+    }
     let target = session.target()?;
     let locked = session.lock()?.is_some();
     if locked {
