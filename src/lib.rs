@@ -8,6 +8,7 @@ pub mod debian;
 pub mod diag;
 pub mod engine;
 pub mod lock;
+pub mod matrix;
 pub mod plan;
 pub mod render;
 pub mod resolve;

@@ -5,8 +5,8 @@ mod support;
 use std::path::Path;
 
 const ORDER: &[&str] = &[
-    "diag", "spec", "wheel", "config", "catalog", "target", "lock", "rules", "debian", "resolve",
-    "plan", "render", "engine", "validate", "store", "build", "cli",
+    "diag", "spec", "wheel", "config", "catalog", "target", "lock", "rules", "matrix", "debian",
+    "resolve", "plan", "render", "engine", "validate", "store", "build", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
 const LEAVES: &[(&str, &[&str])] = &[

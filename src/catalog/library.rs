@@ -1,5 +1,6 @@
 //! Library recipes: `catalog/libraries/*.yaml`.
 
+use super::environment::EnvWhen;
 use super::release::Release;
 use crate::spec::nouns::Sm;
 use pep440_rs::{Version, VersionSpecifiers};
@@ -80,9 +81,9 @@ pub struct Build {
     pub packages: Vec<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// More of it where conditions hold.
+    /// Variables that only some targets need.
     #[serde(default)]
-    pub env_when: Vec<ConditionalEnv>,
+    pub env_when: Vec<EnvWhen>,
     #[serde(default)]
     pub arch: Vec<ArchVariable>,
     /// Its build has an arch list of its own: only the nvcc filter holds it to the target.
@@ -120,15 +121,6 @@ pub enum BuildSource {
         #[serde(default)]
         submodules: bool,
     },
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ConditionalEnv {
-    pub when: Conditions,
-    pub env: BTreeMap<String, String>,
-    pub why: String,
-    pub source: String,
 }
 
 /// A variable that tells the build its SMs.

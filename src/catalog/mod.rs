@@ -5,6 +5,7 @@
 //! that it does not hold is an error with the nearest one that it does.
 
 mod check;
+mod environment;
 mod images;
 mod jetson;
 mod library;
@@ -12,17 +13,18 @@ mod load;
 mod release;
 mod tools;
 
-use crate::spec::nouns::{Digest, Platform, Sm, Suffix};
+use crate::spec::nouns::{Digest, IsaName, Platform, Sm, Suffix};
 use pep440_rs::{Version, VersionSpecifiers};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
+pub use environment::{EnvWhen, Environment};
 pub use images::{Bootstrap, Image, OsRoles, Reference};
 pub use jetson::JetsonRelease;
 pub use library::{
-    ArchFormat, ArchVariable, Build, BuildSource, ConditionalEnv, Conditions, CxxFloor,
-    CxxStandard, Extensions, Facts, Jobs, Known, OsRequirement, PartialArch, Patch, Recipe,
-    Refusal, SmLimit, StaticMetadata, Way, WheelSource,
+    ArchFormat, ArchVariable, Build, BuildSource, Conditions, CxxFloor, CxxStandard, Extensions,
+    Facts, Jobs, Known, OsRequirement, PartialArch, Patch, Recipe, Refusal, SmLimit,
+    StaticMetadata, Way, WheelSource,
 };
 pub use load::{CatalogError, keyring, template, templates_in};
 pub use release::{
@@ -62,7 +64,7 @@ pub struct SmFacts {
     pub platforms: Vec<Platform>,
     /// CPUs' instruction sets that machines with it have; empty: not known.
     #[serde(default)]
-    pub isas: Vec<String>,
+    pub isas: Vec<IsaName>,
     #[serde(default)]
     pub cudnn: CudnnLimit,
     #[serde(default)]
@@ -193,7 +195,7 @@ pub struct ToolkitWheels {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Isa {
-    pub name: String,
+    pub name: IsaName,
     pub platform: Platform,
     pub flags: Vec<String>,
     pub source: String,
@@ -239,6 +241,10 @@ impl Catalog {
         let suffix = (gpu.major >= 9).then_some(Suffix::Arch);
         let target = Sm { suffix, ..gpu };
         Some(toolkit.every_sm().any(|sm| *sm == target))
+    }
+
+    pub fn isa(&self, name: &IsaName) -> Option<&Isa> {
+        self.isas.iter().find(|i| i.name == *name)
     }
 
     pub fn tool(&self, name: &str) -> Option<&Tool> {

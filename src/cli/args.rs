@@ -59,6 +59,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Choose the exact files of a stack and write its lock
     Lock(LockArgs),
+    /// List the variants of a stack, and which combinations are refused
+    Matrix(StackArgs),
     /// Print the steps of a build, their keys, and which are cached
     Plan(PlanArgs),
     /// Write a Dockerfile and its context
@@ -85,6 +87,12 @@ pub struct InitArgs {
     /// File to write; `-` for stdout
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct StackArgs {
+    /// The stack file
+    pub stack: PathBuf,
 }
 
 #[derive(Debug, Args)]

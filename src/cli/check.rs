@@ -10,6 +10,9 @@ use crate::rules::{Case, Machine};
 
 pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
+    if !session.stack.matrix.is_empty() {
+        return super::matrix::check(common, &session);
+    }
     let target = session.target()?;
     let lock = session.lock()?;
     let stale = lock

@@ -11,6 +11,7 @@ mod explain;
 mod generate;
 mod init;
 mod lock;
+mod matrix;
 mod output;
 mod plan;
 mod progress;
@@ -38,6 +39,7 @@ pub fn main() -> ExitCode {
         Command::Init(a) => init::run(common, &a),
         Command::Check(a) => check::run(common, &a),
         Command::Lock(a) => lock::run(common, &a),
+        Command::Matrix(a) => matrix::run(common, &a),
         Command::Plan(a) => plan::run(common, &a),
         Command::Render(a) => render::run(common, &a),
         Command::Build(a) => build::run(common, &a),

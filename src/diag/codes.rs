@@ -132,6 +132,15 @@ codes! {
     CONFIG_INVALID = 19, "the user's configuration is wrong",
         "The configuration file names mirrors; it could not be read or holds something else.",
         "Correct the file that the message names, or point STACKFORGE_CONFIG at another.";
+    PLACEHOLDER = 20, "a placeholder and the matrix do not agree",
+        "`{{cuda}}` and `{{python}}` in a base stand for the value of that axis of `matrix`; a CUDA axis without its placeholder would build the same image several times.",
+        "Add the axis to `matrix`, or write the placeholder where the base's name has the version.";
+    UNKNOWN_ISA = 21, "an instruction set that the catalog does not know",
+        "The instruction set decides with which flags libraries are compiled, and on which processors they run.",
+        "Use a name from `catalog/cpus.yaml`, or add the instruction set to `.stackforge/cpus.yaml`.";
+    NO_VARIANT = 22, "nothing is left of the matrix",
+        "Each combination of the axes is checked like a stack of its own; here every one of them is refused.",
+        "Change the base, a library or an axis as the reasons say; `stackforge matrix STACK` lists them.";
     CATALOG_INVALID = 101, "a catalog file is wrong",
         "The catalog (embedded, `--catalog DIR`, or `.stackforge/` beside the stack) is checked whole before it is used.",
         "Correct the file that the message names; catalog/README.md describes every key.";
@@ -163,6 +172,10 @@ codes! {
         "The catalog records on which platforms a product exists: Jetson modules are arm64 only.",
         "Correct `target.platform` or `target.gpu`.",
         source "catalog/gpus.yaml, each entry with its own source";
+    ISA_NOT_WITH_SM = 109, "no machine is known to have this GPU and this instruction set",
+        "The catalog records with which CPU instruction sets each SM is built and used; another combination would be an image for a machine that nobody has.",
+        "Leave the combination out, or record the machine in `.stackforge/gpus.yaml` (`isas`).",
+        source "https://github.com/barstoolbluz/build-vllm (README, build matrix)";
     LOCK_MISSING = 201, "the stack has no lock",
         "Builds use exact files with digests; nothing is chosen at build time.",
         "Run `stackforge lock STACK` and commit the lock beside the stack.";

@@ -141,20 +141,16 @@ pub fn toolkits_for(case: &Case<'_>, sm: Sm) -> String {
     };
     let fits = |i: &&Image| {
         i.platforms.contains(&case.stack.platform.value)
+            && i.python.contains(&case.stack.python.value)
             && i.cuda
                 .as_deref()
                 .and_then(|c| case.catalog.toolkit(c))
                 .is_some_and(|t| makes(t, sm))
     };
-    match case
-        .catalog
-        .images
-        .values()
-        .filter(fits)
-        .map(|i| i.image.as_str())
-        .next()
-    {
-        Some(base) => format!("{range}: base `{base}` has it"),
+    let os = case.target.base.image().map(|i| &i.os.codename);
+    let bases = case.catalog.images.values().filter(fits);
+    match bases.max_by_key(|i| Some(&i.os.codename) == os) {
+        Some(base) => format!("{range}: base `{}` has it", base.image),
         None => range,
     }
 }

@@ -4,10 +4,10 @@
 use super::cubin::{Coverage, aligned, sass_runs};
 use super::environment::{Environment, Package};
 use super::fit::{Fit, Ground, best, core_code, wheel_fit};
-use super::{Case, name, names};
+use super::{Case, name, names, pick};
 use crate::catalog::{Release, Way};
 use crate::diag::{Diagnostic, codes};
-use crate::spec::{Platform, Sm};
+use crate::spec::{Library, Platform, Sm};
 use pep440_rs::Version;
 
 pub fn torch_has_cuda(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
@@ -80,19 +80,20 @@ pub fn wheels_cover_the_gpu(
         let mut has: Vec<Sm> = core.iter().flat_map(|c| &c.sm).copied().collect();
         has.sort();
         has.dedup();
-        findings.push(
-            Diagnostic::error(
-                codes::SM_NOT_COVERED,
-                format!(
-                    "the wheel of {} has no code for {}: it has {}",
-                    package.shown(),
-                    names(&missing),
-                    names(&has)
-                ),
-            )
-            .at(package.span)
-            .help(remedy(case, env, package)),
+        let message = format!(
+            "the wheel of {} has no code for {}: it has {}",
+            package.shown(),
+            names(&missing),
+            names(&has)
         );
+        // What a library brings may do its part on the CPU; torch and what the stack names not.
+        let own = |l: &Library| pick::distribution(case, l.name.value.as_str()) == package.name;
+        let named = package.name == "torch" || case.stack.libraries.iter().any(own);
+        let finding = match named {
+            true => Diagnostic::error(codes::SM_NOT_COVERED, message),
+            false => Diagnostic::warning(codes::SM_NOT_COVERED, message),
+        };
+        findings.push(finding.at(package.span).help(remedy(case, env, package)));
     }
 }
 

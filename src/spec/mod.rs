@@ -5,6 +5,7 @@
 //! wrong. Nothing here touches the network or knows which GPUs and bases exist: names are
 //! looked up by the catalog.
 
+mod axis;
 mod fault;
 pub mod nouns;
 pub mod raw;
@@ -16,8 +17,10 @@ use pep440_rs::VersionSpecifiers;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-pub use nouns::{LibraryName, Platform, PythonVersion, Sm, StackName};
-pub use raw::{AttentionShape, From, Matrix, Publish};
+pub(crate) use axis::fill;
+pub use axis::{CudaVersion, Matrix};
+pub use nouns::{IsaName, LibraryName, Platform, PythonVersion, Sm, StackName};
+pub use raw::{AttentionShape, From, Publish};
 pub use read::read;
 pub(crate) use reference::image_reference;
 
@@ -35,15 +38,23 @@ impl<T: Serialize> Serialize for At<T> {
 }
 
 /// A stack as its file says it, every value parsed.
+///
+/// With a `matrix` it is a pattern: its base holds placeholders, its platform and Python are
+/// the first of their axes, its GPUs may be missing. The `matrix` module makes variants of it,
+/// which are stacks without a matrix: only those have a target, a lock and a plan.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stack {
     pub stack: At<StackName>,
+    /// Name of the variant that this stack is; None for a stack without a matrix.
+    pub variant: Option<String>,
     pub about: Option<String>,
     pub base: At<String>,
     pub platform: At<Platform>,
     /// Names from the catalog, or `sm_90`.
     pub gpus: Vec<At<String>>,
     pub python: At<PythonVersion>,
+    /// Instruction set that compiled libraries are tuned for.
+    pub isa: Option<At<IsaName>>,
     pub libraries: Vec<Library>,
     /// OS packages of the final image.
     pub packages: Vec<At<String>>,
@@ -100,6 +111,11 @@ impl Stack {
         self.libraries
             .iter()
             .find(|l| l.name.value.as_str() == name)
+    }
+
+    /// What its image is called: the variant's name, else the stack's.
+    pub fn name(&self) -> &str {
+        self.variant.as_deref().unwrap_or(self.stack.value.as_str())
     }
 
     /// File name of the stack without its extension's directory, for messages.

@@ -22,6 +22,8 @@ macro_rules! string_serde {
     };
 }
 
+pub(super) use string_serde;
+
 /// Text that is not what its type says; `expected` completes "… is not".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is not {expected}")]
@@ -30,7 +32,7 @@ pub struct Malformed {
     pub expected: &'static str,
 }
 
-fn malformed(found: &str, expected: &'static str) -> Malformed {
+pub(super) fn malformed(found: &str, expected: &'static str) -> Malformed {
     let mut found: String = found.chars().take(80).collect();
     found.retain(|c| !c.is_control());
     Malformed { found, expected }
@@ -258,6 +260,12 @@ name!(
     LibraryName,
     "a library name: lower-case letters and digits with single `-` between them, at most 64",
     |s| plain_name(s, 64, b"-")
+);
+name!(
+    /// Name of a CPU's instruction set, as in catalog/cpus.yaml.
+    IsaName,
+    "an instruction set's name: lower-case letters and digits with single `_` between them",
+    |s| plain_name(s, 32, b"_")
 );
 name!(
     /// Name of a Debian package (Debian Policy 5.6.1).

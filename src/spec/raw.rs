@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A value with its place in the file.
+/// A value with its place in the file; by default nowhere.
 #[derive(Debug, Clone)]
 pub struct Spot<T>(pub super::At<T>);
 
@@ -48,6 +48,15 @@ impl<T: JsonSchema> JsonSchema for Spot<T> {
     }
 }
 
+impl<T: Default> Default for Spot<T> {
+    fn default() -> Self {
+        Self(super::At {
+            value: T::default(),
+            span: Span::default(),
+        })
+    }
+}
+
 impl PartialEq for Spot<String> {
     fn eq(&self, other: &Self) -> bool {
         self.0.value == other.0.value
@@ -67,16 +76,21 @@ impl Ord for Spot<String> {
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("allOf" = from_key_or_axis()))]
 pub struct RawStack {
     /// Name of the stack: also the image's default name.
     pub stack: Spot<String>,
     /// One line for people.
     pub about: Option<String>,
-    /// A name in images/, or an image reference pinned by digest.
+    /// A name in images/, or an image reference pinned by digest. `{{cuda}}` and `{{python}}`
+    /// stand for the value of that axis of `matrix`.
     pub base: Spot<String>,
-    pub target: RawTarget,
-    /// Python's major and minor version, in quotes: "3.12".
-    pub python: Spot<String>,
+    #[serde(default)]
+    pub target: Spot<RawTarget>,
+    /// Python's major and minor version, in quotes: "3.12". May be left out where `matrix` has
+    /// a `python` axis.
+    #[schemars(with = "Option<String>")]
+    pub python: Option<Spot<String>>,
     /// Libraries by name: a version specifier, `auto`, or a mapping.
     #[schemars(with = "BTreeMap<String, RawLibrary>", extend("minProperties" = 1))]
     pub libraries: Spot<BTreeMap<Spot<String>, RawLibrary>>,
@@ -95,18 +109,36 @@ pub struct RawStack {
     #[serde(default)]
     pub validate: RawValidate,
     #[serde(default)]
-    pub matrix: Matrix,
+    pub matrix: RawMatrix,
     pub publish: Option<Publish>,
 }
 
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
+/// What a stack may leave out only where the matrix has that axis, for its schema.
+fn from_key_or_axis() -> serde_json::Value {
+    let has = |object: &str, key: &str| {
+        serde_json::json!({
+            "required": [object],
+            "properties": { object: { "required": [key] } },
+        })
+    };
+    let axis = |name: &str| has("matrix", name);
+    serde_json::json!([
+        { "anyOf": [has("target", "platform"), axis("platform")] },
+        { "anyOf": [has("target", "gpu"), axis("sm")] },
+        { "anyOf": [{ "required": ["python"] }, axis("python")] },
+    ])
+}
+
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawTarget {
-    /// `linux/amd64` or `linux/arm64`.
-    pub platform: Spot<String>,
-    /// GPUs by name (`thor`, `h100`) or by SM (`sm_110`).
-    #[schemars(extend("minItems" = 1))]
-    pub gpu: Vec<Spot<String>>,
+    /// `linux/amd64` or `linux/arm64`. May be left out where `matrix` has a `platform` axis.
+    #[schemars(with = "Option<String>")]
+    pub platform: Option<Spot<String>>,
+    /// GPUs by name (`thor`, `h100`) or by SM (`sm_110`). May be left out where `matrix` has an
+    /// `sm` axis.
+    #[schemars(with = "Option<Vec<String>>", extend("minItems" = 1))]
+    pub gpu: Option<Vec<Spot<String>>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -149,20 +181,26 @@ pub enum Dtype {
     Float32,
 }
 
-/// Axes that expand a stack into variants.
-#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+/// Axes that expand a stack into variants, one for each combination that can work.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Matrix {
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cuda: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sm: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub isa: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub platform: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub python: Vec<String>,
+pub struct RawMatrix {
+    /// CUDA versions for the base's `{{cuda}}`: "12.9".
+    #[serde(default)]
+    pub cuda: Vec<Spot<String>>,
+    /// SMs in place of `target.gpu`: "9.0" or "sm_90".
+    #[serde(default)]
+    pub sm: Vec<Spot<String>>,
+    /// CPU instruction sets that compiled libraries are tuned for, by their names in
+    /// catalog/cpus.yaml. Each belongs to one platform.
+    #[serde(default)]
+    pub isa: Vec<Spot<String>>,
+    /// Platforms in place of `target.platform`.
+    #[serde(default)]
+    pub platform: Vec<Spot<String>>,
+    /// Python versions in place of `python`, and for the base's `{{python}}`.
+    #[serde(default)]
+    pub python: Vec<Spot<String>>,
 }
 
 /// Where images of the stack are published.
@@ -170,7 +208,8 @@ pub struct Matrix {
 #[serde(deny_unknown_fields)]
 pub struct Publish {
     pub repository: String,
-    /// Tags; `{{stack}}`, `{{version}}` and `{{variant}}` are filled in.
+    /// Tags; `{{stack}}`, `{{version}}` and `{{variant}}` are filled in, and `{{cuda}}` and
+    /// `{{python}}` where the matrix has that axis.
     #[serde(default)]
     pub tags: Vec<String>,
 }

@@ -2,10 +2,10 @@
 //! at once.
 
 use super::fault::{first_line, structural, widen};
-use super::raw::{From, RawFrom, RawStack, Spot};
+use super::raw::{From, RawFrom, RawStack, RawTarget, Spot};
 use super::reference::image_reference;
-use super::{At, Library, Stack, Wanted};
-use crate::diag::{Diagnostic, Report, Source, Span, codes};
+use super::{At, Library, Matrix, Stack, Wanted};
+use crate::diag::{Code, Diagnostic, Report, Source, Span, codes};
 use std::str::FromStr;
 
 /// Far above any hand-written stack, far below what hurts.
@@ -68,17 +68,17 @@ fn editable() -> Diagnostic {
         .help("use `from: source` with `git` and `ref`: the library is then built into a wheel")
 }
 
-struct Checker<'a> {
-    diagnostics: Vec<Diagnostic>,
+pub(super) struct Checker<'a> {
+    pub(super) diagnostics: Vec<Diagnostic>,
     text: &'a str,
 }
 
 impl Checker<'_> {
-    fn push(&mut self, span: Span, d: Diagnostic) {
+    pub(super) fn push(&mut self, span: Span, d: Diagnostic) {
         self.diagnostics.push(d.at(widen(span, self.text)));
     }
 
-    fn parse<T: FromStr>(&mut self, spot: Spot<String>, code: crate::diag::Code) -> Option<At<T>>
+    pub(super) fn parse<T: FromStr>(&mut self, spot: Spot<String>, code: Code) -> Option<At<T>>
     where
         T::Err: std::fmt::Display,
     {
@@ -94,21 +94,25 @@ impl Checker<'_> {
 
     fn stack(&mut self, raw: RawStack, source: &Source) -> Option<Stack> {
         let stack = self.parse(raw.stack, codes::BAD_NAME);
-        let platform = self.parse(raw.target.platform, codes::BAD_PLATFORM);
-        let python = self.parse(raw.python, codes::BAD_PYTHON);
+        let base = raw.base.0;
+        let matrix = self.matrix(raw.matrix, &base);
+        let target = raw.target.0;
+        let gpus = self.gpus(&target, &matrix);
+        let platform = self.or_axis(
+            ("target.platform", target.value.platform, target.span),
+            matrix.platform.first(),
+            codes::BAD_PLATFORM,
+        );
+        let python = self.or_axis(
+            ("python", raw.python, Span::default()),
+            matrix.python.first(),
+            codes::BAD_PYTHON,
+        );
         if raw.libraries.0.value.is_empty() {
             self.push(
                 raw.libraries.0.span,
                 Diagnostic::error(codes::EMPTY_LIBRARIES, "`libraries` is empty")
                     .help("name at least one, `torch: \"2.13.*\"` for instance"),
-            );
-        }
-        if raw.target.gpu.is_empty() {
-            let span = platform.as_ref().map(|p| p.span).unwrap_or_default();
-            self.push(
-                span,
-                Diagnostic::error(codes::BAD_VALUE, "`target.gpu` is empty")
-                    .help("name the GPUs that the image is for: `gpu: [h100]`"),
             );
         }
         let mut libraries = Vec::new();
@@ -181,18 +185,20 @@ impl Checker<'_> {
         }
         Some(Stack {
             stack: stack?,
+            variant: None,
             about: raw.about,
-            base: raw.base.0,
+            base,
             platform: platform?,
-            gpus: raw.target.gpu.into_iter().map(|g| g.0).collect(),
+            gpus,
             python: python?,
+            isa: None,
             libraries,
             packages,
             overrides,
             indexes,
             jit: raw.jit.unwrap_or(true),
             attention: raw.validate.attention,
-            matrix: raw.matrix,
+            matrix,
             publish: raw.publish,
             source: source.clone(),
         })
@@ -210,10 +216,61 @@ impl Checker<'_> {
         }
     }
 
+    /// A value that every stack has, unless an axis of the matrix gives it.
+    fn or_axis<T: FromStr + Clone>(
+        &mut self,
+        (key, value, place): (&str, Option<Spot<String>>, Span),
+        axis: Option<&At<T>>,
+        code: Code,
+    ) -> Option<At<T>>
+    where
+        T::Err: std::fmt::Display,
+    {
+        match (value, axis) {
+            (Some(value), _) => self.parse(value, code),
+            (None, Some(first)) => Some(first.clone()),
+            (None, None) => {
+                self.missing(key, place);
+                None
+            }
+        }
+    }
+
+    fn missing(&mut self, key: &str, place: Span) {
+        let axis = key.rsplit('.').next().unwrap_or(key);
+        let axis = if axis == "gpu" { "sm" } else { axis };
+        self.push(
+            place,
+            Diagnostic::error(codes::MISSING_KEY, format!("missing key `{key}`")).help(format!(
+                "add `{key}`, or an axis `{axis}` to `matrix`; `stackforge init` writes a complete stack"
+            )),
+        );
+    }
+
+    fn gpus(&mut self, target: &At<RawTarget>, matrix: &Matrix) -> Vec<At<String>> {
+        let by_axis = !matrix.sm.is_empty();
+        match &target.value.gpu {
+            None if by_axis => Vec::new(),
+            None => {
+                self.missing("target.gpu", target.span);
+                Vec::new()
+            }
+            Some(gpus) if gpus.is_empty() && !by_axis => {
+                self.push(
+                    target.span,
+                    Diagnostic::error(codes::BAD_VALUE, "`target.gpu` is empty")
+                        .help("name the GPUs that the image is for: `gpu: [h100]`"),
+                );
+                Vec::new()
+            }
+            Some(gpus) => gpus.iter().map(|g| g.0.clone()).collect(),
+        }
+    }
+
     fn each(
         &mut self,
         values: Vec<Spot<String>>,
-        check: impl Fn(&str) -> Result<String, (crate::diag::Code, String)>,
+        check: impl Fn(&str) -> Result<String, (Code, String)>,
     ) -> Vec<At<String>> {
         let mut out = Vec::with_capacity(values.len());
         for Spot(At { value, span }) in values {

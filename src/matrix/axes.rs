@@ -1,0 +1,94 @@
+//! What the catalog does not know of a matrix's axes, each at its place in the stack.
+
+use crate::catalog::Catalog;
+use crate::diag::{Diagnostic, codes, nearest};
+use crate::spec::Stack;
+
+/// Every value that no combination could use.
+pub(super) fn faults(stack: &Stack, catalog: &Catalog) -> Vec<Diagnostic> {
+    let mut faults = Vec::new();
+    sms(stack, catalog, &mut faults);
+    isas(stack, catalog, &mut faults);
+    bases(stack, catalog, &mut faults);
+    faults
+}
+
+/// `did you mean …?`, or all that there is.
+fn one_of<'a>(wrong: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
+    match nearest(wrong, names.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("use one of {}", names.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn sms(stack: &Stack, catalog: &Catalog, faults: &mut Vec<Diagnostic>) {
+    for sm in &stack.matrix.sm {
+        if catalog.sm_facts(sm.value).is_some() {
+            continue;
+        }
+        let names: Vec<String> = catalog.sms.iter().map(|f| f.sm.to_string()).collect();
+        faults.push(
+            Diagnostic::error(codes::UNKNOWN_GPU, format!("unknown SM `{}`", sm.value))
+                .at(sm.span)
+                .help(format!("use one of {}", names.join(", "))),
+        );
+    }
+}
+
+fn isas(stack: &Stack, catalog: &Catalog, faults: &mut Vec<Diagnostic>) {
+    let on_axis = stack.matrix.platform.iter().map(|p| p.value);
+    let mut platforms: Vec<_> = on_axis.collect();
+    if platforms.is_empty() {
+        platforms.push(stack.platform.value);
+    }
+    for isa in &stack.matrix.isa {
+        let Some(facts) = catalog.isa(&isa.value) else {
+            let names = catalog.isas.iter().map(|i| i.name.as_str());
+            faults.push(
+                Diagnostic::error(
+                    codes::UNKNOWN_ISA,
+                    format!("unknown instruction set `{}`", isa.value),
+                )
+                .at(isa.span)
+                .help(one_of(isa.value.as_str(), names)),
+            );
+            continue;
+        };
+        if !platforms.contains(&facts.platform) {
+            faults.push(
+                Diagnostic::error(
+                    codes::BAD_VALUE,
+                    format!(
+                        "`{}` is an instruction set of {}",
+                        isa.value, facts.platform
+                    ),
+                )
+                .at(isa.span)
+                .help(format!(
+                    "remove it, or set `matrix.platform` to {} and {}",
+                    stack.platform.value, facts.platform
+                )),
+            );
+        }
+    }
+}
+
+/// Bases that the placeholders make and the catalog does not have.
+fn bases(stack: &Stack, catalog: &Catalog, faults: &mut Vec<Diagnostic>) {
+    if !stack.base.value.contains("{{") {
+        return;
+    }
+    let mut seen: Vec<String> = Vec::new();
+    for (base, span) in super::combine::bases(stack) {
+        if catalog.images.contains_key(&base) || seen.contains(&base) {
+            continue;
+        }
+        let names = catalog.images.keys().map(String::as_str);
+        faults.push(
+            Diagnostic::error(codes::UNKNOWN_BASE, format!("unknown base `{base}`"))
+                .at(span)
+                .help(one_of(&base, names)),
+        );
+        seen.push(base);
+    }
+}

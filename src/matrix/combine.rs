@@ -1,0 +1,140 @@
+//! The product of the axes: concrete stacks, named.
+
+use crate::catalog::Catalog;
+use crate::diag::Span;
+use crate::spec::{At, CudaVersion, Matrix, Platform, PythonVersion, Stack, fill};
+
+/// The values of an axis; nothing, once, where the stack has no such axis.
+fn values<T>(axis: &[At<T>]) -> Vec<Option<&At<T>>> {
+    match axis {
+        [] => vec![None],
+        values => values.iter().map(Some).collect(),
+    }
+}
+
+/// The base for a Python and a CUDA, at the place in the stack that decides it.
+fn base(
+    stack: &Stack,
+    python: Option<&At<PythonVersion>>,
+    cuda: Option<&At<CudaVersion>>,
+) -> At<String> {
+    let span = cuda
+        .map(|c| c.span)
+        .or(python
+            .filter(|_| stack.base.value.contains("{{python}}"))
+            .map(|p| p.span))
+        .unwrap_or(stack.base.span);
+    At {
+        value: fill(&stack.base.value, &placeholders(python, cuda)),
+        span,
+    }
+}
+
+fn placeholders(
+    python: Option<&At<PythonVersion>>,
+    cuda: Option<&At<CudaVersion>>,
+) -> Vec<(&'static str, String)> {
+    let python = python.map(|p| ("python", p.value.to_string()));
+    let cuda = cuda.map(|c| ("cuda", c.value.to_string()));
+    python.into_iter().chain(cuda).collect()
+}
+
+/// Every base that the axes make.
+pub(super) fn bases(stack: &Stack) -> Vec<(String, Span)> {
+    let mut out = Vec::new();
+    for python in values(&stack.matrix.python) {
+        for cuda in values(&stack.matrix.cuda) {
+            let At { value, span } = base(stack, python, cuda);
+            out.push((value, span));
+        }
+    }
+    out
+}
+
+/// Every combination as a stack of its own, in the order of the axes. An instruction set
+/// belongs to one platform: with another it is no combination.
+pub(super) fn combinations(stack: &Stack, catalog: &Catalog) -> Vec<Stack> {
+    let m = &stack.matrix;
+    if m.is_empty() {
+        return vec![stack.clone()];
+    }
+    // An ISA says the platform; without that axis the same name would stand for two.
+    let with_platform = m.isa.is_empty() && m.platform.len() > 1;
+    let mut out = Vec::new();
+    for python in values(&m.python) {
+        for cuda in values(&m.cuda) {
+            for sm in values(&m.sm) {
+                for isa in values(&m.isa) {
+                    for platform in values(&m.platform) {
+                        let mut made = stack.clone();
+                        made.matrix = Matrix::default();
+                        made.base = base(stack, python, cuda);
+                        if let Some(p) = &mut made.publish {
+                            for tag in &mut p.tags {
+                                *tag = fill(tag, &placeholders(python, cuda));
+                            }
+                        }
+                        if let Some(python) = python {
+                            made.python = python.clone();
+                        }
+                        if let Some(At { value, span }) = sm {
+                            let (value, span) = (format!("sm_{}", value.digits()), *span);
+                            made.gpus = vec![At { value, span }];
+                        }
+                        if let Some(platform) = platform {
+                            made.platform = platform.clone();
+                        }
+                        made.isa = isa.cloned();
+                        let of_other_platform = made
+                            .isa
+                            .as_ref()
+                            .and_then(|i| catalog.isa(&i.value))
+                            .is_some_and(|i| i.platform != made.platform.value);
+                        if of_other_platform {
+                            continue;
+                        }
+                        made.variant = Some(name(&made, catalog, with_platform));
+                        out.push(made);
+                    }
+                }
+            }
+        }
+    }
+    out
+}
+
+/// `vllm-python312-cuda12_9-sm90-avx512`
+fn name(stack: &Stack, catalog: &Catalog, with_platform: bool) -> String {
+    let python = stack.python.value;
+    let mut name = format!(
+        "{}-python{}{}",
+        stack.stack.value, python.major, python.minor
+    );
+    if let Some(cuda) = cuda(stack, catalog) {
+        name.push_str(&format!("-cuda{}", cuda.replace('.', "_")));
+    }
+    let mut sms: Vec<_> = stack
+        .gpus
+        .iter()
+        .filter_map(|g| catalog.sm(&g.value))
+        .collect();
+    sms.sort();
+    sms.dedup();
+    let digits: Vec<String> = sms.iter().map(|s| s.digits()).collect();
+    if !digits.is_empty() {
+        name.push_str(&format!("-sm{}", digits.join("_")));
+    }
+    if let Some(isa) = &stack.isa {
+        name.push_str(&format!("-{}", isa.value));
+    }
+    if with_platform && stack.platform.value != Platform::LinuxAmd64 {
+        name.push_str(&format!("-{}", stack.platform.value.arch()));
+    }
+    name
+}
+
+/// CUDA of the base, major and minor.
+pub(super) fn cuda(stack: &Stack, catalog: &Catalog) -> Option<String> {
+    let cuda = catalog.images.get(&stack.base.value)?.cuda.as_deref()?;
+    Some(cuda.splitn(3, '.').take(2).collect::<Vec<_>>().join("."))
+}

@@ -1,0 +1,101 @@
+//! The variants of a stack: one ordinary stack for each combination of its axes that can work.
+//!
+//! In: a [`Stack`] and the [`Catalog`]. Out: an [`Expansion`]: variants with everything in
+//! them concrete, so that nothing below has to know of matrices, and the combinations that
+//! were refused, each with code and reason. Needs no lock, no network and no engine.
+
+mod axes;
+mod combine;
+mod variant;
+
+use crate::catalog::Catalog;
+use crate::diag::{Code, Diagnostic, Report, Severity, codes};
+use crate::rules::{Case, Machine};
+use crate::spec::Stack;
+use crate::target::Target;
+use serde::Serialize;
+
+pub use variant::{Compiled, JobNeeds, Variant};
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Expansion {
+    pub variants: Vec<Variant>,
+    pub rejected: Vec<Rejected>,
+}
+
+/// A combination that cannot work.
+#[derive(Debug, Clone, Serialize)]
+pub struct Rejected {
+    pub name: String,
+    pub code: Code,
+    pub message: String,
+    #[serde(skip)]
+    pub help: Option<String>,
+}
+
+/// Every combination of the stack's axes, judged. A stack without a matrix is its own single
+/// variant. The error is about the stack itself: an axis value that the catalog does not
+/// know, or, without a matrix, what refuses it.
+pub fn expand(stack: &Stack, catalog: &Catalog) -> Result<Expansion, Report> {
+    let faults = axes::faults(stack, catalog);
+    if !faults.is_empty() {
+        return Err(Report::new(stack.source.clone(), faults));
+    }
+    let mut expansion = Expansion {
+        variants: Vec::new(),
+        rejected: Vec::new(),
+    };
+    for stack in combine::combinations(stack, catalog) {
+        match refusal(&stack, catalog) {
+            None => expansion.variants.push(Variant::of(stack, catalog)),
+            Some(d) if stack.variant.is_none() => return Err(Report::new(stack.source, vec![d])),
+            Some(d) => expansion.rejected.push(Rejected {
+                name: stack.name().to_owned(),
+                code: d.code,
+                message: d.message,
+                help: d.help,
+            }),
+        }
+    }
+    Ok(expansion)
+}
+
+/// Why a combination cannot work, by the first rule that says so.
+fn refusal(stack: &Stack, catalog: &Catalog) -> Option<Diagnostic> {
+    isa_not_with_sm(stack, catalog).or_else(|| {
+        let findings = match Target::of(stack, catalog) {
+            Err(report) => report.diagnostics,
+            Ok(target) => crate::rules::check(&Case {
+                stack,
+                target: &target,
+                catalog,
+                lock: None,
+                machine: Machine::default(),
+            }),
+        };
+        let mut findings = findings.into_iter();
+        findings.find(|d| d.severity == Severity::Error)
+    })
+}
+
+/// An SM whose machines are known, and known not to have the instruction set.
+fn isa_not_with_sm(stack: &Stack, catalog: &Catalog) -> Option<Diagnostic> {
+    let isa = stack.isa.as_ref()?;
+    let mut facts = stack
+        .gpus
+        .iter()
+        .filter_map(|gpu| catalog.sm_facts(catalog.sm(&gpu.value)?));
+    let without = facts.find(|f| !f.isas.is_empty() && !f.isas.contains(&isa.value))?;
+    let known: Vec<String> = without.isas.iter().map(|i| format!("`{i}`")).collect();
+    Some(
+        Diagnostic::error(
+            codes::ISA_NOT_WITH_SM,
+            format!(
+                "machines with sm_{} are known only with {}",
+                without.sm.digits(),
+                known.join(", ")
+            ),
+        )
+        .at(isa.span),
+    )
+}
