@@ -149,7 +149,16 @@ pub fn toolkits_for(case: &Case<'_>, sm: Sm) -> String {
     };
     let os = case.target.base.image().map(|i| &i.os.codename);
     let bases = case.catalog.images.values().filter(fits);
-    match bases.max_by_key(|i| Some(&i.os.codename) == os) {
+    let farther = |i: &&Image| {
+        let cuda: Vec<u32> = i
+            .cuda
+            .iter()
+            .flat_map(|c| c.split('.'))
+            .flat_map(str::parse)
+            .collect();
+        (i.jetpack.is_some(), Some(&i.os.codename) != os, cuda)
+    };
+    match bases.min_by_key(farther) {
         Some(base) => format!("{range}: base `{}` has it", base.image),
         None => range,
     }
