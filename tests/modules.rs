@@ -5,8 +5,8 @@ mod support;
 use std::path::Path;
 
 const ORDER: &[&str] = &[
-    "diag", "spec", "config", "catalog", "target", "lock", "debian", "resolve", "plan", "render",
-    "engine", "validate", "store", "build", "cli",
+    "diag", "spec", "config", "device", "catalog", "target", "lock", "debian", "resolve", "plan",
+    "render", "engine", "validate", "store", "build", "doctor", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
 const LEAVES: &[(&str, &[&str])] = &[
@@ -14,6 +14,7 @@ const LEAVES: &[(&str, &[&str])] = &[
     ("engine", &[]),
     ("diag", &[]),
     ("validate", &[]),
+    ("device", &["spec"]),
 ];
 
 fn sources(path: &Path, out: &mut Vec<std::path::PathBuf>) {

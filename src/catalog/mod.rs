@@ -8,6 +8,7 @@ mod images;
 mod jetson;
 mod library;
 mod load;
+mod machine;
 mod tools;
 
 use crate::spec::nouns::{Digest, Platform, Sm};
@@ -21,6 +22,7 @@ pub use library::{
     Recipe, Refusal, StaticMetadata, WheelSource,
 };
 pub use load::{CatalogError, keyring, template, templates_in};
+pub use machine::Identified;
 pub use tools::{Tool, ToolFile};
 
 /// Facts that rules decide by; a lock records it so that a report can name it.
@@ -73,6 +75,12 @@ pub struct Gpu {
     pub platforms: Vec<Platform>,
     #[serde(default)]
     pub memory_gb: Option<f64>,
+    /// Beginnings of the name that the driver gives it.
+    #[serde(default)]
+    pub nvml: Vec<String>,
+    /// Device-tree strings of boards that have it.
+    #[serde(default)]
+    pub compatible: Vec<String>,
     pub source: String,
 }
 
@@ -127,6 +135,9 @@ pub struct Isa {
     pub name: String,
     pub platform: Platform,
     pub flags: Vec<String>,
+    /// Flags in /proc/cpuinfo that a processor with this set has; without any, none is known to.
+    #[serde(default)]
+    pub cpuinfo: Vec<String>,
     pub source: String,
 }
 
