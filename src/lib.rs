@@ -14,6 +14,7 @@ pub mod plan;
 pub mod render;
 pub mod resolve;
 pub mod spec;
+pub mod starter;
 pub mod store;
 pub mod target;
 pub mod validate;

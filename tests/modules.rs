@@ -6,7 +6,7 @@ use std::path::Path;
 
 const ORDER: &[&str] = &[
     "diag", "spec", "config", "device", "catalog", "target", "lock", "debian", "resolve", "plan",
-    "render", "engine", "validate", "store", "build", "doctor", "cli",
+    "render", "engine", "validate", "store", "build", "doctor", "starter", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
 const LEAVES: &[(&str, &[&str])] = &[

@@ -22,7 +22,7 @@ pub use library::{
     Recipe, Refusal, StaticMetadata, WheelSource,
 };
 pub use load::{CatalogError, keyring, template, templates_in};
-pub use machine::Identified;
+pub use machine::{Identified, numbers};
 pub use tools::{Tool, ToolFile};
 
 /// Facts that rules decide by; a lock records it so that a report can name it.
