@@ -16,9 +16,6 @@ pub struct Starter {
     pub text: String,
 }
 
-/// GPUs that the diagnostic of a machine without one suggests.
-const SUGGESTED: usize = 8;
-
 /// A stack for a GPU of the catalog or an SM such as `sm_90`.
 pub fn for_gpu(catalog: &Catalog, gpu: &str) -> Result<Starter, Diagnostic> {
     let Some(sm) = catalog.sm(gpu) else {
@@ -98,13 +95,11 @@ fn no_gpu(catalog: &Catalog, device: &Device) -> Diagnostic {
         true => "this machine has no NVIDIA GPU",
         false => "this machine's NVIDIA GPU has no driver that could name it",
     };
-    let names: Vec<&str> = catalog
-        .gpus
-        .iter()
-        .rev()
-        .filter(|g| !g.nvml.is_empty())
+    // One product of each SM that CUDA still knows, the newest first.
+    let current = catalog.sms.iter().rev().filter(|f| f.cuda.last.is_none());
+    let names: Vec<&str> = current
+        .filter_map(|f| catalog.gpus.iter().find(|g| g.sm == f.sm))
         .map(|g| g.name.as_str())
-        .take(SUGGESTED)
         .collect();
     Diagnostic::error(codes::NO_GPU, what).help(format!(
         "give `--gpu NAME`: {}, or another of catalog/gpus.yaml",

@@ -32,8 +32,6 @@ pub use toolkit::{Toolkit, Torch};
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Device {
-    /// Whether the machine runs and was asked, or only its files were read.
-    pub live: bool,
     pub platform: Option<Platform>,
     pub system: System,
     pub board: Option<Board>,
@@ -70,7 +68,6 @@ impl Device {
             .map(|t| processor::cpuinfo(&t))
             .unwrap_or_default();
         Self {
-            live: false,
             platform: platform.or_else(|| system::platform(&root)),
             system: system::read(&root),
             board: tegra::board(&root),
@@ -95,7 +92,6 @@ impl Device {
     /// This machine.
     pub fn here() -> Self {
         let mut device = Self {
-            live: true,
             platform: match std::env::consts::ARCH {
                 "x86_64" => Some(Platform::LinuxAmd64),
                 "aarch64" => Some(Platform::LinuxArm64),
@@ -158,7 +154,7 @@ mod tests {
     #[test]
     fn this_machine_has_a_platform_processors_and_memory() {
         let device = Device::here();
-        assert!(device.live && device.platform.is_some());
+        assert!(device.platform.is_some());
         assert!(device.cpu.count > 0 && device.memory.total.is_some());
         assert!(device.system.libc.is_some());
     }

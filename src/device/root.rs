@@ -81,6 +81,12 @@ impl Root {
 
     /// Where a path of the machine lies here, its links followed as the machine would.
     pub fn resolve(&self, path: &str) -> Option<PathBuf> {
+        let real = self.real(path)?;
+        Some(self.0.join(real.strip_prefix("/").unwrap_or(&real)))
+    }
+
+    /// The path without links, as the machine would say it.
+    pub fn real(&self, path: &str) -> Option<PathBuf> {
         let mut rest: VecDeque<OsString> = parts(Path::new(path));
         let mut inside = PathBuf::new();
         let mut links = 0;
@@ -105,7 +111,7 @@ impl Root {
             followed.append(&mut rest);
             rest = followed;
         }
-        Some(self.0.join(inside))
+        Some(Path::new("/").join(inside))
     }
 }
 

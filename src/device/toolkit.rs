@@ -32,21 +32,22 @@ pub struct Torch {
 
 /// Toolkits below /usr/local, by the version that they record.
 pub fn installed(root: &Root) -> Vec<Toolkit> {
-    let mut seen = Vec::new();
-    let mut toolkits = Vec::new();
+    let mut toolkits: Vec<Toolkit> = Vec::new();
     for name in root.list("/usr/local") {
         let home = format!("/usr/local/{name}");
-        let nvcc = format!("{home}/bin/nvcc");
-        let at = root.resolve(&nvcc);
-        if !name.starts_with("cuda") || !root.exists(&nvcc) || seen.contains(&at) {
+        // `cuda` and `cuda-13` are links to `cuda-13.0`.
+        let Some(nvcc) = root.real(&format!("{home}/bin/nvcc")) else {
+            continue;
+        };
+        let seen = toolkits.iter().any(|t| t.nvcc == nvcc);
+        if !name.starts_with("cuda") || seen || !root.exists(&format!("{home}/bin/nvcc")) {
             continue;
         }
-        seen.push(at);
         toolkits.push(Toolkit {
             version: root
                 .text(&format!("{home}/version.json"))
                 .and_then(|t| version_json(&t)),
-            nvcc: nvcc.into(),
+            nvcc,
             found: vec!["/usr/local"],
             first: false,
         });

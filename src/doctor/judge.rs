@@ -334,3 +334,6 @@ fn network(live: &Live) -> Vec<Diagnostic> {
     }
     findings
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,7 +29,7 @@ fn section(out: &mut String, title: &str, lines: Lines) {
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{title}");
     for (name, value) in lines {
-        let _ = writeln!(out, "  {name:<12}{value}");
+        let _ = writeln!(out, "{}", format!("  {name:<12}{value}").trim_end());
     }
 }
 
@@ -69,7 +69,11 @@ fn system(machine: &Machine) -> Lines {
         cpu,
         ..
     } = &machine.device;
-    let mut lines = vec![line("platform", joined([platform.map(|p| p.to_string())]))];
+    let mut lines = Lines::new();
+    if machine.live.is_none() {
+        lines.push(line("read", "its files only: nothing that runs was asked"));
+    }
+    lines.push(line("platform", joined([platform.map(|p| p.to_string())])));
     let libc = system.libc.as_ref().map(|v| format!("glibc {v}"));
     let kernel = system.kernel.as_ref().map(|v| format!("Linux {v}"));
     lines.push(line("system", joined([system.name.clone(), libc, kernel])));
@@ -108,7 +112,14 @@ fn gpus(machine: &Machine) -> Lines {
         }
     }
     if lines.is_empty() {
-        lines.push(line("none", machine.device.pci.join(", ")));
+        let pci = &machine.device.pci;
+        lines.push(line(
+            "none",
+            match pci.is_empty() {
+                true => String::new(),
+                false => format!("known; on the PCI bus {}", pci.join(", ")),
+            },
+        ));
     }
     lines
 }
@@ -123,7 +134,7 @@ fn cuda(machine: &Machine) -> Lines {
                 true => "open module",
                 false => "closed module",
             });
-            let loaded = driver.module.is_none() && device.gpus.is_empty();
+            let idle = driver.module.is_none() && device.gpus.is_empty();
             let runs = machine
                 .driver_cuda
                 .as_ref()
@@ -134,7 +145,7 @@ fn cuda(machine: &Machine) -> Lines {
                     driver.version().map(str::to_owned),
                     runs,
                     open.map(str::to_owned),
-                    loaded.then(|| "not loaded".to_owned()),
+                    idle.then(|| "not loaded".to_owned()),
                 ]),
             )
         }
