@@ -5,7 +5,6 @@ use crate::debian::download;
 use crate::debian::mirror::Mirrors;
 use crate::resolve::{IndexAddress, index_address, index_answers};
 use serde::Serialize;
-use std::path::Path;
 use std::time::Duration;
 
 #[derive(Debug, Serialize)]
@@ -41,28 +40,27 @@ pub async fn ask(question: &Question<'_>) -> Network {
     Network { index, debian }
 }
 
+/// uv is asked, since it is what locking asks; where it is not here yet, the configured address.
 async fn index(question: &Question<'_>) -> Answer {
+    let uv = index_answers(question.catalog, question.store);
+    match tokio::time::timeout(2 * PATIENCE, uv).await {
+        Ok(Some(Ok(()))) => return Answer::Reachable,
+        Ok(Some(Err(why))) => return Answer::Unreachable { why },
+        Ok(None) => {}
+        Err(_) => {
+            return Answer::Unreachable {
+                why: "no answer in time".to_owned(),
+            };
+        }
+    }
     match index_address() {
         IndexAddress::Url(url) => get(&format!("{}/pip/", url.trim_end_matches('/'))).await,
         IndexAddress::None => Answer::NotConfigured {
             why: "the configuration allows no index".to_owned(),
         },
-        IndexAddress::DefaultOfUv => uv(question.catalog, question.store).await,
-    }
-}
-
-/// Nobody configured an index: the one that uv takes is known to uv alone.
-async fn uv(catalog: &crate::catalog::Catalog, store: &Path) -> Answer {
-    let asked = tokio::time::timeout(2 * PATIENCE, index_answers(catalog, store)).await;
-    match asked {
-        Ok(Ok(true)) => Answer::Reachable,
-        Ok(Ok(false)) => Answer::NotAsked {
+        IndexAddress::DefaultOfUv => Answer::NotAsked {
             why: "no index is configured, and uv, which has a default one, is not here yet"
                 .to_owned(),
-        },
-        Ok(Err(why)) => Answer::Unreachable { why },
-        Err(_) => Answer::Unreachable {
-            why: "no answer in time".to_owned(),
         },
     }
 }

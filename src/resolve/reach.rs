@@ -19,30 +19,61 @@ pub fn index_address() -> IndexAddress {
     Indexes::of_user().address()
 }
 
-/// Asks uv for one package of its default index; false when there is no uv yet.
-pub async fn index_answers(catalog: &Catalog, store: &Path) -> Result<bool, String> {
-    let uv = match Uv::find(catalog, store, true, false, &mut |_| {}).await {
-        Ok(uv) => uv,
-        Err(UvError::Offline | UvError::NotPinned) => return Ok(false),
-        Err(e) => return Err(e.to_string()),
-    };
-    let work = tempfile::tempdir().map_err(|e| format!("make a directory: {e}"))?;
-    let wanted = work.path().join("wanted.in");
-    std::fs::write(&wanted, "pip\n").map_err(|e| format!("write a file: {e}"))?;
-    let arguments = [
-        "pip",
-        "compile",
-        "--quiet",
-        "--no-deps",
-        "--no-cache",
-        "wanted.in",
-    ];
-    let answer = uv
-        .run(work.path(), &arguments.map(str::to_owned))
-        .await
-        .map_err(|e| e.to_string())?;
+/// Asks uv for one package, as locking would; None when there is no uv yet.
+pub async fn index_answers(catalog: &Catalog, store: &Path) -> Option<Result<(), String>> {
+    match Uv::find(catalog, store, true, false, &mut |_| {}).await {
+        Ok(uv) => Some(asked(&uv).await.map_err(|e| last_cause(&e))),
+        Err(UvError::Offline | UvError::NotPinned) => None,
+        Err(e) => Some(Err(e.to_string())),
+    }
+}
+
+async fn asked(uv: &Uv) -> Result<(), String> {
+    let indexes = Indexes::of_user();
+    let io = |e: std::io::Error| format!("write a question for uv: {e}");
+    let work = tempfile::tempdir().map_err(io)?;
+    std::fs::write(work.path().join("wanted.in"), "pip\n").map_err(io)?;
+    let mut arguments: Vec<String> = ["pip", "compile", "--quiet", "--no-deps", "--no-cache"]
+        .map(str::to_owned)
+        .into();
+    if let Some(config) = &indexes.config {
+        std::fs::write(work.path().join("uv.toml"), config.to_string()).map_err(io)?;
+        arguments.extend(["--config-file".to_owned(), "uv.toml".to_owned()]);
+    }
+    arguments.extend(indexes.options());
+    arguments.push("wanted.in".to_owned());
+    let answer = uv.run(work.path(), &arguments).await;
+    let answer = answer.map_err(|e| e.to_string())?;
     match answer.ok {
-        true => Ok(true),
-        false => Err(super::uv::last_lines(&answer.stderr, 1)),
+        true => Ok(()),
+        false => Err(answer.stderr),
+    }
+}
+
+/// uv's explanation ends with the innermost cause.
+fn last_cause(text: &str) -> String {
+    let last = super::uv::last_lines(text, 1);
+    let plain = last.trim_start_matches(|c: char| c.is_whitespace() || "╰─▶│├".contains(c));
+    let plain = plain.trim_start_matches("cause:").trim_start();
+    plain
+        .strip_prefix("Caused by:")
+        .unwrap_or(plain)
+        .trim()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_cause_is_what_is_said() {
+        let text = "error: Request failed\n  cause: tcp connect error\n  cause: Connection refused (os error 111)\n";
+        assert_eq!(last_cause(text), "Connection refused (os error 111)");
+        assert_eq!(
+            last_cause("  × No solution\n  ╰─▶ Because pip was not found"),
+            "Because pip was not found"
+        );
+        assert_eq!(last_cause(""), "");
     }
 }
