@@ -16,16 +16,21 @@ pub struct Starter {
     pub text: String,
 }
 
-/// A stack for a GPU of the catalog or an SM such as `sm_90`.
-pub fn for_gpu(catalog: &Catalog, gpu: &str) -> Result<Starter, Diagnostic> {
-    let Some(sm) = catalog.sm(gpu) else {
+/// The SM behind a GPU's name.
+pub fn sm_of(catalog: &Catalog, gpu: &str) -> Result<Sm, Diagnostic> {
+    catalog.sm(gpu).ok_or_else(|| {
         let names = catalog.gpus.iter().map(|g| g.name.as_str());
         let d = Diagnostic::error(codes::UNKNOWN_GPU, format!("unknown GPU `{gpu}`"));
-        return Err(match nearest(gpu, names) {
+        match nearest(gpu, names) {
             Some(near) => d.help(format!("did you mean `{near}`?")),
             None => d,
-        });
-    };
+        }
+    })
+}
+
+/// A stack for a GPU of the catalog or an SM such as `sm_90`.
+pub fn for_gpu(catalog: &Catalog, gpu: &str) -> Result<Starter, Diagnostic> {
+    let sm = sm_of(catalog, gpu)?;
     let platforms = match catalog.gpu(gpu) {
         Some(gpu) => &gpu.platforms,
         None => catalog
@@ -68,7 +73,7 @@ pub fn for_device(catalog: &Catalog, device: &Device) -> Result<Starter, Diagnos
             )
             .help("`stackforge doctor` says more"),
             (None, Some(driver)) => Diagnostic::error(
-                codes::DRIVER_TOO_OLD,
+                codes::OLD_DRIVER,
                 format!(
                     "driver {} runs no base of the catalog that knows sm_{}",
                     driver.version().unwrap_or("of this machine"),

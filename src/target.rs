@@ -1,15 +1,13 @@
 //! What a stack means once its names are looked up: base, SMs, recipes.
 //!
-//! In: a [`Stack`] and the [`Catalog`]. Out: a [`Target`], or every finding at once. No
-//! network, no engine, no lock.
+//! In: a [`Stack`] and the [`Catalog`]. Out: a [`Target`], or every name that is not known.
+//! Whether it can work is not asked here: that is what `rules` is for.
 
-use crate::catalog::{Catalog, Facts, Image, Recipe, WheelSource};
+use crate::catalog::{Catalog, Image, Recipe};
 use crate::diag::{Diagnostic, Report, codes, nearest};
 use crate::spec::nouns::Digest;
-use crate::spec::{At, From, Library, Sm, Stack, Wanted};
-use pep440_rs::Version;
+use crate::spec::{At, Sm, Stack};
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
 /// A stack with its names resolved.
 #[derive(Debug, Clone)]
@@ -44,17 +42,12 @@ impl<'a> Target<'a> {
         let mut findings = Vec::new();
         let base = base(stack, catalog, &mut findings);
         let sms = sms(stack, catalog, &mut findings);
-        if let Some(Base::Known(image)) = &base {
-            base_rules(stack, image, catalog, &sms, &mut findings);
-        }
         let mut recipes = BTreeMap::new();
         for library in &stack.libraries {
             let name = library.name.value.as_str();
-            let recipe = catalog.recipe(name);
-            if let Some(recipe) = recipe {
+            if let Some(recipe) = catalog.recipe(name) {
                 recipes.insert(name, recipe);
             }
-            library_rules(stack, library, recipe, base.as_ref(), &sms, &mut findings);
         }
         match base {
             Some(base) if findings.is_empty() => Ok(Self { base, sms, recipes }),
@@ -111,158 +104,10 @@ fn sms(stack: &Stack, catalog: &Catalog, findings: &mut Vec<Diagnostic>) -> Vec<
             );
             continue;
         };
-        if let Some(gpu) = catalog.gpu(value)
-            && !gpu.platforms.contains(&stack.platform.value)
-        {
-            findings.push(
-                Diagnostic::error(
-                    codes::GPU_PLATFORM,
-                    format!("`{value}` does not exist on {}", stack.platform.value),
-                )
-                .at(*span)
-                .help(format!(
-                    "set `target.platform` to {}",
-                    list(gpu.platforms.iter())
-                )),
-            );
-        }
         if !sms.contains(&sm) {
             sms.push(sm);
         }
     }
     sms.sort();
     sms
-}
-
-fn base_rules(
-    stack: &Stack,
-    image: &Image,
-    catalog: &Catalog,
-    sms: &[Sm],
-    findings: &mut Vec<Diagnostic>,
-) {
-    if !image.python.contains(&stack.python.value) {
-        findings.push(
-            Diagnostic::error(
-                codes::BASE_WITHOUT_PYTHON,
-                format!(
-                    "base `{}` has no Python {}",
-                    image.image, stack.python.value
-                ),
-            )
-            .at(stack.python.span)
-            .help(format!("it has {}", list(image.python.iter()))),
-        );
-    }
-    if !image.platforms.contains(&stack.platform.value) {
-        findings.push(
-            Diagnostic::error(
-                codes::BASE_PLATFORM,
-                format!(
-                    "base `{}` does not exist for {}",
-                    image.image, stack.platform.value
-                ),
-            )
-            .at(stack.base.span)
-            .help(format!("it exists for {}", list(image.platforms.iter()))),
-        );
-    }
-    let Some(toolkit) = image.cuda.as_deref().and_then(|c| catalog.toolkit(c)) else {
-        return;
-    };
-    for sm in sms.iter().filter(|sm| !toolkit.sms.contains(&sm.base())) {
-        let facts = catalog.sms.iter().find(|f| f.sm == sm.base());
-        let range = facts.map_or_else(String::new, |f| match &f.cuda.last {
-            Some(last) => format!("sm_{} needs CUDA {} to {last}", sm.digits(), f.cuda.first),
-            None => format!("sm_{} needs CUDA {} or newer", sm.digits(), f.cuda.first),
-        });
-        findings.push(
-            Diagnostic::error(
-                codes::SM_NOT_IN_TOOLKIT,
-                format!(
-                    "CUDA {} of base `{}` cannot make code for sm_{}",
-                    toolkit.version,
-                    image.image,
-                    sm.digits()
-                ),
-            )
-            .at(stack.base.span)
-            .help(range),
-        );
-    }
-}
-
-fn library_rules(
-    stack: &Stack,
-    library: &Library,
-    recipe: Option<&Recipe>,
-    base: Option<&Base<'_>>,
-    sms: &[Sm],
-    findings: &mut Vec<Diagnostic>,
-) {
-    let name = &library.name.value;
-    let own_source = library.git.is_some();
-    let buildable = recipe.is_some_and(|r| r.build.is_some());
-    if library.from == From::Source && !buildable {
-        findings.push(
-            Diagnostic::error(
-                codes::NO_SOURCE_RECIPE,
-                format!("no recipe builds `{name}` from source"),
-            )
-            .at(library.name.span)
-            .help(if own_source {
-                "`git` needs a recipe too: add one under `.stackforge/libraries/`"
-            } else {
-                "use `from: wheel`, or add a recipe under `.stackforge/libraries/`"
-            }),
-        );
-    }
-    let Some(recipe) = recipe else { return };
-    if library.from == From::Wheel && recipe.wheels == WheelSource::None {
-        findings.push(
-            Diagnostic::error(codes::SOURCE_ONLY, format!("`{name}` has no wheels"))
-                .at(library.name.span)
-                .help("use `from: source` or `from: auto`"),
-        );
-    }
-    let exact = |w: &Wanted| match w {
-        Wanted::Specifier(s) => s
-            .iter()
-            .find(|s| *s.operator() == pep440_rs::Operator::Equal)
-            .map(|s| s.version().clone()),
-        Wanted::Auto => None,
-    };
-    let version = exact(&library.version);
-    let torch = stack.library("torch").and_then(|t| exact(&t.version));
-    let cuda = base
-        .and_then(Base::image)
-        .and_then(|i| i.cuda.as_deref())
-        .and_then(|c| Version::from_str(c).ok());
-    let python = Version::from_str(&stack.python.value.to_string()).ok();
-    let platform = stack.platform.value.to_string();
-    let facts = Facts {
-        torch: torch.as_ref(),
-        cuda: cuda.as_ref(),
-        version: version.as_ref(),
-        python: python.as_ref(),
-        platform: Some(&platform),
-        sms,
-    };
-    for refusal in recipe.refusals.iter().filter(|r| r.when.hold(&facts)) {
-        findings.push(
-            Diagnostic::error(
-                codes::LIBRARY_REFUSED,
-                format!("`{name}`: {}", refusal.reason),
-            )
-            .at(library.name.span)
-            .help(refusal.fix.clone()),
-        );
-    }
-}
-
-fn list<T: std::fmt::Display>(items: impl Iterator<Item = T>) -> String {
-    items
-        .map(|i| format!("`{i}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
 }

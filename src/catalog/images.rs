@@ -26,6 +26,9 @@ pub struct Image {
     pub l4t: Option<String>,
     #[serde(default)]
     pub driver: Option<MinDriver>,
+    /// Layers that it has, where that is known.
+    #[serde(default)]
+    pub layers: Option<u32>,
     #[serde(default)]
     pub reference: Option<Reference>,
     #[serde(default)]

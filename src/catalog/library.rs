@@ -1,5 +1,6 @@
 //! Library recipes: `catalog/libraries/*.yaml`.
 
+use super::release::Release;
 use crate::spec::nouns::Sm;
 use pep440_rs::{Version, VersionSpecifiers};
 use serde::Deserialize;
@@ -24,6 +25,11 @@ pub struct Recipe {
     pub build: Option<Build>,
     #[serde(default)]
     pub refusals: Vec<Refusal>,
+    /// Faults that make no target impossible.
+    #[serde(default)]
+    pub known: Vec<Known>,
+    #[serde(default)]
+    pub releases: BTreeMap<Version, Release>,
     #[serde(default)]
     pub validate: Vec<String>,
     pub sources: Vec<String>,
@@ -71,12 +77,24 @@ pub struct Build {
     pub packages: Vec<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// More of it where conditions hold.
+    #[serde(default)]
+    pub env_when: Vec<ConditionalEnv>,
     #[serde(default)]
     pub arch: Vec<ArchVariable>,
     /// Its build has an arch list of its own: only the nvcc filter holds it to the target.
     #[serde(default)]
     pub hard_coded_arch: bool,
     pub jobs: Jobs,
+    /// C++ standard that its build asks for by name.
+    #[serde(default)]
+    pub cxx_standard: Option<CxxStandard>,
+    /// Variables that its build reads and in which it ignores some SMs.
+    #[serde(default)]
+    pub partial_arch: Vec<PartialArch>,
+    /// Its build fails with too many SMs.
+    #[serde(default)]
+    pub sm_limit: Option<SmLimit>,
     #[serde(default)]
     pub patches: Vec<Patch>,
     /// Static metadata by version (`*`: any) so that resolving needs no build.
@@ -99,6 +117,15 @@ pub enum BuildSource {
         #[serde(default)]
         submodules: bool,
     },
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConditionalEnv {
+    pub when: Conditions,
+    pub env: BTreeMap<String, String>,
+    pub why: String,
+    pub source: String,
 }
 
 /// A variable that tells the build its SMs.
@@ -140,6 +167,42 @@ pub struct Jobs {
     pub source: String,
 }
 
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CxxStandard {
+    /// `17`
+    pub asks: u32,
+    pub source: String,
+}
+
+/// A variable that means nothing for SMs beyond those that its reader knows.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartialArch {
+    pub variable: String,
+    pub knows: Vec<Sm>,
+    #[serde(default)]
+    pub when: Conditions,
+    pub why: String,
+    pub source: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SmLimit {
+    #[serde(default)]
+    pub when: Conditions,
+    /// SMs that still build in one compile.
+    #[serde(default = "one")]
+    pub most: usize,
+    pub why: String,
+    pub source: String,
+}
+
+fn one() -> usize {
+    1
+}
+
 /// A textual change to the source, made when its conditions hold.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -168,9 +231,20 @@ pub struct Conditions {
     pub python: Option<VersionSpecifiers>,
     #[serde(default)]
     pub platform: Option<String>,
+    /// How the library comes.
+    #[serde(default)]
+    pub from: Option<Way>,
     /// Holds when any target SM is in the list.
     #[serde(default)]
     pub sm: Vec<Sm>,
+}
+
+/// As a published wheel, or compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    Wheel,
+    Source,
 }
 
 /// What is known of one build when conditions are decided; unknown facts hold nothing.
@@ -181,6 +255,7 @@ pub struct Facts<'a> {
     pub version: Option<&'a Version>,
     pub python: Option<&'a Version>,
     pub platform: Option<&'a str>,
+    pub from: Option<Way>,
     pub sms: &'a [Sm],
 }
 
@@ -198,6 +273,7 @@ impl Conditions {
                 .platform
                 .as_deref()
                 .is_none_or(|p| facts.platform == Some(p))
+            && self.from.is_none_or(|f| facts.from == Some(f))
             && (self.sm.is_empty() || self.sm.iter().any(|s| facts.sms.contains(s)))
     }
 }
@@ -209,6 +285,18 @@ pub struct Refusal {
     #[serde(default)]
     pub when: Conditions,
     pub reason: String,
+    pub fix: String,
+    pub source: String,
+}
+
+/// Something that does not work, or not as it seems, in some releases.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Known {
+    pub id: String,
+    #[serde(default)]
+    pub when: Conditions,
+    pub what: String,
     pub fix: String,
     pub source: String,
 }

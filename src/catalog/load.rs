@@ -1,12 +1,14 @@
 //! Reading the catalog: embedded files first, then a directory over them.
 
-use super::{Catalog, Gpu, Image, Isa, JetsonRelease, Recipe, SmFacts, Tool, Toolkit};
+use super::{
+    Catalog, Component, Conflict, Gpu, Image, Isa, JetsonRelease, Recipe, SmFacts, Tool, Toolkit,
+};
 use crate::spec::nouns::Digest;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
@@ -52,6 +54,20 @@ struct CpuFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct ComponentsFile {
+    schema: u32,
+    components: Vec<Component>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConflictsFile {
+    schema: u32,
+    conflicts: Vec<Conflict>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ToolsFile {
     schema: u32,
     tools: Vec<Tool>,
@@ -78,6 +94,8 @@ impl Catalog {
             jetson: Vec::new(),
             images: BTreeMap::new(),
             recipes: BTreeMap::new(),
+            components: BTreeMap::new(),
+            conflicts: Vec::new(),
             templates: None,
         };
         for file in CATALOG.files().chain(CATALOG.dirs().flat_map(Dir::files)) {
@@ -106,7 +124,7 @@ impl Catalog {
         catalog.templates = overlay
             .map(|dir| own_templates(&dir.join("templates")))
             .unwrap_or_default();
-        catalog.check()?;
+        super::check::check(&catalog)?;
         Ok(catalog)
     }
 
@@ -140,6 +158,20 @@ impl Catalog {
                 schema(shown, file.schema)?;
                 merge(&mut self.tools, file.tools, |a, b| a.name == b.name);
             }
+            ("", "components") => {
+                let file: ComponentsFile = parse(shown, content)?;
+                schema(shown, file.schema)?;
+                let named = file
+                    .components
+                    .into_iter()
+                    .map(|c| (c.distribution.clone(), c));
+                self.components.extend(named);
+            }
+            ("", "conflicts") => {
+                let file: ConflictsFile = parse(shown, content)?;
+                schema(shown, file.schema)?;
+                merge(&mut self.conflicts, file.conflicts, |a, b| a.id == b.id);
+            }
             ("", "jetson") => {
                 let file: JetsonFile = parse(shown, content)?;
                 schema(shown, file.schema)?;
@@ -164,77 +196,6 @@ impl Catalog {
                     file: shown.to_owned(),
                     message: "not a file that a catalog has".into(),
                 });
-            }
-        }
-        Ok(())
-    }
-
-    /// Every name that one file uses, another defines.
-    fn check(&self) -> Result<(), CatalogError> {
-        let wrong =
-            |file: String, message: String| Err(CatalogError::Inconsistent { file, message });
-        let known: BTreeSet<_> = self.sms.iter().map(|s| s.sm).collect();
-        for gpu in &self.gpus {
-            if !known.contains(&gpu.sm) {
-                return wrong(
-                    "gpus.yaml".into(),
-                    format!("`{}` has unknown SM {}", gpu.name, gpu.sm),
-                );
-            }
-        }
-        for toolkit in &self.toolkits {
-            let sms = toolkit.sms.iter();
-            for sm in sms
-                .chain(&toolkit.arch_specific)
-                .chain(&toolkit.family_specific)
-            {
-                if !known.contains(&sm.base()) {
-                    return wrong(
-                        "cuda.yaml".into(),
-                        format!("CUDA {} lists unknown SM {sm}", toolkit.version),
-                    );
-                }
-            }
-        }
-        for (name, image) in &self.images {
-            let file = || format!("images/{name}.yaml");
-            if image.reference.is_some() == image.bootstrap.is_some() {
-                return wrong(file(), "needs either `reference` or `bootstrap`".into());
-            }
-            for python in &image.python {
-                if !image.packages.python.contains_key(python) {
-                    return wrong(file(), format!("has no packages for Python {python}"));
-                }
-            }
-            if let Some(cuda) = &image.cuda
-                && self.toolkit(cuda).is_none()
-            {
-                return wrong(file(), format!("CUDA {cuda} is not in cuda.yaml"));
-            }
-            if let Some(b) = &image.bootstrap
-                && keyring(&b.keyring).is_none()
-            {
-                return wrong(file(), format!("keyring `{}` does not exist", b.keyring));
-            }
-        }
-        super::jetson::check(self)?;
-        for file in self.tools.iter().flat_map(|t| &t.files) {
-            if format!("sha256:{}", file.sha256).parse::<Digest>().is_err() {
-                return wrong(
-                    "tools.yaml".into(),
-                    format!("`{}` has no sha256", file.file),
-                );
-            }
-        }
-        for (name, recipe) in &self.recipes {
-            let Some(build) = &recipe.build else { continue };
-            for need in &build.needs {
-                if !self.recipes.contains_key(need) {
-                    return wrong(
-                        format!("libraries/{name}.yaml"),
-                        format!("needs `{need}`, which has no recipe"),
-                    );
-                }
             }
         }
         Ok(())

@@ -4,25 +4,32 @@
 //! directory of the same layout. Out: [`Catalog`], checked whole. It never guesses: a name
 //! that it does not hold is an error with the nearest one that it does.
 
+mod check;
 mod images;
 mod jetson;
 mod library;
 mod load;
 mod machine;
+mod release;
 mod tools;
 
-use crate::spec::nouns::{Digest, Platform, Sm};
+use crate::spec::nouns::{Digest, Platform, Sm, Suffix};
+use pep440_rs::{Version, VersionSpecifiers};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
 pub use images::{Bootstrap, Image, OsRoles, Reference};
 pub use jetson::JetsonRelease;
 pub use library::{
-    ArchFormat, ArchVariable, Build, BuildSource, Conditions, Facts, Jobs, OsRequirement, Patch,
-    Recipe, Refusal, StaticMetadata, WheelSource,
+    ArchFormat, ArchVariable, Build, BuildSource, ConditionalEnv, Conditions, CxxStandard, Facts,
+    Jobs, Known, OsRequirement, PartialArch, Patch, Recipe, Refusal, SmLimit, StaticMetadata, Way,
+    WheelSource,
 };
 pub use load::{CatalogError, keyring, template, templates_in};
 pub use machine::{Identified, numbers};
+pub use release::{
+    DeviceCode, Glibc, Pin, Ptxas, PythonTag, Release, ReleaseWheel, WheelCuda, split_local,
+};
 pub use tools::{Tool, ToolFile};
 
 /// Facts that rules decide by; a lock records it so that a report can name it.
@@ -38,6 +45,9 @@ pub struct Catalog {
     pub jetson: Vec<JetsonRelease>,
     pub images: BTreeMap<String, Image>,
     pub recipes: BTreeMap<String, Recipe>,
+    /// CUDA's own libraries as wheels, by distribution.
+    pub components: BTreeMap<String, Component>,
+    pub conflicts: Vec<Conflict>,
     /// Digest of the templates that a directory puts over the embedded ones.
     pub templates: Option<Digest>,
 }
@@ -52,8 +62,64 @@ pub struct SmFacts {
     pub tegra: bool,
     pub cuda: CudaRange,
     pub platforms: Vec<Platform>,
+    /// CPUs' instruction sets that machines with it have; empty: not known.
+    #[serde(default)]
+    pub isas: Vec<String>,
+    #[serde(default)]
+    pub cudnn: CudnnLimit,
+    #[serde(default)]
+    pub flash_attn: FlashAttention,
     #[serde(default)]
     pub note: Option<String>,
+    pub source: String,
+}
+
+/// cuDNN releases with code for an SM.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CudnnLimit {
+    /// Last release, with all of its builds (`9.10.2` is 9.10.2.21 too); absent: current
+    /// ones have code for it, or nothing is known.
+    #[serde(default)]
+    pub last: Option<String>,
+    #[serde(default)]
+    pub source: Option<String>,
+}
+
+/// Generations of FlashAttention that have kernels for an SM.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlashAttention {
+    #[serde(default)]
+    pub fa2: bool,
+    #[serde(default)]
+    pub fa3: bool,
+    #[serde(default)]
+    pub fa4_forward: bool,
+    #[serde(default)]
+    pub fa4_backward: bool,
+}
+
+/// A distribution that stacks do not name but libraries bring: cuDNN, cuBLAS, nvcc.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Component {
+    pub distribution: String,
+    pub about: String,
+    /// Empty: only its name is known.
+    #[serde(default)]
+    pub releases: BTreeMap<Version, Release>,
+}
+
+/// Distributions that install beside each other and do not work together.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Conflict {
+    pub id: String,
+    /// All of them, in these versions.
+    pub packages: BTreeMap<String, VersionSpecifiers>,
+    pub what: String,
+    pub fix: String,
     pub source: String,
 }
 
@@ -97,6 +163,9 @@ pub struct Toolkit {
     pub gcc_max: u32,
     #[serde(default)]
     pub driver: DriverFloor,
+    /// What its libraries call themselves: `cudart` → `libcudart.so.13`.
+    #[serde(default)]
+    pub sonames: BTreeMap<String, String>,
     #[serde(default)]
     pub wheels: Option<ToolkitWheels>,
     #[serde(default)]
@@ -141,6 +210,15 @@ pub struct Isa {
     pub source: String,
 }
 
+impl Toolkit {
+    /// SMs that its ptxas takes, suffixed ones among them.
+    pub fn every_sm(&self) -> impl Iterator<Item = &Sm> {
+        (self.sms.iter())
+            .chain(&self.arch_specific)
+            .chain(&self.family_specific)
+    }
+}
+
 impl Catalog {
     /// The SM that a stack's `gpu` entry means: a product's name or an SM itself.
     pub fn sm(&self, gpu: &str) -> Option<Sm> {
@@ -165,11 +243,95 @@ impl Catalog {
         self.jetson.iter().find(|r| r.is(l4t))
     }
 
+    /// Whether that assembler takes a GPU as Triton names it, with an `a` from 9.0 on;
+    /// `None` where its toolkit is not known.
+    pub fn assembles(&self, ptxas: &Ptxas, gpu: Sm) -> Option<bool> {
+        let toolkit = self.toolkit(&ptxas.version)?;
+        let suffix = (gpu.major >= 9).then_some(Suffix::Arch);
+        let target = Sm { suffix, ..gpu };
+        Some(toolkit.every_sm().any(|sm| *sm == target))
+    }
+
     pub fn tool(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|t| t.name == name)
     }
 
+    /// Releases of a distribution that some file of the catalog describes.
+    pub fn releases(&self, distribution: &str) -> Option<&BTreeMap<Version, Release>> {
+        self.recipes
+            .values()
+            .find(|r| r.distribution == distribution)
+            .map(|r| &r.releases)
+            .or_else(|| self.components.get(distribution).map(|c| &c.releases))
+    }
+
+    pub fn sm_facts(&self, sm: Sm) -> Option<&SmFacts> {
+        self.sms.iter().find(|f| f.sm == sm.base())
+    }
+
     pub fn recipe(&self, library: &str) -> Option<&Recipe> {
         self.recipes.get(library)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalog() -> Catalog {
+        Catalog::load(None).unwrap()
+    }
+
+    fn release<'a>(catalog: &'a Catalog, name: &str, version: &str) -> &'a Release {
+        let version: Version = version.parse().unwrap();
+        &catalog.releases(name).unwrap()[&version]
+    }
+
+    #[test]
+    fn tritons_assembler_decides_what_it_compiles_for() {
+        let catalog = catalog();
+        let assembles = |version: &str, gpu: &str| {
+            let sm = gpu.parse().unwrap();
+            let ptxas = release(&catalog, "triton", version).ptxas_for(sm).unwrap();
+            catalog.assembles(ptxas, sm).unwrap()
+        };
+        assert!(!assembles("3.2.0", "10.0"));
+        assert!(assembles("3.3.1", "10.0"), "by its ptxas-blackwell");
+        assert!(!assembles("3.6.0", "11.0"));
+        assert!(assembles("3.7.1", "11.0"));
+        assert!(!assembles("3.8.0", "10.7"));
+        assert!(assembles("3.9.0", "10.7"));
+        assert!(assembles("3.9.0", "8.7"));
+    }
+
+    #[test]
+    fn what_a_wheel_asks_holds_for_its_platform() {
+        let catalog = catalog();
+        let torch = release(&catalog, "torch", "2.10.0");
+        let asks = |platform| torch.asks_on(platform, "triton").map(ToString::to_string);
+        assert_eq!(asks(Platform::LinuxAmd64).as_deref(), Some("==3.6.0"));
+        assert_eq!(asks(Platform::LinuxArm64), None, "that wheel has no CUDA");
+        let torch = release(&catalog, "torch", "2.14.0");
+        assert_eq!(torch.asks("triton").unwrap().to_string(), "~=3.8.0");
+    }
+
+    #[test]
+    fn every_name_is_found_as_a_recipe_or_a_component() {
+        let catalog = catalog();
+        let cudnn = release(&catalog, "nvidia-cudnn-cu13", "9.24.0.43");
+        let wheel = cudnn.wheels_for(Platform::LinuxArm64, "").next().unwrap();
+        let orin: Sm = "8.7".parse().unwrap();
+        let ops = wheel.code.iter().find(|c| c.core).unwrap();
+        assert!(ops.sm.contains(&orin) && ops.objects == ["libcudnn_ops.so.9"]);
+        assert!(catalog.releases("flashinfer-python").is_some());
+        assert!(
+            catalog
+                .releases("cuda-bindings")
+                .is_some_and(|r| r.is_empty())
+        );
+        assert!(
+            catalog.releases("flashinfer").is_none(),
+            "the recipe's name"
+        );
     }
 }

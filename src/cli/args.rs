@@ -1,5 +1,6 @@
 //! What may be typed.
 
+use crate::rules::DriverVersion;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -54,8 +55,8 @@ pub enum Color {
 pub enum Command {
     /// Write a starter stack for this machine or for a GPU
     Init(InitArgs),
-    /// Check a stack without network or engine
-    Check(StackArgs),
+    /// Say whether a stack can work on its target, why not, and what to change
+    Check(CheckArgs),
     /// Choose the exact files of a stack and write its lock
     Lock(LockArgs),
     /// Print the steps of a build, their keys, and which are cached
@@ -92,9 +93,18 @@ pub struct InitArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct StackArgs {
+pub struct CheckArgs {
     /// The stack file
     pub stack: PathBuf,
+    /// Answer for this GPU: a name from the catalog or `sm_90`
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Option<String>,
+    /// Answer for a machine with this NVIDIA driver, `580.65.06` for instance
+    #[arg(long, value_name = "VERSION")]
+    pub driver: Option<DriverVersion>,
+    /// Memory of the machine that builds, in GB (default: this machine's)
+    #[arg(long, value_name = "GB")]
+    pub memory: Option<f64>,
 }
 
 #[derive(Debug, Args)]

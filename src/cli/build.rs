@@ -16,7 +16,7 @@ use crate::spec::Stack;
 
 pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
-    let plan = session.plan()?;
+    let plan = session.plan(common)?;
     let tags = tags(&args.tags, &plan)?;
     let options = Options {
         store: &session.store,

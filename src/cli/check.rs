@@ -1,33 +1,88 @@
 //! `stackforge check`.
 
 use super::Outcome;
-use super::args::{Common, StackArgs};
-use super::output::{json, print};
-use super::session::Session;
+use super::args::{CheckArgs, Common};
+use super::init::sm_of;
+use super::output::{Failure, json, print, warn};
+use super::session::{Session, stale_findings};
+use crate::diag::{Diagnostic, Report, Severity};
+use crate::rules::{Case, Machine};
 
-pub fn run(common: &Common, args: &StackArgs) -> Outcome {
+pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
     let target = session.target()?;
-    let locked = session.lock()?.is_some();
-    if locked {
-        session.locked(&target)?;
-    }
+    let lock = session.lock()?;
+    let stale = lock
+        .as_ref()
+        .map(|l| session.stale(&target, l))
+        .unwrap_or_default();
     let stack = &session.stack;
-    let sms: Vec<String> = target
-        .sms
-        .iter()
-        .map(|s| format!("sm_{}", s.digits()))
-        .collect();
-    if common.json {
-        json(&serde_json::json!({ "ok": true, "diagnostics": [], "locked": locked }));
-    } else {
-        print(&format!(
-            "{}: ok for {} on {}, {}\n",
-            stack.stack.value,
-            sms.join(", "),
-            stack.platform.value,
-            if locked { "locked" } else { "not locked yet" },
-        ));
+    // A lock that was made for another stack says nothing of this one.
+    let exact = lock
+        .as_ref()
+        .filter(|_| stale.is_empty())
+        .and_then(|l| l.platform(stack.platform.value));
+    let machine = machine(&session, args)?;
+    let case = Case {
+        stack,
+        target: &target,
+        catalog: &session.catalog,
+        lock: exact,
+        machine,
+    };
+    let mut findings = crate::rules::check(&case);
+    findings.extend(stale_findings(stack, &stale));
+    let report = Report::new(stack.source.clone(), findings);
+    let locked = exact.is_some();
+    if report.has_errors() {
+        return Err(Failure::new(1, report).with("locked", locked.into()));
     }
+    if common.json {
+        json(
+            &serde_json::json!({ "ok": true, "diagnostics": report.diagnostics, "locked": locked }),
+        );
+        return Ok(());
+    }
+    warn(common, &report);
+    print(&format!(
+        "{}: ok for {} on {}, {}{}\n",
+        stack.stack.value,
+        devices(&case),
+        stack.platform.value,
+        if locked { "locked" } else { "not locked yet" },
+        counted(&report.diagnostics),
+    ));
     Ok(())
+}
+
+fn machine(session: &Session, args: &CheckArgs) -> Result<Machine, Failure> {
+    let sm = match &args.gpu {
+        Some(gpu) => Some(sm_of(&session.catalog, gpu)?),
+        None => None,
+    };
+    Ok(Machine {
+        sm,
+        gpu: args.gpu.clone(),
+        driver: args.driver.clone(),
+        memory_gb: args.memory.or_else(super::session::memory_gb),
+    })
+}
+
+fn devices(case: &Case<'_>) -> String {
+    match (&case.machine.gpu, case.machine.sm) {
+        (Some(gpu), Some(sm)) => format!("{gpu} (sm_{})", sm.digits()),
+        _ => {
+            let sms = case.target.sms.iter().map(|s| format!("sm_{}", s.digits()));
+            sms.collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+fn counted(findings: &[Diagnostic]) -> String {
+    let warnings = findings.iter().filter(|d| d.severity == Severity::Warning);
+    match warnings.count() {
+        0 => String::new(),
+        1 => ", 1 warning".to_owned(),
+        n => format!(", {n} warnings"),
+    }
 }

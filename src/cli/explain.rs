@@ -30,14 +30,19 @@ pub fn run(common: &Common, args: &ExplainArgs) -> Outcome {
     if common.json {
         json(&document(e));
     } else {
+        let source = e.source.map(|s| format!("\nSource: {s}\n"));
         print(&format!(
-            "{}: {}\n\n{}\n\nFix: {}\n",
-            e.code, e.title, e.why, e.fix
+            "{}: {}\n\n{}\n\nFix: {}\n{}",
+            e.code,
+            e.title,
+            e.why,
+            e.fix,
+            source.unwrap_or_default()
         ));
     }
     Ok(())
 }
 
 fn document(e: &codes::Explanation) -> serde_json::Value {
-    serde_json::json!({ "code": e.code, "title": e.title, "why": e.why, "fix": e.fix })
+    serde_json::json!({ "code": e.code, "title": e.title, "why": e.why, "fix": e.fix, "source": e.source })
 }

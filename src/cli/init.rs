@@ -6,6 +6,7 @@ use super::output::{Failure, print};
 use crate::catalog::Catalog;
 use crate::device::Device;
 use crate::diag::{Diagnostic, codes};
+use crate::spec::Sm;
 use crate::starter;
 
 pub fn run(common: &Common, args: &InitArgs) -> Outcome {
@@ -46,6 +47,11 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
             .help("name another file with `-o`; an existing one is not overwritten"),
         )),
     }
+}
+
+/// The SM behind a GPU's name.
+pub(super) fn sm_of(catalog: &Catalog, gpu: &str) -> Result<Sm, Failure> {
+    starter::sm_of(catalog, gpu).map_err(refused)
 }
 
 fn refused(diagnostic: Diagnostic) -> Failure {

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::args::{Common, LockArgs};
-use super::output::{Failure, json, print, say};
+use super::output::{Failure, json, print, say, warn};
 use super::session::{Session, runtime};
 use crate::diag::{Diagnostic, codes};
 use crate::engine::docker::Docker;
@@ -13,6 +13,7 @@ use crate::store::write_atomically;
 pub fn run(common: &Common, args: &LockArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
     let target = session.target()?;
+    session.admit(&target, None)?;
     // A lock that no longer parses is replaced: that is what this command is for.
     let old = session.lock().unwrap_or(None);
     let options = LockOptions {
@@ -62,6 +63,9 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
         })?;
     }
     show(common, &session, old.as_ref(), &lock, changed);
+    // The lock is kept either way: it says what the resolver found.
+    let exact = lock.platform(session.stack.platform.value);
+    warn(common, &session.admit(&target, exact)?);
     Ok(())
 }
 

@@ -41,6 +41,12 @@ impl Failure {
         Self::new(exit, Report::new(Source::default(), vec![diagnostic]))
     }
 
+    /// Adds a part to the JSON document.
+    pub fn with(mut self, key: &str, value: serde_json::Value) -> Self {
+        self.0.json.insert(key.to_owned(), value);
+        self
+    }
+
     pub(super) fn report(self, common: &Common) -> ExitCode {
         let told = *self.0;
         if common.json {
@@ -95,6 +101,14 @@ pub fn json(value: &impl Serialize) {
 pub fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
     let _ = std::io::stdout().flush();
+}
+
+/// Findings that stop nothing, on stderr.
+pub fn warn(common: &Common, report: &Report) {
+    if !common.quiet && !common.json && !report.diagnostics.is_empty() {
+        let color = colored(common, std::io::stderr().is_terminal());
+        eprint!("{}", render(report, color));
+    }
 }
 
 /// One line of progress for people, on stderr.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
-    let plan = session.plan()?;
+    let plan = session.plan(common)?;
     if args.dot {
         print(&plan.dot());
         return Ok(());

@@ -15,7 +15,7 @@ const MARK: &str = ".stackforge-rendered";
 
 pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
-    let plan = session.plan()?;
+    let plan = session.plan(common)?;
     let options = Options {
         store: &session.store,
         overlay: session.overlay.as_deref(),

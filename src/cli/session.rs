@@ -1,12 +1,13 @@
 //! What most commands begin with: the stack, the catalog over it, its lock, the store.
 
 use super::args::Common;
-use super::output::{Failure, chain};
+use super::output::{Failure, chain, warn};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::diag::{Diagnostic, Report, codes};
 use crate::lock::{Change, Lock, PlatformLock};
 use crate::plan::Plan;
+use crate::rules::{Case, Machine};
 use crate::spec::{self, Stack};
 use crate::store::Store;
 use crate::target::Target;
@@ -84,7 +85,8 @@ impl Session {
         };
         let changes = self.stale(target, &lock);
         if !changes.is_empty() {
-            return Err(Failure::new(1, stale_report(&self.stack, &changes)));
+            let findings = stale_findings(&self.stack, &changes);
+            return Err(Failure::new(1, self.report(findings)));
         }
         lock.platform(self.stack.platform.value)
             .cloned()
@@ -100,10 +102,39 @@ impl Session {
             })
     }
 
+    /// Refuses a stack that cannot work; what is only doubtful comes back.
+    pub fn admit(
+        &self,
+        target: &Target<'_>,
+        lock: Option<&PlatformLock>,
+    ) -> Result<Report, Failure> {
+        let case = Case {
+            stack: &self.stack,
+            target,
+            catalog: &self.catalog,
+            lock,
+            machine: Machine::default(),
+        };
+        let findings = match lock {
+            Some(_) => crate::rules::check(&case),
+            None => crate::rules::of_stack(&case),
+        };
+        let report = self.report(findings);
+        if report.has_errors() {
+            return Err(Failure::new(1, report));
+        }
+        Ok(report)
+    }
+
+    fn report(&self, findings: Vec<Diagnostic>) -> Report {
+        Report::new(self.stack.source.clone(), findings)
+    }
+
     /// The plan, with what the store remembers marked as cached.
-    pub fn plan(&self) -> Result<Plan, Failure> {
+    pub fn plan(&self, common: &Common) -> Result<Plan, Failure> {
         let target = self.target()?;
         let locked = self.locked(&target)?;
+        warn(common, &self.admit(&target, Some(&locked))?);
         let mut plan = crate::plan::plan(&self.stack, &target, &self.catalog, &locked)
             .map_err(|e| Failure::plain(1, Diagnostic::error(codes::LOCK_STALE, chain(&e))))?;
         plan.mark_cached(|key| self.store.has(key));
@@ -111,8 +142,8 @@ impl Session {
     }
 }
 
-fn stale_report(stack: &Stack, changes: &[Change]) -> Report {
-    let diagnostics = changes
+pub fn stale_findings(stack: &Stack, changes: &[Change]) -> Vec<Diagnostic> {
+    changes
         .iter()
         .map(|c| {
             let what = match (&c.locked, &c.now) {
@@ -130,8 +161,14 @@ fn stale_report(stack: &Stack, changes: &[Change]) -> Report {
                 .at(span_of(stack, &c.key))
                 .help(format!("run `stackforge lock {}`", stack.file()))
         })
-        .collect();
-    Report::new(stack.source.clone(), diagnostics)
+        .collect()
+}
+
+/// Memory of this machine, in GB.
+pub fn memory_gb() -> Option<f64> {
+    let info = rustix::system::sysinfo();
+    let bytes = (info.totalram as f64) * f64::from(info.mem_unit);
+    (bytes > 0.0).then_some(bytes / 1e9)
 }
 
 /// Where a key of the lock's inputs stands in the stack.

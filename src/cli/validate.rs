@@ -13,7 +13,7 @@ use crate::store::write_atomically;
 
 pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
     let promised = match &args.stack {
-        Some(path) => Some(Session::open(common, path)?.plan()?.parts.validation),
+        Some(path) => Some(Session::open(common, path)?.plan(common)?.parts.validation),
         None => None,
     };
     let mut line = |text: &str| say(common, text);

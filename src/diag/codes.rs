@@ -2,7 +2,7 @@
 //!
 //! A code never changes its meaning; a retired one is not given out again.
 //! SF00xx the stack file · SF01xx catalog · SF02xx locking · SF03xx the machine and its
-//! engine · SF04xx building · SF05xx validation · SF08xx this machine.
+//! engine · SF04xx building · SF05xx validation · SF06xx compatibility · SF08xx this machine.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -46,6 +46,8 @@ pub struct Explanation {
     pub title: &'static str,
     pub why: &'static str,
     pub fix: &'static str,
+    /// Where a fact about other people's software comes from.
+    pub source: Option<&'static str>,
 }
 
 impl Code {
@@ -55,11 +57,19 @@ impl Code {
 }
 
 macro_rules! codes {
-    ($($name:ident = $number:literal, $title:literal, $why:literal, $fix:literal;)*) => {
+    (@source) => { None };
+    (@source $source:literal) => { Some($source) };
+    ($($name:ident = $number:literal, $title:literal, $why:literal, $fix:literal $(, source $source:literal)?;)*) => {
         $(#[doc = $title] pub const $name: Code = Code($number);)*
         /// Every code there is, in order.
         pub const TABLE: &[Explanation] = &[
-            $(Explanation { code: $name, title: $title, why: $why, fix: $fix },)*
+            $(Explanation {
+                code: $name,
+                title: $title,
+                why: $why,
+                fix: $fix,
+                source: codes!(@source $($source)?),
+            },)*
         ];
     };
 }
@@ -127,25 +137,32 @@ codes! {
         "Correct the file that the message names; catalog/README.md describes every key.";
     BASE_WITHOUT_PYTHON = 102, "the base does not have the wanted Python",
         "The interpreter comes from the base's own OS packages, which provide certain versions only.",
-        "Use one of the versions that the base provides, or a base that provides the version.";
+        "Use one of the versions that the base provides, or a base that provides the version.",
+        source "the distributions' own package lists; the base's file in images/ names them";
     BASE_PLATFORM = 103, "the base does not exist for the target's platform",
         "A base is published, or can be bootstrapped, for certain platforms only.",
-        "Use a base that lists the platform.";
+        "Use a base that lists the platform.",
+        source "the base's file in images/";
     SM_NOT_IN_TOOLKIT = 104, "the CUDA toolkit has no such SM",
         "Each CUDA release compiles for a fixed set of SMs: sm_110 starts with CUDA 13.0, anything below sm_75 ends with 12.9.",
-        "Use a base or torch whose CUDA knows the SM.";
+        "Use a base or torch whose CUDA knows the SM.",
+        source "`ptxas --help` of the nvcc wheels 11.8.89 to 13.5.37";
     LIBRARY_REFUSED = 105, "the library cannot work on this target",
         "The catalog records a reason why no wheel and no source build of the library can work there.",
-        "Follow the fix in the message.";
+        "Follow the fix in the message.",
+        source "the `refusals` of the library's file in catalog/libraries/, each with its own source";
     NO_SOURCE_RECIPE = 106, "no recipe to build the library from source",
         "`from: source` needs a `build:` section in the library's catalog file.",
-        "Use `from: wheel`, or add a recipe under `.stackforge/libraries/`.";
+        "Use `from: wheel`, or add a recipe under `.stackforge/libraries/`.",
+        source "catalog/libraries/";
     SOURCE_ONLY = 107, "the library has no wheels",
         "Its project publishes source distributions only, so it must be compiled.",
-        "Use `from: source` or `from: auto`.";
+        "Use `from: source` or `from: auto`.",
+        source "the package index: flash-attn for instance has 77 sdists and no wheel";
     GPU_PLATFORM = 108, "the GPU does not exist on this platform",
         "The catalog records on which platforms a product exists: Jetson modules are arm64 only.",
-        "Correct `target.platform` or `target.gpu`.";
+        "Correct `target.platform` or `target.gpu`.",
+        source "catalog/gpus.yaml, each entry with its own source";
     LOCK_MISSING = 201, "the stack has no lock",
         "Builds use exact files with digests; nothing is chosen at build time.",
         "Run `stackforge lock STACK` and commit the lock beside the stack.";
@@ -160,7 +177,8 @@ codes! {
         "Loosen one of them, or add an entry to `overrides`.";
     CPU_ONLY_TORCH = 205, "a CPU-only torch for a CUDA target",
         "The resolver had to pick a torch without CUDA to satisfy another requirement: such an image installs and never uses the GPU.",
-        "Change the requirement that the message names, or pin `torch` to a CUDA release.";
+        "Change the requirement that the message names, or pin `torch` to a CUDA release.",
+        source "`torch/version.py` and the ELF of the torch wheels 2.4.1 to 2.15.0: those for aarch64 have no CUDA up to 2.10.0";
     SILENT_DOWNGRADE = 206, "a library was resolved far below what the stack means",
         "Another requirement got in the way and the resolver silently went back to an old release.",
         "Pin the library to the version you want: the resolver then names the conflict. Or add an entry to `overrides`.";
@@ -169,7 +187,8 @@ codes! {
         "Check the network and index configuration; `pip install uv` puts a uv on PATH.";
     NO_MATCHING_FILE = 208, "no file of a release fits the target",
         "The release exists but has no wheel for the platform, Python and glibc, and no recipe builds it from source.",
-        "Choose another version, or `from: source` where a recipe exists.";
+        "Choose another version, or `from: source` where a recipe exists.",
+        source "the platform compatibility tags of wheels: PEP 425, PEP 600";
     PACKAGE_UNKNOWN = 209, "an OS package that the base's archive does not have",
         "Names of OS packages differ between distributions.",
         "Use the name that the distribution of the base uses.";
@@ -224,13 +243,97 @@ codes! {
     NO_REPORT = 502, "the validation left no report",
         "The container ended before the report was written.",
         "Look at the output above; check that the image has a working Python.";
+    DRIVER_TOO_OLD = 601, "the driver is too old for the CUDA of the stack",
+        "Every CUDA release needs a driver of its own age. Within one major release an older driver will do (minor-version compatibility), across majors it will not: `CUDA driver version is insufficient for CUDA runtime version`.",
+        "Update the driver to the version that the message names, or use a base and a torch with an older CUDA.",
+        source "https://docs.nvidia.com/cuda/archive/13.2.2/cuda-toolkit-release-notes/index.html (tables 2 and 3)";
+    DRIVER_CANNOT_JIT = 602, "the driver cannot compile the stack's PTX",
+        "Minor-version compatibility holds for SASS only. Code that a GPU gets as PTX, because a library has no SASS for it or because Triton or NVRTC made it, needs a driver as new as the toolkit that wrote the PTX: `the provided PTX was compiled with an unsupported toolchain`.",
+        "Update the driver to the version that the message names, or use libraries with SASS for the GPU.",
+        source "https://docs.nvidia.com/deploy/cuda-compatibility/ (minor version compatibility: limitations)";
+    TOOLKIT_SKEW = 603, "parts of different CUDA toolkits in one environment",
+        "NVIDIA's components version independently as wheels, so a resolver may set an nvcc or nvJitLink of one CUDA beside a runtime of another. An nvJitLink older than its users lacks their symbols; PTX of an nvcc newer than the driver does not load.",
+        "Bring the components to one CUDA with an entry in `overrides`, or update the driver.",
+        source "`uv pip compile` of vLLM 0.33.0 (nvcc 13.5.37 beside cudart 13.0.96); versioned symbols of libnvJitLink.so.12";
+    SM_NOT_COVERED = 604, "a library has no code for the GPU",
+        "SASS runs on its own major compute capability from its minor on, with exceptions for Tegra and for the suffixes a and f; PTX is compiled by the driver for newer GPUs. Where a library has neither: `no kernel image is available for execution on the device`.",
+        "Use a release whose wheel has the SM, or build the library from source for it.",
+        source "torch/cuda/__init__.py of torch 2.15.0 (DEVICE_REQUIREMENT); SASS and PTX lists measured with `cuobjdump -all` on the wheels";
+    CXX11_ABI = 605, "two C++11 ABIs in one process",
+        "libstdc++ has two layouts of std::string. An extension that was built with the other one than torch fails to load: `undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationENSs`.",
+        "Use the wheel whose name has the ABI of your torch (`cxx11abiTRUE` from torch 2.7 on), or build from source.",
+        source "`torch._C._GLIBCXX_USE_CXX11_ABI` and the symbols of the torch wheels 2.4.1 to 2.15.0";
+    CXX_STANDARD = 606, "a build asks for an older C++ than torch's headers",
+        "torch's headers stop below C++20 from 2.14 on, and some setup.py files ask for C++17 by name: the build fails in its first file.",
+        "Let the recipe's patch apply, or use a torch before 2.14.",
+        source "`g++ -fsyntax-only` of torch/python.h: 2.13.0 accepts C++17, 2.14.1 does not";
+    PINS_EXCLUDE = 607, "two libraries that exclude each other",
+        "Libraries with compiled extensions pin one exact torch, because its C++ interface changes with every release. Two that pin different ones cannot share an environment.",
+        "Choose releases that pin the same version, as the message proposes, or build two images.",
+        source "METADATA of the wheels: vLLM 0.33.0 pins torch 2.14.0, sglang-kernel 0.4.10 torch 2.14.1";
+    WRONG_PAIR = 608, "a version that another library does not accept",
+        "torch, triton, torchvision and torchaudio are released in sets, and extensions belong to one torch. A mixed set installs where metadata is overridden or missing, and fails at import: `operator torchvision::nms does not exist`.",
+        "Use the version that the message names.",
+        source "METADATA of the wheels, in `releases` of catalog/libraries/";
+    PTXAS_TOO_OLD = 609, "Triton's assembler does not know the GPU",
+        "Triton compiles kernels with a ptxas of its own, which knows only the SMs of its CUDA: `ptxas fatal: Value 'sm_110a' is not defined for option 'gpu-name'`. torch works in eager mode then; torch.compile does not.",
+        "Use the triton that the message names, with the torch that pins it, or set TRITON_PTXAS_PATH (TRITON_PTXAS_BLACKWELL_PATH in Triton 3.6) to a newer ptxas.",
+        source "`ptxas --help` inside the triton wheels; https://github.com/vllm-project/vllm/issues/34470";
+    OTHER_CUDA_MAJOR = 610, "a library for another CUDA major",
+        "A wheel links the CUDA runtime of one major release. Beside a torch of another it fails at import (`libcudart.so.12: cannot open shared object file`) or loads a second CUDA into the process.",
+        "Use a release that is built for the CUDA of your torch, or build it from source.",
+        source "NEEDED entries of the wheels: xformers 0.0.35 needs libcudart.so.12, torch 2.15 brings 13";
+    ARCH_IGNORED = 611, "an arch variable that the build ignores or refuses",
+        "Builds read their SMs from different variables, and some pass over values that they do not know without a word: FLASH_ATTN_CUDA_ARCHS=110 makes no code for sm_110.",
+        "Leave the variable out: stackforge sets what the recipe needs from `target.gpu`.",
+        source "setup.py of flash-attn 2.8.3.post2; torch/utils/cpp_extension.py of torch 2.9.1 to 2.15.0";
+    CUDNN_FLOOR = 612, "cuDNN has no code for the GPU",
+        "cuDNN drops old GPUs before CUDA does, and single releases lack Jetson's SMs: convolutions then fail at run time.",
+        "Build torch with USE_CUDNN=0, or use the cuDNN that the message names.",
+        source "https://docs.nvidia.com/deeplearning/cudnn/backend/latest/reference/support-matrix.html; SASS of the nvidia-cudnn wheels";
+    COMPILER_TOO_NEW = 613, "the base's GCC is newer than nvcc accepts",
+        "nvcc refuses host compilers above a ceiling: `unsupported GNU version! gcc versions later than 13 are not supported`. torch's extension builder has ceilings of its own.",
+        "Use a base with an older GCC or a newer CUDA.",
+        source "crt/host_config.h of the nvcc wheels; CUDA_GCC_VERSIONS in torch/utils/cpp_extension.py";
+    MANY_SMS = 614, "more SMs than a build takes at once",
+        "A macro of CCCL 2.8 (`_CCCL_PP_SPLICE_WITH_IMPL20`), which CUDA 12.9 holds, garbles code that is made for 16 SMs or more in one compile, some of it without an error.",
+        "Name fewer GPUs in the stack, take one variant per SM with `matrix:`, or use another CUDA.",
+        source "https://github.com/NVIDIA/cccl/issues/4967; galaxyproject/KegAlign PR #40; https://github.com/barstoolbluz/build-vllm (bitsandbytes)";
+    WRONG_JETPACK = 615, "a base that does not run on this Jetson",
+        "On Jetson the driver is part of L4T, so an image fits certain JetPack releases: generic CUDA images fail on JetPack 6 (cuBLAS execution fails although the device is seen), CUDA 12 images of r36 on JetPack 7.2 (CUDA error 801).",
+        "Use one of the bases that the message names.",
+        source "https://github.com/dusty-nv/jetson-containers (l4t_version.py); catalog/jetson.yaml";
+    TOO_MANY_LAYERS = 616, "more layers than an engine takes",
+        "Docker refuses images deeper than 125 layers: `max depth exceeded`.",
+        "Use a base with fewer layers.",
+        source "https://github.com/moby/moby (maxLayerDepth in layer/layer_store.go)";
+    COMPILE_MEMORY = 617, "not enough memory to compile",
+        "One nvcc job of this library needs more memory than the machine has: the kernel will kill it, often after an hour.",
+        "Build on a machine with more memory, add swap, or use a release with a wheel for the GPU.",
+        source "`jobs.source` of the library's file in catalog/libraries/";
+    EDITABLE = 618, "an editable install",
+        "An editable install points back to the source tree that it was built in. In an image that tree is gone or incomplete: a Triton installed so imports, and has no `triton.language`.",
+        "Name the library with `from: source` and its `git` and `ref`: it is then built into a wheel.",
+        source "a field report from a Jetson AGX Thor";
+    PACKAGES_CLASH = 619, "packages that do not work beside each other",
+        "Two distributions own the same files, or rely on each other's undeclared versions: pip and uv install both without a word.",
+        "Follow the fix in the message.",
+        source "catalog/conflicts.yaml, each entry with its own source";
+    KNOWN_FAULT = 620, "a known fault of this release",
+        "The catalog records something that does not work, or not as it seems, in this release of the library on this target.",
+        "Follow the fix in the message; if you do not use the part that fails, leave it.",
+        source "`known` of the library's file in catalog/libraries/, each entry with its own source";
+    TOOLKIT_MISMATCH = 621, "the base's CUDA is not torch's",
+        "torch's extension builder refuses an nvcc of another major release than the CUDA that torch was built with: `The detected CUDA version (12.8) mismatches the version that was used to compile PyTorch (13.0)`.",
+        "Use a base with torch's CUDA, or one without CUDA: stackforge then brings the toolkit that fits.",
+        source "torch/utils/cpp_extension.py (_check_cuda_version) of torch 2.9.1 to 2.15.0";
     GPU_WITHOUT_DRIVER = 801, "an NVIDIA GPU without its driver",
         "The GPU is on the PCI bus, but no kernel module of NVIDIA's drives it, so no program can use it.",
         "Install the driver of your distribution or NVIDIA's, then restart. Images can be built without it.";
     DRIVER_SILENT = 802, "the driver does not answer",
         "The driver's library is installed and its kernel module refuses or is another version, usually after an update without a restart.",
         "Restart the machine, or reload the module (`nvidia`, `nvidia_uvm`); in a container, update the driver outside.";
-    DRIVER_TOO_OLD = 803, "the driver is too old for some CUDA images",
+    OLD_DRIVER = 803, "the driver is too old for some CUDA images",
         "Each CUDA release needs a driver of a certain branch: 12.x runs from 525 on, 13.x from 580 on. A container cannot bring a newer driver.",
         "Update the driver, or build on a base whose CUDA it runs; on a Jetson, update JetPack.";
     TOOLKIT_MISFIT = 804, "the nvcc that comes first does not fit",

@@ -137,9 +137,9 @@ fn old_driver(machine: &Machine, catalog: &Catalog) -> Option<Diagnostic> {
         .map(|i| i.image.as_str())
         .collect();
     Some(match names.as_slice() {
-        [] => Diagnostic::error(codes::DRIVER_TOO_OLD, message)
+        [] => Diagnostic::error(codes::OLD_DRIVER, message)
             .help(format!("install driver {floor} or newer")),
-        names => Diagnostic::warning(codes::DRIVER_TOO_OLD, message).help(format!(
+        names => Diagnostic::warning(codes::OLD_DRIVER, message).help(format!(
             "install driver {floor} or newer, or build on {} with a torch for that CUDA",
             names.join(", ")
         )),

@@ -1,7 +1,7 @@
 //! A library compiled from source: everything that its builder stage is told.
 
 use super::wheel_layers;
-use crate::catalog::{Build, Facts, Recipe};
+use crate::catalog::{Build, Facts, Recipe, Way};
 use crate::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
 use crate::spec::{Library, Sm};
 use pep440_rs::Version;
@@ -112,6 +112,7 @@ pub(super) fn compile(
         version: own.as_ref(),
         python: python.as_ref(),
         platform: Some(&platform),
+        from: Some(Way::Source),
         sms,
     };
     let chosen = |id: &str| match library.map(|l| l.patches.as_slice()) {

@@ -5,9 +5,9 @@
 
 use super::ResolveError;
 use super::project::ROOT;
-use super::tags::{WheelName, WheelTarget, best, normalized};
 use crate::lock::PythonFile;
 use crate::spec::nouns::Digest;
+use crate::wheel::{WheelName, WheelTarget, best, normalized};
 use pep440_rs::Version;
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -9,9 +9,9 @@ use super::git;
 use super::project::Question;
 use super::python::Resolver;
 use super::requirements::{Need, Way};
-use super::tags::normalized;
 use crate::catalog::{Catalog, Image};
 use crate::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
+use crate::wheel::normalized;
 use std::collections::BTreeSet;
 
 /// What is known when builds are locked.

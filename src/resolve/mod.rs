@@ -19,7 +19,7 @@ mod python;
 mod reach;
 mod requirements;
 mod settings;
-mod tags;
+
 mod uv;
 mod ways;
 
@@ -28,6 +28,7 @@ use crate::lock::{BaseLock, FORMAT, Lock, PinnedImage, PlatformLock, PythonFile}
 use crate::spec::Stack;
 use crate::spec::nouns::Digest;
 use crate::target::{Base, Target};
+use crate::wheel::{WheelTarget, best, normalized};
 use answer::Pins;
 use builds::{Site, Toolkit, cuda_of, ordered};
 use indexes::{Indexes, Origin};
@@ -38,7 +39,6 @@ use python::Resolver;
 use requirements::{Need, Way, needs};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use tags::{WheelTarget, normalized};
 use uv::Uv;
 
 pub use error::ResolveError;
@@ -264,7 +264,7 @@ fn tools(catalog: &Catalog, target: &WheelTarget) -> Vec<PythonFile> {
         .iter()
         .filter_map(|f| Some((f.file.parse().ok()?, f)))
         .collect();
-    tags::best(named.iter().map(|(name, file)| (name, *file)), target)
+    best(named.iter().map(|(name, file)| (name, *file)), target)
         .map(|file| PythonFile {
             name: tool.name.clone(),
             version: tool.version.clone(),

@@ -5,11 +5,11 @@
 
 use super::answer::Pins;
 use super::requirements::Need;
-use super::tags::normalized;
 use super::{LockOptions, ResolveError, Upgrade};
 use crate::lock::{FORMAT, Lock, PlatformLock};
 use crate::spec::Stack;
 use crate::spec::nouns::Digest;
+use crate::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the old lock says to keep.

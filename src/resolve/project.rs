@@ -6,8 +6,8 @@
 
 use super::ResolveError;
 use super::requirements::{Need, Way};
-use super::tags::WheelTarget;
 use crate::catalog::StaticMetadata;
+use crate::wheel::WheelTarget;
 use flate2::{Compression, write::GzEncoder};
 use pep440_rs::Version;
 use std::fmt::Write as _;

@@ -4,10 +4,10 @@
 //! always comes with static metadata, so that resolving never runs its code.
 
 use super::ResolveError;
-use super::tags::normalized;
 use crate::catalog::{Build, BuildSource, Recipe, StaticMetadata, WheelSource};
 use crate::spec::{From, Library, Stack, Wanted};
 use crate::target::Target;
+use crate::wheel::normalized;
 use pep440_rs::{Operator, Version, VersionSpecifiers};
 use std::str::FromStr;
 

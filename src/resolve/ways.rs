@@ -5,8 +5,8 @@ use super::policy::far_below;
 use super::project::{Ground, Metadata, Question};
 use super::python::Resolver;
 use super::requirements::{Need, Way, source};
-use super::tags::WheelName;
 use crate::lock::PythonFile;
+use crate::wheel::WheelName;
 use futures_util::future::join_all;
 use pep440_rs::Version;
 

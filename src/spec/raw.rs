@@ -186,6 +186,17 @@ pub enum From {
     Source,
 }
 
+/// `from` as people may write it: `editable` is understood to be refused with its reason.
+#[derive(Debug, Clone, Copy, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum RawFrom {
+    #[default]
+    Auto,
+    Wheel,
+    Source,
+    Editable,
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct RawLibrary {
     pub version: Option<Spot<String>>,
@@ -199,7 +210,8 @@ pub struct LibraryBody {
     #[schemars(with = "Option<String>")]
     pub version: Option<Spot<String>>,
     #[serde(default)]
-    pub from: From,
+    #[schemars(with = "From")]
+    pub from: RawFrom,
     #[serde(default)]
     pub extras: Vec<Spot<String>>,
     /// Environment of the library's build.

@@ -2,7 +2,7 @@
 //! at once.
 
 use super::fault::{first_line, structural, widen};
-use super::raw::{RawStack, Spot};
+use super::raw::{From, RawFrom, RawStack, Spot};
 use super::reference::image_reference;
 use super::{At, Library, Stack, Wanted};
 use crate::diag::{Diagnostic, Report, Source, Span, codes};
@@ -63,6 +63,11 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
+fn editable() -> Diagnostic {
+    Diagnostic::error(codes::EDITABLE, "an image takes no editable installs")
+        .help("use `from: source` with `git` and `ref`: the library is then built into a wheel")
+}
+
 struct Checker<'a> {
     diagnostics: Vec<Diagnostic>,
     text: &'a str,
@@ -115,7 +120,14 @@ impl Checker<'_> {
                 .map(|p| p.to_string())
                 .map_err(|e| (codes::BAD_NAME, e.to_string()))
         });
-        let overrides = self.each(raw.overrides, |s| {
+        let (dashed, plain): (Vec<_>, Vec<_>) = raw
+            .overrides
+            .into_iter()
+            .partition(|o| o.0.value.starts_with("-e") || o.0.value.starts_with("--editable"));
+        for Spot(At { span, .. }) in dashed {
+            self.push(span, editable());
+        }
+        let overrides = self.each(plain, |s| {
             pep508_rs::Requirement::<pep508_rs::VerbatimUrl>::from_str(s)
                 .map(|_| s.to_owned())
                 .map_err(|e| {
@@ -184,6 +196,18 @@ impl Checker<'_> {
             publish: raw.publish,
             source: source.clone(),
         })
+    }
+
+    fn from(&mut self, raw: RawFrom, span: Span) -> Option<From> {
+        match raw {
+            RawFrom::Auto => Some(From::Auto),
+            RawFrom::Wheel => Some(From::Wheel),
+            RawFrom::Source => Some(From::Source),
+            RawFrom::Editable => {
+                self.push(span, editable());
+                None
+            }
+        }
     }
 
     fn each(
@@ -272,7 +296,7 @@ impl Checker<'_> {
             name: name?,
             version,
             version_span,
-            from: body.from,
+            from: self.from(body.from, name_span)?,
             extras: extras.into_iter().map(|e| e.value).collect(),
             env: body.env.into_iter().map(|(k, v)| (k.0.value, v)).collect(),
             jobs: body.jobs.map(|j| j.0.value),

@@ -1,0 +1,342 @@
+//! Target, base and how libraries may come: decided without any library's version.
+
+use super::environment::base_cuda;
+use super::pick::distribution;
+use super::{Case, name};
+use crate::catalog::{Facts, Image, JetsonRelease, Recipe, Toolkit, WheelSource};
+use crate::diag::{Diagnostic, codes};
+use crate::spec::{From, Library, Platform, Sm, Wanted};
+use pep440_rs::Version;
+use std::str::FromStr;
+
+/// Docker's deepest image.
+const DEEPEST: u32 = 125;
+
+pub fn gpu_exists_on_platform(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
+    let platform = case.stack.platform.value;
+    let missing = |gpu: &str, platforms: &[Platform]| {
+        Diagnostic::error(
+            codes::GPU_PLATFORM,
+            format!("`{gpu}` does not exist on {platform}"),
+        )
+        .help(format!("set `target.platform` to {}", list(platforms)))
+    };
+    for gpu in &case.stack.gpus {
+        if let Some(known) = case.catalog.gpu(&gpu.value)
+            && !known.platforms.contains(&platform)
+        {
+            findings.push(missing(&gpu.value, &known.platforms).at(gpu.span));
+        }
+    }
+    if let Some(known) = case
+        .machine
+        .gpu
+        .as_deref()
+        .and_then(|g| case.catalog.gpu(g))
+        && !known.platforms.contains(&platform)
+    {
+        findings.push(
+            Diagnostic::error(
+                codes::GPU_PLATFORM,
+                format!(
+                    "the image is for {platform}, `{}` exists on {}",
+                    known.name,
+                    list(&known.platforms)
+                ),
+            )
+            .at(case.stack.platform.span)
+            .help("make a stack, or a variant, for its platform"),
+        );
+    }
+}
+
+pub fn base_fits(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(image) = case.target.base.image() else {
+        return;
+    };
+    let stack = case.stack;
+    if !image.python.contains(&stack.python.value) {
+        findings.push(
+            Diagnostic::error(
+                codes::BASE_WITHOUT_PYTHON,
+                format!(
+                    "base `{}` has no Python {}",
+                    image.image, stack.python.value
+                ),
+            )
+            .at(stack.python.span)
+            .help(format!("it has {}", list(&image.python))),
+        );
+    }
+    if !image.platforms.contains(&stack.platform.value) {
+        findings.push(
+            Diagnostic::error(
+                codes::BASE_PLATFORM,
+                format!(
+                    "base `{}` does not exist for {}",
+                    image.image, stack.platform.value
+                ),
+            )
+            .at(stack.base.span)
+            .help(format!("it exists for {}", list(&image.platforms))),
+        );
+    }
+}
+
+pub fn toolkit_knows_the_gpu(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(image) = case.target.base.image() else {
+        return;
+    };
+    let Some(toolkit) = image.cuda.as_deref().and_then(|c| case.catalog.toolkit(c)) else {
+        return;
+    };
+    for sm in case.target.sms.iter().filter(|sm| !makes(toolkit, **sm)) {
+        findings.push(
+            Diagnostic::error(
+                codes::SM_NOT_IN_TOOLKIT,
+                format!(
+                    "CUDA {} of base `{}` cannot make code for {}",
+                    toolkit.version,
+                    image.image,
+                    name(*sm)
+                ),
+            )
+            .at(case.stack.base.span)
+            .help(toolkits_for(case, *sm)),
+        );
+    }
+}
+
+/// Whether the toolkit compiles for the SM, suffix included.
+pub fn makes(toolkit: &Toolkit, sm: Sm) -> bool {
+    let listed = match sm.suffix {
+        None => &toolkit.sms,
+        Some(crate::spec::nouns::Suffix::Arch) => &toolkit.arch_specific,
+        Some(crate::spec::nouns::Suffix::Family) => &toolkit.family_specific,
+    };
+    listed.contains(&sm)
+}
+
+/// Which CUDA an SM needs, and a base that has it.
+pub fn toolkits_for(case: &Case<'_>, sm: Sm) -> String {
+    let makers: Vec<&Toolkit> = case
+        .catalog
+        .toolkits
+        .iter()
+        .filter(|t| makes(t, sm))
+        .collect();
+    let (Some(first), Some(last)) = (makers.first(), makers.last()) else {
+        return format!("no CUDA from 11.8 on makes code for {}", name(sm));
+    };
+    let newest = case.catalog.toolkits.last().map(|t| t.version.as_str());
+    let range = if Some(last.version.as_str()) == newest {
+        format!("{} needs CUDA {} or newer", name(sm), first.version)
+    } else {
+        format!(
+            "{} needs CUDA {} to {}",
+            name(sm),
+            first.version,
+            last.version
+        )
+    };
+    let fits = |i: &&Image| {
+        i.platforms.contains(&case.stack.platform.value)
+            && i.cuda
+                .as_deref()
+                .and_then(|c| case.catalog.toolkit(c))
+                .is_some_and(|t| makes(t, sm))
+    };
+    match case
+        .catalog
+        .images
+        .values()
+        .filter(fits)
+        .map(|i| i.image.as_str())
+        .next()
+    {
+        Some(base) => format!("{range}: base `{base}` has it"),
+        None => range,
+    }
+}
+
+pub fn jetpack_fits(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(image) = case.target.base.image() else {
+        return;
+    };
+    for sm in case.devices() {
+        let releases: Vec<&JetsonRelease> = case
+            .catalog
+            .jetson
+            .iter()
+            .filter(|r| r.gpus.contains(&sm.base()))
+            .collect();
+        // An integrated GPU is one that some L4T drives.
+        let runs = releases.iter().any(|r| r.bases.contains(&image.image));
+        if releases.is_empty() || runs {
+            continue;
+        }
+        let has = |r: &&&JetsonRelease| !r.bases.is_empty();
+        let bases: Vec<String> = releases
+            .iter()
+            .filter(has)
+            .map(|r| format!("`{}` (JetPack {})", r.bases[0], r.jetpack))
+            .collect();
+        findings.push(
+            Diagnostic::error(
+                codes::WRONG_JETPACK,
+                format!(
+                    "no JetPack for {} runs base `{}`{}",
+                    name(sm),
+                    image.image,
+                    image
+                        .cuda
+                        .as_deref()
+                        .map(|c| format!(" (CUDA {c})"))
+                        .unwrap_or_default()
+                ),
+            )
+            .at(case.stack.base.span)
+            .help(format!("use {}", bases.join(" or "))),
+        );
+    }
+    if image.l4t.is_some()
+        && case
+            .catalog
+            .jetson
+            .iter()
+            .all(|r| !r.gpus.iter().any(|g| case.target.sms.contains(g)))
+    {
+        findings.push(
+            Diagnostic::error(
+                codes::WRONG_JETPACK,
+                format!("base `{}` is for Jetson, the target is none", image.image),
+            )
+            .at(case.stack.base.span)
+            .help("use a CUDA base for servers"),
+        );
+    }
+}
+
+/// The base's layers, and those that a stack adds: OS packages, three of wheels, one for
+/// each compiled library, the validation's report.
+pub fn layers_fit(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(image) = case.target.base.image() else {
+        return;
+    };
+    let compiled = case
+        .stack
+        .libraries
+        .iter()
+        .filter(|l| l.from == From::Source);
+    let own = 5 + u32::try_from(compiled.count()).unwrap_or(u32::MAX);
+    let base = image.layers.unwrap_or(0);
+    if base.saturating_add(own) > DEEPEST {
+        findings.push(
+            Diagnostic::error(
+                codes::TOO_MANY_LAYERS,
+                format!(
+                    "base `{}` has {base} layers, the stack adds {own}: Docker takes {DEEPEST}",
+                    image.image
+                ),
+            )
+            .at(case.stack.base.span)
+            .help("use a base with fewer layers"),
+        );
+    }
+}
+
+pub fn library_can_come_so(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
+    for library in &case.stack.libraries {
+        let recipe = case
+            .target
+            .recipes
+            .get(library.name.value.as_str())
+            .copied();
+        ways(library, recipe, findings);
+        if let Some(recipe) = recipe {
+            refusals(case, library, recipe, findings);
+        }
+    }
+}
+
+fn ways(library: &Library, recipe: Option<&Recipe>, findings: &mut Vec<Diagnostic>) {
+    let name = &library.name.value;
+    let buildable = recipe.is_some_and(|r| r.build.is_some());
+    if library.from == From::Source && !buildable {
+        findings.push(
+            Diagnostic::error(
+                codes::NO_SOURCE_RECIPE,
+                format!("no recipe builds `{name}` from source"),
+            )
+            .at(library.name.span)
+            .help(if library.git.is_some() {
+                "`git` needs a recipe too: add one under `.stackforge/libraries/`"
+            } else {
+                "use `from: wheel`, or add a recipe under `.stackforge/libraries/`"
+            }),
+        );
+    }
+    if library.from == From::Wheel && recipe.is_some_and(|r| r.wheels == WheelSource::None) {
+        findings.push(
+            Diagnostic::error(codes::SOURCE_ONLY, format!("`{name}` has no wheels"))
+                .at(library.name.span)
+                .help("use `from: source` or `from: auto`"),
+        );
+    }
+}
+
+/// What the recipe refuses for the versions that the stack itself names.
+fn refusals(case: &Case<'_>, library: &Library, recipe: &Recipe, findings: &mut Vec<Diagnostic>) {
+    let exact = |w: &Wanted| match w {
+        Wanted::Specifier(s) => super::pick::exact(s),
+        Wanted::Auto => None,
+    };
+    let locked = |name: &str| {
+        let lock = case.lock?;
+        let name = distribution(case, name);
+        let version = lock
+            .wheel(&name)
+            .map(|w| &w.version)
+            .or_else(|| lock.build(&name).map(|b| &b.version))?;
+        Version::from_str(version).ok()
+    };
+    let version = locked(library.name.value.as_str()).or_else(|| exact(&library.version));
+    let torch =
+        locked("torch").or_else(|| case.stack.library("torch").and_then(|t| exact(&t.version)));
+    let cuda = base_cuda(case)
+        .and_then(|(a, b)| Version::from_str(&format!("{a}.{}", b.unwrap_or(0))).ok());
+    let python = Version::from_str(&case.stack.python.value.to_string()).ok();
+    let platform = case.stack.platform.value.to_string();
+    let devices = case.devices();
+    let facts = Facts {
+        torch: torch.as_ref(),
+        cuda: cuda.as_ref(),
+        version: version.as_ref(),
+        python: python.as_ref(),
+        platform: Some(&platform),
+        from: match library.from {
+            From::Wheel => Some(crate::catalog::Way::Wheel),
+            From::Source => Some(crate::catalog::Way::Source),
+            From::Auto => None,
+        },
+        sms: &devices,
+    };
+    for refusal in recipe.refusals.iter().filter(|r| r.when.hold(&facts)) {
+        findings.push(
+            Diagnostic::error(
+                codes::LIBRARY_REFUSED,
+                format!("`{}`: {}", library.name.value, refusal.reason),
+            )
+            .at(library.name.span)
+            .help(refusal.fix.clone()),
+        );
+    }
+}
+
+fn list<T: std::fmt::Display>(items: &[T]) -> String {
+    items
+        .iter()
+        .map(|i| format!("`{i}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}

@@ -1,0 +1,305 @@
+//! Whether the GPU finds code that it runs: in wheels, in what is compiled, in Triton, in
+//! cuDNN.
+
+use super::base::makes;
+use super::cubin::{Coverage, aligned, sass_runs};
+use super::environment::{Environment, Package};
+use super::fit::{Fit, Ground, best, core_code, wheel_fit};
+use super::{Case, name, names};
+use crate::catalog::{Release, Way};
+use crate::diag::{Diagnostic, codes};
+use crate::spec::nouns::Suffix;
+use crate::spec::{Platform, Sm};
+use pep440_rs::Version;
+
+pub fn torch_has_cuda(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(torch) = env.get("torch").filter(|t| t.is_cpu_only()) else {
+        return;
+    };
+    let platform = case.stack.platform.value;
+    let with_cuda = case.catalog.releases("torch").and_then(|releases| {
+        releases
+            .iter()
+            .find(|(_, r)| has_cuda_wheel(r, platform))
+            .map(|(v, _)| v)
+    });
+    let forced: Vec<String> = env
+        .packages
+        .values()
+        .filter(|p| {
+            p.release.is_some_and(|r| {
+                r.asks("torch")
+                    .is_some_and(|s| super::pick::exact(s).is_some())
+            })
+        })
+        .map(Package::shown)
+        .collect();
+    let because = match forced.as_slice() {
+        [] => String::new(),
+        all => format!(" (pinned by {})", all.join(", ")),
+    };
+    findings.push(
+        Diagnostic::error(
+            codes::CPU_ONLY_TORCH,
+            format!("{} for {platform} has no CUDA{because}", torch.shown()),
+        )
+        .at(torch.span)
+        .help(match with_cuda {
+            Some(first) => format!(
+                "wheels for {platform} have CUDA from torch {first} on; or give `torch` an `index` that has CUDA builds, or build it `from: source`"
+            ),
+            None => "give `torch` an `index` that has CUDA builds, or build it `from: source`".to_owned(),
+        }),
+    );
+}
+
+fn has_cuda_wheel(release: &Release, platform: Platform) -> bool {
+    release
+        .wheels_for(platform, "")
+        .any(|w| matches!(w.cuda, crate::catalog::WheelCuda::Version { .. }))
+}
+
+pub fn wheels_cover_the_gpu(
+    case: &Case<'_>,
+    env: &Environment<'_>,
+    findings: &mut Vec<Diagnostic>,
+) {
+    let floor = env.cuda_floor(case);
+    for package in env.packages.values() {
+        let Some(wheel) = package.wheel else { continue };
+        let core = core_code(wheel, env.cuda(case));
+        if core.is_empty() || package.name.starts_with("nvidia-") {
+            continue;
+        }
+        let missing: Vec<Sm> = case
+            .devices()
+            .into_iter()
+            .filter(|sm| best(&core, *sm, aligned(floor)) == Coverage::None)
+            .collect();
+        if missing.is_empty() {
+            continue;
+        }
+        let mut has: Vec<Sm> = core.iter().flat_map(|c| &c.sm).copied().collect();
+        has.sort();
+        has.dedup();
+        findings.push(
+            Diagnostic::error(
+                codes::SM_NOT_COVERED,
+                format!(
+                    "the wheel of {} has no code for {}: it has {}",
+                    package.shown(),
+                    names(&missing),
+                    names(&has)
+                ),
+            )
+            .at(package.span)
+            .help(remedy(case, env, package)),
+        );
+    }
+}
+
+/// The release whose wheel would do, or a source build.
+fn remedy(case: &Case<'_>, env: &Environment<'_>, package: &Package<'_>) -> String {
+    let ground = Ground::of(case, env);
+    let fits = |version: &Version, release: &Release| {
+        let other = Package {
+            version: version.clone(),
+            release: Some(release),
+            ..package.clone()
+        };
+        matches!(wheel_fit(&other, &ground), Fit::Fits(_))
+    };
+    let releases = case.catalog.releases(&package.name);
+    let later = releases.and_then(|all| {
+        let newer = all.iter().filter(|(v, _)| **v > package.version);
+        let older = all.iter().rev().filter(|(v, _)| **v < package.version);
+        newer.chain(older).find(|(v, r)| fits(v, r)).map(|(v, _)| v)
+    });
+    let buildable =
+        super::environment::recipe_of(case, &package.name).is_some_and(|r| r.build.is_some());
+    match (later, buildable) {
+        (Some(version), _) => format!("{} {version} has a wheel that runs there", package.name),
+        (None, true) => format!("build it: `{}: {{ from: source }}`", package.name),
+        (None, false) => {
+            "no known release has a wheel that runs there, and no recipe builds it".to_owned()
+        }
+    }
+}
+
+pub fn compiled_code_covers_the_gpu(
+    case: &Case<'_>,
+    env: &Environment<'_>,
+    findings: &mut Vec<Diagnostic>,
+) {
+    let Some(device) = case.machine.sm else {
+        return;
+    };
+    let aligned = aligned(env.cuda_floor(case));
+    let runs = |sm: &Sm| sass_runs(*sm, device, aligned);
+    if case.target.sms.iter().any(runs) {
+        return;
+    }
+    for build in &env.builds {
+        findings.push(
+            Diagnostic::error(
+                codes::SM_NOT_COVERED,
+                format!(
+                    "{} is compiled for {}, which does not run on {}",
+                    build.shown(),
+                    names(&case.target.sms),
+                    name(device)
+                ),
+            )
+            .at(case.gpu_span())
+            .help(format!("add the GPU to `target.gpu` ({})", name(device))),
+        );
+    }
+}
+
+/// What Triton asks its ptxas for: `sm_XYa` from 9.0 on (backends/nvidia/compiler.py).
+fn triton_target(sm: Sm) -> Sm {
+    let suffix = (sm.major >= 9).then_some(Suffix::Arch);
+    Sm { suffix, ..sm }
+}
+
+pub fn ptxas_knows_the_gpu(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(triton) = env.get("triton") else {
+        return;
+    };
+    let Some(release) = triton.release.filter(|r| !r.ptxas.is_empty()) else {
+        return;
+    };
+    let assembles = |release: &Release, sm: Sm| {
+        release
+            .ptxas_for(sm)
+            .and_then(|p| case.catalog.toolkit(&p.version))
+            .is_some_and(|t| makes(t, triton_target(sm)))
+    };
+    for sm in case.devices() {
+        if assembles(release, sm) {
+            continue;
+        }
+        let with = case.catalog.releases("triton").and_then(|all| {
+            all.iter()
+                .find(|(v, r)| **v > triton.version && assembles(r, sm))
+                .map(|(v, _)| v)
+        });
+        let torch = with.and_then(|v| {
+            let releases = case.catalog.releases("torch")?;
+            releases
+                .iter()
+                .find(|(_, r)| r.asks("triton").is_some_and(|s| s.contains(v)))
+                .map(|(t, _)| t)
+        });
+        let help = match (with, torch) {
+            (Some(v), Some(t)) => format!(
+                "triton {v} knows it, which torch {t} pins; or leave torch.compile and Triton kernels out and set `jit: false`"
+            ),
+            (Some(v), None) => format!("triton {v} knows it"),
+            _ => "no known triton knows it".to_owned(),
+        };
+        // Without kernels compiled at run time the image works: eager torch needs no ptxas.
+        let message = format!(
+            "the ptxas of {} cannot assemble for {}",
+            triton.shown(),
+            name(sm)
+        );
+        let finding = if case.stack.jit {
+            Diagnostic::error(codes::PTXAS_TOO_OLD, message)
+        } else {
+            Diagnostic::warning(codes::PTXAS_TOO_OLD, message)
+        };
+        findings.push(finding.at(triton.span).help(help));
+    }
+}
+
+pub fn cudnn_has_code(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    let floor = env.cuda_floor(case);
+    cudnn_of_wheels(case, env, floor, findings);
+    cudnn_of_builds(case, env, findings);
+}
+
+/// A torch from a wheel calls the cuDNN wheel beside it.
+fn cudnn_of_wheels(
+    case: &Case<'_>,
+    env: &Environment<'_>,
+    floor: (u32, u32),
+    findings: &mut Vec<Diagnostic>,
+) {
+    for package in env
+        .packages
+        .values()
+        .filter(|p| p.name.starts_with("nvidia-cudnn-cu"))
+    {
+        let Some(wheel) = package.wheel else { continue };
+        let core = core_code(wheel, env.cuda(case));
+        let missing: Vec<Sm> = case
+            .devices()
+            .into_iter()
+            .filter(|sm| !core.is_empty() && best(&core, *sm, aligned(floor)) == Coverage::None)
+            .collect();
+        if missing.is_empty() {
+            continue;
+        }
+        let others = case.catalog.releases(&package.name).into_iter().flatten();
+        let with = others.filter(|(_, r)| {
+            r.wheels_for(case.stack.platform.value, "").any(|w| {
+                let core = core_code(w, env.cuda(case));
+                !core.is_empty()
+                    && missing
+                        .iter()
+                        .all(|sm| best(&core, *sm, aligned(floor)) != Coverage::None)
+            })
+        });
+        let versions: Vec<String> = with.map(|(v, _)| v.to_string()).collect();
+        findings.push(
+            Diagnostic::warning(
+                codes::CUDNN_FLOOR,
+                format!("{} has no code for {}", package.shown(), names(&missing)),
+            )
+            .at(package.span)
+            .help(match versions.as_slice() {
+                [] => "no known cuDNN for this CUDA has it: build torch from source with `env: { USE_CUDNN: \"0\" }`".to_owned(),
+                some => format!(
+                    "of the releases that were read {} has it: `overrides: [{}=={}]`",
+                    some.join(", "),
+                    package.name,
+                    some[some.len() - 1]
+                ),
+            }),
+        );
+    }
+}
+
+/// A torch that is compiled takes the base's cuDNN unless told not to.
+fn cudnn_of_builds(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(torch) = env.get("torch").filter(|t| t.way == Way::Source) else {
+        return;
+    };
+    let library = case.stack.library("torch");
+    let set = library.and_then(|l| l.env.get("USE_CUDNN"));
+    let off = match set {
+        Some(value) => value == "0",
+        None => env.sets(case, "torch", "USE_CUDNN").as_deref() == Some("0"),
+    };
+    let old: Vec<Sm> = case
+        .devices()
+        .into_iter()
+        .filter(|sm| {
+            case.catalog
+                .sm_facts(*sm)
+                .is_some_and(|f| f.cudnn.last.is_some())
+        })
+        .collect();
+    if off || old.is_empty() {
+        return;
+    }
+    findings.push(
+        Diagnostic::error(
+            codes::CUDNN_FLOOR,
+            format!("current cuDNN has no code for {}", names(&old)),
+        )
+        .at(torch.span)
+        .help("build torch without it: `env: { USE_CUDNN: \"0\" }`"),
+    );
+}

@@ -1,0 +1,257 @@
+//! Whether the driver of the machine runs what the image holds.
+
+use super::environment::{Environment, Package};
+use super::fit::{best, core_code};
+use super::{Case, name};
+use crate::catalog::Toolkit;
+use crate::diag::{Diagnostic, codes};
+use crate::rules::cubin::{Coverage, aligned};
+use std::fmt;
+use std::str::FromStr;
+
+/// NVIDIA's Linux driver: `580.65.06`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DriverVersion(Vec<u32>);
+
+impl FromStr for DriverVersion {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let parts: Option<Vec<u32>> = s
+            .trim()
+            .split('.')
+            .map(|p| p.parse().ok().filter(|_| !p.starts_with('+')))
+            .collect();
+        match parts {
+            Some(parts) if (1..=4).contains(&parts.len()) => Ok(Self(parts)),
+            _ => Err(format!("`{s}` is not a driver version such as `580.65.06`")),
+        }
+    }
+}
+
+impl fmt::Display for DriverVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Minor parts have two digits: 580.65.06.
+        for (i, part) in self.0.iter().enumerate() {
+            match i {
+                0 => write!(f, "{part}")?,
+                _ => write!(f, ".{part:02}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a driver can do for a toolkit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Support {
+    Full,
+    /// Minor-version compatibility: SASS only.
+    SassOnly,
+    No,
+    /// No floor of this toolkit is known.
+    Unknown,
+}
+
+impl Toolkit {
+    pub fn supported_by(&self, driver: &DriverVersion) -> Support {
+        let floor = |text: &Option<String>| {
+            text.as_deref()
+                .and_then(|t| t.parse::<DriverVersion>().ok())
+        };
+        match (floor(&self.driver.toolkit), floor(&self.driver.minor)) {
+            (Some(full), _) if *driver >= full => Support::Full,
+            (_, Some(minor)) if *driver >= minor => Support::SassOnly,
+            (None, None) => Support::Unknown,
+            _ => Support::No,
+        }
+    }
+}
+
+pub fn driver_is_new_enough(
+    case: &Case<'_>,
+    env: &Environment<'_>,
+    findings: &mut Vec<Diagnostic>,
+) {
+    let (Some(driver), Some((major, minor))) = (&case.machine.driver, env.cuda(case)) else {
+        return;
+    };
+    let version = format!("{major}.{}", minor.unwrap_or(0));
+    let Some(toolkit) = case.catalog.toolkit(&version) else {
+        return;
+    };
+    let span = env
+        .get("torch")
+        .map(|t| t.span)
+        .filter(|s| s.line > 0)
+        .unwrap_or(case.stack.base.span);
+    let full = toolkit.driver.toolkit.as_deref().unwrap_or("a newer one");
+    match toolkit.supported_by(driver) {
+        Support::Full | Support::Unknown => {}
+        Support::No => findings.push(
+            Diagnostic::error(
+                codes::DRIVER_TOO_OLD,
+                format!("driver {driver} cannot run CUDA {version}"),
+            )
+            .at(span)
+            .help(format!(
+                "update the driver to {} or newer ({full} for everything); {}",
+                toolkit.driver.minor.as_deref().unwrap_or(full),
+                newest_for(case, driver)
+            )),
+        ),
+        Support::SassOnly => jit_needed(case, env, driver, toolkit, full, findings),
+    }
+}
+
+fn newest_for(case: &Case<'_>, driver: &DriverVersion) -> String {
+    let runs = |t: &&Toolkit| matches!(t.supported_by(driver), Support::Full | Support::SassOnly);
+    match case.catalog.toolkits.iter().rev().find(runs) {
+        Some(t) => format!("this driver runs CUDA up to {}", t.version),
+        None => "this driver runs no CUDA from 11.8 on".to_owned(),
+    }
+}
+
+/// SASS runs; what would need the driver's compiler does not.
+fn jit_needed(
+    case: &Case<'_>,
+    env: &Environment<'_>,
+    driver: &DriverVersion,
+    toolkit: &Toolkit,
+    full: &str,
+    findings: &mut Vec<Diagnostic>,
+) {
+    let aligned = aligned(env.cuda_floor(case));
+    for package in env.packages.values() {
+        let Some(wheel) = package.wheel else { continue };
+        let core = core_code(wheel, env.cuda(case));
+        for sm in case.devices() {
+            if let Coverage::Jit(ptx) = best(&core, sm, aligned) {
+                findings.push(
+                    Diagnostic::error(
+                        codes::DRIVER_CANNOT_JIT,
+                        format!(
+                            "{} runs on {} only as PTX of {}, which driver {driver} cannot compile from CUDA {}",
+                            package.shown(),
+                            name(sm),
+                            name(ptx),
+                            toolkit.version
+                        ),
+                    )
+                    .at(package.span)
+                    .help(format!("update the driver to {full} or newer")),
+                );
+            }
+        }
+    }
+}
+
+/// Components of other CUDA releases than the rest.
+pub fn toolkit_skew(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    old_nvjitlink(env, findings);
+    let Some(driver) = &case.machine.driver else {
+        return;
+    };
+    for package in env.packages.values().filter(|p| is(p, "nvidia-cuda-nvcc")) {
+        let Some((major, minor)) = minor_of(package) else {
+            continue;
+        };
+        let Some(toolkit) = case.catalog.toolkit(&format!("{major}.{minor}")) else {
+            continue;
+        };
+        let runtime = env.cuda_floor(case);
+        if (major, minor) > runtime && toolkit.supported_by(driver) != Support::Full {
+            findings.push(
+                Diagnostic::warning(
+                    codes::TOOLKIT_SKEW,
+                    format!(
+                        "{} is newer than CUDA {}.{} of the rest: driver {driver} does not load its PTX",
+                        package.shown(),
+                        runtime.0,
+                        runtime.1
+                    ),
+                )
+                .at(package.span)
+                .help(format!(
+                    "add `{}=={}.{}.*` to `overrides`, or update the driver",
+                    package.name, runtime.0, runtime.1
+                )),
+            );
+        }
+    }
+}
+
+/// cuSPARSE and cuSOLVER call functions of an nvJitLink as new as themselves.
+fn old_nvjitlink(env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(linker) = env.packages.values().find(|p| is(p, "nvidia-nvjitlink")) else {
+        return;
+    };
+    let runtime = env.packages.values().find(|p| is(p, "nvidia-cuda-runtime"));
+    let (Some(own), Some(runtime)) = (minor_of(linker), runtime) else {
+        return;
+    };
+    let newer = minor_of(runtime).is_some_and(|r| r.0 == own.0 && r > own);
+    if newer {
+        findings.push(
+            Diagnostic::error(
+                codes::TOOLKIT_SKEW,
+                format!(
+                    "{} is older than {}: the libraries beside it lack its newer symbols",
+                    linker.shown(),
+                    runtime.shown()
+                ),
+            )
+            .at(linker.span)
+            .help(format!(
+                "add `{}>={}.{}` to `overrides`",
+                linker.name,
+                runtime.version.release()[0],
+                runtime.version.release().get(1).unwrap_or(&0)
+            )),
+        );
+    }
+}
+
+/// `nvidia-cuda-nvcc`, with or without its `-cu12`.
+fn is(package: &Package<'_>, name: &str) -> bool {
+    package
+        .name
+        .strip_prefix(name)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("-cu"))
+}
+
+fn minor_of(package: &Package<'_>) -> Option<(u32, u32)> {
+    let release = package.version.release();
+    let part = |i: usize| release.get(i).and_then(|n| u32::try_from(*n).ok());
+    Some((part(0)?, part(1)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drivers_compare_by_number() {
+        let driver = |s: &str| s.parse::<DriverVersion>().unwrap();
+        assert!(driver("580.65.06") > driver("580.9"));
+        assert_eq!(driver("580.65.06").to_string(), "580.65.06");
+        for wrong in ["", "580.", "580.x", "1.2.3.4.5", "+1"] {
+            assert!(wrong.parse::<DriverVersion>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn minor_version_compatibility_runs_sass_only() {
+        let catalog = crate::catalog::Catalog::load(None).unwrap();
+        let of = |cuda: &str, driver: &str| {
+            catalog
+                .toolkit(cuda)
+                .unwrap()
+                .supported_by(&driver.parse().unwrap())
+        };
+        assert_eq!(of("12.8", "570.26"), Support::Full);
+        assert_eq!(of("12.8", "550.54.14"), Support::SassOnly);
+        assert_eq!(of("12.8", "470.10"), Support::No);
+        assert_eq!(of("13.0", "575.51.03"), Support::No);
+    }
+}

@@ -1,0 +1,321 @@
+//! What is, or will be, installed beside each other in the image.
+
+use super::Case;
+use super::fit::{Fit, Ground, wheel_fit};
+use super::label::{Cuda, Label};
+use super::pick::{Picked, distribution, pick};
+use super::versions::clash_finding;
+use crate::catalog::{Facts, Glibc, Recipe, Release, ReleaseWheel, Way, WheelCuda, split_local};
+use crate::diag::{Diagnostic, Span};
+use crate::spec::{From, Library};
+use crate::wheel::WheelName;
+use pep440_rs::Version;
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+
+#[derive(Debug, Clone)]
+pub struct Package<'a> {
+    /// Normalized distribution name.
+    pub name: String,
+    /// Without its local label.
+    pub version: Version,
+    pub local: String,
+    pub label: Label,
+    pub way: Way,
+    pub release: Option<&'a Release>,
+    /// What is known of the wheel that is, or would be, installed.
+    pub wheel: Option<&'a ReleaseWheel>,
+    /// The exact file, from a lock.
+    pub file: Option<WheelName>,
+    /// The line of the stack that brings it.
+    pub span: Span,
+}
+
+/// A library that is compiled.
+#[derive(Debug, Clone)]
+pub struct Build<'a> {
+    pub recipe: &'a Recipe,
+    /// Absent where neither the stack nor the catalog tells.
+    pub version: Option<Version>,
+    pub span: Span,
+}
+
+#[derive(Debug, Default)]
+pub struct Environment<'a> {
+    pub packages: BTreeMap<String, Package<'a>>,
+    pub builds: Vec<Build<'a>>,
+}
+
+impl<'a> Environment<'a> {
+    /// From the lock, else from what the stack will most likely get.
+    pub fn of(case: &Case<'a>, findings: &mut Vec<Diagnostic>) -> Self {
+        match case.lock {
+            Some(_) => Self::locked(case),
+            None => {
+                let Picked { versions, clash } = pick(case);
+                findings.extend(clash.map(|c| clash_finding(case, &c)));
+                Self::picked(case, versions)
+            }
+        }
+    }
+
+    fn locked(case: &Case<'a>) -> Self {
+        let Some(lock) = case.lock else {
+            return Self::default();
+        };
+        let mut env = Self::default();
+        let spans = Spans::of(case);
+        for wheel in &lock.wheels {
+            let Ok(version) = Version::from_str(&wheel.version) else {
+                continue;
+            };
+            let span = spans.find(&wheel.name, |n| {
+                lock.wheel(n).map(|w| w.via.as_slice()).unwrap_or_default()
+            });
+            let mut package = package(case, &wheel.name, version, Way::Wheel, span);
+            package.file = wheel.file.parse().ok();
+            env.packages.insert(wheel.name.clone(), package);
+        }
+        for build in &lock.builds {
+            let Ok(version) = Version::from_str(&build.version) else {
+                continue;
+            };
+            let span = spans.find(&build.name, |_| &[]);
+            if let Some(recipe) = recipe_of(case, &build.name) {
+                env.builds.push(Build {
+                    recipe,
+                    version: Some(version.clone()),
+                    span,
+                });
+            }
+            let package = package(case, &build.name, version, Way::Source, span);
+            env.packages.insert(build.name.clone(), package);
+        }
+        env
+    }
+
+    fn picked(case: &Case<'a>, versions: BTreeMap<String, Version>) -> Self {
+        let spans = Spans::of(case);
+        let mut env = Self::default();
+        let asked_by = |name: &str| -> Vec<String> {
+            versions
+                .iter()
+                .filter(|(n, v)| {
+                    case.catalog
+                        .releases(n)
+                        .and_then(|r| r.get(*v))
+                        .is_some_and(|r| r.asks(name).is_some())
+                })
+                .map(|(n, _)| n.clone())
+                .collect()
+        };
+        for (name, version) in &versions {
+            let span = spans.find_owned(name, &asked_by);
+            let package = package(case, name, version.clone(), Way::Wheel, span);
+            env.packages.insert(name.clone(), package);
+        }
+        // torch first: what a wheel must fit depends on it.
+        let mut libraries: Vec<&Library> = case.stack.libraries.iter().collect();
+        libraries.sort_by_key(|l| l.name.value.as_str() != "torch");
+        for library in libraries {
+            let name = distribution(case, library.name.value.as_str());
+            if way(case, &env, library, &name) == Way::Wheel {
+                continue;
+            }
+            if let Some(package) = env.packages.get_mut(&name) {
+                package.way = Way::Source;
+                package.wheel = None;
+            }
+            if let Some(recipe) = recipe_of(case, &name) {
+                env.builds.push(Build {
+                    recipe,
+                    version: versions.get(&name).cloned(),
+                    span: library.name.span,
+                });
+            }
+        }
+        env
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Package<'a>> {
+        self.packages.get(name)
+    }
+
+    pub fn version(&self, name: &str) -> Option<&Version> {
+        self.get(name).map(|p| &p.version)
+    }
+
+    /// CUDA that the image's libraries use: torch's, else the base's.
+    pub fn cuda(&self, case: &Case<'_>) -> Option<Cuda> {
+        let torch = self.get("torch").filter(|t| t.way == Way::Wheel);
+        torch.and_then(Package::cuda).or_else(|| base_cuda(case))
+    }
+
+    /// CUDA's version with an unknown minor taken as zero.
+    pub fn cuda_floor(&self, case: &Case<'_>) -> (u32, u32) {
+        self.cuda(case)
+            .map_or((0, 0), |(major, minor)| (major, minor.unwrap_or(0)))
+    }
+
+    /// What a recipe's conditions are decided by.
+    pub fn with_facts<T>(
+        &self,
+        case: &Case<'_>,
+        version: Option<&Version>,
+        way: Way,
+        ask: impl FnOnce(&Facts<'_>) -> T,
+    ) -> T {
+        // What is compiled is compiled by the base's toolkit where it has one.
+        let toolkit = base_cuda(case).filter(|_| way == Way::Source);
+        let cuda = toolkit
+            .or_else(|| self.cuda(case))
+            .and_then(|(major, minor)| {
+                Version::from_str(&format!("{major}.{}", minor.unwrap_or(0))).ok()
+            });
+        let python = Version::from_str(&case.stack.python.value.to_string()).ok();
+        let platform = case.stack.platform.value.to_string();
+        let devices = case.devices();
+        ask(&Facts {
+            torch: self.version("torch"),
+            cuda: cuda.as_ref(),
+            version,
+            python: python.as_ref(),
+            platform: Some(&platform),
+            from: Some(way),
+            sms: &devices,
+        })
+    }
+}
+
+impl Build<'_> {
+    /// `flash-attn 2.8.3`
+    pub fn shown(&self) -> String {
+        match &self.version {
+            Some(version) => format!("{} {version}", self.recipe.library),
+            None => self.recipe.library.clone(),
+        }
+    }
+}
+
+impl Package<'_> {
+    /// CUDA that it was built with, by its label, else by what is known of the wheel.
+    pub fn cuda(&self) -> Option<Cuda> {
+        self.label.cuda.or(match self.wheel?.cuda {
+            WheelCuda::Version { major, minor } => Some((major, minor)),
+            WheelCuda::Cpu | WheelCuda::Unknown => None,
+        })
+    }
+
+    pub fn is_cpu_only(&self) -> bool {
+        self.way == Way::Wheel
+            && (self.label.cpu || self.wheel.is_some_and(|w| w.cuda == WheelCuda::Cpu))
+    }
+
+    /// `torch 2.13.0+cu126`
+    pub fn shown(&self) -> String {
+        match self.local.as_str() {
+            "" => format!("{} {}", self.name, self.version),
+            local => format!("{} {}+{local}", self.name, self.version),
+        }
+    }
+}
+
+pub fn recipe_of<'a>(case: &Case<'a>, name: &str) -> Option<&'a Recipe> {
+    case.target
+        .recipes
+        .values()
+        .find(|r| r.distribution == name)
+        .copied()
+        .or_else(|| case.catalog.recipe(name))
+}
+
+/// The base's glibc.
+pub fn glibc(case: &Case<'_>) -> Option<Glibc> {
+    case.target.base.image()?.libc.parse().ok()
+}
+
+/// CUDA of the base.
+pub fn base_cuda(case: &Case<'_>) -> Option<Cuda> {
+    let text = case.target.base.image()?.cuda.as_deref()?;
+    let mut parts = text.split('.').map(str::parse);
+    Some((parts.next()?.ok()?, parts.next().and_then(Result::ok)))
+}
+
+fn package<'a>(case: &Case<'a>, name: &str, version: Version, way: Way, span: Span) -> Package<'a> {
+    let (version, local) = split_local(&version);
+    let release = case.catalog.releases(name).and_then(|r| r.get(&version));
+    let wheel = release
+        .filter(|_| way == Way::Wheel)
+        .and_then(|r| wheel_of(case, r, &local));
+    Package {
+        name: name.to_owned(),
+        label: Label::of(&local),
+        wheel,
+        version,
+        local,
+        way,
+        release,
+        file: None,
+        span,
+    }
+}
+
+/// The wheel that the stack's Python loads; without one, any for the platform.
+fn wheel_of<'a>(case: &Case<'_>, release: &'a Release, local: &str) -> Option<&'a ReleaseWheel> {
+    let wheels = || release.wheels_for(case.stack.platform.value, local);
+    wheels()
+        .find(|w| w.loads_in(case.stack.python.value))
+        .or_else(|| wheels().next())
+}
+
+/// How a library without a lock will come.
+fn way(case: &Case<'_>, env: &Environment<'_>, library: &Library, name: &str) -> Way {
+    let buildable = recipe_of(case, name).is_some_and(|r| r.build.is_some());
+    match library.from {
+        From::Source => Way::Source,
+        From::Wheel => Way::Wheel,
+        From::Auto if !buildable => Way::Wheel,
+        From::Auto if library.git.is_some() || library.git_ref.is_some() => Way::Source,
+        From::Auto => match env.get(name).map(|p| wheel_fit(p, &Ground::of(case, env))) {
+            Some(Fit::Unfit(_)) => Way::Source,
+            _ => Way::Wheel,
+        },
+    }
+}
+
+/// Lines of the stack by distribution.
+struct Spans {
+    own: BTreeMap<String, Span>,
+}
+
+impl Spans {
+    fn of(case: &Case<'_>) -> Self {
+        let own = case
+            .stack
+            .libraries
+            .iter()
+            .map(|l| (distribution(case, l.name.value.as_str()), l.name.span));
+        Self { own: own.collect() }
+    }
+
+    fn find<'v>(&self, name: &'v str, via: impl Fn(&str) -> &'v [String]) -> Span {
+        self.find_owned(name, &|n: &str| via(n).to_vec())
+    }
+
+    /// The line of the distribution itself, else of the nearest that asks for it.
+    fn find_owned(&self, name: &str, via: &dyn Fn(&str) -> Vec<String>) -> Span {
+        let mut seen = BTreeSet::new();
+        let mut level = vec![name.to_owned()];
+        while !level.is_empty() {
+            if let Some(span) = level.iter().find_map(|n| self.own.get(n)) {
+                return *span;
+            }
+            let next: Vec<String> = level.iter().flat_map(|n| via(n)).collect();
+            level = next
+                .into_iter()
+                .filter(|n| seen.insert(n.clone()))
+                .collect();
+        }
+        Span::default()
+    }
+}

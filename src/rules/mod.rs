@@ -1,0 +1,141 @@
+//! What cannot work, known before anything is built.
+//!
+//! In: a [`Case`]: stack, target, catalog, the lock if there is one, and the machine that is
+//! meant. Out: every finding at once, in the stack's order. Needs no network, no engine and
+//! no GPU. A rule speaks only from facts that the catalog or the lock holds: what is not
+//! known is no finding.
+
+mod base;
+mod compile;
+mod coverage;
+mod cubin;
+mod driver;
+mod environment;
+mod fit;
+mod label;
+mod pick;
+mod versions;
+
+use crate::catalog::Catalog;
+use crate::diag::{Diagnostic, Span};
+use crate::lock::PlatformLock;
+use crate::spec::{Sm, Stack};
+use crate::target::Target;
+use environment::Environment;
+
+pub use cubin::{Coverage, coverage, ptx_runs, sass_runs};
+pub use driver::DriverVersion;
+pub use fit::{Fit, wheel_fit};
+
+/// What is judged.
+pub struct Case<'a> {
+    pub stack: &'a Stack,
+    pub target: &'a Target<'a>,
+    pub catalog: &'a Catalog,
+    /// With it the exact files are judged, without it what the stack says.
+    pub lock: Option<&'a PlatformLock>,
+    pub machine: Machine,
+}
+
+/// What is known of the machines that build and run the image; nothing by default.
+#[derive(Debug, Clone, Default)]
+pub struct Machine {
+    /// The image is to run on this GPU, whatever the stack's target says.
+    pub sm: Option<Sm>,
+    /// The GPU's name as it was given, for messages.
+    pub gpu: Option<String>,
+    /// Driver of the machine that runs the image.
+    pub driver: Option<DriverVersion>,
+    /// Memory of the machine that builds, in GiB.
+    pub memory_gb: Option<f64>,
+}
+
+impl Case<'_> {
+    /// SMs of the devices that the image is judged for: those that exist on its platform, as
+    /// code may be compiled for others too.
+    fn devices(&self) -> Vec<Sm> {
+        if let Some(sm) = self.machine.sm {
+            return vec![sm];
+        }
+        let platform = self.stack.platform.value;
+        let exists = |sm: &&Sm| {
+            let facts = self.catalog.sm_facts(**sm);
+            facts.is_none_or(|f| f.platforms.contains(&platform))
+        };
+        let devices: Vec<Sm> = self.target.sms.iter().filter(exists).copied().collect();
+        match devices.is_empty() {
+            true => self.target.sms.clone(),
+            false => devices,
+        }
+    }
+
+    /// Where the stack names its GPUs.
+    fn gpu_span(&self) -> Span {
+        self.stack.gpus.first().map(|g| g.span).unwrap_or_default()
+    }
+}
+
+/// Every finding.
+pub fn check(case: &Case<'_>) -> Vec<Diagnostic> {
+    let mut findings = of_stack(case);
+    let env = Environment::of(case, &mut findings);
+    for rule in [
+        coverage::torch_has_cuda,
+        coverage::wheels_cover_the_gpu,
+        coverage::compiled_code_covers_the_gpu,
+        coverage::ptxas_knows_the_gpu,
+        coverage::cudnn_has_code,
+        versions::files_fit,
+        versions::one_cuda_major,
+        versions::cxx11_abi,
+        versions::pins_hold,
+        versions::known_clashes,
+        versions::known_faults,
+        compile::cxx_standard,
+        compile::compiler_is_not_too_new,
+        compile::toolkit_is_torchs,
+        compile::arch_variables,
+        compile::many_sms,
+        compile::memory,
+        driver::driver_is_new_enough,
+        driver::toolkit_skew,
+    ] {
+        rule(case, &env, &mut findings);
+    }
+    ordered(findings)
+}
+
+/// Findings that need no version of any library: true before a lock exists, whatever it
+/// will hold.
+pub fn of_stack(case: &Case<'_>) -> Vec<Diagnostic> {
+    let mut findings = Vec::new();
+    for rule in [
+        base::gpu_exists_on_platform,
+        base::base_fits,
+        base::toolkit_knows_the_gpu,
+        base::jetpack_fits,
+        base::layers_fit,
+        base::library_can_come_so,
+        compile::nothing_editable,
+    ] {
+        rule(case, &mut findings);
+    }
+    ordered(findings)
+}
+
+/// In the order of the stack's lines; errors first on the same line; nothing twice.
+fn ordered(mut findings: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let line = |d: &Diagnostic| d.span.map_or((u32::MAX, 0), |s| (s.line, s.column));
+    findings.sort_by_key(|d| (line(d), std::cmp::Reverse(d.severity), d.code));
+    findings.dedup();
+    findings
+}
+
+/// `sm_90`
+fn name(sm: Sm) -> String {
+    format!("sm_{}", sm.digits())
+}
+
+fn names(sms: &[Sm]) -> String {
+    sms.iter().map(|s| name(*s)).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,352 @@
+//! Whether the files fit the image and each other.
+
+use super::environment::{Environment, Package, glibc, recipe_of};
+use super::pick::{Clash, distribution, exact};
+use super::{Case, label::Cuda};
+use crate::catalog::{Glibc, Release, ReleaseWheel, Way};
+use crate::diag::{Diagnostic, Span, codes};
+use crate::wheel::WheelTarget;
+use pep440_rs::Version;
+use std::str::FromStr;
+
+/// Python, platform and glibc of each wheel.
+pub fn files_fit(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    let stack = case.stack;
+    let base = glibc(case);
+    let target = WheelTarget {
+        python: stack.python.value,
+        platform: stack.platform.value,
+        // Where the base does not tell, glibc decides nothing.
+        glibc: base.map_or(u16::MAX, |g| g.0),
+    };
+    for package in env.packages.values() {
+        let why = match (&package.file, package.release) {
+            (_, Some(release)) if package.way == Way::Source => other_python(release, &target),
+            (None, None) if package.way == Way::Source => None,
+            (Some(file), _) => file
+                .rank(&target)
+                .is_none()
+                .then(|| "the locked wheel is for another system".to_owned()),
+            (None, Some(release)) => no_wheel_fits(release, package, &target, base),
+            (None, None) => None,
+        };
+        let Some(why) = why else { continue };
+        let on = match base {
+            Some(glibc) => format!(
+                "Python {} on {} with glibc {glibc}",
+                target.python, target.platform
+            ),
+            None => format!("Python {} on {}", target.python, target.platform),
+        };
+        findings.push(
+            Diagnostic::error(
+                codes::NO_MATCHING_FILE,
+                format!("{} does not fit {on}: {why}", package.shown()),
+            )
+            .at(package.span)
+            .help(
+                if recipe_of(case, &package.name).is_some_and(|r| r.build.is_some()) {
+                    "choose another release, another base, or `from: source`"
+                } else {
+                    "choose another release, or a base that it fits"
+                },
+            ),
+        );
+    }
+}
+
+fn other_python(release: &Release, target: &WheelTarget) -> Option<String> {
+    let wanted = release.python.as_ref()?;
+    let python = Version::from_str(&target.python.to_string()).ok()?;
+    (!wanted.contains(&python)).then(|| format!("it needs Python {wanted}"))
+}
+
+fn no_wheel_fits(
+    release: &Release,
+    package: &Package<'_>,
+    target: &WheelTarget,
+    base: Option<Glibc>,
+) -> Option<String> {
+    if let Some(why) = other_python(release, target) {
+        return Some(why);
+    }
+    if release.wheels.is_empty() {
+        return None;
+    }
+    let here: Vec<&ReleaseWheel> = release
+        .wheels_for(target.platform, &package.local)
+        .collect();
+    // A label that the catalog does not know belongs to an index of the user's own.
+    if here.is_empty() && !package.local.is_empty() {
+        return None;
+    }
+    if here.is_empty() {
+        return Some(format!("it has none for {}", target.platform));
+    }
+    let loads: Vec<&&ReleaseWheel> = here.iter().filter(|w| w.loads_in(target.python)).collect();
+    if loads.is_empty() {
+        let tags: Vec<String> = here
+            .iter()
+            .flat_map(|w| &w.python)
+            .map(ToString::to_string)
+            .collect();
+        return Some(format!("it has {}", tags.join(", ")));
+    }
+    let floor = loads.iter().filter_map(|w| w.glibc).min()?;
+    (base? < floor).then(|| format!("it needs glibc {floor}"))
+}
+
+/// All that links CUDA links the same major.
+pub fn one_cuda_major(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some((major, _)) = env.cuda(case) else {
+        return;
+    };
+    let torch = env.get("torch").map(Package::shown);
+    for package in env.packages.values() {
+        let other = match package.cuda() {
+            // NVIDIA's own components of both majors may lie beside each other.
+            Some((other, _)) if other != major && !package.name.starts_with("nvidia-") => other,
+            _ => continue,
+        };
+        if package.name == "torch" || package.way == Way::Source {
+            continue;
+        }
+        let whose = match &torch {
+            Some(torch) => format!("{torch} is for CUDA {major}"),
+            None => format!("the base has CUDA {major}"),
+        };
+        findings.push(
+            Diagnostic::error(
+                codes::OTHER_CUDA_MAJOR,
+                format!("{} is for CUDA {other}, {whose}", package.shown()),
+            )
+            .at(package.span)
+            .help(release_for(case, package, (major, None)).unwrap_or_else(|| {
+                format!("no known release is for CUDA {major}: leave `{}` out, or take a torch for CUDA {other}", package.name)
+            })),
+        );
+    }
+}
+
+/// Another release, or a source build, that has the wanted CUDA.
+fn release_for(case: &Case<'_>, package: &Package<'_>, wanted: Cuda) -> Option<String> {
+    if recipe_of(case, &package.name).is_some_and(|r| r.build.is_some()) {
+        return Some(format!(
+            "build it against the torch that is there: `{}: {{ from: source }}`",
+            package.name
+        ));
+    }
+    let releases = case.catalog.releases(&package.name)?;
+    releases
+        .iter()
+        .rev()
+        .find(|(_, r)| {
+            r.wheels_for(case.stack.platform.value, "").any(|w| {
+                matches!(w.cuda, crate::catalog::WheelCuda::Version { major, .. } if major == wanted.0)
+            })
+        })
+        .map(|(v, _)| format!("{} {v} is for CUDA {}", package.name, wanted.0))
+}
+
+pub fn cxx11_abi(_: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(torch) = env.get("torch").filter(|t| t.way == Way::Wheel) else {
+        return;
+    };
+    let abi = |p: &Package<'_>| p.label.cxx11_abi.or_else(|| p.wheel?.cxx11_abi);
+    let Some(own) = abi(torch) else { return };
+    let text = |new: bool| if new { "the new" } else { "the old" };
+    for package in env.packages.values().filter(|p| p.way == Way::Wheel) {
+        let other = abi(package).filter(|other| *other != own);
+        if let Some(other) = other {
+            findings.push(
+                Diagnostic::error(
+                    codes::CXX11_ABI,
+                    format!(
+                        "{} has {} C++11 ABI, {} has {}",
+                        package.shown(),
+                        text(other),
+                        torch.shown(),
+                        text(own)
+                    ),
+                )
+                .at(package.span)
+                .help("take the wheel with the ABI of torch, or build it `from: source`"),
+            );
+        }
+        let wanted = package.label.torch;
+        let has = (
+            torch.version.release().first().copied().unwrap_or(0),
+            torch.version.release().get(1).copied().unwrap_or(0),
+        );
+        if let Some(wanted) = wanted.filter(|w| *w != has) {
+            findings.push(
+                Diagnostic::error(
+                    codes::WRONG_PAIR,
+                    format!(
+                        "{} was built for torch {}.{}, the stack has {}",
+                        package.shown(),
+                        wanted.0,
+                        wanted.1,
+                        torch.version
+                    ),
+                )
+                .at(package.span)
+                .help("take the wheel for this torch, or build it `from: source`"),
+            );
+        }
+    }
+}
+
+/// What releases ask of each other, where something let the resolver pass over it.
+pub fn pins_hold(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    let overridden = |name: &str| {
+        case.stack.overrides.iter().any(|o| {
+            let end = o
+                .value
+                .find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
+            crate::wheel::normalized(&o.value[..end.unwrap_or(o.value.len())]) == name
+        })
+    };
+    for package in env.packages.values() {
+        let Some(release) = package.release else {
+            continue;
+        };
+        let of_wheel = package.wheel.into_iter().flat_map(|w| &w.requires);
+        for pin in release.requires.iter().chain(of_wheel) {
+            let Some(other) = env.get(&pin.name) else {
+                continue;
+            };
+            if pin.versions.contains(&other.version) {
+                continue;
+            }
+            let message = format!(
+                "{} wants {} {}, the stack has {}",
+                package.shown(),
+                pin.name,
+                pin.versions,
+                other.version
+            );
+            // An override is the user's own decision, but a compiled extension has one torch.
+            let finding = match (overridden(&pin.name), pin.name.as_str()) {
+                (true, "torch") if package.way == Way::Wheel => {
+                    Diagnostic::warning(codes::WRONG_PAIR, message)
+                }
+                (true, _) => continue,
+                (false, "torch") if package.way == Way::Source => continue,
+                (false, _) => Diagnostic::error(codes::WRONG_PAIR, message),
+            };
+            let help = match exact(&pin.versions) {
+                Some(version) => format!(
+                    "set `{}: \"{version}\"`, or take another {}",
+                    pin.name, package.name
+                ),
+                None => format!("take a {} within {}", pin.name, pin.versions),
+            };
+            findings.push(finding.at(span(package, other)).help(help));
+        }
+    }
+}
+
+/// The line of the one that is in the stack.
+fn span(package: &Package<'_>, other: &Package<'_>) -> Span {
+    if package.span.line > 0 {
+        package.span
+    } else {
+        other.span
+    }
+}
+
+/// Two libraries of a stack without a lock that no releases bring together.
+pub fn clash_finding(case: &Case<'_>, clash: &Clash) -> Diagnostic {
+    let span_of = |name: &str| {
+        case.stack
+            .libraries
+            .iter()
+            .find(|l| distribution(case, l.name.value.as_str()) == name)
+            .map(|l| l.name.span)
+            .unwrap_or_default()
+    };
+    let (name, version, wanted) = &clash.one;
+    let about = &clash.about;
+    let (message, help) = match (&clash.other, &clash.stack) {
+        (Some((other, other_version, theirs)), _) => (
+            format!(
+                "`{name}` and `{other}` exclude each other: {name} {version} wants {about} {wanted}, {other} {other_version} wants {about} {theirs}"
+            ),
+            format!("choose releases that want the same {about}, or build two images"),
+        ),
+        (None, Some(own)) => (
+            format!(
+                "no known `{name}` that the stack takes accepts its {about} {own}: {name} {version} wants {about} {wanted}"
+            ),
+            format!("set `{about}` to what {name} wants, or choose another {name}"),
+        ),
+        (None, None) => (
+            format!(
+                "no known `{name}` goes with the rest of the stack: {version} wants {about} {wanted}"
+            ),
+            format!("choose another {name}"),
+        ),
+    };
+    Diagnostic::error(codes::PINS_EXCLUDE, message)
+        .at(span_of(name))
+        .help(help)
+}
+
+pub fn known_clashes(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    for conflict in &case.catalog.conflicts {
+        let found: Vec<&Package<'_>> = conflict
+            .packages
+            .iter()
+            .filter_map(|(name, versions)| env.get(name).filter(|p| versions.contains(&p.version)))
+            .collect();
+        if found.len() < conflict.packages.len() {
+            continue;
+        }
+        let shown: Vec<String> = found.iter().map(|p| p.shown()).collect();
+        let span = found
+            .iter()
+            .map(|p| p.span)
+            .find(|s| s.line > 0)
+            .unwrap_or_default();
+        findings.push(
+            Diagnostic::error(
+                codes::PACKAGES_CLASH,
+                format!("{}: {}", shown.join(" and "), conflict.what),
+            )
+            .at(span)
+            .help(conflict.fix.clone()),
+        );
+    }
+}
+
+/// Refusals and faults that recipes know of these versions.
+pub fn known_faults(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    for package in env.packages.values() {
+        let Some(recipe) = recipe_of(case, &package.name) else {
+            continue;
+        };
+        env.with_facts(case, Some(&package.version), package.way, |facts| {
+            for refusal in recipe.refusals.iter().filter(|r| r.when.hold(facts)) {
+                findings.push(
+                    Diagnostic::error(
+                        codes::LIBRARY_REFUSED,
+                        format!("`{}`: {}", recipe.library, refusal.reason),
+                    )
+                    .at(package.span)
+                    .help(refusal.fix.clone()),
+                );
+            }
+            for known in recipe.known.iter().filter(|k| k.when.hold(facts)) {
+                findings.push(
+                    Diagnostic::warning(
+                        codes::KNOWN_FAULT,
+                        format!("{}: {}", package.shown(), known.what),
+                    )
+                    .at(package.span)
+                    .help(known.fix.clone()),
+                );
+            }
+        });
+    }
+}
