@@ -3,7 +3,7 @@
 use super::release::Release;
 use crate::spec::nouns::Sm;
 use pep440_rs::{Version, VersionSpecifiers};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Deserialize)]
@@ -240,7 +240,7 @@ pub struct Conditions {
 }
 
 /// As a published wheel, or compiled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
     Wheel,

@@ -4,7 +4,9 @@ use super::Outcome;
 use super::args::{Common, PlanArgs};
 use super::output::{json, print};
 use super::session::Session;
+use crate::catalog::Way;
 use crate::plan::Plan;
+use crate::rules::Decision;
 use crate::store::Changed;
 use std::collections::BTreeMap;
 
@@ -53,6 +55,7 @@ fn document(plan: &Plan, why: Option<&BTreeMap<String, Vec<Changed>>>) -> serde_
         "variants": [{
             "name": plan.variant, "platform": plan.platform, "python": plan.python,
             "cuda": plan.cuda, "sm": plan.sm.iter().map(|s| s.digits()).collect::<Vec<_>>(),
+            "libraries": plan.libraries,
             "steps": steps,
         }],
     })
@@ -72,6 +75,21 @@ fn table(plan: &Plan) -> String {
         plan.cuda.as_deref().unwrap_or("none"),
         sms.join(", "),
     );
+    let named = |d: &Decision| format!("{} {}", d.library, d.version);
+    let width = plan.libraries.iter().map(|d| named(d).len()).max();
+    for decision in &plan.libraries {
+        let from = match decision.from {
+            Way::Wheel => "wheel",
+            Way::Source => "source",
+        };
+        out.push_str(&format!(
+            "  {:width$}  {from:6}  {}\n",
+            named(decision),
+            decision.reason,
+            width = width.unwrap_or(0),
+        ));
+    }
+    out.push('\n');
     let width = plan.steps.iter().map(|s| s.id.len()).max().unwrap_or(0);
     for step in &plan.steps {
         let kind = format!("{:?}", step.kind).to_lowercase();

@@ -27,7 +27,8 @@ pub struct Compile {
     pub commands: Vec<String>,
     /// CUDA's directory below site-packages; absent where the base has the toolkit.
     pub toolkit_home: Option<String>,
-    pub note: String,
+    /// What is done, for people: `compiling for sm_110, patch cxx20`.
+    pub how: String,
 }
 
 /// How many compilers may run at once: decided where the build runs, from its cores and
@@ -149,10 +150,8 @@ pub(super) fn compile(
         }
     }
     let digits: Vec<String> = sms.iter().map(Sm::digits).collect();
-    let mut note = format!(
-        "compiling {} {} for {}",
-        build.name,
-        build.version,
+    let mut how = format!(
+        "compiling for {}",
         digits
             .iter()
             .map(|d| format!("sm_{d}"))
@@ -160,10 +159,10 @@ pub(super) fn compile(
             .join(", ")
     );
     for patch in &patches {
-        note.push_str(&format!(", patch {}", patch.id));
+        how.push_str(&format!(", patch {}", patch.id));
     }
     if recipe_build.hard_coded_arch {
-        note.push_str(", its own arch list held back by the nvcc filter");
+        how.push_str(", its own arch list held back by the nvcc filter");
     }
     Some(Compile {
         library: build.name.clone(),
@@ -182,6 +181,6 @@ pub(super) fn compile(
         patches,
         commands: recipe_build.commands.clone(),
         toolkit_home,
-        note,
+        how,
     })
 }

@@ -4,6 +4,7 @@ use super::compile::compile;
 use super::{Compile, Kind, Parts, Plan, Step, source_text, wheel_layers};
 use crate::catalog::{Catalog, Recipe, templates_in};
 use crate::lock::{OsPackageLock, PlatformLock, PythonFile};
+use crate::rules::{Case, Machine, decisions};
 use crate::spec::Stack;
 use crate::spec::nouns::Digest;
 use crate::target::{Base, Target};
@@ -65,6 +66,18 @@ pub fn plan(
         python_packages,
         validation,
     };
+    let mut libraries = decisions(&Case {
+        stack,
+        target,
+        catalog,
+        lock: Some(lock),
+        machine: Machine::default(),
+    });
+    for library in &mut libraries {
+        if let Some(compile) = parts.compiles.iter().find(|c| c.library == library.library) {
+            library.reason = format!("{}; {}", library.reason, compile.how);
+        }
+    }
     let mut plan = Plan {
         stack: stack.stack.value.to_string(),
         variant: stack.stack.value.to_string(),
@@ -72,6 +85,7 @@ pub fn plan(
         python: lock.python,
         cuda: lock.cuda.clone(),
         sm: target.sms.clone(),
+        libraries,
         steps: Vec::new(),
         parts,
     };
@@ -310,7 +324,10 @@ fn compile_step(plan: &Plan, compile: &Compile, from: &(String, String), steps: 
         Kind::Compile,
         inputs,
     );
-    step.note = Some(compile.note.clone());
+    step.note = Some(format!(
+        "{} {}, {}",
+        compile.library, compile.version, compile.how
+    ));
     step
 }
 

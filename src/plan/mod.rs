@@ -10,6 +10,7 @@ mod layers;
 mod make;
 
 use crate::lock::{BaseLock, OsPackageLock, PythonFile, SourceLock};
+use crate::rules::Decision;
 use crate::spec::nouns::{Digest, Platform, PythonVersion, Sm};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub struct Plan {
     pub python: PythonVersion,
     pub cuda: Option<String>,
     pub sm: Vec<Sm>,
+    /// Wheel or source, for each library of the stack, and why.
+    pub libraries: Vec<Decision>,
     pub steps: Vec<Step>,
     #[serde(skip)]
     pub parts: Parts,

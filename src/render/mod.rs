@@ -122,7 +122,7 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
         "builders_from": stage(builders_from),
         "builders": parts.compiles.iter().map(|c| json!({
             "library": c.library,
-            "note": c.note,
+            "note": format!("{} {}, {}", c.library, c.version, c.how),
             "requirement": format!("{}=={}", c.library, c.version),
             "after": c.after,
         })).collect::<Vec<_>>(),

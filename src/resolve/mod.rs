@@ -25,6 +25,7 @@ mod ways;
 
 use crate::catalog::Catalog;
 use crate::lock::{BaseLock, FORMAT, Lock, PinnedImage, PlatformLock, PythonFile};
+use crate::rules::Choice;
 use crate::spec::Stack;
 use crate::spec::nouns::Digest;
 use crate::target::{Base, Target};
@@ -99,7 +100,8 @@ pub async fn lock(
         work: work.path(),
     };
     let mut needs = needs(stack, target);
-    ways::decide(&mut needs, &resolver).await?;
+    let choice = Choice::of(stack, target, catalog);
+    ways::decide(&mut needs, &resolver, &choice).await?;
     resolver.ground.add(&needs, &work.path().join("stubs"))?;
 
     progress("resolving versions");

@@ -6,28 +6,34 @@ use super::project::{Ground, Metadata, Question};
 use super::python::Resolver;
 use super::requirements::{Need, Way, source};
 use crate::lock::PythonFile;
+use crate::rules::Choice;
 use crate::wheel::WheelName;
 use futures_util::future::join_all;
 use pep440_rs::Version;
 
 /// Decides every open way and fixes the versions that must be fixed. A published wheel is
-/// taken where one fits the target, unless wheels end a minor release or more before the
-/// source does; else the recipe's build.
+/// taken where one fits the target by every rule, unless wheels end a minor release or more
+/// before the source does; else the recipe's build.
 pub(super) async fn decide(
     needs: &mut [Need<'_>],
     resolver: &Resolver<'_>,
+    choice: &Choice<'_>,
 ) -> Result<(), ResolveError> {
     let open: Vec<usize> = (0..needs.len())
         .filter(|i| needs[*i].way == Way::Open)
         .collect();
-    let decisions = join_all(open.iter().map(|i| decision(&needs[*i], resolver))).await;
+    let decisions = join_all(open.iter().map(|i| decision(&needs[*i], resolver, choice))).await;
     for (i, way) in open.into_iter().zip(decisions) {
         needs[i].way = way?;
     }
     needs.iter_mut().try_for_each(Need::settle)
 }
 
-async fn decision(need: &Need<'_>, resolver: &Resolver<'_>) -> Result<Way, ResolveError> {
+async fn decision(
+    need: &Need<'_>,
+    resolver: &Resolver<'_>,
+    choice: &Choice<'_>,
+) -> Result<Way, ResolveError> {
     let Some(build) = need.build() else {
         return Ok(Way::Wheel);
     };
@@ -35,6 +41,9 @@ async fn decision(need: &Need<'_>, resolver: &Resolver<'_>) -> Result<Way, Resol
     let Some(wheel) = newest(need, resolver, &resolver.ground).await? else {
         return Ok(built);
     };
+    if choice.unfit(&need.distribution, &wheel).is_some() {
+        return Ok(built);
+    }
     let Some(any) = build
         .metadata
         .get("*")

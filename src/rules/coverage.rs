@@ -156,6 +156,15 @@ pub fn compiled_code_covers_the_gpu(
     }
 }
 
+/// What a wheel that compiles kernels itself can do for the GPUs.
+pub fn assembler(case: &Case<'_>, package: &Package<'_>) -> Option<String> {
+    let sm = *case.devices().last()?;
+    let ptxas = package.release?.ptxas_for(sm)?;
+    let toolkit = case.catalog.toolkit(&ptxas.version)?;
+    makes(toolkit, triton_target(sm))
+        .then(|| format!("its ptxas {} knows {}", ptxas.version, name(sm)))
+}
+
 /// What Triton asks its ptxas for: `sm_XYa` from 9.0 on (backends/nvidia/compiler.py).
 fn triton_target(sm: Sm) -> Sm {
     let suffix = (sm.major >= 9).then_some(Suffix::Arch);

@@ -25,6 +25,9 @@ pub struct Package<'a> {
     pub release: Option<&'a Release>,
     /// What is known of the wheel that is, or would be, installed.
     pub wheel: Option<&'a ReleaseWheel>,
+    /// It comes, or may come, from an index of the stack's own: what the catalog knows of
+    /// wheels does not hold for it.
+    pub foreign: bool,
     /// The exact file, from a lock.
     pub file: Option<WheelName>,
     /// The line of the stack that brings it.
@@ -137,6 +140,15 @@ impl<'a> Environment<'a> {
         env
     }
 
+    /// Why a release's wheel is not for this stack; none when nothing is known against it.
+    pub fn unfit(&self, case: &Case<'a>, name: &str, version: &Version) -> Option<String> {
+        let package = package(case, name, version.clone(), Way::Wheel, Span::default());
+        match wheel_fit(&package, &Ground::of(case, self)) {
+            Fit::Unfit(why) => Some(why),
+            Fit::Fits(_) | Fit::Unknown => None,
+        }
+    }
+
     pub fn get(&self, name: &str) -> Option<&Package<'a>> {
         self.packages.get(name)
     }
@@ -244,8 +256,11 @@ pub fn base_cuda(case: &Case<'_>) -> Option<Cuda> {
 fn package<'a>(case: &Case<'a>, name: &str, version: Version, way: Way, span: Span) -> Package<'a> {
     let (version, local) = split_local(&version);
     let release = case.catalog.releases(name).and_then(|r| r.get(&version));
+    let own_index =
+        |l: &Library| distribution(case, l.name.value.as_str()) == name && l.index.is_some();
+    let foreign = !case.stack.indexes.is_empty() || case.stack.libraries.iter().any(own_index);
     let wheel = release
-        .filter(|_| way == Way::Wheel)
+        .filter(|_| way == Way::Wheel && !foreign)
         .and_then(|r| wheel_of(case, r, &local));
     Package {
         name: name.to_owned(),
@@ -255,6 +270,7 @@ fn package<'a>(case: &Case<'a>, name: &str, version: Version, way: Way, span: Sp
         local,
         way,
         release,
+        foreign,
         file: None,
         span,
     }

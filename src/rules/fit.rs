@@ -47,7 +47,8 @@ impl Ground {
 
 /// Judges the wheel of a package by all that is known of it.
 pub fn wheel_fit(package: &Package<'_>, ground: &Ground) -> Fit {
-    let Some(release) = package.release else {
+    // A wheel of another index is another wheel.
+    let Some(release) = package.release.filter(|_| !package.foreign) else {
         return Fit::Unknown;
     };
     if release.wheels.is_empty() {

@@ -16,12 +16,14 @@ mod label;
 mod pick;
 mod versions;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Way};
 use crate::diag::{Diagnostic, Span};
 use crate::lock::PlatformLock;
-use crate::spec::{Sm, Stack};
+use crate::spec::{From, Library, Sm, Stack};
 use crate::target::Target;
 use environment::Environment;
+use pep440_rs::Version;
+use serde::Serialize;
 
 pub use cubin::{Coverage, coverage, ptx_runs, sass_runs};
 pub use driver::DriverVersion;
@@ -73,6 +75,69 @@ impl Case<'_> {
     fn gpu_span(&self) -> Span {
         self.stack.gpus.first().map(|g| g.span).unwrap_or_default()
     }
+}
+
+/// What decides between a published wheel and a build, for libraries that leave it open.
+pub struct Choice<'a> {
+    case: Case<'a>,
+    env: Environment<'a>,
+}
+
+impl<'a> Choice<'a> {
+    pub fn of(stack: &'a Stack, target: &'a Target<'a>, catalog: &'a Catalog) -> Self {
+        let case = Case {
+            stack,
+            target,
+            catalog,
+            lock: None,
+            machine: Machine::default(),
+        };
+        let env = Environment::of(&case, &mut Vec::new());
+        Self { case, env }
+    }
+
+    /// Why the wheel of that release will not do; none when nothing is known against it.
+    pub fn unfit(&self, distribution: &str, version: &Version) -> Option<String> {
+        self.env.unfit(&self.case, distribution, version)
+    }
+}
+
+/// How a locked library comes, and why, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Decision {
+    pub library: String,
+    pub version: String,
+    pub from: Way,
+    pub reason: String,
+}
+
+/// Wheel or source, for each library that a stack names.
+pub fn decisions(case: &Case<'_>) -> Vec<Decision> {
+    let env = Environment::of(case, &mut Vec::new());
+    let ground = fit::Ground::of(case, &env);
+    let decide = |library: &Library| {
+        let name = pick::distribution(case, library.name.value.as_str());
+        let package = env.get(&name)?;
+        let reason = match package.way {
+            Way::Wheel => match wheel_fit(package, &ground) {
+                Fit::Fits(why) | Fit::Unfit(why) => why,
+                Fit::Unknown => coverage::assembler(case, package)
+                    .unwrap_or_else(|| "a published wheel".to_owned()),
+            },
+            Way::Source => match (library.from, env.unfit(case, &name, &package.version)) {
+                (From::Source, _) => "the stack asks for it".to_owned(),
+                (_, Some(why)) => why,
+                (_, None) => "no wheel on the index fits".to_owned(),
+            },
+        };
+        Some(Decision {
+            library: library.name.value.to_string(),
+            version: package.version.to_string(),
+            from: package.way,
+            reason,
+        })
+    };
+    case.stack.libraries.iter().filter_map(decide).collect()
 }
 
 /// Every finding.

@@ -27,6 +27,7 @@ pub fn files_fit(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diag
                 .rank(&target)
                 .is_none()
                 .then(|| "the locked wheel is for another system".to_owned()),
+            (None, Some(_)) if package.foreign => None,
             (None, Some(release)) => no_wheel_fits(release, package, &target, base),
             (None, None) => None,
         };
