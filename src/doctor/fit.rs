@@ -3,6 +3,7 @@
 use super::Machine;
 use crate::catalog::{Catalog, Image, Toolkit, numbers};
 use crate::device::Device;
+use crate::rules::{DriverVersion, Support};
 use crate::spec::nouns::{Platform, Sm};
 use serde::Serialize;
 
@@ -112,14 +113,13 @@ pub(super) fn toolkit(toolkit: &Toolkit, device: &Device, catalog: &Catalog) -> 
         };
     }
     let driver = device.driver.as_ref().and_then(|d| d.version());
-    let Some(version) = driver.map(numbers) else {
+    let Some(driver) = driver.and_then(|v| v.parse::<DriverVersion>().ok()) else {
         return Fit::No;
     };
-    let reached = |floor: &Option<String>| floor.as_deref().is_some_and(|f| numbers(f) <= version);
-    match () {
-        () if reached(&toolkit.driver.toolkit) => Fit::Full,
-        () if reached(&toolkit.driver.minor) => Fit::WithoutPtx,
-        () => Fit::No,
+    match toolkit.supported_by(&driver) {
+        Support::Full => Fit::Full,
+        Support::SassOnly => Fit::WithoutPtx,
+        Support::No | Support::Unknown => Fit::No,
     }
 }
 
