@@ -5,8 +5,8 @@ mod support;
 use std::path::Path;
 
 const ORDER: &[&str] = &[
-    "diag", "spec", "config", "device", "catalog", "target", "lock", "debian", "resolve", "plan",
-    "render", "engine", "validate", "store", "build", "doctor", "starter", "cli",
+    "diag", "spec", "wheel", "config", "device", "catalog", "target", "lock", "rules", "debian",
+    "resolve", "plan", "render", "engine", "validate", "store", "build", "doctor", "starter", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
 const LEAVES: &[(&str, &[&str])] = &[

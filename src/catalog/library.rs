@@ -23,6 +23,9 @@ pub struct Recipe {
     pub runtime: Vec<OsRequirement>,
     #[serde(default)]
     pub build: Option<Build>,
+    /// What the library asks of extensions that are compiled against it.
+    #[serde(default)]
+    pub extensions: Option<Extensions>,
     #[serde(default)]
     pub refusals: Vec<Refusal>,
     /// Faults that make no target impossible.
@@ -173,6 +176,33 @@ pub struct CxxStandard {
     /// `17`
     pub asks: u32,
     pub source: String,
+}
+
+/// What compiling against a library's headers and with its builder takes.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Extensions {
+    pub cxx_standard: Vec<CxxFloor>,
+    pub gcc: Vec<GccCeiling>,
+    pub sources: Vec<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CxxFloor {
+    /// Of the library itself.
+    pub version: VersionSpecifiers,
+    /// `20`
+    pub needs: u32,
+}
+
+/// Newest GCC major that its builder takes with a CUDA.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GccCeiling {
+    pub version: VersionSpecifiers,
+    pub cuda: VersionSpecifiers,
+    pub max: u32,
 }
 
 /// A variable that means nothing for SMs beyond those that its reader knows.

@@ -21,9 +21,9 @@ use std::collections::BTreeMap;
 pub use images::{Bootstrap, Image, OsRoles, Reference};
 pub use jetson::JetsonRelease;
 pub use library::{
-    ArchFormat, ArchVariable, Build, BuildSource, ConditionalEnv, Conditions, CxxStandard, Facts,
-    Jobs, Known, OsRequirement, PartialArch, Patch, Recipe, Refusal, SmLimit, StaticMetadata, Way,
-    WheelSource,
+    ArchFormat, ArchVariable, Build, BuildSource, ConditionalEnv, Conditions, CxxFloor,
+    CxxStandard, Extensions, Facts, Jobs, Known, OsRequirement, PartialArch, Patch, Recipe,
+    Refusal, SmLimit, StaticMetadata, Way, WheelSource,
 };
 pub use load::{CatalogError, keyring, template, templates_in};
 pub use machine::{Identified, numbers};

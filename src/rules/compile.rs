@@ -7,20 +7,7 @@ use crate::catalog::{Build, Facts, Toolkit, Way};
 use crate::diag::{Diagnostic, codes};
 use crate::spec::{Library, Sm};
 use pep440_rs::Version;
-
-/// First torch whose headers need C++20.
-const CXX20: [u64; 2] = [2, 14];
-
-/// Newest GCC major that torch's extension builder takes, by torch and CUDA; newer toolkits
-/// only get a warning from it. Source: CUDA_GCC_VERSIONS in torch/utils/cpp_extension.py.
-const TORCH_GCC: [([u64; 2], (u32, u32), (u32, u32), u32); 6] = [
-    ([2, 11], (12, 0), (12, 2), 12),
-    ([2, 11], (12, 3), (12, 9), 13),
-    ([2, 12], (12, 0), (12, 2), 12),
-    ([2, 12], (12, 3), (12, 7), 13),
-    ([2, 12], (12, 8), (12, 9), 14),
-    ([2, 11], (13, 0), (13, 0), 15),
-];
+use std::str::FromStr;
 
 pub fn nothing_editable(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
     let editable = |line: &str| {
@@ -78,17 +65,24 @@ fn builds<'e>(
     })
 }
 
-fn at_least(version: &Version, wanted: [u64; 2]) -> bool {
-    let part = |i: usize| version.release().get(i).copied().unwrap_or(0);
-    [part(0), part(1)] >= wanted
-}
-
 pub fn cxx_standard(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
-    let Some(torch) = env.version("torch").filter(|v| at_least(v, CXX20)) else {
+    let asks = case
+        .catalog
+        .recipe("torch")
+        .and_then(|r| r.extensions.as_ref());
+    let (Some(torch), Some(asks)) = (env.version("torch"), asks) else {
         return;
     };
+    let floors = asks
+        .cxx_standard
+        .iter()
+        .filter(|f| f.version.contains(torch));
+    let Some(needs) = floors.map(|f| f.needs).max() else {
+        return;
+    };
+    let flag = format!("c++{needs}");
     for (built, build, library) in builds(case, env) {
-        let Some(standard) = build.cxx_standard.as_ref().filter(|s| s.asks < 20) else {
+        let Some(standard) = build.cxx_standard.as_ref().filter(|s| s.asks < needs) else {
             continue;
         };
         let chosen = |id: &str| match library.map(|l| l.patches.as_slice()) {
@@ -99,7 +93,7 @@ pub fn cxx_standard(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<D
             build
                 .patches
                 .iter()
-                .any(|p| p.with.contains("c++20") && p.when.hold(facts) && chosen(&p.id))
+                .any(|p| p.with.contains(&flag) && p.when.hold(facts) && chosen(&p.id))
         });
         if patched || built.recipe.library == "torch" {
             continue;
@@ -108,15 +102,15 @@ pub fn cxx_standard(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<D
             Diagnostic::error(
                 codes::CXX_STANDARD,
                 format!(
-                    "{} is compiled as C++{}, the headers of torch {torch} need C++20",
+                    "{} is compiled as C++{}, the headers of torch {torch} need C++{needs}",
                     built.shown(),
                     standard.asks
                 ),
             )
             .at(built.span)
-            .help(match build.patches.iter().find(|p| p.with.contains("c++20")) {
+            .help(match build.patches.iter().find(|p| p.with.contains(&flag)) {
                 Some(patch) => format!("let the recipe's patch apply: add `{}` to `patches`, or leave `patches` out", patch.id),
-                None => "use torch 2.13 or older, or give the recipe a patch".to_owned(),
+                None => "use an older torch, or give the recipe a patch".to_owned(),
             }),
         );
     }
@@ -159,17 +153,20 @@ pub fn compiler_is_not_too_new(
         ));
         return;
     }
-    let cuda = cuda_pair(&toolkit.version);
     let torch = env
-        .version("torch")
-        .filter(|_| env.get("torch").is_some_and(|t| t.way == Way::Wheel));
-    let ceiling = torch.and_then(|torch| {
-        TORCH_GCC
+        .get("torch")
+        .filter(|t| t.way == Way::Wheel)
+        .map(|t| &t.version);
+    let rows = case
+        .catalog
+        .recipe("torch")
+        .and_then(|r| r.extensions.as_ref());
+    let ceiling = torch.zip(rows).and_then(|(torch, asks)| {
+        let cuda = Version::from_str(&toolkit.version).ok()?;
+        asks.gcc
             .iter()
-            .filter(|(since, first, last, _)| {
-                at_least(torch, *since) && *first <= cuda && cuda <= *last
-            })
-            .map(|row| row.3)
+            .filter(|row| row.version.contains(torch) && row.cuda.contains(&cuda))
+            .map(|row| row.max)
             .max()
     });
     if let (Some(ceiling), Some(torch)) = (ceiling, torch)
@@ -183,11 +180,6 @@ pub fn compiler_is_not_too_new(
             ),
         ));
     }
-}
-
-fn cuda_pair(version: &str) -> (u32, u32) {
-    let mut parts = version.split('.').map(|p| p.parse().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
 /// Extensions are compiled with the CUDA of torch.

@@ -1,14 +1,12 @@
 //! Whether the GPU finds code that it runs: in wheels, in what is compiled, in Triton, in
 //! cuDNN.
 
-use super::base::makes;
 use super::cubin::{Coverage, aligned, sass_runs};
 use super::environment::{Environment, Package};
 use super::fit::{Fit, Ground, best, core_code, wheel_fit};
 use super::{Case, name, names};
 use crate::catalog::{Release, Way};
 use crate::diag::{Diagnostic, codes};
-use crate::spec::nouns::Suffix;
 use crate::spec::{Platform, Sm};
 use pep440_rs::Version;
 
@@ -160,15 +158,8 @@ pub fn compiled_code_covers_the_gpu(
 pub fn assembler(case: &Case<'_>, package: &Package<'_>) -> Option<String> {
     let sm = *case.devices().last()?;
     let ptxas = package.release?.ptxas_for(sm)?;
-    let toolkit = case.catalog.toolkit(&ptxas.version)?;
-    makes(toolkit, triton_target(sm))
+    (case.catalog.assembles(ptxas, sm)?)
         .then(|| format!("its ptxas {} knows {}", ptxas.version, name(sm)))
-}
-
-/// What Triton asks its ptxas for: `sm_XYa` from 9.0 on (backends/nvidia/compiler.py).
-fn triton_target(sm: Sm) -> Sm {
-    let suffix = (sm.major >= 9).then_some(Suffix::Arch);
-    Sm { suffix, ..sm }
 }
 
 pub fn ptxas_knows_the_gpu(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
@@ -178,11 +169,10 @@ pub fn ptxas_knows_the_gpu(case: &Case<'_>, env: &Environment<'_>, findings: &mu
     let Some(release) = triton.release.filter(|r| !r.ptxas.is_empty()) else {
         return;
     };
+    let platform = case.stack.platform.value;
     let assembles = |release: &Release, sm: Sm| {
-        release
-            .ptxas_for(sm)
-            .and_then(|p| case.catalog.toolkit(&p.version))
-            .is_some_and(|t| makes(t, triton_target(sm)))
+        let ptxas = release.ptxas_for(sm);
+        ptxas.is_none_or(|p| case.catalog.assembles(p, sm) != Some(false))
     };
     for sm in case.devices() {
         if assembles(release, sm) {
@@ -197,7 +187,7 @@ pub fn ptxas_knows_the_gpu(case: &Case<'_>, env: &Environment<'_>, findings: &mu
             let releases = case.catalog.releases("torch")?;
             releases
                 .iter()
-                .find(|(_, r)| r.asks("triton").is_some_and(|s| s.contains(v)))
+                .find(|(_, r)| r.asks_on(platform, "triton").is_some_and(|s| s.contains(v)))
                 .map(|(t, _)| t)
         });
         let help = match (with, torch) {

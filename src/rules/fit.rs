@@ -123,20 +123,11 @@ fn one_wheel(package: &Package<'_>, wheel: &ReleaseWheel, ground: &Ground) -> Fi
     Fit::Fits(format!("its wheel has {}", all.join(", ")))
 }
 
-/// The objects that a library cannot do without, under a CUDA.
+/// The objects that a library cannot do without, beside a torch of that CUDA.
 pub fn core_code(wheel: &ReleaseWheel, cuda: Option<Cuda>) -> Vec<&DeviceCode> {
-    let loaded = |c: &&DeviceCode| match (&c.cuda, cuda) {
-        (WheelCuda::Version { major, minor }, Some((has, has_minor))) => {
-            *major == has && (minor.is_none() || has_minor.is_none() || *minor == has_minor)
-        }
-        _ => true,
-    };
-    wheel
-        .code
-        .iter()
-        .filter(|c| c.core)
-        .filter(loaded)
-        .collect()
+    let mut code = wheel.code_beside(cuda);
+    code.retain(|c| c.core);
+    code
 }
 
 /// The weakest of the core objects decides.

@@ -225,7 +225,7 @@ impl<'c, 'a> Search<'c, 'a> {
             }
             let others = taken
                 .iter()
-                .filter_map(|(_, _, r)| r.and_then(|r| r.asks(&pin.name)));
+                .filter_map(|(_, _, r)| r.and_then(|r| self.asks_for(r, &pin.name)));
             let mut wanted: Vec<&VersionSpecifiers> = others.chain([&pin.versions]).collect();
             wanted.extend(self.own.get(&pin.name));
             self.some_version(&pin.name, &wanted)
@@ -256,7 +256,7 @@ impl<'c, 'a> Search<'c, 'a> {
     fn accepts(&self, asking: Option<&Release>, name: &str, version: &Version) -> bool {
         self.overridden.contains(name)
             || asking
-                .and_then(|r| r.asks(name))
+                .and_then(|r| self.asks_for(r, name))
                 .is_none_or(|s| takes(s, version))
     }
 
@@ -296,6 +296,10 @@ impl<'c, 'a> Search<'c, 'a> {
         }
     }
 
+    fn asks_for<'r>(&self, release: &'r Release, name: &str) -> Option<&'r VersionSpecifiers> {
+        release.asks_on(self.case.stack.platform.value, name)
+    }
+
     /// What a release, as it is here, asks for.
     fn asks(&self, release: &'a Release) -> impl Iterator<Item = &'a Pin> {
         let stack = self.case.stack;
@@ -327,7 +331,7 @@ impl<'c, 'a> Search<'c, 'a> {
                 continue;
             };
             let alone = choice.candidates.iter().all(|(_, r)| {
-                r.into_iter().flat_map(|r| &r.requires).any(|pin| {
+                r.iter().flat_map(|r| &r.requires).any(|pin| {
                     self.own
                         .get(&pin.name)
                         .is_some_and(|own| !self.some_version(&pin.name, &[own, &pin.versions]))
@@ -360,7 +364,7 @@ impl<'c, 'a> Search<'c, 'a> {
                     continue;
                 };
                 let about = r.requires.iter().find_map(|pin| {
-                    let theirs = s.asks(&pin.name)?;
+                    let theirs = self.asks_for(s, &pin.name)?;
                     (!self.some_version(&pin.name, &[&pin.versions, theirs]))
                         .then(|| (pin.name.clone(), pin.versions.clone(), theirs.clone()))
                 });
