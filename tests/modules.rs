@@ -5,8 +5,9 @@ mod support;
 use std::path::Path;
 
 const ORDER: &[&str] = &[
-    "diag", "spec", "wheel", "config", "catalog", "target", "lock", "rules", "matrix", "debian",
-    "resolve", "plan", "render", "engine", "validate", "store", "build", "cli",
+    "diag", "spec", "wheel", "config", "device", "catalog", "target", "lock", "rules", "matrix",
+    "debian", "resolve", "plan", "render", "engine", "validate", "store", "build", "doctor",
+    "starter", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
 const LEAVES: &[(&str, &[&str])] = &[
@@ -14,6 +15,7 @@ const LEAVES: &[(&str, &[&str])] = &[
     ("engine", &[]),
     ("diag", &[]),
     ("validate", &[]),
+    ("device", &["spec"]),
 ];
 
 fn sources(path: &Path, out: &mut Vec<std::path::PathBuf>) {

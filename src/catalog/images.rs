@@ -34,6 +34,9 @@ pub struct Image {
     #[serde(default)]
     pub bootstrap: Option<Bootstrap>,
     pub packages: OsRoles,
+    /// Lines of `libraries` in a first stack on this base, where the newest torch is not for it.
+    #[serde(default)]
+    pub starter: Vec<String>,
     pub sources: Vec<String>,
 }
 

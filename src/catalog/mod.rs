@@ -10,6 +10,7 @@ mod images;
 mod jetson;
 mod library;
 mod load;
+mod machine;
 mod release;
 mod tools;
 
@@ -27,6 +28,7 @@ pub use library::{
     StaticMetadata, Way, WheelSource,
 };
 pub use load::{CatalogError, keyring, template, templates_in};
+pub use machine::{Identified, numbers};
 pub use release::{
     DeviceCode, Glibc, Pin, Ptxas, PythonTag, Release, ReleaseWheel, WheelCuda, split_local,
 };
@@ -141,6 +143,12 @@ pub struct Gpu {
     pub platforms: Vec<Platform>,
     #[serde(default)]
     pub memory_gb: Option<f64>,
+    /// Beginnings of the name that the driver gives it.
+    #[serde(default)]
+    pub nvml: Vec<String>,
+    /// Device-tree strings of boards that have it.
+    #[serde(default)]
+    pub compatible: Vec<String>,
     pub source: String,
 }
 
@@ -198,6 +206,9 @@ pub struct Isa {
     pub name: IsaName,
     pub platform: Platform,
     pub flags: Vec<String>,
+    /// Flags in /proc/cpuinfo that a processor with this set has; without any, none is known to.
+    #[serde(default)]
+    pub cpuinfo: Vec<String>,
     pub source: String,
 }
 

@@ -53,7 +53,7 @@ pub enum Color {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Write a starter stack for a GPU
+    /// Write a starter stack for this machine or for a GPU
     Init(InitArgs),
     /// Say whether a stack can work on its target, why not, and what to change
     Check(CheckArgs),
@@ -69,6 +69,8 @@ pub enum Command {
     Build(BuildArgs),
     /// Run the validation on an existing image
     Validate(ValidateArgs),
+    /// Say what this machine is, what it can build and run, and what to install
+    Doctor(DoctorArgs),
     /// Explain a diagnostic's code
     Explain(ExplainArgs),
     /// Print the JSON Schema of a stack file
@@ -81,9 +83,12 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct InitArgs {
-    /// GPU that the stack is for: a name from the catalog or `sm_90`
+    /// GPU that the stack is for: a name from the catalog or `sm_90` (default: this machine's)
     #[arg(long, value_name = "NAME")]
-    pub gpu: String,
+    pub gpu: Option<String>,
+    /// In place of this machine, the one whose root file system is mounted there
+    #[arg(long, value_name = "DIR", conflicts_with = "gpu")]
+    pub root: Option<PathBuf>,
     /// File to write; `-` for stdout
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -171,6 +176,14 @@ pub struct ValidateArgs {
     /// Write the report to a file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Read the files of the machine whose root file system is mounted there; nothing that runs
+    /// (driver, PATH, engine, network) is asked
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

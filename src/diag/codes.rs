@@ -2,7 +2,7 @@
 //!
 //! A code never changes its meaning; a retired one is not given out again.
 //! SF00xx the stack file · SF01xx catalog · SF02xx locking · SF03xx the machine and its
-//! engine · SF04xx building · SF05xx validation · SF06xx compatibility.
+//! engine · SF04xx building · SF05xx validation · SF06xx compatibility · SF08xx this machine.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -340,6 +340,39 @@ codes! {
         "torch's extension builder refuses an nvcc of another major release than the CUDA that torch was built with: `The detected CUDA version (12.8) mismatches the version that was used to compile PyTorch (13.0)`.",
         "Use a base with torch's CUDA, or one without CUDA: stackforge then brings the toolkit that fits.",
         source "torch/utils/cpp_extension.py (_check_cuda_version) of torch 2.9.1 to 2.15.0";
+    GPU_WITHOUT_DRIVER = 801, "an NVIDIA GPU without its driver",
+        "The GPU is on the PCI bus, but no kernel module of NVIDIA's drives it, so no program can use it.",
+        "Install the driver of your distribution or NVIDIA's, then restart. Images can be built without it.";
+    DRIVER_SILENT = 802, "the driver does not answer",
+        "The driver's library is installed and its kernel module refuses or is another version, usually after an update without a restart.",
+        "Restart the machine, or reload the module (`nvidia`, `nvidia_uvm`); in a container, update the driver outside.";
+    OLD_DRIVER = 803, "the driver is too old for some CUDA images",
+        "Each CUDA release needs a driver of a certain branch: 12.x runs from 525 on, 13.x from 580 on. A container cannot bring a newer driver.",
+        "Update the driver, or build on a base whose CUDA it runs; on a Jetson, update JetPack.";
+    TOOLKIT_MISFIT = 804, "the nvcc that comes first does not fit",
+        "PATH decides which nvcc builds outside of containers take. One of another major version than torch's is refused by torch; one newer than the driver makes programs that do not start. Images are built with their own toolkit and are not affected.",
+        "Put the right toolkit's `bin` first in PATH and set CUDA_HOME to it.";
+    TORCH_DRIVER = 805, "an installed torch is too new for the driver",
+        "torch brings a CUDA runtime of its own. The driver has to be of that runtime's branch, else torch finds no GPU.",
+        "Update the driver, or install a torch for the driver's CUDA.";
+    LITTLE_SPACE = 806, "little free disk space",
+        "CUDA stacks take tens of gigabytes while they are built.",
+        "Free space there: `docker system df` shows the engine's part. `--store DIR` names another store.";
+    LITTLE_MEMORY = 807, "little memory for compiling",
+        "One compiler job of a CUDA library takes several gigabytes at its worst. Below that, the kernel kills it.",
+        "Use wheels of these libraries, add swap, or build on a machine with more memory.";
+    UNREACHABLE = 808, "a package source does not answer",
+        "Locking and building fetch packages from the configured index and Debian mirror.",
+        "Check the network, proxy variables and CA bundle (SSL_CERT_FILE), and the index in pip's or uv's configuration.";
+    JETSON_RELEASE = 809, "no base for this Jetson's release",
+        "A Jetson's driver is part of L4T, so a base has to match the release; the catalog has none for this one.",
+        "Update JetPack to a release in catalog/jetson.yaml, or describe a base under `.stackforge/images/`.";
+    GPU_NOT_IN_CATALOG = 810, "a GPU of this machine is not in the catalog",
+        "The catalog knows products by the driver's name for them. An unknown one is no hindrance where its SM is known.",
+        "Write its SM in `target.gpu` (`sm_90`), or add it to `.stackforge/gpus.yaml`.";
+    NO_GPU = 811, "no GPU here to write a stack for",
+        "Without `--gpu`, `init` writes a stack for the GPU of this machine.",
+        "Name one: `stackforge init --gpu h100`.";
 }
 
 #[cfg(test)]

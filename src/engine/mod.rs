@@ -172,7 +172,11 @@ pub struct EngineInfo {
     /// Bytes.
     pub memory: u64,
     pub runtimes: Vec<String>,
+    /// Whether it hands devices to containers by CDI.
+    pub cdi: bool,
     pub storage_driver: String,
+    /// Where it keeps images, on its own machine.
+    pub data: PathBuf,
     pub is_podman: bool,
 }
 

@@ -4,6 +4,7 @@
 //! for builder stages. Addresses may hold credentials and name hosts, so they enter no lock,
 //! no message ([`redact`]) and no key.
 
+use super::reach::IndexAddress;
 use super::settings::{Settings, pip_section, words};
 use crate::spec::Stack;
 use std::collections::BTreeMap;
@@ -49,6 +50,25 @@ impl Indexes {
         let urls = stack.indexes.iter().map(|i| i.value.clone()).collect();
         let of_libraries = stack.libraries.iter().filter_map(|l| l.index.clone());
         Self::from(urls, of_libraries.collect(), &Settings::read())
+    }
+
+    /// What holds where a stack says nothing.
+    pub fn of_user() -> Self {
+        Self::from(Vec::new(), Vec::new(), &Settings::read())
+    }
+
+    /// The index that is asked first.
+    pub fn address(&self) -> IndexAddress {
+        // uv's may be `NAME=URL`.
+        let url = |index: &String| match index.split_once('=') {
+            Some((name, url)) if !name.contains("://") => url.to_owned(),
+            _ => index.clone(),
+        };
+        match self.default.iter().chain(&self.extra).next() {
+            Some(index) => IndexAddress::Url(url(index)),
+            None if self.no_index => IndexAddress::None,
+            None => IndexAddress::DefaultOfUv,
+        }
     }
 
     fn from(stack: Vec<String>, of_libraries: Vec<String>, settings: &Settings) -> Self {
@@ -316,6 +336,10 @@ mod tests {
         assert!(indexes.options().is_empty(), "uv reads its own");
         let env = indexes.environment();
         assert_eq!(env["UV_INDEX"], "corp=https://u.test/simple");
+        assert!(
+            matches!(indexes.address(), IndexAddress::Url(u) if u == "https://u.test/simple"),
+            "without its name"
+        );
         assert_eq!(env["UV_INDEX_CORP_PASSWORD"], "p");
         let indexes = Indexes::from(
             vec!["https://s.test/1".into(), "https://s.test/2".into()],
@@ -336,6 +360,7 @@ mod tests {
             &settings(&[("PIP_FIND_LINKS", "/nonexistent")], "", ""),
         );
         assert_eq!(indexes.origin, Origin::Nobody);
+        assert!(matches!(indexes.address(), IndexAddress::DefaultOfUv));
         assert!(indexes.options().is_empty() && indexes.environment().is_empty());
     }
 

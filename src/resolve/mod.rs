@@ -16,6 +16,7 @@ mod os;
 mod policy;
 mod project;
 mod python;
+mod reach;
 mod requirements;
 mod settings;
 
@@ -44,6 +45,7 @@ use uv::Uv;
 pub use error::ResolveError;
 pub use indexes::index_settings;
 pub use inputs::inputs;
+pub use reach::{IndexAddress, index_address, index_answers};
 
 /// glibc 2's minor version where a base does not tell: that of the oldest system for which
 /// current wheels are made (manylinux_2_28).

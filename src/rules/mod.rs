@@ -26,7 +26,7 @@ use pep440_rs::Version;
 use serde::Serialize;
 
 pub use cubin::{Coverage, coverage, ptx_runs, sass_runs};
-pub use driver::DriverVersion;
+pub use driver::{DriverVersion, Support};
 pub use fit::{Fit, wheel_fit};
 
 /// What is judged.

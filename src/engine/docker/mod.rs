@@ -127,6 +127,11 @@ impl Docker {
         self.address.to_string()
     }
 
+    /// Whether it runs on this machine: it is reached through a Unix socket.
+    pub fn is_local(&self) -> bool {
+        matches!(*self.address, Address::Unix(_))
+    }
+
     /// `Docker 20.10.24` or `Podman 4.3.1`.
     pub fn server(&self) -> String {
         let name = if self.is_podman() { "Podman" } else { "Docker" };
@@ -158,7 +163,9 @@ impl Docker {
             cpus: u32::try_from(count(info.ncpu)).unwrap_or(u32::MAX),
             memory: count(info.mem_total),
             runtimes,
+            cdi: info.cdi_spec_dirs.is_some_and(|dirs| !dirs.is_empty()),
             storage_driver: info.driver.unwrap_or_default(),
+            data: info.docker_root_dir.unwrap_or_default().into(),
             is_podman: self.is_podman(),
         })
     }

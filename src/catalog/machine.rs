@@ -1,0 +1,149 @@
+//! What a [`Device`] is in the catalog's words: its GPUs, its instruction sets, its CUDA.
+
+use super::{Catalog, Gpu, Isa, JetsonRelease, Toolkit};
+use crate::device::Device;
+use crate::spec::nouns::Sm;
+use serde::Serialize;
+
+/// One GPU of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Identified {
+    /// The driver's or the board's name.
+    pub name: String,
+    /// The catalog's name, where it has the product.
+    pub gpu: Option<String>,
+    pub sm: Option<Sm>,
+    /// Bytes.
+    pub memory: Option<u64>,
+    pub mig: Option<Vec<String>>,
+}
+
+impl Identified {
+    /// What a stack's `gpu` calls it: the product, else its SM.
+    pub fn target(&self) -> Option<String> {
+        let sm = || self.sm.map(|sm| format!("sm_{}", sm.digits()));
+        self.gpu.clone().or_else(sm)
+    }
+}
+
+impl Catalog {
+    /// The device's GPUs: as the driver names them, else as a Jetson's board does.
+    pub fn gpus_of(&self, device: &Device) -> Vec<Identified> {
+        let board = device.board.as_ref().and_then(|board| {
+            let known = |c: &String| self.gpus.iter().find(|g| g.compatible.contains(c));
+            Some((board, board.compatible.iter().find_map(known)?))
+        });
+        if device.gpus.is_empty() {
+            let own = board.map(|(board, gpu)| Identified {
+                name: board.model.clone().unwrap_or_else(|| gpu.about.clone()),
+                gpu: Some(gpu.name.clone()),
+                sm: Some(gpu.sm),
+                memory: device.memory.total,
+                mig: None,
+            });
+            return own.into_iter().collect();
+        }
+        let identified = device.gpus.iter().map(|seen| {
+            let by_name = self.gpu_by_driver_name(&seen.name);
+            let by_board = board.map(|(_, gpu)| gpu);
+            // A board's own GPU is what the device tree says more exactly than the driver.
+            let known = match (by_name, by_board) {
+                (Some(a), Some(b)) if a.sm == b.sm => Some(b),
+                (Some(a), _) => Some(a),
+                (None, b) => b,
+            };
+            // What the hardware answers wins over what its name suggests.
+            let known = known.filter(|g| seen.sm.is_none_or(|sm| sm == g.sm));
+            Identified {
+                name: seen.name.clone(),
+                gpu: known.map(|g| g.name.clone()),
+                sm: seen.sm.or(known.map(|g| g.sm)),
+                memory: seen.memory,
+                mig: seen.mig.clone(),
+            }
+        });
+        identified.collect()
+    }
+
+    /// The product whose name the driver's begins with; the longest such.
+    fn gpu_by_driver_name(&self, name: &str) -> Option<&Gpu> {
+        let begins = |own: &str| {
+            name.strip_prefix(own)
+                .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
+        };
+        self.gpus
+            .iter()
+            .flat_map(|gpu| gpu.nvml.iter().map(move |own| (own, gpu)))
+            .filter(|(own, _)| begins(own))
+            .max_by_key(|(own, _)| own.len())
+            .map(|(_, gpu)| gpu)
+    }
+
+    /// The instruction sets that the device's processors have.
+    pub fn isas_of(&self, device: &Device) -> Vec<&Isa> {
+        self.isas
+            .iter()
+            .filter(|isa| Some(isa.platform) == device.platform)
+            .filter(|isa| !isa.cpuinfo.is_empty())
+            .filter(|isa| isa.cpuinfo.iter().all(|f| device.cpu.flags.contains(f)))
+            .collect()
+    }
+
+    /// The Jetson release that the device runs.
+    pub fn jetson_of(&self, device: &Device) -> Option<&JetsonRelease> {
+        self.jetson_release(device.l4t.as_deref()?)
+    }
+
+    /// The newest CUDA that the device's driver was made for: by its own word, else by its version.
+    pub fn driver_cuda(&self, device: &Device) -> Option<String> {
+        let driver = device.driver.as_ref();
+        if let Some(cuda) = driver.and_then(|d| d.cuda.clone()) {
+            return Some(cuda);
+        }
+        if device.l4t.is_some() {
+            return self.jetson_of(device)?.cuda.last().cloned();
+        }
+        let version = numbers(driver?.version()?);
+        let made_for = |t: &&Toolkit| {
+            let floor = t.driver.toolkit.as_deref().map(numbers);
+            floor.is_some_and(|floor| floor <= version)
+        };
+        let newest = self.toolkits.iter().filter(made_for);
+        newest
+            .max_by_key(|t| numbers(&t.version))
+            .map(|t| t.version.clone())
+    }
+}
+
+/// The numbers of a dotted version, which compare as the versions do.
+pub fn numbers(version: &str) -> Vec<u32> {
+    version.split('.').map_while(|n| n.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_s_name_means_the_product_that_it_begins_with() {
+        let catalog = Catalog::load(None).unwrap();
+        let name = |n: &str| catalog.gpu_by_driver_name(n).map(|g| g.name.as_str());
+        assert_eq!(name("NVIDIA H100 80GB HBM3"), Some("h100"));
+        assert_eq!(name("NVIDIA A100-SXM4-80GB"), Some("a100"));
+        assert_eq!(name("NVIDIA A10G"), Some("a10"));
+        assert_eq!(name("NVIDIA L40S"), Some("l40s"));
+        assert_eq!(name("NVIDIA L4"), Some("l4"));
+        assert_eq!(name("NVIDIA GH200 480GB"), Some("gh200"));
+        assert_eq!(name("NVIDIA GeForce RTX 4090 Laptop GPU"), Some("rtx4090"));
+        assert_eq!(name("NVIDIA GB10"), Some("gb10"));
+        assert_eq!(name("NVIDIA H1000"), None);
+        assert_eq!(name(""), None);
+    }
+
+    #[test]
+    fn versions_compare_by_their_numbers() {
+        assert!(numbers("580.65.06") > numbers("580.9"));
+        assert!(numbers("12.10") > numbers("12.9"));
+        assert!(numbers("580") < numbers("580.65"));
+    }
+}

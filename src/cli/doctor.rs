@@ -1,0 +1,34 @@
+//! `stackforge doctor`.
+
+use super::Outcome;
+use super::args::{Common, DoctorArgs};
+use super::output::{colored, json, print};
+use super::session::runtime;
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::diag::{Report, Source, render};
+use crate::doctor::{Question, examine, table};
+use crate::store::Store;
+use std::io::IsTerminal as _;
+
+pub fn run(common: &Common, args: &DoctorArgs) -> Outcome {
+    let catalog = Catalog::load(common.catalog.as_deref())?;
+    let config = Config::load()?;
+    let store = Store::open(common.store.as_deref())?;
+    let report = runtime()?.block_on(examine(&Question {
+        catalog: &catalog,
+        root: args.root.as_deref(),
+        offline: common.offline,
+        store: store.root(),
+        mirrors: &config.debian,
+    }));
+    if common.json {
+        json(&report);
+        return Ok(());
+    }
+    print(&table(&report));
+    let findings = Report::new(Source::default(), report.findings);
+    let color = colored(common, std::io::stdout().is_terminal());
+    print(&render(&findings, color));
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! Free space.
+
+use std::path::Path;
+
+/// Bytes that this user may still write below `path`, which need not be there yet.
+pub fn free(path: &Path) -> Option<u64> {
+    let there = path.ancestors().find(|p| p.exists())?;
+    let stat = rustix::fs::statvfs(there).ok()?;
+    stat.f_bavail.checked_mul(stat.f_frsize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_still_to_be_made_counts_by_its_parent() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(free(&dir.path().join("a/b/c")).is_some_and(|f| f > 0));
+    }
+}

@@ -1,0 +1,79 @@
+//! Whether the index that a lock would ask is there, for a report on this machine.
+
+use super::indexes::Indexes;
+use super::uv::{Uv, UvError};
+use crate::catalog::Catalog;
+use std::path::Path;
+
+/// Where the user's settings say that packages come from, apart from any stack.
+pub enum IndexAddress {
+    /// May hold credentials: for requests, never for messages.
+    Url(String),
+    /// The settings forbid every index.
+    None,
+    /// Nothing is set, and only uv knows its default.
+    DefaultOfUv,
+}
+
+pub fn index_address() -> IndexAddress {
+    Indexes::of_user().address()
+}
+
+/// Asks uv for one package, as locking would; None when there is no uv yet.
+pub async fn index_answers(catalog: &Catalog, store: &Path) -> Option<Result<(), String>> {
+    match Uv::find(catalog, store, true, false, &mut |_| {}).await {
+        Ok(uv) => Some(asked(&uv).await.map_err(|e| last_cause(&e))),
+        Err(UvError::Offline | UvError::NotPinned) => None,
+        Err(e) => Some(Err(e.to_string())),
+    }
+}
+
+async fn asked(uv: &Uv) -> Result<(), String> {
+    let indexes = Indexes::of_user();
+    let io = |e: std::io::Error| format!("write a question for uv: {e}");
+    let work = tempfile::tempdir().map_err(io)?;
+    std::fs::write(work.path().join("wanted.in"), "pip\n").map_err(io)?;
+    let mut arguments: Vec<String> = ["pip", "compile", "--quiet", "--no-deps", "--no-cache"]
+        .map(str::to_owned)
+        .into();
+    if let Some(config) = &indexes.config {
+        std::fs::write(work.path().join("uv.toml"), config.to_string()).map_err(io)?;
+        arguments.extend(["--config-file".to_owned(), "uv.toml".to_owned()]);
+    }
+    arguments.extend(indexes.options());
+    arguments.push("wanted.in".to_owned());
+    let answer = uv.run(work.path(), &arguments).await;
+    let answer = answer.map_err(|e| e.to_string())?;
+    match answer.ok {
+        true => Ok(()),
+        false => Err(answer.stderr),
+    }
+}
+
+/// uv's explanation ends with the innermost cause.
+fn last_cause(text: &str) -> String {
+    let last = super::uv::last_lines(text, 1);
+    let plain = last.trim_start_matches(|c: char| c.is_whitespace() || "╰─▶│├".contains(c));
+    let plain = plain.trim_start_matches("cause:").trim_start();
+    plain
+        .strip_prefix("Caused by:")
+        .unwrap_or(plain)
+        .trim()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_cause_is_what_is_said() {
+        let text = "error: Request failed\n  cause: tcp connect error\n  cause: Connection refused (os error 111)\n";
+        assert_eq!(last_cause(text), "Connection refused (os error 111)");
+        assert_eq!(
+            last_cause("  × No solution\n  ╰─▶ Because pip was not found"),
+            "Because pip was not found"
+        );
+        assert_eq!(last_cause(""), "");
+    }
+}
