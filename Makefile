@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up what they need on a fresh machine.
-.PHONY: demo test fmt lint bench setup build
+.PHONY: demo test fmt lint bench docs setup build
 
 CARGO ?= cargo
 export SCRIPTS := $(CURDIR)/scripts
@@ -26,3 +26,6 @@ lint:
 
 bench: setup build
 	sh benches/run.sh
+
+docs: build
+	target/release/stackforge explain --markdown > docs/rules.md

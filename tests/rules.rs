@@ -146,3 +146,13 @@ fn every_rule_says_where_its_fact_comes_from() {
         );
     }
 }
+
+#[test]
+fn the_page_of_rules_is_what_the_table_says() {
+    let page = std::fs::read_to_string(project("docs/rules.md")).unwrap_or_default();
+    let run = Sandbox::new().run(&["explain", "--markdown"]);
+    assert!(
+        page == run.stdout,
+        "docs/rules.md is old: run `make docs` and commit it"
+    );
+}

@@ -190,4 +190,7 @@ pub struct DoctorArgs {
 pub struct ExplainArgs {
     /// A code such as SF0204; all of them without one
     pub code: Option<String>,
+    /// All of them as a Markdown page
+    #[arg(long, conflicts_with_all = ["code", "json"])]
+    pub markdown: bool,
 }

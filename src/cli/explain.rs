@@ -6,6 +6,10 @@ use super::output::{Failure, json, print};
 use crate::diag::{Code, Diagnostic, codes};
 
 pub fn run(common: &Common, args: &ExplainArgs) -> Outcome {
+    if args.markdown {
+        print(&crate::diag::markdown());
+        return Ok(());
+    }
     let Some(text) = &args.code else {
         if common.json {
             let all: Vec<_> = codes::TABLE.iter().map(document).collect();

@@ -5,12 +5,14 @@
 //! A diagnostic never carries a secret and never exists without a code.
 
 pub mod codes;
+mod page;
 mod render;
 
 use serde::Serialize;
 use std::fmt;
 
 pub use codes::Code;
+pub use page::markdown;
 pub use render::render;
 
 /// Place in a source text. Lines and columns count from one; offset and length are bytes.
