@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 pub mod debian;
 pub mod diag;
+pub mod diagnose;
 pub mod engine;
 pub mod lock;
 pub mod plan;

@@ -5,8 +5,8 @@ mod support;
 use std::path::Path;
 
 const ORDER: &[&str] = &[
-    "diag", "spec", "config", "catalog", "target", "lock", "debian", "resolve", "plan", "render",
-    "engine", "validate", "store", "build", "cli",
+    "diag", "spec", "config", "catalog", "diagnose", "target", "lock", "debian", "resolve", "plan",
+    "render", "engine", "validate", "store", "build", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
 const LEAVES: &[(&str, &[&str])] = &[

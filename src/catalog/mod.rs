@@ -4,21 +4,25 @@
 //! directory of the same layout. Out: [`Catalog`], checked whole. It never guesses: a name
 //! that it does not hold is an error with the nearest one that it does.
 
+mod diagnoses;
 mod images;
 mod library;
 mod load;
+mod pattern;
 mod tools;
 
 use crate::spec::nouns::{Digest, Platform, Sm};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
+pub use diagnoses::{Diagnoses, Diagnosis, Rank};
 pub use images::{Bootstrap, Image, OsRoles, Reference};
 pub use library::{
     ArchFormat, ArchVariable, Build, BuildSource, Conditions, Facts, Jobs, OsRequirement, Patch,
     Recipe, Refusal, StaticMetadata, WheelSource,
 };
 pub use load::{CatalogError, keyring, template, templates_in};
+pub use pattern::Pattern;
 pub use tools::{Tool, ToolFile};
 
 /// Facts that rules decide by; a lock records it so that a report can name it.
