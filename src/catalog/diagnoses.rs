@@ -104,7 +104,10 @@ fn check(diagnoses: &[Diagnosis]) -> Result<(), String> {
             let captured: BTreeSet<_> = pattern.captures().collect();
             for name in [&d.cause, &d.fix].into_iter().flat_map(|t| placeholders(t)) {
                 if !captured.contains(name) {
-                    return Err(format!("`{id}`: {{{name}}} is not captured by `{}`", pattern.regex));
+                    return Err(format!(
+                        "`{id}`: {{{name}}} is not captured by `{}`",
+                        pattern.regex
+                    ));
                 }
             }
             let matches = |line: &String| pattern.regex.is_match(line.as_bytes());
@@ -123,7 +126,9 @@ fn check(diagnoses: &[Diagnosis]) -> Result<(), String> {
 
 /// Names between braces.
 fn placeholders(text: &str) -> impl Iterator<Item = &str> {
-    text.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0))
+    text.split('{')
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once('}')?.0))
 }
 
 #[cfg(test)]
@@ -154,7 +159,11 @@ diagnoses:
         for d in &all {
             assert!(d.code.0 / 100 == 7, "{}: {}", d.id, d.code);
             assert!(!d.patterns.is_empty() && !d.source.is_empty(), "{}", d.id);
-            assert!(d.cause.ends_with(['.', ')']) && d.fix.ends_with('.'), "{}", d.id);
+            assert!(
+                d.cause.ends_with(['.', ')', '}']) && d.fix.ends_with('.'),
+                "{}",
+                d.id
+            );
         }
     }
 
@@ -162,7 +171,8 @@ diagnoses:
     fn an_example_is_taken_by_its_own_diagnosis_first() {
         let all = Diagnoses::load(None).unwrap().0;
         let takes = |line: &str| {
-            let matches = |d: &&Diagnosis| d.patterns.iter().any(|p| p.regex.is_match(line.as_bytes()));
+            let matches =
+                |d: &&Diagnosis| d.patterns.iter().any(|p| p.regex.is_match(line.as_bytes()));
             all.iter().find(matches).map(|d| d.id.as_str())
         };
         for d in &all {
@@ -178,7 +188,9 @@ diagnoses:
         assert_eq!(all[0].id, "fast-kernels-license");
         let before = Diagnoses::load(None).unwrap().0;
         assert_eq!(all.len(), before.len() + 1);
-        let replaced = own(&OWN.replace("fast-kernels-license", &before[3].id)).unwrap().0;
+        let replaced = own(&OWN.replace("fast-kernels-license", &before[3].id))
+            .unwrap()
+            .0;
         assert_eq!(replaced.len(), before.len());
         assert_eq!(replaced[3].fix, "wait");
     }
@@ -189,8 +201,16 @@ diagnoses:
             ("SF0742", "SF9742", "there is no code `SF9742`"),
             ("{host}", "{hots}", "{hots} is not captured"),
             ("a.example refused", "away", "no example matches"),
-            ("license server (?P", "(license server (?P", "unclosed group"),
-            ("'license server (?P<host>\\S+) refused'", "'(?P<host>\\S+)'", "needs 4 characters"),
+            (
+                "license server (?P",
+                "(license server (?P",
+                "unclosed group",
+            ),
+            (
+                "'license server (?P<host>\\S+) refused'",
+                "'(?P<host>\\S+)'",
+                "needs 4 characters",
+            ),
             ("  source: its manual\n", "", "source"),
         ] {
             let e = own(&OWN.replace(from, to)).unwrap_err().to_string();

@@ -92,15 +92,28 @@ mod tests {
 
     #[test]
     fn literals_are_those_that_every_match_holds() {
-        assert_eq!(literals(r"(?P<lib>lib\w+\.so): cannot open"), [": cannot open"]);
-        assert_eq!(literals("(?:Killed|signal 9) by x?"), ["Killed", "signal 9"]);
+        assert_eq!(
+            literals(r"(?P<lib>lib\w+\.so): cannot open"),
+            [": cannot open"]
+        );
+        assert_eq!(
+            literals("(?:Killed|signal 9) by x?"),
+            ["Killed", "signal 9"]
+        );
         assert_eq!(literals(r"option 'gpu-name'"), ["gpu-name"]);
         assert_eq!(literals(r"(?:error: )?fatal error"), ["fatal error"]);
     }
 
     #[test]
     fn a_pattern_without_literals_is_refused() {
-        for text in [r"\w+", "(?i)killed", "abc", "(?:error|e)", "(?:long text)?", "("] {
+        for text in [
+            r"\w+",
+            "(?i)killed",
+            "abc",
+            "(?:error|e)",
+            "(?:long text)?",
+            "(",
+        ] {
             assert!(Pattern::try_from(text.to_owned()).is_err(), "{text}");
         }
     }

@@ -66,6 +66,8 @@ pub enum Command {
     Build(BuildArgs),
     /// Run the validation on an existing image
     Validate(ValidateArgs),
+    /// Recognise the failures that a log tells of
+    Diagnose(DiagnoseArgs),
     /// Explain a diagnostic's code
     Explain(ExplainArgs),
     /// Print the JSON Schema of a stack file
@@ -153,6 +155,12 @@ pub struct ValidateArgs {
     /// Write the report to a file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct DiagnoseArgs {
+    /// A log of a build or a run; `-` for standard input (default: `-` when something is piped in)
+    pub log: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Longest part of a line that is shown, in bytes.
-const SHOWN: usize = 240;
+const SHOWN: usize = 160;
 
 /// `web-1  | `, `2026-11-21T07:00:00.1Z `, `#12 `, `3.456 `: container, time, step, seconds.
 static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
@@ -59,6 +59,12 @@ pub fn plain(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
     out.extend_from_slice(rest);
     Cow::Owned(out)
+}
+
+/// Whether the line is the statement that a Python traceback quotes: it holds the message before
+/// its values are filled in, and the message itself follows.
+pub fn quotes_code(text: &[u8]) -> bool {
+    text.trim_ascii_start().starts_with(b"raise ")
 }
 
 /// What is shown of a line, and where in it the match is. Control characters become spaces:

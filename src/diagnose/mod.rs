@@ -92,6 +92,9 @@ impl<'a> Diagnoser<'a> {
     /// The first diagnosis, in the catalog's order, that matches a line is what it tells.
     fn line(&self, number: u64, bytes: &[u8], found: &mut Found) {
         let text = line::plain(bytes);
+        if line::quotes_code(&text) {
+            return;
+        }
         let mut candidates: Vec<(usize, usize)> = self
             .literals
             .find_overlapping_iter(&*text)

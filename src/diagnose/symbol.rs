@@ -56,7 +56,9 @@ mod tests {
             "c10::Error::Error(c10::SourceLocation, std::string)"
         );
         assert_eq!(
-            readable("_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"),
+            readable(
+                "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+            ),
             "c10::detail::torchCheckFail(char const*, char const*, unsigned int, std::__cxx11::string const&)"
         );
         assert_eq!(readable("cublasLtCreate"), "cublasLtCreate");
