@@ -13,10 +13,18 @@ use std::sync::LazyLock;
 /// Longest part of a line that is shown, in bytes.
 const SHOWN: usize = 160;
 
-/// `web-1  | `, `2026-11-21T07:00:00.1Z `, `#12 `, `3.456 `: container, time, step, seconds.
+/// What stands before a line: `web-1  | `, `2026-11-21T07:00:00.1Z `, `#12 `, `3.456 ` and
+/// `[build 1/4] RUN | `, of Compose, CI, BuildKit, and stackforge's own logs.
 static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
-    let prefix = r"(?-u)^(?:[\w.-]+ +\| )?(?:\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-][\d:]+)? )?(?:#\d+ )?(?:\d+\.\d+ )?";
-    Regex::new(prefix).expect("checked by the tests below")
+    let prefix = [
+        r"(?-u)^",
+        r"(?:[\w.-]+ +\| )?",
+        r"(?:\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-][\d:]+)? )?",
+        r"(?:#\d+ )?",
+        r"(?:\d+\.\d+ )?",
+        r"(?:\[[^\]]+\] [A-Z]+ \| )?",
+    ];
+    Regex::new(&prefix.concat()).expect("checked by the tests below")
 });
 
 /// The part of a line around `hit`, not before `from`: at most [`OVERLAP`] to both sides.
@@ -103,6 +111,7 @@ mod tests {
         for (line, expected) in [
             ("#12 3.456 Killed", "Killed"),
             ("3.456 Killed", "Killed"),
+            ("#6 [builder-torch 1/1] RUN | Killed", "Killed"),
             ("2026-11-21T07:16:45.1234567Z Killed", "Killed"),
             ("web-1  | Killed", "Killed"),
             ("g++: error: ‘x’", "g++: error: 'x'"),
