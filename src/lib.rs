@@ -7,6 +7,7 @@ pub mod config;
 pub mod debian;
 pub mod device;
 pub mod diag;
+pub mod diagnose;
 pub mod doctor;
 pub mod engine;
 pub mod lock;

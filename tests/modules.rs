@@ -5,9 +5,9 @@ mod support;
 use std::path::Path;
 
 const ORDER: &[&str] = &[
-    "diag", "spec", "wheel", "config", "device", "catalog", "target", "lock", "rules", "matrix",
-    "debian", "resolve", "plan", "render", "engine", "validate", "store", "build", "doctor",
-    "starter", "cli",
+    "diag", "spec", "wheel", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
+    "matrix", "debian", "resolve", "plan", "render", "engine", "validate", "store", "build",
+    "doctor", "starter", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
 const LEAVES: &[(&str, &[&str])] = &[

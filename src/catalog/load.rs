@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
+pub(super) static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
 static IMAGES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/images");
 static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 
@@ -83,7 +83,8 @@ struct JetsonFile {
 impl Catalog {
     /// The embedded catalog, with `overlay`'s entries added or in place of those of the
     /// same name. An overlay has the layout of the catalog: `gpus.yaml`, `cuda.yaml`,
-    /// `cpus.yaml`, `jetson.yaml`, `tools.yaml`, `libraries/`, `images/`, `templates/`.
+    /// `cpus.yaml`, `jetson.yaml`, `tools.yaml`, `diagnoses.yaml` ([`super::Diagnoses`]),
+    /// `components.yaml`, `conflicts.yaml`, `libraries/`, `images/`, `templates/`.
     pub fn load(overlay: Option<&Path>) -> Result<Self, CatalogError> {
         let mut catalog = Self {
             sms: Vec::new(),
@@ -179,6 +180,8 @@ impl Catalog {
                     a.l4t.iter().any(|l4t| b.l4t.contains(l4t))
                 });
             }
+            // Read when a log is diagnosed: its expressions are nothing that a plan waits for.
+            ("", "diagnoses") => {}
             ("libraries", _) => {
                 let recipe: Recipe = parse(shown, content)?;
                 schema(shown, recipe.schema)?;
@@ -284,14 +287,14 @@ pub fn keyring(name: &str) -> Option<&'static [u8]> {
         .map(|f| f.contents())
 }
 
-fn parse<T: DeserializeOwned>(shown: &str, content: &[u8]) -> Result<T, CatalogError> {
+pub(super) fn parse<T: DeserializeOwned>(shown: &str, content: &[u8]) -> Result<T, CatalogError> {
     serde_saphyr::from_slice(content).map_err(|e| CatalogError::Invalid {
         file: shown.to_owned(),
         message: e.without_snippet().to_string(),
     })
 }
 
-fn schema(shown: &str, version: u32) -> Result<(), CatalogError> {
+pub(super) fn schema(shown: &str, version: u32) -> Result<(), CatalogError> {
     if version == 1 {
         return Ok(());
     }

@@ -5,12 +5,14 @@
 //! that it does not hold is an error with the nearest one that it does.
 
 mod check;
+mod diagnoses;
 mod environment;
 mod images;
 mod jetson;
 mod library;
 mod load;
 mod machine;
+mod pattern;
 mod release;
 mod tools;
 
@@ -19,6 +21,7 @@ use pep440_rs::{Version, VersionSpecifiers};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
+pub use diagnoses::{Diagnoses, Diagnosis, Rank};
 pub use environment::{EnvWhen, Environment};
 pub use images::{Bootstrap, Image, OsRoles, Reference};
 pub use jetson::JetsonRelease;
@@ -29,6 +32,7 @@ pub use library::{
 };
 pub use load::{CatalogError, keyring, template, templates_in};
 pub use machine::{Identified, numbers};
+pub use pattern::Pattern;
 pub use release::{
     DeviceCode, Glibc, Pin, Ptxas, PythonTag, Release, ReleaseWheel, WheelCuda, split_local,
 };

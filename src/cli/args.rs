@@ -71,6 +71,8 @@ pub enum Command {
     Validate(ValidateArgs),
     /// Say what this machine is, what it can build and run, and what to install
     Doctor(DoctorArgs),
+    /// Recognise the failures that a log tells of
+    Diagnose(DiagnoseArgs),
     /// Explain a diagnostic's code
     Explain(ExplainArgs),
     /// Print the JSON Schema of a stack file
@@ -184,6 +186,12 @@ pub struct DoctorArgs {
     /// (driver, PATH, engine, network) is asked
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct DiagnoseArgs {
+    /// A log of a build or a run; `-` for standard input (default: `-` when something is piped in)
+    pub log: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

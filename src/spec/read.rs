@@ -16,6 +16,7 @@ pub fn read(name: &str, text: &str) -> Result<Stack, Report> {
     let source = Source {
         name: name.to_owned(),
         text: text.to_owned(),
+        above: 0,
     };
     if text.len() > MAX_BYTES {
         let too_large = Diagnostic::error(
@@ -28,7 +29,7 @@ pub fn read(name: &str, text: &str) -> Result<Stack, Report> {
         return Err(Report::new(
             Source {
                 name: source.name,
-                text: String::new(),
+                ..Source::default()
             },
             vec![too_large],
         ));
