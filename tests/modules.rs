@@ -5,11 +5,15 @@ mod support;
 use std::path::Path;
 
 const ORDER: &[&str] = &[
-    "diag", "spec", "config", "catalog", "target", "lock", "debian", "resolve", "plan", "render",
-    "engine", "validate", "store", "build", "cli",
+    "diag", "spec", "config", "catalog", "target", "lock", "source", "elf", "fatbin", "zip",
+    "debian", "resolve", "plan", "render", "engine", "validate", "store", "build", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
 const LEAVES: &[(&str, &[&str])] = &[
+    ("source", &[]),
+    ("elf", &["source"]),
+    ("fatbin", &["source", "elf", "spec"]),
+    ("zip", &["source"]),
     ("debian", &[]),
     ("engine", &[]),
     ("diag", &[]),
