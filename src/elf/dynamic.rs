@@ -79,26 +79,26 @@ pub(super) fn read(
         }
     };
 
-    let names = [elf::DT_SONAME, elf::DT_RPATH, elf::DT_RUNPATH].map(|tag| tags.get(tag));
+    let single = [elf::DT_SONAME, elf::DT_RPATH, elf::DT_RUNPATH].map(|tag| tags.get(tag));
     let mut offsets = tags.needed.clone();
-    offsets.extend(names.iter().flatten());
+    offsets.extend(single.iter().flatten());
     offsets.extend(needs.iter().flat_map(|n| [n.file, n.version]));
-    let kept = strings::kept(source, strings.clone(), offsets)?;
-    let name = |offset: u64| kept.get(&offset).cloned().unwrap_or_default();
-    let path = |offset: u64| SearchPath::parse(&name(offset));
+    let mut names = strings::kept(source, strings.clone(), &offsets)?.into_iter();
+    let needed = names.by_ref().take(tags.needed.len()).collect();
+    let [soname, rpath, runpath] = single.map(|tag| tag.and_then(|_| names.next()));
+    let versions = needs.iter().map_while(|need| {
+        Some(VersionNeed {
+            file: names.next()?,
+            version: names.next()?,
+            weak: need.weak,
+        })
+    });
     Ok(Dynamic {
-        soname: names[0].map(name),
-        needed: tags.needed.iter().copied().map(name).collect(),
-        rpath: names[1].map(path),
-        runpath: names[2].map(path),
-        versions: needs
-            .iter()
-            .map(|n| VersionNeed {
-                file: name(n.file),
-                version: name(n.version),
-                weak: n.weak,
-            })
-            .collect(),
+        soname,
+        needed,
+        rpath: rpath.as_deref().map(SearchPath::parse),
+        runpath: runpath.as_deref().map(SearchPath::parse),
+        versions: versions.collect(),
         symbols: tags.get(elf::DT_SYMTAB),
         hash: tags.get(elf::DT_HASH),
         gnu_hash: tags.get(elf::DT_GNU_HASH),

@@ -3,7 +3,6 @@
 //! A table may be tens of MiB and part of a compressed stream: reading its names in order passes
 //! over it once and holds no more than the piece around the current one.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::error::{Fault, Problem, fault};
@@ -13,7 +12,9 @@ const TABLE: &str = "dynamic string table";
 const PIECE: u64 = 64 << 10;
 /// The longest names of real objects, of C++ templates, are below 100 KiB.
 const MAX_NAME: u64 = 1 << 20;
-/// What all names together may hold of what an object keeps: libraries, paths, versions.
+/// Bytes of all names that an object keeps, libraries, paths and versions: what its table has, but
+/// small tables may be used more often and large ones hold symbols above all.
+const MIN_KEPT: u64 = 64 << 10;
 const MAX_KEPT: u64 = 1 << 20;
 
 pub(super) struct Strings<'a, S: ?Sized> {
@@ -62,29 +63,29 @@ impl<'a, S: Source + ?Sized> Strings<'a, S> {
     }
 }
 
-/// The names at `offsets`, which this sorts.
+/// The names at `offsets`, in that order, whatever the order of the table.
 pub(super) fn kept(
     source: &mut (impl Source + ?Sized),
     table: Range<u64>,
-    mut offsets: Vec<u64>,
-) -> Result<BTreeMap<u64, String>, Fault> {
-    offsets.sort_unstable();
-    offsets.dedup();
-    // Names that share their bytes could add up to more than the object has.
-    let mut budget = (table.end - table.start).min(MAX_KEPT);
+    offsets: &[u64],
+) -> Result<Vec<String>, Fault> {
+    let mut order: Vec<usize> = (0..offsets.len()).collect();
+    order.sort_unstable_by_key(|&i| offsets[i]);
+    // Names that are used often or share their bytes could add up to more than the object has.
+    let mut budget = (table.end - table.start).clamp(MIN_KEPT, MAX_KEPT);
     let at = table.start;
     let mut strings = Strings::new(source, table);
-    let mut names = BTreeMap::new();
-    for offset in offsets {
-        let name = strings.get(offset)?;
+    let mut names = vec![String::new(); offsets.len()];
+    for i in order {
+        let name = strings.get(offsets[i])?;
         let Some(left) = budget.checked_sub(name.len() as u64) else {
             let (what, limit) = ("set of names to keep", MAX_KEPT);
             return fault(at, Problem::TooLarge { what, limit });
         };
         budget = left;
-        match std::str::from_utf8(name) {
-            Ok(name) => names.insert(offset, name.to_owned()),
-            Err(_) => return fault(at + offset, Problem::Encoding(TABLE)),
+        names[i] = match std::str::from_utf8(name) {
+            Ok(name) => name.to_owned(),
+            Err(_) => return fault(at + offsets[i], Problem::Encoding(TABLE)),
         };
     }
     Ok(names)

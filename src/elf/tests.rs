@@ -64,6 +64,31 @@ fn reads_what_an_object_says() {
     );
 }
 
+#[test]
+fn floors_are_what_the_loader_insists_on() {
+    let need = |version: &str, weak| VersionNeed {
+        file: "libc.so.6".into(),
+        version: version.into(),
+        weak,
+    };
+    let floor = |needs: &[VersionNeed]| Floors::of(needs).glibc.map(|v| v.to_string());
+    let old = need("GLIBC_2.4", false);
+    assert_eq!(floor(&[]), None);
+    assert_eq!(
+        floor(&[old.clone(), need("GLIBC_2.38", true)]).as_deref(),
+        Some("2.4")
+    );
+    let packed = need("GLIBC_ABI_DT_RELR", false);
+    assert_eq!(
+        floor(&[old.clone(), packed.clone()]).as_deref(),
+        Some("2.36")
+    );
+    assert_eq!(
+        floor(&[packed, need("GLIBC_2.39", false)]).as_deref(),
+        Some("2.39")
+    );
+}
+
 /// A library by the linker, with the flags that decide how its symbols are counted.
 fn linked(flags: &[&str]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();

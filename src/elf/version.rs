@@ -16,12 +16,15 @@ const TABLE: &str = "table of needed versions";
 /// Real tables are below 10 KiB.
 const MAX_TABLE: u64 = 1 << 20;
 
+/// Of objects with packed relocations; glibc defines it from 2.36 on (its NEWS).
+const PACKED: &str = "GLIBC_ABI_DT_RELR";
+
 /// A version that `file` has to define.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VersionNeed {
     pub file: String,
     pub version: String,
-    /// The loader does without it.
+    /// The loader does without it, so it counts for no floor.
     pub weak: bool,
 }
 
@@ -69,11 +72,13 @@ impl Floors {
         let newest = |prefix: &str| {
             needs
                 .iter()
+                .filter(|n| !n.weak)
                 .filter_map(|n| Version::parse(n.version.strip_prefix(prefix)?))
                 .max()
         };
+        let packed = needs.iter().any(|n| !n.weak && n.version == PACKED);
         Self {
-            glibc: newest("GLIBC_"),
+            glibc: newest("GLIBC_").max(packed.then(|| Version(vec![2, 36]))),
             glibcxx: newest("GLIBCXX_"),
             cxxabi: newest("CXXABI_"),
         }
