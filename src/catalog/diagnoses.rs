@@ -101,22 +101,24 @@ fn check(diagnoses: &[Diagnosis]) -> Result<(), String> {
             return Err(format!("`{id}` is there twice"));
         }
         for pattern in &d.patterns {
-            let captured: BTreeSet<_> = pattern.captures().collect();
+            let regex = pattern.regex();
+            let regex = regex.ok_or_else(|| format!("`{id}`: `{}` is too large", pattern.text))?;
+            let captured: BTreeSet<_> = regex.capture_names().flatten().collect();
             for name in [&d.cause, &d.fix].into_iter().flat_map(|t| placeholders(t)) {
                 if !captured.contains(name) {
                     return Err(format!(
                         "`{id}`: {{{name}}} is not captured by `{}`",
-                        pattern.regex
+                        pattern.text
                     ));
                 }
             }
-            let matches = |line: &String| pattern.regex.is_match(line.as_bytes());
+            let matches = |line: &String| pattern.is_match(line.as_bytes());
             if !d.examples.iter().any(matches) {
-                return Err(format!("`{id}`: no example matches `{}`", pattern.regex));
+                return Err(format!("`{id}`: no example matches `{}`", pattern.text));
             }
         }
         for line in &d.examples {
-            if !d.patterns.iter().any(|p| p.regex.is_match(line.as_bytes())) {
+            if !d.patterns.iter().any(|p| p.is_match(line.as_bytes())) {
                 return Err(format!("`{id}` does not match its example `{line}`"));
             }
         }
@@ -171,8 +173,7 @@ diagnoses:
     fn an_example_is_taken_by_its_own_diagnosis_first() {
         let all = Diagnoses::load(None).unwrap().0;
         let takes = |line: &str| {
-            let matches =
-                |d: &&Diagnosis| d.patterns.iter().any(|p| p.regex.is_match(line.as_bytes()));
+            let matches = |d: &&Diagnosis| d.patterns.iter().any(|p| p.is_match(line.as_bytes()));
             all.iter().find(matches).map(|d| d.id.as_str())
         };
         for d in &all {

@@ -1,12 +1,13 @@
 //! An expression that recognises a line, with the literals that such a line must hold.
 //!
-//! In: the expression's text. Out: [`Pattern`], compiled once, over bytes: logs are not always
-//! UTF-8. It is never one that has to be tried on every line: a hundred expressions on each
+//! In: the expression's text. Out: [`Pattern`], over bytes, as logs are not always UTF-8, and
+//! compiled when it is first tried, as a log has few lines to try it on. It is never one that has to be tried on every line: a hundred expressions on each
 //! line of a large log would take minutes, a search for literals takes none.
 
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::hir::{Hir, HirKind};
 use serde::Deserialize;
+use std::sync::OnceLock;
 
 /// Shorter literals are in too many lines to be worth looking for.
 const SHORTEST: usize = 4;
@@ -14,14 +15,21 @@ const SHORTEST: usize = 4;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Pattern {
-    pub regex: Regex,
+    pub text: String,
     /// Every match holds at least one of these.
     pub literals: Vec<Vec<u8>>,
+    compiled: OnceLock<Option<Regex>>,
 }
 
 impl Pattern {
-    pub fn captures(&self) -> impl Iterator<Item = &str> {
-        self.regex.capture_names().flatten()
+    /// None if it is too large to compile.
+    pub fn regex(&self) -> Option<&Regex> {
+        let compile = || RegexBuilder::new(&self.text).unicode(false).build().ok();
+        self.compiled.get_or_init(compile).as_ref()
+    }
+
+    pub fn is_match(&self, line: &[u8]) -> bool {
+        self.regex().is_some_and(|r| r.is_match(line))
     }
 }
 
@@ -40,11 +48,11 @@ impl TryFrom<String> for Pattern {
             .ok_or_else(|| {
                 format!("pattern `{text}` needs {SHORTEST} characters that stand in every match")
             })?;
-        let regex = RegexBuilder::new(&text)
-            .unicode(false)
-            .build()
-            .map_err(|e| format!("pattern `{text}`: {e}"))?;
-        Ok(Self { regex, literals })
+        Ok(Self {
+            text,
+            literals,
+            compiled: OnceLock::new(),
+        })
     }
 }
 
@@ -122,7 +130,7 @@ mod tests {
         #[test]
         fn a_match_holds_a_literal(pattern in "[abc(|)?+.]{4,24}", text in "[abc]{0,40}") {
             let Ok(pattern) = Pattern::try_from(format!("abca(?:{pattern})")) else { return Ok(()) };
-            if let Some(m) = pattern.regex.find(text.as_bytes()) {
+            if let Some(m) = pattern.regex().unwrap().find(text.as_bytes()) {
                 let found = |l: &Vec<u8>| memchr::memmem::find(m.as_bytes(), l).is_some();
                 prop_assert!(pattern.literals.iter().any(found));
             }

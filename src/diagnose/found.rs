@@ -6,18 +6,20 @@
 use super::{Match, line, symbol};
 use crate::catalog::{Diagnosis, Rank};
 use regex::bytes::Captures;
-use std::collections::HashMap;
 
 /// Different failures of one diagnosis that are kept: libraries that are missing, say.
 const KEPT: usize = 8;
 
 #[derive(Default)]
-pub struct Found {
-    kept: Vec<(Rank, Match)>,
-    /// Place in `kept` of each diagnosis with each cause.
-    places: HashMap<(usize, String), usize>,
-    /// Places of each diagnosis.
-    of: HashMap<usize, Vec<usize>>,
+pub struct Found(Vec<Kept>);
+
+struct Kept {
+    /// Place of the diagnosis in the catalog.
+    diagnosis: usize,
+    rank: Rank,
+    /// What the pattern captured: the same again is the same failure.
+    captured: Vec<u8>,
+    found: Match,
 }
 
 impl Found {
@@ -28,22 +30,33 @@ impl Found {
         text: &[u8],
         captures: &Captures<'_>,
     ) {
+        let mut captured = Vec::new();
+        for group in captures.iter().skip(1).flatten() {
+            captured.extend_from_slice(group.as_bytes());
+            captured.push(0);
+        }
+        let mut same: Vec<&mut Kept> = self
+            .0
+            .iter_mut()
+            .filter(|k| k.diagnosis == number)
+            .collect();
+        let full = same.len() == KEPT;
+        let again = same.iter().position(|k| k.captured == captured);
+        if let Some(place) = again.or(full.then_some(0)) {
+            same[place].found.count += 1;
+            return;
+        }
         let cause = filled(&diagnosis.cause, captures);
-        let places = self.of.entry(number).or_default();
-        if let Some(place) = self.places.get(&(number, cause.clone())) {
-            self.kept[*place].1.count += 1;
+        if let Some(kept) = same.into_iter().find(|k| k.found.cause == cause) {
+            kept.found.count += 1;
             return;
         }
-        if places.len() == KEPT {
-            self.kept[places[0]].1.count += 1;
-            return;
-        }
-        places.push(self.kept.len());
-        self.places.insert((number, cause.clone()), self.kept.len());
         let (text, matched) = line::shown(text, captures.get_match().range());
-        self.kept.push((
-            diagnosis.rank,
-            Match {
+        self.0.push(Kept {
+            diagnosis: number,
+            rank: diagnosis.rank,
+            captured,
+            found: Match {
                 code: diagnosis.code,
                 id: diagnosis.id.clone(),
                 line,
@@ -53,16 +66,16 @@ impl Found {
                 count: 1,
                 matched,
             },
-        ));
+        });
     }
 
     /// The matches of the nearest rank that there is, in the log's order.
     pub fn nearest(self) -> Vec<Match> {
-        let nearest = self.kept.iter().map(|(rank, _)| *rank).min();
-        self.kept
+        let nearest = self.0.iter().map(|kept| kept.rank).min();
+        self.0
             .into_iter()
-            .filter(|(rank, _)| Some(*rank) == nearest)
-            .map(|(_, found)| found)
+            .filter(|kept| Some(kept.rank) == nearest)
+            .map(|kept| kept.found)
             .collect()
     }
 }

@@ -104,7 +104,8 @@ impl<'a> Diagnoser<'a> {
         candidates.dedup();
         for (d, p) in candidates {
             let diagnosis = &self.diagnoses[d];
-            if let Some(captures) = diagnosis.patterns[p].regex.captures(&text) {
+            let regex = diagnosis.patterns[p].regex();
+            if let Some(captures) = regex.and_then(|r| r.captures(&text)) {
                 found.add((d, diagnosis), number, &text, &captures);
                 return;
             }
