@@ -146,11 +146,15 @@ fn upgrade(asked: &[String], session: &Session) -> Result<Upgrade, Failure> {
 
 fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, changed: bool) {
     let path = session.lock_path.display().to_string();
-    let differences: Vec<String> = lock
-        .platforms
-        .iter()
-        .flat_map(|p| differences(old.and_then(|o| before(o, p)), p))
-        .collect();
+    // Sections of one lock mostly change alike: each change is said once.
+    let mut differences: Vec<String> = Vec::new();
+    for section in &lock.platforms {
+        for line in of_section(old.and_then(|o| before(o, section)), section) {
+            if !differences.contains(&line) {
+                differences.push(line);
+            }
+        }
+    }
     if common.json {
         json(
             &serde_json::json!({ "ok": true, "lock": path, "changed": changed, "differences": differences }),
@@ -195,7 +199,7 @@ fn before<'a>(old: &'a Lock, new: &PlatformLock) -> Option<&'a PlatformLock> {
 }
 
 /// `torch 2.12.1 → 2.13.0`, one line for each that differs.
-fn differences(old: Option<&PlatformLock>, new: &PlatformLock) -> Vec<String> {
+fn of_section(old: Option<&PlatformLock>, new: &PlatformLock) -> Vec<String> {
     let Some(old) = old else { return Vec::new() };
     let versions = |p: &PlatformLock| -> std::collections::BTreeMap<String, String> {
         let wheels = p.wheels.iter().map(|w| (w.name.clone(), w.version.clone()));

@@ -37,11 +37,12 @@ pub(super) fn judged(
     let Some(lock) = lock else {
         return Ok((expansion, Vec::new()));
     };
-    let mut stale = Vec::new();
+    let mut stale: Vec<Diagnostic> = Vec::new();
     for section in expansion.sections() {
-        stale.extend(stale_findings(&section, &session.changes(&section, lock)));
+        let findings = stale_findings(&section, &session.changes(&section, lock));
+        let new = findings.into_iter().filter(|f| !stale.contains(f));
+        stale.extend(new.collect::<Vec<_>>());
     }
-    stale.dedup();
     if !stale.is_empty() {
         return Ok((expansion, stale));
     }
@@ -126,7 +127,7 @@ fn nothing_left(stack: &Stack, expansion: &Expansion) -> Failure {
 fn table(expansion: &Expansion) -> String {
     let variants = &expansion.variants;
     let mut rows = vec![["variant", "platform", "CUDA", "SM", "ISA", ""].map(str::to_owned)];
-    rows.extend(variants.iter().map(row));
+    rows.extend(variants.iter().map(|v| row(v, variants)));
     let width = |column: usize| {
         let cells = rows.iter().map(|r| r[column].chars().count());
         cells.max().unwrap_or(0)
@@ -161,22 +162,29 @@ fn table(expansion: &Expansion) -> String {
     out
 }
 
-fn row(variant: &Variant) -> [String; 6] {
-    let exceptions: Vec<String> = variant
-        .compiled
-        .iter()
-        .flat_map(|c| c.exceptions.iter().map(|e| format!("{}: {e}", c.library)))
-        .collect();
+fn row(variant: &Variant, all: &[Variant]) -> [String; 6] {
+    let mut special = Vec::new();
+    for compiled in &variant.compiled {
+        for name in &compiled.exceptions {
+            let has = |v: &Variant| {
+                let mut same = v.compiled.iter().filter(|c| c.library == compiled.library);
+                same.any(|c| c.exceptions.contains(name))
+            };
+            // What every variant gets in one way or another tells none from the others.
+            if !all.iter().all(has) {
+                let value = compiled.env.get(name).map_or("", String::as_str);
+                special.push(format!("{}: {name}={value}", compiled.library));
+            }
+        }
+    }
+    let isa = variant.isa.as_ref();
     [
         variant.name.clone(),
         variant.platform.to_string(),
         variant.cuda.clone().unwrap_or_else(|| "-".to_owned()),
         variant.sm.join(", "),
-        variant
-            .isa
-            .as_ref()
-            .map_or_else(|| "-".to_owned(), ToString::to_string),
-        exceptions.join(", "),
+        isa.map_or_else(|| "-".to_owned(), ToString::to_string),
+        special.join(", "),
     ]
 }
 
