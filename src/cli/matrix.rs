@@ -90,15 +90,19 @@ pub(super) fn named<'a>(
 
 fn unknown(stack: &Stack, variants: &[Variant], what: String, near: Option<&str>) -> Failure {
     const SHOWN: usize = 8;
+    let file = stack.file();
     let names: Vec<&str> = variants.iter().map(|v| v.name.as_str()).collect();
     let help = match near {
+        _ if stack.matrix.is_empty() => "leave `--variant` out: the stack has no matrix".to_owned(),
         Some(near) => format!("did you mean `{near}`?"),
-        None if names.len() <= SHOWN => format!("use `--variant` with one of {}", names.join(", ")),
-        None => format!(
-            "use `--variant` with one of {}, …; `stackforge matrix {}` lists all",
-            names[..SHOWN].join(", "),
-            stack.file()
-        ),
+        None => {
+            let mut help = "use `--variant` with one of\n".to_owned();
+            help.push_str(&names[..names.len().min(SHOWN)].join("\n"));
+            if names.len() > SHOWN {
+                help.push_str(&format!("\n…\n`stackforge matrix {file}` lists all"));
+            }
+            help
+        }
     };
     Failure::plain(
         2,
