@@ -68,6 +68,7 @@ fn lock(text: &str, wheels: &[&str], catalog: &Path) -> Lock {
             platform: stack.platform.value,
             python: stack.python.value,
             cuda: None,
+            inputs: Default::default(),
             base: BaseLock {
                 name: stack.base.value.clone(),
                 runtime: None,

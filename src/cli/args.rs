@@ -133,6 +133,9 @@ pub struct LockArgs {
 pub struct PlanArgs {
     /// The stack file
     pub stack: PathBuf,
+    /// Variant of a stack with a matrix (default: all of them)
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
     /// Which inputs changed since the last build
     #[arg(long)]
     pub why: bool,
@@ -145,6 +148,9 @@ pub struct PlanArgs {
 pub struct RenderArgs {
     /// The stack file
     pub stack: PathBuf,
+    /// Variant of a stack with a matrix
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
     /// Directory to write; must be new, empty, or rendered before
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
@@ -154,7 +160,10 @@ pub struct RenderArgs {
 pub struct BuildArgs {
     /// The stack file
     pub stack: PathBuf,
-    /// Reference of the image; may be repeated (default: the stack's name)
+    /// Variant of a stack with a matrix
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
+    /// Reference of the image; may be repeated (default: the name of the stack or variant)
     #[arg(short, long = "tag", value_name = "REF")]
     pub tags: Vec<String>,
     /// Most compilers at once (default: what cores and memory allow)
@@ -175,6 +184,9 @@ pub struct ValidateArgs {
     /// Stack that says what the image promises (default: what the image itself recorded)
     #[arg(long, value_name = "STACK")]
     pub stack: Option<PathBuf>,
+    /// Variant of that stack, where it has a matrix
+    #[arg(long, value_name = "NAME", requires = "stack")]
+    pub variant: Option<String>,
     /// Write the report to a file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -16,7 +16,7 @@ use crate::plan::Plan;
 use std::io::IsTerminal as _;
 
 pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
-    let session = Session::open(common, &args.stack)?;
+    let session = Session::open(common, &args.stack)?.choose(args.variant.as_deref())?;
     let plan = session.plan(common)?;
     let tags = tags(&args.tags, &plan)?;
     let options = Options {
@@ -47,7 +47,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
 
 fn tags(asked: &[String], plan: &Plan) -> Result<Vec<String>, Failure> {
     if asked.is_empty() {
-        return Ok(vec![format!("{}:latest", plan.stack)]);
+        return Ok(vec![format!("{}:latest", plan.variant)]);
     }
     asked
         .iter()

@@ -150,6 +150,9 @@ codes! {
     NO_VARIANT = 22, "nothing is left of the matrix",
         "Each combination of the axes is checked like a stack of its own; here every one of them is refused.",
         "Change the base, a library or an axis as the reasons say; `stackforge matrix STACK` lists them.";
+    UNKNOWN_VARIANT = 23, "a variant that the stack does not have",
+        "A stack with a matrix stands for many images; plan, build, render and validate work on one of them.",
+        "Name one with `--variant`; `stackforge matrix STACK` lists them.";
     CATALOG_INVALID = 101, "a catalog file is wrong",
         "The catalog (embedded, `--catalog DIR`, or `.stackforge/` beside the stack) is checked whole before it is used.",
         "Correct the file that the message names; catalog/README.md describes every key.";
