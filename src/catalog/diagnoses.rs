@@ -4,14 +4,16 @@
 //! order in which they are tried on a line. A diagnosis that its own examples do not match is
 //! never loaded.
 
+use super::CatalogError;
 use super::Pattern;
-use super::load::{CATALOG, CatalogError, parse, schema};
+use super::load::{parse, schema};
 use crate::diag::Code;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::Path;
 
 const FILE: &str = "diagnoses.yaml";
+static EMBEDDED: &[u8] = include_bytes!("../../catalog/diagnoses.yaml");
 
 #[derive(Debug, Clone)]
 pub struct Diagnoses(pub Vec<Diagnosis>);
@@ -57,8 +59,7 @@ struct File {
 impl Diagnoses {
     /// The embedded diagnoses; `overlay`'s in place of those of the same id, its others first.
     pub fn load(overlay: Option<&Path>) -> Result<Self, CatalogError> {
-        let embedded = CATALOG.get_file(FILE).map_or(&b""[..], |f| f.contents());
-        let mut all = read(&format!("catalog/{FILE}"), embedded)?;
+        let mut all = read(&format!("catalog/{FILE}"), EMBEDDED)?;
         let Some(path) = overlay.map(|dir| dir.join(FILE)) else {
             return Ok(Self(all));
         };
