@@ -318,6 +318,9 @@ pub struct Known {
     pub id: String,
     #[serde(default)]
     pub when: Conditions,
+    /// Of no interest where another library brings this one.
+    #[serde(default)]
+    pub named: bool,
     pub what: String,
     pub fix: String,
     pub source: String,
