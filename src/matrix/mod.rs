@@ -13,7 +13,7 @@ mod variant;
 use crate::catalog::Catalog;
 use crate::diag::{Code, Diagnostic, Report, Severity, codes};
 use crate::lock::{Lock, PlatformLock};
-use crate::rules::{Case, Machine};
+use crate::rules::{Case, Machine, Picks};
 use crate::spec::Stack;
 use crate::target::Target;
 use serde::Serialize;
@@ -48,8 +48,9 @@ pub fn expand(stack: &Stack, catalog: &Catalog) -> Result<Expansion, Report> {
         variants: Vec::new(),
         rejected: Vec::new(),
     };
+    let picks = Picks::default();
     for stack in combine::combinations(stack, catalog) {
-        match refusal(&stack, catalog, None) {
+        match refusal(&stack, catalog, None, &picks) {
             None => expansion.variants.push(Variant::of(stack, catalog)),
             Some(d) if stack.variant.is_none() => return Err(Report::new(stack.source, vec![d])),
             Some(d) => expansion.rejected.push(Rejected::new(stack.name(), d)),
@@ -67,7 +68,7 @@ impl Expansion {
         };
         for variant in self.variants {
             let section = lock.section(&variant.stack);
-            match refusal(&variant.stack, catalog, section) {
+            match refusal(&variant.stack, catalog, section, &Picks::default()) {
                 None => judged.variants.push(variant),
                 Some(d) => judged.rejected.push(Rejected::new(&variant.name, d)),
             }
@@ -88,7 +89,12 @@ impl Rejected {
 }
 
 /// Why a combination cannot work, by the first rule that says so.
-fn refusal(stack: &Stack, catalog: &Catalog, lock: Option<&PlatformLock>) -> Option<Diagnostic> {
+fn refusal(
+    stack: &Stack,
+    catalog: &Catalog,
+    lock: Option<&PlatformLock>,
+    picks: &Picks,
+) -> Option<Diagnostic> {
     isa_not_with_sm(stack, catalog).or_else(|| {
         let findings = match Target::of(stack, catalog) {
             Err(report) => report.diagnostics,
@@ -98,6 +104,7 @@ fn refusal(stack: &Stack, catalog: &Catalog, lock: Option<&PlatformLock>) -> Opt
                 catalog,
                 lock,
                 machine: Machine::default(),
+                picks: picks.clone(),
             }),
         };
         let mut findings = findings.into_iter();
