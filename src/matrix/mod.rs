@@ -49,7 +49,7 @@ pub fn expand(stack: &Stack, catalog: &Catalog) -> Result<Expansion, Report> {
         rejected: Vec::new(),
     };
     for stack in combine::combinations(stack, catalog) {
-        match refusal(&stack, catalog, None) {
+        match refusal(&stack, catalog, None, &Machine::default()) {
             None => expansion.variants.push(Variant::of(stack, catalog)),
             Some(d) if stack.variant.is_none() => return Err(Report::new(stack.source, vec![d])),
             Some(d) => expansion.rejected.push(Rejected::new(stack.name(), d)),
@@ -59,15 +59,16 @@ pub fn expand(stack: &Stack, catalog: &Catalog) -> Result<Expansion, Report> {
 }
 
 impl Expansion {
-    /// Judges the variants once more, by the files that are locked for them.
-    pub fn judge(self, catalog: &Catalog, lock: &Lock) -> Self {
+    /// Judges the variants once more, by the files that are locked for them and the machine
+    /// that is meant.
+    pub fn judge(self, catalog: &Catalog, lock: Option<&Lock>, machine: &Machine) -> Self {
         let mut judged = Self {
             variants: Vec::new(),
             rejected: self.rejected,
         };
         for variant in self.variants {
-            let section = lock.section(&variant.stack);
-            match refusal(&variant.stack, catalog, section) {
+            let section = lock.and_then(|l| l.section(&variant.stack));
+            match refusal(&variant.stack, catalog, section, machine) {
                 None => judged.variants.push(variant),
                 Some(d) => judged.rejected.push(Rejected::new(&variant.name, d)),
             }
@@ -88,7 +89,12 @@ impl Rejected {
 }
 
 /// Why a combination cannot work, by the first rule that says so.
-fn refusal(stack: &Stack, catalog: &Catalog, lock: Option<&PlatformLock>) -> Option<Diagnostic> {
+fn refusal(
+    stack: &Stack,
+    catalog: &Catalog,
+    lock: Option<&PlatformLock>,
+    machine: &Machine,
+) -> Option<Diagnostic> {
     isa_not_with_sm(stack, catalog).or_else(|| {
         let findings = match Target::of(stack, catalog) {
             Err(report) => report.diagnostics,
@@ -97,7 +103,7 @@ fn refusal(stack: &Stack, catalog: &Catalog, lock: Option<&PlatformLock>) -> Opt
                 target: &target,
                 catalog,
                 lock,
-                machine: Machine::default(),
+                machine: machine.clone(),
             }),
         };
         let mut findings = findings.into_iter();
