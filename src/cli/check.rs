@@ -11,7 +11,7 @@ use crate::rules::{Case, Machine, Picks};
 pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
     if !session.stack.matrix.is_empty() {
-        return super::matrix::check(common, &session);
+        return super::matrix::check(common, &session, &machine(&session, args)?);
     }
     let target = session.target()?;
     let lock = session.lock()?;
