@@ -8,6 +8,7 @@ pub mod debian;
 pub mod device;
 pub mod diag;
 pub mod doctor;
+pub mod emit;
 pub mod engine;
 pub mod lock;
 pub mod matrix;
