@@ -14,7 +14,8 @@ setup:
 demo: setup build
 	sh scripts/demo.sh
 
-test: setup
+test:
+	sh scripts/setup.sh tests
 	sh scripts/test.sh
 
 fmt:

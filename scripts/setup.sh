@@ -1,7 +1,8 @@
 #!/bin/sh
 # Puts in place what stackforge's own build, demo and tests need and this machine lacks: a
-# C compiler, Python with pip, a running Docker Engine. Debian and Ubuntu are set up; other
-# systems are told what to install.
+# C compiler, Python with pip, a running Docker Engine; with `tests` as argument also the
+# programs that only tests run. Debian and Ubuntu are set up; other systems are told what to
+# install.
 set -eu
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -21,6 +22,12 @@ need cc gcc
 need python3 python3
 need docker docker.io
 python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
+if [ "${1:-}" = tests ]; then
+    PATH=$PATH:/usr/sbin
+    need sbatch slurm-client
+    need slurmctld slurmctld
+    need slurmd slurmd
+fi
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
 if [ -n "$missing" ]; then
     if ! command -v apt-get >/dev/null 2>&1; then

@@ -10,6 +10,7 @@ pub mod diag;
 pub mod diagnose;
 pub mod doctor;
 pub mod elf;
+pub mod emit;
 pub mod engine;
 pub mod fatbin;
 pub mod lock;

@@ -34,7 +34,8 @@ impl Catalog {
     }
 }
 
-/// Digest of a directory's templates by path and content; None without any.
+/// Digest of a directory's templates by path and content, without those of pipelines, which
+/// change no image; None without any.
 fn own_templates(dir: &Path) -> Option<Digest> {
     let mut folders = vec![dir.to_owned()];
     let mut files = Vec::new();
@@ -45,6 +46,9 @@ fn own_templates(dir: &Path) -> Option<Digest> {
             .flatten()
             .map(|e| e.path())
         {
+            if path == dir.join("ci") {
+                continue;
+            }
             if path.is_dir() {
                 folders.push(path);
             } else {
@@ -146,6 +150,10 @@ mod tests {
         std::fs::write(dir.path().join("templates/steps/net.sh"), "#").unwrap();
         let own = Catalog::load(Some(dir.path())).unwrap().templates;
         assert!(own.is_some(), "own templates are part of every key");
+        std::fs::create_dir_all(dir.path().join("templates/ci")).unwrap();
+        std::fs::write(dir.path().join("templates/ci/slurm.sh.hbs"), "#").unwrap();
+        let with_ci = Catalog::load(Some(dir.path())).unwrap().templates;
+        assert_eq!(own, with_ci, "pipelines are part of no key");
         std::fs::write(dir.path().join("gpus.yaml"), "schema: 1\ngpu: []\n").unwrap();
         let e = Catalog::load(Some(dir.path())).unwrap_err().to_string();
         assert!(e.contains("gpus.yaml"), "{e}");

@@ -1,7 +1,8 @@
 //! What may be typed.
 
 use crate::rules::DriverVersion;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// CUDA machine-learning stacks that work, as container images, from one YAML file.
@@ -17,6 +18,27 @@ pub struct Cli {
     pub common: Common,
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// What was typed; refused where it asks for JSON and for what is none. Clap misses such a
+    /// conflict when `--json` stands before the command.
+    pub fn read() -> Result<Self, clap::Error> {
+        let cli = Self::try_parse()?;
+        let other = match &cli.command {
+            Command::Matrix(a) if a.emit.is_some() => "--emit",
+            Command::Plan(a) if a.dot => "--dot",
+            Command::Explain(a) if a.markdown => "--markdown",
+            _ => return Ok(cli),
+        };
+        match cli.common.json {
+            false => Ok(cli),
+            true => Err(Self::command().error(
+                ErrorKind::ArgumentConflict,
+                format!("the argument '{other}' cannot be used with '--json'"),
+            )),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -60,7 +82,7 @@ pub enum Command {
     /// Choose the exact files of a stack and write its lock
     Lock(LockArgs),
     /// List the variants of a stack, and which combinations are refused
-    Matrix(StackArgs),
+    Matrix(MatrixArgs),
     /// Print the steps of a build, their keys, and which are cached
     Plan(PlanArgs),
     /// Write a Dockerfile and its context
@@ -97,9 +119,27 @@ pub struct InitArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct StackArgs {
+pub struct MatrixArgs {
     /// The stack file
     pub stack: PathBuf,
+    /// In place of the list, a pipeline that builds every variant
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub emit: Option<Emit>,
+    /// File to write the pipeline to; must be new, or written so before (default: stdout)
+    #[arg(short, long, value_name = "FILE", requires = "emit")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Emit {
+    /// A workflow of GitHub Actions
+    Github,
+    /// A pipeline of GitLab CI/CD
+    Gitlab,
+    /// An array job
+    Slurm,
+    /// Indexed Jobs and their ConfigMap
+    Kubernetes,
 }
 
 #[derive(Debug, Args)]
@@ -140,7 +180,7 @@ pub struct PlanArgs {
     #[arg(long)]
     pub why: bool,
     /// Print the graph in Graphviz' language
-    #[arg(long, conflicts_with_all = ["why", "json"])]
+    #[arg(long, conflicts_with = "why")]
     pub dot: bool,
 }
 
@@ -211,6 +251,6 @@ pub struct ExplainArgs {
     /// A code such as SF0204; all of them without one
     pub code: Option<String>,
     /// All of them as a Markdown page
-    #[arg(long, conflicts_with_all = ["code", "json"])]
+    #[arg(long, conflicts_with = "code")]
     pub markdown: bool,
 }

@@ -1,7 +1,7 @@
 //! `stackforge matrix`.
 
 use super::Outcome;
-use super::args::{Common, StackArgs};
+use super::args::{Common, MatrixArgs};
 use super::output::{Failure, json, print};
 use super::session::{Session, stale_findings};
 use crate::diag::{Diagnostic, codes, nearest};
@@ -10,16 +10,19 @@ use crate::matrix::{Expansion, Rejected, Variant};
 use crate::rules::Machine;
 use crate::spec::Stack;
 
-pub fn run(common: &Common, args: &StackArgs) -> Outcome {
+pub fn run(common: &Common, args: &MatrixArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
     let lock = session.lock()?;
     let (expansion, _) = judged(&session, lock.as_ref(), &Machine::default())?;
-    if common.json {
+    if let Some(format) = args.emit {
+        super::emit::run(common, args, format.into(), &session, &expansion.variants)
+    } else if common.json {
         json(&expansion);
+        Ok(())
     } else {
         print(&table(&expansion));
+        Ok(())
     }
-    Ok(())
 }
 
 /// The variants; a failure when none is left.

@@ -9,6 +9,7 @@ mod build;
 mod check;
 mod diagnose;
 mod doctor;
+mod emit;
 mod explain;
 mod generate;
 mod init;
@@ -22,12 +23,11 @@ mod session;
 mod validate;
 
 use args::{Cli, Command};
-use clap::Parser as _;
 use output::Failure;
 use std::process::ExitCode;
 
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(e) => {
             // Usage errors are 2; `--help` and `--version` are no errors.

@@ -7,6 +7,7 @@
 
 mod files;
 pub mod quote;
+pub mod yaml;
 
 use crate::catalog::template;
 use crate::config::Config;
@@ -167,7 +168,8 @@ pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
     labels
 }
 
-fn fill(
+/// A template filled with data. A value enters it as it stands unless the template quotes it.
+pub(crate) fn fill(
     name: &str,
     overlay: Option<&Path>,
     data: &serde_json::Value,
@@ -179,6 +181,8 @@ fn fill(
     engine.register_helper("sh", Box::new(quote::ShHelper));
     engine.register_helper("quoted", Box::new(quote::QuotedHelper));
     engine.register_helper("comment", Box::new(quote::CommentHelper));
+    engine.register_helper("yaml", Box::new(quote::YamlHelper));
+    engine.register_helper("block", Box::new(quote::BlockHelper));
     engine.register_helper("reference", Box::new(quote::ReferenceHelper));
     engine
         .register_template_string(name, &text)

@@ -1,5 +1,6 @@
-//! Quoting: the only ways by which text from a stack enters a Dockerfile or a script.
+//! Quoting: the only ways by which text from a stack enters a Dockerfile, a script or a pipeline.
 
+use super::yaml;
 use crate::spec::image_reference;
 use handlebars::{
     Context, Handlebars, Helper, HelperDef, HelperResult, Output, RenderContext, RenderErrorReason,
@@ -92,6 +93,16 @@ helper!(
     /// `{{comment value}}`
     CommentHelper,
     |v| Ok(comment(v))
+);
+helper!(
+    /// `{{yaml value}}`: a scalar of YAML.
+    YamlHelper,
+    |v| Ok(yaml::scalar(v))
+);
+helper!(
+    /// `{{block value}}`: the value of a key that is indented by two spaces, as a block of lines.
+    BlockHelper,
+    |v| Ok(yaml::block(v, 2))
 );
 helper!(
     /// `{{reference value}}`: refuses what is no image reference.

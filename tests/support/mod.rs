@@ -34,6 +34,20 @@ impl Sandbox {
         std::fs::write(path, text).unwrap();
     }
 
+    /// A shell program in a folder; a PATH that has it first.
+    pub fn program(&self, folder: &str, name: &str, script: &str) -> std::ffi::OsString {
+        use std::os::unix::fs::PermissionsExt as _;
+        self.write(
+            &format!("{folder}/{name}"),
+            &format!("#!/bin/sh\n{script}\n"),
+        );
+        let path = self.path(folder).join(name);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut all = vec![self.path(folder)];
+        all.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
+        std::env::join_paths(all).unwrap()
+    }
+
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stackforge"));
         command

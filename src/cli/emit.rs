@@ -1,0 +1,104 @@
+//! `stackforge matrix --emit`.
+
+use super::Outcome;
+use super::args::{Common, Emit, MatrixArgs};
+use super::output::{Failure, chain, print, say};
+use super::session::Session;
+use crate::diag::{Diagnostic, codes};
+use crate::emit::{EmitError, Format, Request, emit, is_emitted};
+use crate::matrix::Variant;
+use std::io::Write as _;
+use std::path::Path;
+
+impl From<Emit> for Format {
+    fn from(emit: Emit) -> Self {
+        match emit {
+            Emit::Github => Self::Github,
+            Emit::Gitlab => Self::Gitlab,
+            Emit::Slurm => Self::Slurm,
+            Emit::Kubernetes => Self::Kubernetes,
+        }
+    }
+}
+
+pub fn run(
+    common: &Common,
+    args: &MatrixArgs,
+    format: Format,
+    session: &Session,
+    variants: &[Variant],
+) -> Outcome {
+    // Read twice, so that no pipeline carries a lock that does not parse.
+    let lock = match session.lock()? {
+        Some(_) => std::fs::read_to_string(&session.lock_path).ok(),
+        None => None,
+    };
+    let catalog = common.catalog.as_deref().map(utf8).transpose()?;
+    let text = emit(
+        format,
+        &Request {
+            stack: &session.stack,
+            variants,
+            path: utf8(&args.stack)?,
+            catalog,
+            overlay: session.overlay.as_deref(),
+            lock: lock.as_deref(),
+        },
+    )?;
+    if lock.is_none() {
+        let file = session.stack.file();
+        let next = format!("{file} has no lock yet: run `stackforge lock {file}` before this runs");
+        say(common, &next);
+    }
+    match &args.output {
+        None => print(&text),
+        Some(path) => {
+            write(path, &text)?;
+            print(&format!("{}: written\n", path.display()));
+        }
+    }
+    Ok(())
+}
+
+fn utf8(path: &Path) -> Result<&str, Failure> {
+    path.to_str().ok_or_else(|| {
+        let what = format!("`{}` is not UTF-8", path.display());
+        Failure::plain(
+            2,
+            Diagnostic::error(codes::BAD_VALUE, what).help("rename it: pipelines are text"),
+        )
+    })
+}
+
+/// A new file, or over one that was written so before.
+fn write(path: &Path, text: &str) -> Outcome {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true);
+    let ours = std::fs::read_to_string(path).is_ok_and(|old| is_emitted(&old));
+    match ours {
+        true => options.truncate(true),
+        false => options.create_new(true),
+    };
+    let written = options
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|e| {
+        let what = format!("cannot write {}: {e}", path.display());
+        Failure::plain(
+            2,
+            Diagnostic::error(codes::BAD_VALUE, what).help(
+                "name another file with `-o`; an existing one is overwritten only if \
+                 `stackforge matrix` wrote it",
+            ),
+        )
+    })
+}
+
+impl From<EmitError> for Failure {
+    fn from(e: EmitError) -> Self {
+        Self::plain(
+            e.exit(),
+            Diagnostic::error(e.code(), chain(&e)).help(e.help()),
+        )
+    }
+}
