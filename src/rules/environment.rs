@@ -5,7 +5,9 @@ use super::clash::Clash;
 use super::fit::{Fit, Ground, wheel_fit};
 use super::label::{Cuda, Label};
 use super::pick::{Picked, distribution, pick};
-use crate::catalog::{Facts, Glibc, Recipe, Release, ReleaseWheel, Way, WheelCuda, split_local};
+use crate::catalog::{
+    Facts, Glibc, Recipe, Release, ReleaseWheel, Way, WheelCuda, WheelSource, split_local,
+};
 use crate::diag::Span;
 use crate::spec::{From, Library};
 use crate::wheel::WheelName;
@@ -104,6 +106,7 @@ impl<'a> Environment<'a> {
     fn picked(case: &Case<'a>, versions: BTreeMap<String, Version>) -> Self {
         let spans = Spans::of(case);
         let mut env = Self::default();
+        let platform = case.stack.platform.value;
         let asked_by = |name: &str| -> Vec<String> {
             versions
                 .iter()
@@ -111,7 +114,7 @@ impl<'a> Environment<'a> {
                     case.catalog
                         .releases(n)
                         .and_then(|r| r.get(*v))
-                        .is_some_and(|r| r.asks(name).is_some())
+                        .is_some_and(|r| r.asks_on(platform, name).is_some())
                 })
                 .map(|(n, _)| n.clone())
                 .collect()
@@ -190,7 +193,11 @@ impl<'a> Environment<'a> {
             });
         let python = Version::from_str(&case.stack.python.value.to_string()).ok();
         let platform = case.stack.platform.value.to_string();
-        let devices = case.devices();
+        // Code is compiled for the target, whichever machine then runs it.
+        let sms = match way {
+            Way::Source => case.target.sms.clone(),
+            Way::Wheel => case.devices(),
+        };
         ask(&Facts {
             torch: self.version("torch"),
             cuda: cuda.as_ref(),
@@ -198,7 +205,7 @@ impl<'a> Environment<'a> {
             python: python.as_ref(),
             platform: Some(&platform),
             from: Some(way),
-            sms: &devices,
+            sms: &sms,
         })
     }
 }
@@ -216,10 +223,11 @@ impl Build<'_> {
 impl Package<'_> {
     /// CUDA that it was built with, by its label, else by what is known of the wheel.
     pub fn cuda(&self) -> Option<Cuda> {
-        self.label.cuda.or(match self.wheel?.cuda {
+        let of_wheel = || match self.wheel?.cuda {
             WheelCuda::Version { major, minor } => Some((major, minor)),
             WheelCuda::Cpu | WheelCuda::Unknown => None,
-        })
+        };
+        self.label.cuda.or_else(of_wheel)
     }
 
     pub fn is_cpu_only(&self) -> bool {
@@ -290,11 +298,15 @@ fn wheel_of<'a>(case: &Case<'_>, release: &'a Release, local: &str) -> Option<&'
 
 /// How a library without a lock will come.
 fn way(case: &Case<'_>, env: &Environment<'_>, library: &Library, name: &str) -> Way {
-    let buildable = recipe_of(case, name).is_some_and(|r| r.build.is_some());
+    let buildable = recipe_of(case, name).filter(|r| r.build.is_some());
+    let foreign = library.index.is_some() || !case.stack.indexes.is_empty();
     match library.from {
         From::Source => Way::Source,
         From::Wheel => Way::Wheel,
-        From::Auto if !buildable => Way::Wheel,
+        From::Auto if buildable.is_none() => Way::Wheel,
+        From::Auto if !foreign && buildable.is_some_and(|r| r.wheels == WheelSource::None) => {
+            Way::Source
+        }
         From::Auto if library.git.is_some() || library.git_ref.is_some() => Way::Source,
         From::Auto => match env.get(name).map(|p| wheel_fit(p, &Ground::of(case, env))) {
             Some(Fit::Unfit(_)) => Way::Source,

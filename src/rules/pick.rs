@@ -233,7 +233,8 @@ impl<'c, 'a> Search<'c, 'a> {
         })
     }
 
-    /// Whether a known release, or one that a pin names, is in all of the sets.
+    /// Whether a known release, or one that a pin names, is in all of the sets. Where none is
+    /// pinned exactly, releases after those that are known count too.
     pub fn some_version(&self, name: &str, wanted: &[&VersionSpecifiers]) -> bool {
         if wanted.len() < 2 {
             return true;
@@ -243,10 +244,13 @@ impl<'c, 'a> Search<'c, 'a> {
         if named.peek().is_some() {
             return named.any(|v| all(&v));
         }
-        match self.case.catalog.releases(name) {
-            Some(releases) => releases.keys().any(all),
-            None => true,
-        }
+        let Some(releases) = self.case.catalog.releases(name) else {
+            return true;
+        };
+        let newest = releases.keys().next_back();
+        let later = wanted.iter().flat_map(|s| s.iter()).map(|s| s.version());
+        let mut later = later.filter(|v| newest.is_none_or(|newest| *v > newest));
+        releases.keys().any(all) || later.any(all) || all(&Version::new([u64::from(u32::MAX)]))
     }
 
     pub fn accepts(&self, asking: &Candidate<'a>, name: &str, version: &Version) -> bool {
