@@ -3,10 +3,8 @@
 mod support;
 
 use stackforge::catalog::Catalog;
-use stackforge::rules::{self, Case, Machine};
 use stackforge::spec::{Platform, Sm};
-use stackforge::target::Target;
-use support::verdict::{Verdict, verdict};
+use support::verdict::{Verdict, judged, verdict};
 use support::{Sandbox, yaml_files};
 
 /// Where a set runs.
@@ -147,6 +145,65 @@ fn kernels_beside_their_torch() {
     passes(&CUDA_12, &format!("  torch: 2.10.0\n  {wheel}\n"));
 }
 
+/// A release after those that the catalog knows is not held against anyone.
+#[test]
+fn releases_of_tomorrow() {
+    for torch in ["\">=2.16\"", "\">2.15\"", "2.99.0"] {
+        passes(
+            &CUDA_13,
+            &format!("  torch: {torch}\n  torchvision: auto\n"),
+        );
+    }
+    passes(&CUDA_13, "  vllm: 0.99.0\n  torch: 2.15.0\n");
+}
+
+/// An open requirement of one library does not win over the exact one of another.
+#[test]
+fn what_libraries_bring_is_what_all_of_them_take() {
+    let bitsandbytes = "  bitsandbytes: { version: 0.50.2, from: wheel }\n";
+    passes(&CUDA_13, &format!("{bitsandbytes}  vllm: 0.32.0\n"));
+    passes(&CUDA_12, &format!("{bitsandbytes}  vllm: 0.19.1\n"));
+}
+
+#[test]
+fn code_of_an_sm_with_a_suffix() {
+    let thor = |gpus| Place { gpus, ..THOR };
+    passes(&thor(&["sm_110a", "sm_110f"]), VLLM_0_33);
+    let hopper = |gpus| Place { gpus, ..CUDA_13 };
+    passes(&hopper(&["sm_90a", "sm_100f", "h100, sm_90a"]), VLLM_0_33);
+}
+
+#[test]
+fn wheels_of_an_index_of_its_own() {
+    let index = "index: https://wheels.example/simple";
+    let label = "2.8.3+cu12torch2.8cxx11abiTRUE";
+    let flash = format!("  flash-attn: {{ version: {label}, from: wheel, {index} }}\n");
+    passes(&CUDA_12, &format!("{TORCH_2_8}{flash}"));
+    let torch = format!("  torch: {{ version: 2.10.0+cu130, from: wheel, {index} }}\n");
+    passes(&THOR, &torch);
+}
+
+/// The machine that runs an image is not the one that its code is compiled for.
+#[test]
+fn images_on_other_machines_than_their_target() {
+    let flash = "torch: 2.13.0\n  flash-attn: 2.8.3.post2";
+    for (target, args) in [
+        ("a100", "--gpu sm_88"),
+        ("a100", "--gpu rtx4090"),
+        ("h100", "--gpu sm_90a"),
+        ("h100", "--driver 580.65.06"),
+        ("h100", "--driver 999"),
+    ] {
+        let text = format!(
+            "# args: --memory 64 {args}\nstack: set\nbase: {}\ntarget: {{ platform: linux/amd64, gpu: [{target}] }}\npython: \"3.12\"\njit: false\nlibraries:\n  {flash}\n",
+            CUDA_13.base
+        );
+        let verdict = verdict(&text, None);
+        let errors = verdict.findings.iter().filter(|f| f.severity == "error");
+        assert_eq!(errors.count(), 0, "{text}\n{}", verdict.shown);
+    }
+}
+
 #[test]
 fn stock_stacks_with_and_without_their_lock() {
     for file in yaml_files("stacks") {
@@ -167,7 +224,7 @@ fn stock_stacks_with_and_without_their_lock() {
 #[test]
 fn torch_on_the_gpus_of_its_list() {
     let catalog = Catalog::load(None).unwrap();
-    let mut judged = 0;
+    let mut pairs = 0;
     for (version, release) in catalog.releases("torch").unwrap() {
         for wheel in &release.wheels {
             let platform = wheel.platform.unwrap();
@@ -180,13 +237,13 @@ fn torch_on_the_gpus_of_its_list() {
                     continue;
                 }
                 let text = alone(&torch, *sm, platform);
-                let found = findings(&catalog, &text);
+                let found = judged(&catalog, &text);
                 assert!(found.is_empty(), "{text}\n{found:#?}");
-                judged += 1;
+                pairs += 1;
             }
         }
     }
-    assert!(judged > 200, "{judged}");
+    assert!(pairs > 200, "{pairs}");
 }
 
 /// torch 2.11 pins a Triton that cannot compile for the Thor that its own wheel supports.
@@ -200,21 +257,4 @@ fn alone(torch: &str, sm: Sm, platform: Platform) -> String {
         "stack: set\nbase: debian-bookworm\ntarget: {{ platform: {platform}, gpu: [sm_{}] }}\npython: \"3.11\"\nlibraries:\n  torch: {{ version: {torch:?}, from: wheel }}\n  triton: auto\n",
         sm.digits()
     )
-}
-
-fn findings(catalog: &Catalog, text: &str) -> Vec<String> {
-    let stack = stackforge::spec::read("set.yaml", text).unwrap();
-    let target = Target::of(&stack, catalog).unwrap();
-    let found = rules::check(&Case {
-        stack: &stack,
-        target: &target,
-        catalog,
-        lock: None,
-        machine: Machine::default(),
-        picks: rules::Picks::default(),
-    });
-    found
-        .into_iter()
-        .map(|d| format!("{}: {}", d.code, d.message))
-        .collect()
 }

@@ -144,11 +144,21 @@ fn kernels_of_flashinfer_compiled_ahead_for_blackwell_alone() {
 
 #[test]
 fn one_cudnn_has_code_for_orin() {
-    // torch itself has none for Orin before CUDA 13.2, where code for sm_80 does.
-    let torch = "torch: { version: 2.13.0, from: wheel }";
-    let verdict = check(ORIN, torch, &[]);
+    // A torch for Orin of its own index, with the cuDNN of the public one.
+    let torch = "torch: { version: 2.13.0+cu130, index: https://torch.example/jetson }";
+    let locked = |cudnn: &'static str| {
+        [
+            "locked: torch-2.13.0+cu130-cp312-cp312-manylinux_2_28_aarch64.whl",
+            cudnn,
+        ]
+    };
+    let other = "locked: nvidia_cudnn_cu13-9.20.0.48-py3-none-manylinux_2_27_aarch64.whl";
+    let verdict = check(ORIN, torch, &locked(other));
     let cudnn = verdict.find("SF0612").expect(&verdict.shown);
     assert!(cudnn.help.contains("nvidia-cudnn-cu13==9.24.0.43"));
+    let with = "locked: nvidia_cudnn_cu13-9.24.0.43-py3-none-manylinux_2_27_aarch64.whl";
+    works_with(&locked(with), ORIN, torch);
+    // From CUDA 13.2 on Orin runs code for sm_80, which each has.
     works(ORIN, "torch: { version: 2.15.0, from: wheel }");
 }
 

@@ -296,7 +296,7 @@ impl Conditions {
                 .as_deref()
                 .is_none_or(|p| facts.platform == Some(p))
             && self.from.is_none_or(|f| facts.from == Some(f))
-            && (self.sm.is_empty() || self.sm.iter().any(|s| facts.sms.contains(s)))
+            && (self.sm.is_empty() || facts.sms.iter().any(|sm| self.sm.contains(&sm.base())))
     }
 }
 
@@ -384,6 +384,9 @@ mod tests {
             ..Facts::default()
         };
         assert!(when.hold(&facts));
+        let suffixed = ["9.0a".parse().unwrap()];
+        facts.sms = &suffixed;
+        assert!(when.hold(&facts), "code for 9.0a is for the same GPU");
         facts.sms = &[];
         assert!(!when.hold(&facts));
         facts = Facts {

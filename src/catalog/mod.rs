@@ -278,9 +278,11 @@ impl Catalog {
 
     /// Releases of a distribution that some file of the catalog describes.
     pub fn releases(&self, distribution: &str) -> Option<&BTreeMap<Version, Release>> {
+        let of = |r: &&Recipe| r.distribution == distribution;
         self.recipes
-            .values()
-            .find(|r| r.distribution == distribution)
+            .get(distribution)
+            .filter(of)
+            .or_else(|| self.recipes.values().find(of))
             .map(|r| &r.releases)
             .or_else(|| self.components.get(distribution).map(|c| &c.releases))
     }

@@ -1,9 +1,10 @@
 //! Target, base and how libraries may come: decided without any library's version.
 
+use super::cubin::same;
 use super::environment::base_cuda;
 use super::pick::distribution;
 use super::{Case, name};
-use crate::catalog::{Facts, Image, JetsonRelease, Recipe, Toolkit, WheelSource};
+use crate::catalog::{Facts, Image, JetsonRelease, Recipe, Toolkit, Way, WheelSource};
 use crate::diag::{Diagnostic, codes};
 use crate::spec::{From, Library, Platform, Sm, Wanted};
 use pep440_rs::Version;
@@ -21,32 +22,41 @@ pub fn gpu_exists_on_platform(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
         )
         .help(format!("set `target.platform` to {}", list(platforms)))
     };
+    // An SM beside others may be there to compile for it; alone, it is a mistake.
+    let none = !case.target.sms.iter().any(|sm| case.exists(*sm));
     for gpu in &case.stack.gpus {
-        if let Some(known) = case.catalog.gpu(&gpu.value)
-            && !known.platforms.contains(&platform)
-        {
-            findings.push(missing(&gpu.value, &known.platforms).at(gpu.span));
+        let platforms = match case.catalog.gpu(&gpu.value) {
+            Some(known) => Some(&known.platforms),
+            None if none => platforms_of(case, &gpu.value),
+            None => None,
+        };
+        if let Some(platforms) = platforms.filter(|p| !p.contains(&platform)) {
+            findings.push(missing(&gpu.value, platforms).at(gpu.span));
         }
     }
-    if let Some(known) = case
-        .machine
-        .gpu
-        .as_deref()
-        .and_then(|g| case.catalog.gpu(g))
-        && !known.platforms.contains(&platform)
+    let machine = case.machine.gpu.as_deref();
+    if let Some((gpu, platforms)) = machine.and_then(|g| Some((g, platforms_of(case, g)?)))
+        && !platforms.contains(&platform)
     {
         findings.push(
             Diagnostic::error(
                 codes::GPU_PLATFORM,
                 format!(
-                    "the image is for {platform}, `{}` exists on {}",
-                    known.name,
-                    list(&known.platforms)
+                    "the image is for {platform}, `{gpu}` exists on {}",
+                    list(platforms)
                 ),
             )
             .at(case.stack.platform.span)
             .help("make a stack, or a variant, for its platform"),
         );
+    }
+}
+
+/// Platforms of a product, or of an SM.
+fn platforms_of<'c>(case: &Case<'c>, gpu: &str) -> Option<&'c Vec<Platform>> {
+    match case.catalog.gpu(gpu) {
+        Some(known) => Some(&known.platforms),
+        None => Some(&case.catalog.sm_facts(case.catalog.sm(gpu)?)?.platforms),
     }
 }
 
@@ -173,7 +183,7 @@ pub fn jetpack_fits(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
             .catalog
             .jetson
             .iter()
-            .filter(|r| r.gpus.contains(&sm.base()))
+            .filter(|r| r.gpus.iter().any(|gpu| same(*gpu, sm)))
             .collect();
         // An integrated GPU is one that some L4T drives.
         let runs = releases.iter().any(|r| r.bases.contains(&image.image));
@@ -209,7 +219,8 @@ pub fn jetpack_fits(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
             .catalog
             .jetson
             .iter()
-            .all(|r| !r.gpus.iter().any(|g| case.target.sms.contains(g)))
+            .flat_map(|r| &r.gpus)
+            .all(|gpu| !case.target.sms.iter().any(|sm| same(*gpu, *sm)))
     {
         findings.push(
             Diagnostic::error(
@@ -257,14 +268,19 @@ pub fn library_can_come_so(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
             .recipes
             .get(library.name.value.as_str())
             .copied();
-        ways(library, recipe, findings);
+        ways(case, library, recipe, findings);
         if let Some(recipe) = recipe {
             refusals(case, library, recipe, findings);
         }
     }
 }
 
-fn ways(library: &Library, recipe: Option<&Recipe>, findings: &mut Vec<Diagnostic>) {
+fn ways(
+    case: &Case<'_>,
+    library: &Library,
+    recipe: Option<&Recipe>,
+    findings: &mut Vec<Diagnostic>,
+) {
     let name = &library.name.value;
     let buildable = recipe.is_some_and(|r| r.build.is_some());
     if library.from == From::Source && !buildable {
@@ -281,7 +297,10 @@ fn ways(library: &Library, recipe: Option<&Recipe>, findings: &mut Vec<Diagnosti
             }),
         );
     }
-    if library.from == From::Wheel && recipe.is_some_and(|r| r.wheels == WheelSource::None) {
+    // An index of the stack's own may have what the public one has not.
+    let foreign = library.index.is_some() || !case.stack.indexes.is_empty();
+    let none = recipe.is_some_and(|r| r.wheels == WheelSource::None);
+    if library.from == From::Wheel && none && !foreign {
         findings.push(
             Diagnostic::error(codes::SOURCE_ONLY, format!("`{name}` has no wheels"))
                 .at(library.name.span)
@@ -314,19 +333,22 @@ fn refusals(case: &Case<'_>, library: &Library, recipe: &Recipe, findings: &mut 
         .and_then(|(a, b)| Version::from_str(&format!("{a}.{}", b.unwrap_or(0))).ok());
     let python = Version::from_str(&case.stack.python.value.to_string()).ok();
     let platform = case.stack.platform.value.to_string();
-    let devices = case.devices();
+    let from = match library.from {
+        From::Wheel => Some(Way::Wheel),
+        From::Source => Some(Way::Source),
+        From::Auto => None,
+    };
     let facts = Facts {
         torch: torch.as_ref(),
         cuda: cuda.as_ref(),
         version: version.as_ref(),
         python: python.as_ref(),
         platform: Some(&platform),
-        from: match library.from {
-            From::Wheel => Some(crate::catalog::Way::Wheel),
-            From::Source => Some(crate::catalog::Way::Source),
-            From::Auto => None,
+        from,
+        sms: &match (from, recipe.wheels) {
+            (Some(Way::Source), _) | (None, WheelSource::None) => case.target.sms.clone(),
+            _ => case.devices(),
         },
-        sms: &devices,
     };
     for refusal in recipe.refusals.iter().filter(|r| r.when.hold(&facts)) {
         findings.push(

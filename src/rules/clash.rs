@@ -60,7 +60,7 @@ impl<'a> Search<'_, 'a> {
         pairs
             .filter(|(a, b)| !self.together(a, b))
             .find_map(|(a, b)| {
-                let (v, w) = (a.candidates.first()?, b.candidates.first()?);
+                let (v, w) = (self.newest(a)?, self.newest(b)?);
                 self.asks(v).find_map(|pin| {
                     let theirs = self.asks_for(w, &pin.name)?;
                     (!self.some_version(&pin.name, &[&pin.versions, theirs])).then(|| Clash {
@@ -71,6 +71,13 @@ impl<'a> Search<'_, 'a> {
                     })
                 })
             })
+    }
+
+    /// The newest release that goes with what the stack says.
+    fn newest<'c>(&self, choice: &'c Choice<'a>) -> Option<&'c Candidate<'a>> {
+        let mut candidates = choice.candidates.iter();
+        let alone = candidates.find(|c| self.agree_on_others(&[], c));
+        alone.or(choice.candidates.first())
     }
 
     /// Whether some releases of the two go together.

@@ -1,11 +1,12 @@
 //! Whether the GPU finds code that it runs: in wheels, in what is compiled, in Triton, in
 //! cuDNN.
 
+use super::base::{makes, toolkits_for};
 use super::cubin::{Coverage, aligned, sass_runs};
-use super::environment::{Environment, Package};
+use super::environment::{Build, Environment, Package, base_cuda, recipe_of};
 use super::fit::{Fit, Ground, best, core_code, wheel_fit};
 use super::{Case, name, names, pick};
-use crate::catalog::{Release, Way};
+use crate::catalog::{DeviceCode, Facts, Release, Way};
 use crate::diag::{Diagnostic, codes};
 use crate::spec::{Library, Platform, Sm};
 use pep440_rs::Version;
@@ -21,15 +22,14 @@ pub fn torch_has_cuda(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec
             .find(|(_, r)| has_cuda_wheel(r, platform))
             .map(|(v, _)| v)
     });
+    let pins = |p: &&Package<'_>| {
+        let asks = p.release.and_then(|r| r.asks("torch"));
+        asks.is_some_and(|s| pick::exact(s).is_some()) && is_named(case, &p.name)
+    };
     let forced: Vec<String> = env
         .packages
         .values()
-        .filter(|p| {
-            p.release.is_some_and(|r| {
-                r.asks("torch")
-                    .is_some_and(|s| super::pick::exact(s).is_some())
-            })
-        })
+        .filter(pins)
         .map(Package::shown)
         .collect();
     let because = match forced.as_slice() {
@@ -62,19 +62,17 @@ pub fn wheels_cover_the_gpu(
     env: &Environment<'_>,
     findings: &mut Vec<Diagnostic>,
 ) {
-    let floor = env.cuda_floor(case);
+    let without_torch = torch_misses(case, env);
     for package in env.packages.values() {
         let Some(wheel) = package.wheel else { continue };
         let core = core_code(wheel, env.cuda(case));
-        if core.is_empty() || package.name.starts_with("nvidia-") {
+        if package.name.starts_with("nvidia-") {
             continue;
         }
-        let missing: Vec<Sm> = case
-            .devices()
-            .into_iter()
-            .filter(|sm| best(&core, *sm, aligned(floor)) == Coverage::None)
-            .collect();
-        if missing.is_empty() {
+        let missing = uncovered(case, env, &core);
+        // What a library brings may do its part on the CPU, and comes with another torch.
+        let named = package.name == "torch" || is_named(case, &package.name);
+        if missing.is_empty() || !named && missing.iter().all(|sm| without_torch.contains(sm)) {
             continue;
         }
         let mut has: Vec<Sm> = core.iter().flat_map(|c| &c.sm).copied().collect();
@@ -86,15 +84,32 @@ pub fn wheels_cover_the_gpu(
             names(&missing),
             names(&has)
         );
-        // What a library brings may do its part on the CPU; torch and what the stack names not.
-        let own = |l: &Library| pick::distribution(case, l.name.value.as_str()) == package.name;
-        let named = package.name == "torch" || case.stack.libraries.iter().any(own);
         let finding = match named {
             true => Diagnostic::error(codes::SM_NOT_COVERED, message),
             false => Diagnostic::warning(codes::SM_NOT_COVERED, message),
         };
         findings.push(finding.at(package.span).help(remedy(case, env, package)));
     }
+}
+
+fn is_named(case: &Case<'_>, distribution: &str) -> bool {
+    let own = |l: &Library| pick::distribution(case, l.name.value.as_str()) == distribution;
+    case.stack.libraries.iter().any(own)
+}
+
+/// Devices on which none of the code runs; none where no code is known.
+fn uncovered(case: &Case<'_>, env: &Environment<'_>, core: &[&DeviceCode]) -> Vec<Sm> {
+    let aligned = aligned(env.cuda_floor(case));
+    let misses = |sm: &Sm| !core.is_empty() && best(core, *sm, aligned) == Coverage::None;
+    case.devices().into_iter().filter(misses).collect()
+}
+
+/// Devices that torch's own wheel does not reach.
+fn torch_misses(case: &Case<'_>, env: &Environment<'_>) -> Vec<Sm> {
+    let wheel = env.get("torch").and_then(|t| t.wheel);
+    wheel.map_or_else(Vec::new, |w| {
+        uncovered(case, env, &core_code(w, env.cuda(case)))
+    })
 }
 
 /// The release whose wheel would do, or a source build.
@@ -114,15 +129,33 @@ fn remedy(case: &Case<'_>, env: &Environment<'_>, package: &Package<'_>) -> Stri
         let older = all.iter().rev().filter(|(v, _)| **v < package.version);
         newer.chain(older).find(|(v, r)| fits(v, r)).map(|(v, _)| v)
     });
-    let buildable =
-        super::environment::recipe_of(case, &package.name).is_some_and(|r| r.build.is_some());
-    match (later, buildable) {
-        (Some(version), _) => format!("{} {version} has a wheel that runs there", package.name),
-        (None, true) => format!("build it: `{}: {{ from: source }}`", package.name),
-        (None, false) => {
-            "no known release has a wheel that runs there, and no recipe builds it".to_owned()
+    match later {
+        Some(version) => format!("{} {version} has a wheel that runs there", package.name),
+        None if can_be_built(case, env, package) => {
+            format!("build it: `{}: {{ from: source }}`", package.name)
         }
+        None => "no known release has a wheel that runs there, and it cannot be built for it here"
+            .to_owned(),
     }
+}
+
+/// Whether a recipe builds it for the GPUs, on this base.
+fn can_be_built(case: &Case<'_>, env: &Environment<'_>, package: &Package<'_>) -> bool {
+    let recipe = recipe_of(case, &package.name).filter(|r| r.build.is_some());
+    recipe.is_some_and(|recipe| {
+        let toolkit = base_cuda(case)
+            .and_then(|(major, minor)| case.catalog.toolkit(&format!("{major}.{}", minor?)));
+        let made = |sm: Sm| toolkit.is_none_or(|t| makes(t, sm));
+        let refused = env.with_facts(case, Some(&package.version), Way::Source, |facts| {
+            let sms = case.devices();
+            let facts = Facts {
+                sms: &sms,
+                ..facts.clone()
+            };
+            recipe.refusals.iter().any(|r| r.when.hold(&facts))
+        });
+        !refused && case.devices().into_iter().all(made)
+    })
 }
 
 pub fn compiled_code_covers_the_gpu(
@@ -135,24 +168,32 @@ pub fn compiled_code_covers_the_gpu(
     };
     let aligned = aligned(env.cuda_floor(case));
     let runs = |sm: &Sm| sass_runs(*sm, device, aligned);
-    if case.target.sms.iter().any(runs) {
+    if env.builds.is_empty() || !case.exists(device) || case.target.sms.iter().any(runs) {
         return;
     }
-    for build in &env.builds {
-        findings.push(
-            Diagnostic::error(
-                codes::SM_NOT_COVERED,
-                format!(
-                    "{} is compiled for {}, which does not run on {}",
-                    build.shown(),
-                    names(&case.target.sms),
-                    name(device)
-                ),
-            )
-            .at(case.gpu_span())
-            .help(format!("add the GPU to `target.gpu` ({})", name(device))),
-        );
-    }
+    let device = device.base();
+    let builds: Vec<String> = env.builds.iter().map(Build::shown).collect();
+    let toolkit = case.target.base.image().and_then(|i| i.cuda.as_deref());
+    let unmade = toolkit
+        .and_then(|cuda| case.catalog.toolkit(cuda))
+        .is_some_and(|t| !makes(t, device));
+    findings.push(
+        Diagnostic::error(
+            codes::SM_NOT_COVERED,
+            format!(
+                "{} {} compiled for {}, which does not run on {}",
+                builds.join(" and "),
+                if builds.len() == 1 { "is" } else { "are" },
+                names(&case.target.sms),
+                name(device)
+            ),
+        )
+        .at(case.gpu_span())
+        .help(match unmade {
+            true => toolkits_for(case, device),
+            false => format!("add the GPU to `target.gpu` ({})", name(device)),
+        }),
+    );
 }
 
 /// What a wheel that compiles kernels itself can do for the GPUs.
@@ -214,30 +255,21 @@ pub fn ptxas_knows_the_gpu(case: &Case<'_>, env: &Environment<'_>, findings: &mu
 }
 
 pub fn cudnn_has_code(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
-    let floor = env.cuda_floor(case);
-    cudnn_of_wheels(case, env, floor, findings);
+    cudnn_of_wheels(case, env, findings);
     cudnn_of_builds(case, env, findings);
 }
 
 /// A torch from a wheel calls the cuDNN wheel beside it.
-fn cudnn_of_wheels(
-    case: &Case<'_>,
-    env: &Environment<'_>,
-    floor: (u32, u32),
-    findings: &mut Vec<Diagnostic>,
-) {
+fn cudnn_of_wheels(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    let without_torch = torch_misses(case, env);
     for package in env
         .packages
         .values()
         .filter(|p| p.name.starts_with("nvidia-cudnn-cu"))
     {
         let Some(wheel) = package.wheel else { continue };
-        let core = core_code(wheel, env.cuda(case));
-        let missing: Vec<Sm> = case
-            .devices()
-            .into_iter()
-            .filter(|sm| !core.is_empty() && best(&core, *sm, aligned(floor)) == Coverage::None)
-            .collect();
+        let mut missing = uncovered(case, env, &core_code(wheel, env.cuda(case)));
+        missing.retain(|sm| !without_torch.contains(sm));
         if missing.is_empty() {
             continue;
         }
@@ -245,10 +277,8 @@ fn cudnn_of_wheels(
         let with = others.filter(|(_, r)| {
             r.wheels_for(case.stack.platform.value, "").any(|w| {
                 let core = core_code(w, env.cuda(case));
-                !core.is_empty()
-                    && missing
-                        .iter()
-                        .all(|sm| best(&core, *sm, aligned(floor)) != Coverage::None)
+                let misses = uncovered(case, env, &core);
+                !core.is_empty() && missing.iter().all(|sm| !misses.contains(sm))
             })
         });
         let versions: Vec<String> = with.map(|(v, _)| v.to_string()).collect();

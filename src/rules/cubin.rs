@@ -26,8 +26,8 @@ pub fn aligned(cuda: (u32, u32)) -> bool {
     cuda >= (13, 2)
 }
 
-/// Thor's GPU, which CUDA 12 called 10.1.
-fn same(a: Sm, b: Sm) -> bool {
+/// Whether two SMs are one GPU: CUDA 12 called Thor's 10.1.
+pub fn same(a: Sm, b: Sm) -> bool {
     let thor = |s: Sm| matches!((s.major, s.minor), (10, 1) | (11, 0));
     (a.major, a.minor) == (b.major, b.minor) || (thor(a) && thor(b))
 }

@@ -6,12 +6,17 @@ use super::{Case, name};
 use crate::catalog::Toolkit;
 use crate::diag::{Diagnostic, codes};
 use crate::rules::cubin::{Coverage, aligned};
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
 /// NVIDIA's Linux driver: `580.65.06`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DriverVersion(Vec<u32>);
+#[derive(Debug, Clone)]
+pub struct DriverVersion {
+    parts: Vec<u32>,
+    /// As it was written: the width of its parts differs, 580.65.06 and 540.4.0.
+    text: String,
+}
 
 impl FromStr for DriverVersion {
     type Err = String;
@@ -23,7 +28,10 @@ impl FromStr for DriverVersion {
             .map(|p| p.parse().ok().filter(|_| !p.starts_with('+')))
             .collect();
         match parts {
-            Some(parts) if (1..=4).contains(&parts.len()) => Ok(Self(parts)),
+            Some(parts) if (1..=4).contains(&parts.len()) => Ok(Self {
+                parts,
+                text: s.trim().to_owned(),
+            }),
             _ => Err(format!("`{s}` is not a driver version such as `580.65.06`")),
         }
     }
@@ -31,16 +39,29 @@ impl FromStr for DriverVersion {
 
 impl fmt::Display for DriverVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Minor parts have two digits: 580.65.06.
-        for (i, part) in self.0.iter().enumerate() {
-            match i {
-                0 => write!(f, "{part}")?,
-                _ => write!(f, ".{part:02}")?,
-            }
-        }
-        Ok(())
+        f.write_str(&self.text)
     }
 }
+
+impl Ord for DriverVersion {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts.cmp(&other.parts)
+    }
+}
+
+impl PartialOrd for DriverVersion {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for DriverVersion {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for DriverVersion {}
 
 /// What a driver can do for a toolkit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +89,30 @@ impl Toolkit {
     }
 }
 
+/// What a driver can do for a toolkit on the stack's GPUs.
+fn support(case: &Case<'_>, toolkit: &Toolkit, driver: &DriverVersion) -> Support {
+    let jetson = case.catalog.jetson.iter().any(|r| {
+        let own = r.driver.as_deref().and_then(|d| d.parse().ok());
+        own.is_some_and(|own: DriverVersion| *driver >= own)
+            && case.devices().iter().all(|sm| r.gpus.contains(sm))
+            && r.cuda.contains(&toolkit.version)
+    });
+    match toolkit.supported_by(driver) {
+        // L4T's driver is of the CUDA that it brings, whatever number it has.
+        Support::SassOnly if jetson => Support::Full,
+        // Its own floor is not known: it lies above those of the toolkits before it.
+        Support::SassOnly if toolkit.driver.toolkit.is_none() => {
+            let older = case.catalog.toolkits.iter();
+            let mut older = older.filter(|t| t.driver.toolkit.is_some());
+            match older.all(|t| t.supported_by(driver) == Support::Full) {
+                true => Support::Unknown,
+                false => Support::SassOnly,
+            }
+        }
+        other => other,
+    }
+}
+
 pub fn driver_is_new_enough(
     case: &Case<'_>,
     env: &Environment<'_>,
@@ -86,7 +131,7 @@ pub fn driver_is_new_enough(
         .filter(|s| s.line > 0)
         .unwrap_or(case.stack.base.span);
     let full = toolkit.driver.toolkit.as_deref().unwrap_or("a newer one");
-    match toolkit.supported_by(driver) {
+    match support(case, toolkit, driver) {
         Support::Full | Support::Unknown => {}
         Support::No => findings.push(
             Diagnostic::error(
@@ -122,7 +167,14 @@ fn jit_needed(
     findings: &mut Vec<Diagnostic>,
 ) {
     let aligned = aligned(env.cuda_floor(case));
+    let update = format!("update the driver to {full} or newer");
     for package in env.packages.values() {
+        let help = match super::environment::recipe_of(case, &package.name) {
+            Some(r) if r.build.is_some() => {
+                format!("{update}, or build it: `{}: {{ from: source }}`", r.library)
+            }
+            _ => update.clone(),
+        };
         let Some(wheel) = package.wheel else { continue };
         let core = core_code(wheel, env.cuda(case));
         for sm in case.devices() {
@@ -139,7 +191,7 @@ fn jit_needed(
                         ),
                     )
                     .at(package.span)
-                    .help(format!("update the driver to {full} or newer")),
+                    .help(help.clone()),
                 );
             }
         }
@@ -160,7 +212,11 @@ pub fn toolkit_skew(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<D
             continue;
         };
         let runtime = env.cuda_floor(case);
-        if (major, minor) > runtime && toolkit.supported_by(driver) != Support::Full {
+        let runs = case
+            .catalog
+            .toolkit(&format!("{}.{}", runtime.0, runtime.1))
+            .is_none_or(|t| support(case, t, driver) != Support::No);
+        if runs && (major, minor) > runtime && support(case, toolkit, driver) == Support::SassOnly {
             findings.push(
                 Diagnostic::warning(
                     codes::TOOLKIT_SKEW,
@@ -234,7 +290,10 @@ mod tests {
     fn drivers_compare_by_number() {
         let driver = |s: &str| s.parse::<DriverVersion>().unwrap();
         assert!(driver("580.65.06") > driver("580.9"));
-        assert_eq!(driver("580.65.06").to_string(), "580.65.06");
+        assert!(driver("580.65.06") > driver("580.9.99"));
+        for written in ["580.65.06", "540.4.0", "580.00"] {
+            assert_eq!(driver(written).to_string(), written);
+        }
         for wrong in ["", "580.", "580.x", "1.2.3.4.5", "+1"] {
             assert!(wrong.parse::<DriverVersion>().is_err(), "{wrong}");
         }

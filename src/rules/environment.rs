@@ -5,7 +5,9 @@ use super::clash::Clash;
 use super::fit::{Fit, Ground, wheel_fit};
 use super::label::{Cuda, Label};
 use super::pick::{Picked, distribution, pick};
-use crate::catalog::{Facts, Glibc, Recipe, Release, ReleaseWheel, Way, WheelCuda, split_local};
+use crate::catalog::{
+    Facts, Glibc, Recipe, Release, ReleaseWheel, Way, WheelCuda, WheelSource, split_local,
+};
 use crate::diag::Span;
 use crate::spec::{From, Library};
 use crate::wheel::WheelName;
@@ -67,36 +69,19 @@ impl<'a> Environment<'a> {
     }
 
     fn locked(case: &Case<'a>) -> Self {
-        let Some(lock) = case.lock else {
-            return Self::default();
-        };
         let mut env = Self::default();
-        let spans = Spans::of(case);
-        for wheel in &lock.wheels {
-            let Ok(version) = Version::from_str(&wheel.version) else {
-                continue;
-            };
-            let span = spans.find(&wheel.name, |n| {
-                lock.wheel(n).map(|w| w.via.as_slice()).unwrap_or_default()
-            });
-            let mut package = package(case, &wheel.name, version, Way::Wheel, span);
-            package.file = wheel.file.parse().ok();
-            env.packages.insert(wheel.name.clone(), package);
-        }
-        for build in &lock.builds {
-            let Ok(version) = Version::from_str(&build.version) else {
-                continue;
-            };
-            let span = spans.find(&build.name, |_| &[]);
-            if let Some(recipe) = recipe_of(case, &build.name) {
+        for file in case.picks.locked(case, locked_files).iter() {
+            let LockedFile { name, version, .. } = file;
+            if let Some(recipe) = recipe_of(case, name).filter(|_| file.way == Way::Source) {
                 env.builds.push(Build {
                     recipe,
                     version: Some(version.clone()),
-                    span,
+                    span: file.span,
                 });
             }
-            let package = package(case, &build.name, version, Way::Source, span);
-            env.packages.insert(build.name.clone(), package);
+            let mut package = package(case, name, version.clone(), file.way, file.span);
+            package.file = file.file.clone();
+            env.packages.insert(name.clone(), package);
         }
         env
     }
@@ -104,6 +89,7 @@ impl<'a> Environment<'a> {
     fn picked(case: &Case<'a>, versions: BTreeMap<String, Version>) -> Self {
         let spans = Spans::of(case);
         let mut env = Self::default();
+        let platform = case.stack.platform.value;
         let asked_by = |name: &str| -> Vec<String> {
             versions
                 .iter()
@@ -111,13 +97,13 @@ impl<'a> Environment<'a> {
                     case.catalog
                         .releases(n)
                         .and_then(|r| r.get(*v))
-                        .is_some_and(|r| r.asks(name).is_some())
+                        .is_some_and(|r| r.asks_on(platform, name).is_some())
                 })
                 .map(|(n, _)| n.clone())
                 .collect()
         };
         for (name, version) in &versions {
-            let span = spans.find_owned(name, &asked_by);
+            let span = spans.find(name, &asked_by);
             let package = package(case, name, version.clone(), Way::Wheel, span);
             env.packages.insert(name.clone(), package);
         }
@@ -190,7 +176,11 @@ impl<'a> Environment<'a> {
             });
         let python = Version::from_str(&case.stack.python.value.to_string()).ok();
         let platform = case.stack.platform.value.to_string();
-        let devices = case.devices();
+        // Code is compiled for the target, whichever machine then runs it.
+        let sms = match way {
+            Way::Source => case.target.sms.clone(),
+            Way::Wheel => case.devices(),
+        };
         ask(&Facts {
             torch: self.version("torch"),
             cuda: cuda.as_ref(),
@@ -198,7 +188,7 @@ impl<'a> Environment<'a> {
             python: python.as_ref(),
             platform: Some(&platform),
             from: Some(way),
-            sms: &devices,
+            sms: &sms,
         })
     }
 }
@@ -216,10 +206,11 @@ impl Build<'_> {
 impl Package<'_> {
     /// CUDA that it was built with, by its label, else by what is known of the wheel.
     pub fn cuda(&self) -> Option<Cuda> {
-        self.label.cuda.or(match self.wheel?.cuda {
+        let of_wheel = || match self.wheel?.cuda {
             WheelCuda::Version { major, minor } => Some((major, minor)),
             WheelCuda::Cpu | WheelCuda::Unknown => None,
-        })
+        };
+        self.label.cuda.or_else(of_wheel)
     }
 
     pub fn is_cpu_only(&self) -> bool {
@@ -288,13 +279,54 @@ fn wheel_of<'a>(case: &Case<'_>, release: &'a Release, local: &str) -> Option<&'
         .or_else(|| wheels().next())
 }
 
+/// A wheel or a build of the lock, read once for all variants that share it.
+#[derive(Debug)]
+pub struct LockedFile {
+    name: String,
+    version: Version,
+    way: Way,
+    file: Option<WheelName>,
+    span: Span,
+}
+
+fn locked_files(case: &Case<'_>) -> Vec<LockedFile> {
+    let Some(lock) = case.lock else {
+        return Vec::new();
+    };
+    let spans = Spans::of(case);
+    let via = |n: &str| lock.wheel(n).map(|w| w.via.clone()).unwrap_or_default();
+    let wheels = lock.wheels.iter().filter_map(|wheel| {
+        Some(LockedFile {
+            name: wheel.name.clone(),
+            version: Version::from_str(&wheel.version).ok()?,
+            way: Way::Wheel,
+            file: wheel.file.parse().ok(),
+            span: spans.find(&wheel.name, &via),
+        })
+    });
+    let builds = lock.builds.iter().filter_map(|build| {
+        Some(LockedFile {
+            name: build.name.clone(),
+            version: Version::from_str(&build.version).ok()?,
+            way: Way::Source,
+            file: None,
+            span: spans.find(&build.name, &|_| Vec::new()),
+        })
+    });
+    wheels.chain(builds).collect()
+}
+
 /// How a library without a lock will come.
 fn way(case: &Case<'_>, env: &Environment<'_>, library: &Library, name: &str) -> Way {
-    let buildable = recipe_of(case, name).is_some_and(|r| r.build.is_some());
+    let buildable = recipe_of(case, name).filter(|r| r.build.is_some());
+    let foreign = library.index.is_some() || !case.stack.indexes.is_empty();
     match library.from {
         From::Source => Way::Source,
         From::Wheel => Way::Wheel,
-        From::Auto if !buildable => Way::Wheel,
+        From::Auto if buildable.is_none() => Way::Wheel,
+        From::Auto if !foreign && buildable.is_some_and(|r| r.wheels == WheelSource::None) => {
+            Way::Source
+        }
         From::Auto if library.git.is_some() || library.git_ref.is_some() => Way::Source,
         From::Auto => match env.get(name).map(|p| wheel_fit(p, &Ground::of(case, env))) {
             Some(Fit::Unfit(_)) => Way::Source,
@@ -318,12 +350,8 @@ impl Spans {
         Self { own: own.collect() }
     }
 
-    fn find<'v>(&self, name: &'v str, via: impl Fn(&str) -> &'v [String]) -> Span {
-        self.find_owned(name, &|n: &str| via(n).to_vec())
-    }
-
     /// The line of the distribution itself, else of the nearest that asks for it.
-    fn find_owned(&self, name: &str, via: &dyn Fn(&str) -> Vec<String>) -> Span {
+    fn find(&self, name: &str, via: &dyn Fn(&str) -> Vec<String>) -> Span {
         let mut seen = BTreeSet::new();
         let mut level = vec![name.to_owned()];
         while !level.is_empty() {

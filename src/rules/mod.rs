@@ -18,7 +18,7 @@ mod pick;
 mod versions;
 
 use crate::catalog::{Catalog, Way};
-use crate::diag::{Diagnostic, Span};
+use crate::diag::{Diagnostic, Severity, Span, codes};
 use crate::lock::PlatformLock;
 use crate::spec::{From, Library, Sm, Stack};
 use crate::target::Target;
@@ -60,19 +60,20 @@ impl Case<'_> {
     /// SMs of the devices that the image is judged for: those that exist on its platform, as
     /// code may be compiled for others too.
     fn devices(&self) -> Vec<Sm> {
-        if let Some(sm) = self.machine.sm {
-            return vec![sm];
-        }
-        let platform = self.stack.platform.value;
-        let exists = |sm: &&Sm| {
-            let facts = self.catalog.sm_facts(**sm);
-            facts.is_none_or(|f| f.platforms.contains(&platform))
+        let wanted = match self.machine.sm {
+            Some(sm) => vec![sm],
+            None => self.target.sms.clone(),
         };
-        let devices: Vec<Sm> = self.target.sms.iter().filter(exists).copied().collect();
-        match devices.is_empty() {
-            true => self.target.sms.clone(),
-            false => devices,
-        }
+        let mut devices: Vec<Sm> = wanted.into_iter().map(Sm::base).collect();
+        devices.dedup();
+        devices.retain(|sm| self.exists(*sm));
+        devices
+    }
+
+    /// Whether a machine of the stack's platform may have such a GPU.
+    fn exists(&self, sm: Sm) -> bool {
+        let facts = self.catalog.sm_facts(sm);
+        facts.is_none_or(|f| f.platforms.contains(&self.stack.platform.value))
     }
 
     /// Where the stack names its GPUs.
@@ -202,6 +203,18 @@ fn ordered(mut findings: Vec<Diagnostic>) -> Vec<Diagnostic> {
         (key(a), &a.message).cmp(&(key(b), &b.message))
     });
     findings.dedup();
+    // What is refused needs no warning of what would be missing.
+    let refused: Vec<_> = findings
+        .iter()
+        .filter(|d| d.code == codes::LIBRARY_REFUSED)
+        .map(|d| d.span)
+        .collect();
+    let follows = |d: &Diagnostic| {
+        d.code == codes::SM_NOT_COVERED
+            && d.severity == Severity::Warning
+            && refused.contains(&d.span)
+    };
+    findings.retain(|d| !follows(d));
     findings
 }
 

@@ -8,6 +8,7 @@
 
 use super::Case;
 use super::clash::Clash;
+use super::environment::LockedFile;
 use crate::catalog::{Pin, Release, split_local};
 use crate::spec::{From, Platform, PythonVersion, Wanted};
 use crate::wheel::normalized;
@@ -51,26 +52,41 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// What was picked for a platform, a Python and a base: variants of one stack differ in
-/// nothing else that a resolver looks at.
+/// What variants of one stack share: they differ in nothing that a resolver looks at but
+/// platform, Python and base. Not to be used for another stack or another lock.
 #[derive(Debug, Clone, Default)]
-pub struct Picks(Rc<RefCell<BTreeMap<Key, Picked>>>);
+pub struct Picks(Rc<RefCell<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    picked: BTreeMap<Key, Picked>,
+    locked: BTreeMap<Key, Rc<Vec<LockedFile>>>,
+}
 
 type Key = (Platform, PythonVersion, String);
 
-pub fn pick(case: &Case<'_>) -> Picked {
+fn key(case: &Case<'_>) -> Key {
     let stack = case.stack;
-    let key = (
-        stack.platform.value,
-        stack.python.value,
-        stack.base.value.clone(),
-    );
-    if let Some(known) = case.picks.0.borrow().get(&key) {
-        return known.clone();
+    let base = stack.base.value.clone();
+    (stack.platform.value, stack.python.value, base)
+}
+
+impl Picks {
+    pub(super) fn locked(
+        &self,
+        case: &Case<'_>,
+        read: impl FnOnce(&Case<'_>) -> Vec<LockedFile>,
+    ) -> Rc<Vec<LockedFile>> {
+        let mut known = self.0.borrow_mut();
+        let files = known.locked.entry(key(case));
+        files.or_insert_with(|| Rc::new(read(case))).clone()
     }
-    let picked = search(case);
-    case.picks.0.borrow_mut().insert(key, picked.clone());
-    picked
+}
+
+pub fn pick(case: &Case<'_>) -> Picked {
+    let mut known = case.picks.0.borrow_mut();
+    let picked = known.picked.entry(key(case));
+    picked.or_insert_with(|| search(case)).clone()
 }
 
 fn search(case: &Case<'_>) -> Picked {
@@ -257,7 +273,8 @@ impl<'c, 'a> Search<'c, 'a> {
         })
     }
 
-    /// Whether a known release, or one that a pin names, is in all of the sets.
+    /// Whether a known release, or one that a pin names, is in all of the sets. Where none is
+    /// pinned exactly, releases after those that are known count too.
     pub fn some_version(&self, name: &str, wanted: &[&VersionSpecifiers]) -> bool {
         if wanted.len() < 2 {
             return true;
@@ -267,10 +284,13 @@ impl<'c, 'a> Search<'c, 'a> {
         if named.peek().is_some() {
             return named.any(|v| all(&v));
         }
-        match self.case.catalog.releases(name) {
-            Some(releases) => releases.keys().any(all),
-            None => true,
-        }
+        let Some(releases) = self.case.catalog.releases(name) else {
+            return true;
+        };
+        let newest = releases.keys().next_back();
+        let later = wanted.iter().flat_map(|s| s.iter()).map(|s| s.version());
+        let mut later = later.filter(|v| newest.is_none_or(|newest| *v > newest));
+        releases.keys().any(all) || later.any(all) || all(&Version::new([u64::from(u32::MAX)]))
     }
 
     pub fn accepts(&self, asking: &Candidate<'a>, name: &str, version: &Version) -> bool {

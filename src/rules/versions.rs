@@ -1,8 +1,8 @@
 //! Whether the files fit the image and each other.
 
+use super::Case;
 use super::environment::{Environment, Package, glibc, recipe_of};
 use super::pick::exact;
-use super::{Case, label::Cuda};
 use crate::catalog::{Glibc, Known, Release, ReleaseWheel, Way, WheelCuda};
 use crate::diag::{Diagnostic, Span, codes};
 use crate::wheel::WheelTarget;
@@ -132,7 +132,7 @@ pub fn one_cuda_major(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec
                 format!("{} is for CUDA {other}, {whose}", package.shown()),
             )
             .at(package.span)
-            .help(release_for(case, package, (major, None), env.version("torch")).unwrap_or_else(|| {
+            .help(release_for(case, env, package, major).unwrap_or_else(|| {
                 format!("no known release is for CUDA {major}: leave `{}` out, or take a torch for CUDA {other}", package.name)
             })),
         );
@@ -142,27 +142,35 @@ pub fn one_cuda_major(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec
 /// Another release, or a source build, that has the wanted CUDA.
 fn release_for(
     case: &Case<'_>,
+    env: &Environment<'_>,
     package: &Package<'_>,
-    wanted: Cuda,
-    torch: Option<&Version>,
+    wanted: u32,
 ) -> Option<String> {
-    if recipe_of(case, &package.name).is_some_and(|r| r.build.is_some()) {
+    if let Some(recipe) = recipe_of(case, &package.name).filter(|r| r.build.is_some()) {
         return Some(format!(
             "build it against the torch that is there: `{}: {{ from: source }}`",
-            package.name
+            recipe.library
         ));
     }
-    let releases = case.catalog.releases(&package.name)?;
-    releases
-        .iter()
-        .rev()
-        .find(|(_, r)| {
-            let fits = |w: &ReleaseWheel| matches!(w.cuda, WheelCuda::Version { major, .. } if major == wanted.0);
-            let asks = r.asks("torch").zip(torch);
-            asks.is_none_or(|(s, t)| s.contains(t))
-                && r.wheels_for(case.stack.platform.value, "").any(fits)
-        })
-        .map(|(v, _)| format!("{} {v} is for CUDA {}", package.name, wanted.0))
+    let torch = env.get("torch");
+    let of_wanted =
+        |w: &ReleaseWheel| matches!(w.cuda, WheelCuda::Version { major, .. } if major == wanted);
+    let fits = |release: &Release| {
+        let asks = release.asks("torch").zip(torch);
+        let mut wheels = release.wheels_for(case.stack.platform.value, "");
+        asks.is_none_or(|(s, t)| s.contains(&t.version)) && wheels.any(of_wanted)
+    };
+    let mut newest = case.catalog.releases(&package.name)?.iter().rev();
+    let name = &package.name;
+    match newest.find(|(_, release)| fits(release)) {
+        Some((version, _)) => Some(format!("{name} {version} is for CUDA {wanted}")),
+        None => torch.filter(|t| !t.local.is_empty()).map(|torch| {
+            format!(
+                "take the {name} for CUDA {wanted} from an `index` that has it, as {}",
+                torch.shown()
+            )
+        }),
+    }
 }
 
 pub fn cxx11_abi(_: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {

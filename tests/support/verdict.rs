@@ -6,7 +6,9 @@
 use super::Sandbox;
 use serde::Deserialize;
 use stackforge::catalog::Catalog;
+use stackforge::diag::Diagnostic;
 use stackforge::lock::{BaseLock, FORMAT, Lock, PlatformLock, PythonFile};
+use stackforge::rules::{self, Case, Machine};
 use stackforge::target::Target;
 use std::path::Path;
 
@@ -24,6 +26,12 @@ pub struct Finding {
     pub message: String,
     #[serde(default)]
     pub help: String,
+    pub span: Option<Place>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Place {
+    pub line: u32,
 }
 
 #[derive(Deserialize)]
@@ -63,6 +71,20 @@ pub fn verdict(text: &str, catalog: Option<&Path>) -> Verdict {
         findings: answer.diagnostics,
         shown: run.stdout,
     }
+}
+
+/// What the rules find in the text of a stack without a lock, without running the program.
+pub fn judged(catalog: &Catalog, text: &str) -> Vec<Diagnostic> {
+    let stack = stackforge::spec::read("case.yaml", text).unwrap();
+    let target = Target::of(&stack, catalog).unwrap();
+    rules::check(&Case {
+        stack: &stack,
+        target: &target,
+        catalog,
+        lock: None,
+        machine: Machine::default(),
+        picks: rules::Picks::default(),
+    })
 }
 
 fn head<'t>(text: &'t str, key: &str) -> Vec<&'t str> {
