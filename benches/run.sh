@@ -3,3 +3,4 @@
 set -eu
 cd "$(dirname "$0")/.."
 python3 benches/plan.py target/release/stackforge
+python3 benches/diagnose.py target/release/stackforge

@@ -167,7 +167,8 @@ fn the_main_job_and_its_failures() {
 }
 
 fn a_failing_compile_shows_its_log_and_the_stacks_line(sandbox: &Sandbox) {
-    recipes(sandbox, "[six]", "[\"echo about to fail\", \"exit 7\"]");
+    let commands = "[\"echo about to fail\", \"python3 -c 'import torch' || exit 7\"]";
+    recipes(sandbox, "[six]", commands);
     assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
     let run = sandbox.run(&["build", "s.yaml"]);
     assert_eq!(run.code, 1, "{}", run.stderr);
@@ -175,6 +176,8 @@ fn a_failing_compile_shows_its_log_and_the_stacks_line(sandbox: &Sandbox) {
         "SF0401",
         "| about to fail",
         "exit code 7",
+        "SF0719",
+        "`torch` is not in the Python that ran this",
         "whole log: ",
         "s.yaml:9:3",
         "asked for here",
@@ -207,6 +210,7 @@ fn a_failing_import_keeps_the_tag_away(sandbox: &Sandbox) {
     let document = json(&run);
     assert_eq!(document["diagnostics"][0]["code"], "SF0501");
     assert_eq!(document["validation"]["ok"], false);
+    assert_eq!(document["matches"][0]["code"], "SF0736");
     assert!(run.stderr.contains("six.absent"), "{}", run.stderr);
     assert!(!tagged(IMAGE));
 }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use support::Sandbox;
 
 /// The variants of the vLLM builds that the matrix replaces, from their rules: which
@@ -93,6 +93,139 @@ fn the_table_reads_well() {
     insta::assert_snapshot!("table", run.stdout);
 }
 
+fn plan_of(variant: &str) -> serde_json::Value {
+    let path = support::project("stacks/vllm-matrix.yaml");
+    let path = path.display().to_string();
+    let run = Sandbox::new().run(&["plan", &path, "--variant", variant, "--json", "--offline"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let document: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(document["variants"].as_array().unwrap().len(), 1);
+    document["variants"][0].clone()
+}
+
+fn keys(plan: &serde_json::Value) -> BTreeMap<String, String> {
+    let steps = plan["steps"].as_array().unwrap();
+    let text = |v: &serde_json::Value| v.as_str().unwrap().to_owned();
+    steps
+        .iter()
+        .map(|s| (text(&s["id"]), text(&s["key"])))
+        .collect()
+}
+
+#[test]
+fn variants_share_what_neither_sm_nor_instruction_set_changes() {
+    let avx = plan_of("vllm-python312-cuda12_9-sm90-avx");
+    assert_eq!(avx["isa"], "avx");
+    assert_eq!(avx["sm"], serde_json::json!(["90"]));
+    let avx = keys(&avx);
+    for other in [
+        "vllm-python312-cuda12_9-sm90-avx2",
+        "vllm-python312-cuda12_9-sm80-avx",
+    ] {
+        for (id, key) in keys(&plan_of(other)) {
+            let shared = id == "base" || id.starts_with("wheels:");
+            assert_eq!(avx[&id] == key, shared, "{id} of {other}");
+        }
+    }
+}
+
+#[test]
+fn a_build_is_told_its_instruction_set_and_what_its_target_needs() {
+    let sandbox = Sandbox::new();
+    let path = support::project("stacks/vllm-matrix.yaml");
+    let path = path.display().to_string();
+    let variant = "vllm-python312-cuda12_8-sm61-avx2";
+    let run = sandbox.run(&["render", &path, "--variant", variant, "-o", "out"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let env = std::fs::read_to_string(sandbox.path("out/builders/torch/env.sh")).unwrap();
+    for line in [
+        "export CFLAGS='-mavx2 -mfma -mf16c'",
+        "export CXXFLAGS='-mavx2 -mfma -mf16c'",
+        "export TORCH_CUDA_ARCH_LIST=6.1",
+        "export USE_CUDNN=0",
+    ] {
+        assert!(env.contains(line), "{line} in:\n{env}");
+    }
+    let dockerfile = std::fs::read_to_string(sandbox.path("out/Dockerfile")).unwrap();
+    for label in [
+        format!("\"io.stackforge.variant\"=\"{variant}\""),
+        "\"io.stackforge.stack\"=\"vllm\"".to_owned(),
+        "\"io.stackforge.isa\"=\"avx2\"".to_owned(),
+    ] {
+        assert!(dockerfile.contains(&label), "{label} in:\n{dockerfile}");
+    }
+}
+
+/// A directory with the vLLM matrix, changed, as s.yaml and its lock as it is.
+fn sandbox_with(from: &str, to: &str) -> Sandbox {
+    let read = |name| std::fs::read_to_string(support::project(name)).unwrap();
+    let stack = read("stacks/vllm-matrix.yaml");
+    assert!(stack.contains(from));
+    let sandbox = Sandbox::new();
+    sandbox.write("s.yaml", &stack.replace(from, to));
+    sandbox.write("s.lock", &read("stacks/vllm-matrix.lock"));
+    sandbox
+}
+
+fn checked(from: &str, to: &str) -> String {
+    let run = sandbox_with(from, to).run(&["check", "s.yaml"]);
+    format!("{}{}", run.stdout, run.stderr)
+}
+
+#[test]
+fn a_lock_is_stale_when_an_axis_changes_what_is_installed() {
+    for (from, to) in [
+        ("stack: vllm", "stack: vllm"),
+        ("avx512bf16, avx512vnni", "avx512bf16"),
+        ("\"12.9\", \"12.8\"", "\"12.8\""),
+        ("[linux/amd64, linux/arm64]", "[linux/arm64, linux/amd64]"),
+    ] {
+        let said = checked(from, to);
+        assert!(said.contains(", locked; "), "{to}: {said}");
+    }
+    for (from, to, key) in [
+        (
+            "\"12.9\", \"12.8\"",
+            "\"12.9\", \"13.0\"",
+            "`base` (`cuda-13.0-ubuntu24.04`)",
+        ),
+        ("\"9.0\", ", "", "`gpu` was"),
+        (
+            "triton: \"3.6.0\"",
+            "triton: \"3.5.1\"",
+            "`libraries.triton` was",
+        ),
+    ] {
+        let said = checked(from, to);
+        assert!(
+            said.contains("SF0202") && said.contains(key),
+            "{to}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_variant_has_to_be_named_and_to_exist() {
+    let sandbox = sandbox_with("stack: vllm", "stack: vllm");
+    sandbox.write(
+        "plain.yaml",
+        &SMALL.replace("{{cuda}}", "12.9").replace(AXIS, ""),
+    );
+    let mut all = String::new();
+    for args in [
+        "render s.yaml -o out",
+        "plan s.yaml --dot",
+        "plan s.yaml --variant vllm-python312-cuda12_9-sm90-avx51",
+        "build s.yaml --variant vllm-python312-cuda12_8-sm103-avx",
+        "plan plain.yaml --variant x",
+    ] {
+        let words: Vec<&str> = args.split(' ').collect();
+        let run = sandbox.run(&words);
+        all.push_str(&format!("$ {args}\nexit {}\n{}\n", run.code, run.stderr));
+    }
+    insta::assert_snapshot!("named", all);
+}
+
 const SMALL: &str = r#"stack: small
 base: cuda-{{cuda}}-ubuntu24.04
 target: { platform: linux/amd64, gpu: [h100] }
@@ -102,6 +235,7 @@ libraries:
 matrix:
   cuda: ["12.9", "12.8"]
 "#;
+const AXIS: &str = "matrix:\n  cuda: [\"12.9\", \"12.8\"]\n";
 
 fn run(command: &str, text: &str) -> String {
     let sandbox = Sandbox::new();
@@ -126,7 +260,7 @@ shows! {
     platforms_are_named_where_names_would_repeat: "matrix",
         format!("{SMALL}  platform: [linux/amd64, linux/arm64]\n");
     no_matrix_is_one_variant: "matrix",
-        SMALL.replace("{{cuda}}", "12.9").replace("matrix:\n  cuda: [\"12.9\", \"12.8\"]\n", "");
+        SMALL.replace("{{cuda}}", "12.9").replace(AXIS, "");
     axes_in_place_of_the_target: "matrix",
         SMALL.replace("target: { platform: linux/amd64, gpu: [h100] }\n", "")
             + "  sm: [sm_90, \"12.0\"]\n  platform: [linux/amd64]\n";

@@ -5,12 +5,16 @@ mod support;
 use std::path::Path;
 
 const ORDER: &[&str] = &[
-    "diag", "spec", "wheel", "config", "device", "catalog", "target", "lock", "rules", "matrix",
-    "debian", "resolve", "plan", "render", "emit", "engine", "validate", "store", "build",
-    "doctor", "starter", "cli",
+    "diag", "spec", "wheel", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
+    "matrix", "source", "elf", "fatbin", "zip", "debian", "resolve", "plan", "render", "emit",
+    "engine", "validate", "store", "build", "doctor", "starter", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
 const LEAVES: &[(&str, &[&str])] = &[
+    ("source", &[]),
+    ("elf", &["source"]),
+    ("fatbin", &["source", "elf", "spec"]),
+    ("zip", &["source"]),
     ("debian", &[]),
     ("engine", &[]),
     ("diag", &[]),

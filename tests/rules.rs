@@ -1,18 +1,14 @@
 //! Every compatibility rule finds the stack that was written for it, and lets its fix pass.
 //!
-//! `tests/rules/CODE-what/` holds `triggers.yaml` and `passes.yaml`. Comments at their heads
-//! say how they are checked: `# args:` further arguments, `# locked:` a wheel in a lock,
-//! `catalog/` beside them extends the catalog.
+//! `tests/rules/CODE-what/` holds `triggers.yaml` and `passes.yaml`, with heads as
+//! `support/verdict.rs` reads them; `catalog/` beside them extends the catalog.
 
 mod support;
 
-use serde_json::Value;
-use stackforge::catalog::Catalog;
 use stackforge::diag::codes::TABLE;
-use stackforge::lock::{BaseLock, FORMAT, Lock, PlatformLock, PythonFile};
-use stackforge::target::Target;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use support::verdict::{Verdict, verdict};
 use support::{Sandbox, project};
 
 /// Rules that `check` decides by: codes about the target and about compatibility.
@@ -37,71 +33,9 @@ fn code_of(case: &Path) -> &str {
     name.split_once('-').unwrap().0
 }
 
-fn head<'t>(text: &'t str, key: &str) -> Vec<&'t str> {
-    text.lines()
-        .filter_map(|l| l.strip_prefix("# ")?.strip_prefix(key))
-        .map(str::trim)
-        .collect()
-}
-
-/// A lock of these wheels that fits the stack.
-fn lock(text: &str, wheels: &[&str], catalog: &Path) -> Lock {
-    let stack = stackforge::spec::read("case.yaml", text).unwrap();
-    let catalog = Catalog::load(Some(catalog)).unwrap();
-    let target = Target::of(&stack, &catalog).unwrap();
-    let wheels = wheels.iter().map(|file| {
-        let mut parts = file.split('-');
-        PythonFile {
-            name: parts.next().unwrap().replace('_', "-"),
-            version: parts.next().unwrap().to_owned(),
-            file: (*file).to_owned(),
-            size: 0,
-            sha256: "0".repeat(64),
-            via: vec![],
-        }
-    });
-    Lock {
-        version: FORMAT,
-        stack: stack.stack.value.to_string(),
-        inputs: stackforge::resolve::inputs(&stack, &catalog, &target),
-        platforms: vec![PlatformLock {
-            platform: stack.platform.value,
-            python: stack.python.value,
-            cuda: None,
-            base: BaseLock {
-                name: stack.base.value.clone(),
-                runtime: None,
-                devel: None,
-                packages: vec![],
-            },
-            wheels: wheels.collect(),
-            builds: vec![],
-            tools: vec![],
-            packages: vec![],
-            builder_packages: vec![],
-        }],
-    }
-}
-
-fn check(case: &Path, name: &str) -> (i32, Vec<Value>, String) {
-    let sandbox = Sandbox::new();
+fn check(case: &Path, name: &str) -> Verdict {
     let text = std::fs::read_to_string(case.join(name)).unwrap();
-    sandbox.write("case.yaml", &text);
-    let catalog = case.join("catalog");
-    let wheels = head(&text, "locked:");
-    if !wheels.is_empty() {
-        let lock = lock(&text, &wheels, &catalog);
-        sandbox.write("case.lock", &lock.to_toml().unwrap());
-    }
-    let catalog = catalog.display().to_string();
-    let mut args = vec!["check", "case.yaml", "--json", "--catalog", &catalog];
-    let head = head(&text, "args:");
-    args.extend(head.iter().flat_map(|a| a.split_whitespace()));
-    let run = sandbox.run(&args);
-    let document: Value = serde_json::from_str(&run.stdout)
-        .unwrap_or_else(|e| panic!("{case:?}/{name}: {e}\n{}{}", run.stdout, run.stderr));
-    let findings = document["diagnostics"].as_array().unwrap().clone();
-    (run.code, findings, run.stdout)
+    verdict(&text, Some(&case.join("catalog")))
 }
 
 #[test]
@@ -109,16 +43,15 @@ fn every_rule_triggers_and_passes() {
     let mut wrong = Vec::new();
     for case in cases() {
         let code = code_of(&case);
-        let (_, findings, shown) = check(&case, "triggers.yaml");
-        let fix = findings
-            .iter()
-            .find(|d| d["code"] == code)
-            .and_then(|d| d["help"].as_str());
+        let triggered = check(&case, "triggers.yaml");
+        let fix = triggered.find(code).map(|f| f.help.as_str());
         if fix.is_none_or(str::is_empty) {
+            let shown = &triggered.shown;
             wrong.push(format!("{}: no {code} with a fix: {shown}", case.display()));
         }
-        let (exit, findings, shown) = check(&case, "passes.yaml");
-        if exit != 0 || !findings.is_empty() {
+        let passed = check(&case, "passes.yaml");
+        if !passed.is_clean() {
+            let shown = &passed.shown;
             wrong.push(format!("{}: does not pass: {shown}", case.display()));
         }
     }

@@ -5,17 +5,17 @@
 //! they are true, their sources say.
 
 use super::release::{Pin, Release, ReleaseWheel, WheelCuda};
-use super::{Catalog, CatalogError, Conditions, Recipe, keyring};
+use super::{Catalog, CatalogError, Conditions, Recipe};
 use crate::spec::nouns::{Digest, PythonVersion, Sm};
 use pep440_rs::Version;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Checked = Result<(), CatalogError>;
 
-pub(super) fn check(catalog: &Catalog) -> Checked {
+pub(super) fn check(catalog: &Catalog, keyring: &dyn Fn(&str) -> bool) -> Checked {
     gpus(catalog)?;
     toolkits(catalog)?;
-    images(catalog)?;
+    images(catalog, keyring)?;
     super::jetson::check(catalog)?;
     tools(catalog)?;
     for recipe in catalog.recipes.values() {
@@ -73,7 +73,7 @@ fn toolkits(catalog: &Catalog) -> Checked {
     Ok(())
 }
 
-fn images(catalog: &Catalog) -> Checked {
+fn images(catalog: &Catalog, keyring: &dyn Fn(&str) -> bool) -> Checked {
     for (name, image) in &catalog.images {
         let wrong = |what| Err(inconsistent(&format!("images/{name}.yaml"), what));
         if image.reference.is_some() == image.bootstrap.is_some() {
@@ -90,7 +90,7 @@ fn images(catalog: &Catalog) -> Checked {
             return wrong(format!("CUDA {cuda} is not in cuda.yaml"));
         }
         if let Some(b) = &image.bootstrap
-            && keyring(&b.keyring).is_none()
+            && !keyring(&b.keyring)
         {
             return wrong(format!("keyring `{}` does not exist", b.keyring));
         }

@@ -6,11 +6,11 @@
 
 use super::Isa;
 use super::library::{Build, Conditions, Facts};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Variables that only some targets need.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnvWhen {
     pub when: Conditions,

@@ -1,10 +1,10 @@
 //! Base images: `images/*.yaml`.
 
 use crate::spec::nouns::{Platform, PythonVersion};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
     pub schema: u32,
@@ -40,7 +40,7 @@ pub struct Image {
     pub sources: Vec<String>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Os {
     pub id: String,
@@ -48,14 +48,14 @@ pub struct Os {
     pub codename: String,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MinDriver {
     pub min: String,
 }
 
 /// A base that a registry has.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
     pub runtime: String,
@@ -65,7 +65,7 @@ pub struct Reference {
 }
 
 /// A base made from Debian packages.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bootstrap {
     pub suites: Vec<String>,
@@ -77,7 +77,7 @@ pub struct Bootstrap {
 }
 
 /// Names that the distribution gives to what recipes ask for by role.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OsRoles {
     pub python: BTreeMap<PythonVersion, Vec<String>>,

@@ -2,9 +2,9 @@
 
 use super::{Catalog, CatalogError, Image};
 use crate::spec::nouns::{Platform, Sm};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct JetsonRelease {
     /// Releases, each with all its revisions: `36.4` is 36.4.0, 36.4.3 and so on.

@@ -7,7 +7,7 @@ use pep440_rs::{Version, VersionSpecifiers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
     pub schema: u32,
@@ -40,7 +40,7 @@ pub struct Recipe {
 }
 
 /// Whether the index has wheels of the library at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WheelSource {
     Index,
@@ -48,7 +48,7 @@ pub enum WheelSource {
 }
 
 /// OS packages that the library needs at run time.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OsRequirement {
     /// Roles of the base (`c_compiler`, `python_dev`, …) or package names.
@@ -64,7 +64,7 @@ fn always() -> String {
 }
 
 /// How the library is compiled.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Build {
     pub source: BuildSource,
@@ -109,7 +109,7 @@ pub struct Build {
     pub commands: Vec<String>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BuildSource {
     Sdist,
@@ -124,7 +124,7 @@ pub enum BuildSource {
 }
 
 /// A variable that tells the build its SMs.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArchVariable {
     pub variable: String,
@@ -136,7 +136,7 @@ pub struct ArchVariable {
     pub why: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArchFormat {
     /// `9.0;11.0`
@@ -149,7 +149,7 @@ pub enum ArchFormat {
     Cmake,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Jobs {
     pub variable: String,
@@ -162,7 +162,7 @@ pub struct Jobs {
     pub source: String,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CxxStandard {
     /// `17`
@@ -171,7 +171,7 @@ pub struct CxxStandard {
 }
 
 /// What compiling against a library's headers and with its builder takes.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Extensions {
     pub cxx_standard: Vec<CxxFloor>,
@@ -179,7 +179,7 @@ pub struct Extensions {
     pub sources: Vec<String>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CxxFloor {
     /// Of the library itself.
@@ -189,7 +189,7 @@ pub struct CxxFloor {
 }
 
 /// Newest GCC major that its builder takes with a CUDA.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GccCeiling {
     pub version: VersionSpecifiers,
@@ -198,7 +198,7 @@ pub struct GccCeiling {
 }
 
 /// A variable that means nothing for SMs beyond those that its reader knows.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartialArch {
     pub variable: String,
@@ -209,7 +209,7 @@ pub struct PartialArch {
     pub source: String,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SmLimit {
     #[serde(default)]
@@ -226,7 +226,7 @@ fn one() -> usize {
 }
 
 /// A textual change to the source, made when its conditions hold.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Patch {
     pub id: String,
@@ -240,7 +240,7 @@ pub struct Patch {
 }
 
 /// All that are given must hold.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conditions {
     #[serde(default)]
@@ -301,7 +301,7 @@ impl Conditions {
 }
 
 /// A target on which the library cannot work.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
     #[serde(default)]
@@ -312,18 +312,21 @@ pub struct Refusal {
 }
 
 /// Something that does not work, or not as it seems, in some releases.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Known {
     pub id: String,
     #[serde(default)]
     pub when: Conditions,
+    /// Of no interest where another library brings this one.
+    #[serde(default)]
+    pub named: bool,
     pub what: String,
     pub fix: String,
     pub source: String,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct StaticMetadata {
     #[serde(default)]

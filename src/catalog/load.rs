@@ -1,19 +1,11 @@
-//! Reading the catalog: embedded files first, then a directory over them.
+//! Reading a catalog's files: the crate's own when it is built, a directory's over them later.
 
 use super::{
     Catalog, Component, Conflict, Gpu, Image, Isa, JetsonRelease, Recipe, SmFacts, Tool, Toolkit,
 };
-use crate::spec::nouns::Digest;
-use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-static CATALOG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/catalog");
-static IMAGES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/images");
-static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
@@ -81,51 +73,35 @@ struct JetsonFile {
 }
 
 impl Catalog {
-    /// The embedded catalog, with `overlay`'s entries added or in place of those of the
-    /// same name. An overlay has the layout of the catalog: `gpus.yaml`, `cuda.yaml`,
-    /// `cpus.yaml`, `jetson.yaml`, `tools.yaml`, `libraries/`, `images/`, `templates/`.
-    pub fn load(overlay: Option<&Path>) -> Result<Self, CatalogError> {
-        let mut catalog = Self {
-            sms: Vec::new(),
-            gpus: Vec::new(),
-            toolkits: Vec::new(),
-            isas: Vec::new(),
-            tools: Vec::new(),
-            jetson: Vec::new(),
-            images: BTreeMap::new(),
-            recipes: BTreeMap::new(),
-            components: BTreeMap::new(),
-            conflicts: Vec::new(),
-            templates: None,
-        };
-        for file in CATALOG.files().chain(CATALOG.dirs().flat_map(Dir::files)) {
-            catalog.add(
-                file.path(),
-                &format!("catalog/{}", file.path().display()),
-                file.contents(),
-            )?;
-        }
-        for file in IMAGES.files() {
-            let path = Path::new("images").join(file.path());
-            catalog.add(&path, &path.display().to_string(), file.contents())?;
-        }
-        if let Some(dir) = overlay {
-            for sub in ["", "libraries", "images"] {
-                for path in yaml_files(&dir.join(sub))? {
-                    let content = std::fs::read(&path).map_err(|source| CatalogError::Read {
-                        path: path.clone(),
-                        source,
-                    })?;
-                    let inside = path.strip_prefix(dir).unwrap_or(&path);
-                    catalog.add(inside, &path.display().to_string(), &content)?;
-                }
+    /// The files of `catalog` and the bases of `images`, checked. `keyring` says whether there
+    /// are keys of that name.
+    #[cfg_attr(catalog_compiled, allow(dead_code, reason = "for the build script"))]
+    pub fn read(
+        catalog: &Path,
+        images: &Path,
+        keyring: &dyn Fn(&str) -> bool,
+    ) -> Result<Self, CatalogError> {
+        let mut all = Self::default();
+        all.add_files(catalog, &["", "libraries"])?;
+        all.add_files(images.parent().unwrap_or(images), &["images"])?;
+        super::check::check(&all, keyring)?;
+        Ok(all)
+    }
+
+    /// Adds the files in folders of a directory to what there is, in place of entries of the
+    /// same name.
+    pub(super) fn add_files(&mut self, dir: &Path, folders: &[&str]) -> Result<(), CatalogError> {
+        for folder in folders {
+            for path in yaml_files(&dir.join(folder))? {
+                let content = std::fs::read(&path).map_err(|source| CatalogError::Read {
+                    path: path.clone(),
+                    source,
+                })?;
+                let inside = path.strip_prefix(dir).unwrap_or(&path);
+                self.add(inside, &path.display().to_string(), &content)?;
             }
         }
-        catalog.templates = overlay
-            .map(|dir| own_templates(&dir.join("templates")))
-            .unwrap_or_default();
-        super::check::check(&catalog)?;
-        Ok(catalog)
+        Ok(())
     }
 
     fn add(&mut self, inside: &Path, shown: &str, content: &[u8]) -> Result<(), CatalogError> {
@@ -179,6 +155,8 @@ impl Catalog {
                     a.l4t.iter().any(|l4t| b.l4t.contains(l4t))
                 });
             }
+            // Read when a log is diagnosed: its expressions are nothing that a plan waits for.
+            ("", "diagnoses") => {}
             ("libraries", _) => {
                 let recipe: Recipe = parse(shown, content)?;
                 schema(shown, recipe.schema)?;
@@ -202,100 +180,14 @@ impl Catalog {
     }
 }
 
-/// Digest of a directory's templates by path and content, without those of pipelines, which
-/// change no image; None without any.
-fn own_templates(dir: &Path) -> Option<Digest> {
-    let mut folders = vec![dir.to_owned()];
-    let mut files = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for path in std::fs::read_dir(&folder)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|e| e.path())
-        {
-            if path == dir.join("ci") {
-                continue;
-            }
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
-    let mut all = Vec::new();
-    for file in &files {
-        all.extend(
-            file.strip_prefix(dir)
-                .unwrap_or(file)
-                .as_os_str()
-                .as_encoded_bytes(),
-        );
-        all.push(0);
-        all.extend(
-            Digest::of(&std::fs::read(file).unwrap_or_default())
-                .hex()
-                .bytes(),
-        );
-    }
-    (!files.is_empty()).then(|| Digest::of(&all))
-}
-
-/// Text of a template, from `overlay`'s `templates/` if it is there, else embedded.
-pub fn template(overlay: Option<&Path>, name: &str) -> Option<Cow<'static, str>> {
-    if let Some(dir) = overlay
-        && let Ok(text) = std::fs::read_to_string(dir.join("templates").join(name))
-    {
-        return Some(Cow::Owned(text));
-    }
-    TEMPLATES
-        .get_file(name)
-        .and_then(|f| f.contents_utf8())
-        .map(Cow::Borrowed)
-}
-
-/// Embedded templates below a folder: (path below the folder, text), in path order.
-pub fn templates_in(folder: &str) -> Vec<(String, &'static str)> {
-    fn walk(dir: &'static Dir<'static>, root: &str, out: &mut Vec<(String, &'static str)>) {
-        for file in dir.files() {
-            let path = file.path().strip_prefix(root).unwrap_or(file.path());
-            if let Some(text) = file.contents_utf8() {
-                out.push((path.display().to_string(), text));
-            }
-        }
-        for sub in dir.dirs() {
-            walk(sub, root, out);
-        }
-    }
-    let mut out = Vec::new();
-    let dir = match folder {
-        "" => Some(&TEMPLATES),
-        _ => TEMPLATES.get_dir(folder),
-    };
-    if let Some(dir) = dir {
-        walk(dir, folder, &mut out);
-    }
-    out.sort();
-    out
-}
-
-/// Public keys of a package archive, from images/keyrings/.
-pub fn keyring(name: &str) -> Option<&'static [u8]> {
-    IMAGES
-        .get_file(format!("keyrings/{name}.gpg"))
-        .map(|f| f.contents())
-}
-
-fn parse<T: DeserializeOwned>(shown: &str, content: &[u8]) -> Result<T, CatalogError> {
+pub(super) fn parse<T: DeserializeOwned>(shown: &str, content: &[u8]) -> Result<T, CatalogError> {
     serde_saphyr::from_slice(content).map_err(|e| CatalogError::Invalid {
         file: shown.to_owned(),
         message: e.without_snippet().to_string(),
     })
 }
 
-fn schema(shown: &str, version: u32) -> Result<(), CatalogError> {
+pub(super) fn schema(shown: &str, version: u32) -> Result<(), CatalogError> {
     if version == 1 {
         return Ok(());
     }
@@ -342,44 +234,4 @@ fn yaml_files(dir: &Path) -> Result<Vec<PathBuf>, CatalogError> {
         .collect();
     files.sort();
     Ok(files)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_embedded_catalog_is_consistent() {
-        let catalog = Catalog::load(None).unwrap();
-        assert_eq!(catalog.sm("thor").unwrap().to_string(), "11.0");
-        assert_eq!(catalog.sm("sm_90").unwrap().to_string(), "9.0");
-        assert!(catalog.sm("sm_91").is_none());
-        assert!(catalog.recipe("torch").is_some());
-        assert!(catalog.images.contains_key("debian-bookworm"));
-    }
-
-    #[test]
-    fn an_overlay_replaces_and_adds_by_name() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(
-            dir.path().join("gpus.yaml"),
-            "schema: 1\ngpus:\n- {name: desk, about: x, sm: '9.0', platforms: [linux/amd64], source: y}\n",
-        )
-        .unwrap();
-        let catalog = Catalog::load(Some(dir.path())).unwrap();
-        assert_eq!(catalog.sm("desk").unwrap().to_string(), "9.0");
-        assert!(catalog.sm("thor").is_some());
-        assert!(catalog.templates.is_none());
-        std::fs::create_dir_all(dir.path().join("templates/steps")).unwrap();
-        std::fs::write(dir.path().join("templates/steps/net.sh"), "#").unwrap();
-        let own = Catalog::load(Some(dir.path())).unwrap().templates;
-        assert!(own.is_some(), "own templates are part of every key");
-        std::fs::create_dir_all(dir.path().join("templates/ci")).unwrap();
-        std::fs::write(dir.path().join("templates/ci/slurm.sh.hbs"), "#").unwrap();
-        let with_ci = Catalog::load(Some(dir.path())).unwrap().templates;
-        assert_eq!(own, with_ci, "pipelines are part of no key");
-        std::fs::write(dir.path().join("gpus.yaml"), "schema: 1\ngpu: []\n").unwrap();
-        let e = Catalog::load(Some(dir.path())).unwrap_err().to_string();
-        assert!(e.contains("gpus.yaml"), "{e}");
-    }
 }

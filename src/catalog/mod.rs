@@ -5,20 +5,31 @@
 //! that it does not hold is an error with the nearest one that it does.
 
 mod check;
+#[cfg(catalog_compiled)]
+mod diagnoses;
+#[cfg(catalog_compiled)]
+mod embedded;
 mod environment;
 mod images;
 mod jetson;
 mod library;
 mod load;
+#[cfg(catalog_compiled)]
 mod machine;
+#[cfg(catalog_compiled)]
+mod pattern;
 mod release;
 mod tools;
 
 use crate::spec::nouns::{Digest, IsaName, Platform, Sm, Suffix};
 use pep440_rs::{Version, VersionSpecifiers};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+#[cfg(catalog_compiled)]
+pub use diagnoses::{Diagnoses, Diagnosis, Rank};
+#[cfg(catalog_compiled)]
+pub use embedded::{keyring, template, templates_in};
 pub use environment::{EnvWhen, Environment};
 pub use images::{Bootstrap, Image, OsRoles, Reference};
 pub use jetson::JetsonRelease;
@@ -27,8 +38,11 @@ pub use library::{
     Facts, Jobs, Known, OsRequirement, PartialArch, Patch, Recipe, Refusal, SmLimit,
     StaticMetadata, Way, WheelSource,
 };
-pub use load::{CatalogError, keyring, template, templates_in};
+pub use load::CatalogError;
+#[cfg(catalog_compiled)]
 pub use machine::{Identified, numbers};
+#[cfg(catalog_compiled)]
+pub use pattern::Pattern;
 pub use release::{
     DeviceCode, Glibc, Pin, Ptxas, PythonTag, Release, ReleaseWheel, WheelCuda, split_local,
 };
@@ -37,7 +51,7 @@ pub use tools::{Tool, ToolFile};
 /// Facts that rules decide by; a lock records it so that a report can name it.
 pub const RULES: u32 = 1;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Catalog {
     pub sms: Vec<SmFacts>,
     pub gpus: Vec<Gpu>,
@@ -54,7 +68,7 @@ pub struct Catalog {
     pub templates: Option<Digest>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SmFacts {
     pub sm: Sm,
@@ -77,7 +91,7 @@ pub struct SmFacts {
 }
 
 /// cuDNN releases with code for an SM.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CudnnLimit {
     /// Last release, with all of its builds (`9.10.2` is 9.10.2.21 too); absent: current
@@ -89,7 +103,7 @@ pub struct CudnnLimit {
 }
 
 /// Generations of FlashAttention that have kernels for an SM.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlashAttention {
     #[serde(default)]
@@ -103,7 +117,7 @@ pub struct FlashAttention {
 }
 
 /// A distribution that stacks do not name but libraries bring: cuDNN, cuBLAS, nvcc.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Component {
     pub distribution: String,
@@ -114,7 +128,7 @@ pub struct Component {
 }
 
 /// Distributions that install beside each other and do not work together.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conflict {
     pub id: String,
@@ -125,7 +139,7 @@ pub struct Conflict {
     pub source: String,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CudaRange {
     pub first: String,
@@ -134,7 +148,7 @@ pub struct CudaRange {
     pub last: Option<String>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gpu {
     pub name: String,
@@ -152,7 +166,7 @@ pub struct Gpu {
     pub source: String,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Toolkit {
     pub version: String,
@@ -176,7 +190,7 @@ pub struct Toolkit {
 }
 
 /// Lowest Linux driver: as shipped, and with minor-version compatibility.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriverFloor {
     #[serde(default)]
@@ -186,7 +200,7 @@ pub struct DriverFloor {
 }
 
 /// The toolkit as Python wheels.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolkitWheels {
     pub package: String,
@@ -200,7 +214,7 @@ pub struct ToolkitWheels {
     pub note: Option<String>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Isa {
     pub name: IsaName,

@@ -142,10 +142,21 @@ impl Release {
         versions_of(&self.requires, name)
     }
 
-    /// What it asks of one other library as a wheel for that platform.
-    pub fn asks_on(&self, platform: Platform, name: &str) -> Option<&VersionSpecifiers> {
-        let wheels = || self.wheels_for(platform, "").find_map(|w| w.asks(name));
+    /// What it asks of one other library as a wheel for that platform, with that local
+    /// version label or without any.
+    pub fn asks_as(
+        &self,
+        platform: Platform,
+        local: &str,
+        name: &str,
+    ) -> Option<&VersionSpecifiers> {
+        let wheels = || self.wheels_for(platform, local).find_map(|w| w.asks(name));
         self.asks(name).or_else(wheels)
+    }
+
+    /// What it asks of one other library as the index's wheel for that platform.
+    pub fn asks_on(&self, platform: Platform, name: &str) -> Option<&VersionSpecifiers> {
+        self.asks_as(platform, "", name)
     }
 
     /// The assembler that it runs for an SM.

@@ -1,9 +1,9 @@
 //! Programs that stackforge runs itself or puts into builder stages: `catalog/tools.yaml`.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// One release of a program, by the digests of its wheels.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tool {
     pub name: String,
@@ -12,7 +12,7 @@ pub struct Tool {
     pub source: String,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolFile {
     pub file: String,

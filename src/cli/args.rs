@@ -93,6 +93,8 @@ pub enum Command {
     Validate(ValidateArgs),
     /// Say what this machine is, what it can build and run, and what to install
     Doctor(DoctorArgs),
+    /// Recognise the failures that a log tells of
+    Diagnose(DiagnoseArgs),
     /// Explain a diagnostic's code
     Explain(ExplainArgs),
     /// Print the JSON Schema of a stack file
@@ -171,6 +173,9 @@ pub struct LockArgs {
 pub struct PlanArgs {
     /// The stack file
     pub stack: PathBuf,
+    /// Variant of a stack with a matrix (default: all of them)
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
     /// Which inputs changed since the last build
     #[arg(long)]
     pub why: bool,
@@ -183,6 +188,9 @@ pub struct PlanArgs {
 pub struct RenderArgs {
     /// The stack file
     pub stack: PathBuf,
+    /// Variant of a stack with a matrix
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
     /// Directory to write; must be new, empty, or rendered before
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
@@ -192,7 +200,10 @@ pub struct RenderArgs {
 pub struct BuildArgs {
     /// The stack file
     pub stack: PathBuf,
-    /// Reference of the image; may be repeated (default: the stack's name)
+    /// Variant of a stack with a matrix
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
+    /// Reference of the image; may be repeated (default: the name of the stack or variant)
     #[arg(short, long = "tag", value_name = "REF")]
     pub tags: Vec<String>,
     /// Most compilers at once (default: what cores and memory allow)
@@ -213,6 +224,9 @@ pub struct ValidateArgs {
     /// Stack that says what the image promises (default: what the image itself recorded)
     #[arg(long, value_name = "STACK")]
     pub stack: Option<PathBuf>,
+    /// Variant of that stack, where it has a matrix
+    #[arg(long, value_name = "NAME", requires = "stack")]
+    pub variant: Option<String>,
     /// Write the report to a file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -224,6 +238,12 @@ pub struct DoctorArgs {
     /// (driver, PATH, engine, network) is asked
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct DiagnoseArgs {
+    /// A log of a build or a run; `-` for standard input (default: `-` when something is piped in)
+    pub log: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

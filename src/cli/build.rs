@@ -2,7 +2,8 @@
 
 use super::Outcome;
 use super::args::{BuildArgs, Common};
-use super::output::{Failure, json, print, say};
+use super::diagnose::{of_build, text};
+use super::output::{Failure, colored, json, print, say};
 use super::progress::{Progress, mib};
 use super::session::{Session, runtime};
 use crate::build::{
@@ -12,10 +13,10 @@ use crate::diag::{Diagnostic, Report, codes};
 use crate::engine::Cancel;
 use crate::engine::docker::Docker;
 use crate::plan::Plan;
-use crate::spec::Stack;
+use std::io::IsTerminal as _;
 
 pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
-    let session = Session::open(common, &args.stack)?;
+    let session = Session::open(common, &args.stack)?.choose(args.variant.as_deref())?;
     let plan = session.plan(common)?;
     let tags = tags(&args.tags, &plan)?;
     let options = Options {
@@ -40,13 +41,13 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
             show(common, &plan, &built);
             Ok(())
         }
-        Err(e) => Err(failure(&session.stack, e)),
+        Err(e) => Err(failure(common, &session, e)),
     }
 }
 
 fn tags(asked: &[String], plan: &Plan) -> Result<Vec<String>, Failure> {
     if asked.is_empty() {
-        return Ok(vec![format!("{}:latest", plan.stack)]);
+        return Ok(vec![format!("{}:latest", plan.variant)]);
     }
     asked
         .iter()
@@ -132,10 +133,12 @@ fn steps(steps: &[StepResult]) -> String {
         .join("\n")
 }
 
-/// A failure with the last lines of the step's log and the stack's line that asked for it.
-fn failure(stack: &Stack, e: BuildError) -> Failure {
+/// A failure with the last lines of the step's log, what the whole log tells, and the stack's
+/// line that asked for it.
+fn failure(common: &Common, session: &Session, e: BuildError) -> Failure {
+    let stack = &session.stack;
     let exit = e.exit();
-    match &e {
+    let mut out = match &e {
         BuildError::Step { failure, log } => {
             let step = stage(&failure.name).and_then(plan_step);
             let name = step
@@ -179,6 +182,16 @@ fn failure(stack: &Stack, e: BuildError) -> Failure {
             out.json.insert("validation".into(), document);
             out
         }
-        _ => e.into(),
+        _ => return e.into(),
+    };
+    if let BuildError::Step { log, .. } | BuildError::Validation { log, .. } = &e {
+        let matches = of_build(log, session.overlay.as_deref());
+        let name = log.file_name().unwrap_or_default().to_string_lossy();
+        let color = colored(common, std::io::stderr().is_terminal());
+        let told = text(&name, &matches, color);
+        out.before.get_or_insert_default().push_str(&told);
+        out.json
+            .insert("matches".into(), serde_json::json!(matches));
     }
+    out
 }

@@ -15,16 +15,13 @@ pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
     }
     let target = session.target()?;
     let lock = session.lock()?;
-    let stale = lock
-        .as_ref()
-        .map(|l| session.stale(&target, l))
-        .unwrap_or_default();
+    let stale = lock.as_ref().map(|l| session.stale(l)).unwrap_or_default();
     let stack = &session.stack;
     // A lock that was made for another stack says nothing of this one.
     let exact = lock
         .as_ref()
         .filter(|_| stale.is_empty())
-        .and_then(|l| l.platform(stack.platform.value));
+        .and_then(|l| l.section(stack));
     let machine = machine(&session, args)?;
     let case = Case {
         stack,

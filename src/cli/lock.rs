@@ -8,12 +8,13 @@ use crate::diag::{Diagnostic, codes};
 use crate::engine::docker::Docker;
 use crate::lock::{Lock, PlatformLock};
 use crate::resolve::{LockOptions, Upgrade};
+use crate::spec::Stack;
 use crate::store::write_atomically;
+use crate::target::Target;
 
 pub fn run(common: &Common, args: &LockArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
-    let target = session.target()?;
-    session.admit(&target, None)?;
+    let sections = sections(&session)?;
     // A lock that no longer parses is replaced: that is what this command is for.
     let old = session.lock().unwrap_or(None);
     let options = LockOptions {
@@ -23,32 +24,22 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
         offline: common.offline,
         debian_mirrors: session.config.debian.clone(),
     };
-    let lock = runtime()?.block_on(async {
-        let digest_of = async |reference: &str| {
-            let docker = Docker::connect(None).await.ok()?;
-            docker
-                .registry_digest(&session.config.image(reference))
-                .await
-                .ok()?
-                .parse()
-                .ok()
-        };
-        let mut progress = |line: &str| say(common, line);
-        crate::resolve::lock(
-            &session.stack,
-            &session.catalog,
-            &target,
+    let mut locks = Vec::new();
+    for section in &sections {
+        if sections.len() > 1 {
+            say(common, &format!("{}:", place(section)));
+        }
+        locks.push(lock_section(
+            common,
+            &session,
+            section,
             old.as_ref(),
             &options,
-            digest_of,
-            &mut progress,
-        )
-        .await
-    });
-    let lock = lock.map_err(|e| {
-        let exit = e.exit();
-        Failure::new(exit, e.report(&session.stack))
-    })?;
+        )?);
+    }
+    let Some(lock) = Lock::join(locks) else {
+        return Ok(());
+    };
     let text = lock
         .to_toml()
         .map_err(|e| Failure::plain(1, Diagnostic::error(codes::LOCK_INVALID, e.to_string())))?;
@@ -64,9 +55,66 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
     }
     show(common, &session, old.as_ref(), &lock, changed);
     // The lock is kept either way: it says what the resolver found.
-    let exact = lock.platform(session.stack.platform.value);
-    warn(common, &session.admit(&target, exact)?);
+    let stack = &session.stack;
+    if stack.matrix.is_empty() {
+        let target = session.target()?;
+        warn(common, &session.admit(stack, &target, lock.section(stack))?);
+    } else {
+        super::matrix::judged(&session, Some(&lock))?;
+    }
     Ok(())
+}
+
+/// The stacks that are locked each for itself: the stack, or one for each platform, base and
+/// Python of its matrix.
+fn sections(session: &Session) -> Result<Vec<Stack>, Failure> {
+    if session.stack.matrix.is_empty() {
+        let target = session.target()?;
+        session.admit(&session.stack, &target, None)?;
+        return Ok(vec![session.stack.clone()]);
+    }
+    Ok(super::matrix::expand(session)?.sections())
+}
+
+fn place(section: &Stack) -> String {
+    format!(
+        "{} on {}, Python {}",
+        section.platform.value, section.base.value, section.python.value
+    )
+}
+
+fn lock_section(
+    common: &Common,
+    session: &Session,
+    stack: &Stack,
+    old: Option<&Lock>,
+    options: &LockOptions,
+) -> Result<Lock, Failure> {
+    let target = Target::of(stack, &session.catalog).map_err(|r| Failure::new(1, r))?;
+    let lock = runtime()?.block_on(async {
+        let digest_of = async |reference: &str| {
+            let docker = Docker::connect(None).await.ok()?;
+            docker
+                .registry_digest(&session.config.image(reference))
+                .await
+                .ok()?
+                .parse()
+                .ok()
+        };
+        let mut progress = |line: &str| say(common, line);
+        let catalog = &session.catalog;
+        crate::resolve::lock(
+            stack,
+            catalog,
+            &target,
+            old,
+            options,
+            digest_of,
+            &mut progress,
+        )
+        .await
+    });
+    lock.map_err(|e| Failure::new(e.exit(), e.report(stack)))
 }
 
 fn upgrade(asked: &[String], session: &Session) -> Result<Upgrade, Failure> {
@@ -98,11 +146,15 @@ fn upgrade(asked: &[String], session: &Session) -> Result<Upgrade, Failure> {
 
 fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, changed: bool) {
     let path = session.lock_path.display().to_string();
-    let differences: Vec<String> = lock
-        .platforms
-        .iter()
-        .flat_map(|p| differences(old.and_then(|o| o.platform(p.platform)), p))
-        .collect();
+    // Sections of one lock mostly change alike: each change is said once.
+    let mut differences: Vec<String> = Vec::new();
+    for section in &lock.platforms {
+        for line in of_section(old.and_then(|o| before(o, section)), section) {
+            if !differences.contains(&line) {
+                differences.push(line);
+            }
+        }
+    }
     if common.json {
         json(
             &serde_json::json!({ "ok": true, "lock": path, "changed": changed, "differences": differences }),
@@ -116,9 +168,12 @@ fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, cha
             0 => String::new(),
             n => format!(" ({})", super::progress::mib(n)),
         };
+        let several = lock.platforms.len() > 1;
+        let base = several.then(|| format!(" on {}, Python {}", p.base.name, p.python));
         out.push_str(&format!(
-            "{}: {} wheels{size}, {} compiled, CUDA {}\n",
+            "{}{}: {} wheels{size}, {} compiled, CUDA {}\n",
             p.platform,
+            base.unwrap_or_default(),
             p.wheels.len(),
             p.builds.len(),
             p.cuda.as_deref().unwrap_or("none"),
@@ -136,8 +191,15 @@ fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, cha
     print(&out);
 }
 
+/// The section of an old lock that one takes the place of.
+fn before<'a>(old: &'a Lock, new: &PlatformLock) -> Option<&'a PlatformLock> {
+    let of_platform = || old.platforms.iter().filter(|p| p.platform == new.platform);
+    let same = |p: &&PlatformLock| (&p.base.name, p.python) == (&new.base.name, new.python);
+    of_platform().find(same).or_else(|| of_platform().next())
+}
+
 /// `torch 2.12.1 → 2.13.0`, one line for each that differs.
-fn differences(old: Option<&PlatformLock>, new: &PlatformLock) -> Vec<String> {
+fn of_section(old: Option<&PlatformLock>, new: &PlatformLock) -> Vec<String> {
     let Some(old) = old else { return Vec::new() };
     let versions = |p: &PlatformLock| -> std::collections::BTreeMap<String, String> {
         let wheels = p.wheels.iter().map(|w| (w.name.clone(), w.version.clone()));

@@ -3,15 +3,19 @@
 use super::Outcome;
 use super::args::{Common, MatrixArgs};
 use super::output::{Failure, json, print};
-use super::session::Session;
-use crate::diag::{Diagnostic, codes};
+use super::session::{Session, stale_findings};
+use crate::diag::{Diagnostic, codes, nearest};
+use crate::lock::Lock;
 use crate::matrix::{Expansion, Rejected, Variant};
 use crate::spec::Stack;
 
 pub fn run(common: &Common, args: &MatrixArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
-    let expansion = expand(&session)?;
+    let (expansion, stale) = judged(&session, session.lock()?.as_ref())?;
     if let Some(format) = args.emit {
+        if !stale.is_empty() {
+            return Err(Failure::new(1, session.report(stale)));
+        }
         super::emit::run(common, args, format.into(), &session, &expansion.variants)
     } else if common.json {
         json(&expansion);
@@ -26,10 +30,90 @@ pub fn run(common: &Common, args: &MatrixArgs) -> Outcome {
 pub(super) fn expand(session: &Session) -> Result<Expansion, Failure> {
     let expansion =
         crate::matrix::expand(&session.stack, &session.catalog).map_err(|r| Failure::new(1, r))?;
+    some_left(session, expansion)
+}
+
+/// The variants that the locked files allow too, and why the lock says nothing of them where
+/// it was made for another stack.
+pub(super) fn judged(
+    session: &Session,
+    lock: Option<&Lock>,
+) -> Result<(Expansion, Vec<Diagnostic>), Failure> {
+    let expansion = expand(session)?;
+    let Some(lock) = lock else {
+        return Ok((expansion, Vec::new()));
+    };
+    let mut stale: Vec<Diagnostic> = Vec::new();
+    for section in expansion.sections() {
+        let findings = stale_findings(&section, &session.changes(&section, lock));
+        let new = findings.into_iter().filter(|f| !stale.contains(f));
+        stale.extend(new.collect::<Vec<_>>());
+    }
+    if !stale.is_empty() {
+        return Ok((expansion, stale));
+    }
+    let expansion = some_left(session, expansion.judge(&session.catalog, lock))?;
+    Ok((expansion, stale))
+}
+
+fn some_left(session: &Session, expansion: Expansion) -> Result<Expansion, Failure> {
     if expansion.variants.is_empty() {
         return Err(nothing_left(&session.stack, &expansion));
     }
     Ok(expansion)
+}
+
+/// The variant of that name. Without a name there is none: the failure says which there are.
+pub(super) fn named<'a>(
+    stack: &Stack,
+    expansion: &'a Expansion,
+    name: Option<&str>,
+) -> Result<&'a Variant, Failure> {
+    let variants = &expansion.variants;
+    let Some(name) = name else {
+        let what = format!(
+            "{} has {}",
+            stack.file(),
+            counted(variants.len(), "variant")
+        );
+        return Err(unknown(stack, variants, what, None));
+    };
+    if let Some(variant) = variants.iter().find(|v| v.name == name) {
+        return Ok(variant);
+    }
+    if let Some(rejected) = expansion.rejected.iter().find(|r| r.name == name) {
+        let what = format!("`{name}` is refused: {}", rejected.message);
+        let mut d = Diagnostic::error(rejected.code, what);
+        if let Some(help) = &rejected.help {
+            d = d.help(help.clone());
+        }
+        return Err(Failure::plain(1, d));
+    }
+    let near = nearest(name, variants.iter().map(|v| v.name.as_str()));
+    let what = format!("{} has no variant `{name}`", stack.file());
+    Err(unknown(stack, variants, what, near))
+}
+
+fn unknown(stack: &Stack, variants: &[Variant], what: String, near: Option<&str>) -> Failure {
+    const SHOWN: usize = 8;
+    let file = stack.file();
+    let names: Vec<&str> = variants.iter().map(|v| v.name.as_str()).collect();
+    let help = match near {
+        _ if stack.matrix.is_empty() => "leave `--variant` out: the stack has no matrix".to_owned(),
+        Some(near) => format!("did you mean `{near}`?"),
+        None => {
+            let mut help = "use `--variant` with one of\n".to_owned();
+            help.push_str(&names[..names.len().min(SHOWN)].join("\n"));
+            if names.len() > SHOWN {
+                help.push_str(&format!("\n…\n`stackforge matrix {file}` lists all"));
+            }
+            help
+        }
+    };
+    Failure::plain(
+        2,
+        Diagnostic::error(codes::UNKNOWN_VARIANT, what).help(help),
+    )
 }
 
 fn nothing_left(stack: &Stack, expansion: &Expansion) -> Failure {
@@ -53,7 +137,7 @@ fn nothing_left(stack: &Stack, expansion: &Expansion) -> Failure {
 fn table(expansion: &Expansion) -> String {
     let variants = &expansion.variants;
     let mut rows = vec![["variant", "platform", "CUDA", "SM", "ISA", ""].map(str::to_owned)];
-    rows.extend(variants.iter().map(row));
+    rows.extend(variants.iter().map(|v| row(v, variants)));
     let width = |column: usize| {
         let cells = rows.iter().map(|r| r[column].chars().count());
         cells.max().unwrap_or(0)
@@ -88,22 +172,29 @@ fn table(expansion: &Expansion) -> String {
     out
 }
 
-fn row(variant: &Variant) -> [String; 6] {
-    let exceptions: Vec<String> = variant
-        .compiled
-        .iter()
-        .flat_map(|c| c.exceptions.iter().map(|e| format!("{}: {e}", c.library)))
-        .collect();
+fn row(variant: &Variant, all: &[Variant]) -> [String; 6] {
+    let mut special = Vec::new();
+    for compiled in &variant.compiled {
+        for name in &compiled.exceptions {
+            let has = |v: &Variant| {
+                let mut same = v.compiled.iter().filter(|c| c.library == compiled.library);
+                same.any(|c| c.exceptions.contains(name))
+            };
+            // What every variant gets in one way or another tells none from the others.
+            if !all.iter().all(has) {
+                let value = compiled.env.get(name).map_or("", String::as_str);
+                special.push(format!("{}: {name}={value}", compiled.library));
+            }
+        }
+    }
+    let isa = variant.isa.as_ref();
     [
         variant.name.clone(),
         variant.platform.to_string(),
         variant.cuda.clone().unwrap_or_else(|| "-".to_owned()),
         variant.sm.join(", "),
-        variant
-            .isa
-            .as_ref()
-            .map_or_else(|| "-".to_owned(), ToString::to_string),
-        exceptions.join(", "),
+        isa.map_or_else(|| "-".to_owned(), ToString::to_string),
+        special.join(", "),
     ]
 }
 
@@ -132,26 +223,37 @@ fn reasons(rejected: &[Rejected]) -> String {
     out
 }
 
-fn counted(n: usize, what: &str) -> String {
+pub(super) fn counted(n: usize, what: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
     format!("{n} {what}{s}")
 }
 
 /// `stackforge check` for a stack with a matrix: fine while anything is left of it.
 pub(super) fn check(common: &Common, session: &Session) -> Outcome {
-    let expansion = expand(session)?;
+    let lock = session.lock()?;
+    let (expansion, stale) = judged(session, lock.as_ref())?;
     let (left, refused) = (expansion.variants.len(), expansion.rejected.len());
+    let locked = lock.is_some() && stale.is_empty();
+    if !stale.is_empty() {
+        return Err(Failure::new(1, session.report(stale)).with("locked", locked.into()));
+    }
     if common.json {
         json(&serde_json::json!({
-            "ok": true, "diagnostics": [], "variants": left, "rejected": refused,
+            "ok": true, "diagnostics": [], "locked": locked,
+            "variants": left, "rejected": refused,
         }));
         return Ok(());
     }
     let stack = &session.stack;
-    let mut out = format!("{}: ok for {}", stack.stack.value, counted(left, "variant"));
+    let mut out = format!(
+        "{}: ok for {}, {}",
+        stack.stack.value,
+        counted(left, "variant"),
+        if locked { "locked" } else { "not locked yet" },
+    );
     if refused > 0 {
         out.push_str(&format!(
-            ", {refused} refused; `stackforge matrix {}` lists them with their reasons",
+            "; {refused} refused: `stackforge matrix {}` says why",
             stack.file()
         ));
     }

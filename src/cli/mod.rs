@@ -7,6 +7,7 @@
 mod args;
 mod build;
 mod check;
+mod diagnose;
 mod doctor;
 mod emit;
 mod explain;
@@ -46,6 +47,7 @@ pub fn main() -> ExitCode {
         Command::Build(a) => build::run(common, &a),
         Command::Validate(a) => validate::run(common, &a),
         Command::Doctor(a) => doctor::run(common, &a),
+        Command::Diagnose(a) => diagnose::run(common, &a),
         Command::Explain(a) => explain::run(common, &a),
         Command::Schema => generate::schema(common),
         Command::Completions { shell } => generate::completions(shell),

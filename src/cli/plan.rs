@@ -2,16 +2,20 @@
 
 use super::Outcome;
 use super::args::{Common, PlanArgs};
-use super::output::{json, print};
+use super::output::{Failure, json, print};
 use super::session::Session;
 use crate::catalog::Way;
 use crate::plan::Plan;
 use crate::rules::Decision;
 use crate::store::Changed;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
+    if !session.stack.matrix.is_empty() && args.variant.is_none() && !args.dot {
+        return all(common, args, &session);
+    }
+    let session = session.choose(args.variant.as_deref())?;
     let plan = session.plan(common)?;
     if args.dot {
         print(&plan.dot());
@@ -19,7 +23,7 @@ pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
     }
     let why = args.why.then(|| session.store.why(&plan)).flatten();
     if common.json {
-        json(&document(&plan, why.as_ref()));
+        json(&document(&plan.stack, vec![variant(&plan, why.as_ref())]));
         return Ok(());
     }
     print(&table(&plan));
@@ -32,7 +36,56 @@ pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
     Ok(())
 }
 
-fn document(plan: &Plan, why: Option<&BTreeMap<String, Vec<Changed>>>) -> serde_json::Value {
+/// Every variant of a matrix.
+fn all(common: &Common, args: &PlanArgs, session: &Session) -> Outcome {
+    let lock = session.required_lock()?;
+    let (expansion, stale) = super::matrix::judged(session, Some(&lock))?;
+    if !stale.is_empty() {
+        return Err(Failure::new(1, session.report(stale)));
+    }
+    let mut plans = Vec::new();
+    for variant in &expansion.variants {
+        plans.push(session.planned(&variant.stack, &lock)?.0);
+    }
+    if common.json {
+        let why = |plan| args.why.then(|| session.store.why(plan)).flatten();
+        let variants = plans.iter().map(|p| variant(p, why(p).as_ref()));
+        let name = session.stack.stack.value.as_str();
+        json(&document(name, variants.collect()));
+    } else {
+        print(&summary(&plans));
+    }
+    Ok(())
+}
+
+fn summary(plans: &[Plan]) -> String {
+    let width = plans.iter().map(|p| p.variant.len()).max().unwrap_or(0);
+    let mut out = String::new();
+    let mut keys = BTreeSet::new();
+    for plan in plans {
+        let cached = plan.steps.iter().filter(|s| s.cached).count();
+        out.push_str(&format!(
+            "{:width$}  {}  {} steps, {cached} cached\n",
+            plan.variant,
+            plan.key().short(),
+            plan.steps.len(),
+        ));
+        keys.extend(plan.steps.iter().map(|s| &s.key));
+    }
+    let steps: usize = plans.iter().map(|p| p.steps.len()).sum();
+    out.push_str(&format!(
+        "\n{}, {steps} steps, {} of them different; `--variant NAME` shows one\n",
+        super::matrix::counted(plans.len(), "variant"),
+        keys.len(),
+    ));
+    out
+}
+
+fn document(stack: &str, variants: Vec<serde_json::Value>) -> serde_json::Value {
+    serde_json::json!({ "stack": stack, "variants": variants })
+}
+
+fn variant(plan: &Plan, why: Option<&BTreeMap<String, Vec<Changed>>>) -> serde_json::Value {
     let steps: Vec<_> = plan
         .steps
         .iter()
@@ -50,15 +103,16 @@ fn document(plan: &Plan, why: Option<&BTreeMap<String, Vec<Changed>>>) -> serde_
             step
         })
         .collect();
-    serde_json::json!({
-        "stack": plan.stack,
-        "variants": [{
-            "name": plan.variant, "platform": plan.platform, "python": plan.python,
-            "cuda": plan.cuda, "sm": plan.sm.iter().map(|s| s.digits()).collect::<Vec<_>>(),
-            "libraries": plan.libraries,
-            "steps": steps,
-        }],
-    })
+    let mut variant = serde_json::json!({
+        "name": plan.variant, "platform": plan.platform, "python": plan.python,
+        "cuda": plan.cuda, "sm": plan.sm.iter().map(|s| s.digits()).collect::<Vec<_>>(),
+        "libraries": plan.libraries,
+        "steps": steps,
+    });
+    if let Some(isa) = &plan.isa {
+        variant["isa"] = isa.as_str().into();
+    }
+    variant
 }
 
 fn table(plan: &Plan) -> String {

@@ -14,7 +14,7 @@ use std::path::Path;
 const MARK: &str = ".stackforge-rendered";
 
 pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
-    let session = Session::open(common, &args.stack)?;
+    let session = Session::open(common, &args.stack)?.choose(args.variant.as_deref())?;
     let plan = session.plan(common)?;
     let options = Options {
         store: &session.store,

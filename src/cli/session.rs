@@ -14,7 +14,10 @@ use crate::target::Target;
 use std::path::{Path, PathBuf};
 
 pub struct Session {
+    /// With a matrix, until [`Session::choose`]: the pattern of its variants.
     pub stack: Stack,
+    /// What is locked together with the chosen variant.
+    section: Option<Stack>,
     pub catalog: Catalog,
     pub overlay: Option<PathBuf>,
     pub store: Store,
@@ -31,6 +34,7 @@ impl Session {
         });
         Ok(Self {
             stack,
+            section: None,
             catalog: Catalog::load(overlay.as_deref())?,
             overlay,
             store: Store::open(common.store.as_deref())?,
@@ -67,49 +71,54 @@ impl Session {
         Ok(Some(lock))
     }
 
-    /// What changed in the stack since it was locked.
-    pub fn stale(&self, target: &Target<'_>, lock: &Lock) -> Vec<Change> {
-        lock.stale(&crate::resolve::inputs(&self.stack, &self.catalog, target))
+    /// The session of one variant, in which the stack is an ordinary one.
+    pub fn choose(mut self, name: Option<&str>) -> Result<Self, Failure> {
+        if self.stack.matrix.is_empty() && name.is_none_or(|n| n == self.stack.name()) {
+            return Ok(self);
+        }
+        let expansion = super::matrix::expand(&self)?;
+        let variant = super::matrix::named(&self.stack, &expansion, name)?;
+        self.section = expansion.section_of(variant);
+        self.stack = variant.stack.clone();
+        Ok(self)
     }
 
-    /// The part of the lock for the stack's platform, refused when it was made for another
-    /// stack.
-    pub fn locked(&self, target: &Target<'_>) -> Result<PlatformLock, Failure> {
+    /// What changed in the stack since it was locked.
+    pub fn stale(&self, lock: &Lock) -> Vec<Change> {
+        self.changes(self.section.as_ref().unwrap_or(&self.stack), lock)
+    }
+
+    /// What changed in a section since it was locked.
+    pub fn changes(&self, section: &Stack, lock: &Lock) -> Vec<Change> {
+        // Whether its names are known was asked before.
+        let Ok(target) = Target::of(section, &self.catalog) else {
+            return Vec::new();
+        };
+        let inputs = crate::resolve::inputs(section, &self.catalog, &target);
+        lock.stale(section, &inputs)
+    }
+
+    /// The lock, which has to be there.
+    pub fn required_lock(&self) -> Result<Lock, Failure> {
         let file = self.stack.file();
-        let Some(lock) = self.lock()? else {
-            return Err(Failure::plain(
+        self.lock()?.ok_or_else(|| {
+            Failure::plain(
                 1,
                 Diagnostic::error(codes::LOCK_MISSING, format!("{file} has no lock"))
                     .help(format!("run `stackforge lock {file}`")),
-            ));
-        };
-        let changes = self.stale(target, &lock);
-        if !changes.is_empty() {
-            let findings = stale_findings(&self.stack, &changes);
-            return Err(Failure::new(1, self.report(findings)));
-        }
-        lock.platform(self.stack.platform.value)
-            .cloned()
-            .ok_or_else(|| {
-                Failure::plain(
-                    1,
-                    Diagnostic::error(
-                        codes::LOCK_STALE,
-                        format!("the lock has nothing for {}", self.stack.platform.value),
-                    )
-                    .help(format!("run `stackforge lock {file}`")),
-                )
-            })
+            )
+        })
     }
 
     /// Refuses a stack that cannot work; what is only doubtful comes back.
     pub fn admit(
         &self,
+        stack: &Stack,
         target: &Target<'_>,
         lock: Option<&PlatformLock>,
     ) -> Result<Report, Failure> {
         let case = Case {
-            stack: &self.stack,
+            stack,
             target,
             catalog: &self.catalog,
             lock,
@@ -126,19 +135,44 @@ impl Session {
         Ok(report)
     }
 
-    fn report(&self, findings: Vec<Diagnostic>) -> Report {
+    pub fn report(&self, findings: Vec<Diagnostic>) -> Report {
         Report::new(self.stack.source.clone(), findings)
     }
 
-    /// The plan, with what the store remembers marked as cached.
+    /// The plan, with what the store remembers marked as cached; refused when the lock was
+    /// made for another stack.
     pub fn plan(&self, common: &Common) -> Result<Plan, Failure> {
-        let target = self.target()?;
-        let locked = self.locked(&target)?;
-        warn(common, &self.admit(&target, Some(&locked))?);
-        let mut plan = crate::plan::plan(&self.stack, &target, &self.catalog, &locked)
+        self.target()?;
+        let lock = self.required_lock()?;
+        let findings = stale_findings(&self.stack, &self.stale(&lock));
+        if !findings.is_empty() {
+            return Err(Failure::new(1, self.report(findings)));
+        }
+        let (plan, doubts) = self.planned(&self.stack, &lock)?;
+        warn(common, &doubts);
+        Ok(plan)
+    }
+
+    /// The plan of a stack whose lock fits, and what is doubtful of it.
+    pub fn planned(&self, stack: &Stack, lock: &Lock) -> Result<(Plan, Report), Failure> {
+        let target = Target::of(stack, &self.catalog).map_err(|r| Failure::new(1, r))?;
+        let file = stack.file();
+        let locked = lock.section(stack).ok_or_else(|| {
+            let what = format!(
+                "the lock has nothing for {} on {} with Python {}",
+                stack.platform.value, stack.base.value, stack.python.value
+            );
+            Failure::plain(
+                1,
+                Diagnostic::error(codes::LOCK_STALE, what)
+                    .help(format!("run `stackforge lock {file}`")),
+            )
+        })?;
+        let doubts = self.admit(stack, &target, Some(locked))?;
+        let mut plan = crate::plan::plan(stack, &target, &self.catalog, locked)
             .map_err(|e| Failure::plain(1, Diagnostic::error(codes::LOCK_STALE, chain(&e))))?;
         plan.mark_cached(|key| self.store.has(key));
-        Ok(plan)
+        Ok((plan, doubts))
     }
 }
 

@@ -13,7 +13,10 @@ use crate::store::write_atomically;
 
 pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
     let promised = match &args.stack {
-        Some(path) => Some(Session::open(common, path)?.plan(common)?.parts.validation),
+        Some(path) => {
+            let session = Session::open(common, path)?.choose(args.variant.as_deref())?;
+            Some(session.plan(common)?.parts.validation)
+        }
         None => None,
     };
     let mut line = |text: &str| say(common, text);

@@ -2,9 +2,10 @@
 //!
 //! A code never changes its meaning; a retired one is not given out again.
 //! SF00xx the stack file · SF01xx catalog · SF02xx locking · SF03xx the machine and its
-//! engine · SF04xx building · SF05xx validation · SF06xx compatibility · SF08xx this machine.
+//! engine · SF04xx building · SF05xx validation · SF06xx compatibility ·
+//! SF07xx failures recognised in logs · SF08xx this machine.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// Number of a diagnostic, printed as `SF0001`.
@@ -20,6 +21,14 @@ impl fmt::Display for Code {
 impl Serialize for Code {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Code {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(d)?;
+        text.parse()
+            .map_err(|()| serde::de::Error::custom(format_args!("there is no code `{text}`")))
     }
 }
 
@@ -141,6 +150,9 @@ codes! {
     NO_VARIANT = 22, "nothing is left of the matrix",
         "Each combination of the axes is checked like a stack of its own; here every one of them is refused.",
         "Change the base, a library or an axis as the reasons say; `stackforge matrix STACK` lists them.";
+    UNKNOWN_VARIANT = 23, "a variant that the stack does not have",
+        "A stack with a matrix stands for many images; plan, build, render and validate work on one of them.",
+        "Name one with `--variant`; `stackforge matrix STACK` lists them.";
     CATALOG_INVALID = 101, "a catalog file is wrong",
         "The catalog (embedded, `--catalog DIR`, or `.stackforge/` beside the stack) is checked whole before it is used.",
         "Correct the file that the message names; catalog/README.md describes every key.";
@@ -340,6 +352,156 @@ codes! {
         "torch's extension builder refuses an nvcc of another major release than the CUDA that torch was built with: `The detected CUDA version (12.8) mismatches the version that was used to compile PyTorch (13.0)`.",
         "Use a base with torch's CUDA, or one without CUDA: stackforge then brings the toolkit that fits.",
         source "torch/utils/cpp_extension.py (_check_cuda_version) of torch 2.9.1 to 2.15.0";
+    NOT_RECOGNISED = 700, "nothing in the log is recognised",
+        "No pattern of catalog/diagnoses.yaml, or of your own `.stackforge/diagnoses.yaml`, matches a line of the log.",
+        "Look for the first line with `error`, not the last. To have it recognised next time, add it to `.stackforge/diagnoses.yaml`.";
+    LIBRARY_MISSING = 701, "a shared library is missing",
+        "The loader found none of the name that a program or extension was linked with, most often the library of another CUDA major.",
+        "Use a build for the CUDA that is installed, or install the package that holds the library.";
+    LOG_CXX11_ABI = 702, "an extension has the other C++ ABI than torch",
+        "GCC has two layouts of `std::string` and marks symbols with the one they use. An extension built with one cannot call a torch built with the other.",
+        "Take or build the extension with the ABI of the torch that is installed; `torch.compiled_with_cxx11_abi()` tells it.";
+    TORCH_SKEW = 703, "an extension was built for another torch",
+        "torch's C++ interface changes with each minor release, so an extension works with the one that it was compiled against.",
+        "Install the release of the extension that was made for this torch, or build it from source against it.";
+    LIBRARY_SKEW = 704, "libraries of different releases are mixed",
+        "One library asks another for a symbol or version that the one found first does not have.",
+        "Install all of them from one release, and remove others from `LD_LIBRARY_PATH`.";
+    SYSTEM_LIBRARY_OLD = 705, "a binary needs a newer C or C++ library",
+        "The binary was linked on a newer distribution than the one that it runs on. glibc cannot be replaced inside an image.",
+        "Use a newer base image, or a build for an older one (a lower `manylinux` tag).";
+    NO_KERNEL_IMAGE = 706, "there is no code for this GPU",
+        "A CUDA binary holds code for the SMs that it was compiled for, and perhaps PTX for newer ones. None of it runs on this GPU.",
+        "Build the library for the GPU's SM, or use a release that has it.";
+    PTX_UNSUPPORTED = 707, "the driver cannot compile this PTX",
+        "PTX made by a newer CUDA toolkit than the driver knows, or for another SM, cannot be compiled when it is loaded.",
+        "Build for the GPU's SM itself, use a toolkit no newer than the driver, or update the driver.";
+    MEMORY_EXHAUSTED = 708, "out of memory",
+        "The kernel killed a process for memory, or refused it more. Compilers of CUDA templates take gigabytes per job.",
+        "Run fewer jobs at once (`MAX_JOBS=1`, `stackforge build -j 1`), or give the machine or container more memory or swap.";
+    GPU_MEMORY_EXHAUSTED = 709, "the GPU has too little memory",
+        "An allocation on the GPU failed: the model, its cache or another process fills it.",
+        "Use a smaller batch, context or model, or end what else uses the GPU (`nvidia-smi` shows it).";
+    SHARED_MEMORY = 710, "/dev/shm is too small",
+        "A container has 64 MiB of shared memory unless told otherwise; data loaders and NCCL need more.",
+        "Run the container with `--shm-size=8g` or `--ipc=host`.";
+    DISK_FULL = 711, "the disk is full",
+        "A write failed for want of space or quota: of the disk, of the engine's data directory or of a small `/tmp`.",
+        "Free space (`docker system prune`), or point `TMPDIR` or the engine's data at a larger disk.";
+    HOST_COMPILER_REFUSED = 712, "nvcc refuses the host compiler",
+        "Each CUDA release accepts host compilers up to a version; its headers stop at newer ones.",
+        "Install an older compiler and name it with `NVCC_PREPEND_FLAGS='-ccbin g++-13'`, or use a newer toolkit.";
+    SM_UNKNOWN = 713, "a compiler does not know the SM",
+        "Each toolkit accepts a range of SMs: new ones came later, old ones were dropped (CUDA 13 starts at sm_75).",
+        "Remove the SM from the list or use a toolkit that has it; catalog/cuda.yaml lists them.";
+    LOG_TOOLKIT_SKEW = 714, "the CUDA toolkit is not the one that torch has",
+        "Extensions of torch must be compiled with a toolkit of the same CUDA major as torch itself, and of the version that they ask for.",
+        "Install the toolkit of torch's CUDA (`torch.version.cuda`) and point `CUDA_HOME` at it.";
+    TOOLKIT_MISSING = 715, "the build finds no CUDA toolkit",
+        "nvcc or CUDA's headers are not there: runtime images and torch's wheels do not hold the compiler.",
+        "Build in a devel image or install the toolkit, and set `CUDA_HOME`.";
+    LOG_CXX_STANDARD = 716, "the headers need a newer C++ standard",
+        "torch's headers need C++20 from torch 2.14 on and C++17 before; the build asks the compiler for an older one.",
+        "Change `-std=` in the library's build, or use a torch whose headers accept it.";
+    CCCL_REFUSED = 717, "CUDA's C++ headers (CCCL) do not fit the build",
+        "Thrust, CUB and libcu++ must come from one release, and older ones take only so many SMs at once.",
+        "Compile for the target's SMs only, and remove other copies of these headers from the include path.";
+    LINK_FAILED = 718, "the linker does not find a symbol or library",
+        "A static library must stand after the objects that use it, and a library must be in one of the searched directories.",
+        "Move `-l` options behind the objects, or name the library's directory with `-L`.";
+    BUILD_REQUIREMENT = 719, "the build imports a module that is not there",
+        "A build runs in an environment of its own with only the requirements that it declares; some import torch or packaging without declaring it.",
+        "Install the module first and build with `--no-build-isolation`.";
+    BUILD_TOOL = 720, "a program that the build needs is missing or too old",
+        "Source builds run a compiler, CMake, Ninja, git or Rust; slim images hold none of them.",
+        "Install it where the build runs (`packages:` of the recipe), or use a wheel.";
+    HEADER_MISSING = 721, "a header is missing",
+        "The compiler found no file of that name in its include directories.",
+        "Install the package that holds it, or fetch the source's submodules.";
+    JIT_COMPILER = 722, "Triton or torch.compile finds no compiler",
+        "Both compile a small C or C++ file when they run, so the image needs a compiler and Python's headers.",
+        "Install `gcc` and Python's headers in the image (`jit: true` in a stack does), or set `CC`.";
+    TRITON_MISSING = 723, "torch.compile finds no working Triton",
+        "On GPUs torch.compile makes Triton kernels. Triton is not installed, is too old, or does not import.",
+        "Install the Triton version that torch pins (`triton: auto` in a stack).";
+    ENGINE_WITHOUT_GPU = 724, "the container engine cannot give a GPU",
+        "`--gpus` needs NVIDIA's container toolkit in the engine.",
+        "Install nvidia-container-toolkit, run `nvidia-ctk runtime configure --runtime=docker` and restart the engine.";
+    LOG_NO_GPU = 725, "no usable GPU is visible",
+        "The process sees no driver or no device: no GPU, a container without `--gpus`, or an empty `CUDA_VISIBLE_DEVICES`.",
+        "Run with `--gpus all` on a machine with a GPU; during an image build there is none.";
+    LOG_DRIVER_TOO_OLD = 726, "the NVIDIA driver is too old",
+        "Each CUDA major needs at least a certain driver.",
+        "Update the driver, or use a stack for the CUDA that `nvidia-smi` shows.";
+    FORWARD_COMPATIBILITY = 727, "the forward-compatibility driver does not fit",
+        "A `libcuda` from a compat package, or of another version than the kernel module, was loaded. GeForce GPUs do not support forward compatibility.",
+        "Remove the compat directory from the library path, or update the driver and reboot.";
+    TORCH_WITHOUT_CUDA = 728, "this torch was built without CUDA",
+        "A resolver chose a CPU-only build of torch, usually because the index has no CUDA wheel for the platform.",
+        "Install torch from the index that has CUDA builds; `stackforge lock` refuses a CPU-only torch.";
+    INDEX_UNREACHABLE = 729, "a package index or server cannot be reached",
+        "A name did not resolve, or a connection was refused, cut or timed out.",
+        "Check network, proxy (`HTTPS_PROXY`) and the index settings (`PIP_INDEX_URL`, `UV_DEFAULT_INDEX`).";
+    CERTIFICATE_REFUSED = 730, "a certificate is not trusted",
+        "A proxy that inspects TLS signs with a certificate authority of its own, which this environment does not know.",
+        "Add its certificate to the trusted ones and set `SSL_CERT_FILE`, `PIP_CERT` or `REQUESTS_CA_BUNDLE`; do not switch verification off.";
+    DIGEST_MISMATCH = 731, "a file does not have the expected digest",
+        "The file that was downloaded is another than the one that was locked.",
+        "Do not ignore this: check the index or mirror, clear the cache, and lock again only if the release was really replaced.";
+    WHEEL_REFUSED = 732, "no file fits this Python or platform",
+        "A wheel's tags name the Python, ABI, platform and glibc that it is for, and none of those on offer fit.",
+        "Use the Python version and platform that the wheels are for, or build from source.";
+    REQUIREMENTS_CONFLICT = 733, "the requirements contradict each other",
+        "Two packages ask for versions of a third that no release satisfies.",
+        "Change the version that the message names, or override the requirement that is too strict.";
+    EXTERNALLY_MANAGED = 734, "the distribution's Python refuses packages from pip",
+        "Debian and Ubuntu mark their Python so that pip does not mix with apt.",
+        "Use a virtual environment; in an image, `--break-system-packages` or another Python does as well.";
+    NUMPY_ABI = 735, "an extension was built for another NumPy",
+        "Extensions compiled against NumPy 1 do not load with NumPy 2, and those compiled against a newer NumPy not with an older one.",
+        "Install a release of the extension for this NumPy, or hold NumPy at `numpy<2`.";
+    MODULE_MISSING = 736, "a Python module, or a name in it, is missing",
+        "A package is not installed, is installed for another Python, or is only an empty or partly installed directory.",
+        "Install it into the Python that runs the program; replace an editable install by a built wheel.";
+    WRONG_PLATFORM = 737, "a program or image is for another processor",
+        "An arm64 program does not run on amd64 and the other way around, unless the kernel emulates it.",
+        "Use an image for this platform, or build on a machine or engine of the target's.";
+    COLLECTIVES = 738, "NCCL could not communicate",
+        "GPUs of a job could not set up or keep their connection: network interface, peer access, versions, or a rank that died.",
+        "Read the first rank that failed; run with `NCCL_DEBUG=INFO`, and set `NCCL_SOCKET_IFNAME` to the right interface.";
+    KERNEL_FAULT = 739, "a GPU kernel failed while it ran",
+        "A kernel read outside its memory or failed an assertion. The stack trace is of a later call.",
+        "Run again with `CUDA_LAUNCH_BLOCKING=1` to see the call; check indices and shapes that go into it.";
+    ILLEGAL_INSTRUCTION = 740, "a binary uses instructions that this processor lacks",
+        "The library was compiled for a newer instruction set, AVX-512 for instance.",
+        "Use a build for an older instruction set; `catalog/cpus.yaml` lists their flags.";
+    COMPILE_ERROR = 741, "a compiler stopped at an error",
+        "The source does not compile with this compiler, these headers or these flags.",
+        "Read the first `error:`; later ones follow from it. Compare versions of the library, torch and the toolkit.";
+    BUILD_STOPPED = 742, "a build tool stopped because a step of it failed",
+        "The line only says that something before it failed; nothing nearer the cause is recognised.",
+        "Look for the first `error` or `FAILED` above it; build with one job so that output is in order.";
+    IMAGE_UNAVAILABLE = 743, "an image cannot be pulled",
+        "The registry does not have it, does not let this user have it, or limits pulls.",
+        "Check the name and tag, log in (`docker login`), or pull through a mirror.";
+    PORT_IN_USE = 744, "the port is in use",
+        "Another process, often an earlier run of the same server, listens on that port.",
+        "End it or choose another port.";
+    ENGINE_UNREACHABLE = 745, "the container engine does not answer",
+        "Nothing listens on the engine's socket, or this user may not open it.",
+        "Start the engine, check `DOCKER_HOST`, and join the socket's group or use the engine rootless.";
+    OPERATION_UNSUPPORTED = 746, "the GPU or driver does not support an operation",
+        "CUDA refuses what the GPU, the driver's mode or the virtual GPU lacks: memory pools, peer access or multicast for instance.",
+        "Switch the feature off in the program, or use a GPU and driver that have it.";
+    COMPILER_CRASHED = 747, "a compiler crashed",
+        "The compiler itself failed. Too little memory shows like this too.",
+        "Build with one job; if it crashes again, use another release of the compiler or lower its optimisation.";
+    ACCESS_REFUSED = 748, "a server refuses access",
+        "The server answered, but wants a login, a token or an accepted licence for this file.",
+        "Give the credentials as the tool wants them (`HF_TOKEN`, `docker login`, the index's user); in a build, as a secret.";
+    LIBRARY_UNLOADABLE = 749, "the loader refuses a library",
+        "The library is there and cannot be loaded: damaged, cut short, or in conflict with the process.",
+        "Install it again, or load it first with `LD_PRELOAD`.";
     GPU_WITHOUT_DRIVER = 801, "an NVIDIA GPU without its driver",
         "The GPU is on the PCI bus, but no kernel module of NVIDIA's drives it, so no program can use it.",
         "Install the driver of your distribution or NVIDIA's, then restart. Images can be built without it.";

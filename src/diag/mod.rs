@@ -88,6 +88,8 @@ impl Diagnostic {
 pub struct Source {
     pub name: String,
     pub text: String,
+    /// Lines of the file before `text`, for an excerpt.
+    pub above: usize,
 }
 
 /// One or more findings that stop a command, with the text they point into.

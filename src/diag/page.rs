@@ -3,7 +3,7 @@
 use super::codes::{Explanation, TABLE};
 
 /// What the hundreds of a code's number mean.
-const GROUPS: [(u16, &str); 8] = [
+const GROUPS: [(u16, &str); 9] = [
     (0, "The stack file"),
     (1, "The target"),
     (2, "Locking"),
@@ -11,6 +11,7 @@ const GROUPS: [(u16, &str); 8] = [
     (4, "Building"),
     (5, "Validation"),
     (6, "Compatibility"),
+    (7, "Failures that `diagnose` recognises in logs"),
     (8, "What `doctor` finds on a machine"),
 ];
 

@@ -1,7 +1,10 @@
 //! Diagnostics as underlined text, through miette.
 
-use super::{Diagnostic, Report, Severity};
-use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
+use super::{Diagnostic, Report, Severity, Source};
+use miette::{
+    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents,
+    SourceCode, SourceSpan, SpanContents,
+};
 use std::fmt;
 
 /// Longest line that is shown, in bytes.
@@ -17,13 +20,11 @@ pub fn render(report: &Report, color: bool) -> String {
     let handler = GraphicalReportHandler::new_themed(theme)
         .with_width(100)
         .with_links(false);
-    let source =
-        NamedSource::new(&report.source.name, report.source.text.clone()).with_language("yaml");
     let mut out = String::new();
     for diagnostic in &report.diagnostics {
         let shown = Shown {
             diagnostic,
-            source: &source,
+            source: &report.source,
         };
         // Writing to a String cannot fail; an error here would be miette's own.
         if handler.render_report(&mut out, &shown).is_err() {
@@ -33,16 +34,36 @@ pub fn render(report: &Report, color: bool) -> String {
     out
 }
 
+/// Names the file, and counts the lines that stand before an excerpt.
+impl SourceCode for Source {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        before: usize,
+        after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let inner = self.text.read_span(span, before, after)?;
+        Ok(Box::new(MietteSpanContents::new_named(
+            self.name.clone(),
+            inner.data(),
+            *inner.span(),
+            self.above + inner.line(),
+            inner.column(),
+            inner.line_count(),
+        )))
+    }
+}
+
 struct Shown<'a> {
     diagnostic: &'a Diagnostic,
-    source: &'a NamedSource<String>,
+    source: &'a Source,
 }
 
 impl Shown<'_> {
     /// The place to underline; none where its line is too long to be shown.
     fn span(&self) -> Option<super::Span> {
         let span = self.diagnostic.span?;
-        let text = self.source.inner();
+        let text = &self.source.text;
         let before = text.get(..span.offset)?.rsplit('\n').next()?.len();
         let after = text.get(span.offset..)?.split('\n').next()?.len();
         (before + after <= MAX_LINE).then_some(span)

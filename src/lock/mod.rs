@@ -2,11 +2,13 @@
 //!
 //! In: TOML beside the stack (`stacks/NAME.lock`). Out: [`Lock`]. It names files by what
 //! they are, never by the host they came from, so one lock works behind any mirror. A lock
-//! remembers the inputs it was made from: [`Lock::stale`] tells what changed since.
+//! remembers the inputs it was made from: [`Lock::stale`] tells what changed since. It has a
+//! section for each platform, base and Python of the stack's matrix; without one, one.
 
+use crate::spec::Stack;
 use crate::spec::nouns::{Digest, Platform, PythonVersion};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub const FORMAT: u32 = 1;
 
@@ -30,6 +32,9 @@ pub struct PlatformLock {
     /// CUDA of the torch (or toolkit) in the stack, major and minor; absent without CUDA.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
+    /// Inputs that other sections of the lock do not share.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, String>,
     pub base: BaseLock,
     /// Wheels of the image, in name order.
     #[serde(rename = "wheel", default)]
@@ -165,22 +170,50 @@ impl Lock {
         ))
     }
 
-    pub fn platform(&self, platform: Platform) -> Option<&PlatformLock> {
-        self.platforms.iter().find(|p| p.platform == platform)
+    /// The section of a stack without a matrix, or of a variant: platform, base and Python.
+    pub fn section(&self, stack: &Stack) -> Option<&PlatformLock> {
+        self.platforms.iter().find(|p| {
+            p.platform == stack.platform.value
+                && p.base.name == stack.base.value
+                && p.python == stack.python.value
+        })
     }
 
-    /// What is different now; empty when the lock still fits.
-    pub fn stale(&self, inputs: &BTreeMap<String, String>) -> Vec<Change> {
-        let keys: std::collections::BTreeSet<&String> =
-            self.inputs.keys().chain(inputs.keys()).collect();
+    /// What is different now for a stack; empty when its section still fits. A lock with one
+    /// section was made for the stack whatever it is now.
+    pub fn stale(&self, stack: &Stack, inputs: &BTreeMap<String, String>) -> Vec<Change> {
+        let only = self.platforms.first().filter(|_| self.platforms.len() == 1);
+        let own = self.section(stack).or(only).map(|s| &s.inputs);
+        let mut locked = self.inputs.clone();
+        locked.extend(own.cloned().unwrap_or_default());
+        let keys: BTreeSet<&String> = locked.keys().chain(inputs.keys()).collect();
         keys.into_iter()
-            .filter(|k| self.inputs.get(*k) != inputs.get(*k))
+            .filter(|k| locked.get(*k) != inputs.get(*k))
             .map(|k| Change {
                 key: k.clone(),
-                locked: self.inputs.get(k).cloned(),
+                locked: locked.get(k).cloned(),
                 now: inputs.get(k).cloned(),
             })
             .collect()
+    }
+
+    /// One lock of the locks of each section; what they were all made from is said once.
+    pub fn join(locks: Vec<Self>) -> Option<Self> {
+        let mut locks = locks.into_iter();
+        let mut joined = locks.next()?;
+        let mut own = vec![joined.inputs.clone()];
+        for lock in locks {
+            own.push(lock.inputs);
+            joined.platforms.extend(lock.platforms);
+        }
+        joined
+            .inputs
+            .retain(|key, value| own.iter().all(|o| o.get(key) == Some(&*value)));
+        for (section, mut own) in joined.platforms.iter_mut().zip(own) {
+            own.retain(|key, _| !joined.inputs.contains_key(key));
+            section.inputs = own;
+        }
+        Some(joined)
     }
 }
 
@@ -207,6 +240,7 @@ mod tests {
                 platform: Platform::LinuxAmd64,
                 python: "3.11".parse().unwrap(),
                 cuda: Some("13.0".into()),
+                inputs: BTreeMap::new(),
                 base: BaseLock {
                     name: "debian-bookworm".into(),
                     runtime: None,
@@ -246,17 +280,57 @@ mod tests {
         assert_eq!(Lock::from_toml(&text).unwrap(), lock, "{text}");
     }
 
+    fn stack(base: &str) -> Stack {
+        let text = format!(
+            "stack: demo\nbase: {base}\ntarget: {{ platform: linux/amd64, gpu: [h100] }}\npython: \"3.11\"\nlibraries: {{ six: auto }}\n"
+        );
+        crate::spec::read("s.yaml", &text).unwrap()
+    }
+
+    fn inputs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let owned = pairs.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+        owned.collect()
+    }
+
     #[test]
     fn stale_names_each_change() {
         let lock = sample();
-        assert!(lock.stale(&lock.inputs).is_empty());
-        let now = BTreeMap::from([
-            ("python".to_owned(), "3.12".to_owned()),
-            ("base".to_owned(), "x".to_owned()),
-        ]);
-        let changes = lock.stale(&now);
+        let stack = stack("debian-bookworm");
+        assert!(lock.stale(&stack, &lock.inputs).is_empty());
+        let now = inputs(&[("python", "3.12"), ("base", "x")]);
+        let changes = lock.stale(&stack, &now);
         assert_eq!(changes.len(), 2);
         assert_eq!(changes[1].locked.as_deref(), Some("3.11"));
         assert_eq!(changes[1].now.as_deref(), Some("3.12"));
+    }
+
+    #[test]
+    fn joined_locks_say_what_they_share_once_and_are_stale_each_for_itself() {
+        let of = |base: &str, gpu: &str| {
+            let mut lock = sample();
+            lock.platforms[0].base.name = base.into();
+            lock.inputs.extend(inputs(&[("base", base), ("gpu", gpu)]));
+            lock
+        };
+        let (a, b) = (of("a", "sm_90"), of("b", "sm_90"));
+        let joined = Lock::join(vec![a.clone(), b.clone()]).unwrap();
+        assert_eq!(
+            joined.inputs,
+            inputs(&[("python", "3.11"), ("gpu", "sm_90")])
+        );
+        assert_eq!(joined.platforms[1].inputs, inputs(&[("base", "b")]));
+        let text = joined.to_toml().unwrap();
+        assert_eq!(Lock::from_toml(&text).unwrap(), joined, "{text}");
+        assert!(joined.stale(&stack("a"), &a.inputs).is_empty());
+        assert!(joined.stale(&stack("b"), &b.inputs).is_empty());
+        let changed = of("b", "sm_100").inputs;
+        assert_eq!(joined.stale(&stack("b"), &changed).len(), 1);
+        let new = joined.stale(&stack("c"), &of("c", "sm_90").inputs);
+        assert_eq!(new.len(), 1, "a base that no section was made for");
+        assert_eq!(
+            Lock::join(vec![a.clone()]),
+            Some(a),
+            "one section is the lock"
+        );
     }
 }

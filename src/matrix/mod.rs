@@ -2,14 +2,17 @@
 //!
 //! In: a [`Stack`] and the [`Catalog`]. Out: an [`Expansion`]: variants with everything in
 //! them concrete, so that nothing below has to know of matrices, and the combinations that
-//! were refused, each with code and reason. Needs no lock, no network and no engine.
+//! were refused, each with code and reason. Needs neither network nor engine, and a lock only
+//! to judge by the exact files.
 
 mod axes;
 mod combine;
+mod section;
 mod variant;
 
 use crate::catalog::Catalog;
 use crate::diag::{Code, Diagnostic, Report, Severity, codes};
+use crate::lock::{Lock, PlatformLock};
 use crate::rules::{Case, Machine};
 use crate::spec::Stack;
 use crate::target::Target;
@@ -46,22 +49,46 @@ pub fn expand(stack: &Stack, catalog: &Catalog) -> Result<Expansion, Report> {
         rejected: Vec::new(),
     };
     for stack in combine::combinations(stack, catalog) {
-        match refusal(&stack, catalog) {
+        match refusal(&stack, catalog, None) {
             None => expansion.variants.push(Variant::of(stack, catalog)),
             Some(d) if stack.variant.is_none() => return Err(Report::new(stack.source, vec![d])),
-            Some(d) => expansion.rejected.push(Rejected {
-                name: stack.name().to_owned(),
-                code: d.code,
-                message: d.message,
-                help: d.help,
-            }),
+            Some(d) => expansion.rejected.push(Rejected::new(stack.name(), d)),
         }
     }
     Ok(expansion)
 }
 
+impl Expansion {
+    /// Judges the variants once more, by the files that are locked for them.
+    pub fn judge(self, catalog: &Catalog, lock: &Lock) -> Self {
+        let mut judged = Self {
+            variants: Vec::new(),
+            rejected: self.rejected,
+        };
+        for variant in self.variants {
+            let section = lock.section(&variant.stack);
+            match refusal(&variant.stack, catalog, section) {
+                None => judged.variants.push(variant),
+                Some(d) => judged.rejected.push(Rejected::new(&variant.name, d)),
+            }
+        }
+        judged
+    }
+}
+
+impl Rejected {
+    fn new(name: &str, d: Diagnostic) -> Self {
+        Self {
+            name: name.to_owned(),
+            code: d.code,
+            message: d.message,
+            help: d.help,
+        }
+    }
+}
+
 /// Why a combination cannot work, by the first rule that says so.
-fn refusal(stack: &Stack, catalog: &Catalog) -> Option<Diagnostic> {
+fn refusal(stack: &Stack, catalog: &Catalog, lock: Option<&PlatformLock>) -> Option<Diagnostic> {
     isa_not_with_sm(stack, catalog).or_else(|| {
         let findings = match Target::of(stack, catalog) {
             Err(report) => report.diagnostics,
@@ -69,7 +96,7 @@ fn refusal(stack: &Stack, catalog: &Catalog) -> Option<Diagnostic> {
                 stack,
                 target: &target,
                 catalog,
-                lock: None,
+                lock,
                 machine: Machine::default(),
             }),
         };

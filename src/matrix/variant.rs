@@ -34,7 +34,7 @@ pub struct Variant {
 pub struct Compiled {
     pub library: String,
     pub env: BTreeMap<String, String>,
-    /// Variables that only some targets get, as `NAME=value`.
+    /// Variables in it that only some targets get.
     #[serde(skip)]
     pub exceptions: Vec<String>,
 }
@@ -83,10 +83,7 @@ impl Variant {
             let exceptions = build.env_when.iter().filter(|e| e.when.hold(&facts));
             compiled.push(Compiled {
                 library: library.name.value.to_string(),
-                exceptions: exceptions
-                    .flat_map(|e| e.env.keys())
-                    .filter_map(|k| Some(format!("{k}={}", made.variables.get(k)?)))
-                    .collect(),
+                exceptions: exceptions.flat_map(|e| e.env.keys().cloned()).collect(),
                 env: made.variables,
             });
             if jobs

@@ -1,7 +1,7 @@
 //! A library compiled from source: everything that its builder stage is told.
 
 use super::wheel_layers;
-use crate::catalog::{Build, Facts, Recipe, Way};
+use crate::catalog::{Build, Facts, Isa, Recipe, Way};
 use crate::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
 use crate::spec::{Library, Sm};
 use pep440_rs::Version;
@@ -91,7 +91,7 @@ pub(super) fn compile(
     build: &BuildLock,
     recipe: &Recipe,
     library: Option<&Library>,
-    sms: &[Sm],
+    (sms, isa): (&[Sm], Option<&Isa>),
     toolkit_home: Option<String>,
 ) -> Option<Compile> {
     let recipe_build = recipe.build.as_ref()?;
@@ -131,24 +131,20 @@ pub(super) fn compile(
             with: p.with.clone(),
         })
         .collect();
-    let mut env = recipe_build.env.clone();
-    for arch in &recipe_build.arch {
-        env.insert(arch.variable.clone(), arch.value(sms));
-    }
-    let mut jobs = JobLimits {
+    let none = BTreeMap::new();
+    let environment = recipe_build.environment(
+        &facts,
+        isa,
+        library.map_or(&none, |l| &l.env),
+        library.and_then(|l| l.jobs),
+    );
+    let jobs = JobLimits {
         variable: recipe_build.jobs.variable.clone(),
         memory_mib: (recipe_build.jobs.memory_gb * 1024.0).ceil() as u64,
         threads_variable: recipe_build.jobs.threads_variable.clone(),
         threads: recipe_build.jobs.threads.unwrap_or(1),
-        max: library.and_then(|l| l.jobs),
+        max: environment.max_jobs,
     };
-    if let Some(library) = library {
-        env.extend(library.env.clone());
-        // A job limit given as environment is one: the builder computes below it.
-        if let Some(max) = env.remove(&jobs.variable).and_then(|v| v.parse().ok()) {
-            jobs.max = Some(jobs.max.map_or(max, |m: u32| m.min(max)));
-        }
-    }
     let digits: Vec<String> = sms.iter().map(Sm::digits).collect();
     let mut how = format!(
         "compiling for {}",
@@ -158,6 +154,9 @@ pub(super) fn compile(
             .collect::<Vec<_>>()
             .join(", ")
     );
+    if let Some(isa) = isa {
+        how.push_str(&format!(" and {}", isa.name));
+    }
     for patch in &patches {
         how.push_str(&format!(", patch {}", patch.id));
     }
@@ -175,7 +174,7 @@ pub(super) fn compile(
             .filter(|n| lock.build(n).is_some())
             .cloned()
             .collect(),
-        env,
+        env: environment.variables,
         sms: digits.join(";"),
         jobs,
         patches,

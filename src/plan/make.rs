@@ -20,7 +20,7 @@ pub enum PlanError {
     NoToolkit { library: String },
 }
 
-/// The plan of one platform of a stack.
+/// The plan of a stack without a matrix, or of a variant.
 pub fn plan(
     stack: &Stack,
     target: &Target<'_>,
@@ -29,6 +29,7 @@ pub fn plan(
 ) -> Result<Plan, PlanError> {
     let layers = wheel_layers(&lock.wheels);
     let mut compiles = Vec::new();
+    let isa = stack.isa.as_ref().and_then(|i| catalog.isa(&i.value));
     for build in &lock.builds {
         let recipe = catalog
             .recipe(&build.name)
@@ -41,7 +42,7 @@ pub fn plan(
             build,
             recipe,
             stack.library(&build.name),
-            &target.sms,
+            (&target.sms, isa),
             home,
         );
         compiles.push(made.ok_or_else(|| PlanError::NoRecipe {
@@ -80,11 +81,12 @@ pub fn plan(
     }
     let mut plan = Plan {
         stack: stack.stack.value.to_string(),
-        variant: stack.stack.value.to_string(),
+        variant: stack.name().to_owned(),
         platform: lock.platform,
         python: lock.python,
         cuda: lock.cuda.clone(),
         sm: target.sms.clone(),
+        isa: isa.map(|i| i.name.clone()),
         libraries,
         steps: Vec::new(),
         parts,
@@ -172,7 +174,7 @@ fn validation(
         .collect();
     serde_json::json!({
         "schema": 1,
-        "stack": stack.stack.value,
+        "stack": stack.name(),
         "libraries": libraries,
         "checks": checks,
         "attention": stack.attention.clone().unwrap_or_default(),
@@ -231,7 +233,7 @@ fn steps(plan: &mut Plan, jit: bool, own_templates: Option<&Digest>) {
     let step = Step::new("validate", Kind::Validate, validate);
     let mut image = Inputs::from([chain(&step)]);
     steps.push(step);
-    image.insert("stack".into(), plan.stack.clone());
+    image.insert("stack".into(), plan.variant.clone());
     image.insert("about".into(), parts.about.clone().unwrap_or_default());
     image.insert("template".into(), templates_digest("Dockerfile.hbs"));
     steps.push(Step::new("image", Kind::Image, image));

@@ -11,7 +11,7 @@ mod make;
 
 use crate::lock::{BaseLock, OsPackageLock, PythonFile, SourceLock};
 use crate::rules::Decision;
-use crate::spec::nouns::{Digest, Platform, PythonVersion, Sm};
+use crate::spec::nouns::{Digest, IsaName, Platform, PythonVersion, Sm};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -30,6 +30,8 @@ pub struct Plan {
     pub python: PythonVersion,
     pub cuda: Option<String>,
     pub sm: Vec<Sm>,
+    /// Instruction set that its builds are tuned for.
+    pub isa: Option<IsaName>,
     /// Wheel or source, for each library of the stack, and why.
     pub libraries: Vec<Decision>,
     pub steps: Vec<Step>,

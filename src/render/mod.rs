@@ -108,7 +108,7 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
     };
     let devel = parts.base.devel.as_ref().map(pinned);
     let data = json!({
-        "stack": plan.stack,
+        "stack": plan.variant,
         "about": parts.about,
         "python": plan.python,
         "base": {
@@ -150,9 +150,15 @@ pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
         ("io.stackforge.python".to_owned(), plan.python.to_string()),
         (
             "org.opencontainers.image.title".to_owned(),
-            plan.stack.clone(),
+            plan.variant.clone(),
         ),
     ]);
+    if plan.variant != plan.stack {
+        labels.insert("io.stackforge.variant".into(), plan.variant.clone());
+    }
+    if let Some(isa) = &plan.isa {
+        labels.insert("io.stackforge.isa".into(), isa.to_string());
+    }
     if let Some(cuda) = &plan.cuda {
         labels.insert("io.stackforge.cuda".into(), cuda.clone());
     }

@@ -184,6 +184,7 @@ pub async fn lock(
             platform: stack.platform.value,
             python: stack.python.value,
             cuda,
+            inputs: BTreeMap::new(),
             base,
             wheels,
             builds,

@@ -31,9 +31,8 @@ impl<'a> Old<'a> {
     ) -> Self {
         let platform = old
             .filter(|o| o.version == FORMAT)
-            .and_then(|o| o.platform(stack.platform.value))
-            .filter(|p| p.python == stack.python.value);
-        let changes = old.map(|o| o.stale(inputs)).unwrap_or_default();
+            .and_then(|o| nearest(o, stack));
+        let changes = old.map(|o| o.stale(stack, inputs)).unwrap_or_default();
         let mut released: BTreeSet<String> = changes
             .iter()
             .filter_map(|c| c.key.split_once('.'))
@@ -112,6 +111,14 @@ impl<'a> Old<'a> {
         let same = |n: &&Need<'n>| !self.all_released && !self.released.contains(n.name());
         needs.iter().filter(same).map(Need::name).collect()
     }
+}
+
+/// The stack's section, else one whose wheels fit it: for a new base, versions stay.
+fn nearest<'a>(old: &'a Lock, stack: &Stack) -> Option<&'a PlatformLock> {
+    let fits =
+        |p: &&PlatformLock| p.platform == stack.platform.value && p.python == stack.python.value;
+    old.section(stack)
+        .or_else(|| old.platforms.iter().find(fits))
 }
 
 fn versions<'a>(

@@ -292,8 +292,11 @@ fn ways(library: &Library, recipe: Option<&Recipe>, findings: &mut Vec<Diagnosti
 
 /// What the recipe refuses for the versions that the stack itself names.
 fn refusals(case: &Case<'_>, library: &Library, recipe: &Recipe, findings: &mut Vec<Diagnostic>) {
-    let exact = |w: &Wanted| match w {
-        Wanted::Specifier(s) => super::pick::exact(s),
+    let wants = |library: &Library| match &library.version {
+        Wanted::Specifier(s) => {
+            let name = distribution(case, library.name.value.as_str());
+            super::pick::first(case, &name, s).map(|v| v.without_local())
+        }
         Wanted::Auto => None,
     };
     let locked = |name: &str| {
@@ -305,9 +308,8 @@ fn refusals(case: &Case<'_>, library: &Library, recipe: &Recipe, findings: &mut 
             .or_else(|| lock.build(&name).map(|b| &b.version))?;
         Version::from_str(version).ok()
     };
-    let version = locked(library.name.value.as_str()).or_else(|| exact(&library.version));
-    let torch =
-        locked("torch").or_else(|| case.stack.library("torch").and_then(|t| exact(&t.version)));
+    let version = locked(library.name.value.as_str()).or_else(|| wants(library));
+    let torch = locked("torch").or_else(|| case.stack.library("torch").and_then(wants));
     let cuda = base_cuda(case)
         .and_then(|(a, b)| Version::from_str(&format!("{a}.{}", b.unwrap_or(0))).ok());
     let python = Version::from_str(&case.stack.python.value.to_string()).ok();

@@ -1,12 +1,12 @@
 //! What is, or will be, installed beside each other in the image.
 
 use super::Case;
+use super::clash::Clash;
 use super::fit::{Fit, Ground, wheel_fit};
 use super::label::{Cuda, Label};
 use super::pick::{Picked, distribution, pick};
-use super::versions::clash_finding;
 use crate::catalog::{Facts, Glibc, Recipe, Release, ReleaseWheel, Way, WheelCuda, split_local};
-use crate::diag::{Diagnostic, Span};
+use crate::diag::Span;
 use crate::spec::{From, Library};
 use crate::wheel::WheelName;
 use pep440_rs::Version;
@@ -47,17 +47,21 @@ pub struct Build<'a> {
 pub struct Environment<'a> {
     pub packages: BTreeMap<String, Package<'a>>,
     pub builds: Vec<Build<'a>>,
+    /// Libraries that no releases bring together.
+    pub clash: Option<Clash>,
 }
 
 impl<'a> Environment<'a> {
     /// From the lock, else from what the stack will most likely get.
-    pub fn of(case: &Case<'a>, findings: &mut Vec<Diagnostic>) -> Self {
+    pub fn of(case: &Case<'a>) -> Self {
         match case.lock {
             Some(_) => Self::locked(case),
             None => {
                 let Picked { versions, clash } = pick(case);
-                findings.extend(clash.map(|c| clash_finding(case, &c)));
-                Self::picked(case, versions)
+                Self {
+                    clash,
+                    ..Self::picked(case, versions)
+                }
             }
         }
     }

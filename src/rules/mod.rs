@@ -6,6 +6,7 @@
 //! known is no finding.
 
 mod base;
+mod clash;
 mod compile;
 mod coverage;
 mod cubin;
@@ -92,7 +93,7 @@ impl<'a> Choice<'a> {
             lock: None,
             machine: Machine::default(),
         };
-        let env = Environment::of(&case, &mut Vec::new());
+        let env = Environment::of(&case);
         Self { case, env }
     }
 
@@ -113,7 +114,7 @@ pub struct Decision {
 
 /// Wheel or source, for each library that a stack names.
 pub fn decisions(case: &Case<'_>) -> Vec<Decision> {
-    let env = Environment::of(case, &mut Vec::new());
+    let env = Environment::of(case);
     let ground = fit::Ground::of(case, &env);
     let decide = |library: &Library| {
         let name = pick::distribution(case, library.name.value.as_str());
@@ -143,13 +144,14 @@ pub fn decisions(case: &Case<'_>) -> Vec<Decision> {
 /// Every finding.
 pub fn check(case: &Case<'_>) -> Vec<Diagnostic> {
     let mut findings = of_stack(case);
-    let env = Environment::of(case, &mut findings);
+    let env = Environment::of(case);
     for rule in [
         coverage::torch_has_cuda,
         coverage::wheels_cover_the_gpu,
         coverage::compiled_code_covers_the_gpu,
         coverage::ptxas_knows_the_gpu,
         coverage::cudnn_has_code,
+        clash::pins_exclude,
         versions::files_fit,
         versions::one_cuda_major,
         versions::cxx11_abi,
@@ -191,7 +193,10 @@ pub fn of_stack(case: &Case<'_>) -> Vec<Diagnostic> {
 /// In the order of the stack's lines; errors first on the same line; nothing twice.
 fn ordered(mut findings: Vec<Diagnostic>) -> Vec<Diagnostic> {
     let line = |d: &Diagnostic| d.span.map_or((u32::MAX, 0), |s| (s.line, s.column));
-    findings.sort_by_key(|d| (line(d), std::cmp::Reverse(d.severity), d.code));
+    findings.sort_by(|a, b| {
+        let key = |d| (line(d), std::cmp::Reverse(d.severity), d.code);
+        (key(a), &a.message).cmp(&(key(b), &b.message))
+    });
     findings.dedup();
     findings
 }

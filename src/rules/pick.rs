@@ -7,8 +7,9 @@
 //! stack is judged before.
 
 use super::Case;
-use crate::catalog::{Pin, Release};
-use crate::spec::{From, Wanted};
+use super::clash::Clash;
+use crate::catalog::{Pin, Release, split_local};
+use crate::spec::{From, Platform, Wanted};
 use crate::wheel::normalized;
 use pep440_rs::{Operator, Version, VersionSpecifiers};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,21 +27,26 @@ pub struct Picked {
     pub clash: Option<Clash>,
 }
 
-/// `one` and `other` (may be the stack itself) exclude each other over `about`.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Clash {
-    pub about: String,
-    pub one: (String, Version, VersionSpecifiers),
-    pub other: Option<(String, Version, VersionSpecifiers)>,
-    /// What the stack itself says of `about`, when it is the other side.
-    pub stack: Option<VersionSpecifiers>,
+/// One distribution whose release is to be chosen.
+pub(super) struct Choice<'a> {
+    pub name: String,
+    /// Newest first.
+    pub candidates: Vec<Candidate<'a>>,
 }
 
-/// One distribution whose release is to be chosen.
-struct Choice<'a> {
-    name: String,
-    /// Newest first.
-    candidates: Vec<(&'a Version, Option<&'a Release>)>,
+/// A version that the stack takes, and what is known of its release.
+pub(super) struct Candidate<'a> {
+    /// With the local label that the stack names.
+    pub version: Version,
+    pub release: &'a Release,
+}
+
+impl<'a> Candidate<'a> {
+    /// What it asks of one other library.
+    pub fn asks(&self, platform: Platform, name: &str) -> Option<&'a VersionSpecifiers> {
+        let (_, local) = split_local(&self.version);
+        self.release.asks_as(platform, &local, name)
+    }
 }
 
 pub fn pick(case: &Case<'_>) -> Picked {
@@ -71,10 +77,10 @@ pub fn pick(case: &Case<'_>) -> Picked {
     }
 }
 
-struct Search<'c, 'a> {
+pub(super) struct Search<'c, 'a> {
     case: &'c Case<'a>,
     /// What the stack says of a distribution.
-    own: BTreeMap<String, VersionSpecifiers>,
+    pub own: BTreeMap<String, VersionSpecifiers>,
     overridden: BTreeSet<String>,
     steps: u32,
 }
@@ -121,36 +127,30 @@ impl<'c, 'a> Search<'c, 'a> {
                 self.choice(name, compiled)
             })
             .collect();
-        let asks = |c: &Choice<'_>| {
-            let release = c.candidates.first().and_then(|(_, r)| *r);
-            release.map_or(0, |r| r.requires.len())
-        };
+        let asks = |c: &Choice<'_>| c.candidates.first().map_or(0, |c| c.release.requires.len());
         choices.sort_by_key(|c| std::cmp::Reverse(asks(c)));
         choices
     }
 
     /// None where nothing is known of the distribution.
     fn choice(&self, name: String, compiled: bool) -> Option<Choice<'a>> {
+        let known = self.case.catalog.releases(&name)?;
         let own = self.own.get(&name);
-        let releases = self.case.catalog.releases(&name);
-        let candidates: Vec<_> = releases
-            .into_iter()
-            .flatten()
-            .rev()
-            .filter(|(v, _)| own.map_or(!v.any_prerelease(), |s| takes(s, v)))
-            .filter(|(_, r)| compiled || self.installs(r))
-            .map(|(v, r)| (v, Some(r)))
-            .collect();
-        // Without a release that a Python can load, the newest shows why.
-        let candidates = match (candidates.is_empty(), releases) {
-            (true, Some(releases)) => releases
-                .iter()
-                .rev()
-                .filter(|(v, _)| own.map_or(!v.any_prerelease(), |s| takes(s, v)))
-                .map(|(v, r)| (v, Some(r)))
-                .collect(),
-            _ => candidates,
+        let taken = |stable: bool| -> Vec<Candidate<'a>> {
+            let taken = |(version, release)| {
+                let version = taken_as(own, version, stable)?;
+                Some(Candidate { version, release })
+            };
+            known.iter().rev().filter_map(taken).collect()
         };
+        // As a resolver does: pre-releases only where there is nothing else.
+        let all = Some(taken(true)).filter(|c| !c.is_empty());
+        let all = all.unwrap_or_else(|| taken(false));
+        let (fit, unfit): (Vec<_>, Vec<_>) = all
+            .into_iter()
+            .partition(|c| compiled || self.installs(c.release));
+        // Without a release that a Python can load, the newest shows why.
+        let candidates = if fit.is_empty() { unfit } else { fit };
         (!candidates.is_empty()).then_some(Choice { name, candidates })
     }
 
@@ -172,13 +172,13 @@ impl<'c, 'a> Search<'c, 'a> {
     }
 
     fn solve(&mut self, choices: &[Choice<'a>]) -> Option<BTreeMap<String, Version>> {
-        let mut taken: Vec<(&str, &Version, Option<&Release>)> = Vec::new();
+        let mut taken: Vec<(&str, &Candidate<'a>)> = Vec::new();
         if !self.extend(choices, &mut taken) {
             return None;
         }
         let mut versions: BTreeMap<String, Version> = taken
             .iter()
-            .map(|(n, v, _)| ((*n).to_owned(), (*v).clone()))
+            .map(|(name, c)| ((*name).to_owned(), c.version.clone()))
             .collect();
         self.follow(&mut versions, &taken);
         self.pinned(&mut versions);
@@ -188,21 +188,22 @@ impl<'c, 'a> Search<'c, 'a> {
     fn extend<'s>(
         &mut self,
         choices: &'s [Choice<'a>],
-        taken: &mut Vec<(&'s str, &'a Version, Option<&'a Release>)>,
+        taken: &mut Vec<(&'s str, &'s Candidate<'a>)>,
     ) -> bool {
         let Some((choice, rest)) = choices.split_first() else {
             return true;
         };
-        for (version, release) in &choice.candidates {
+        for candidate in &choice.candidates {
             self.steps += 1;
             if self.steps >= MOST_STEPS {
                 return false;
             }
-            let agrees = taken.iter().all(|(name, v, r)| {
-                self.accepts(*r, &choice.name, version) && self.accepts(*release, name, v)
-            }) && self.agree_on_others(taken, *release);
+            let agrees = taken.iter().all(|(name, other)| {
+                self.accepts(other, &choice.name, &candidate.version)
+                    && self.accepts(candidate, name, &other.version)
+            }) && self.agree_on_others(taken, candidate);
             if agrees {
-                taken.push((&choice.name, version, *release));
+                taken.push((&choice.name, candidate));
                 if self.extend(rest, taken) {
                     return true;
                 }
@@ -214,18 +215,18 @@ impl<'c, 'a> Search<'c, 'a> {
 
     /// Whether some release of what the stack does not name satisfies all who ask for it, and
     /// what the stack says of names that the catalog does not describe.
-    fn agree_on_others(
+    pub fn agree_on_others(
         &self,
-        taken: &[(&str, &'a Version, Option<&'a Release>)],
-        release: Option<&'a Release>,
+        taken: &[(&str, &Candidate<'a>)],
+        candidate: &Candidate<'a>,
     ) -> bool {
-        release.into_iter().flat_map(|r| &r.requires).all(|pin| {
+        self.asks(candidate).all(|pin| {
             if self.overridden.contains(&pin.name) {
                 return true;
             }
             let others = taken
                 .iter()
-                .filter_map(|(_, _, r)| r.and_then(|r| self.asks_for(r, &pin.name)));
+                .filter_map(|(_, other)| self.asks_for(other, &pin.name));
             let mut wanted: Vec<&VersionSpecifiers> = others.chain([&pin.versions]).collect();
             wanted.extend(self.own.get(&pin.name));
             self.some_version(&pin.name, &wanted)
@@ -233,19 +234,14 @@ impl<'c, 'a> Search<'c, 'a> {
     }
 
     /// Whether a known release, or one that a pin names, is in all of the sets.
-    fn some_version(&self, name: &str, wanted: &[&VersionSpecifiers]) -> bool {
+    pub fn some_version(&self, name: &str, wanted: &[&VersionSpecifiers]) -> bool {
         if wanted.len() < 2 {
             return true;
         }
         let all = |v: &Version| wanted.iter().all(|s| takes(s, v));
-        let named = wanted
-            .iter()
-            .flat_map(|s| s.iter())
-            .filter(|s| matches!(s.operator(), Operator::Equal))
-            .map(pep440_rs::VersionSpecifier::version);
-        let mut named = named.peekable();
+        let mut named = wanted.iter().filter_map(|s| exact(s)).peekable();
         if named.peek().is_some() {
-            return named.any(all);
+            return named.any(|v| all(&v));
         }
         match self.case.catalog.releases(name) {
             Some(releases) => releases.keys().any(all),
@@ -253,63 +249,58 @@ impl<'c, 'a> Search<'c, 'a> {
         }
     }
 
-    fn accepts(&self, asking: Option<&Release>, name: &str, version: &Version) -> bool {
+    pub fn accepts(&self, asking: &Candidate<'a>, name: &str, version: &Version) -> bool {
         self.overridden.contains(name)
-            || asking
-                .and_then(|r| self.asks_for(r, name))
+            || self
+                .asks_for(asking, name)
                 .is_none_or(|s| takes(s, version))
     }
 
     /// What the chosen releases bring with them.
-    fn follow(
-        &self,
-        versions: &mut BTreeMap<String, Version>,
-        taken: &[(&str, &'a Version, Option<&'a Release>)],
-    ) {
-        let mut open: Vec<&Pin> = taken
-            .iter()
-            .filter_map(|(_, _, r)| *r)
-            .flat_map(|r| self.asks(r))
-            .collect();
-        while let Some(pin) = open.pop() {
-            if versions.contains_key(&pin.name) {
+    fn follow(&self, versions: &mut BTreeMap<String, Version>, taken: &[(&str, &Candidate<'a>)]) {
+        let mut pins: Vec<&'a Pin> = taken.iter().flat_map(|(_, c)| self.asks(c)).collect();
+        let mut next = 0;
+        while let Some(name) = pins.get(next).map(|pin| &pin.name) {
+            next += 1;
+            if versions.contains_key(name) {
                 continue;
             }
-            let wanted = self
-                .own
-                .get(&pin.name)
-                .filter(|_| self.overridden.contains(&pin.name));
-            let wanted = wanted.unwrap_or(&pin.versions);
-            let known = self.case.catalog.releases(&pin.name);
+            // All that is asked of one name so far, by whomever; an override in its place.
+            let asked = pins.iter().filter(|p| p.name == *name).map(|p| &p.versions);
+            let wanted: Vec<&VersionSpecifiers> = match self.own.get(name) {
+                Some(own) if self.overridden.contains(name) => vec![own],
+                own => asked.chain(own).collect(),
+            };
+            let all = |v: &Version| wanted.iter().all(|s| takes(s, v));
+            let known = self.case.catalog.releases(name);
             let newest = known.and_then(|releases| {
-                releases
-                    .iter()
-                    .rev()
-                    .find(|(v, r)| takes(wanted, v) && self.installs(r))
+                let mut newest = releases.iter().rev();
+                newest.find(|(v, r)| all(v) && self.installs(r))
             });
             if let Some((version, release)) = newest {
-                versions.insert(pin.name.clone(), version.clone());
-                open.extend(self.asks(release));
-            } else if let Some(version) = exact(wanted) {
-                versions.insert(pin.name.clone(), version);
+                versions.insert(name.clone(), version.clone());
+                let version = version.clone();
+                pins.extend(self.asks(&Candidate { version, release }));
+            } else if let Some(version) = wanted.iter().find_map(|s| exact(s)).filter(all) {
+                versions.insert(name.clone(), version);
             }
         }
     }
 
-    fn asks_for<'r>(&self, release: &'r Release, name: &str) -> Option<&'r VersionSpecifiers> {
-        release.asks_on(self.case.stack.platform.value, name)
+    pub fn asks_for(&self, asking: &Candidate<'a>, name: &str) -> Option<&'a VersionSpecifiers> {
+        asking.asks(self.case.stack.platform.value, name)
     }
 
     /// What a release, as it is here, asks for.
-    fn asks(&self, release: &'a Release) -> impl Iterator<Item = &'a Pin> {
+    pub fn asks(&self, asking: &Candidate<'a>) -> impl Iterator<Item = &'a Pin> + use<'a> {
         let stack = self.case.stack;
-        let wheel = release
-            .wheels_for(stack.platform.value, "")
+        let (_, local) = split_local(&asking.version);
+        let wheel = asking
+            .release
+            .wheels_for(stack.platform.value, &local)
             .find(|w| w.loads_in(stack.python.value));
-        release
-            .requires
-            .iter()
-            .chain(wheel.into_iter().flat_map(|w| &w.requires))
+        let release = asking.release.requires.iter();
+        release.chain(wheel.into_iter().flat_map(|w| &w.requires))
     }
 
     /// Libraries that the catalog has no releases of, pinned by the stack.
@@ -322,63 +313,19 @@ impl<'c, 'a> Search<'c, 'a> {
             }
         }
     }
+}
 
-    /// The pair that excludes each other, by the newest release of each.
-    fn clash(&self, choices: &[Choice<'a>]) -> Option<Clash> {
-        let newest = |c: &Choice<'a>| c.candidates.first().map(|(v, r)| ((*v).clone(), *r));
-        for choice in choices {
-            let (version, Some(release)) = newest(choice)? else {
-                continue;
-            };
-            let alone = choice.candidates.iter().all(|(_, r)| {
-                r.iter().flat_map(|r| &r.requires).any(|pin| {
-                    self.own
-                        .get(&pin.name)
-                        .is_some_and(|own| !self.some_version(&pin.name, &[own, &pin.versions]))
-                })
-            });
-            if alone {
-                let pin = release.requires.iter().find(|pin| {
-                    self.own
-                        .get(&pin.name)
-                        .is_some_and(|own| !self.some_version(&pin.name, &[own, &pin.versions]))
-                })?;
-                return Some(Clash {
-                    about: pin.name.clone(),
-                    one: (choice.name.clone(), version, pin.versions.clone()),
-                    other: None,
-                    stack: self.own.get(&pin.name).cloned(),
-                });
-            }
-        }
-        for (i, one) in choices.iter().enumerate() {
-            for other in &choices[i + 1..] {
-                let together = one.candidates.iter().any(|(v, r)| {
-                    other.candidates.iter().any(|(w, s)| {
-                        self.accepts(*r, &other.name, w)
-                            && self.accepts(*s, &one.name, v)
-                            && self.agree_on_others(&[(&one.name, v, *r)], *s)
-                    })
-                });
-                let (Some((v, Some(r))), Some((w, Some(s)))) = (newest(one), newest(other)) else {
-                    continue;
-                };
-                let about = r.requires.iter().find_map(|pin| {
-                    let theirs = self.asks_for(s, &pin.name)?;
-                    (!self.some_version(&pin.name, &[&pin.versions, theirs]))
-                        .then(|| (pin.name.clone(), pin.versions.clone(), theirs.clone()))
-                });
-                if let (false, Some((about, ours, theirs))) = (together, about) {
-                    return Some(Clash {
-                        about,
-                        one: (one.name.clone(), v, ours),
-                        other: Some((other.name.clone(), w, theirs)),
-                        stack: None,
-                    });
-                }
-            }
-        }
-        None
+/// The version as the stack takes a release: with the local label that it names.
+fn taken_as(own: Option<&VersionSpecifiers>, release: &Version, stable: bool) -> Option<Version> {
+    let named = own.and_then(exact).filter(Version::is_local);
+    let early = |s: &VersionSpecifiers| s.iter().any(|s| s.version().any_prerelease());
+    if stable && release.any_prerelease() && !own.is_some_and(early) {
+        return None;
+    }
+    match (named, own) {
+        (Some(named), _) => (split_local(&named).0 == *release).then_some(named),
+        (None, Some(own)) => takes(own, release).then(|| release.clone()),
+        (None, None) => Some(release.clone()),
     }
 }
 
@@ -392,15 +339,36 @@ pub fn distribution(case: &Case<'_>, library: &str) -> String {
     )
 }
 
-/// PEP 440: a version with a local label satisfies what its public part does.
+/// PEP 440: a version with a local label satisfies what its public part does, and a label
+/// that specifiers name.
 pub fn takes(specifiers: &VersionSpecifiers, version: &Version) -> bool {
     specifiers.contains(version)
+        || version.is_local() && specifiers.contains(&version.clone().without_local())
 }
 
 /// The one version that specifiers allow.
 pub fn exact(specifiers: &VersionSpecifiers) -> Option<Version> {
+    let one = |o: &Operator| matches!(o, Operator::Equal | Operator::ExactEqual);
     specifiers
         .iter()
-        .find(|s| *s.operator() == Operator::Equal)
+        .find(|s| one(s.operator()))
         .map(|s| s.version().clone())
+}
+
+/// The version that specifiers name; where no known release is within them, the one that
+/// they begin with.
+pub fn first(case: &Case<'_>, name: &str, specifiers: &VersionSpecifiers) -> Option<Version> {
+    let newer = || {
+        let mut known = case.catalog.releases(name)?.keys();
+        let from = |o: &Operator| {
+            matches!(
+                o,
+                Operator::GreaterThanEqual | Operator::TildeEqual | Operator::EqualStar
+            )
+        };
+        let floors = specifiers.iter().filter(|s| from(s.operator()));
+        let floor = floors.map(|s| s.version().clone()).max();
+        floor.filter(|_| !known.any(|v| takes(specifiers, v)))
+    };
+    exact(specifiers).or_else(newer)
 }

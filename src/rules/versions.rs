@@ -1,9 +1,9 @@
 //! Whether the files fit the image and each other.
 
 use super::environment::{Environment, Package, glibc, recipe_of};
-use super::pick::{Clash, distribution, exact};
+use super::pick::exact;
 use super::{Case, label::Cuda};
-use crate::catalog::{Glibc, Release, ReleaseWheel, Way};
+use crate::catalog::{Glibc, Known, Release, ReleaseWheel, Way, WheelCuda};
 use crate::diag::{Diagnostic, Span, codes};
 use crate::wheel::WheelTarget;
 use pep440_rs::Version;
@@ -102,14 +102,24 @@ pub fn one_cuda_major(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec
     let Some((major, _)) = env.cuda(case) else {
         return;
     };
-    let torch = env.get("torch").map(Package::shown);
+    let torch = env.get("torch");
+    if torch.is_some_and(Package::is_cpu_only) {
+        return;
+    }
+    // Pinned to another torch, it is that pin that is wrong.
+    let wants_other = |package: &Package<'_>| {
+        let asks = package.release.and_then(|r| r.asks("torch"));
+        asks.zip(torch)
+            .is_some_and(|(s, t)| !s.contains(&t.version))
+    };
+    let torch = torch.filter(|t| t.cuda().is_some()).map(Package::shown);
     for package in env.packages.values() {
         let other = match package.cuda() {
             // NVIDIA's own components of both majors may lie beside each other.
             Some((other, _)) if other != major && !package.name.starts_with("nvidia-") => other,
             _ => continue,
         };
-        if package.name == "torch" || package.way == Way::Source {
+        if package.name == "torch" || package.way == Way::Source || wants_other(package) {
             continue;
         }
         let whose = match &torch {
@@ -122,7 +132,7 @@ pub fn one_cuda_major(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec
                 format!("{} is for CUDA {other}, {whose}", package.shown()),
             )
             .at(package.span)
-            .help(release_for(case, package, (major, None)).unwrap_or_else(|| {
+            .help(release_for(case, package, (major, None), env.version("torch")).unwrap_or_else(|| {
                 format!("no known release is for CUDA {major}: leave `{}` out, or take a torch for CUDA {other}", package.name)
             })),
         );
@@ -130,7 +140,12 @@ pub fn one_cuda_major(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec
 }
 
 /// Another release, or a source build, that has the wanted CUDA.
-fn release_for(case: &Case<'_>, package: &Package<'_>, wanted: Cuda) -> Option<String> {
+fn release_for(
+    case: &Case<'_>,
+    package: &Package<'_>,
+    wanted: Cuda,
+    torch: Option<&Version>,
+) -> Option<String> {
     if recipe_of(case, &package.name).is_some_and(|r| r.build.is_some()) {
         return Some(format!(
             "build it against the torch that is there: `{}: {{ from: source }}`",
@@ -142,9 +157,10 @@ fn release_for(case: &Case<'_>, package: &Package<'_>, wanted: Cuda) -> Option<S
         .iter()
         .rev()
         .find(|(_, r)| {
-            r.wheels_for(case.stack.platform.value, "").any(|w| {
-                matches!(w.cuda, crate::catalog::WheelCuda::Version { major, .. } if major == wanted.0)
-            })
+            let fits = |w: &ReleaseWheel| matches!(w.cuda, WheelCuda::Version { major, .. } if major == wanted.0);
+            let asks = r.asks("torch").zip(torch);
+            asks.is_none_or(|(s, t)| s.contains(t))
+                && r.wheels_for(case.stack.platform.value, "").any(fits)
         })
         .map(|(v, _)| format!("{} {v} is for CUDA {}", package.name, wanted.0))
 }
@@ -217,7 +233,10 @@ pub fn pins_hold(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diag
             let Some(other) = env.get(&pin.name) else {
                 continue;
             };
-            if pin.versions.contains(&other.version) {
+            let clash = env.clash.as_ref();
+            if pin.versions.contains(&other.version)
+                || clash.is_some_and(|c| c.is_of(&package.name, &pin.name))
+            {
                 continue;
             }
             let message = format!(
@@ -255,43 +274,6 @@ fn span(package: &Package<'_>, other: &Package<'_>) -> Span {
     } else {
         other.span
     }
-}
-
-/// Two libraries of a stack without a lock that no releases bring together.
-pub fn clash_finding(case: &Case<'_>, clash: &Clash) -> Diagnostic {
-    let span_of = |name: &str| {
-        case.stack
-            .libraries
-            .iter()
-            .find(|l| distribution(case, l.name.value.as_str()) == name)
-            .map(|l| l.name.span)
-            .unwrap_or_default()
-    };
-    let (name, version, wanted) = &clash.one;
-    let about = &clash.about;
-    let (message, help) = match (&clash.other, &clash.stack) {
-        (Some((other, other_version, theirs)), _) => (
-            format!(
-                "`{name}` and `{other}` exclude each other: {name} {version} wants {about} {wanted}, {other} {other_version} wants {about} {theirs}"
-            ),
-            format!("choose releases that want the same {about}, or build two images"),
-        ),
-        (None, Some(own)) => (
-            format!(
-                "no known `{name}` that the stack takes accepts its {about} {own}: {name} {version} wants {about} {wanted}"
-            ),
-            format!("set `{about}` to what {name} wants, or choose another {name}"),
-        ),
-        (None, None) => (
-            format!(
-                "no known `{name}` goes with the rest of the stack: {version} wants {about} {wanted}"
-            ),
-            format!("choose another {name}"),
-        ),
-    };
-    Diagnostic::error(codes::PINS_EXCLUDE, message)
-        .at(span_of(name))
-        .help(help)
 }
 
 pub fn known_clashes(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
@@ -338,7 +320,9 @@ pub fn known_faults(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<D
                     .help(refusal.fix.clone()),
                 );
             }
-            for known in recipe.known.iter().filter(|k| k.when.hold(facts)) {
+            let named = case.stack.library(&recipe.library).is_some();
+            let holds = |k: &&Known| (named || !k.named) && k.when.hold(facts);
+            for known in recipe.known.iter().filter(holds) {
                 findings.push(
                     Diagnostic::warning(
                         codes::KNOWN_FAULT,

@@ -1,14 +1,15 @@
 //! The axes of `matrix:`: the values that a stack is expanded over.
 //!
-//! In: the raw lists and the stack's base. Out: [`Matrix`], or a diagnostic for each value
-//! that does not parse or stands twice, each placeholder without its axis and each axis
-//! without its placeholder. Which SMs, ISAs and bases exist, only the catalog knows.
+//! In: the raw lists and what of the stack they stand in for. Out: [`Matrix`], or a diagnostic
+//! for each value that does not parse or stands twice, each placeholder without its axis, each
+//! axis without its placeholder, and each key that neither the stack nor an axis gives. Which
+//! SMs, ISAs and bases exist, only the catalog knows.
 
 use super::At;
 use super::nouns::{IsaName, Malformed, Platform, PythonVersion, Sm, malformed, string_serde};
-use super::raw::{RawMatrix, Spot};
+use super::raw::{RawMatrix, RawTarget, Spot};
 use super::read::Checker;
-use crate::diag::{Code, Diagnostic, codes};
+use crate::diag::{Code, Diagnostic, Span, codes};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
@@ -109,6 +110,57 @@ impl Checker<'_> {
                 )));
         }
         matrix
+    }
+
+    /// A value that every stack has, unless an axis of the matrix gives it.
+    pub(super) fn or_axis<T: FromStr + Clone>(
+        &mut self,
+        (key, value, place): (&str, Option<Spot<String>>, Span),
+        axis: Option<&At<T>>,
+        code: Code,
+    ) -> Option<At<T>>
+    where
+        T::Err: fmt::Display,
+    {
+        match (value, axis) {
+            (Some(value), _) => self.parse(value, code),
+            (None, Some(first)) => Some(first.clone()),
+            (None, None) => {
+                self.missing(key, place);
+                None
+            }
+        }
+    }
+
+    fn missing(&mut self, key: &str, place: Span) {
+        let axis = key.rsplit('.').next().unwrap_or(key);
+        let axis = if axis == "gpu" { "sm" } else { axis };
+        self.push(
+            place,
+            Diagnostic::error(codes::MISSING_KEY, format!("missing key `{key}`")).help(format!(
+                "add `{key}`, or an axis `{axis}` to `matrix`; `stackforge init` writes a complete stack"
+            )),
+        );
+    }
+
+    pub(super) fn gpus(&mut self, target: &At<RawTarget>, matrix: &Matrix) -> Vec<At<String>> {
+        let by_axis = !matrix.sm.is_empty();
+        match &target.value.gpu {
+            None if by_axis => Vec::new(),
+            None => {
+                self.missing("target.gpu", target.span);
+                Vec::new()
+            }
+            Some(gpus) if gpus.is_empty() && !by_axis => {
+                self.push(
+                    target.span,
+                    Diagnostic::error(codes::BAD_VALUE, "`target.gpu` is empty")
+                        .help("name the GPUs that the image is for: `gpu: [h100]`"),
+                );
+                Vec::new()
+            }
+            Some(gpus) => gpus.iter().map(|g| g.0.clone()).collect(),
+        }
     }
 
     fn axis<T>(&mut self, axis: &str, values: Vec<Spot<String>>, code: Code) -> Vec<At<T>>

@@ -22,6 +22,10 @@ macro_rules! string_serde {
     };
 }
 
+#[allow(
+    unused_imports,
+    reason = "the build script takes this file without its neighbours"
+)]
 pub(super) use string_serde;
 
 /// Text that is not what its type says; `expected` completes "… is not".

@@ -2,9 +2,9 @@
 //! at once.
 
 use super::fault::{first_line, structural, widen};
-use super::raw::{From, RawFrom, RawStack, RawTarget, Spot};
+use super::raw::{From, RawFrom, RawStack, Spot};
 use super::reference::image_reference;
-use super::{At, Library, Matrix, Stack, Wanted};
+use super::{At, Library, Stack, Wanted};
 use crate::diag::{Code, Diagnostic, Report, Source, Span, codes};
 use std::str::FromStr;
 
@@ -16,6 +16,7 @@ pub fn read(name: &str, text: &str) -> Result<Stack, Report> {
     let source = Source {
         name: name.to_owned(),
         text: text.to_owned(),
+        above: 0,
     };
     if text.len() > MAX_BYTES {
         let too_large = Diagnostic::error(
@@ -28,7 +29,7 @@ pub fn read(name: &str, text: &str) -> Result<Stack, Report> {
         return Err(Report::new(
             Source {
                 name: source.name,
-                text: String::new(),
+                ..Source::default()
             },
             vec![too_large],
         ));
@@ -213,57 +214,6 @@ impl Checker<'_> {
                 self.push(span, editable());
                 None
             }
-        }
-    }
-
-    /// A value that every stack has, unless an axis of the matrix gives it.
-    fn or_axis<T: FromStr + Clone>(
-        &mut self,
-        (key, value, place): (&str, Option<Spot<String>>, Span),
-        axis: Option<&At<T>>,
-        code: Code,
-    ) -> Option<At<T>>
-    where
-        T::Err: std::fmt::Display,
-    {
-        match (value, axis) {
-            (Some(value), _) => self.parse(value, code),
-            (None, Some(first)) => Some(first.clone()),
-            (None, None) => {
-                self.missing(key, place);
-                None
-            }
-        }
-    }
-
-    fn missing(&mut self, key: &str, place: Span) {
-        let axis = key.rsplit('.').next().unwrap_or(key);
-        let axis = if axis == "gpu" { "sm" } else { axis };
-        self.push(
-            place,
-            Diagnostic::error(codes::MISSING_KEY, format!("missing key `{key}`")).help(format!(
-                "add `{key}`, or an axis `{axis}` to `matrix`; `stackforge init` writes a complete stack"
-            )),
-        );
-    }
-
-    fn gpus(&mut self, target: &At<RawTarget>, matrix: &Matrix) -> Vec<At<String>> {
-        let by_axis = !matrix.sm.is_empty();
-        match &target.value.gpu {
-            None if by_axis => Vec::new(),
-            None => {
-                self.missing("target.gpu", target.span);
-                Vec::new()
-            }
-            Some(gpus) if gpus.is_empty() && !by_axis => {
-                self.push(
-                    target.span,
-                    Diagnostic::error(codes::BAD_VALUE, "`target.gpu` is empty")
-                        .help("name the GPUs that the image is for: `gpu: [h100]`"),
-                );
-                Vec::new()
-            }
-            Some(gpus) => gpus.iter().map(|g| g.0.clone()).collect(),
         }
     }
 

@@ -2,6 +2,8 @@
 //! replaced in its output.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod verdict;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

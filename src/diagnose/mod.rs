@@ -1,0 +1,117 @@
+//! What went wrong, from a log.
+//!
+//! In: the catalog's diagnoses and a log from any reader, of any size. Out: [`Match`]es, root
+//! cause first, each with the line that shows it, a cause and a fix. The log is read once, in
+//! blocks; it is never held in memory, and no failure is known here that is not in the catalog.
+
+mod blocks;
+mod found;
+mod line;
+mod symbol;
+
+use crate::catalog::{Diagnoses, Diagnosis};
+use crate::diag::Code;
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use blocks::Blocks;
+use found::Found;
+use serde::Serialize;
+use std::io::{self, Read};
+use std::ops::Range;
+
+/// A failure that a log tells of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Match {
+    pub code: Code,
+    /// Of the diagnosis in diagnoses.yaml.
+    pub id: String,
+    /// Line of the log, counted from 1, at which it is told first.
+    pub line: u64,
+    /// That line without colours and prefixes, or what is around the match in a long one.
+    pub text: String,
+    pub cause: String,
+    pub fix: String,
+    /// How often the log tells it.
+    pub count: u64,
+    /// Bytes of `text` that the pattern matched.
+    #[serde(skip)]
+    pub matched: Range<usize>,
+}
+
+/// Recognises failures in logs.
+pub struct Diagnoser<'a> {
+    diagnoses: &'a [Diagnosis],
+    /// Finds what any recognised line holds; nearly all lines hold none of it.
+    literals: AhoCorasick,
+    /// The diagnosis and the pattern that each literal is of.
+    of: Vec<(usize, usize)>,
+}
+
+impl<'a> Diagnoser<'a> {
+    pub fn new(diagnoses: &'a Diagnoses) -> Self {
+        let mut literals = Vec::new();
+        let mut of = Vec::new();
+        for (d, diagnosis) in diagnoses.0.iter().enumerate() {
+            for (p, pattern) in diagnosis.patterns.iter().enumerate() {
+                for literal in &pattern.literals {
+                    literals.push(literal);
+                    of.push((d, p));
+                }
+            }
+        }
+        let literals = AhoCorasick::builder()
+            .match_kind(MatchKind::Standard)
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(&literals)
+            .expect("a few thousand bytes of literals are within the automaton's limits");
+        Self {
+            diagnoses: &diagnoses.0,
+            literals,
+            of,
+        }
+    }
+
+    /// The failures nearest to the root cause that the log tells of, the earliest first.
+    pub fn read(&self, log: impl Read) -> io::Result<Vec<Match>> {
+        let mut blocks = Blocks::new(log);
+        let mut found = Found::default();
+        while let Some(block) = blocks.next()? {
+            let mut number = block.line;
+            let mut at = 0;
+            while let Some(hit) = self.literals.find(&block.bytes[at..]) {
+                let hit = at + hit.start()..at + hit.end();
+                let around = line::around(block.bytes, &hit, at);
+                number += line::breaks(&block.bytes[at..around.start]);
+                self.line(number, &block.bytes[around.clone()], &mut found);
+                number += line::breaks(&block.bytes[around.clone()]);
+                at = around.end;
+            }
+        }
+        Ok(found.nearest())
+    }
+
+    /// The first diagnosis, in the catalog's order, that matches a line is what it tells.
+    fn line(&self, number: u64, bytes: &[u8], found: &mut Found) {
+        let text = line::plain(bytes);
+        if line::quotes_code(&text) {
+            return;
+        }
+        let mut candidates: Vec<(usize, usize)> = self
+            .literals
+            .find_overlapping_iter(&*text)
+            .map(|m| self.of[m.pattern().as_usize()])
+            .collect();
+        candidates.sort_unstable();
+        candidates.dedup();
+        for (d, p) in candidates {
+            let diagnosis = &self.diagnoses[d];
+            let regex = diagnosis.patterns[p].regex();
+            if let Some(captures) = regex.and_then(|r| r.captures(&text)) {
+                found.add((d, diagnosis), number, &text, &captures);
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! The dynamic table: what the loader is asked to load, from where, and in which versions.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use object::elf::{self, Dyn64};
+use object::endian::LittleEndian as LE;
+use serde::Serialize;
+
+use super::error::{Fault, Problem, fault};
+use super::header::{Segments, structure};
+use super::strings;
+use super::version::{self, VersionNeed};
+use crate::source::{Forward, Source};
+
+/// Directories of an RPATH or RUNPATH, as written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SearchPath(Vec<String>);
+
+impl SearchPath {
+    fn parse(text: &str) -> Self {
+        Self(text.split(':').map(str::to_owned).collect())
+    }
+
+    pub fn directories(&self) -> &[String] {
+        &self.0
+    }
+
+    /// With `$ORIGIN` replaced by the directory that the object lies in.
+    pub fn resolved(&self, origin: &str) -> impl Iterator<Item = String> {
+        self.0
+            .iter()
+            .map(move |d| d.replace("${ORIGIN}", origin).replace("$ORIGIN", origin))
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Dynamic {
+    pub soname: Option<String>,
+    pub needed: Vec<String>,
+    pub rpath: Option<SearchPath>,
+    pub runpath: Option<SearchPath>,
+    pub versions: Vec<VersionNeed>,
+    /// Addresses of tables.
+    pub symbols: Option<u64>,
+    pub hash: Option<u64>,
+    pub gnu_hash: Option<u64>,
+    pub strings: Range<u64>,
+}
+
+/// Values by tag; of a tag that may stand once, the last one counts, as for the loader.
+#[derive(Default)]
+struct Tags {
+    once: BTreeMap<i64, u64>,
+    needed: Vec<u64>,
+}
+
+impl Tags {
+    fn get(&self, tag: i64) -> Option<u64> {
+        self.once.get(&tag).copied()
+    }
+}
+
+pub(super) fn read(
+    source: &mut (impl Source + ?Sized),
+    segments: &Segments,
+) -> Result<Dynamic, Fault> {
+    let Some(range) = segments.dynamic.clone() else {
+        return Ok(Dynamic::default());
+    };
+    let tags = tags(source, range)?;
+    let strings = strings(&tags, segments)?;
+    let needs = match tags.get(elf::DT_VERNEED) {
+        None => Vec::new(),
+        Some(address) => {
+            let range = segments.at(address, "table of needed versions")?;
+            let count = tags.get(elf::DT_VERNEEDNUM).unwrap_or(0);
+            version::needs(source, range, count)?
+        }
+    };
+
+    let single = [elf::DT_SONAME, elf::DT_RPATH, elf::DT_RUNPATH].map(|tag| tags.get(tag));
+    let mut offsets = tags.needed.clone();
+    offsets.extend(single.iter().flatten());
+    offsets.extend(needs.iter().flat_map(|n| [n.file, n.version]));
+    let mut names = strings::kept(source, strings.clone(), &offsets)?.into_iter();
+    let needed = names.by_ref().take(tags.needed.len()).collect();
+    let [soname, rpath, runpath] = single.map(|tag| tag.and_then(|_| names.next()));
+    let versions = needs.iter().map_while(|need| {
+        Some(VersionNeed {
+            file: names.next()?,
+            version: names.next()?,
+            weak: need.weak,
+        })
+    });
+    Ok(Dynamic {
+        soname,
+        needed,
+        rpath: rpath.as_deref().map(SearchPath::parse),
+        runpath: runpath.as_deref().map(SearchPath::parse),
+        versions: versions.collect(),
+        symbols: tags.get(elf::DT_SYMTAB),
+        hash: tags.get(elf::DT_HASH),
+        gnu_hash: tags.get(elf::DT_GNU_HASH),
+        strings,
+    })
+}
+
+fn tags(source: &mut (impl Source + ?Sized), range: Range<u64>) -> Result<Tags, Fault> {
+    let mut table = Forward::new(source, range.start, range.end - range.start)?;
+    let mut tags = Tags::default();
+    while table.left() >= 16 {
+        let bytes: [u8; 16] = table.array()?;
+        let entry: &Dyn64<LE> = structure(&bytes);
+        let value = entry.d_val.get(LE);
+        match entry.d_tag.get(LE) {
+            elf::DT_NULL => break,
+            elf::DT_NEEDED => tags.needed.push(value),
+            tag @ (elf::DT_SONAME
+            | elf::DT_RPATH
+            | elf::DT_RUNPATH
+            | elf::DT_STRTAB
+            | elf::DT_STRSZ
+            | elf::DT_SYMTAB
+            | elf::DT_HASH
+            | elf::DT_GNU_HASH
+            | elf::DT_VERNEED
+            | elf::DT_VERNEEDNUM) => {
+                tags.once.insert(tag, value);
+            }
+            _ => {}
+        }
+    }
+    Ok(tags)
+}
+
+fn strings(tags: &Tags, segments: &Segments) -> Result<Range<u64>, Fault> {
+    let Some(address) = tags.get(elf::DT_STRTAB) else {
+        return fault(0, Problem::Missing("dynamic string table"));
+    };
+    let inside = segments.at(address, "dynamic string table")?;
+    let len = tags.get(elf::DT_STRSZ).unwrap_or(0);
+    if len > inside.end - inside.start {
+        return fault(inside.start, Problem::Outside("dynamic string table"));
+    }
+    Ok(inside.start..inside.start + len)
+}

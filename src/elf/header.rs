@@ -1,0 +1,257 @@
+//! The ELF header and the two tables it points to: segments, of which the loader knows, and
+//! sections, of which it does not.
+
+use std::ops::Range;
+
+use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64};
+use object::endian::LittleEndian as LE;
+use object::pod::{Pod, from_bytes};
+
+use super::error::{Fault, Problem, fault};
+use super::{Kind, Machine};
+use crate::source::{self, Forward, Source};
+
+/// The largest section name tables of real objects are below 1 MiB.
+const MAX_SECTION_NAMES: u64 = 16 << 20;
+
+/// A section that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    pub name: String,
+    /// Its bytes in the object.
+    pub range: Range<u64>,
+}
+
+pub(super) struct Header {
+    pub machine: Machine,
+    pub kind: Kind,
+    pub abi_version: u8,
+    pub flags: u32,
+    segments: (u64, u64),
+    sections: (u64, u64),
+    names: u64,
+}
+
+/// Segments that the loader maps, and the one with the dynamic table.
+pub(super) struct Segments {
+    loaded: Vec<Loaded>,
+    pub dynamic: Option<Range<u64>>,
+}
+
+struct Loaded {
+    address: u64,
+    range: Range<u64>,
+}
+
+#[derive(Default)]
+pub(super) struct Sections {
+    pub wanted: Vec<Section>,
+    /// Tables of dynamic symbols.
+    pub symbols: Vec<Range<u64>>,
+}
+
+/// A structure of `object` from the next bytes. `N` is its size.
+pub(super) fn structure<const N: usize, T: Pod>(bytes: &[u8; N]) -> &T {
+    const { assert!(size_of::<T>() == N && align_of::<T>() == 1) };
+    let (value, _) = from_bytes(bytes).expect("size and alignment are asserted above");
+    value
+}
+
+impl Header {
+    pub fn read(source: &mut (impl Source + ?Sized)) -> Result<Self, Fault> {
+        if source.size() < 4 || source::array(source, 0)? != elf::ELFMAG {
+            return fault(0, Problem::Magic);
+        }
+        let bytes: [u8; 64] = source::array(source, 0)?;
+        let header: &FileHeader64<LE> = structure(&bytes);
+        let ident = header.e_ident;
+        if (ident.class, ident.data, ident.version)
+            != (elf::ELFCLASS64, elf::ELFDATA2LSB, elf::EV_CURRENT)
+        {
+            return fault(4, Problem::Class);
+        }
+        let mut sections = (header.e_shoff.get(LE), u64::from(header.e_shnum.get(LE)));
+        let mut names = u64::from(header.e_shstrndx.get(LE));
+        if sections.0 == 0 {
+            sections.1 = 0;
+        } else {
+            entry_size("section table", 0x3a, header.e_shentsize.get(LE), 64)?;
+            // Counts that do not fit the header stand in the first section.
+            let first: [u8; 64] = source::array(source, sections.0)?;
+            let first: &SectionHeader64<LE> = structure(&first);
+            if sections.1 == 0 {
+                sections.1 = first.sh_size.get(LE);
+            }
+            if names == u64::from(elf::SHN_XINDEX) {
+                names = u64::from(first.sh_link.get(LE));
+            }
+        }
+        let segments = (header.e_phoff.get(LE), u64::from(header.e_phnum.get(LE)));
+        if segments.1 > 0 {
+            entry_size("segment table", 0x36, header.e_phentsize.get(LE), 56)?;
+        }
+        Ok(Self {
+            machine: match header.e_machine.get(LE) {
+                elf::EM_X86_64 => Machine::X86_64,
+                elf::EM_AARCH64 => Machine::Aarch64,
+                elf::EM_CUDA => Machine::Cuda,
+                other => Machine::Other(other),
+            },
+            kind: match header.e_type.get(LE) {
+                elf::ET_REL => Kind::Relocatable,
+                elf::ET_EXEC => Kind::Executable,
+                elf::ET_DYN => Kind::Shared,
+                other => Kind::Other(other),
+            },
+            abi_version: ident.abi_version,
+            flags: header.e_flags.get(LE),
+            segments,
+            sections,
+            names,
+        })
+    }
+
+    pub fn segments(&self, source: &mut (impl Source + ?Sized)) -> Result<Segments, Fault> {
+        let (offset, count) = self.segments;
+        let size = source.size();
+        let mut segments = Segments {
+            loaded: Vec::new(),
+            dynamic: None,
+        };
+        if self.machine == Machine::Cuda {
+            // A cubin is loaded by the driver; its segments are nothing to this loader.
+            return Ok(segments);
+        }
+        let mut table = Forward::new(source, offset, count * 56)?;
+        for _ in 0..count {
+            let at = table.position();
+            let bytes: [u8; 56] = table.array()?;
+            let header: &ProgramHeader64<LE> = structure(&bytes);
+            let kind = header.p_type.get(LE);
+            if kind != elf::PT_LOAD && kind != elf::PT_DYNAMIC {
+                continue;
+            }
+            let Ok(range) = source::range(header.p_offset.get(LE), header.p_filesz.get(LE), size)
+            else {
+                return fault(at, Problem::Outside("segment"));
+            };
+            if kind == elf::PT_DYNAMIC {
+                segments.dynamic = Some(range);
+            } else {
+                segments.loaded.push(Loaded {
+                    address: header.p_vaddr.get(LE),
+                    range,
+                });
+            }
+        }
+        Ok(segments)
+    }
+
+    /// The sections called one of `wanted` that have bytes, and the tables of dynamic symbols.
+    pub fn sections(
+        &self,
+        source: &mut (impl Source + ?Sized),
+        wanted: &[&str],
+    ) -> Result<Sections, Fault> {
+        let (offset, count) = self.sections;
+        let size = source.size();
+        let mut found = Sections::default();
+        if count == 0 {
+            return Ok(found);
+        }
+        let Some(len) = count.checked_mul(64) else {
+            return fault(offset, Problem::Outside("section table"));
+        };
+        let names = self.section_names(source)?;
+        let mut table = Forward::new(source, offset, len)?;
+        for _ in 0..count {
+            let at = table.position();
+            let bytes: [u8; 64] = table.array()?;
+            let header: &SectionHeader64<LE> = structure(&bytes);
+            let kind = header.sh_type.get(LE);
+            if kind == elf::SHT_NULL || kind == elf::SHT_NOBITS || header.sh_size.get(LE) == 0 {
+                continue;
+            }
+            let name = name_of(&names, header.sh_name.get(LE));
+            let name = wanted.iter().find(|w| Some(w.as_bytes()) == name);
+            if name.is_none() && kind != elf::SHT_DYNSYM {
+                continue;
+            }
+            let Ok(range) = source::range(header.sh_offset.get(LE), header.sh_size.get(LE), size)
+            else {
+                return fault(at, Problem::Outside("section"));
+            };
+            match name {
+                None => found.symbols.push(range),
+                Some(name) => found.wanted.push(Section {
+                    name: (*name).to_owned(),
+                    range,
+                }),
+            }
+        }
+        found.wanted.sort_by_key(|s| s.range.start);
+        for pair in found.wanted.windows(2) {
+            if pair[1].range.start < pair[0].range.end {
+                return fault(pair[1].range.start, Problem::Overlap(pair[1].name.clone()));
+            }
+        }
+        Ok(found)
+    }
+
+    fn section_names(&self, source: &mut (impl Source + ?Sized)) -> Result<Vec<u8>, Fault> {
+        let (offset, count) = self.sections;
+        if self.names == u64::from(elf::SHN_UNDEF) {
+            return Ok(Vec::new());
+        }
+        if self.names >= count {
+            return fault(0x3e, Problem::Missing("section name table"));
+        }
+        // `count` entries of 64 bytes do not overflow, so this one does not.
+        let at = offset.saturating_add(self.names * 64);
+        let header: [u8; 64] = source::array(source, at)?;
+        let header: &SectionHeader64<LE> = structure(&header);
+        let len = header.sh_size.get(LE);
+        if len > MAX_SECTION_NAMES {
+            let (what, limit) = ("section name table", MAX_SECTION_NAMES);
+            return fault(at, Problem::TooLarge { what, limit });
+        }
+        Ok(source::bytes(source, header.sh_offset.get(LE), len)?)
+    }
+}
+
+impl Segments {
+    /// The bytes of the object from an address of the loaded image to its segment's end.
+    pub fn at(&self, address: u64, what: &'static str) -> Result<Range<u64>, Fault> {
+        let inside = self.loaded.iter().find_map(|s| {
+            let into = address.checked_sub(s.address)?;
+            (into < s.range.end - s.range.start).then(|| s.range.start + into..s.range.end)
+        });
+        match inside {
+            Some(range) => Ok(range),
+            None => {
+                let named = self.dynamic.as_ref().map_or(0, |d| d.start);
+                fault(named, Problem::Unmapped(what, address))
+            }
+        }
+    }
+}
+
+fn entry_size(table: &'static str, at: u64, found: u16, expected: u64) -> Result<(), Fault> {
+    let found = u64::from(found);
+    if found == expected {
+        return Ok(());
+    }
+    fault(
+        at,
+        Problem::EntrySize {
+            table,
+            found,
+            expected,
+        },
+    )
+}
+
+fn name_of(names: &[u8], at: u32) -> Option<&[u8]> {
+    let rest = names.get(at as usize..)?;
+    Some(&rest[..memchr::memchr(0, rest)?])
+}

@@ -1,0 +1,89 @@
+//! A buffered walk through a range: tables of small records without a read for each.
+
+use std::ops::Range;
+
+use super::{ReadError, Source, range};
+
+const PIECE: u64 = 64 << 10;
+
+pub struct Forward<'a, S: ?Sized> {
+    source: &'a mut S,
+    /// What is not buffered yet.
+    rest: Range<u64>,
+    buf: Vec<u8>,
+    /// Taken from `buf`.
+    used: usize,
+}
+
+impl<'a, S: Source + ?Sized> Forward<'a, S> {
+    pub fn new(source: &'a mut S, offset: u64, len: u64) -> Result<Self, ReadError> {
+        let rest = range(offset, len, source.size())?;
+        Ok(Self {
+            source,
+            rest,
+            buf: Vec::new(),
+            used: 0,
+        })
+    }
+
+    /// Where in the source the next byte lies.
+    pub fn position(&self) -> u64 {
+        self.rest.start - (self.buf.len() - self.used) as u64
+    }
+
+    /// Bytes of the range that are left.
+    pub fn left(&self) -> u64 {
+        self.rest.end - self.position()
+    }
+
+    /// The next `n` bytes; an error where the range has fewer.
+    pub fn take(&mut self, n: usize) -> Result<&[u8], ReadError> {
+        if self.buf.len() - self.used < n {
+            self.fill(n)?;
+        }
+        self.used += n;
+        Ok(&self.buf[self.used - n..self.used])
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(self.take(N)?);
+        Ok(bytes)
+    }
+
+    fn fill(&mut self, n: usize) -> Result<(), ReadError> {
+        range(self.position(), n as u64, self.rest.end)?;
+        self.buf.drain(..self.used);
+        self.used = 0;
+        let have = self.buf.len();
+        // Not beyond the range, so nothing is allocated that the source does not have.
+        let more = PIECE
+            .max((n - have) as u64)
+            .min(self.rest.end - self.rest.start);
+        self.buf.resize(have + more as usize, 0);
+        self.source
+            .read_at(self.rest.start, &mut self.buf[have..])?;
+        self.rest.start += more;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walks_across_pieces_and_stops_at_the_end() {
+        let data: Vec<u8> = (0..200_000u32).map(|i| (i % 251) as u8).collect();
+        let mut source = &data[..];
+        let mut forward = Forward::new(&mut source, 3, 199_000).unwrap();
+        let mut at = 3;
+        for n in [1, 7, 60_000, 100_000, 24, 38_968] {
+            assert_eq!(forward.position(), at as u64);
+            assert_eq!(forward.take(n).unwrap(), &data[at..at + n]);
+            at += n;
+        }
+        assert_eq!(forward.left(), 0);
+        assert!(forward.take(1).is_err());
+    }
+}

@@ -1,0 +1,245 @@
+//! Random access to a deflate stream.
+//!
+//! An ELF object names its sections at its end and keeps its tables at its start, so one forward
+//! pass over a compressed object cannot be exact without holding what may turn out to matter. The
+//! stream is inflated forward instead, and every few MiB the decoder's state is kept: its tables
+//! and the last 32 KiB of output, 43 KiB in all. Reading elsewhere resumes at the nearest state.
+//! An object then costs its length once, and its device code a second time, in a few MiB.
+//!
+//! The first pass to the end checks length and CRC-32. Never holds more than `MAX_STATES` states:
+//! when a stream is longer, they lie further apart.
+
+use miniz_oxide::inflate::TINFLStatus;
+use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags as flags};
+
+use super::{ReadError, Source, range};
+
+/// How far back a deflate stream refers.
+const HISTORY: usize = 32 << 10;
+const OUTPUT: usize = HISTORY + (256 << 10);
+const INPUT: u64 = 64 << 10;
+/// 128 states are 5.5 MiB.
+const MAX_STATES: usize = 128;
+const FIRST_SPACING: u64 = 1 << 20;
+
+/// Where inflating can resume.
+struct State {
+    decoder: Box<DecompressorOxide>,
+    /// Bytes of input that it has taken.
+    read: u64,
+    /// Bytes of output that it has made.
+    made: u64,
+    /// The last of them.
+    history: Vec<u8>,
+}
+
+/// The inflated bytes of a source that is one deflate stream.
+pub struct Inflate<S> {
+    input: S,
+    size: u64,
+    crc32: u32,
+
+    decoder: Box<DecompressorOxide>,
+    ended: bool,
+    /// Input that was read ahead, and how much of it and of the whole the decoder has taken.
+    ahead: Vec<u8>,
+    taken: usize,
+    read: u64,
+    /// `output[..filled]` are the bytes that end at `made`.
+    output: Box<[u8]>,
+    filled: usize,
+    made: u64,
+
+    states: Vec<State>,
+    spacing: u64,
+    /// Of the first `checked` bytes.
+    crc: flate2::Crc,
+    checked: u64,
+}
+
+impl<S: Source> Inflate<S> {
+    /// `size` and `crc32` are what the archive's directory says of the inflated bytes.
+    pub fn new(input: S, size: u64, crc32: u32) -> Self {
+        Self {
+            input,
+            size,
+            crc32,
+            decoder: Box::default(),
+            ended: false,
+            ahead: Vec::new(),
+            taken: 0,
+            read: 0,
+            output: vec![0; OUTPUT].into_boxed_slice(),
+            filled: 0,
+            made: 0,
+            states: Vec::new(),
+            spacing: FIRST_SPACING,
+            crc: flate2::Crc::new(),
+            checked: 0,
+        }
+    }
+
+    /// Continues from the state next before `offset`, unless it is ahead already.
+    fn resume_before(&mut self, offset: u64) {
+        let after = self.states.partition_point(|s| s.made <= offset);
+        let state = after.checked_sub(1).map(|i| &self.states[i]);
+        let here = (self.made - self.filled as u64) <= offset;
+        if here && state.is_none_or(|s| s.made <= self.made) {
+            return;
+        }
+        self.ended = false;
+        self.ahead.clear();
+        self.taken = 0;
+        let Some(state) = state else {
+            self.decoder.init();
+            (self.read, self.made, self.filled) = (0, 0, 0);
+            return;
+        };
+        self.decoder.clone_from(&state.decoder);
+        (self.read, self.made) = (state.read, state.made);
+        self.filled = state.history.len();
+        self.output[..self.filled].copy_from_slice(&state.history);
+    }
+
+    /// Inflates up to what the output buffer takes.
+    fn step(&mut self) -> Result<(), ReadError> {
+        if self.filled == OUTPUT {
+            self.output.copy_within(OUTPUT - HISTORY.., 0);
+            self.filled = HISTORY;
+        }
+        if self.taken == self.ahead.len() {
+            self.read_ahead()?;
+        }
+        let mut how = flags::TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
+        let left = self.input.size() - self.read;
+        if left > (self.ahead.len() - self.taken) as u64 {
+            how |= flags::TINFL_FLAG_HAS_MORE_INPUT;
+        }
+        let (status, taken, made) = decompress(
+            &mut self.decoder,
+            &self.ahead[self.taken..],
+            &mut self.output,
+            self.filled,
+            how,
+        );
+        self.taken += taken;
+        self.read += taken as u64;
+        self.filled += made;
+        self.made += made as u64;
+        if self.made > self.size {
+            return Err(ReadError::Longer {
+                offset: self.made,
+                size: self.size,
+            });
+        }
+        self.check_new();
+        match status {
+            TINFLStatus::Done => self.end(),
+            TINFLStatus::NeedsMoreInput | TINFLStatus::HasMoreOutput => {
+                self.keep_state();
+                Ok(())
+            }
+            _ => Err(ReadError::Damaged { offset: self.made }),
+        }
+    }
+
+    fn read_ahead(&mut self) -> Result<(), ReadError> {
+        let more = INPUT.min(self.input.size() - self.read);
+        self.ahead.resize(more as usize, 0);
+        self.taken = 0;
+        let answer = self.input.read_at(self.read, &mut self.ahead);
+        if answer.is_err() {
+            self.ahead.clear();
+        }
+        answer
+    }
+
+    /// Adds to the checksum what no pass has made before.
+    fn check_new(&mut self) {
+        let new = self.made.saturating_sub(self.checked) as usize;
+        // A pass resumes at or before what was checked, so new bytes are at most the last step's.
+        self.crc
+            .update(&self.output[self.filled - new..self.filled]);
+        self.checked += new as u64;
+    }
+
+    fn end(&mut self) -> Result<(), ReadError> {
+        let offset = self.made;
+        self.ended = true;
+        let left = self.input.size() - self.read;
+        if self.made < self.size {
+            Err(ReadError::Shorter {
+                offset,
+                size: self.size,
+            })
+        } else if left > 0 {
+            Err(ReadError::Trailing { offset, left })
+        } else if self.crc.sum() != self.crc32 {
+            Err(ReadError::Checksum {
+                offset,
+                expected: self.crc32,
+                found: self.crc.sum(),
+            })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn keep_state(&mut self) {
+        let last = self.states.last().map_or(0, |s| s.made);
+        if self.made < last + self.spacing {
+            return;
+        }
+        if self.states.len() == MAX_STATES {
+            let mut keep = false;
+            self.states.retain(|_| {
+                keep = !keep;
+                !keep
+            });
+            self.spacing *= 2;
+        }
+        let from = self.filled.saturating_sub(HISTORY);
+        self.states.push(State {
+            decoder: self.decoder.clone(),
+            read: self.read,
+            made: self.made,
+            history: self.output[from..self.filled].to_vec(),
+        });
+    }
+}
+
+impl<S: Source> Source for Inflate<S> {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
+        let wanted = range(offset, buf.len() as u64, self.size)?;
+        let mut at = wanted.start;
+        while at < wanted.end {
+            self.resume_before(at);
+            while self.made <= at {
+                if self.ended {
+                    return Err(ReadError::Shorter {
+                        offset: self.made,
+                        size: self.size,
+                    });
+                }
+                self.step()?;
+            }
+            let start = self.filled - (self.made - at) as usize;
+            let n = (self.filled - start).min((wanted.end - at) as usize);
+            let done = (at - wanted.start) as usize;
+            buf[done..done + n].copy_from_slice(&self.output[start..start + n]);
+            at += n as u64;
+        }
+        // Its last byte is not proof of its end.
+        while self.made == self.size && !self.ended {
+            self.step()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! Bytes at an offset: what the readers of ELF objects, fatbins and archives read from.
+//!
+//! In: a slice, a file, a range of another source, a deflate stream ([`Inflate`]). Out: the bytes
+//! that a reader asks for, or an error with the offset. Sources nest: an object in a wheel in a
+//! layer is three of them. Nothing is written to disk and no source holds more than a few MiB,
+//! whatever the size of what it reads.
+
+mod forward;
+mod inflate;
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use forward::Forward;
+pub use inflate::Inflate;
+
+/// Random access to a known number of bytes.
+pub trait Source {
+    /// In bytes. Of compressed data, what its directory claims; reading past the truth fails.
+    fn size(&self) -> u64;
+
+    /// Fills `buf` with the bytes from `offset` on.
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError>;
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("{wanted} bytes at {offset:#x} lie past the end at {size:#x}")]
+    PastEnd { offset: u64, wanted: u64, size: u64 },
+    #[error("the bytes at {offset:#x} cannot be read")]
+    Io { offset: u64, source: io::Error },
+    #[error("the deflate stream is damaged where it has inflated to {offset:#x} bytes")]
+    Damaged { offset: u64 },
+    #[error(
+        "the deflate stream inflates to {offset:#x} bytes or more, its directory says {size:#x}"
+    )]
+    Longer { offset: u64, size: u64 },
+    #[error("the deflate stream inflates to {offset:#x} bytes, its directory says {size:#x}")]
+    Shorter { offset: u64, size: u64 },
+    #[error("the deflate stream ends {left} bytes before its directory says")]
+    Trailing { offset: u64, left: u64 },
+    #[error("the CRC-32 is {found:08x}, its directory says {expected:08x}")]
+    Checksum {
+        offset: u64,
+        expected: u32,
+        found: u32,
+    },
+}
+
+impl ReadError {
+    /// Where in the source that was asked.
+    pub fn offset(&self) -> u64 {
+        match self {
+            Self::PastEnd { offset, .. }
+            | Self::Io { offset, .. }
+            | Self::Damaged { offset }
+            | Self::Longer { offset, .. }
+            | Self::Shorter { offset, .. }
+            | Self::Trailing { offset, .. }
+            | Self::Checksum { offset, .. } => *offset,
+        }
+    }
+}
+
+/// `offset..offset + len` if it lies within `size`.
+pub fn range(offset: u64, len: u64, size: u64) -> Result<Range<u64>, ReadError> {
+    match offset.checked_add(len) {
+        Some(end) if end <= size => Ok(offset..end),
+        _ => Err(ReadError::PastEnd {
+            offset,
+            wanted: len,
+            size,
+        }),
+    }
+}
+
+/// `N` bytes at `offset`.
+pub fn array<const N: usize>(
+    source: &mut (impl Source + ?Sized),
+    offset: u64,
+) -> Result<[u8; N], ReadError> {
+    let mut bytes = [0; N];
+    source.read_at(offset, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// `len` bytes at `offset`; nothing is allocated before the source is known to have them.
+pub fn bytes(
+    source: &mut (impl Source + ?Sized),
+    offset: u64,
+    len: u64,
+) -> Result<Vec<u8>, ReadError> {
+    range(offset, len, source.size())?;
+    let mut bytes = vec![0; len as usize];
+    source.read_at(offset, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Little-endian numbers of a header. They panic where it is shorter, so its length is fixed.
+pub fn u16_at(header: &[u8], at: usize) -> u16 {
+    let mut bytes = [0; 2];
+    bytes.copy_from_slice(&header[at..at + 2]);
+    u16::from_le_bytes(bytes)
+}
+
+pub fn u32_at(header: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(header, at)) | u32::from(u16_at(header, at + 2)) << 16
+}
+
+pub fn u64_at(header: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(header, at)) | u64::from(u32_at(header, at + 4)) << 32
+}
+
+impl<S: Source + ?Sized> Source for &mut S {
+    fn size(&self) -> u64 {
+        (**self).size()
+    }
+
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
+        (**self).read_at(offset, buf)
+    }
+}
+
+impl<S: Source + ?Sized> Source for Box<S> {
+    fn size(&self) -> u64 {
+        (**self).size()
+    }
+
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
+        (**self).read_at(offset, buf)
+    }
+}
+
+impl Source for &[u8] {
+    fn size(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
+        let range = range(offset, buf.len() as u64, self.size())?;
+        buf.copy_from_slice(&self[range.start as usize..range.end as usize]);
+        Ok(())
+    }
+}
+
+/// A file of the size that it had when it was opened. Clones share the descriptor, no position.
+#[derive(Debug, Clone)]
+pub struct FileSource {
+    file: Arc<File>,
+    size: u64,
+}
+
+impl FileSource {
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        Ok(Self {
+            file: Arc::new(file),
+            size,
+        })
+    }
+}
+
+impl Source for FileSource {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
+        range(offset, buf.len() as u64, self.size)?;
+        self.file
+            .read_exact_at(buf, offset)
+            .map_err(|source| ReadError::Io { offset, source })
+    }
+}
+
+/// A range of another source: a stored member of an archive, a file of a tar.
+#[derive(Debug, Clone)]
+pub struct Window<S> {
+    inner: S,
+    range: Range<u64>,
+}
+
+impl<S: Source> Window<S> {
+    pub fn new(inner: S, offset: u64, len: u64) -> Result<Self, ReadError> {
+        let range = range(offset, len, inner.size())?;
+        Ok(Self { inner, range })
+    }
+}
+
+impl<S: Source> Source for Window<S> {
+    fn size(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
+        range(offset, buf.len() as u64, self.size())?;
+        self.inner.read_at(self.range.start + offset, buf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_end_where_they_end() {
+        let mut window = Window::new(&b"0123456789"[..], 2, 5).unwrap();
+        assert_eq!(array(&mut window, 0).unwrap(), *b"23456");
+        assert!(array::<2>(&mut window, 4).is_err());
+        assert!(bytes(&mut window, u64::MAX, 2).is_err());
+        assert!(Window::new(window, 1, 5).is_err());
+    }
+
+    #[test]
+    fn files_and_slices_read_the_same() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        io::Write::write_all(&mut file, b"0123456789").unwrap();
+        let mut source = FileSource::open(file.path()).unwrap();
+        assert_eq!(source.size(), 10);
+        assert_eq!(array(&mut source, 7).unwrap(), *b"789");
+        let error = array::<4>(&mut source, 7).unwrap_err();
+        assert_eq!(error.to_string(), "4 bytes at 0x7 lie past the end at 0xa");
+    }
+}

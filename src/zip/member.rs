@@ -1,0 +1,246 @@
+//! One member: its entry in the directory, and its local header, which has to say the same.
+
+use std::ops::Range;
+
+use super::error::{Fault, Problem, fault};
+use super::names;
+use crate::source::{self, Forward, Source, u16_at, u32_at, u64_at};
+
+const ENTRY: [u8; 4] = *b"PK\x01\x02";
+const LOCAL: [u8; 4] = *b"PK\x03\x04";
+const LOCAL_LEN: u64 = 30;
+
+const ENCRYPTED: u16 = 1 | 1 << 6 | 1 << 13;
+/// Sizes and CRC-32 follow the content.
+const DESCRIPTOR: u16 = 1 << 3;
+const UTF8: u16 = 1 << 11;
+
+const EXTRA_ZIP64: u16 = 0x0001;
+/// A second name, which some programs prefer.
+const EXTRA_UNICODE_PATH: u16 = 0x7075;
+/// Stands for a number that the zip64 field holds.
+const FULL: u32 = u32::MAX;
+
+/// A match of 258 bytes takes two bits at least, so deflate grows by 1032 at most.
+const MAX_RATIO: u64 = 1032;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    Stored,
+    Deflate,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// A relative path without `.`, `..` or empty parts; a folder's ends in `/`.
+    pub name: String,
+    pub method: Method,
+    /// Of the content.
+    pub crc32: u32,
+    /// Bytes of the content in the archive.
+    pub compressed: u64,
+    /// Bytes of the content, as the directory says.
+    pub size: u64,
+    /// Permissions and file type, where the archive was made on Unix.
+    pub unix_mode: Option<u16>,
+    /// Of the local header.
+    pub offset: u64,
+    /// Where the next local header or the directory starts.
+    limit: u64,
+    descriptor: bool,
+}
+
+impl Member {
+    pub fn is_folder(&self) -> bool {
+        self.name.ends_with('/')
+    }
+
+    /// The next entry of a directory that starts at `directory`.
+    pub(super) fn read(
+        entries: &mut Forward<'_, impl Source + ?Sized>,
+        directory: u64,
+    ) -> Result<Self, Fault> {
+        let at = entries.position();
+        let entry: [u8; 46] = match entries.array() {
+            Ok(entry) if entry[..4] == ENTRY => entry,
+            _ => return Err(fault(at, Problem::Entry)),
+        };
+        let cut = |_| fault(at, Problem::Entry);
+        let name = (entries.take(u16_at(&entry, 28).into()))
+            .map_err(cut)?
+            .to_vec();
+        let extra = (entries.take(u16_at(&entry, 30).into()))
+            .map_err(cut)?
+            .to_vec();
+        entries.take(u16_at(&entry, 32).into()).map_err(cut)?;
+        let wrong = |problem| Fault {
+            member: Some(String::from_utf8_lossy(&name).into_owned()),
+            offset: at,
+            problem,
+        };
+
+        let flags = u16_at(&entry, 8);
+        if flags & ENCRYPTED != 0 {
+            return Err(wrong(Problem::Encrypted));
+        }
+        let numbers = Numbers::read(&entry, &extra).map_err(wrong)?;
+        let member = Self {
+            name: names::parse(&name, flags & UTF8 != 0).map_err(wrong)?,
+            method: match u16_at(&entry, 10) {
+                0 => Method::Stored,
+                8 => Method::Deflate,
+                other => return Err(wrong(Problem::Method(other))),
+            },
+            crc32: u32_at(&entry, 16),
+            compressed: numbers.compressed,
+            size: numbers.size,
+            unix_mode: (entry[5] == 3).then(|| u16_at(&entry, 40)),
+            offset: numbers.offset,
+            limit: directory,
+            descriptor: flags & DESCRIPTOR != 0,
+        };
+        member.check_sizes().map_err(wrong)?;
+        Ok(member)
+    }
+
+    fn check_sizes(&self) -> Result<(), Problem> {
+        let possible = match self.method {
+            Method::Stored => self.size == self.compressed,
+            Method::Deflate => self.size <= self.compressed.saturating_mul(MAX_RATIO),
+        };
+        if possible && (self.size == 0 || !self.is_folder()) {
+            return Ok(());
+        }
+        Err(Problem::Sizes {
+            size: self.size,
+            compressed: self.compressed,
+        })
+    }
+
+    /// Where the content lies if the local header agrees with the directory.
+    pub(super) fn locate(&self, source: &mut (impl Source + ?Sized)) -> Result<Range<u64>, Fault> {
+        let wrong = |problem| fault(self.offset, problem).at(self);
+        let read = |e| Fault::from(e).at(self);
+        let local: [u8; 30] = source::array(source, self.offset).map_err(read)?;
+        if local[..4] != LOCAL {
+            return Err(wrong(Problem::Local("signature")));
+        }
+        let name_len = u64::from(u16_at(&local, 26));
+        let extra_len = u64::from(u16_at(&local, 28));
+        let names =
+            source::bytes(source, self.offset + LOCAL_LEN, name_len + extra_len).map_err(read)?;
+        let (name, extra) = names.split_at(name_len as usize);
+        if name != self.name.as_bytes() {
+            return Err(wrong(Problem::Local("name")));
+        }
+        let method = match self.method {
+            Method::Stored => 0,
+            Method::Deflate => 8,
+        };
+        if u16_at(&local, 8) != method {
+            return Err(wrong(Problem::Local("method")));
+        }
+        let flags = u16_at(&local, 6);
+        if flags & ENCRYPTED != 0 || (flags & DESCRIPTOR != 0) != self.descriptor {
+            return Err(wrong(Problem::Local("flags")));
+        }
+        self.check_numbers(&local, extra).map_err(wrong)?;
+        let start = self.offset + LOCAL_LEN + name_len + extra_len;
+        match start.checked_add(self.compressed) {
+            Some(end) if end <= self.limit => Ok(start..end),
+            _ => Err(wrong(Problem::Overlap)),
+        }
+    }
+
+    fn check_numbers(&self, local: &[u8; 30], extra: &[u8]) -> Result<(), Problem> {
+        let extra = Extra::read(extra)?;
+        let mut long = extra.zip64.chunks_exact(8).map(|n| u64_at(n, 0));
+        // A header before a descriptor may leave numbers out.
+        let agrees =
+            |found: u64, expected: u64| found == expected || (self.descriptor && found == 0);
+        let mut number = |at: usize| match u32_at(local, at) {
+            FULL => long.next().ok_or(Problem::Zip64),
+            short => Ok(short.into()),
+        };
+        let (size, compressed) = (number(22)?, number(18)?);
+        if !agrees(u32_at(local, 14).into(), self.crc32.into()) {
+            Err(Problem::Local("CRC-32"))
+        } else if !agrees(size, self.size) || !agrees(compressed, self.compressed) {
+            Err(Problem::Local("sizes"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Gives each member the end that its content must not pass. Fails where one does already by what
+/// the directory says.
+pub(super) fn bound(members: &mut [Member]) -> Result<(), Fault> {
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_unstable_by_key(|&i| members[i].offset);
+    for (n, &i) in order.iter().enumerate() {
+        if let Some(&next) = order.get(n + 1) {
+            members[i].limit = members[next].offset;
+        }
+        let member = &members[i];
+        let least = (member.offset)
+            .checked_add(LOCAL_LEN + member.name.len() as u64)
+            .and_then(|start| start.checked_add(member.compressed));
+        if least.is_none_or(|end| end > member.limit) {
+            return Err(fault(member.offset, Problem::Overlap).at(member));
+        }
+    }
+    Ok(())
+}
+
+/// What an entry says in 32 bits or, where those are full, in its zip64 field, in this order.
+struct Numbers {
+    size: u64,
+    compressed: u64,
+    offset: u64,
+}
+
+impl Numbers {
+    fn read(entry: &[u8; 46], extra: &[u8]) -> Result<Self, Problem> {
+        let extra = Extra::read(extra)?;
+        let mut long = extra.zip64.chunks_exact(8).map(|n| u64_at(n, 0));
+        let mut number = |at: usize| match u32_at(entry, at) {
+            FULL => long.next().ok_or(Problem::Zip64),
+            short => Ok(short.into()),
+        };
+        let numbers = Self {
+            size: number(24)?,
+            compressed: number(20)?,
+            offset: number(42)?,
+        };
+        match u16_at(entry, 34) {
+            0 => Ok(numbers),
+            _ => Err(Problem::Volumes),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Extra<'a> {
+    zip64: &'a [u8],
+}
+
+impl<'a> Extra<'a> {
+    fn read(mut bytes: &'a [u8]) -> Result<Self, Problem> {
+        let mut extra = Self::default();
+        while let Some((header, rest)) = bytes.split_first_chunk::<4>() {
+            let len = usize::from(u16_at(header, 2));
+            let Some((value, rest)) = rest.split_at_checked(len) else {
+                return Err(Problem::Entry);
+            };
+            match u16_at(header, 0) {
+                EXTRA_ZIP64 if !extra.zip64.is_empty() => return Err(Problem::Zip64),
+                EXTRA_ZIP64 => extra.zip64 = value,
+                EXTRA_UNICODE_PATH => return Err(Problem::Name("given a second time")),
+                _ => {}
+            }
+            bytes = rest;
+        }
+        Ok(extra)
+    }
+}

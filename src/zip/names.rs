@@ -1,0 +1,53 @@
+//! Names of members: relative paths that mean one file each, on any reader.
+
+use super::error::{Fault, Problem, fault};
+use super::member::Member;
+
+/// The longest path that Linux takes.
+const MAX_LEN: usize = 4096;
+
+/// The name that these bytes are. Without the UTF-8 flag programs disagree on all but ASCII.
+pub(super) fn parse(bytes: &[u8], utf8: bool) -> Result<String, Problem> {
+    let name = std::str::from_utf8(bytes).map_err(|_| Problem::Name("not UTF-8"))?;
+    if !utf8 && !name.is_ascii() {
+        return Err(Problem::Name("not ASCII and not declared as UTF-8"));
+    }
+    if name.is_empty() || name.len() > MAX_LEN {
+        return Err(Problem::Name("empty or longer than a path can be"));
+    }
+    if name.starts_with('/') {
+        return Err(Problem::Name("absolute"));
+    }
+    if name.contains('\\') {
+        return Err(Problem::Name(
+            "with a `\\`, which some programs take for a `/`",
+        ));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(Problem::Name("with control characters"));
+    }
+    let path = name.strip_suffix('/').unwrap_or(name);
+    if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return Err(Problem::Name("with an empty part, `.` or `..`"));
+    }
+    Ok(name.to_owned())
+}
+
+/// Fails where two members have one name, or one is a file and a folder of another.
+pub(super) fn check(members: &[Member]) -> Result<(), Fault> {
+    let mut order: Vec<&Member> = members.iter().collect();
+    // With `/` before all else, what stands below a name follows it directly.
+    let key = |b: u8| if b == b'/' { 0 } else { b };
+    order.sort_by(|a, b| (a.name.bytes().map(key)).cmp(b.name.bytes().map(key)));
+    for pair in order.windows(2) {
+        let (first, next) = (pair[0], pair[1]);
+        if first.name == next.name {
+            return Err(fault(next.offset, Problem::Duplicate).at(next));
+        }
+        let below = next.name.strip_prefix(&first.name);
+        if !first.is_folder() && below.is_some_and(|b| b.starts_with('/')) {
+            return Err(fault(next.offset, Problem::BelowFile).at(next));
+        }
+    }
+    Ok(())
+}

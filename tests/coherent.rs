@@ -1,0 +1,219 @@
+//! Sets that work pass `check` without a word: no false alarm.
+
+mod support;
+
+use stackforge::catalog::Catalog;
+use stackforge::rules::{self, Case, Machine};
+use stackforge::spec::{Platform, Sm};
+use stackforge::target::Target;
+use support::verdict::{Verdict, verdict};
+use support::{Sandbox, yaml_files};
+
+/// Where a set runs.
+struct Place {
+    base: &'static str,
+    platform: &'static str,
+    python: &'static str,
+    gpus: &'static [&'static str],
+}
+
+const THOR: Place = Place {
+    base: "thor-jetpack7",
+    platform: "linux/arm64",
+    python: "3.12",
+    gpus: &["thor"],
+};
+
+const CUDA_13: Place = Place {
+    base: "cuda-13.0-ubuntu24.04",
+    platform: "linux/amd64",
+    python: "3.12",
+    gpus: &["h100", "a100", "rtx4090", "b200"],
+};
+
+const CUDA_13_GRACE: Place = Place {
+    base: "cuda-13.0-ubuntu24.04",
+    platform: "linux/arm64",
+    python: "3.12",
+    gpus: &["gh200", "gb200"],
+};
+
+const CUDA_12: Place = Place {
+    base: "cuda-12.8-ubuntu24.04",
+    platform: "linux/amd64",
+    python: "3.12",
+    gpus: &["a100", "h100", "rtx4090", "b200"],
+};
+
+const VLLM_0_33: &str = "  vllm: 0.33.0
+  torch: 2.14.0
+  triton: 3.8.0
+  torchvision: 0.29.0
+  torchaudio: 2.11.0
+";
+
+const TORCH_2_8: &str = "  torch: 2.8.0
+  triton: 3.4.0
+  torchvision: 0.23.0
+  torchaudio: 2.8.0
+";
+
+const VLLM_0_11_2: &str = "  vllm: 0.11.2
+  torch: 2.9.0
+  torchvision: 0.24.0
+  torchaudio: 2.9.0
+  xformers: 0.0.33.post1
+  flashinfer: 0.5.2
+";
+
+/// The set on each GPU of the place, with enough memory to compile.
+fn sets(place: &Place, libraries: &str) -> Vec<(String, Verdict)> {
+    let check = |gpu: &&str| {
+        let text = format!(
+            "# args: --memory 64\nstack: set\nbase: {}\ntarget: {{ platform: {}, gpu: [{gpu}] }}\npython: \"{}\"\nlibraries:\n{libraries}",
+            place.base, place.platform, place.python
+        );
+        let verdict = verdict(&text, None);
+        (text, verdict)
+    };
+    place.gpus.iter().map(check).collect()
+}
+
+fn passes(place: &Place, libraries: &str) {
+    for (text, verdict) in sets(place, libraries) {
+        assert!(verdict.is_clean(), "{text}\n{}", verdict.shown);
+    }
+}
+
+#[test]
+fn vllm_with_its_torch() {
+    for place in [THOR, CUDA_13, CUDA_13_GRACE] {
+        passes(&place, VLLM_0_33);
+    }
+    passes(&CUDA_13, "  vllm: 0.22.1\n");
+}
+
+#[test]
+fn what_was_the_default_once() {
+    passes(&CUDA_12, TORCH_2_8);
+    let place = Place {
+        gpus: &["a100", "h100"],
+        ..CUDA_12
+    };
+    passes(&place, VLLM_0_11_2);
+    passes(&place, "  vllm: 0.11.2\n");
+}
+
+/// vLLM asks for xFormers on x86_64 alone: there is none for arm64.
+#[test]
+fn vllm_on_grace_beside_a_torch_of_its_own_index() {
+    let place = Place {
+        base: "cuda-12.8-ubuntu24.04",
+        gpus: &["gh200"],
+        ..CUDA_13_GRACE
+    };
+    let torch = "  torch: { version: 2.9.0, index: https://torch.example/cu128 }\n";
+    passes(&place, &format!("{torch}  vllm: 0.11.2\n"));
+}
+
+#[test]
+fn flash_attention_compiled_beside_each() {
+    let flash = "  flash-attn: { version: 2.8.3.post2, from: source }\n";
+    for (place, set) in [
+        (THOR, VLLM_0_33),
+        (CUDA_13, VLLM_0_33),
+        (CUDA_13_GRACE, VLLM_0_33),
+        (CUDA_13, "  vllm: 0.22.1\n"),
+        (CUDA_12, TORCH_2_8),
+        (CUDA_12, VLLM_0_11_2),
+    ] {
+        passes(&place, &format!("{set}{flash}"));
+    }
+}
+
+#[test]
+fn kernels_beside_their_torch() {
+    passes(&CUDA_13, "  sglang-kernel: 0.4.9\n  torch: 2.14.1\n");
+    let oldest_python = Place {
+        base: "cuda-13.0-ubuntu22.04",
+        python: "3.10",
+        ..CUDA_13
+    };
+    passes(&oldest_python, "  sglang-kernel: 0.4.10\n  torch: 2.14.1\n");
+    let wheel = "bitsandbytes: { version: 0.50.2, from: wheel }";
+    passes(&CUDA_12, &format!("  torch: 2.10.0\n  {wheel}\n"));
+    passes(&CUDA_13, &format!("  torch: 2.13.0\n  {wheel}\n"));
+    let wheel = "xformers: { version: 0.0.34, from: wheel }";
+    passes(&CUDA_12, &format!("  torch: 2.10.0\n  {wheel}\n"));
+}
+
+#[test]
+fn stock_stacks_with_and_without_their_lock() {
+    for file in yaml_files("stacks") {
+        let path = file.display().to_string();
+        let sandbox = Sandbox::new();
+        sandbox.write("copy.yaml", &std::fs::read_to_string(&file).unwrap());
+        for stack in [path.as_str(), "copy.yaml"] {
+            let run = sandbox.run(&["check", stack, "--json", "--memory", "64"]);
+            assert_eq!(run.code, 0, "{path}: {}{}", run.stdout, run.stderr);
+            let answer: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+            let findings = answer["diagnostics"].as_array();
+            assert!(findings.is_none_or(Vec::is_empty), "{path}: {}", run.stdout);
+        }
+    }
+}
+
+/// Every torch of the catalog, as each of its wheels, on every GPU that its list has.
+#[test]
+fn torch_on_the_gpus_of_its_list() {
+    let catalog = Catalog::load(None).unwrap();
+    let mut judged = 0;
+    for (version, release) in catalog.releases("torch").unwrap() {
+        for wheel in &release.wheels {
+            let platform = wheel.platform.unwrap();
+            let core = wheel.code.iter().find(|c| c.core);
+            let local = wheel.local.as_deref().map(|l| format!("+{l}"));
+            let torch = format!("{version}{}", local.unwrap_or_default());
+            for sm in core.iter().flat_map(|c| &c.sm) {
+                let exists = |sm: Sm| catalog.sm_facts(sm).unwrap().platforms.contains(&platform);
+                if !exists(*sm) || lacks_an_assembler(&torch, *sm) {
+                    continue;
+                }
+                let text = alone(&torch, *sm, platform);
+                let found = findings(&catalog, &text);
+                assert!(found.is_empty(), "{text}\n{found:#?}");
+                judged += 1;
+            }
+        }
+    }
+    assert!(judged > 200, "{judged}");
+}
+
+/// torch 2.11 pins a Triton that cannot compile for the Thor that its own wheel supports.
+fn lacks_an_assembler(torch: &str, sm: Sm) -> bool {
+    torch.starts_with("2.11.0") && sm == Sm::new(11, 0)
+}
+
+/// torch and its Triton, wheels alone, on a base without CUDA that has a Python for them.
+fn alone(torch: &str, sm: Sm, platform: Platform) -> String {
+    format!(
+        "stack: set\nbase: debian-bookworm\ntarget: {{ platform: {platform}, gpu: [sm_{}] }}\npython: \"3.11\"\nlibraries:\n  torch: {{ version: {torch:?}, from: wheel }}\n  triton: auto\n",
+        sm.digits()
+    )
+}
+
+fn findings(catalog: &Catalog, text: &str) -> Vec<String> {
+    let stack = stackforge::spec::read("set.yaml", text).unwrap();
+    let target = Target::of(&stack, catalog).unwrap();
+    let found = rules::check(&Case {
+        stack: &stack,
+        target: &target,
+        catalog,
+        lock: None,
+        machine: Machine::default(),
+    });
+    found
+        .into_iter()
+        .map(|d| format!("{}: {}", d.code, d.message))
+        .collect()
+}

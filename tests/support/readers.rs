@@ -1,0 +1,90 @@
+//! Everything that the readers of foreign bytes can be asked about some bytes, and what has to
+//! hold of any answer. Tests and the fuzz targets share it.
+
+use stackforge::elf::{self, Object};
+use stackforge::fatbin::{self, Entry};
+use stackforge::source::{Source, array, bytes};
+use stackforge::zip::Archive;
+
+/// Content of a member that is read, so that a bomb does not stop the fuzzer.
+const MAX_CONTENT: u64 = 4 << 20;
+
+pub fn elf(bytes: &[u8]) {
+    object(&mut &bytes[..]);
+}
+
+fn object(source: &mut impl Source) {
+    let size = source.size();
+    let Ok(object) = Object::read("x", source, &fatbin::SECTIONS) else {
+        return;
+    };
+    let mut end = 0;
+    for section in &object.sections {
+        assert!(end <= section.range.start && section.range.end <= size);
+        end = section.range.end;
+    }
+    let needs: usize = object.versions.iter().map(|v| v.version.len()).sum();
+    assert!(needs as u64 <= size.max(64 << 10));
+    object.floors();
+    let mut names = 0;
+    let _ = object.symbols(source, |symbol| {
+        elf::mentions(symbol.name, &["c10", "at", "torch"]);
+        names += symbol.name.len() as u64;
+    });
+    assert!(names <= 8 * size);
+    entries(fatbin::entries(&object, source), size);
+}
+
+pub fn fatbin(bytes: &[u8]) {
+    entries(fatbin::bare_entries("x", bytes), bytes.len() as u64);
+}
+
+fn entries<E>(entries: impl Iterator<Item = Result<Entry, E>>, size: u64) {
+    let mut end = 0;
+    for entry in entries.map_while(Result::ok) {
+        assert!(end <= entry.offset, "entries do not overlap");
+        end = entry.offset + entry.stored;
+        assert!(end <= size);
+    }
+}
+
+pub fn zip(archive: &[u8]) {
+    nested(&mut &archive[..], 1);
+}
+
+fn nested(source: &mut dyn Source, depth: u32) {
+    let size = source.size();
+    let Ok(archive) = Archive::read("x", source) else {
+        return;
+    };
+    let mut ranges = Vec::new();
+    let mut budget = MAX_CONTENT;
+    for member in &archive.members {
+        let Ok(range) = archive.locate(member, source) else {
+            continue;
+        };
+        assert!(range.end <= size);
+        ranges.push(range);
+        let Ok(mut content) = archive.open(member, &mut *source) else {
+            continue;
+        };
+        if content.size() > budget {
+            continue;
+        }
+        budget -= content.size();
+        let Ok(whole) = bytes(&mut content, 0, member.size) else {
+            continue;
+        };
+        for at in [whole.len() / 2, 0, whole.len().saturating_sub(1)] {
+            if let Ok(byte) = array::<1>(&mut content, at as u64) {
+                assert_eq!(byte[0], whole[at], "a second read finds the same");
+            }
+        }
+        object(&mut content);
+        if depth > 0 {
+            nested(&mut content, depth - 1);
+        }
+    }
+    ranges.sort_by_key(|r| r.start);
+    assert!(ranges.windows(2).all(|p| p[0].end <= p[1].start));
+}
