@@ -1,4 +1,4 @@
-"""`stackforge plan` and `check` of stock stacks: wall time and peak memory of whole processes.
+"""`stackforge check`, `matrix` and `plan` of stock stacks: wall time and peak memory of whole processes.
 
 Usage: plan.py PATH_OF_STACKFORGE. Prints minimum, median and maximum of 20 runs after a
 warm-up, beside `python3 -c pass` measured in the same run, and for `plan` of thor-cuda13 beside
@@ -37,7 +37,7 @@ def main():
     rows.append(("stackforge --version", [stackforge, "--version"]))
     for stack in sorted(os.listdir("stacks")):
         if stack.endswith(".yaml"):
-            for command in ("check", "plan"):
+            for command in ("check", "matrix", "plan"):
                 name = "stackforge {} {}".format(command, stack)
                 rows.append((name, [stackforge, command, "stacks/" + stack, "--offline"]))
     print("{:48} {:>8} {:>8} {:>8} {:>9}".format("", "min ms", "median", "max", "peak MiB"))

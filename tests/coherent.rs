@@ -211,6 +211,7 @@ fn findings(catalog: &Catalog, text: &str) -> Vec<String> {
         catalog,
         lock: None,
         machine: Machine::default(),
+        picks: rules::Picks::default(),
     });
     found
         .into_iter()

@@ -205,6 +205,21 @@ fn a_lock_is_stale_when_an_axis_changes_what_is_installed() {
 }
 
 #[test]
+fn check_for_a_gpu_counts_the_variants_that_run_there() {
+    let sandbox = sandbox_with("stack: vllm", "stack: vllm");
+    // Code for sm_70 runs on a T4 too.
+    for (gpu, variants) in [("h100", 14), ("t4", 20)] {
+        let run = sandbox.run(&["check", "s.yaml", "--gpu", gpu, "--json"]);
+        let document: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+        assert_eq!(document["variants"], variants, "{gpu}");
+        assert_eq!(document["rejected"], 140 - variants, "{gpu}");
+    }
+    let run = sandbox.run(&["check", "s.yaml", "--gpu", "thor"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stderr.contains("SF0022"), "{}", run.stderr);
+}
+
+#[test]
 fn a_variant_has_to_be_named_and_to_exist() {
     let sandbox = sandbox_with("stack: vllm", "stack: vllm");
     sandbox.write(

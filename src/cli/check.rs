@@ -6,12 +6,12 @@ use super::init::sm_of;
 use super::output::{Failure, json, print, warn};
 use super::session::{Session, stale_findings};
 use crate::diag::{Diagnostic, Report, Severity};
-use crate::rules::{Case, Machine};
+use crate::rules::{Case, Machine, Picks};
 
 pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
     if !session.stack.matrix.is_empty() {
-        return super::matrix::check(common, &session);
+        return super::matrix::check(common, &session, &machine(&session, args)?);
     }
     let target = session.target()?;
     let lock = session.lock()?;
@@ -29,6 +29,7 @@ pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
         catalog: &session.catalog,
         lock: exact,
         machine,
+        picks: Picks::default(),
     };
     let mut findings = crate::rules::check(&case);
     findings.extend(stale_findings(stack, &stale));

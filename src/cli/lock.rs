@@ -8,6 +8,7 @@ use crate::diag::{Diagnostic, codes};
 use crate::engine::docker::Docker;
 use crate::lock::{Lock, PlatformLock};
 use crate::resolve::{LockOptions, Upgrade};
+use crate::rules::Machine;
 use crate::spec::Stack;
 use crate::store::write_atomically;
 use crate::target::Target;
@@ -60,7 +61,7 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
         let target = session.target()?;
         warn(common, &session.admit(stack, &target, lock.section(stack))?);
     } else {
-        super::matrix::judged(&session, Some(&lock))?;
+        super::matrix::judged(&session, Some(&lock), &Machine::default())?;
     }
     Ok(())
 }

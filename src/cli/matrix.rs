@@ -7,11 +7,13 @@ use super::session::{Session, stale_findings};
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::lock::Lock;
 use crate::matrix::{Expansion, Rejected, Variant};
+use crate::rules::Machine;
 use crate::spec::Stack;
 
 pub fn run(common: &Common, args: &MatrixArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
-    let (expansion, stale) = judged(&session, session.lock()?.as_ref())?;
+    let lock = session.lock()?;
+    let (expansion, stale) = judged(&session, lock.as_ref(), &Machine::default())?;
     if let Some(format) = args.emit {
         if !stale.is_empty() {
             return Err(Failure::new(1, session.report(stale)));
@@ -33,27 +35,24 @@ pub(super) fn expand(session: &Session) -> Result<Expansion, Failure> {
     some_left(session, expansion)
 }
 
-/// The variants that the locked files allow too, and why the lock says nothing of them where
-/// it was made for another stack.
+/// The variants that the locked files and the machine allow too, and why the lock says nothing
+/// of them where it was made for another stack.
 pub(super) fn judged(
     session: &Session,
     lock: Option<&Lock>,
+    machine: &Machine,
 ) -> Result<(Expansion, Vec<Diagnostic>), Failure> {
     let expansion = expand(session)?;
-    let Some(lock) = lock else {
-        return Ok((expansion, Vec::new()));
-    };
     let mut stale: Vec<Diagnostic> = Vec::new();
     for section in expansion.sections() {
-        let findings = stale_findings(&section, &session.changes(&section, lock));
+        let changes = lock.map(|l| session.changes(&section, l));
+        let findings = stale_findings(&section, &changes.unwrap_or_default());
         let new = findings.into_iter().filter(|f| !stale.contains(f));
         stale.extend(new.collect::<Vec<_>>());
     }
-    if !stale.is_empty() {
-        return Ok((expansion, stale));
-    }
-    let expansion = some_left(session, expansion.judge(&session.catalog, lock))?;
-    Ok((expansion, stale))
+    let lock = lock.filter(|_| stale.is_empty());
+    let judged = expansion.judge(&session.catalog, lock, machine);
+    Ok((some_left(session, judged)?, stale))
 }
 
 fn some_left(session: &Session, expansion: Expansion) -> Result<Expansion, Failure> {
@@ -229,9 +228,9 @@ pub(super) fn counted(n: usize, what: &str) -> String {
 }
 
 /// `stackforge check` for a stack with a matrix: fine while anything is left of it.
-pub(super) fn check(common: &Common, session: &Session) -> Outcome {
+pub(super) fn check(common: &Common, session: &Session, machine: &Machine) -> Outcome {
     let lock = session.lock()?;
-    let (expansion, stale) = judged(session, lock.as_ref())?;
+    let (expansion, stale) = judged(session, lock.as_ref(), machine)?;
     let (left, refused) = (expansion.variants.len(), expansion.rejected.len());
     let locked = lock.is_some() && stale.is_empty();
     if !stale.is_empty() {
@@ -252,10 +251,10 @@ pub(super) fn check(common: &Common, session: &Session) -> Outcome {
         if locked { "locked" } else { "not locked yet" },
     );
     if refused > 0 {
-        out.push_str(&format!(
-            "; {refused} refused: `stackforge matrix {}` says why",
-            stack.file()
-        ));
+        out.push_str(&format!("; {refused} refused"));
+    }
+    if refused > 0 && machine.sm.is_none() && machine.driver.is_none() {
+        out.push_str(&format!(": `stackforge matrix {}` says why", stack.file()));
     }
     out.push('\n');
     print(&out);

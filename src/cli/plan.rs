@@ -6,7 +6,7 @@ use super::output::{Failure, json, print};
 use super::session::Session;
 use crate::catalog::Way;
 use crate::plan::Plan;
-use crate::rules::Decision;
+use crate::rules::{Decision, Machine};
 use crate::store::Changed;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
 /// Every variant of a matrix.
 fn all(common: &Common, args: &PlanArgs, session: &Session) -> Outcome {
     let lock = session.required_lock()?;
-    let (expansion, stale) = super::matrix::judged(session, Some(&lock))?;
+    let (expansion, stale) = super::matrix::judged(session, Some(&lock), &Machine::default())?;
     if !stale.is_empty() {
         return Err(Failure::new(1, session.report(stale)));
     }

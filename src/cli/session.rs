@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::diag::{Diagnostic, Report, codes};
 use crate::lock::{Change, Lock, PlatformLock};
 use crate::plan::Plan;
-use crate::rules::{Case, Machine};
+use crate::rules::{Case, Machine, Picks};
 use crate::spec::{self, Stack};
 use crate::store::Store;
 use crate::target::Target;
@@ -123,6 +123,7 @@ impl Session {
             catalog: &self.catalog,
             lock,
             machine: Machine::default(),
+            picks: Picks::default(),
         };
         let findings = match lock {
             Some(_) => crate::rules::check(&case),

@@ -13,7 +13,7 @@ mod variant;
 use crate::catalog::Catalog;
 use crate::diag::{Code, Diagnostic, Report, Severity, codes};
 use crate::lock::{Lock, PlatformLock};
-use crate::rules::{Case, Machine};
+use crate::rules::{Case, Machine, Picks};
 use crate::spec::Stack;
 use crate::target::Target;
 use serde::Serialize;
@@ -48,8 +48,9 @@ pub fn expand(stack: &Stack, catalog: &Catalog) -> Result<Expansion, Report> {
         variants: Vec::new(),
         rejected: Vec::new(),
     };
+    let judge = Judge::new(catalog, &Machine::default());
     for stack in combine::combinations(stack, catalog) {
-        match refusal(&stack, catalog, None) {
+        match judge.refusal(&stack, None) {
             None => expansion.variants.push(Variant::of(stack, catalog)),
             Some(d) if stack.variant.is_none() => return Err(Report::new(stack.source, vec![d])),
             Some(d) => expansion.rejected.push(Rejected::new(stack.name(), d)),
@@ -59,15 +60,17 @@ pub fn expand(stack: &Stack, catalog: &Catalog) -> Result<Expansion, Report> {
 }
 
 impl Expansion {
-    /// Judges the variants once more, by the files that are locked for them.
-    pub fn judge(self, catalog: &Catalog, lock: &Lock) -> Self {
+    /// Judges the variants once more, by the files that are locked for them and the machine
+    /// that is meant.
+    pub fn judge(self, catalog: &Catalog, lock: Option<&Lock>, machine: &Machine) -> Self {
+        let judge = Judge::new(catalog, machine);
         let mut judged = Self {
             variants: Vec::new(),
             rejected: self.rejected,
         };
         for variant in self.variants {
-            let section = lock.section(&variant.stack);
-            match refusal(&variant.stack, catalog, section) {
+            let section = lock.and_then(|l| l.section(&variant.stack));
+            match judge.refusal(&variant.stack, section) {
                 None => judged.variants.push(variant),
                 Some(d) => judged.rejected.push(Rejected::new(&variant.name, d)),
             }
@@ -87,22 +90,40 @@ impl Rejected {
     }
 }
 
-/// Why a combination cannot work, by the first rule that says so.
-fn refusal(stack: &Stack, catalog: &Catalog, lock: Option<&PlatformLock>) -> Option<Diagnostic> {
-    isa_not_with_sm(stack, catalog).or_else(|| {
-        let findings = match Target::of(stack, catalog) {
-            Err(report) => report.diagnostics,
-            Ok(target) => crate::rules::check(&Case {
-                stack,
-                target: &target,
-                catalog,
-                lock,
-                machine: Machine::default(),
-            }),
-        };
-        let mut findings = findings.into_iter();
-        findings.find(|d| d.severity == Severity::Error)
-    })
+/// What combinations are judged by.
+struct Judge<'a> {
+    catalog: &'a Catalog,
+    machine: Machine,
+    picks: Picks,
+}
+
+impl<'a> Judge<'a> {
+    fn new(catalog: &'a Catalog, machine: &Machine) -> Self {
+        Self {
+            catalog,
+            machine: machine.clone(),
+            picks: Picks::default(),
+        }
+    }
+
+    /// Why a combination cannot work, by the first rule that says so.
+    fn refusal(&self, stack: &Stack, lock: Option<&PlatformLock>) -> Option<Diagnostic> {
+        isa_not_with_sm(stack, self.catalog).or_else(|| {
+            let findings = match Target::of(stack, self.catalog) {
+                Err(report) => report.diagnostics,
+                Ok(target) => crate::rules::check(&Case {
+                    stack,
+                    target: &target,
+                    catalog: self.catalog,
+                    lock,
+                    machine: self.machine.clone(),
+                    picks: self.picks.clone(),
+                }),
+            };
+            let mut findings = findings.into_iter();
+            findings.find(|d| d.severity == Severity::Error)
+        })
+    }
 }
 
 /// An SM whose machines are known, and known not to have the instruction set.

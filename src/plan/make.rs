@@ -4,7 +4,7 @@ use super::compile::compile;
 use super::{Compile, Kind, Parts, Plan, Step, source_text, wheel_layers};
 use crate::catalog::{Catalog, Recipe, templates_in};
 use crate::lock::{OsPackageLock, PlatformLock, PythonFile};
-use crate::rules::{Case, Machine, decisions};
+use crate::rules::{Case, Machine, Picks, decisions};
 use crate::spec::Stack;
 use crate::spec::nouns::Digest;
 use crate::target::{Base, Target};
@@ -73,6 +73,7 @@ pub fn plan(
         catalog,
         lock: Some(lock),
         machine: Machine::default(),
+        picks: Picks::default(),
     });
     for library in &mut libraries {
         if let Some(compile) = parts.compiles.iter().find(|c| c.library == library.library) {

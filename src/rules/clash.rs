@@ -11,7 +11,7 @@ use crate::diag::{Diagnostic, codes};
 use pep440_rs::{Version, VersionSpecifiers};
 
 /// `one` and `other` (may be the stack itself) exclude each other over `about`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clash {
     pub about: String,
     pub one: (String, Version, VersionSpecifiers),

@@ -261,7 +261,7 @@ fn package<'a>(case: &Case<'a>, name: &str, version: Version, way: Way, span: Sp
     let (version, local) = split_local(&version);
     let release = case.catalog.releases(name).and_then(|r| r.get(&version));
     let own_index =
-        |l: &Library| distribution(case, l.name.value.as_str()) == name && l.index.is_some();
+        |l: &Library| l.index.is_some() && distribution(case, l.name.value.as_str()) == name;
     let foreign = !case.stack.indexes.is_empty() || case.stack.libraries.iter().any(own_index);
     let wheel = release
         .filter(|_| way == Way::Wheel && !foreign)

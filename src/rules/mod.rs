@@ -29,6 +29,7 @@ use serde::Serialize;
 pub use cubin::{Coverage, coverage, ptx_runs, sass_runs};
 pub use driver::{DriverVersion, Support};
 pub use fit::{Fit, wheel_fit};
+pub use pick::Picks;
 
 /// What is judged.
 pub struct Case<'a> {
@@ -38,6 +39,8 @@ pub struct Case<'a> {
     /// With it the exact files are judged, without it what the stack says.
     pub lock: Option<&'a PlatformLock>,
     pub machine: Machine,
+    /// Shared by the variants of one stack, so that equal questions are answered once.
+    pub picks: Picks,
 }
 
 /// What is known of the machines that build and run the image; nothing by default.
@@ -92,6 +95,7 @@ impl<'a> Choice<'a> {
             catalog,
             lock: None,
             machine: Machine::default(),
+            picks: Picks::default(),
         };
         let env = Environment::of(&case);
         Self { case, env }

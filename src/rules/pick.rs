@@ -9,16 +9,18 @@
 use super::Case;
 use super::clash::Clash;
 use crate::catalog::{Pin, Release, split_local};
-use crate::spec::{From, Platform, Wanted};
+use crate::spec::{From, Platform, PythonVersion, Wanted};
 use crate::wheel::normalized;
 use pep440_rs::{Operator, Version, VersionSpecifiers};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::str::FromStr;
 
 /// Assignments that are tried before the search gives up and says nothing.
 const MOST_STEPS: u32 = 20_000;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Picked {
     /// By distribution; those with more than one possible version that nothing narrows and
     /// no release describes are absent.
@@ -49,7 +51,29 @@ impl<'a> Candidate<'a> {
     }
 }
 
+/// What was picked for a platform, a Python and a base: variants of one stack differ in
+/// nothing else that a resolver looks at.
+#[derive(Debug, Clone, Default)]
+pub struct Picks(Rc<RefCell<BTreeMap<Key, Picked>>>);
+
+type Key = (Platform, PythonVersion, String);
+
 pub fn pick(case: &Case<'_>) -> Picked {
+    let stack = case.stack;
+    let key = (
+        stack.platform.value,
+        stack.python.value,
+        stack.base.value.clone(),
+    );
+    if let Some(known) = case.picks.0.borrow().get(&key) {
+        return known.clone();
+    }
+    let picked = search(case);
+    case.picks.0.borrow_mut().insert(key, picked.clone());
+    picked
+}
+
+fn search(case: &Case<'_>) -> Picked {
     let mut search = Search::new(case);
     let all = search.choices();
     if let Some(versions) = search.solve(&all) {
