@@ -20,32 +20,48 @@ use support::{Run, Sandbox};
 
 const FORMATS: [&str; 4] = ["github", "gitlab", "slurm", "kubernetes"];
 
-/// Four variants on two platforms, compiled and published.
-const SMALL: &str = r#"stack: small
-base: cuda-{{cuda}}-ubuntu24.04
-target: { gpu: [h100] }
-python: "3.12"
-libraries:
-  torch: { version: "2.10.0", from: source, ref: 449b1768410104d3ed79d3bcfe4ba1d65c7f22c0 }
-matrix:
-  cuda: ["12.9", "12.8"]
-  platform: [linux/amd64, linux/arm64]
-publish: { repository: ghcr.io/acme/small }
-"#;
+/// Every variant of vLLM.
+fn all() -> String {
+    std::fs::read_to_string(support::project("stacks/vllm-matrix.yaml")).unwrap()
+}
 
-/// One wheel, one platform, no matrix, nowhere to publish.
-const SINGLE: &str = r#"stack: single
-base: debian-bookworm
-target: { platform: linux/amd64, gpu: [h100] }
-python: "3.11"
-libraries: { torch: "2.13.0" }
-"#;
+const ONE_SM: &str = "  sm: [\"9.0\"]";
 
-/// A directory with the stack and some lock.
+/// Four of them, on two platforms, published.
+fn small() -> String {
+    let text = all();
+    let axis = |key: &str| {
+        let start = format!("  {key}: ");
+        text.lines().find(|l| l.starts_with(&start)).unwrap()
+    };
+    let small = text
+        .replace(axis("sm"), ONE_SM)
+        .replace(axis("isa"), "  isa: [avx512, armv9]");
+    small + "publish: { repository: ghcr.io/acme/small }\n"
+}
+
+/// No matrix, one platform, nothing to compile and nowhere to publish.
+fn single() -> String {
+    std::fs::read_to_string(support::project("examples/tiny.yaml")).unwrap()
+}
+
+/// A directory with the stack and its lock.
 fn with(name: &str, stack: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write(&format!("{name}.yaml"), stack);
-    let lock = std::fs::read_to_string(support::project("examples/tiny.lock")).unwrap();
+    let lock = |path| std::fs::read_to_string(support::project(path)).unwrap();
+    let lock = match stack.contains("matrix:") {
+        // Locked files are the same for one SM of many.
+        true if stack.contains(ONE_SM) => {
+            let line = |l: &str| match l.starts_with("gpu = ") {
+                true => "gpu = \"sm_90\"\n".to_owned(),
+                false => format!("{l}\n"),
+            };
+            lock("stacks/vllm-matrix.lock").lines().map(line).collect()
+        }
+        true => lock("stacks/vllm-matrix.lock"),
+        false => lock("examples/tiny.lock"),
+    };
     sandbox.write(&format!("{name}.lock"), &lock);
     sandbox
 }
@@ -77,7 +93,7 @@ fn shown(text: &str) -> String {
 #[test]
 fn pipelines_of_a_small_matrix() {
     for format in FORMATS {
-        insta::assert_snapshot!(format, shown(&emitted("small", SMALL, format)));
+        insta::assert_snapshot!(format, shown(&emitted("small", &small(), format)));
     }
 }
 
@@ -85,7 +101,7 @@ fn pipelines_of_a_small_matrix() {
 fn pipelines_of_a_stack_without_matrix() {
     for format in FORMATS {
         let name = format!("single_{format}");
-        insta::assert_snapshot!(name, shown(&emitted("single", SINGLE, format)));
+        insta::assert_snapshot!(name, shown(&emitted("single", &single(), format)));
     }
 }
 
@@ -94,19 +110,22 @@ fn pipelines_of_a_stack_without_matrix() {
 fn every_flag_is_one_that_stackforge_has() {
     let sandbox = Sandbox::new();
     for format in FORMATS {
-        let text = emitted("single", SINGLE, format);
-        let mut seen = 0;
+        let text = emitted("small", &small(), format);
+        let mut seen = Vec::new();
         for command in ["check", "build"] {
             let help = sandbox.run(&[command, "--help"]).stdout;
             let call = format!("stackforge {command} ");
             for line in text.lines().filter(|l| l.contains(&call)) {
                 let (_, arguments) = line.split_once(&call).unwrap();
                 for word in arguments.split_whitespace().filter(|w| w.starts_with("--")) {
-                    assert!(help.contains(&format!("{word} ")), "{format}: {line}");
-                    seen += 1;
+                    assert!(help.contains(&format!(" {word}")), "{format}: {line}");
+                    seen.push(word);
                 }
             }
         }
-        assert!(seen >= 1, "{format} builds");
+        assert!(
+            seen.contains(&"--variant") && seen.contains(&"--tag"),
+            "{format}: {seen:?}"
+        );
     }
 }

@@ -13,8 +13,11 @@ use crate::spec::Stack;
 pub fn run(common: &Common, args: &MatrixArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
     let lock = session.lock()?;
-    let (expansion, _) = judged(&session, lock.as_ref(), &Machine::default())?;
+    let (expansion, stale) = judged(&session, lock.as_ref(), &Machine::default())?;
     if let Some(format) = args.emit {
+        if !stale.is_empty() {
+            return Err(Failure::new(1, session.report(stale)));
+        }
         super::emit::run(common, args, format.into(), &session, &expansion.variants)
     } else if common.json {
         json(&expansion);

@@ -1,7 +1,7 @@
 //! YAML before the schemas of its readers, and what is in it.
 
-use super::{SINGLE, SMALL, emit, emitted, python, with};
-use crate::support::{Sandbox, project};
+use super::{all, emit, emitted, python, single, small, with};
+use crate::support::Sandbox;
 use base64::Engine as _;
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 
 /// Every kind of stack: published or not, of one platform or two, with a lock or without.
 fn each(format: &str, judge: impl Fn(&str, &str)) {
-    judge(&emitted("small", SMALL, format), "small");
-    judge(&emitted("single", SINGLE, format), "single");
-    let elsewhere = SMALL.replace("ghcr.io/acme", "registry.gitlab.com/acme");
+    judge(&emitted("small", &small(), format), "small");
+    judge(&emitted("single", &single(), format), "single");
+    let elsewhere = small().replace("ghcr.io/acme", "registry.gitlab.com/acme");
     judge(&emitted("elsewhere", &elsewhere, format), "elsewhere");
-    let with_catalog = with("small", SMALL);
+    let with_catalog = with("small", &small());
     with_catalog.write("data/templates/ci/unused.hbs", "x: \t'\"\\ \r\n");
     let run = with_catalog.run(&[
         "matrix",
@@ -25,8 +25,7 @@ fn each(format: &str, judge: impl Fn(&str, &str)) {
     ]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     judge(&run.stdout, "catalog");
-    let all = std::fs::read_to_string(project("stacks/vllm-matrix.yaml")).unwrap();
-    judge(&emitted("vllm-matrix", &all, format), "vllm-matrix");
+    judge(&emitted("all", &all(), format), "all");
 }
 
 fn judged_by(format: &str, judge: &[&str]) {
@@ -88,7 +87,7 @@ fn judges_refuse_what_is_wrong() {
             "'two' is not of type",
         ),
     ] {
-        let text = emitted("small", SMALL, format);
+        let text = emitted("small", &small(), format);
         let wrong = text.replace(from, to);
         assert_ne!(text, wrong);
         let sandbox = Sandbox::new();
@@ -150,12 +149,12 @@ fn every_script_is_one_for_the_shell() {
 
 #[test]
 fn a_pod_finds_the_stack_and_its_lock() {
-    let sandbox = with("small", SMALL);
+    let sandbox = with("small", &small());
     sandbox.write(".stackforge/templates/steps/net.sh", "# my own\n");
     let run = emit(&sandbox, "small.yaml", "kubernetes");
     let documents = yaml(&run.stdout);
     let (config, jobs) = documents.split_first().unwrap();
-    assert_eq!(config["data"]["stack.yaml"], SMALL);
+    assert_eq!(config["data"]["stack.yaml"], small());
     assert_eq!(config["data"]["catalog-0"], "# my own\n");
     let lock = config["binaryData"]["stack.lock.gz"].as_str().unwrap();
     let lock = base64::engine::general_purpose::STANDARD

@@ -1,13 +1,13 @@
 //! Where a pipeline goes, and where templates come from.
 
-use super::{FORMATS, SMALL, emit, emitted, with};
+use super::{FORMATS, emit, emitted, small, with};
 use crate::support::{Sandbox, project};
 use std::process::Command;
 
 #[test]
 fn a_file_is_written_over_only_if_it_was_written_so() {
     for format in FORMATS {
-        let sandbox = with("small", SMALL);
+        let sandbox = with("small", &small());
         let write = || sandbox.run(&["matrix", "small.yaml", "--emit", format, "-o", "file"]);
         let read = || std::fs::read_to_string(sandbox.path("file")).unwrap();
         let run = write();
@@ -17,8 +17,8 @@ fn a_file_is_written_over_only_if_it_was_written_so() {
             "{}",
             run.stderr
         );
-        assert_eq!(read(), emitted("small", SMALL, format));
-        sandbox.write("small.yaml", &SMALL.replace(", \"12.8\"", ""));
+        assert_eq!(read(), emitted("small", &small(), format));
+        sandbox.write("small.yaml", &small().replace(", \"12.8\"", ""));
         assert_eq!(write().code, 0, "{format}: again");
         assert!(!read().contains("12_8"));
         sandbox.write("file", "# mine\n");
@@ -37,7 +37,7 @@ fn a_file_is_written_over_only_if_it_was_written_so() {
 #[test]
 fn a_stack_without_a_lock_is_told() {
     let sandbox = Sandbox::new();
-    sandbox.write("small.yaml", SMALL);
+    sandbox.write("small.yaml", &small());
     let run = emit(&sandbox, "small.yaml", "github");
     assert_eq!(run.code, 0);
     assert_eq!(
@@ -48,7 +48,7 @@ fn a_stack_without_a_lock_is_told() {
 
 #[test]
 fn a_directory_beside_the_stack_has_templates_of_its_own() {
-    let sandbox = with("small", SMALL);
+    let sandbox = with("small", &small());
     sandbox.write(
         ".stackforge/templates/ci/slurm.sh.hbs",
         "#!/bin/sh\n{{#each groups}}# {{count}} for {{arch}}\n{{/each}}",

@@ -1,8 +1,8 @@
 //! The matrix of 98 variants, and what is beyond a service.
 
 use super::documents::yaml;
-use super::{SMALL, emit, emitted, with};
-use crate::support::{Sandbox, project};
+use super::{all, emit, emitted, small, with};
+use crate::support::Sandbox;
 use serde_json::Value;
 use stackforge::catalog::Catalog;
 use stackforge::emit::{EmitError, Format, Request, emit as emit_request};
@@ -15,20 +15,20 @@ fn names(values: &Value) -> Vec<&str> {
 
 #[test]
 fn every_one_of_98_variants_is_built_once() {
-    let stack = std::fs::read_to_string(project("stacks/vllm-matrix.yaml")).unwrap();
+    let stack = all();
     let listed = with("vllm", &stack)
         .run(&["matrix", "vllm.yaml", "--json"])
         .stdout;
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let variants = listed["variants"].as_array().unwrap();
-    let all: BTreeSet<&str> = variants
+    let names_of_all: BTreeSet<&str> = variants
         .iter()
         .map(|v| v["name"].as_str().unwrap())
         .collect();
-    assert_eq!((variants.len(), all.len()), (98, 98));
+    assert_eq!((variants.len(), names_of_all.len()), (98, 98));
     let check = |format: &str, found: Vec<&str>| {
         assert_eq!(found.len(), 98, "{format}");
-        assert_eq!(BTreeSet::from_iter(found), all, "{format}");
+        assert_eq!(BTreeSet::from_iter(found), names_of_all, "{format}");
     };
 
     let github = yaml(&emitted("vllm", &stack, "github")).remove(0);
@@ -82,7 +82,7 @@ fn every_one_of_98_variants_is_built_once() {
 /// The first refusal for so many variants.
 fn refusal(format: Format, count: usize, lock: Option<&str>) -> Option<EmitError> {
     let catalog = Catalog::load(None).unwrap();
-    let stack = stackforge::spec::read("s.yaml", SMALL).unwrap();
+    let stack = stackforge::spec::read("s.yaml", &small()).unwrap();
     let some = stackforge::matrix::expand(&stack, &catalog)
         .unwrap()
         .variants;
@@ -135,17 +135,22 @@ fn refusals_say_what_to_do() {
             run.code, run.stdout, run.stderr
         ));
     };
-    let sandbox = with("small", SMALL);
+    let sandbox = with("small", &small());
     let absolute = sandbox.path("small.yaml").display().to_string();
     show(emit(&sandbox, &absolute, "github"));
     show(emit(&sandbox, "small.yaml", "jenkins"));
     show(sandbox.run(&["matrix", "small.yaml", "--emit", "slurm", "--json"]));
     show(sandbox.run(&["--json", "matrix", "small.yaml", "--emit", "slurm"]));
     show(sandbox.run(&["matrix", "small.yaml", "-o", "ci.yml"]));
+    sandbox.write("small.yaml", &small().replace("0.19.1", "0.19.0"));
+    show(emit(&sandbox, "small.yaml", "kubernetes"));
     let unlocked = Sandbox::new();
-    unlocked.write("small.yaml", SMALL);
+    unlocked.write("small.yaml", &small());
     show(emit(&unlocked, "small.yaml", "kubernetes"));
-    unlocked.write("tagged.yaml", &SMALL.replace("acme/small", "acme/small:1"));
+    unlocked.write(
+        "tagged.yaml",
+        &small().replace("acme/small", "acme/small:1"),
+    );
     show(emit(&unlocked, "tagged.yaml", "slurm"));
     unlocked.write(".stackforge/templates/ci/slurm.sh.hbs", "{{nothing}}\n");
     show(emit(&unlocked, "small.yaml", "slurm"));

@@ -1,7 +1,7 @@
 //! No name of a file becomes anything but the name of a file.
 
 use super::documents::yaml;
-use super::{SINGLE, python};
+use super::{python, single};
 use crate::support::Sandbox;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -14,7 +14,7 @@ use std::process::Command;
 const HOSTILE: &str = "(\\PC|\\p{Cc}|[ \t\n\r'\"\\\\$`{}#:&*!|>%@,-]|\\$\\{\\{ | \\}\\}|\u{feff}|\u{85}|\u{2028}){1,24}";
 
 fn emitted(format: Format, path: &str) -> String {
-    let stack = stackforge::spec::read("s.yaml", SINGLE).unwrap();
+    let stack = stackforge::spec::read("s.yaml", &single()).unwrap();
     let catalog = Catalog::load(None).unwrap();
     let variants = stackforge::matrix::expand(&stack, &catalog)
         .unwrap()

@@ -1,6 +1,6 @@
 //! The array job in a real Slurm: controller and node of one machine, as this user.
 
-use super::{SINGLE, SMALL, emitted, with};
+use super::{emitted, single, small, with};
 use crate::support::Sandbox;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -159,9 +159,9 @@ fn calls(sandbox: &Sandbox) -> Vec<String> {
 fn slurm_runs_every_variant() {
     let cluster = Cluster::start();
 
-    let sandbox = with("small", SMALL);
+    let sandbox = with("small", &small());
     recorders(&sandbox);
-    sandbox.write("job.sh", &emitted("small", SMALL, "slurm"));
+    sandbox.write("job.sh", &emitted("small", &small(), "slurm"));
     let job = sandbox.path("job.sh");
     let out = cluster.sbatch(&["--test-only"], &job);
     let said = String::from_utf8_lossy(&out.stderr);
@@ -176,9 +176,9 @@ fn slurm_runs_every_variant() {
         String::from_utf8_lossy(&out.stderr)
     );
     let mut expected = Vec::new();
-    for arch in ["", "-arm64"] {
+    for isa in ["avx512", "armv9"] {
         for cuda in ["8", "9"] {
-            let v = format!("small-python312-cuda12_{cuda}-sm90{arch}");
+            let v = format!("vllm-python312-cuda12_{cuda}-sm90-{isa}");
             let image = format!("ghcr.io/acme/small:{v}");
             expected.push(format!("[docker][push][{image}]"));
             expected.push(format!(
@@ -192,7 +192,7 @@ fn slurm_runs_every_variant() {
     // One of the array, of a stack without a matrix, in a directory with a hard name.
     let sandbox = Sandbox::new();
     let folder = "it's $(id) \"q\"";
-    sandbox.write(&format!("{folder}/a b.yaml"), SINGLE);
+    sandbox.write(&format!("{folder}/a b.yaml"), &single());
     let stack = format!("{folder}/a b.yaml");
     let run = sandbox.run(&["matrix", &stack, "--emit", "slurm", "-o", "job.sh"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
@@ -204,24 +204,21 @@ fn slurm_runs_every_variant() {
         String::from_utf8_lossy(&out.stderr)
     );
     let store = sandbox.path("stackforge");
-    let part = store.join("images/single.tar.part");
-    let built = format!("[stackforge][build][{stack}][--tag][single:latest][--jobs][4]");
-    let saved = format!(
-        "[docker][save][--output][{}][single:latest]",
-        part.display()
-    );
+    let part = store.join("images/tiny.tar.part");
+    let built = format!("[stackforge][build][{stack}][--tag][tiny:latest][--jobs][4]");
+    let saved = format!("[docker][save][--output][{}][tiny:latest]", part.display());
     assert_eq!(calls(&sandbox), [saved, built]);
-    assert!(store.join("images/single.tar").is_file() && !part.exists());
+    assert!(store.join("images/tiny.tar").is_file() && !part.exists());
 
     // A number that no variant has, and a build that fails, fail their task.
     let out = cluster.sbatch(&["--wait", "--array=1"], &sandbox.path("job.sh"));
     assert!(!out.status.success());
     sandbox.program("bin", "stackforge", "exit 1");
-    std::fs::remove_file(store.join("images/single.tar")).unwrap();
+    std::fs::remove_file(store.join("images/tiny.tar")).unwrap();
     let out = cluster.sbatch(&["--wait"], &sandbox.path("job.sh"));
     assert!(!out.status.success());
     assert!(
-        !store.join("images/single.tar").exists(),
+        !store.join("images/tiny.tar").exists(),
         "what failed is not saved"
     );
 }
