@@ -7,16 +7,18 @@
 
 mod axes;
 mod combine;
+mod judge;
 mod section;
 mod variant;
 
 use crate::catalog::Catalog;
-use crate::diag::{Code, Diagnostic, Report, Severity, codes};
-use crate::lock::{Lock, PlatformLock};
-use crate::rules::{Case, Machine};
+use crate::diag::{Code, Diagnostic, Report};
+use crate::lock::Lock;
+use crate::rules::Machine;
 use crate::spec::Stack;
-use crate::target::Target;
 use serde::Serialize;
+
+use judge::Judge;
 
 pub use variant::{Compiled, JobNeeds, Variant};
 
@@ -48,8 +50,10 @@ pub fn expand(stack: &Stack, catalog: &Catalog) -> Result<Expansion, Report> {
         variants: Vec::new(),
         rejected: Vec::new(),
     };
+    let machine = Machine::default();
+    let mut judge = Judge::new(catalog, None, &machine);
     for stack in combine::combinations(stack, catalog) {
-        match refusal(&stack, catalog, None, &Machine::default()) {
+        match judge.refusal(&stack) {
             None => expansion.variants.push(Variant::of(stack, catalog)),
             Some(d) if stack.variant.is_none() => return Err(Report::new(stack.source, vec![d])),
             Some(d) => expansion.rejected.push(Rejected::new(stack.name(), d)),
@@ -62,13 +66,13 @@ impl Expansion {
     /// Judges the variants once more, by the files that are locked for them and the machine
     /// that is meant.
     pub fn judge(self, catalog: &Catalog, lock: Option<&Lock>, machine: &Machine) -> Self {
+        let mut judge = Judge::new(catalog, lock, machine);
         let mut judged = Self {
             variants: Vec::new(),
             rejected: self.rejected,
         };
         for variant in self.variants {
-            let section = lock.and_then(|l| l.section(&variant.stack));
-            match refusal(&variant.stack, catalog, section, machine) {
+            match judge.refusal(&variant.stack) {
                 None => judged.variants.push(variant),
                 Some(d) => judged.rejected.push(Rejected::new(&variant.name, d)),
             }
@@ -86,49 +90,4 @@ impl Rejected {
             help: d.help,
         }
     }
-}
-
-/// Why a combination cannot work, by the first rule that says so.
-fn refusal(
-    stack: &Stack,
-    catalog: &Catalog,
-    lock: Option<&PlatformLock>,
-    machine: &Machine,
-) -> Option<Diagnostic> {
-    isa_not_with_sm(stack, catalog).or_else(|| {
-        let findings = match Target::of(stack, catalog) {
-            Err(report) => report.diagnostics,
-            Ok(target) => crate::rules::check(&Case {
-                stack,
-                target: &target,
-                catalog,
-                lock,
-                machine: machine.clone(),
-            }),
-        };
-        let mut findings = findings.into_iter();
-        findings.find(|d| d.severity == Severity::Error)
-    })
-}
-
-/// An SM whose machines are known, and known not to have the instruction set.
-fn isa_not_with_sm(stack: &Stack, catalog: &Catalog) -> Option<Diagnostic> {
-    let isa = stack.isa.as_ref()?;
-    let mut facts = stack
-        .gpus
-        .iter()
-        .filter_map(|gpu| catalog.sm_facts(catalog.sm(&gpu.value)?));
-    let without = facts.find(|f| !f.isas.is_empty() && !f.isas.contains(&isa.value))?;
-    let known: Vec<String> = without.isas.iter().map(|i| format!("`{i}`")).collect();
-    Some(
-        Diagnostic::error(
-            codes::ISA_NOT_WITH_SM,
-            format!(
-                "machines with sm_{} are known only with {}",
-                without.sm.digits(),
-                known.join(", ")
-            ),
-        )
-        .at(isa.span),
-    )
 }
