@@ -31,7 +31,7 @@ fn a_pin_that_the_stack_breaks() {
     for libraries in [
         "vllm: 0.33.0, torch: 2.15.0",
         "torchaudio: 2.9.0, torch: 2.14.0",
-        "torchvision: 0.29.0, torch: 2.13.0+cu126",
+        "torchvision: { version: 0.29.0, from: wheel }, torch: 2.13.0+cu126",
         "torch: 2.14.0, triton: 3.6.0",
     ] {
         only("SF0607", &check(H100, libraries, ""));
@@ -118,7 +118,7 @@ fn a_torch_of_another_build() {
 #[test]
 fn a_torch_of_another_index_has_the_cuda_of_its_label() {
     let torch = "torch: { version: 2.14.0+cu126, index: https://torch.example/cu126 }";
-    let verdict = check(H100, &format!("{torch}, torchvision: 0.29.0"), "");
+    let verdict = check(H100, &format!("{torch}, torchaudio: 2.11.0"), "");
     only("SF0610", &verdict);
     let help = &verdict.findings[0].help;
     assert!(

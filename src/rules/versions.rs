@@ -264,6 +264,10 @@ pub fn pins_hold(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diag
                 (false, _) => Diagnostic::error(codes::WRONG_PAIR, message),
             };
             let help = match exact(&pin.versions) {
+                Some(version) if overridden(&pin.name) => format!(
+                    "let `overrides` say `{}=={version}`, or take another {}",
+                    pin.name, package.name
+                ),
                 Some(version) => format!(
                     "set `{}: \"{version}\"`, or take another {}",
                     pin.name, package.name
