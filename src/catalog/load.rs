@@ -1,7 +1,8 @@
 //! Reading the catalog: embedded files first, then a directory over them.
 
 use super::{
-    Catalog, Component, Conflict, Gpu, Image, Isa, JetsonRelease, Recipe, SmFacts, Tool, Toolkit,
+    Catalog, Component, Conflict, Gpu, Image, Isa, JetsonRelease, Loader, Recipe, SmFacts, Tool,
+    Toolkit,
 };
 use crate::spec::nouns::Digest;
 use include_dir::{Dir, include_dir};
@@ -84,7 +85,7 @@ impl Catalog {
     /// The embedded catalog, with `overlay`'s entries added or in place of those of the
     /// same name. An overlay has the layout of the catalog: `gpus.yaml`, `cuda.yaml`,
     /// `cpus.yaml`, `jetson.yaml`, `tools.yaml`, `diagnoses.yaml` ([`super::Diagnoses`]),
-    /// `components.yaml`, `conflicts.yaml`, `libraries/`, `images/`, `templates/`.
+    /// `components.yaml`, `conflicts.yaml`, `loader.yaml`, `libraries/`, `images/`, `templates/`.
     pub fn load(overlay: Option<&Path>) -> Result<Self, CatalogError> {
         let mut catalog = Self {
             sms: Vec::new(),
@@ -97,6 +98,7 @@ impl Catalog {
             recipes: BTreeMap::new(),
             components: BTreeMap::new(),
             conflicts: Vec::new(),
+            loader: Loader::default(),
             templates: None,
         };
         for file in CATALOG.files().chain(CATALOG.dirs().flat_map(Dir::files)) {
@@ -172,6 +174,10 @@ impl Catalog {
                 let file: ConflictsFile = parse(shown, content)?;
                 schema(shown, file.schema)?;
                 merge(&mut self.conflicts, file.conflicts, |a, b| a.id == b.id);
+            }
+            ("", "loader") => {
+                self.loader = parse(shown, content)?;
+                schema(shown, self.loader.schema)?;
             }
             ("", "jetson") => {
                 let file: JetsonFile = parse(shown, content)?;

@@ -11,6 +11,7 @@ mod images;
 mod jetson;
 mod library;
 mod load;
+mod loader;
 mod machine;
 mod pattern;
 mod release;
@@ -31,6 +32,7 @@ pub use library::{
     StaticMetadata, Way, WheelSource,
 };
 pub use load::{CatalogError, keyring, template, templates_in};
+pub use loader::Loader;
 pub use machine::{Identified, numbers};
 pub use pattern::Pattern;
 pub use release::{
@@ -54,6 +56,7 @@ pub struct Catalog {
     /// CUDA's own libraries as wheels, by distribution.
     pub components: BTreeMap<String, Component>,
     pub conflicts: Vec<Conflict>,
+    pub loader: Loader,
     /// Digest of the templates that a directory puts over the embedded ones.
     pub templates: Option<Digest>,
 }
@@ -169,6 +172,9 @@ pub struct Toolkit {
     pub gcc_max: u32,
     #[serde(default)]
     pub driver: DriverFloor,
+    /// ISA of the PTX that it writes; absent: not known.
+    #[serde(default)]
+    pub ptx: Option<String>,
     /// What its libraries call themselves: `cudart` → `libcudart.so.13`.
     #[serde(default)]
     pub sonames: BTreeMap<String, String>,
