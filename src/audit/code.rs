@@ -46,11 +46,13 @@ impl Code {
                 Kind::Nvvm | Kind::Other(_) => {}
             }
         }
-        // Relocatable code is what the loaded code was linked from, if there is any.
-        let modules = if loaded.is_empty() {
-            relocatable
-        } else {
-            loaded
+        let linkable = common_ptx(relocatable.values());
+        for module in loaded.values_mut().filter(|m| m.ptx.is_empty()) {
+            module.ptx.clone_from(&linkable);
+        }
+        let modules = match loaded.is_empty() {
+            true => relocatable,
+            false => loaded,
         };
         let mut counts = BTreeMap::new();
         for module in modules.into_values() {
@@ -72,4 +74,15 @@ impl Code {
     pub fn ptx(&self) -> BTreeSet<Ptx> {
         self.0.keys().flat_map(|m| m.ptx.iter().copied()).collect()
     }
+}
+
+/// PTX that most relocatable modules have: where no linked SASS fits, the driver compiles and links
+/// it when the object is loaded (nvcc's manual, "JIT linking").
+fn common_ptx<'a>(relocatable: impl Iterator<Item = &'a Module>) -> BTreeSet<Ptx> {
+    let mut counts: BTreeMap<&BTreeSet<Ptx>, usize> = BTreeMap::new();
+    for module in relocatable {
+        *counts.entry(&module.ptx).or_default() += 1;
+    }
+    let most = counts.into_iter().max_by_key(|(_, count)| *count);
+    most.map(|(ptx, _)| ptx.clone()).unwrap_or_default()
 }

@@ -13,7 +13,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub fn new(object: &str, diagnostic: Diagnostic) -> Self {
+    /// Without a help of its own the diagnostic gets its code's.
+    pub fn new(object: &str, mut diagnostic: Diagnostic) -> Self {
+        if diagnostic.help.is_none() {
+            let explanation = diagnostic.code.explanation();
+            diagnostic.help = explanation.map(|e| e.fix.to_owned());
+        }
         Self {
             object: object.to_owned(),
             diagnostic,

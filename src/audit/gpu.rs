@@ -24,6 +24,24 @@ pub struct Gpu {
     /// As it was given.
     pub name: String,
     pub sm: Sm,
+    /// The target has to run there, so that it does not is a finding.
+    pub meant: bool,
+}
+
+impl Gpu {
+    /// `h100 (sm_90)`
+    fn shown(&self) -> String {
+        shown(&self.name, self.sm)
+    }
+}
+
+/// A device as people name it, with its SM.
+pub(super) fn shown(name: &str, sm: Sm) -> String {
+    let sm = format!("sm_{}", sm.digits());
+    match name == sm {
+        true => sm,
+        false => format!("{name} ({sm})"),
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -184,7 +202,7 @@ pub fn check(world: &World<'_>, verdicts: &Verdicts, gpus: &[Gpu], findings: &mu
             .or_default()
             .push(*index);
     }
-    for (n, gpu) in gpus.iter().enumerate() {
+    for (n, gpu) in gpus.iter().enumerate().filter(|(_, g)| g.meant) {
         let runs = |index: &usize| verdicts[index][n].how != How::None;
         // Of alternatives one is loaded.
         let served = |index: &usize| {
@@ -238,10 +256,8 @@ fn uncovered(
     let cubins = first.object.machine == Machine::Cuda;
     let whole = missing.len() == objects.len() && !cubins;
     let message = format!(
-        "{}: no code for {} (sm_{}) in {}, only for {}",
-        package,
-        gpu.name,
-        gpu.sm.digits(),
+        "{package} has no code for {} in {}, only for {}",
+        gpu.shown(),
         some(&paths, 3),
         has.join(", ")
     );
@@ -294,6 +310,7 @@ mod tests {
         let gpu = Gpu {
             name: "x".into(),
             sm: device.parse().unwrap(),
+            meant: true,
         };
         let code = Code(code.iter().cloned().collect());
         verdict(&catalog, &code, &gpu, false)

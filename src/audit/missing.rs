@@ -43,12 +43,14 @@ pub fn check(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) 
                 )
             }));
         }
-        for name in unknown {
-            let message = format!("`{}` needs `{name}`, which nothing provides", item.path);
-            findings.push(Finding::new(
-                &item.path,
-                Diagnostic::error(codes::NEEDED_MISSING, message),
-            ));
+        if !unknown.is_empty() {
+            let message = format!(
+                "`{}` needs {}, which nothing provides",
+                item.path,
+                some(&unknown, 20)
+            );
+            let error = Diagnostic::error(codes::NEEDED_MISSING, message);
+            findings.push(Finding::new(&item.path, error));
         }
     }
     cuda.check(world, closure, findings);

@@ -64,7 +64,7 @@ pub struct Audit {
 
 pub fn audit(question: &Question<'_>) -> Result<Audit, TreeError> {
     let tree = Tree::open(question.target)?;
-    let system = System::of(question, &tree);
+    let system = System::of(question, &tree)?;
     let inventory = Inventory::of(&tree);
     let world = World::new(question.catalog, &tree, &inventory, &system);
     let closure = Closure::of(&world);

@@ -59,6 +59,7 @@ fn module(path: &str) -> Option<(&str, PythonVersion)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn suffixes_name_a_python_or_none() {
@@ -73,5 +74,14 @@ mod tests {
         assert_eq!(of("a/_C.abi3.so"), None);
         assert_eq!(of("a/libx.so.1"), None);
         assert_eq!(of("a/_C.cpython-3x.so"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_has_a_module_or_none(path in "[a/.é]{0,6}(.cpython-3)?[0-9t]{0,4}[-.so]{0,9}") {
+            if let Some((module, _)) = module(&path) {
+                prop_assert!(path.starts_with(module));
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! either, what a base provides is taken as given.
 
 use super::Question;
-use super::tree::{Kind, Tree};
+use super::tree::{Kind, Tree, TreeError};
 use crate::device::{Root, libc_version};
 use crate::elf::{Machine, Version};
 use crate::source::{FileSource, array, u16_at};
@@ -23,25 +23,29 @@ pub struct System {
 }
 
 impl System {
-    pub fn of(question: &Question<'_>, tree: &Tree) -> Self {
+    pub fn of(question: &Question<'_>, tree: &Tree) -> Result<Self, TreeError> {
         let own = tree.kind == Kind::Directory && is_root(tree);
         let sysroot = question.sysroot.or(own.then_some(question.target));
         let Some(path) = sysroot else {
-            return Self {
+            return Ok(Self {
                 root: None,
                 mount: tree.mount.clone(),
                 configured: Vec::new(),
-            };
+            });
         };
+        std::fs::read_dir(path).map_err(|source| TreeError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
         let root = Root::new(path);
         let mut configured = Vec::new();
         let mut left = MOST_INCLUDES;
         configuration(&root, "/etc/ld.so.conf", &mut configured, &mut left);
-        Self {
+        Ok(Self {
             mount: below(path, question.target).unwrap_or_else(|| tree.mount.clone()),
             root: Some(root),
             configured,
-        }
+        })
     }
 
     /// Whether its files are known.
@@ -144,6 +148,19 @@ fn listed(root: &Root, pattern: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_configuration_is_read(text in "(include |/|\\*|[a-z.:,# \n]){0,60}") {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::create_dir(dir.path().join("etc")).unwrap();
+            std::fs::write(dir.path().join("etc/ld.so.conf"), text).unwrap();
+            let (mut found, mut left) = (Vec::new(), 8);
+            configuration(&Root::new(dir.path()), "/etc/ld.so.conf", &mut found, &mut left);
+            prop_assert!(found.iter().all(|d| d.starts_with('/')));
+        }
+    }
 
     #[test]
     fn configuration_is_read_in_the_loaders_order() {

@@ -2,7 +2,7 @@
 
 use super::closure::{Closure, Provider, Through, World};
 use super::code::Ptx;
-use super::gpu::{How, Verdict, Verdicts};
+use super::gpu::{How, Verdict, Verdicts, shown};
 use super::tree::Kind;
 use super::{Audit, Finding};
 use crate::diag::{Severity, codes};
@@ -10,7 +10,6 @@ use crate::elf::{Floors, SearchPath};
 use crate::spec::Sm;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 /// One object.
 #[derive(Debug, Serialize)]
@@ -28,6 +27,9 @@ pub struct Row {
     pub sm: BTreeSet<Sm>,
     pub ptx: Vec<PtxRow>,
     pub gpus: Vec<Verdict>,
+    /// What it needs beyond the C runtime.
+    #[serde(skip)]
+    beyond: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -56,6 +58,7 @@ pub(super) fn rows(world: &World<'_>, closure: &Closure, verdicts: &Verdicts) ->
             soname: object.soname.clone(),
             needed: object.needed.clone(),
             providers: needed
+                .clone()
                 .zip(providers.iter().map(|p| provider(world, p)))
                 .collect(),
             rpath: object.rpath.clone(),
@@ -64,6 +67,7 @@ pub(super) fn rows(world: &World<'_>, closure: &Closure, verdicts: &Verdicts) ->
             sm: item.code.sass(),
             ptx: item.code.ptx().into_iter().map(PtxRow::from).collect(),
             gpus: verdicts.get(&index).cloned().unwrap_or_default(),
+            beyond: needed.filter(|n| !world.loader().base.has(n)).collect(),
         }
     };
     closure.0.iter().enumerate().map(row).collect()
@@ -99,17 +103,29 @@ pub fn table(audit: &Audit) -> String {
         out.push('\n');
         out.push_str(&gpus(audit));
     }
-    let notes: Vec<&Finding> = (audit.findings.iter())
-        .filter(|f| f.diagnostic.severity == Severity::Note)
-        .collect();
-    if !notes.is_empty() {
-        out.push_str("\nnotes\n");
-    }
-    for note in notes {
-        // Writing to a String cannot fail.
-        let _ = writeln!(out, "  {}  {}", note.code(), note.diagnostic.message);
-    }
+    out.push_str(&notes(audit));
     out
+}
+
+/// A line each; what is left to others is in the column `needs` already.
+fn notes(audit: &Audit) -> String {
+    let notes = (audit.findings.iter()).filter(|f| f.diagnostic.severity == Severity::Note);
+    let (elsewhere, notes): (Vec<&Finding>, Vec<&Finding>) =
+        notes.partition(|f| f.code() == codes::NEEDED_ELSEWHERE);
+    let mut lines: Vec<String> = (notes.iter())
+        .map(|f| format!("  {}  {}", f.code(), f.diagnostic.message))
+        .collect();
+    if !elsewhere.is_empty() {
+        lines.push(format!(
+            "  {}  {} of these objects need libraries that are not in the tree: the directory that it is installed in shows what is missing",
+            codes::NEEDED_ELSEWHERE,
+            elsewhere.len()
+        ));
+    }
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!("\nnotes\n{}\n", lines.join("\n")),
+    }
 }
 
 fn header(audit: &Audit) -> String {
@@ -169,15 +185,13 @@ fn objects(audit: &Audit) -> Vec<Line> {
         let version = |v: &Option<crate::elf::Version>| {
             or_dash(v.as_ref().map(ToString::to_string).unwrap_or_default())
         };
-        let needs = |(name, by): (&String, &String)| (by != "the base").then(|| name.clone());
-        let needs: Vec<String> = row.providers.iter().filter_map(needs).collect();
         lines.push(vec![
             row.path.clone(),
             sms(&row.sm),
             sms(&ptx),
             version(&row.floors.glibc),
             version(&row.floors.glibcxx),
-            needs.join(" "),
+            row.beyond.join(" "),
         ]);
     }
     for (path, found) in cubins {
@@ -228,11 +242,7 @@ fn gpus(audit: &Audit) -> String {
 }
 
 fn heading(verdict: &Verdict) -> String {
-    let sm = format!("sm_{}", verdict.sm.digits());
-    match verdict.gpu == sm {
-        true => sm,
-        false => format!("{} ({sm})", verdict.gpu),
-    }
+    shown(&verdict.gpu, verdict.sm)
 }
 
 fn sentence(verdict: &Verdict) -> String {
@@ -294,12 +304,5 @@ impl Audit {
     pub fn told(&self) -> impl Iterator<Item = &Finding> {
         let worth = |f: &&Finding| f.diagnostic.severity > Severity::Note;
         self.findings.iter().filter(worth)
-    }
-
-    /// Whether a library of the target is left to others.
-    pub fn is_part(&self) -> bool {
-        self.findings
-            .iter()
-            .any(|f| f.code() == codes::NEEDED_ELSEWHERE)
     }
 }

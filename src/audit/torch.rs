@@ -12,10 +12,9 @@ use crate::diag::{Diagnostic, codes};
 use crate::diagnose::readable;
 use crate::elf::{ElfError, Linkage, Object, mentions};
 use crate::source::Source;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-const NAMESPACES: [&str; 3] = ["c10", "at", "torch"];
 /// How the Itanium C++ ABI spells the old `std::string`, and the namespace of the new one.
 const OLD: &[u8] = b"Ss";
 const NEW: &[u8] = b"NSt7__cxx11";
@@ -25,7 +24,7 @@ const NEW: &[u8] = b"NSt7__cxx11";
 pub struct Ties {
     /// Mangled names that it needs.
     needs: Vec<Box<[u8]>>,
-    /// Hashes of the names that it exports; sorted.
+    /// Hashes of the names that it exports.
     exports: Vec<u64>,
 }
 
@@ -42,21 +41,16 @@ impl Ties {
                 Linkage::WeakUndefined => {}
             }
         })?;
-        ties.exports.sort_unstable();
         Ok(ties)
     }
 }
 
-/// Whether a name mentions one of torch's namespaces; `std::vector::at` mentions none.
+/// Whether a name mentions one of torch's namespaces. `at` is many a member's name too, as of
+/// `std::vector`, so it has to open a nested name.
 fn of_torch(mangled: &[u8]) -> bool {
-    mentions(mangled, &NAMESPACES)
-        && NAMESPACES.iter().any(|name| {
-            let nested = |opening: &str| {
-                let text = format!("{opening}{}{name}", name.len());
-                memchr::memmem::find(mangled, text.as_bytes()).is_some()
-            };
-            nested("N") || nested("NK")
-        })
+    let holds = |text: &[u8]| memchr::memmem::find(mangled, text).is_some();
+    mentions(mangled, &["c10", "torch"])
+        || mangled.starts_with(b"_Z") && (holds(b"N2at") || holds(b"NK2at"))
 }
 
 fn hash(name: &[u8]) -> u64 {
@@ -70,14 +64,15 @@ pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
     if torch.is_empty() {
         return;
     }
-    let exported = |name: &[u8]| {
-        let hash = hash(name);
-        (world.items.iter()).any(|i| i.ties.exports.binary_search(&hash).is_ok())
-    };
+    let exports = world
+        .items
+        .iter()
+        .flat_map(|i| i.ties.exports.iter().copied());
+    let exports: HashSet<u64> = exports.collect();
     for item in world.items {
         let missing: Vec<&[u8]> = (item.ties.needs.iter())
             .map(AsRef::as_ref)
-            .filter(|name| !exported(name))
+            .filter(|name| !exports.contains(&hash(name)))
             .collect();
         if missing.is_empty() {
             continue;

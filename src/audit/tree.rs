@@ -172,6 +172,7 @@ pub fn split(path: &str) -> (&str, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn links_are_followed_within_the_tree() {
@@ -196,5 +197,15 @@ mod tests {
     fn paths_lose_what_means_nothing() {
         assert_eq!(normal("/a/./b//../c/"), "/a/c");
         assert_eq!(normal("/a/../../b"), "/b");
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_becomes_normal(path in "[a./]{0,20}") {
+            let once = normal(&path);
+            prop_assert!(once.starts_with('/') && !once.contains("//"));
+            prop_assert!(once.split('/').all(|p| p != "." && p != ".."));
+            prop_assert_eq!(normal(&once), once);
+        }
     }
 }

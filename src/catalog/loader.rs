@@ -98,7 +98,6 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::catalog::Catalog;
 
     #[test]

@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::args::{AuditArgs, Common};
 use super::init::sm_of;
-use super::output::{Failure, chain, colored, json, print, say};
+use super::output::{Failure, chain, colored, json, print};
 use crate::audit::{Audit, Gpu, Question, TreeError, audit, sarif, table};
 use crate::catalog::Catalog;
 use crate::diag::{Diagnostic, Report, Source, codes, render};
@@ -40,11 +40,13 @@ fn gpus(catalog: &Catalog, names: &[String]) -> Result<Vec<Gpu>, Failure> {
             gpus.extend(catalog.sms.iter().map(|facts| Gpu {
                 name: format!("sm_{}", facts.sm.digits()),
                 sm: facts.sm,
+                meant: false,
             }));
         } else {
             gpus.push(Gpu {
                 sm: sm_of(catalog, name)?.base(),
                 name: name.clone(),
+                meant: true,
             });
         }
     }
@@ -56,12 +58,6 @@ fn tell(common: &Common, audit: &Audit) {
     let told: Vec<Diagnostic> = audit.told().map(|f| f.diagnostic.clone()).collect();
     let color = colored(common, std::io::stdout().is_terminal());
     print(&render(&Report::new(Source::default(), told), color));
-    if audit.is_part() {
-        say(
-            common,
-            "Only a part was audited: the directory that it is installed in shows what is missing.",
-        );
-    }
 }
 
 /// What was found has been printed, but for JSON, whose document is the failure's.
