@@ -51,6 +51,8 @@ pub enum Through {
     Loaded(usize),
     /// The package that loads it when it is imported.
     Preload(String),
+    /// Nothing that is known: it has to be loaded before, by its path.
+    Unsearched,
 }
 
 /// Providers of each object, in the order of its NEEDED entries.
@@ -127,6 +129,12 @@ impl<'a> World<'a> {
         configured
             .chain(self.loader().directories.of(machine.name()))
             .collect()
+    }
+
+    /// An object of that SONAME that no search leads to.
+    fn unsearched(&self, soname: &str, machine: Machine) -> Option<usize> {
+        let mut named = self.named(soname).iter().copied();
+        named.find(|i| self.items[*i].object.machine == machine)
     }
 
     fn preload(&self, soname: &str, machine: Machine) -> Option<Provider> {
@@ -293,6 +301,8 @@ fn by_itself(world: &World<'_>, item: &Item, name: &str, directories: &[String])
 fn given(world: &World<'_>, name: &str, machine: Machine) -> Provider {
     if let Some(provider) = world.preload(name, machine) {
         provider
+    } else if let Some(index) = world.unsearched(name, machine) {
+        Provider::Object(index, Through::Unsearched)
     } else if world.loader().host.has(name) {
         Provider::Host
     } else if !world.system.is_known() && world.loader().base.has(name) {

@@ -2,6 +2,7 @@
 
 use super::closure::World;
 use super::finding::{Finding, some};
+use super::tree::split;
 use crate::diag::{Diagnostic, codes};
 use std::collections::BTreeMap;
 
@@ -11,7 +12,11 @@ pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
         // Modules of Python share names; only libraries have a SONAME that others ask for.
         if item.object.soname.is_some() && item.soname().starts_with("lib") {
             let key = (plain(item.soname()), item.object.machine.name());
-            copies.entry(key).or_default().push(&item.path);
+            let paths = copies.entry(key).or_default();
+            // In one directory they are the names of one library, links before they were packed.
+            if paths.iter().all(|p| split(p).0 != split(&item.path).0) {
+                paths.push(&item.path);
+            }
         }
     }
     for ((soname, _), paths) in copies {

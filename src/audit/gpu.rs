@@ -222,7 +222,7 @@ pub fn check(world: &World<'_>, verdicts: &Verdicts, gpus: &[Gpu], findings: &mu
 
 /// What a path belongs to: the folder below site-packages, or the object itself where that folder
 /// is a namespace or there is none.
-fn package(path: &str) -> &str {
+pub(super) fn package(path: &str) -> &str {
     let below = path
         .rsplit_once("-packages/")
         .map_or(path, |(_, below)| below);

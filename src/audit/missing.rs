@@ -1,7 +1,8 @@
 //! Libraries that nothing provides, and CUDA of more than one major release.
 
-use super::closure::{Closure, Provider, World};
+use super::closure::{Closure, Provider, Through, World};
 use super::finding::{Finding, some};
+use super::gpu::package;
 use super::inventory::Item;
 use super::tree::split;
 use crate::diag::{Diagnostic, codes};
@@ -53,6 +54,7 @@ pub fn check(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) 
             findings.push(Finding::new(&item.path, error));
         }
     }
+    unsearched(world, closure, findings);
     cuda.check(world, closure, findings);
 }
 
@@ -74,6 +76,29 @@ fn elsewhere(item: &Item, names: &[&str], findings: &mut Vec<Finding>) {
     findings.push(Finding::new(&item.path, note));
 }
 
+/// Libraries that are there and on no search path: a package may load its own by their path; those
+/// of another have to be imported before.
+fn unsearched(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) {
+    for (item, providers) in world.items.iter().zip(&closure.0) {
+        for provider in providers {
+            let Provider::Object(index, Through::Unsearched) = provider else {
+                continue;
+            };
+            let path = &world.items[*index].path;
+            let message = format!(
+                "`{}` finds `{path}` only after something has loaded it: no search leads there",
+                item.path
+            );
+            let diagnostic = match package(path) == package(&item.path) {
+                true => Diagnostic::note(codes::NEEDED_MISSING, message),
+                false => Diagnostic::warning(codes::NEEDED_MISSING, message)
+                    .help("import the package that holds it first"),
+            };
+            findings.push(Finding::new(&item.path, diagnostic));
+        }
+    }
+}
+
 /// Objects of which a package loads one: the same name but for the accelerator.
 pub fn alternatives(world: &World<'_>) -> Vec<BTreeSet<usize>> {
     let mut groups: BTreeMap<(&str, &str), BTreeSet<usize>> = BTreeMap::new();
@@ -89,20 +114,26 @@ pub fn alternatives(world: &World<'_>) -> Vec<BTreeSet<usize>> {
 /// Releases of CUDA, by the SONAMEs that only one major release has.
 struct Cuda<'a> {
     majors: BTreeMap<&'a str, u32>,
+    /// Component of each of them: `cudart`.
+    components: BTreeMap<&'a str, &'a str>,
     /// Objects of the tree that are CUDA's, by major.
     there: BTreeMap<u32, Vec<usize>>,
+    /// SONAMEs of those objects.
+    present: BTreeSet<&'a str>,
 }
 
 impl<'a> Cuda<'a> {
     fn of(world: &World<'a>) -> Self {
         let mut of_name: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+        let mut components = BTreeMap::new();
         for toolkit in &world.catalog.toolkits {
             let major: Option<u32> = toolkit
                 .version
                 .split('.')
                 .next()
                 .and_then(|m| m.parse().ok());
-            for soname in toolkit.sonames.values() {
+            for (component, soname) in &toolkit.sonames {
+                components.insert(soname.as_str(), component.as_str());
                 of_name.entry(soname).or_default().extend(major);
             }
         }
@@ -116,13 +147,26 @@ impl<'a> Cuda<'a> {
                 there.entry(*major).or_default().push(index);
             }
         }
-        Self { majors, there }
+        let sonames = world.items.iter().map(|item| item.soname());
+        let present = sonames.filter(|name| majors.contains_key(name)).collect();
+        Self {
+            majors,
+            components,
+            present,
+            there,
+        }
     }
 
-    /// The major release of a library that is not there, and those that are.
+    /// The major release of a library that is not there, and those of which it is.
     fn other(&self, name: &str) -> Option<(u32, Vec<u32>)> {
         let own = *self.majors.get(name)?;
-        let there: Vec<u32> = self.there.keys().copied().collect();
+        let component = self.components.get(name);
+        let same = |other: &&&str| self.components.get(**other) == component;
+        let there: BTreeSet<u32> = (self.present.iter())
+            .filter(same)
+            .filter_map(|other| self.majors.get(other).copied())
+            .collect();
+        let there: Vec<u32> = there.into_iter().collect();
         (!there.is_empty() && !there.contains(&own)).then_some((own, there))
     }
 
@@ -152,8 +196,12 @@ impl<'a> Cuda<'a> {
                 join(&others),
                 some(&names, 3)
             );
-            let warning = Diagnostic::warning(codes::OTHER_CUDA_MAJOR, message);
-            findings.push(Finding::new(names[0], warning));
+            // What nothing links, such as a profiler's own copy, is loaded by choice.
+            let diagnostic = match users.is_empty() {
+                true => Diagnostic::note(codes::OTHER_CUDA_MAJOR, message),
+                false => Diagnostic::warning(codes::OTHER_CUDA_MAJOR, message),
+            };
+            findings.push(Finding::new(names[0], diagnostic));
         }
     }
 }

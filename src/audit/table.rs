@@ -83,6 +83,7 @@ fn provider(world: &World<'_>, provider: &Provider) -> String {
                 Through::LoadersRpath(loader) => format!("by RPATH of {}", path(loader)),
                 Through::Loaded(loader) => format!("loaded before by {}", path(loader)),
                 Through::Directory => "in a default directory".to_owned(),
+                Through::Unsearched => "where no search leads".to_owned(),
                 Through::Preload(by) => format!("through {by}'s preload"),
             };
             format!("{} ({through})", path(index))

@@ -75,11 +75,11 @@ fn resolved(sandbox: &Sandbox, object: &str) -> BTreeMap<String, String> {
     let mut left = vec![object.to_owned()];
     while let Some(path) = left.pop() {
         for (name, by) in providers.get(&path).into_iter().flatten() {
-            let by = by
-                .split(" (")
-                .next()
-                .unwrap()
-                .replace("missing", "not found");
+            let by = match by.split_once(" (") {
+                None | Some((_, "where no search leads)")) => "not found",
+                Some((path, _)) => path,
+            }
+            .to_owned();
             if found.insert(name.clone(), by.clone()).is_none() {
                 left.push(by);
             }
