@@ -232,6 +232,14 @@ pub(super) fn package(path: &str) -> &str {
     }
 }
 
+/// Whether a path lies in the wheels of CUDA's own libraries.
+pub(super) fn of_nvidia(path: &str) -> bool {
+    let below = path
+        .rsplit_once("-packages/")
+        .map_or(path, |(_, below)| below);
+    below.starts_with("nvidia/")
+}
+
 fn uncovered(
     world: &World<'_>,
     gpu: &Gpu,
@@ -254,7 +262,8 @@ fn uncovered(
         .map(|i| world.items[*i].path.as_str())
         .collect();
     let cubins = first.object.machine == Machine::Cuda;
-    let whole = missing.len() == objects.len() && !cubins;
+    // NVIDIA's own libraries pick kernels, and compile some, for the GPU that they find.
+    let whole = missing.len() == objects.len() && !cubins && !of_nvidia(&first.path);
     let message = format!(
         "{package} has no code for {} in {}, only for {}",
         gpu.shown(),

@@ -2,7 +2,7 @@
 
 use super::closure::{Closure, Provider, Through, World};
 use super::finding::{Finding, some};
-use super::gpu::package;
+use super::gpu::{of_nvidia, package};
 use super::inventory::Item;
 use super::tree::split;
 use crate::diag::{Diagnostic, codes};
@@ -50,8 +50,12 @@ pub fn check(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) 
                 item.path,
                 some(&unknown, 20)
             );
-            let error = Diagnostic::error(codes::NEEDED_MISSING, message);
-            findings.push(Finding::new(&item.path, error));
+            // CUDA's own libraries have plugins for networks that they load where these are there.
+            let diagnostic = match of_nvidia(&item.path) {
+                true => Diagnostic::warning(codes::NEEDED_MISSING, message),
+                false => Diagnostic::error(codes::NEEDED_MISSING, message),
+            };
+            findings.push(Finding::new(&item.path, diagnostic));
         }
     }
     unsearched(world, closure, findings);
