@@ -1,5 +1,6 @@
 //! stackforge: CUDA machine-learning stacks that work, as container images, from one YAML file.
 
+pub mod audit;
 pub mod build;
 pub mod catalog;
 pub mod cli;

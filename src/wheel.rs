@@ -121,6 +121,16 @@ impl WheelName {
         best
     }
 
+    /// The CPython that its tags name if they name one only and not the stable ABI.
+    pub fn python(&self) -> Option<PythonVersion> {
+        let [tag] = self.python.as_slice() else {
+            return None;
+        };
+        let exact = self.abi.iter().all(|abi| abi.trim_end_matches('t') == tag);
+        let minor = tag.strip_prefix("cp3").filter(|_| exact)?;
+        format!("3.{minor}").parse().ok()
+    }
+
     /// Built for a Linux that brings its own libraries (`linux_aarch64`), as wheels for one
     /// vendor's system are; a public index takes no such wheel.
     pub fn is_for_one_system(&self) -> bool {

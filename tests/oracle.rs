@@ -3,6 +3,9 @@
 //!
 //! Needs the network, for pip, and a C compiler's binutils.
 
+#[path = "support/wheels.rs"]
+mod wheels;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,6 +16,7 @@ use stackforge::elf::{self, Linkage, Object, SearchPath, Version};
 use stackforge::fatbin::{self, Kind};
 use stackforge::source::{FileSource, Source, array};
 use stackforge::zip::Archive;
+use wheels::download;
 
 const CUOBJDUMP: &str = "nvidia-cuda-cuobjdump==13.5.37";
 
@@ -40,32 +44,6 @@ fn run(command: &mut Command) -> Output {
 
 fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-/// A wheel from the index that pip is set up for; kept, so that a second run is quick.
-fn download(requirement: &str, platform: Option<&str>) -> PathBuf {
-    let name = format!("{requirement}-{}", platform.unwrap_or("here"));
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("oracle")
-        .join(name);
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "download", "--quiet", "--no-deps"])
-        .args(["--only-binary=:all:", "--dest"])
-        .arg(&dir);
-    if let Some(platform) = platform {
-        pip.args(["--python-version", "3.12", "--platform", platform]);
-    }
-    let wheel = || {
-        let files = std::fs::read_dir(&dir).ok()?;
-        let mut wheels = files.map(|f| f.unwrap().path());
-        wheels.find(|f| f.extension().is_some_and(|e| e == "whl"))
-    };
-    wheel().unwrap_or_else(|| {
-        let output = run(pip.arg(requirement));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{requirement}: {said}");
-        wheel().unwrap()
-    })
 }
 
 /// Writes a member out for programs that read files.

@@ -148,6 +148,10 @@ impl Catalog {
                 schema(shown, file.schema)?;
                 merge(&mut self.conflicts, file.conflicts, |a, b| a.id == b.id);
             }
+            ("", "loader") => {
+                self.loader = parse(shown, content)?;
+                schema(shown, self.loader.schema)?;
+            }
             ("", "jetson") => {
                 let file: JetsonFile = parse(shown, content)?;
                 schema(shown, file.schema)?;

@@ -14,6 +14,7 @@ mod images;
 mod jetson;
 mod library;
 mod load;
+mod loader;
 #[cfg(catalog_compiled)]
 mod machine;
 #[cfg(catalog_compiled)]
@@ -39,6 +40,7 @@ pub use library::{
     StaticMetadata, Way, WheelSource,
 };
 pub use load::CatalogError;
+pub use loader::Loader;
 #[cfg(catalog_compiled)]
 pub use machine::{Identified, numbers};
 #[cfg(catalog_compiled)]
@@ -64,6 +66,7 @@ pub struct Catalog {
     /// CUDA's own libraries as wheels, by distribution.
     pub components: BTreeMap<String, Component>,
     pub conflicts: Vec<Conflict>,
+    pub loader: Loader,
     /// Digest of the templates that a directory puts over the embedded ones.
     pub templates: Option<Digest>,
 }
@@ -179,6 +182,9 @@ pub struct Toolkit {
     pub gcc_max: u32,
     #[serde(default)]
     pub driver: DriverFloor,
+    /// ISA of the PTX that it writes; absent: not known.
+    #[serde(default)]
+    pub ptx: Option<String>,
     /// What its libraries call themselves: `cudart` → `libcudart.so.13`.
     #[serde(default)]
     pub sonames: BTreeMap<String, String>,

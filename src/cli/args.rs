@@ -1,6 +1,7 @@
 //! What may be typed.
 
 use crate::rules::DriverVersion;
+use crate::spec::PythonVersion;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -93,6 +94,8 @@ pub enum Command {
     Validate(ValidateArgs),
     /// Say what this machine is, what it can build and run, and what to install
     Doctor(DoctorArgs),
+    /// Say what binaries need, whether they get it, and on which GPUs they run
+    Audit(AuditArgs),
     /// Recognise the failures that a log tells of
     Diagnose(DiagnoseArgs),
     /// Explain a diagnostic's code
@@ -238,6 +241,24 @@ pub struct DoctorArgs {
     /// (driver, PATH, engine, network) is asked
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct AuditArgs {
+    /// A shared object, a wheel, or a directory: site-packages, or any tree
+    pub target: PathBuf,
+    /// GPU to judge device code for, a name from the catalog or `sm_90`, or `all`; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Vec<String>,
+    /// Python that imports it (default: what paths and tags say)
+    #[arg(long, value_name = "VERSION")]
+    pub python: Option<PythonVersion>,
+    /// Root file system of the base that it runs on
+    #[arg(long, value_name = "DIR")]
+    pub sysroot: Option<PathBuf>,
+    /// Print the findings in SARIF 2.1.0
+    #[arg(long, conflicts_with = "json")]
+    pub sarif: bool,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@
 //! something. Nothing below this module knows of arguments or terminals.
 
 mod args;
+mod audit;
 mod build;
 mod check;
 mod diagnose;
@@ -47,6 +48,7 @@ pub fn main() -> ExitCode {
         Command::Build(a) => build::run(common, &a),
         Command::Validate(a) => validate::run(common, &a),
         Command::Doctor(a) => doctor::run(common, &a),
+        Command::Audit(a) => audit::run(common, &a),
         Command::Diagnose(a) => diagnose::run(common, &a),
         Command::Explain(a) => explain::run(common, &a),
         Command::Schema => generate::schema(common),

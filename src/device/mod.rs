@@ -26,7 +26,7 @@ pub use driver::{Driver, Gpu};
 pub use nvml::NvmlFault;
 pub use processor::{Cpu, Memory};
 pub use root::{Root, clean};
-pub use system::System;
+pub use system::{System, libc_version};
 pub use tegra::Board;
 pub use toolkit::{Toolkit, Torch};
 

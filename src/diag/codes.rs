@@ -3,7 +3,7 @@
 //! A code never changes its meaning; a retired one is not given out again.
 //! SF00xx the stack file · SF01xx catalog · SF02xx locking · SF03xx the machine and its
 //! engine · SF04xx building · SF05xx validation · SF06xx compatibility ·
-//! SF07xx failures recognised in logs · SF08xx this machine.
+//! SF07xx failures recognised in logs · SF08xx this machine · SF09xx binaries.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -535,6 +535,35 @@ codes! {
     NO_GPU = 811, "no GPU here to write a stack for",
         "Without `--gpu`, `init` writes a stack for the GPU of this machine.",
         "Name one: `stackforge init --gpu h100`.";
+    OBJECT_DAMAGED = 901, "an object that cannot be read",
+        "The file starts like an ELF object, and its tables or its device code contradict themselves: it was cut short, damaged, or is in a format that is not known. Nothing is said about what it needs.",
+        "Install the package again, and compare the file with its digest in the package's RECORD.";
+    NEEDED_MISSING = 902, "a library that is needed is missing",
+        "The loader searches RPATH or RUNPATH, the directories of ld.so.conf and the default ones for every NEEDED entry, after what is loaded already. None has this library: `cannot open shared object file: No such file or directory`.",
+        "Install the package that holds it, or add its directory to the loader's configuration.",
+        source "ld.so(8); `_dl_map_object` in elf/dl-load.c of glibc";
+    NEEDED_ELSEWHERE = 903, "a library that is needed is not part of what was audited",
+        "A single wheel or object leaves libraries to others: CUDA's wheels, torch, the base. Whether they are there shows only where all of them are.",
+        "Audit the site-packages directory that the wheel is installed in, with `--sysroot` for its base.";
+    SECOND_COPY = 904, "two copies of one library",
+        "Wheels bring copies of libraries under changed names, and a process that imports them loads each. Those that keep threads, devices or communicators of their own then work against each other: two OpenMP pools, two CUDA runtimes.",
+        "Use packages that were built against the same copy, or remove one of them.",
+        source "https://github.com/joblib/threadpoolctl (multiple_openmp.md)";
+    TORCH_SYMBOL_MISSING = 905, "torch does not have a symbol that an extension needs",
+        "torch's C++ interface changes with each minor release. An extension that was compiled against another one fails to load: `undefined symbol: _ZN3c10…`.",
+        "Install the release of the extension that was made for this torch, or build it from source against it.",
+        source "undefined and exported symbols of the objects themselves";
+    OTHER_PYTHON = 906, "an extension module for another Python",
+        "The name of an extension module says for which Python it was compiled (`cpython-312`). Others do not see it: `ModuleNotFoundError`.",
+        "Install the wheel for the Python that is there.",
+        source "PEP 3149; `importlib.machinery.EXTENSION_SUFFIXES`";
+    RUNTIME_TOO_OLD = 907, "an object that needs a newer C or C++ runtime than the base has",
+        "Versioned symbols of glibc and libstdc++ are there from a release on. On an older base the loader refuses the object: version `GLIBC_2.34' not found.",
+        "Use a newer base, or a build for an older one (a lower `manylinux` tag).",
+        source "DT_VERNEED of the objects; glibc's banner; the file name of libstdc++.so.6 (https://gcc.gnu.org/onlinedocs/libstdc++/manual/abi.html)";
+    NOTHING_TO_AUDIT = 908, "nothing that can be audited",
+        "An audit reads a shared object, a wheel or a directory that holds some.",
+        "Check the path; other archives have to be unpacked first.";
 }
 
 #[cfg(test)]

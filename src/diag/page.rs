@@ -3,7 +3,7 @@
 use super::codes::{Explanation, TABLE};
 
 /// What the hundreds of a code's number mean.
-const GROUPS: [(u16, &str); 9] = [
+const GROUPS: [(u16, &str); 10] = [
     (0, "The stack file"),
     (1, "The target"),
     (2, "Locking"),
@@ -13,6 +13,7 @@ const GROUPS: [(u16, &str); 9] = [
     (6, "Compatibility"),
     (7, "Failures that `diagnose` recognises in logs"),
     (8, "What `doctor` finds on a machine"),
+    (9, "What `audit` finds in binaries"),
 ];
 
 /// Every code in Markdown.

@@ -18,6 +18,8 @@ use serde::Serialize;
 use std::io::{self, Read};
 use std::ops::Range;
 
+pub use symbol::readable;
+
 /// A failure that a log tells of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Match {

@@ -40,6 +40,28 @@ pub enum Machine {
     Other(u16),
 }
 
+impl Machine {
+    /// As in `x86_64-linux-gnu`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64",
+            Self::Aarch64 => "aarch64",
+            Self::Cuda => "cuda",
+            Self::Other(_) => "other",
+        }
+    }
+
+    /// `e_machine`
+    pub fn number(self) -> u16 {
+        match self {
+            Self::X86_64 => object::elf::EM_X86_64,
+            Self::Aarch64 => object::elf::EM_AARCH64,
+            Self::Cuda => object::elf::EM_CUDA,
+            Self::Other(number) => number,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Relocatable,

@@ -21,6 +21,7 @@ pub(super) fn read(
     source: &mut impl Source,
     range: Range<u64>,
     place: Place,
+    container: u64,
 ) -> Result<(Entry, u64), Fault> {
     let at = range.start;
     let left = range.end - at;
@@ -63,6 +64,7 @@ pub(super) fn read(
         uncompressed: compression.map_or(stored, |_| u64_at(&header, 56)),
         place,
         offset: at,
+        container,
     };
     Ok((entry, total))
 }

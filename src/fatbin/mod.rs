@@ -77,6 +77,8 @@ pub struct Entry {
     pub place: Place,
     /// Of the entry in the object.
     pub offset: u64,
+    /// Of the container that it is in: entries of one container are the same kernels.
+    pub container: u64,
 }
 
 /// Bytes of an object for one SM, as stored.

@@ -22,6 +22,7 @@ pub struct Entries<'a, S> {
     /// What is left of the current section and of its current container.
     section: Range<u64>,
     body: Range<u64>,
+    container: u64,
 }
 
 impl<'a, S: Source> Entries<'a, S> {
@@ -45,6 +46,7 @@ impl<'a, S: Source> Entries<'a, S> {
             place: Place::Bare,
             section: 0..0,
             body: 0..0,
+            container: 0,
         }
     }
 
@@ -61,7 +63,12 @@ impl<'a, S: Source> Entries<'a, S> {
             }
             self.open_container()?;
         }
-        let (entry, len) = entry::read(&mut self.source, self.body.clone(), self.place)?;
+        let (entry, len) = entry::read(
+            &mut self.source,
+            self.body.clone(),
+            self.place,
+            self.container,
+        )?;
         self.body.start += len;
         Ok(Some(entry))
     }
@@ -86,6 +93,7 @@ impl<'a, S: Source> Entries<'a, S> {
             return fault(at, Problem::Outside("container"));
         }
         self.body = start..start + len;
+        self.container = at;
         self.section.start = start + len;
         Ok(())
     }

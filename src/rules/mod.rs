@@ -26,7 +26,7 @@ use environment::Environment;
 use pep440_rs::Version;
 use serde::Serialize;
 
-pub use cubin::{Coverage, coverage, ptx_runs, sass_runs};
+pub use cubin::{Coverage, aligned, coverage, ptx_runs, sass_runs};
 pub use driver::{DriverVersion, Support};
 pub use fit::{Fit, wheel_fit};
 pub use pick::Picks;

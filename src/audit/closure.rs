@@ -1,0 +1,335 @@
+//! Who provides each library that an object needs, in ld.so(8)'s order.
+//!
+//! In: a [`World`]: the objects, the system that they lie in, the catalog. Out: a [`Provider`] for
+//! every NEEDED entry. The loader takes what is loaded already by its SONAME, then DT_RPATH of the
+//! object and of those that load it (where there is no DT_RUNPATH), DT_RUNPATH, the configured
+//! directories, the default ones. What Python loads before is known from data. LD_LIBRARY_PATH is
+//! no property of files, so it is left out.
+
+use super::inventory::{Inventory, Item};
+use super::system::System;
+use super::tree::{Kind, Tree, normal, split};
+use crate::catalog::{Catalog, Loader};
+use crate::elf::{Machine, SearchPath};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub struct World<'a> {
+    pub catalog: &'a Catalog,
+    pub tree: &'a Tree,
+    pub items: &'a [Item],
+    pub system: &'a System,
+    /// A library that is missing here is missing where the tree is used.
+    pub environment: bool,
+    /// By path in the system.
+    by_path: BTreeMap<String, usize>,
+    by_soname: BTreeMap<&'a str, Vec<usize>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Provider {
+    /// An object of the tree.
+    Object(usize, Through),
+    /// A file of the system.
+    System(String),
+    /// The base, of which no files are known.
+    Base,
+    /// The driver of the machine that runs it.
+    Host,
+    Missing,
+}
+
+/// Why an object of the tree is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Through {
+    Rpath,
+    /// DT_RPATH of an object that loads the one that needs it.
+    LoadersRpath(usize),
+    Runpath,
+    /// A directory of the system.
+    Directory,
+    /// An object that loads the one that needs it has loaded it.
+    Loaded(usize),
+    /// The package that loads it when it is imported.
+    Preload(String),
+    /// Nothing that is known: it has to be loaded before, by its path.
+    Unsearched,
+}
+
+/// Providers of each object, in the order of its NEEDED entries.
+pub struct Closure(pub Vec<Vec<Provider>>);
+
+impl<'a> World<'a> {
+    pub fn new(
+        catalog: &'a Catalog,
+        tree: &'a Tree,
+        inventory: &'a Inventory,
+        system: &'a System,
+    ) -> Self {
+        let items = &inventory.items;
+        let mut by_soname: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (index, item) in items.iter().enumerate() {
+            by_soname.entry(item.soname()).or_default().push(index);
+        }
+        Self {
+            catalog,
+            tree,
+            items,
+            system,
+            environment: system.is_known() || is_environment(tree),
+            by_path: (items.iter().enumerate())
+                .map(|(i, item)| (normal(&format!("{}/{}", system.mount, item.path)), i))
+                .collect(),
+            by_soname,
+        }
+    }
+
+    pub fn loader(&self) -> &Loader {
+        &self.catalog.loader
+    }
+
+    /// Objects of that SONAME.
+    pub fn named(&self, soname: &str) -> &[usize] {
+        self.by_soname.get(soname).map_or(&[], Vec::as_slice)
+    }
+
+    /// The directory of an object in the system.
+    fn origin(&self, item: &Item) -> String {
+        split(&format!("{}/{}", self.system.mount, item.path))
+            .0
+            .to_owned()
+    }
+
+    /// What lies at an absolute path of the system, if that machine loads it.
+    fn at(&self, path: &str, machine: Machine) -> Option<Found> {
+        let mount = &self.system.mount;
+        let inside = path.strip_prefix(mount).filter(|p| p.starts_with('/'));
+        let real = inside.and_then(|p| Some(format!("{mount}/{}", self.tree.real(p)?)));
+        let index = self.by_path.get(real.as_deref().unwrap_or(path)).copied();
+        if let Some(index) = index.filter(|i| self.items[*i].object.machine == machine) {
+            return Some(Found::Object(index));
+        }
+        self.system
+            .has(path, machine)
+            .then(|| Found::System(path.to_owned()))
+    }
+
+    fn search(
+        &self,
+        directories: impl Iterator<Item = String>,
+        name: &str,
+        machine: Machine,
+    ) -> Option<Found> {
+        let mut paths = directories.map(|d| normal(&format!("{d}/{name}")));
+        paths.find_map(|path| self.at(&path, machine))
+    }
+
+    /// Directories that are searched for every object of a machine.
+    pub fn directories(&self, machine: Machine) -> Vec<String> {
+        let configured = self.system.configured().iter().cloned();
+        configured
+            .chain(self.loader().directories.of(machine.name()))
+            .collect()
+    }
+
+    /// An object of that SONAME that no search leads to.
+    fn unsearched(&self, soname: &str, machine: Machine) -> Option<usize> {
+        let mut named = self.named(soname).iter().copied();
+        named.find(|i| self.items[*i].object.machine == machine)
+    }
+
+    fn preload(&self, soname: &str, machine: Machine) -> Option<Provider> {
+        let loads = |index: &usize| {
+            let item = &self.items[*index];
+            let directory = split(&item.path).0;
+            let mut preloads = self.loader().preloads.iter();
+            let preload = preloads.find(|p| p.covers(directory))?;
+            let through = Through::Preload(preload.by.clone());
+            (item.object.machine == machine).then_some(Provider::Object(*index, through))
+        };
+        self.named(soname).iter().find_map(loads)
+    }
+}
+
+enum Found {
+    Object(usize),
+    System(String),
+}
+
+impl Found {
+    fn through(self, through: Through) -> Provider {
+        match self {
+            Self::Object(index) => Provider::Object(index, through),
+            Self::System(path) => Provider::System(path),
+        }
+    }
+}
+
+impl Closure {
+    pub fn of(world: &World<'_>) -> Self {
+        let alone = |item: &Item| {
+            let directories = world.directories(item.object.machine);
+            let needed = item.object.needed.iter();
+            needed
+                .map(|name| by_itself(world, item, name, &directories))
+                .collect()
+        };
+        let mut closure = Self(world.items.iter().map(alone).collect());
+        // Each round may find what loads further objects; a chain of loaders is short.
+        while closure.inherit(world) {}
+        for (index, item) in world.items.iter().enumerate() {
+            for (n, name) in item.object.needed.iter().enumerate() {
+                if closure.0[index][n] == Provider::Missing {
+                    closure.0[index][n] = given(world, name, item.object.machine);
+                }
+            }
+        }
+        closure
+    }
+
+    /// Finds what is missing through those that load the object; whether any was found.
+    fn inherit(&mut self, world: &World<'_>) -> bool {
+        let mut loaders: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.0.len()];
+        for (index, providers) in self.0.iter().enumerate() {
+            for provider in providers {
+                if let Provider::Object(provided, _) = provider {
+                    loaders[*provided].insert(index);
+                }
+            }
+        }
+        let mut found = Vec::new();
+        for (index, item) in world.items.iter().enumerate() {
+            if !self.0[index].contains(&Provider::Missing) {
+                continue;
+            }
+            let above = ancestors(&loaders, index);
+            for (n, name) in item.object.needed.iter().enumerate() {
+                if self.0[index][n] == Provider::Missing
+                    && let Some(provider) = self.through_loaders(world, item, name, &above)
+                {
+                    found.push((index, n, provider));
+                }
+            }
+        }
+        let any = !found.is_empty();
+        for (index, n, provider) in found {
+            self.0[index][n] = provider;
+        }
+        any
+    }
+
+    fn through_loaders(
+        &self,
+        world: &World<'_>,
+        item: &Item,
+        name: &str,
+        above: &[usize],
+    ) -> Option<Provider> {
+        let machine = item.object.machine;
+        for loader in above {
+            for provider in &self.0[*loader] {
+                if let Provider::Object(index, _) = provider
+                    && world.items[*index].soname() == name
+                {
+                    return Some(Provider::Object(*index, Through::Loaded(*loader)));
+                }
+            }
+        }
+        if item.object.runpath.is_some() {
+            return None;
+        }
+        above.iter().find_map(|loader| {
+            let loading = &world.items[*loader];
+            let directories = rpath(world, loading)?;
+            let found = world.search(directories.into_iter(), name, machine)?;
+            Some(found.through(Through::LoadersRpath(*loader)))
+        })
+    }
+}
+
+/// All that load an object, nearest first.
+fn ancestors(loaders: &[BTreeSet<usize>], of: usize) -> Vec<usize> {
+    let mut seen = BTreeSet::from([of]);
+    let mut above: Vec<usize> = Vec::new();
+    let mut next = 0;
+    let mut current = of;
+    loop {
+        above.extend(loaders[current].iter().filter(|l| seen.insert(**l)));
+        let Some(further) = above.get(next) else {
+            return above;
+        };
+        current = *further;
+        next += 1;
+    }
+}
+
+/// DT_RPATH, which counts only without DT_RUNPATH.
+fn rpath(world: &World<'_>, item: &Item) -> Option<Vec<String>> {
+    let object = &item.object;
+    let path = object.rpath.as_ref().filter(|_| object.runpath.is_none())?;
+    Some(resolved(world, item, path))
+}
+
+fn resolved(world: &World<'_>, item: &Item, path: &SearchPath) -> Vec<String> {
+    let origin = world.origin(item);
+    path.resolved(&origin).filter(|d| !d.is_empty()).collect()
+}
+
+fn by_itself(world: &World<'_>, item: &Item, name: &str, directories: &[String]) -> Provider {
+    let machine = item.object.machine;
+    if name.contains('/') {
+        let found = world.at(&normal(name), machine);
+        return found.map_or(Provider::Missing, |f| f.through(Through::Directory));
+    }
+    if let Some(rpath) = rpath(world, item)
+        && let Some(found) = world.search(rpath.into_iter(), name, machine)
+    {
+        return found.through(Through::Rpath);
+    }
+    if let Some(runpath) = &item.object.runpath {
+        let runpath = resolved(world, item, runpath);
+        if let Some(found) = world.search(runpath.into_iter(), name, machine) {
+            return found.through(Through::Runpath);
+        }
+    }
+    match world.search(directories.iter().cloned(), name, machine) {
+        Some(found) => found.through(Through::Directory),
+        None => Provider::Missing,
+    }
+}
+
+/// What no search finds: loaded before, or provided from outside of the tree.
+fn given(world: &World<'_>, name: &str, machine: Machine) -> Provider {
+    if let Some(provider) = world.preload(name, machine) {
+        provider
+    } else if let Some(index) = world.unsearched(name, machine) {
+        Provider::Object(index, Through::Unsearched)
+    } else if world.loader().host.has(name) {
+        Provider::Host
+    } else if !world.system.is_known() && world.loader().base.has(name) {
+        Provider::Base
+    } else {
+        Provider::Missing
+    }
+}
+
+/// Whether a directory is what a Python imports from.
+fn is_environment(tree: &Tree) -> bool {
+    let torch = |path: &str| {
+        let top = path.split('/').next().unwrap_or("");
+        top.starts_with("torch-") && top.ends_with(".dist-info")
+    };
+    let inside = |path: &str| path.contains("site-packages/") || path.contains("dist-packages/");
+    let named = ["site-packages", "dist-packages"]
+        .iter()
+        .any(|n| tree.name.trim_end_matches('/').ends_with(n));
+    tree.kind == Kind::Directory
+        && (named || tree.files.iter().any(|f| torch(&f.path) || inside(&f.path)))
+}
+
+impl Item {
+    /// What NEEDED entries call it.
+    pub fn soname(&self) -> &str {
+        let own = self.object.soname.as_deref();
+        own.unwrap_or_else(|| split(&self.path).1)
+    }
+}

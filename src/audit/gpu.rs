@@ -1,0 +1,377 @@
+//! Whether GPUs run the device code of each object.
+//!
+//! In: the code by module, GPUs. Out: a [`Verdict`] per object and GPU, and findings per package: an
+//! error where none of its objects runs, a warning where only some do. A library is judged by what
+//! most of its modules do: single kernels for further SMs support no GPU, and single kernels
+//! without an SM do not spoil the rest.
+
+use super::closure::World;
+use super::code::{Code, Module, Ptx};
+use super::finding::{Finding, some};
+use super::missing::alternatives;
+use crate::catalog::Catalog;
+use crate::diag::{Diagnostic, codes};
+use crate::elf::Machine;
+use crate::rules::{Coverage, aligned, coverage};
+use crate::spec::Sm;
+use crate::spec::nouns::Suffix;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gpu {
+    /// As it was given.
+    pub name: String,
+    pub sm: Sm,
+    /// The target has to run there, so that it does not is a finding.
+    pub meant: bool,
+}
+
+impl Gpu {
+    /// `h100 (sm_90)`
+    fn shown(&self) -> String {
+        shown(&self.name, self.sm)
+    }
+}
+
+/// A device as people name it, with its SM.
+pub(super) fn shown(name: &str, sm: Sm) -> String {
+    let sm = format!("sm_{}", sm.digits());
+    match name == sm {
+        true => sm,
+        false => format!("{name} ({sm})"),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// `no kernel image is available for execution on the device`
+    None,
+    /// The driver compiles PTX.
+    Jit,
+    Native,
+}
+
+/// How an object comes to run on a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    pub gpu: String,
+    pub sm: Sm,
+    pub how: How,
+    /// SMs of the code that runs.
+    pub code: BTreeSet<Sm>,
+    pub modules: Modules,
+    /// What the driver has to be for the PTX.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+}
+
+/// How many modules run so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Modules {
+    pub native: usize,
+    pub jit: usize,
+    pub none: usize,
+    /// Of `none`, those that are made for older GPUs and not for others only.
+    #[serde(skip)]
+    forgotten: usize,
+}
+
+/// Verdicts of each object with device code, by its place among the objects.
+pub type Verdicts = BTreeMap<usize, Vec<Verdict>>;
+
+pub fn verdicts(world: &World<'_>, gpus: &[Gpu]) -> Verdicts {
+    let aligned = aligned(cuda(world));
+    let with_code = world
+        .items
+        .iter()
+        .enumerate()
+        .filter(|(_, i)| !i.code.is_empty());
+    with_code
+        .map(|(index, item)| {
+            let judge = |gpu| verdict(world.catalog, &item.code, gpu, aligned);
+            (index, gpus.iter().map(judge).collect())
+        })
+        .collect()
+}
+
+/// CUDA of the runtime's package in the tree.
+fn cuda(world: &World<'_>) -> (u32, u32) {
+    let runtime = world.tree.files.iter().find_map(|f| {
+        let top = f.path.rsplit_once(".dist-info/")?.0;
+        let (name, version) = top.rsplit('/').next()?.split_once('-')?;
+        name.starts_with("nvidia_cuda_runtime").then_some(version)
+    });
+    let mut parts = runtime
+        .unwrap_or("")
+        .split('.')
+        .map(|p| p.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
+
+fn verdict(catalog: &Catalog, code: &Code, gpu: &Gpu, aligned: bool) -> Verdict {
+    let mut modules = Modules::default();
+    let mut native = BTreeSet::new();
+    let mut jit: BTreeSet<Ptx> = BTreeSet::new();
+    for (module, count) in &code.0 {
+        match runs(module, gpu.sm, aligned) {
+            Coverage::Native(sm) => {
+                modules.native += count;
+                native.insert(sm);
+            }
+            Coverage::Jit(sm) => {
+                modules.jit += count;
+                jit.extend(module.ptx.iter().filter(|p| p.sm == sm));
+            }
+            Coverage::None => {
+                modules.none += count;
+                if older(module, gpu.sm) {
+                    modules.forgotten += count;
+                }
+            }
+        }
+    }
+    let running = modules.native + modules.jit;
+    let how = if 2 * running < best(code, aligned) || running == 0 {
+        How::None
+    } else if modules.native >= modules.jit {
+        How::Native
+    } else {
+        How::Jit
+    };
+    let isa = jit.iter().map(|p| p.isa).max();
+    Verdict {
+        gpu: gpu.name.clone(),
+        sm: gpu.sm,
+        how,
+        code: native.into_iter().chain(jit.iter().map(|p| p.sm)).collect(),
+        modules,
+        driver: isa.map(|isa| driver(catalog, isa)),
+    }
+}
+
+fn runs(module: &Module, device: Sm, aligned: bool) -> Coverage {
+    let sass: Vec<Sm> = module.sass.iter().copied().collect();
+    let ptx: Vec<Sm> = module.ptx.iter().map(|p| p.sm).collect();
+    coverage(&sass, &ptx, device, aligned)
+}
+
+/// Modules that run on the GPU that the code serves best.
+fn best(code: &Code, aligned: bool) -> usize {
+    let devices: BTreeSet<Sm> = code
+        .sass()
+        .into_iter()
+        .chain(code.ptx().iter().map(|p| p.sm))
+        .collect();
+    let running = |device: &Sm| {
+        let modules = code.0.iter();
+        let running = modules.filter(|(m, _)| runs(m, device.base(), aligned) != Coverage::None);
+        running.map(|(_, count)| count).sum()
+    };
+    devices.iter().map(running).max().unwrap_or(0)
+}
+
+/// Whether a module is made for GPUs before this one, and not for a single one by its suffix.
+fn older(module: &Module, device: Sm) -> bool {
+    let mut sms = module.sass.iter().chain(module.ptx.iter().map(|p| &p.sm));
+    sms.any(|sm| sm.suffix != Some(Suffix::Arch) && sm.base() < device)
+}
+
+/// The driver that knows an ISA, by the toolkit that writes it.
+fn driver(catalog: &Catalog, isa: (u16, u16)) -> String {
+    let isa = format!("{}.{}", isa.0, isa.1);
+    let toolkit = catalog
+        .toolkits
+        .iter()
+        .find(|t| t.ptx.as_ref() == Some(&isa));
+    match toolkit.map(|t| (&t.version, &t.driver.toolkit)) {
+        Some((version, Some(driver))) => format!("{driver} (CUDA {version})"),
+        Some((version, None)) => format!("of CUDA {version}"),
+        None => format!("that knows PTX {isa}"),
+    }
+}
+
+pub fn check(world: &World<'_>, verdicts: &Verdicts, gpus: &[Gpu], findings: &mut Vec<Finding>) {
+    let groups = alternatives(world);
+    let mut packages: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for index in verdicts.keys() {
+        packages
+            .entry(package(&world.items[*index].path))
+            .or_default()
+            .push(*index);
+    }
+    for (n, gpu) in gpus.iter().enumerate().filter(|(_, g)| g.meant) {
+        let runs = |index: &usize| verdicts[index][n].how != How::None;
+        // Of alternatives one is loaded.
+        let served = |index: &usize| {
+            let group = groups.iter().find(|g| g.contains(index));
+            runs(index)
+                || group.is_some_and(|g| g.iter().any(|i| verdicts.contains_key(i) && runs(i)))
+        };
+        for (package, objects) in &packages {
+            let missing: Vec<usize> = objects.iter().copied().filter(|i| !served(i)).collect();
+            findings.extend(uncovered(world, gpu, package, objects, &missing));
+        }
+        for (index, verdicts) in verdicts {
+            findings.extend(forgotten(&world.items[*index].path, &verdicts[n]));
+        }
+    }
+}
+
+/// What a path belongs to: the folder below site-packages, or the object itself where that folder
+/// is a namespace or there is none.
+pub(super) fn package(path: &str) -> &str {
+    let below = path
+        .rsplit_once("-packages/")
+        .map_or(path, |(_, below)| below);
+    match below.split_once('/') {
+        Some((top, _)) if !["nvidia", "..", "lib", "usr", "opt"].contains(&top) => top,
+        _ => path,
+    }
+}
+
+/// Whether a path lies in the wheels of CUDA's own libraries.
+pub(super) fn of_nvidia(path: &str) -> bool {
+    let below = path
+        .rsplit_once("-packages/")
+        .map_or(path, |(_, below)| below);
+    below.starts_with("nvidia/")
+}
+
+fn uncovered(
+    world: &World<'_>,
+    gpu: &Gpu,
+    package: &str,
+    objects: &[usize],
+    missing: &[usize],
+) -> Option<Finding> {
+    let first = &world.items[*missing.first()?];
+    let has: BTreeSet<Sm> = (missing.iter())
+        .flat_map(|i| {
+            let code = &world.items[*i].code;
+            code.sass()
+                .into_iter()
+                .chain(code.ptx().into_iter().map(|p| p.sm))
+        })
+        .collect();
+    let has: Vec<String> = has.iter().map(|sm| format!("sm_{}", sm.digits())).collect();
+    let paths: Vec<&str> = missing
+        .iter()
+        .map(|i| world.items[*i].path.as_str())
+        .collect();
+    let cubins = first.object.machine == Machine::Cuda;
+    // NVIDIA's own libraries pick kernels, and compile some, for the GPU that they find.
+    let whole = missing.len() == objects.len() && !cubins && !of_nvidia(&first.path);
+    let message = format!(
+        "{package} has no code for {} in {}, only for {}",
+        gpu.shown(),
+        some(&paths, 3),
+        has.join(", ")
+    );
+    let diagnostic = match whole {
+        true => Diagnostic::error(codes::SM_NOT_COVERED, message),
+        false => Diagnostic::warning(codes::SM_NOT_COVERED, message),
+    };
+    Some(Finding::new(&first.path, diagnostic))
+}
+
+/// Kernels that an otherwise fitting object has for older GPUs only.
+fn forgotten(path: &str, verdict: &Verdict) -> Option<Finding> {
+    let Modules {
+        native,
+        jit,
+        none,
+        forgotten,
+    } = verdict.modules;
+    if verdict.how == How::None || forgotten == 0 {
+        return None;
+    }
+    let message = format!(
+        "`{path}` runs on {}, but {forgotten} of its {} modules have code for older GPUs only",
+        verdict.gpu,
+        native + jit + none
+    );
+    let help = "the library works unless it calls one of these kernels; a build for the SM has all";
+    let warning = Diagnostic::warning(codes::SM_NOT_COVERED, message).help(help);
+    Some(Finding::new(path, warning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(sass: &[&str], ptx: &[&str]) -> Module {
+        let sm = |s: &&str| s.parse::<Sm>().unwrap();
+        Module {
+            sass: sass.iter().map(sm).collect(),
+            ptx: ptx
+                .iter()
+                .map(sm)
+                .map(|sm| Ptx { sm, isa: (8, 7) })
+                .collect(),
+        }
+    }
+
+    fn judged(code: &[(Module, usize)], device: &str) -> Verdict {
+        let catalog = Catalog::load(None).unwrap();
+        let gpu = Gpu {
+            name: "x".into(),
+            sm: device.parse().unwrap(),
+            meant: true,
+        };
+        let code = Code(code.iter().cloned().collect());
+        verdict(&catalog, &code, &gpu, false)
+    }
+
+    #[test]
+    fn most_modules_decide() {
+        let code = [
+            (module(&["7.5", "8.0", "9.0"], &["9.0"]), 90),
+            (module(&["9.0a"], &[]), 4),
+            (module(&["11.0a"], &[]), 1),
+        ];
+        let hopper = judged(&code, "9.0");
+        assert_eq!((hopper.how, hopper.modules.native), (How::Native, 94));
+        assert_eq!(hopper.modules.forgotten, 0, "Thor's kernel is not Hopper's");
+        let thor = judged(&code, "11.0");
+        assert_eq!(
+            (thor.how, thor.modules.jit, thor.modules.native),
+            (How::Jit, 90, 1)
+        );
+        assert_eq!(thor.driver.as_deref(), Some("570.26 (CUDA 12.8)"));
+        assert_eq!(judged(&code, "7.0").how, How::None);
+    }
+
+    #[test]
+    fn a_single_kernel_supports_no_gpu_and_spoils_none() {
+        let sass_only = [
+            (module(&["8.0", "9.0"], &[]), 90),
+            (module(&["11.0"], &[]), 1),
+        ];
+        let thor = judged(&sass_only, "11.0");
+        assert_eq!((thor.how, thor.modules.native), (How::None, 1));
+        let one_missing = [
+            (module(&["8.0", "9.0"], &[]), 90),
+            (module(&["8.0"], &[]), 1),
+        ];
+        let hopper = judged(&one_missing, "9.0");
+        assert_eq!((hopper.how, hopper.modules.forgotten), (How::Native, 1));
+        assert!(forgotten("x.so", &hopper).is_some());
+    }
+
+    #[test]
+    fn packages_are_folders_below_site_packages() {
+        assert_eq!(
+            package("lib/python3.12/site-packages/torch/lib/a.so"),
+            "torch"
+        );
+        assert_eq!(package("xformers/_C.so"), "xformers");
+        assert_eq!(
+            package("nvidia/cu13/lib/libcublas.so.13"),
+            "nvidia/cu13/lib/libcublas.so.13"
+        );
+        assert_eq!(package("_C.so"), "_C.so");
+    }
+}

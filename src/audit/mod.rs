@@ -1,0 +1,90 @@
+//! What binaries need and whether they get it, read without running them.
+//!
+//! In: a [`Question`]: a shared object, a wheel or a directory, the GPUs, Python and base that are
+//! meant. Out: an [`Audit`]: every object with what it asks of the loader and its device code, who
+//! provides each library, a verdict per GPU, and every finding at once. A kind of target is one
+//! adapter to [`Tree`]; nothing after it knows where bytes come from. Never runs, maps or unpacks
+//! what it reads, and no file, however damaged, stops it: that is a finding.
+
+mod closure;
+mod code;
+mod copies;
+mod finding;
+mod gpu;
+mod inventory;
+mod missing;
+mod python;
+mod runtime;
+mod sarif;
+mod system;
+mod table;
+mod torch;
+mod tree;
+
+use crate::catalog::Catalog;
+use crate::spec::PythonVersion;
+use serde::Serialize;
+use std::path::Path;
+
+pub use finding::Finding;
+pub use gpu::{Gpu, How, Verdict};
+pub use sarif::sarif;
+pub use table::table;
+pub use tree::{Tree, TreeError};
+
+use closure::{Closure, World};
+use inventory::Inventory;
+use system::System;
+
+/// What is asked.
+pub struct Question<'a> {
+    pub catalog: &'a Catalog,
+    pub target: &'a Path,
+    /// Devices to judge device code for.
+    pub gpus: Vec<Gpu>,
+    /// The Python that imports it; found in the target where it says so.
+    pub python: Option<PythonVersion>,
+    /// Root file system of the base.
+    pub sysroot: Option<&'a Path>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Audit {
+    /// No finding is an error.
+    pub ok: bool,
+    pub target: String,
+    pub kind: tree::Kind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub python: Option<PythonVersion>,
+    /// By path.
+    pub objects: Vec<table::Row>,
+    /// The worst first.
+    pub findings: Vec<Finding>,
+}
+
+pub fn audit(question: &Question<'_>) -> Result<Audit, TreeError> {
+    let tree = Tree::open(question.target)?;
+    let system = System::of(question, &tree)?;
+    let inventory = Inventory::of(&tree);
+    let world = World::new(question.catalog, &tree, &inventory, &system);
+    let closure = Closure::of(&world);
+    let python = question.python.or_else(|| python::of(&tree));
+
+    let mut findings = inventory.findings();
+    missing::check(&world, &closure, &mut findings);
+    copies::check(&world, &mut findings);
+    torch::check(&world, &mut findings);
+    python::check(&world, python, &mut findings);
+    runtime::check(&world, &mut findings);
+    let verdicts = gpu::verdicts(&world, &question.gpus);
+    gpu::check(&world, &verdicts, &question.gpus, &mut findings);
+    finding::order(&mut findings);
+    Ok(Audit {
+        ok: findings.iter().all(|f| !f.is_error()),
+        target: tree.name.clone(),
+        kind: tree.kind,
+        python,
+        objects: table::rows(&world, &closure, &verdicts),
+        findings,
+    })
+}

@@ -1,0 +1,309 @@
+//! Objects as rows for programs, and the whole audit as text for people.
+
+use super::closure::{Closure, Provider, Through, World};
+use super::code::Ptx;
+use super::gpu::{How, Verdict, Verdicts, shown};
+use super::tree::Kind;
+use super::{Audit, Finding};
+use crate::diag::{Severity, codes};
+use crate::elf::{Floors, SearchPath};
+use crate::spec::Sm;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One object.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    pub path: String,
+    pub machine: &'static str,
+    pub soname: Option<String>,
+    pub needed: Vec<String>,
+    /// By what is needed.
+    pub providers: BTreeMap<String, String>,
+    pub rpath: Option<SearchPath>,
+    pub runpath: Option<SearchPath>,
+    pub floors: Floors,
+    /// SASS.
+    pub sm: BTreeSet<Sm>,
+    pub ptx: Vec<PtxRow>,
+    pub gpus: Vec<Verdict>,
+    /// What it needs beyond the C runtime.
+    #[serde(skip)]
+    beyond: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct PtxRow {
+    pub sm: Sm,
+    pub isa: String,
+}
+
+impl From<Ptx> for PtxRow {
+    fn from(ptx: Ptx) -> Self {
+        Self {
+            sm: ptx.sm,
+            isa: format!("{}.{}", ptx.isa.0, ptx.isa.1),
+        }
+    }
+}
+
+pub(super) fn rows(world: &World<'_>, closure: &Closure, verdicts: &Verdicts) -> Vec<Row> {
+    let row = |(index, providers): (usize, &Vec<Provider>)| {
+        let item = &world.items[index];
+        let object = &item.object;
+        let needed = object.needed.iter().cloned();
+        Row {
+            path: item.path.clone(),
+            machine: object.machine.name(),
+            soname: object.soname.clone(),
+            needed: object.needed.clone(),
+            providers: needed
+                .clone()
+                .zip(providers.iter().map(|p| provider(world, p)))
+                .collect(),
+            rpath: object.rpath.clone(),
+            runpath: object.runpath.clone(),
+            floors: object.floors(),
+            sm: item.code.sass(),
+            ptx: item.code.ptx().into_iter().map(PtxRow::from).collect(),
+            gpus: verdicts.get(&index).cloned().unwrap_or_default(),
+            beyond: needed.filter(|n| !world.loader().base.has(n)).collect(),
+        }
+    };
+    closure.0.iter().enumerate().map(row).collect()
+}
+
+fn provider(world: &World<'_>, provider: &Provider) -> String {
+    let path = |index: &usize| world.items[*index].path.as_str();
+    match provider {
+        Provider::Object(index, through) => {
+            let through = match through {
+                Through::Rpath => "by RPATH".to_owned(),
+                Through::Runpath => "by RUNPATH".to_owned(),
+                Through::LoadersRpath(loader) => format!("by RPATH of {}", path(loader)),
+                Through::Loaded(loader) => format!("loaded before by {}", path(loader)),
+                Through::Directory => "in a default directory".to_owned(),
+                Through::Unsearched => "where no search leads".to_owned(),
+                Through::Preload(by) => format!("through {by}'s preload"),
+            };
+            format!("{} ({through})", path(index))
+        }
+        Provider::System(path) => path.clone(),
+        Provider::Base => "the base".to_owned(),
+        Provider::Host => "the host's driver".to_owned(),
+        Provider::Missing => "missing".to_owned(),
+    }
+}
+
+/// Everything but the findings that are worth a block of their own.
+pub fn table(audit: &Audit) -> String {
+    let mut out = header(audit);
+    out.push('\n');
+    out.push_str(&columns(&objects(audit)));
+    if audit.objects.iter().any(|r| !r.gpus.is_empty()) {
+        out.push('\n');
+        out.push_str(&gpus(audit));
+    }
+    out.push_str(&notes(audit));
+    out
+}
+
+/// A line each; what is left to others is in the column `needs` already.
+fn notes(audit: &Audit) -> String {
+    let notes = (audit.findings.iter()).filter(|f| f.diagnostic.severity == Severity::Note);
+    let (elsewhere, notes): (Vec<&Finding>, Vec<&Finding>) =
+        notes.partition(|f| f.code() == codes::NEEDED_ELSEWHERE);
+    let mut lines: Vec<String> = (notes.iter())
+        .map(|f| format!("  {}  {}", f.code(), f.diagnostic.message))
+        .collect();
+    if !elsewhere.is_empty() {
+        lines.push(format!(
+            "  {}  {} of these objects need libraries that are not in the tree: the directory that it is installed in shows what is missing",
+            codes::NEEDED_ELSEWHERE,
+            elsewhere.len()
+        ));
+    }
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!("\nnotes\n{}\n", lines.join("\n")),
+    }
+}
+
+fn header(audit: &Audit) -> String {
+    let kind = match audit.kind {
+        Kind::Object => "object",
+        Kind::Wheel => "wheel",
+        Kind::Directory => "directory",
+    };
+    let with_code = audit.objects.iter().filter(|r| r.has_code()).count();
+    let count = audit.objects.len();
+    let s = if count == 1 { "" } else { "s" };
+    let python = audit
+        .python
+        .map_or_else(String::new, |p| format!(", Python {p}"));
+    format!(
+        "{}: {kind} with {count} object{s}, {with_code} with device code{python}\n",
+        audit.target
+    )
+}
+
+impl Row {
+    fn has_code(&self) -> bool {
+        !self.sm.is_empty() || !self.ptx.is_empty()
+    }
+
+    /// Cubins that lie beside each other are one line for people.
+    fn shown(&self) -> String {
+        match self.machine {
+            "cuda" => match self.path.rsplit_once('/') {
+                Some((folder, _)) => format!("{folder}/*"),
+                None => "*".to_owned(),
+            },
+            _ => self.path.clone(),
+        }
+    }
+}
+
+type Line = Vec<String>;
+
+fn objects(audit: &Audit) -> Vec<Line> {
+    let mut lines = vec![
+        ["object", "SASS", "PTX", "glibc", "GLIBCXX", "needs"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    let mut cubins: BTreeMap<String, BTreeSet<Sm>> = BTreeMap::new();
+    let sms = |sms: &BTreeSet<Sm>| {
+        let all: Vec<String> = sms.iter().map(Sm::to_string).collect();
+        or_dash(all.join(" "))
+    };
+    for row in &audit.objects {
+        if row.machine == "cuda" {
+            cubins.entry(row.shown()).or_default().extend(&row.sm);
+            continue;
+        }
+        let ptx: BTreeSet<Sm> = row.ptx.iter().map(|p| p.sm).collect();
+        let version = |v: &Option<crate::elf::Version>| {
+            or_dash(v.as_ref().map(ToString::to_string).unwrap_or_default())
+        };
+        lines.push(vec![
+            row.path.clone(),
+            sms(&row.sm),
+            sms(&ptx),
+            version(&row.floors.glibc),
+            version(&row.floors.glibcxx),
+            row.beyond.join(" "),
+        ]);
+    }
+    for (path, found) in cubins {
+        let dash = || "-".to_owned();
+        lines.push(vec![
+            path,
+            sms(&found),
+            dash(),
+            dash(),
+            dash(),
+            String::new(),
+        ]);
+    }
+    lines
+}
+
+fn or_dash(text: String) -> String {
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        text
+    }
+}
+
+/// Objects by GPU: a sentence for few GPUs, a matrix for many.
+fn gpus(audit: &Audit) -> String {
+    let rows: Vec<&Row> = audit
+        .objects
+        .iter()
+        .filter(|r| !r.gpus.is_empty())
+        .collect();
+    let Some(first) = rows.first() else {
+        return String::new();
+    };
+    if first.gpus.len() > 3 {
+        return matrix(&rows, first);
+    }
+    let mut lines = vec![vec!["object".to_owned()]];
+    lines[0].extend(first.gpus.iter().map(heading));
+    for row in rows {
+        let mut line = vec![row.shown()];
+        line.extend(row.gpus.iter().map(sentence));
+        if lines.last() != Some(&line) {
+            lines.push(line);
+        }
+    }
+    columns(&lines)
+}
+
+fn heading(verdict: &Verdict) -> String {
+    shown(&verdict.gpu, verdict.sm)
+}
+
+fn sentence(verdict: &Verdict) -> String {
+    let code: Vec<String> = verdict
+        .code
+        .iter()
+        .map(|s| format!("sm_{}", s.digits()))
+        .collect();
+    match verdict.how {
+        How::None => "no".to_owned(),
+        How::Native => format!("native: {}", code.join(" ")),
+        How::Jit => {
+            let driver = verdict.driver.as_deref().unwrap_or("of its toolkit");
+            format!("JIT: {}, driver {driver}", code.join(" "))
+        }
+    }
+}
+
+fn matrix(rows: &[&Row], first: &Row) -> String {
+    let mut lines = vec![vec!["object".to_owned()]];
+    lines[0].extend(first.gpus.iter().map(|v| v.sm.to_string()));
+    for row in rows {
+        let cell = |v: &Verdict| match v.how {
+            How::Native => "SASS".to_owned(),
+            How::Jit => "PTX".to_owned(),
+            How::None => "-".to_owned(),
+        };
+        let mut line = vec![row.shown()];
+        line.extend(row.gpus.iter().map(cell));
+        if lines.last() != Some(&line) {
+            lines.push(line);
+        }
+    }
+    let mut out = columns(&lines);
+    out.push_str("SASS: runs as it is; PTX: the driver compiles it; -: does not run\n");
+    out
+}
+
+/// Lines with their cells one below the other.
+fn columns(lines: &[Line]) -> String {
+    let most = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |n: usize| {
+        let cells = lines.iter().filter_map(|l| l.get(n));
+        cells.map(|c| c.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..most).map(width).collect();
+    let mut out = String::new();
+    for line in lines {
+        let cells = line.iter().zip(&widths);
+        let text: Vec<String> = cells.map(|(c, w)| format!("{c:w$}", w = *w)).collect();
+        out.push_str(text.join("  ").trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+impl Audit {
+    /// Findings that are more than a note.
+    pub fn told(&self) -> impl Iterator<Item = &Finding> {
+        let worth = |f: &&Finding| f.diagnostic.severity > Severity::Note;
+        self.findings.iter().filter(worth)
+    }
+}

@@ -1,0 +1,183 @@
+//! Extensions of torch against the torch that is there.
+//!
+//! In: each object's [`Ties`]. Out: symbols of torch's namespaces that an object needs and no object
+//! of the tree exports, told apart by cause: the other C++11 ABI, or another torch. Only where the
+//! tree holds torch; names are kept for what objects ask, hashes for what they export.
+
+use super::closure::World;
+use super::finding::{Finding, some};
+use super::inventory::Item;
+use super::tree::split;
+use crate::diag::{Diagnostic, codes};
+use crate::diagnose::readable;
+use crate::elf::{ElfError, Linkage, Object, mentions};
+use crate::source::Source;
+use std::collections::{BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// How the Itanium C++ ABI spells the old `std::string`, and the namespace of the new one.
+const OLD: &[u8] = b"Ss";
+const NEW: &[u8] = b"NSt7__cxx11";
+
+/// What ties an object to torch.
+#[derive(Debug, Default)]
+pub struct Ties {
+    /// Mangled names that it needs.
+    needs: Vec<Box<[u8]>>,
+    /// Hashes of the names that it exports.
+    exports: Vec<u64>,
+}
+
+impl Ties {
+    pub fn read(object: &Object, source: &mut dyn Source) -> Result<Self, ElfError> {
+        let mut ties = Self::default();
+        object.symbols(source, |symbol| {
+            if !of_torch(symbol.name) {
+                return;
+            }
+            match symbol.linkage {
+                Linkage::Undefined => ties.needs.push(symbol.name.into()),
+                Linkage::Exported => ties.exports.push(hash(symbol.name)),
+                Linkage::WeakUndefined => {}
+            }
+        })?;
+        Ok(ties)
+    }
+}
+
+/// Whether a name mentions one of torch's namespaces. `at` is many a member's name too, as of
+/// `std::vector`, so it has to open a nested name.
+fn of_torch(mangled: &[u8]) -> bool {
+    let holds = |text: &[u8]| memchr::memmem::find(mangled, text).is_some();
+    mentions(mangled, &["c10", "torch"])
+        || mangled.starts_with(b"_Z") && (holds(b"N2at") || holds(b"NK2at"))
+}
+
+fn hash(name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
+pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
+    let torch: Vec<&Item> = world.items.iter().filter(|i| is_torch(i)).collect();
+    if torch.is_empty() {
+        return;
+    }
+    let exports = world
+        .items
+        .iter()
+        .flat_map(|i| i.ties.exports.iter().copied());
+    let exports: HashSet<u64> = exports.collect();
+    for item in world.items {
+        let missing: Vec<&[u8]> = (item.ties.needs.iter())
+            .map(AsRef::as_ref)
+            .filter(|name| !exports.contains(&hash(name)))
+            .collect();
+        if missing.is_empty() {
+            continue;
+        }
+        let other_abi = with_other_abi(world, &torch, &missing);
+        findings.push(tell(item, &missing, &other_abi));
+    }
+}
+
+fn is_torch(item: &Item) -> bool {
+    let file = split(&item.path).1;
+    file.starts_with("libtorch") || file.starts_with("libc10")
+}
+
+fn tell(item: &Item, missing: &[&[u8]], other_abi: &[&[u8]]) -> Finding {
+    let shown = |names: &[&[u8]]| {
+        let names: Vec<String> = (names.iter())
+            .map(|n| readable(&String::from_utf8_lossy(n)))
+            .collect();
+        some(&names, 3)
+    };
+    let path = &item.path;
+    let diagnostic = if let Some(first) = other_abi.first() {
+        let asks = if memchr::memmem::find(first, NEW).is_some() {
+            "new"
+        } else {
+            "old"
+        };
+        Diagnostic::error(
+            codes::CXX11_ABI,
+            format!(
+                "`{path}` was built with the {asks} C++11 ABI and torch with the other: it needs {}",
+                shown(other_abi)
+            ),
+        )
+    } else {
+        let message = format!(
+            "`{path}` needs what no object in the tree exports: {}",
+            shown(missing)
+        );
+        Diagnostic::error(codes::TORCH_SYMBOL_MISSING, message)
+    };
+    Finding::new(path, diagnostic)
+}
+
+/// Of those names, the ones that torch exports with the other `std::string`.
+fn with_other_abi<'n>(world: &World<'_>, torch: &[&Item], missing: &[&'n [u8]]) -> Vec<&'n [u8]> {
+    // Up to its first string a name is the same in both ABIs.
+    let mut wanted: Vec<(&[u8], &'n [u8])> = Vec::new();
+    for name in missing {
+        let new = memchr::memmem::find(name, NEW);
+        let old = memchr::memmem::find_iter(name, OLD);
+        match new {
+            Some(at) => wanted.push((&name[..at], name)),
+            None => wanted.extend(old.map(|at| (&name[..at], *name))),
+        }
+    }
+    let mut found: BTreeSet<&'n [u8]> = BTreeSet::new();
+    let mut compare = |name: &[u8]| {
+        let new = memchr::memmem::find(name, NEW);
+        for (start, missing) in &wanted {
+            let asks_new = memchr::memmem::find(missing, NEW).is_some();
+            let rest = name.strip_prefix(*start);
+            let other = match asks_new {
+                true => rest.is_some_and(|r| r.starts_with(OLD)) && new.is_none(),
+                false => new == Some(start.len()) && rest.is_some(),
+            };
+            if other {
+                found.insert(missing);
+            }
+        }
+    };
+    for item in torch {
+        // It was read before; should it fail now, the cause stays unknown, and the finding is the
+        // general one.
+        let Ok(mut source) = world.tree.files[item.file].open() else {
+            continue;
+        };
+        let _ = item.object.symbols(&mut source, |symbol| {
+            if symbol.linkage == Linkage::Exported {
+                compare(symbol.name);
+            }
+        });
+    }
+    found.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn torchs_names_are_told_from_members_called_alike() {
+        for (name, ours) in [
+            ("_ZN3c105ErrorD1Ev", true),
+            ("_ZNK2at10TensorBase4sizeEv", true),
+            ("_Z16THPVariable_WrapN2at10TensorBaseE", true),
+            (
+                "_ZNKSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE2atEm",
+                false,
+            ),
+            ("_ZNSt6vectorIiSaIiEE2atEm", false),
+            ("torch_cuda", false),
+        ] {
+            assert_eq!(of_torch(name.as_bytes()), ours, "{name}");
+        }
+    }
+}

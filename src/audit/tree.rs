@@ -1,0 +1,211 @@
+//! A set of files by path: what every kind of target is turned into.
+//!
+//! In: the path of a shared object, a wheel or a directory. Out: files with the path that they have
+//! where they are installed, each readable at any offset, and the symbolic links between them.
+//! Links lead nowhere outside the tree; what is no regular file is not opened.
+
+mod directory;
+mod wheel;
+
+use crate::source::{FileSource, Source};
+use crate::spec::PythonVersion;
+use crate::wheel::NotAWheel;
+use crate::zip::{Archive, Member, ZipError};
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const MOST_LINKS: usize = 40;
+
+#[derive(Debug)]
+pub struct Tree {
+    /// As it was given.
+    pub name: String,
+    pub kind: Kind,
+    /// By path.
+    pub files: Vec<File>,
+    /// Where the tree lies in the system that it is installed in: an absolute path, empty for the
+    /// root.
+    pub mount: String,
+    /// The Python that a wheel's tags name.
+    pub python: Option<PythonVersion>,
+    links: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Object,
+    Wheel,
+    Directory,
+}
+
+#[derive(Debug)]
+pub struct File {
+    /// Relative to the tree, as installed.
+    pub path: String,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    Disk(PathBuf),
+    Member(Arc<(Archive, FileSource)>, Member),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    #[error("cannot read {}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{} is neither a shared object, a wheel nor a directory", .0.display())]
+    Unknown(PathBuf),
+    #[error(transparent)]
+    Wheel(#[from] NotAWheel),
+    #[error(transparent)]
+    Archive(#[from] ZipError),
+}
+
+impl Tree {
+    pub fn open(target: &Path) -> Result<Self, TreeError> {
+        let read = |source| TreeError::Read {
+            path: target.to_owned(),
+            source,
+        };
+        let kind = std::fs::metadata(target).map_err(read)?.file_type();
+        if kind.is_dir() {
+            return directory::open(target);
+        }
+        if !kind.is_file() {
+            return Err(TreeError::Unknown(target.to_owned()));
+        }
+        if target.extension().is_some_and(|e| e == "whl") {
+            return wheel::open(target);
+        }
+        let mut source = FileSource::open(target).map_err(read)?;
+        let magic = crate::source::array::<4>(&mut source, 0);
+        if magic.is_ok_and(|m| m == crate::elf::MAGIC) {
+            return Ok(directory::single(target));
+        }
+        Err(TreeError::Unknown(target.to_owned()))
+    }
+
+    /// A path of the tree with its links followed as in a system whose root the
+    /// tree is.
+    pub fn real(&self, path: &str) -> Option<String> {
+        let mut rest: VecDeque<String> = parts(path).map(str::to_owned).collect();
+        let mut inside: Vec<String> = Vec::new();
+        let mut links = 0;
+        while let Some(part) = rest.pop_front() {
+            if part == ".." {
+                inside.pop();
+                continue;
+            }
+            inside.push(part);
+            let Some(to) = self.links.get(&inside.join("/")) else {
+                continue;
+            };
+            links += 1;
+            if links > MOST_LINKS {
+                return None;
+            }
+            inside.pop();
+            if to.starts_with('/') {
+                inside.clear();
+            }
+            for part in parts(to).rev() {
+                rest.push_front(part.to_owned());
+            }
+        }
+        Some(inside.join("/"))
+    }
+
+    /// Whether there is a file or a link of that path.
+    pub fn has(&self, path: &str) -> bool {
+        let file = |p: &str| {
+            self.files
+                .binary_search_by(|f| f.path.as_str().cmp(p))
+                .is_ok()
+        };
+        file(path) || self.links.contains_key(path)
+    }
+}
+
+impl File {
+    pub fn open(&self) -> Result<Box<dyn Source>, TreeError> {
+        Ok(match &self.content {
+            Content::Disk(path) => {
+                Box::new(FileSource::open(path).map_err(|source| TreeError::Read {
+                    path: path.clone(),
+                    source,
+                })?)
+            }
+            Content::Member(wheel, member) => Box::new(wheel.0.open(member, wheel.1.clone())?),
+        })
+    }
+}
+
+/// Parts of a path without empty ones and `.`.
+fn parts(path: &str) -> impl DoubleEndedIterator<Item = &str> {
+    path.split('/').filter(|p| !p.is_empty() && *p != ".")
+}
+
+/// An absolute path without `.` and `..`.
+pub fn normal(path: &str) -> String {
+    let mut out: Vec<&str> = Vec::new();
+    for part in parts(path) {
+        if part == ".." {
+            out.pop();
+        } else {
+            out.push(part);
+        }
+    }
+    format!("/{}", out.join("/"))
+}
+
+/// Directory and name of a path.
+pub fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn links_are_followed_within_the_tree() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("usr/lib")).unwrap();
+        std::fs::write(dir.path().join("usr/lib/libx.so.1.2"), "x").unwrap();
+        let link =
+            |to: &str, at: &str| std::os::unix::fs::symlink(to, dir.path().join(at)).unwrap();
+        link("usr/lib", "lib");
+        link("/usr/lib/libx.so.1.2", "usr/lib/libx.so.1");
+        link("../../../../etc/passwd", "usr/lib/out");
+        link("loop", "loop");
+        let tree = Tree::open(dir.path()).unwrap();
+        assert_eq!(tree.real("lib/libx.so.1").unwrap(), "usr/lib/libx.so.1.2");
+        assert_eq!(tree.real("lib/out").unwrap(), "etc/passwd");
+        assert_eq!(tree.real("loop"), None);
+        assert!(tree.has("usr/lib/libx.so.1.2") && !tree.has("etc/passwd"));
+        assert_eq!(tree.files.len(), 1);
+    }
+
+    #[test]
+    fn paths_lose_what_means_nothing() {
+        assert_eq!(normal("/a/./b//../c/"), "/a/c");
+        assert_eq!(normal("/a/../../b"), "/b");
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_becomes_normal(path in "[a./]{0,20}") {
+            let once = normal(&path);
+            prop_assert!(once.starts_with('/') && !once.contains("//"));
+            prop_assert!(once.split('/').all(|p| p != "." && p != ".."));
+            prop_assert_eq!(normal(&once), once);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! A directory, or a file alone, as a tree.
+
+use super::{Content, File, Kind, Tree, TreeError};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+pub fn open(target: &Path) -> Result<Tree, TreeError> {
+    let mut files = Vec::new();
+    let mut links = BTreeMap::new();
+    let mut left = vec![(String::new(), target.to_owned())];
+    while let Some((inside, path)) = left.pop() {
+        let read = |source| TreeError::Read {
+            path: path.clone(),
+            source,
+        };
+        for entry in std::fs::read_dir(&path).map_err(read)? {
+            let entry = entry.map_err(read)?;
+            let kind = entry.file_type().map_err(read)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let inside = match inside.as_str() {
+                "" => name,
+                folder => format!("{folder}/{name}"),
+            };
+            if kind.is_dir() {
+                left.push((inside, entry.path()));
+            } else if kind.is_symlink() {
+                let to = std::fs::read_link(entry.path()).map_err(read)?;
+                links.insert(inside, to.to_string_lossy().into_owned());
+            } else if kind.is_file() {
+                files.push(file(inside, entry.path()));
+            }
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(Tree {
+        name: target.display().to_string(),
+        kind: Kind::Directory,
+        files,
+        mount: String::new(),
+        python: None,
+        links,
+    })
+}
+
+pub fn single(target: &Path) -> Tree {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    Tree {
+        name: target.display().to_string(),
+        kind: Kind::Object,
+        files: vec![file(name.into_owned(), target.to_owned())],
+        mount: String::new(),
+        python: None,
+        links: BTreeMap::new(),
+    }
+}
+
+fn file(path: String, at: PathBuf) -> File {
+    File {
+        path,
+        content: Content::Disk(at),
+    }
+}

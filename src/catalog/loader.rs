@@ -1,0 +1,119 @@
+//! What stands beside wheels when a loader resolves their libraries: `catalog/loader.yaml`.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Loader {
+    pub(super) schema: u32,
+    pub host: Objects,
+    pub base: Objects,
+    pub preloads: Vec<Preload>,
+    pub directories: Directories,
+    pub single: Objects,
+    pub accelerators: Accelerators,
+}
+
+/// Libraries by SONAME, with `*` for any run of characters.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Objects {
+    objects: Vec<String>,
+    pub source: String,
+}
+
+/// Directories whose libraries a package loads when it is imported.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preload {
+    pub by: String,
+    /// Below site-packages.
+    directories: Vec<String>,
+    pub source: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Directories {
+    paths: Vec<String>,
+    pub source: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Accelerators {
+    words: Vec<String>,
+    pub source: String,
+}
+
+impl Objects {
+    pub fn has(&self, soname: &str) -> bool {
+        self.objects.iter().any(|p| matches(p, soname))
+    }
+}
+
+impl Preload {
+    /// Whether objects of that directory are loaded; its path may start above site-packages.
+    pub fn covers(&self, directory: &str) -> bool {
+        let below = directory
+            .rsplit_once("-packages/")
+            .map_or(directory, |(_, below)| below)
+            .trim_start_matches('/');
+        self.directories
+            .iter()
+            .any(|p| p.split('/').count() == below.split('/').count() && matches(p, below))
+    }
+}
+
+impl Directories {
+    /// Of a machine as in `x86_64-linux-gnu`.
+    pub fn of(&self, machine: &str) -> impl Iterator<Item = String> {
+        self.paths
+            .iter()
+            .map(move |p| p.replace("{machine}", machine))
+    }
+}
+
+impl Accelerators {
+    /// What the names of all alternatives share: `libx` of `libx_cuda130.so` and `libx_cpu.so`.
+    pub fn stem<'a>(&self, file: &'a str) -> Option<&'a str> {
+        let name = file.split(".so").next()?;
+        let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        self.words.iter().find_map(|word| {
+            let stem = name.strip_suffix(word.as_str())?;
+            stem.strip_suffix(['_', '-']).filter(|s| !s.is_empty())
+        })
+    }
+}
+
+fn matches(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((before, after)) => text.strip_prefix(before).is_some_and(|rest| {
+            let mut ends = (0..=rest.len()).filter(|i| rest.is_char_boundary(*i));
+            ends.any(|i| matches(after, &rest[i..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::catalog::Catalog;
+
+    #[test]
+    fn sonames_are_known_by_who_provides_them() {
+        let loader = Catalog::load(None).unwrap().loader;
+        assert!(loader.host.has("libcuda.so.1") && loader.host.has("libnvidia-ml.so.1"));
+        assert!(!loader.host.has("libcudart.so.12") && !loader.base.has("libcuda.so.1"));
+        assert!(loader.base.has("ld-linux-x86-64.so.2") && loader.base.has("libpython3.12.so.1.0"));
+        let torch = &loader.preloads[0];
+        assert!(torch.covers("nvidia/cu13/lib"));
+        assert!(torch.covers("usr/lib/python3/dist-packages/nvidia/cudnn/lib"));
+        assert!(!torch.covers("nvidia/a/b/lib") && !torch.covers("nvidia/lib"));
+        let alternatives = loader.accelerators;
+        assert_eq!(alternatives.stem("libx_cuda130.so"), Some("libx"));
+        assert_eq!(alternatives.stem("libx_cpu.so"), Some("libx"));
+        assert_eq!(alternatives.stem("libtorch.so"), None);
+        assert_eq!(alternatives.stem("libcpu.so"), None);
+    }
+}
