@@ -63,6 +63,9 @@ impl PartialEq for DriverVersion {
 
 impl Eq for DriverVersion {}
 
+/// Components that write PTX, or link it, while an image runs.
+const PTX_WRITERS: [&str; 3] = ["nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-nvjitlink"];
+
 /// What a driver can do for a toolkit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
@@ -204,7 +207,8 @@ pub fn toolkit_skew(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<D
     let Some(driver) = &case.machine.driver else {
         return;
     };
-    for package in env.packages.values().filter(|p| is(p, "nvidia-cuda-nvcc")) {
+    let writers = |p: &&Package<'_>| PTX_WRITERS.iter().any(|name| is(p, name));
+    for package in env.packages.values().filter(writers) {
         let Some((major, minor)) = minor_of(package) else {
             continue;
         };
