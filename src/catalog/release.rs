@@ -3,7 +3,7 @@
 //! Read from wheels and their metadata, never guessed: a release or a wheel that is not
 //! here is unknown, and no rule decides by it.
 
-use crate::spec::nouns::{Platform, PythonVersion, Sm};
+use crate::spec::nouns::{Platform, PythonVersion, Sm, string_serde};
 use pep440_rs::{Version, VersionSpecifiers};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -207,28 +207,10 @@ impl ReleaseWheel {
     }
 }
 
-macro_rules! text_serde {
-    ($ty:ty) => {
-        impl Serialize for $ty {
-            fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-                s.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $ty {
-            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-                String::deserialize(d)?
-                    .parse()
-                    .map_err(serde::de::Error::custom)
-            }
-        }
-    };
-}
-
-text_serde!(Pin);
-text_serde!(WheelCuda);
-text_serde!(PythonTag);
-text_serde!(Glibc);
+string_serde!(Pin);
+string_serde!(WheelCuda);
+string_serde!(PythonTag);
+string_serde!(Glibc);
 
 impl fmt::Display for Pin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -22,11 +22,7 @@ macro_rules! string_serde {
     };
 }
 
-#[allow(
-    unused_imports,
-    reason = "the build script takes this file without its neighbours"
-)]
-pub(super) use string_serde;
+pub(crate) use string_serde;
 
 /// Text that is not what its type says; `expected` completes "… is not".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
