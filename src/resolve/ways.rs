@@ -41,7 +41,7 @@ async fn decision(
     let Some(wheel) = newest(need, resolver, &resolver.ground).await? else {
         return Ok(built);
     };
-    if choice.unfit(&need.distribution, &wheel).is_some() {
+    if choice.better_built(&need.distribution, &wheel).is_some() {
         return Ok(built);
     }
     let Some(any) = build

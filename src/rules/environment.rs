@@ -130,6 +130,14 @@ impl<'a> Environment<'a> {
         env
     }
 
+    /// Why a release is better compiled than taken as its wheel; none when nothing is known
+    /// against the wheel, or when it cannot be compiled here.
+    pub fn better_built(&self, case: &Case<'a>, name: &str, version: &Version) -> Option<String> {
+        let recipe = recipe_of(case, name)?;
+        let why = self.unfit(case, name, version)?;
+        has_toolkit(case, recipe).then_some(why)
+    }
+
     /// Why a release's wheel is not for this stack; none when nothing is known against it.
     pub fn unfit(&self, case: &Case<'a>, name: &str, version: &Version) -> Option<String> {
         let package = package(case, name, version.clone(), Way::Wheel, Span::default());
@@ -329,10 +337,18 @@ fn way(case: &Case<'_>, env: &Environment<'_>, library: &Library, name: &str) ->
         }
         From::Auto if library.git.is_some() || library.git_ref.is_some() => Way::Source,
         From::Auto => match env.get(name).map(|p| wheel_fit(p, &Ground::of(case, env))) {
-            Some(Fit::Unfit(_)) => Way::Source,
+            Some(Fit::Unfit(_)) if buildable.is_some_and(|r| has_toolkit(case, r)) => Way::Source,
             _ => Way::Wheel,
         },
     }
+}
+
+/// Whether a build finds a CUDA toolkit: the base's, or the one that torch's wheels bring.
+fn has_toolkit(case: &Case<'_>, recipe: &Recipe) -> bool {
+    let build = recipe.build.as_ref();
+    build.is_some_and(|b| {
+        b.toolkit.is_empty() || b.needs.iter().any(|n| n == "torch") || base_cuda(case).is_some()
+    })
 }
 
 /// Lines of the stack by distribution.

@@ -102,9 +102,9 @@ impl<'a> Choice<'a> {
         Self { case, env }
     }
 
-    /// Why the wheel of that release will not do; none when nothing is known against it.
-    pub fn unfit(&self, distribution: &str, version: &Version) -> Option<String> {
-        self.env.unfit(&self.case, distribution, version)
+    /// Why that release is better compiled than taken as its wheel.
+    pub fn better_built(&self, distribution: &str, version: &Version) -> Option<String> {
+        self.env.better_built(&self.case, distribution, version)
     }
 }
 
