@@ -4,7 +4,8 @@ use super::Case;
 use super::clash::Clash;
 use super::fit::{Fit, Ground, wheel_fit};
 use super::label::{Cuda, Label};
-use super::pick::{Picked, distribution, pick};
+use super::pick::{Picked, distribution};
+use super::shared::pick;
 use crate::catalog::{
     Facts, Glibc, Recipe, Release, ReleaseWheel, Way, WheelCuda, WheelSource, split_local,
 };

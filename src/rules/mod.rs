@@ -15,6 +15,7 @@ mod environment;
 mod fit;
 mod label;
 mod pick;
+mod shared;
 mod versions;
 
 use crate::catalog::{Catalog, Way};
@@ -29,7 +30,7 @@ use serde::Serialize;
 pub use cubin::{Coverage, aligned, coverage, ptx_runs, sass_runs};
 pub use driver::{DriverVersion, Support};
 pub use fit::{Fit, wheel_fit};
-pub use pick::Picks;
+pub use shared::Picks;
 
 /// What is judged.
 pub struct Case<'a> {

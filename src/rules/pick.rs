@@ -8,14 +8,11 @@
 
 use super::Case;
 use super::clash::Clash;
-use super::environment::LockedFile;
 use crate::catalog::{Pin, Release, split_local};
-use crate::spec::{From, Platform, PythonVersion, Wanted};
+use crate::spec::{From, Platform, Wanted};
 use crate::wheel::normalized;
 use pep440_rs::{Operator, Version, VersionSpecifiers};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::str::FromStr;
 
 /// Assignments that are tried before the search gives up and says nothing.
@@ -52,44 +49,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// What variants of one stack share: they differ in nothing that a resolver looks at but
-/// platform, Python and base. Not to be used for another stack or another lock.
-#[derive(Debug, Clone, Default)]
-pub struct Picks(Rc<RefCell<Known>>);
-
-#[derive(Debug, Default)]
-struct Known {
-    picked: BTreeMap<Key, Picked>,
-    locked: BTreeMap<Key, Rc<Vec<LockedFile>>>,
-}
-
-type Key = (Platform, PythonVersion, String);
-
-fn key(case: &Case<'_>) -> Key {
-    let stack = case.stack;
-    let base = stack.base.value.clone();
-    (stack.platform.value, stack.python.value, base)
-}
-
-impl Picks {
-    pub(super) fn locked(
-        &self,
-        case: &Case<'_>,
-        read: impl FnOnce(&Case<'_>) -> Vec<LockedFile>,
-    ) -> Rc<Vec<LockedFile>> {
-        let mut known = self.0.borrow_mut();
-        let files = known.locked.entry(key(case));
-        files.or_insert_with(|| Rc::new(read(case))).clone()
-    }
-}
-
-pub fn pick(case: &Case<'_>) -> Picked {
-    let mut known = case.picks.0.borrow_mut();
-    let picked = known.picked.entry(key(case));
-    picked.or_insert_with(|| search(case)).clone()
-}
-
-fn search(case: &Case<'_>) -> Picked {
+pub fn search(case: &Case<'_>) -> Picked {
     let mut search = Search::new(case);
     let all = search.choices();
     if let Some(versions) = search.solve(&all) {
