@@ -2,7 +2,8 @@
 
 use crate::catalog::Catalog;
 use crate::diag::Span;
-use crate::spec::{At, CudaVersion, Matrix, Platform, PythonVersion, Stack, fill};
+use crate::spec::{At, CudaVersion, Matrix, Platform, PythonVersion, Sm, Stack, fill};
+use std::collections::BTreeSet;
 
 /// The values of an axis; nothing, once, where the stack has no such axis.
 fn values<T>(axis: &[At<T>]) -> Vec<Option<&At<T>>> {
@@ -113,13 +114,7 @@ fn name(stack: &Stack, catalog: &Catalog, with_platform: bool) -> String {
     if let Some(cuda) = cuda(stack, catalog) {
         name.push_str(&format!("-cuda{}", cuda.replace('.', "_")));
     }
-    let mut sms: Vec<_> = stack
-        .gpus
-        .iter()
-        .filter_map(|g| catalog.sm(&g.value))
-        .collect();
-    sms.sort();
-    sms.dedup();
+    let sms = sms(stack, catalog);
     let digits: Vec<String> = sms.iter().map(|s| s.digits()).collect();
     if !digits.is_empty() {
         name.push_str(&format!("-sm{}", digits.join("_")));
@@ -131,6 +126,13 @@ fn name(stack: &Stack, catalog: &Catalog, with_platform: bool) -> String {
         name.push_str(&format!("-{}", stack.platform.value.arch()));
     }
     name
+}
+
+/// The stack's SMs that the catalog knows, in ascending order.
+pub(super) fn sms(stack: &Stack, catalog: &Catalog) -> Vec<Sm> {
+    let known = stack.gpus.iter().filter_map(|g| catalog.sm(&g.value));
+    let sms: BTreeSet<Sm> = known.collect();
+    sms.into_iter().collect()
 }
 
 /// CUDA of the base, major and minor.

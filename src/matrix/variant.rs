@@ -51,13 +51,7 @@ pub struct JobNeeds {
 
 impl Variant {
     pub(super) fn of(stack: Stack, catalog: &Catalog) -> Self {
-        let mut sms: Vec<Sm> = stack
-            .gpus
-            .iter()
-            .filter_map(|g| catalog.sm(&g.value))
-            .collect();
-        sms.sort();
-        sms.dedup();
+        let sms = super::combine::sms(&stack, catalog);
         let isa = stack.isa.as_ref().and_then(|i| catalog.isa(&i.value));
         let cuda = super::combine::cuda(&stack, catalog);
         let known = Known {

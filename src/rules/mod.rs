@@ -27,9 +27,9 @@ use environment::Environment;
 use pep440_rs::Version;
 use serde::Serialize;
 
-pub use cubin::{Coverage, aligned, coverage, ptx_runs, sass_runs};
+pub use cubin::{Coverage, aligned, coverage};
 pub use driver::{DriverVersion, Support};
-pub use fit::{Fit, wheel_fit};
+use fit::{Fit, wheel_fit};
 pub use shared::Picks;
 
 /// What is judged.
