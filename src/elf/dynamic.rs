@@ -41,6 +41,7 @@ pub(super) struct Dynamic {
     pub rpath: Option<SearchPath>,
     pub runpath: Option<SearchPath>,
     pub versions: Vec<VersionNeed>,
+    pub defines: Vec<String>,
     /// Addresses of tables.
     pub symbols: Option<u64>,
     pub hash: Option<u64>,
@@ -79,10 +80,20 @@ pub(super) fn read(
         }
     };
 
+    let defined = match tags.get(elf::DT_VERDEF) {
+        None => Vec::new(),
+        Some(address) => {
+            let range = segments.at(address, "table of defined versions")?;
+            let count = tags.get(elf::DT_VERDEFNUM).unwrap_or(0);
+            version::definitions(source, range, count)?
+        }
+    };
+
     let single = [elf::DT_SONAME, elf::DT_RPATH, elf::DT_RUNPATH].map(|tag| tags.get(tag));
     let mut offsets = tags.needed.clone();
     offsets.extend(single.iter().flatten());
     offsets.extend(needs.iter().flat_map(|n| [n.file, n.version]));
+    offsets.extend(&defined);
     let mut names = strings::kept(source, strings.clone(), &offsets)?.into_iter();
     let needed = names.by_ref().take(tags.needed.len()).collect();
     let [soname, rpath, runpath] = single.map(|tag| tag.and_then(|_| names.next()));
@@ -93,12 +104,14 @@ pub(super) fn read(
             weak: need.weak,
         })
     });
+    let versions = versions.collect();
     Ok(Dynamic {
         soname,
         needed,
         rpath: rpath.as_deref().map(SearchPath::parse),
         runpath: runpath.as_deref().map(SearchPath::parse),
-        versions: versions.collect(),
+        versions,
+        defines: names.collect(),
         symbols: tags.get(elf::DT_SYMTAB),
         hash: tags.get(elf::DT_HASH),
         gnu_hash: tags.get(elf::DT_GNU_HASH),
@@ -125,7 +138,9 @@ fn tags(source: &mut (impl Source + ?Sized), range: Range<u64>) -> Result<Tags, 
             | elf::DT_HASH
             | elf::DT_GNU_HASH
             | elf::DT_VERNEED
-            | elf::DT_VERNEEDNUM) => {
+            | elf::DT_VERNEEDNUM
+            | elf::DT_VERDEF
+            | elf::DT_VERDEFNUM) => {
                 tags.once.insert(tag, value);
             }
             _ => {}

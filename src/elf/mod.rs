@@ -27,7 +27,7 @@ pub use dynamic::SearchPath;
 pub use error::{ElfError, Problem};
 pub use header::Section;
 pub use symbols::{Linkage, Symbol, mentions};
-pub use version::{Floors, Version, VersionNeed};
+pub use version::{Floors, Version, VersionNeed, newest};
 
 pub const MAGIC: [u8; 4] = object::elf::ELFMAG;
 
@@ -86,6 +86,8 @@ pub struct Object {
     pub rpath: Option<SearchPath>,
     pub runpath: Option<SearchPath>,
     pub versions: Vec<VersionNeed>,
+    /// Versions of symbols that it defines.
+    pub defines: Vec<String>,
     /// In the order of the file; they do not overlap.
     pub sections: Vec<Section>,
     symbols: Option<SymbolTable>,
@@ -123,6 +125,7 @@ impl Object {
             rpath: dynamic.rpath,
             runpath: dynamic.runpath,
             versions: dynamic.versions,
+            defines: dynamic.defines,
             sections: table.wanted,
             symbols,
         })

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use object::elf::{self, Vernaux, Verneed};
+use object::elf::{self, Verdaux, Verdef, Vernaux, Verneed};
 use object::endian::LittleEndian as LE;
 use object::pod::Pod;
 use serde::{Serialize, Serializer};
@@ -13,6 +13,7 @@ use super::header::structure;
 use crate::source::{self, Source};
 
 const TABLE: &str = "table of needed versions";
+const DEFINED: &str = "table of defined versions";
 /// Real tables are below 10 KiB.
 const MAX_TABLE: u64 = 1 << 20;
 
@@ -57,6 +58,14 @@ impl Serialize for Version {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         s.collect_str(self)
     }
+}
+
+/// The newest version of that prefix among names of defined ones: of glibc's `GLIBC_`, 2.36.
+pub fn newest(defined: &[String], prefix: &str) -> Option<Version> {
+    defined
+        .iter()
+        .filter_map(|name| Version::parse(name.strip_prefix(prefix)?))
+        .max()
 }
 
 /// The newest versions that an object needs.
@@ -108,10 +117,10 @@ pub(super) fn needs(
     let mut needs = Vec::new();
     let mut file_at = 0;
     for _ in 0..count {
-        let file: Verneed<LE> = *entry(&table, file_at, range.start, &mut budget)?;
+        let file: Verneed<LE> = *entry::<_, 16>(&table, file_at, range.start, TABLE, &mut budget)?;
         let mut at = file_at.saturating_add(file.vn_aux.get(LE) as usize);
         for _ in 0..file.vn_cnt.get(LE) {
-            let need: Vernaux<LE> = *entry(&table, at, range.start, &mut budget)?;
+            let need: Vernaux<LE> = *entry::<_, 16>(&table, at, range.start, TABLE, &mut budget)?;
             needs.push(Need {
                 file: u64::from(file.vn_file.get(LE)),
                 version: u64::from(need.vna_name.get(LE)),
@@ -130,18 +139,48 @@ pub(super) fn needs(
     Ok(needs)
 }
 
-fn entry<'a, T: Pod>(
+/// Offsets of the names that the table of `count` versions which starts where `range` does defines,
+/// but for the object's own.
+pub(super) fn definitions(
+    source: &mut (impl Source + ?Sized),
+    range: Range<u64>,
+    count: u64,
+) -> Result<Vec<u64>, Fault> {
+    let len = (range.end - range.start).min(MAX_TABLE);
+    let table = source::bytes(source, range.start, len)?;
+    let mut budget = table.len() / 8;
+    let mut names = Vec::new();
+    let mut at = 0;
+    for _ in 0..count {
+        let version: Verdef<LE> = *entry::<_, 20>(&table, at, range.start, DEFINED, &mut budget)?;
+        let name_at = at.saturating_add(version.vd_aux.get(LE) as usize);
+        if version.vd_flags.get(LE) & elf::VER_FLG_BASE == 0 && version.vd_cnt.get(LE) > 0 {
+            let name: Verdaux<LE> =
+                *entry::<_, 8>(&table, name_at, range.start, DEFINED, &mut budget)?;
+            names.push(u64::from(name.vda_name.get(LE)));
+        }
+        match version.vd_next.get(LE) {
+            0 => break,
+            next => at = at.saturating_add(next as usize),
+        }
+    }
+    Ok(names)
+}
+
+/// The entry of `N` bytes at `at`. Each takes one from `budget`, so that a chain ends.
+fn entry<'a, T: Pod, const N: usize>(
     table: &'a [u8],
     at: usize,
     start: u64,
+    name: &'static str,
     budget: &mut usize,
 ) -> Result<&'a T, Fault> {
     let offset = start.saturating_add(at as u64);
-    let Some(bytes) = table.get(at..).and_then(|rest| rest.first_chunk::<16>()) else {
-        return fault(offset, Problem::Outside(TABLE));
+    let Some(bytes) = table.get(at..).and_then(|rest| rest.first_chunk::<N>()) else {
+        return fault(offset, Problem::Outside(name));
     };
     if *budget == 0 {
-        return fault(offset, Problem::Cyclic(TABLE));
+        return fault(offset, Problem::Cyclic(name));
     }
     *budget -= 1;
     Ok(structure(bytes))

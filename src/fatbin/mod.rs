@@ -11,6 +11,7 @@
 mod cubin;
 mod entry;
 mod error;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -24,6 +25,7 @@ use crate::source::Source;
 use crate::spec::nouns::Sm;
 
 pub use error::{FatbinError, Problem};
+pub use scan::Scan;
 pub use walk::Entries;
 
 /// Names of the sections to read an object with: fatbins of linked code, fatbins of relocatable

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::elf::Object;
 use crate::elf::tests::build::Build;
+use crate::source::Sparse;
 
 /// An entry of a fatbin: `len` bytes of code that is nothing but `7`.
 struct Code {
@@ -257,5 +258,47 @@ proptest! {
         let found: Vec<Entry> = bare_entries("x", &bytes[..]).map_while(Result::ok).collect();
         prop_assert!(found.windows(2).all(|p| p[0].offset + 64 + p[0].stored <= p[1].offset));
         prop_assert!(found.iter().map(|e| e.stored).sum::<u64>() <= bytes.len() as u64);
+    }
+}
+
+/// What a scan keeps of bytes that pass in pieces of `len`.
+fn scanned(bytes: &[u8], len: usize) -> Sparse {
+    let mut kept = Sparse::new(bytes.len() as u64);
+    let mut scan = Scan::default();
+    for piece in bytes.chunks(len) {
+        scan.pass(piece, &mut kept);
+    }
+    kept
+}
+
+proptest! {
+    #[test]
+    fn a_scan_keeps_what_the_walk_reads(
+        before in 0usize..70,
+        padding in prop::collection::vec(0usize..9, 1..5),
+        len in 1usize..300,
+    ) {
+        let mut section = Vec::new();
+        for n in padding {
+            section.extend(sample());
+            section.resize(section.len() + 8 * n, 0);
+        }
+        let mut bytes = vec![3; before];
+        bytes.extend_from_slice(&section);
+        let kept = scanned(&bytes, len);
+        let range = before as u64..bytes.len() as u64;
+        let window = crate::source::Window::new(kept, range.start, range.end - range.start).unwrap();
+        let entries: Result<Vec<Entry>, FatbinError> = bare_entries("x", window).collect();
+        prop_assert_eq!(entries.unwrap(), bare(&section).unwrap());
+    }
+
+    #[test]
+    fn any_bytes_are_scanned(bytes in prop::collection::vec(0u8..8, 0..600), len in 1usize..200) {
+        let mut bytes = bytes;
+        // Sevens become the start of a container, the rest lengths and noise.
+        while let Some(n) = bytes.iter().position(|b| *b == 7) {
+            bytes.splice(n..n + 1, *b"\x50\xed\x55\xba\x01\x00\x10\x00");
+        }
+        prop_assert!(scanned(&bytes, len).kept() <= bytes.len());
     }
 }

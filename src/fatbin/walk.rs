@@ -8,8 +8,8 @@ use super::{Entry, FatbinError, Place, cubin, entry};
 use crate::elf::Object;
 use crate::source::{self, Source, u16_at, u64_at};
 
-const MAGIC: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
-const HEADER: u64 = 16;
+pub(super) const MAGIC: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
+pub(super) const HEADER: u64 = 16;
 
 /// Entries in the order of the file.
 pub struct Entries<'a, S> {
@@ -100,9 +100,12 @@ impl<'a, S: Source> Entries<'a, S> {
 
     fn skip_padding(&mut self) -> Result<(), Fault> {
         let mut piece = [0; 4096];
+        // Padding is short most often, and what follows may not be there to be read.
+        let mut len = HEADER;
         while !self.section.is_empty() {
             let left = self.section.end - self.section.start;
-            let piece = &mut piece[..left.min(4096) as usize];
+            let piece = &mut piece[..left.min(len) as usize];
+            len = (2 * len).min(4096);
             self.source.read_at(self.section.start, piece)?;
             let zeros = piece.iter().take_while(|b| **b == 0).count();
             self.section.start += zeros as u64;

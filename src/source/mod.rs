@@ -7,6 +7,7 @@
 
 mod forward;
 mod inflate;
+mod sparse;
 
 use std::fs::File;
 use std::io;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 pub use forward::Forward;
 pub use inflate::Inflate;
+pub use sparse::Sparse;
 
 /// Random access to a known number of bytes.
 pub trait Source {
@@ -31,6 +33,8 @@ pub trait Source {
 pub enum ReadError {
     #[error("{wanted} bytes at {offset:#x} lie past the end at {size:#x}")]
     PastEnd { offset: u64, wanted: u64, size: u64 },
+    #[error("{wanted} bytes at {offset:#x} were not kept")]
+    Absent { offset: u64, wanted: u64 },
     #[error("the bytes at {offset:#x} cannot be read")]
     Io { offset: u64, source: io::Error },
     #[error("the deflate stream is damaged where it has inflated to {offset:#x} bytes")]
@@ -56,6 +60,7 @@ impl ReadError {
     pub fn offset(&self) -> u64 {
         match self {
             Self::PastEnd { offset, .. }
+            | Self::Absent { offset, .. }
             | Self::Io { offset, .. }
             | Self::Damaged { offset }
             | Self::Longer { offset, .. }

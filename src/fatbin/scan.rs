@@ -1,0 +1,101 @@
+//! Headers of fatbins in an object that passes by once.
+//!
+//! In: the object's bytes, in pieces, before it is known where its sections lie (an ELF object says
+//! so at its end). Out: the headers of whatever looks like a container, kept for [`super::entries`],
+//! which reads them once the sections are known and asks again for what is missing. What looks like
+//! a container elsewhere is kept for nothing.
+
+use crate::source::{Sparse, u32_at, u64_at};
+
+use super::walk::{HEADER, MAGIC};
+
+/// Magic, version and header length, which the format has had in common since CUDA 4.
+const START: [u8; 8] = [MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3], 1, 0, 16, 0];
+const ENTRY: u64 = 64;
+/// What alignment leaves between containers.
+const PADDING: u64 = 256;
+
+#[derive(Default)]
+pub struct Scan {
+    /// Where in the object to look next.
+    next: u64,
+    /// End of the container that this is in.
+    container: Option<u64>,
+    /// Outside of containers, up to where bytes may be padding.
+    padding: u64,
+    /// Of what has passed, the bytes from `next` on, a cut header.
+    held: Vec<u8>,
+    passed: u64,
+}
+
+impl Scan {
+    /// The next piece of the object; what may matter of it goes to `kept`.
+    pub fn pass(&mut self, piece: &[u8], kept: &mut Sparse) {
+        let start = self.passed - self.held.len() as u64;
+        self.passed += piece.len() as u64;
+        let mut whole = std::mem::take(&mut self.held);
+        let bytes = match whole.is_empty() {
+            true => piece,
+            false => {
+                whole.extend_from_slice(piece);
+                &whole
+            }
+        };
+        while let Some(rest) = (self.next.checked_sub(start))
+            .and_then(|skip| bytes.get(usize::try_from(skip).ok()?..))
+            .filter(|rest| !rest.is_empty())
+        {
+            let looked = match self.container {
+                None => self.between(rest, kept),
+                Some(end) => self.inside(end, rest, kept),
+            };
+            if looked.is_none() {
+                let rest = &bytes[(self.next - start) as usize..];
+                self.held = rest.to_vec();
+                return;
+            }
+        }
+    }
+
+    /// Looks for the next container; `None` when its header is cut.
+    fn between(&mut self, rest: &[u8], kept: &mut Sparse) -> Option<()> {
+        let found = memchr::memmem::find(rest, &START);
+        let padding = self.padding.saturating_sub(self.next) as usize;
+        kept.keep(
+            self.next,
+            &rest[..found.unwrap_or(rest.len()).min(padding)],
+        );
+        // A cut start may end the piece.
+        let skip = found.unwrap_or(rest.len().saturating_sub(START.len() - 1));
+        self.next += skip as u64;
+        found?;
+        let header = rest[skip..].first_chunk::<{ HEADER as usize }>()?;
+        kept.keep(self.next, header);
+        self.next += HEADER;
+        self.container = Some(self.next.saturating_add(u64_at(header, 8)));
+        Some(())
+    }
+
+    /// Takes the next entry of the container that ends at `end`; `None` when its header is cut.
+    fn inside(&mut self, end: u64, rest: &[u8], kept: &mut Sparse) -> Option<()> {
+        if end.saturating_sub(self.next) < ENTRY {
+            return self.leave(end.max(self.next));
+        }
+        let header = rest.first_chunk::<{ ENTRY as usize }>()?;
+        kept.keep(self.next, header);
+        let len = u64::from(u32_at(header, 4)).saturating_add(u64_at(header, 8));
+        let next = self.next.saturating_add(len);
+        // What is no entry ends the container: what looked like one may hide another.
+        if len < ENTRY || next > end {
+            return self.leave(self.next + ENTRY);
+        }
+        self.next = next;
+        Some(())
+    }
+
+    fn leave(&mut self, at: u64) -> Option<()> {
+        (self.next, self.container) = (at, None);
+        self.padding = at.saturating_add(PADDING);
+        Some(())
+    }
+}

@@ -1,0 +1,123 @@
+//! Parts of something that passed by once.
+//!
+//! In: pieces of a stream, in its order. Out: a [`Source`] of the whole's size that has those pieces
+//! and answers [`ReadError::Absent`] for the rest, so that whoever reads learns what to keep when
+//! the stream passes again.
+
+use std::ops::Range;
+
+use super::{ReadError, Source, range};
+
+#[derive(Debug, Default)]
+pub struct Sparse {
+    size: u64,
+    bytes: Vec<u8>,
+    /// Where pieces start, in the whole and in `bytes`; adjacent ones are one.
+    starts: Vec<(u64, usize)>,
+    /// End of the last piece.
+    end: u64,
+}
+
+impl Sparse {
+    pub fn new(size: u64) -> Self {
+        Self {
+            size,
+            ..Self::default()
+        }
+    }
+
+    /// Keeps the piece at `offset`, but for what lies before the end of the last one.
+    pub fn keep(&mut self, offset: u64, piece: &[u8]) {
+        let skip = self.end.saturating_sub(offset);
+        let Some(piece) = usize::try_from(skip).ok().and_then(|s| piece.get(s..)) else {
+            return;
+        };
+        if piece.is_empty() {
+            return;
+        }
+        let offset = offset + skip;
+        if offset != self.end || self.starts.is_empty() {
+            self.starts.push((offset, self.bytes.len()));
+        }
+        self.bytes.extend_from_slice(piece);
+        self.end = offset + piece.len() as u64;
+    }
+
+    /// Bytes that are kept.
+    pub fn kept(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn find(&self, wanted: &Range<u64>) -> Option<&[u8]> {
+        let next = self
+            .starts
+            .partition_point(|(start, _)| *start <= wanted.start);
+        let (start, at) = *self.starts.get(next.checked_sub(1)?)?;
+        let end = self
+            .starts
+            .get(next)
+            .map_or(self.bytes.len(), |(_, at)| *at);
+        let from = at + usize::try_from(wanted.start - start).ok()?;
+        let to = from.checked_add(usize::try_from(wanted.end - wanted.start).ok()?)?;
+        (to <= end).then(|| &self.bytes[from..to])
+    }
+}
+
+impl Source for Sparse {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
+        let wanted = range(offset, buf.len() as u64, self.size)?;
+        if buf.is_empty() {
+            return Ok(());
+        }
+        match self.find(&wanted) {
+            Some(bytes) => buf.copy_from_slice(bytes),
+            None => {
+                return Err(ReadError::Absent {
+                    offset,
+                    wanted: buf.len() as u64,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::bytes;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_was_kept_is_read_and_nothing_else(
+            pieces in prop::collection::vec((0u64..40, 0usize..9), 0..8),
+            asked in (0u64..50, 0u64..20),
+        ) {
+            let whole: Vec<u8> = (0..50).collect();
+            let mut pieces = pieces;
+            pieces.sort_unstable();
+            let mut sparse = Sparse::new(50);
+            let mut kept = [false; 50];
+            for (offset, len) in pieces {
+                let range = offset as usize..(offset as usize + len).min(50);
+                sparse.keep(offset, &whole[range.clone()]);
+                kept[range].fill(true);
+            }
+            let (offset, len) = asked;
+            let range = offset as usize..(offset + len) as usize;
+            match bytes(&mut sparse, offset, len) {
+                Ok(found) => prop_assert_eq!(&found[..], &whole[range]),
+                Err(ReadError::PastEnd { .. }) => prop_assert!(range.end > 50),
+                Err(e) => {
+                    prop_assert!(matches!(e, ReadError::Absent { .. }), "{e}");
+                    prop_assert!(!kept[range].iter().all(|k| *k));
+                }
+            }
+        }
+    }
+}
