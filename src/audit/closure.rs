@@ -2,15 +2,15 @@
 //!
 //! In: a [`World`]: the objects, the system that they lie in, the catalog. Out: a [`Provider`] for
 //! every NEEDED entry. The loader takes what is loaded already by its SONAME, then DT_RPATH of the
-//! object and of those that load it (where there is no DT_RUNPATH), DT_RUNPATH, the configured
-//! directories, the default ones. What Python loads before is known from data. LD_LIBRARY_PATH is
-//! no property of files, so it is left out.
+//! object and of those that load it (where there is no DT_RUNPATH), LD_LIBRARY_PATH of an image's
+//! configuration, DT_RUNPATH, the configured directories, the default ones. What Python loads before
+//! is known from data.
 
 use super::inventory::{Inventory, Item};
 use super::system::System;
 use super::tree::{Kind, Tree, normal, split};
 use crate::catalog::{Catalog, Loader};
-use crate::elf::{Machine, SearchPath};
+use crate::elf::{Machine, SearchPath, Version, newest};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct World<'a> {
@@ -45,6 +45,8 @@ pub enum Through {
     /// DT_RPATH of an object that loads the one that needs it.
     LoadersRpath(usize),
     Runpath,
+    /// LD_LIBRARY_PATH of the image.
+    LibraryPath,
     /// A directory of the system.
     Directory,
     /// An object that loads the one that needs it has loaded it.
@@ -125,10 +127,21 @@ impl<'a> World<'a> {
 
     /// Directories that are searched for every object of a machine.
     pub fn directories(&self, machine: Machine) -> Vec<String> {
-        let configured = self.system.configured().iter().cloned();
+        let configured = self.system.configured.iter().cloned();
         configured
             .chain(self.loader().directories.of(machine.name()))
             .collect()
+    }
+
+    /// The newest version of that prefix which the library that the base has defines.
+    pub fn defines(&self, name: &str, prefix: &str, machine: Machine) -> Option<Version> {
+        if !self.system.is_known() {
+            return None;
+        }
+        match self.search(self.directories(machine).into_iter(), name, machine)? {
+            Found::Object(index) => newest(&self.items[index].object.defines, prefix),
+            Found::System(path) => newest(&self.system.defines(&path), prefix),
+        }
     }
 
     /// An object of that SONAME that no search leads to.
@@ -285,6 +298,10 @@ fn by_itself(world: &World<'_>, item: &Item, name: &str, directories: &[String])
     {
         return found.through(Through::Rpath);
     }
+    let library_path = world.system.library_path.iter().cloned();
+    if let Some(found) = world.search(library_path, name, machine) {
+        return found.through(Through::LibraryPath);
+    }
     if let Some(runpath) = &item.object.runpath {
         let runpath = resolved(world, item, runpath);
         if let Some(found) = world.search(runpath.into_iter(), name, machine) {
@@ -323,7 +340,7 @@ fn is_environment(tree: &Tree) -> bool {
         .iter()
         .any(|n| tree.name.trim_end_matches('/').ends_with(n));
     tree.kind == Kind::Directory
-        && (named || tree.files.iter().any(|f| torch(&f.path) || inside(&f.path)))
+        && (named || tree.paths.iter().any(|p| torch(p) || inside(p)))
 }
 
 impl Item {

@@ -99,8 +99,8 @@ pub fn verdicts(world: &World<'_>, gpus: &[Gpu]) -> Verdicts {
 
 /// CUDA of the runtime's package in the tree.
 fn cuda(world: &World<'_>) -> (u32, u32) {
-    let runtime = world.tree.files.iter().find_map(|f| {
-        let top = f.path.rsplit_once(".dist-info/")?.0;
+    let runtime = world.tree.paths.iter().find_map(|path| {
+        let top = path.rsplit_once(".dist-info/")?.0;
         let (name, version) = top.rsplit('/').next()?.split_once('-')?;
         name.starts_with("nvidia_cuda_runtime").then_some(version)
     });

@@ -1,9 +1,9 @@
 //! What binaries need and whether they get it, read without running them.
 //!
-//! In: a [`Question`]: a shared object, a wheel or a directory, the GPUs, Python and base that are
-//! meant. Out: an [`Audit`]: every object with what it asks of the loader and its device code, who
+//! In: a [`Question`]: a shared object, a wheel, a directory or an image, the GPUs, Python and base
+//! that are meant. Out: an [`Audit`]: every object with what it asks of the loader and its device code, who
 //! provides each library, a verdict per GPU, and every finding at once. A kind of target is one
-//! adapter to [`Tree`]; nothing after it knows where bytes come from. Never runs, maps or unpacks
+//! adapter to a tree and what its objects are; nothing after it knows where bytes come from. Never runs, maps or unpacks
 //! what it reads, and no file, however damaged, stops it: that is a finding.
 
 mod closure;
@@ -11,11 +11,13 @@ mod code;
 mod copies;
 mod finding;
 mod gpu;
+mod image;
 mod inventory;
 mod missing;
 mod python;
 mod runtime;
 mod sarif;
+mod stream;
 mod system;
 mod table;
 mod torch;
@@ -28,6 +30,7 @@ use std::path::Path;
 
 pub use finding::Finding;
 pub use gpu::{Gpu, How, Verdict};
+pub use image::Image;
 pub use sarif::sarif;
 pub use table::table;
 pub use tree::{Tree, TreeError};
@@ -39,13 +42,19 @@ use system::System;
 /// What is asked.
 pub struct Question<'a> {
     pub catalog: &'a Catalog,
-    pub target: &'a Path,
+    pub target: Target<'a>,
     /// Devices to judge device code for.
     pub gpus: Vec<Gpu>,
     /// The Python that imports it; found in the target where it says so.
     pub python: Option<PythonVersion>,
     /// Root file system of the base.
     pub sysroot: Option<&'a Path>,
+}
+
+pub enum Target<'a> {
+    /// A shared object, a wheel or a directory.
+    Path(&'a Path),
+    Image(&'a dyn Image),
 }
 
 #[derive(Debug, Serialize)]
@@ -63,9 +72,15 @@ pub struct Audit {
 }
 
 pub fn audit(question: &Question<'_>) -> Result<Audit, TreeError> {
-    let tree = Tree::open(question.target)?;
-    let system = System::of(question, &tree)?;
-    let inventory = Inventory::of(&tree);
+    let (tree, system, inventory) = match question.target {
+        Target::Path(path) => {
+            let (tree, contents) = Tree::open(path)?;
+            let system = System::of(&tree, path, question.sysroot)?;
+            let inventory = Inventory::of(&tree, &contents);
+            (tree, system, inventory)
+        }
+        Target::Image(image) => image::read(image)?,
+    };
     let world = World::new(question.catalog, &tree, &inventory, &system);
     let closure = Closure::of(&world);
     let python = question.python.or_else(|| python::of(&tree));

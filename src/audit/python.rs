@@ -13,7 +13,7 @@ pub fn of(tree: &Tree) -> Option<PythonVersion> {
     if tree.python.is_some() {
         return tree.python;
     }
-    let inside = tree.files.iter().map(|f| f.path.as_str());
+    let inside = tree.paths.iter().map(String::as_str);
     let named: BTreeSet<PythonVersion> = inside
         .chain([tree.name.as_str()])
         .flat_map(|path| path.split('/'))

@@ -7,9 +7,8 @@ use crate::elf::{Machine, Version};
 
 pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
     for machine in [Machine::X86_64, Machine::Aarch64] {
-        let directories = world.directories(machine);
-        let glibc = world.system.glibc(&directories);
-        let glibcxx = world.system.glibcxx(&directories);
+        let glibc = world.defines("libc.so.6", "GLIBC_", machine);
+        let glibcxx = world.defines("libstdc++.so.6", "GLIBCXX_", machine);
         for item in world.items.iter().filter(|i| i.object.machine == machine) {
             let floors = item.object.floors();
             let pairs = [

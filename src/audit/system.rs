@@ -1,36 +1,38 @@
-//! The system that a tree lies in: its default directories, C runtime, and files beside the tree.
+//! The system that a tree lies in: where its loader looks, and the files beside the tree.
 //!
-//! In: `--sysroot`, or a directory that is a root file system itself. Out: [`System`]. Without
-//! either, what a base provides is taken as given.
+//! In: `--sysroot`, a directory that is a root file system itself, or an image. Out: [`System`].
+//! Without any of these, what a base provides is taken as given.
 
-use super::Question;
 use super::tree::{Kind, Tree, TreeError};
-use crate::device::{Root, libc_version};
-use crate::elf::{Machine, Version};
+use crate::device::Root;
+use crate::elf::{Machine, Object};
 use crate::source::{FileSource, array, u16_at};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 const MOST_INCLUDES: usize = 64;
-/// Far more than any glibc has.
-const LONGEST_LIBC: u64 = 16 << 20;
 
+#[derive(Default)]
 pub struct System {
+    /// Files beside the tree.
     root: Option<Root>,
+    known: bool,
     /// Where the tree lies in it.
     pub mount: String,
+    /// Directories of LD_LIBRARY_PATH, where what runs the tree sets it.
+    pub library_path: Vec<String>,
     /// Directories of ld.so.conf, as the loader's cache has them.
-    configured: Vec<String>,
+    pub configured: Vec<String>,
 }
 
 impl System {
-    pub fn of(question: &Question<'_>, tree: &Tree) -> Result<Self, TreeError> {
+    /// The system of the tree that was read from `target`.
+    pub fn of(tree: &Tree, target: &Path, sysroot: Option<&Path>) -> Result<Self, TreeError> {
         let own = tree.kind == Kind::Directory && is_root(tree);
-        let sysroot = question.sysroot.or(own.then_some(question.target));
-        let Some(path) = sysroot else {
+        let Some(path) = sysroot.or(own.then_some(target)) else {
             return Ok(Self {
-                root: None,
                 mount: tree.mount.clone(),
-                configured: Vec::new(),
+                ..Self::default()
             });
         };
         std::fs::read_dir(path).map_err(|source| TreeError::Read {
@@ -38,54 +40,96 @@ impl System {
             source,
         })?;
         let root = Root::new(path);
-        let mut configured = Vec::new();
-        let mut left = MOST_INCLUDES;
-        configuration(&root, "/etc/ld.so.conf", &mut configured, &mut left);
         Ok(Self {
-            mount: below(path, question.target).unwrap_or_else(|| tree.mount.clone()),
+            known: true,
+            mount: below(path, target).unwrap_or_else(|| tree.mount.clone()),
+            library_path: Vec::new(),
+            configured: configured(&root),
             root: Some(root),
-            configured,
         })
+    }
+
+    /// The system that an image is, of which `texts` are the files below `etc` by path.
+    pub fn of_image(texts: &BTreeMap<String, String>, env: &[String]) -> Self {
+        let path = env.iter().find_map(|e| e.strip_prefix("LD_LIBRARY_PATH="));
+        let directories = path.unwrap_or_default().split([':', ';']);
+        Self {
+            root: None,
+            known: true,
+            mount: String::new(),
+            library_path: directories
+                .filter(|d| d.starts_with('/'))
+                .map(str::to_owned)
+                .collect(),
+            configured: configured(texts),
+        }
     }
 
     /// Whether its files are known.
     pub fn is_known(&self) -> bool {
-        self.root.is_some()
+        self.known
     }
 
-    pub fn configured(&self) -> &[String] {
-        &self.configured
-    }
-
-    /// Whether the system has an object for that machine at an absolute path.
+    /// Whether the system has an object for that machine at an absolute path, beside the tree.
     pub fn has(&self, path: &str, machine: Machine) -> bool {
-        let found = self.root.as_ref().and_then(|r| r.resolve(path));
-        let header = found
-            .filter(|p| p.is_file())
-            .and_then(|p| FileSource::open(&p).ok())
+        let header = self
+            .open(path)
             .and_then(|mut s| array::<20>(&mut s, 0).ok());
         header.is_some_and(|h| h[..4] == crate::elf::MAGIC && u16_at(&h, 18) == machine.number())
     }
 
-    /// glibc's version, by the banner in its library.
-    pub fn glibc(&self, directories: &[String]) -> Option<Version> {
-        let root = self.root.as_ref()?;
-        let mut libraries = directories.iter().map(|d| format!("{d}/libc.so.6"));
-        let bytes = libraries.find_map(|p| root.bytes(&p, LONGEST_LIBC))?;
-        Version::parse(&libc_version(&bytes)?)
+    /// Versions of symbols that an object beside the tree defines.
+    pub fn defines(&self, path: &str) -> Vec<String> {
+        let object = self
+            .open(path)
+            .and_then(|mut s| Object::read(path, &mut s, &[]).ok());
+        object.map(|o| o.defines).unwrap_or_default()
     }
 
-    /// The newest GLIBCXX version, by the name of the file that libstdc++.so.6 is: of
-    /// `libstdc++.so.6.0.30` it is 3.4.30.
-    pub fn glibcxx(&self, directories: &[String]) -> Option<Version> {
-        let root = self.root.as_ref()?;
-        directories.iter().find_map(|d| {
-            let real = root.real(&format!("{d}/libstdc++.so.6"))?;
-            let name = real.file_name()?.to_str()?;
-            let patch = name.strip_prefix("libstdc++.so.6.0.")?;
-            Version::parse(&format!("3.4.{patch}"))
-        })
+    fn open(&self, path: &str) -> Option<FileSource> {
+        let found = self.root.as_ref()?.resolve(path)?;
+        found
+            .is_file()
+            .then(|| FileSource::open(&found).ok())
+            .flatten()
     }
+}
+
+/// Small files of a system.
+trait Texts {
+    fn text(&self, path: &str) -> Option<String>;
+    fn list(&self, directory: &str) -> Vec<String>;
+}
+
+impl Texts for Root {
+    fn text(&self, path: &str) -> Option<String> {
+        Root::text(self, path)
+    }
+
+    fn list(&self, directory: &str) -> Vec<String> {
+        Root::list(self, directory)
+    }
+}
+
+impl Texts for BTreeMap<String, String> {
+    fn text(&self, path: &str) -> Option<String> {
+        self.get(path.trim_start_matches('/')).cloned()
+    }
+
+    fn list(&self, directory: &str) -> Vec<String> {
+        let start = format!("{}/", directory.trim_matches('/'));
+        let below = self
+            .range(start.clone()..)
+            .take_while(|(p, _)| p.starts_with(&start));
+        let names = below.map(|(path, _)| path[start.len()..].to_owned());
+        names.filter(|n| !n.contains('/')).collect()
+    }
+}
+
+fn configured(texts: &impl Texts) -> Vec<String> {
+    let (mut found, mut left) = (Vec::new(), MOST_INCLUDES);
+    configuration(texts, "/etc/ld.so.conf", &mut found, &mut left);
+    found
 }
 
 /// Whether a directory is the root of a system with a loader of its own.
@@ -106,7 +150,7 @@ fn below(root: &Path, target: &Path) -> Option<String> {
 }
 
 /// Directories that a file of ld.so.conf(5)'s format names, in its order.
-fn configuration(root: &Root, path: &str, out: &mut Vec<String>, left: &mut usize) {
+fn configuration(root: &impl Texts, path: &str, out: &mut Vec<String>, left: &mut usize) {
     let Some(text) = root.text(path).filter(|_| *left > 0) else {
         return;
     };
@@ -129,7 +173,7 @@ fn configuration(root: &Root, path: &str, out: &mut Vec<String>, left: &mut usiz
 }
 
 /// Files that a pattern with `*` in its last part means; relative ones lie in /etc.
-fn listed(root: &Root, pattern: &str) -> Vec<String> {
+fn listed(root: &impl Texts, pattern: &str) -> Vec<String> {
     let pattern = match pattern.starts_with('/') {
         true => pattern.to_owned(),
         false => format!("/etc/{pattern}"),

@@ -80,6 +80,7 @@ fn provider(world: &World<'_>, provider: &Provider) -> String {
             let through = match through {
                 Through::Rpath => "by RPATH".to_owned(),
                 Through::Runpath => "by RUNPATH".to_owned(),
+                Through::LibraryPath => "by LD_LIBRARY_PATH".to_owned(),
                 Through::LoadersRpath(loader) => format!("by RPATH of {}", path(loader)),
                 Through::Loaded(loader) => format!("loaded before by {}", path(loader)),
                 Through::Directory => "in a default directory".to_owned(),
@@ -134,6 +135,7 @@ fn header(audit: &Audit) -> String {
         Kind::Object => "object",
         Kind::Wheel => "wheel",
         Kind::Directory => "directory",
+        Kind::Image => "image",
     };
     let with_code = audit.objects.iter().filter(|r| r.has_code()).count();
     let count = audit.objects.len();

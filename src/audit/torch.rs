@@ -2,7 +2,8 @@
 //!
 //! In: each object's [`Ties`]. Out: symbols of torch's namespaces that an object needs and no object
 //! of the tree exports, told apart by cause: the other C++11 ABI, or another torch. Only where the
-//! tree holds torch; names are kept for what objects ask, hashes for what they export.
+//! tree holds torch; names are kept for what objects ask, hashes for what they export: an object
+//! may have passed by in a stream.
 
 use super::closure::World;
 use super::finding::{Finding, some};
@@ -12,7 +13,7 @@ use crate::diag::{Diagnostic, codes};
 use crate::diagnose::readable;
 use crate::elf::{ElfError, Linkage, Object, mentions};
 use crate::source::Source;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How the Itanium C++ ABI spells the old `std::string`, and the namespace of the new one.
@@ -26,6 +27,9 @@ pub struct Ties {
     needs: Vec<Box<[u8]>>,
     /// Hashes of the names that it exports.
     exports: Vec<u64>,
+    /// Of those names, hashes of what comes before the first new string, and before any old one.
+    before_new: Vec<u64>,
+    before_old: Vec<u64>,
 }
 
 impl Ties {
@@ -37,12 +41,25 @@ impl Ties {
             }
             match symbol.linkage {
                 Linkage::Undefined => ties.needs.push(symbol.name.into()),
-                Linkage::Exported => ties.exports.push(hash(symbol.name)),
+                Linkage::Exported => ties.export(symbol.name),
                 Linkage::WeakUndefined => {}
             }
         })?;
         Ok(ties)
     }
+
+    fn export(&mut self, name: &[u8]) {
+        self.exports.push(hash(name));
+        match memchr::memmem::find(name, NEW) {
+            Some(at) => self.before_new.push(hash(&name[..at])),
+            None => self.before_old.extend(before_old(name)),
+        }
+    }
+}
+
+/// A name may spell two letters without meaning a string, so each place counts.
+fn before_old(name: &[u8]) -> impl Iterator<Item = u64> {
+    memchr::memmem::find_iter(name, OLD).map(|at| hash(&name[..at]))
 }
 
 /// Whether a name mentions one of torch's namespaces. `at` is many a member's name too, as of
@@ -77,7 +94,7 @@ pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
         if missing.is_empty() {
             continue;
         }
-        let other_abi = with_other_abi(world, &torch, &missing);
+        let other_abi = with_other_abi(&torch, &missing);
         findings.push(tell(item, &missing, &other_abi));
     }
 }
@@ -118,46 +135,21 @@ fn tell(item: &Item, missing: &[&[u8]], other_abi: &[&[u8]]) -> Finding {
     Finding::new(path, diagnostic)
 }
 
-/// Of those names, the ones that torch exports with the other `std::string`.
-fn with_other_abi<'n>(world: &World<'_>, torch: &[&Item], missing: &[&'n [u8]]) -> Vec<&'n [u8]> {
-    // Up to its first string a name is the same in both ABIs.
-    let mut wanted: Vec<(&[u8], &'n [u8])> = Vec::new();
-    for name in missing {
-        let new = memchr::memmem::find(name, NEW);
-        let old = memchr::memmem::find_iter(name, OLD);
-        match new {
-            Some(at) => wanted.push((&name[..at], name)),
-            None => wanted.extend(old.map(|at| (&name[..at], *name))),
-        }
-    }
-    let mut found: BTreeSet<&'n [u8]> = BTreeSet::new();
-    let mut compare = |name: &[u8]| {
-        let new = memchr::memmem::find(name, NEW);
-        for (start, missing) in &wanted {
-            let asks_new = memchr::memmem::find(missing, NEW).is_some();
-            let rest = name.strip_prefix(*start);
-            let other = match asks_new {
-                true => rest.is_some_and(|r| r.starts_with(OLD)) && new.is_none(),
-                false => new == Some(start.len()) && rest.is_some(),
-            };
-            if other {
-                found.insert(missing);
-            }
-        }
+/// Of those names, the ones that torch exports with the other `std::string`. Up to its first string
+/// a name is the same in both ABIs.
+fn with_other_abi<'n>(torch: &[&Item], missing: &[&'n [u8]]) -> Vec<&'n [u8]> {
+    let all = |of: fn(&Ties) -> &Vec<u64>| -> HashSet<u64> {
+        torch
+            .iter()
+            .flat_map(|i| of(&i.ties).iter().copied())
+            .collect()
     };
-    for item in torch {
-        // It was read before; should it fail now, the cause stays unknown, and the finding is the
-        // general one.
-        let Ok(mut source) = world.tree.files[item.file].open() else {
-            continue;
-        };
-        let _ = item.object.symbols(&mut source, |symbol| {
-            if symbol.linkage == Linkage::Exported {
-                compare(symbol.name);
-            }
-        });
-    }
-    found.into_iter().collect()
+    let (old, new) = (all(|t| &t.before_old), all(|t| &t.before_new));
+    let other = |name: &&&[u8]| match memchr::memmem::find(name, NEW) {
+        Some(at) => old.contains(&hash(&name[..at])),
+        None => before_old(name).any(|start| new.contains(&start)),
+    };
+    missing.iter().filter(other).copied().collect()
 }
 
 #[cfg(test)]

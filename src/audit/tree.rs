@@ -1,8 +1,9 @@
 //! A set of files by path: what every kind of target is turned into.
 //!
-//! In: the path of a shared object, a wheel or a directory. Out: files with the path that they have
-//! where they are installed, each readable at any offset, and the symbolic links between them.
-//! Links lead nowhere outside the tree; what is no regular file is not opened.
+//! In: the path of a shared object, a wheel or a directory; the files of an image come from
+//! [`super::image`]. Out: the paths that files have where they are installed, the symbolic links
+//! between them, and [`Contents`], readable at any offset. Links lead nowhere outside the tree; what
+//! is no regular file is not opened.
 
 mod directory;
 mod wheel;
@@ -13,6 +14,7 @@ use crate::wheel::NotAWheel;
 use crate::zip::{Archive, Member, ZipError};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,14 +26,14 @@ pub struct Tree {
     /// As it was given.
     pub name: String,
     pub kind: Kind,
-    /// By path.
-    pub files: Vec<File>,
+    /// Of the files, sorted.
+    pub paths: Vec<String>,
     /// Where the tree lies in the system that it is installed in: an absolute path, empty for the
     /// root.
     pub mount: String,
     /// The Python that a wheel's tags name.
     pub python: Option<PythonVersion>,
-    links: BTreeMap<String, String>,
+    pub links: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -40,14 +42,12 @@ pub enum Kind {
     Object,
     Wheel,
     Directory,
+    Image,
 }
 
+/// What the files of a tree hold, in the order of its paths.
 #[derive(Debug)]
-pub struct File {
-    /// Relative to the tree, as installed.
-    pub path: String,
-    content: Content,
-}
+pub struct Contents(Vec<Content>);
 
 #[derive(Debug)]
 enum Content {
@@ -61,6 +61,12 @@ pub enum TreeError {
     Read { path: PathBuf, source: io::Error },
     #[error("{} is neither a shared object, a wheel nor a directory", .0.display())]
     Unknown(PathBuf),
+    #[error("layer {layer} of {image} cannot be read")]
+    Layer {
+        image: String,
+        layer: usize,
+        source: Box<dyn Error + Send + Sync>,
+    },
     #[error(transparent)]
     Wheel(#[from] NotAWheel),
     #[error(transparent)]
@@ -68,7 +74,7 @@ pub enum TreeError {
 }
 
 impl Tree {
-    pub fn open(target: &Path) -> Result<Self, TreeError> {
+    pub fn open(target: &Path) -> Result<(Self, Contents), TreeError> {
         let read = |source| TreeError::Read {
             path: target.to_owned(),
             source,
@@ -123,18 +129,21 @@ impl Tree {
 
     /// Whether there is a file or a link of that path.
     pub fn has(&self, path: &str) -> bool {
-        let file = |p: &str| {
-            self.files
-                .binary_search_by(|f| f.path.as_str().cmp(p))
-                .is_ok()
-        };
+        let file = |p: &str| self.paths.binary_search_by(|f| f.as_str().cmp(p)).is_ok();
         file(path) || self.links.contains_key(path)
     }
 }
 
-impl File {
-    pub fn open(&self) -> Result<Box<dyn Source>, TreeError> {
-        Ok(match &self.content {
+impl Contents {
+    /// Splits files into their paths, sorted, and what they hold.
+    fn of(mut files: Vec<(String, Content)>) -> (Vec<String>, Self) {
+        files.sort_by(|a, b| a.0.cmp(&b.0));
+        let (paths, contents) = files.into_iter().unzip();
+        (paths, Self(contents))
+    }
+
+    pub fn open(&self, file: usize) -> Result<Box<dyn Source>, TreeError> {
+        Ok(match &self.0[file] {
             Content::Disk(path) => {
                 Box::new(FileSource::open(path).map_err(|source| TreeError::Read {
                     path: path.clone(),
@@ -185,12 +194,12 @@ mod tests {
         link("/usr/lib/libx.so.1.2", "usr/lib/libx.so.1");
         link("../../../../etc/passwd", "usr/lib/out");
         link("loop", "loop");
-        let tree = Tree::open(dir.path()).unwrap();
+        let (tree, _) = Tree::open(dir.path()).unwrap();
         assert_eq!(tree.real("lib/libx.so.1").unwrap(), "usr/lib/libx.so.1.2");
         assert_eq!(tree.real("lib/out").unwrap(), "etc/passwd");
         assert_eq!(tree.real("loop"), None);
         assert!(tree.has("usr/lib/libx.so.1.2") && !tree.has("etc/passwd"));
-        assert_eq!(tree.files.len(), 1);
+        assert_eq!(tree.paths.len(), 1);
     }
 
     #[test]

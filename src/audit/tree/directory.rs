@@ -1,10 +1,10 @@
 //! A directory, or a file alone, as a tree.
 
-use super::{Content, File, Kind, Tree, TreeError};
+use super::{Content, Contents, Kind, Tree, TreeError};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-pub fn open(target: &Path) -> Result<Tree, TreeError> {
+pub fn open(target: &Path) -> Result<(Tree, Contents), TreeError> {
     let mut files = Vec::new();
     let mut links = BTreeMap::new();
     let mut left = vec![(String::new(), target.to_owned())];
@@ -27,36 +27,31 @@ pub fn open(target: &Path) -> Result<Tree, TreeError> {
                 let to = std::fs::read_link(entry.path()).map_err(read)?;
                 links.insert(inside, to.to_string_lossy().into_owned());
             } else if kind.is_file() {
-                files.push(file(inside, entry.path()));
+                files.push((inside, Content::Disk(entry.path())));
             }
         }
     }
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(Tree {
+    let (paths, contents) = Contents::of(files);
+    let tree = Tree {
         name: target.display().to_string(),
         kind: Kind::Directory,
-        files,
+        paths,
         mount: String::new(),
         python: None,
         links,
-    })
+    };
+    Ok((tree, contents))
 }
 
-pub fn single(target: &Path) -> Tree {
+pub fn single(target: &Path) -> (Tree, Contents) {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
-    Tree {
+    let tree = Tree {
         name: target.display().to_string(),
         kind: Kind::Object,
-        files: vec![file(name.into_owned(), target.to_owned())],
+        paths: vec![name.into_owned()],
         mount: String::new(),
         python: None,
         links: BTreeMap::new(),
-    }
-}
-
-fn file(path: String, at: PathBuf) -> File {
-    File {
-        path,
-        content: Content::Disk(at),
-    }
+    };
+    (tree, Contents(vec![Content::Disk(target.to_owned())]))
 }

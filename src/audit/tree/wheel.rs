@@ -1,9 +1,9 @@
 //! A wheel as the tree that it installs, below a site-packages directory.
 
-use super::{Content, File, Kind, Tree, TreeError};
+use super::{Content, Contents, Kind, Tree, TreeError};
 use crate::source::FileSource;
 use crate::wheel::WheelName;
-use crate::zip::Archive;
+use crate::zip::{Archive, Member};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Any depth below a prefix serves: `$ORIGIN/../../../..` of a module leads to the prefix's `lib`.
 const SITE_PACKAGES: &str = "/lib/python3/site-packages";
 
-pub fn open(target: &Path) -> Result<Tree, TreeError> {
+pub fn open(target: &Path) -> Result<(Tree, Contents), TreeError> {
     let file = target.file_name().unwrap_or_default().to_string_lossy();
     let name: WheelName = file.parse()?;
     let mut source = FileSource::open(target).map_err(|source| TreeError::Read {
@@ -21,22 +21,22 @@ pub fn open(target: &Path) -> Result<Tree, TreeError> {
     let shown = target.display().to_string();
     let archive = Archive::read(&shown, &mut source)?;
     let wheel = Arc::new((archive, source));
-    let mut files: Vec<File> = (wheel.0.members.iter())
-        .filter(|m| !m.is_folder())
-        .map(|member| File {
-            path: installed(&member.name),
-            content: Content::Member(wheel.clone(), member.clone()),
-        })
-        .collect();
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(Tree {
+    let files = wheel.0.members.iter().filter(|m| !m.is_folder());
+    let content = |m: &Member| Content::Member(wheel.clone(), m.clone());
+    let (paths, contents) = Contents::of(
+        files
+            .map(|member| (installed(&member.name), content(member)))
+            .collect(),
+    );
+    let tree = Tree {
         name: shown,
         kind: Kind::Wheel,
-        files,
+        paths,
         mount: SITE_PACKAGES.to_owned(),
         python: name.python(),
         links: BTreeMap::new(),
-    })
+    };
+    Ok((tree, contents))
 }
 
 /// Where a member is installed, relative to site-packages (the wheel format's `.data` directory).

@@ -24,20 +24,20 @@ const LINKS: usize = 8;
 const TAR_EXTRA: usize = 64 << 10;
 
 /// A container that is removed when this is dropped.
-struct Container<'a> {
-    docker: &'a Docker,
-    name: String,
+pub(super) struct Container {
+    docker: Docker,
+    pub name: String,
     removed: bool,
 }
 
-impl<'a> Container<'a> {
-    async fn create(docker: &'a Docker, body: ContainerCreateBody) -> Result<Self, EngineError> {
+impl Container {
+    pub async fn create(docker: &Docker, body: ContainerCreateBody) -> Result<Self, EngineError> {
         let doing = format!(
             "creating a container of {}",
             body.image.as_deref().unwrap_or_default()
         );
         let container = Container {
-            docker,
+            docker: docker.clone(),
             name: format!("stackforge-{}", unique()),
             removed: false,
         };
@@ -51,13 +51,13 @@ impl<'a> Container<'a> {
         }
     }
 
-    async fn remove(mut self) {
+    pub async fn remove(mut self) {
         self.removed = true;
         remove(self.docker.clone(), self.name.clone()).await;
     }
 }
 
-impl Drop for Container<'_> {
+impl Drop for Container {
     fn drop(&mut self) {
         if !self.removed
             && let Ok(runtime) = tokio::runtime::Handle::try_current()

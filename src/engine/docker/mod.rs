@@ -13,6 +13,7 @@ mod context;
 mod dial;
 mod dockerfile;
 mod failure;
+mod files;
 mod image;
 mod progress;
 mod session;
@@ -26,6 +27,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
 use self::address::Address;
+pub use self::files::Files;
 use super::{EngineError, EngineInfo};
 
 /// A connection to an engine. Cheap to clone; every request has a stream of its own.

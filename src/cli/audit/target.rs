@@ -1,0 +1,121 @@
+//! What `audit` is asked to read, by how it is written.
+
+use crate::oci;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A shared object, a wheel or a directory.
+    Path(PathBuf),
+    /// An OCI layout, or an archive of an image; of several images that one.
+    Image {
+        path: PathBuf,
+        reference: Option<String>,
+    },
+    /// An image of the engine.
+    Engine(String),
+    /// An image of a registry.
+    Registry(String),
+    /// A wheel of the index.
+    Package { name: String, version: String },
+}
+
+/// Before the first `:`, as skopeo and podman write it.
+const FILES: [&str; 3] = ["oci", "oci-archive", "docker-archive"];
+const ENGINES: [&str; 2] = ["docker", "docker-daemon"];
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // What is there is meant, whatever its name looks like.
+        let there = Path::new(text);
+        if there.exists() {
+            return Ok(of_path(there));
+        }
+        match text.split_once(':') {
+            Some((kind, rest)) if FILES.contains(&kind) => Ok(at_rest(rest)),
+            Some((kind, rest)) if ENGINES.contains(&kind) && !rest.starts_with("//") => {
+                Ok(Self::Engine(rest.to_owned()))
+            }
+            Some(("registry", rest)) => Ok(Self::Registry(rest.to_owned())),
+            Some(("docker", rest)) => Ok(Self::Registry(rest[2..].to_owned())),
+            _ => match text.split_once("==") {
+                Some((name, version)) if !name.is_empty() && !version.is_empty() => {
+                    Ok(Self::Package {
+                        name: name.to_owned(),
+                        version: version.to_owned(),
+                    })
+                }
+                // Reading it says that it is not there.
+                _ => Ok(Self::Path(there.to_owned())),
+            },
+        }
+    }
+}
+
+fn of_path(path: &Path) -> Target {
+    let path = path.to_owned();
+    match oci::is_image(&path) {
+        true => Target::Image {
+            path,
+            reference: None,
+        },
+        false => Target::Path(path),
+    }
+}
+
+/// `PATH[:TAG]` or `PATH@DIGEST`; a path that is there may hold either sign itself.
+fn at_rest(text: &str) -> Target {
+    let whole = || Target::Image {
+        path: text.into(),
+        reference: None,
+    };
+    if Path::new(text).exists() {
+        return whole();
+    }
+    match text.split_once('@').or_else(|| text.rsplit_once(':')) {
+        Some((path, reference)) if !path.is_empty() && !reference.is_empty() => Target::Image {
+            path: path.into(),
+            reference: Some(reference.to_owned()),
+        },
+        _ => whole(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_write_a_target_is_told_from_the_others() {
+        let read = |text: &str| text.parse::<Target>().unwrap();
+        let image = |path: &str, reference: Option<&str>| Target::Image {
+            path: path.into(),
+            reference: reference.map(str::to_owned),
+        };
+        assert_eq!(read("no/x.so"), Target::Path("no/x.so".into()));
+        assert_eq!(read("oci:no/dir"), image("no/dir", None));
+        assert_eq!(read("oci:no/dir:1.0"), image("no/dir", Some("1.0")));
+        assert_eq!(
+            read("oci-archive:x.tar@sha256:00"),
+            image("x.tar", Some("sha256:00"))
+        );
+        assert_eq!(
+            read("docker:a/b:1"),
+            Target::Engine("a/b:1".to_owned())
+        );
+        for there in ["registry:h:5000/a:1", "docker://h:5000/a:1"] {
+            assert_eq!(read(there), Target::Registry("h:5000/a:1".to_owned()));
+        }
+        assert_eq!(
+            read("torch==2.13.0"),
+            Target::Package {
+                name: "torch".into(),
+                version: "2.13.0".into()
+            }
+        );
+        assert_eq!(read("src"), Target::Path("src".into()));
+    }
+}
