@@ -24,6 +24,7 @@ pub mod source;
 pub mod spec;
 pub mod starter;
 pub mod store;
+pub mod tar;
 pub mod target;
 pub mod validate;
 pub mod wheel;
