@@ -16,6 +16,7 @@ pub mod engine;
 pub mod fatbin;
 pub mod lock;
 pub mod matrix;
+pub mod oci;
 pub mod plan;
 pub mod render;
 pub mod resolve;

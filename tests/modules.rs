@@ -6,7 +6,7 @@ use std::path::Path;
 
 const ORDER: &[&str] = &[
     "diag", "spec", "wheel", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
-    "matrix", "source", "elf", "fatbin", "zip", "tar", "audit", "debian", "resolve", "plan",
+    "matrix", "source", "elf", "fatbin", "zip", "tar", "oci", "audit", "debian", "resolve", "plan",
     "render", "emit", "engine", "validate", "store", "build", "doctor", "starter", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
@@ -16,6 +16,7 @@ const LEAVES: &[(&str, &[&str])] = &[
     ("fatbin", &["source", "elf", "spec"]),
     ("zip", &["source"]),
     ("tar", &[]),
+    ("oci", &["tar", "source", "spec"]),
     ("debian", &[]),
     ("engine", &[]),
     ("diag", &[]),

@@ -20,7 +20,7 @@ pub(super) struct Records {
     pub gid: Option<u64>,
     pub mtime: Option<i64>,
     pub xattrs: BTreeMap<String, Vec<u8>>,
-    /// Bytes that global records hold, over all global headers.
+    /// Bytes of all headers that were read into this: of a global one there may be many.
     held: u64,
 }
 
@@ -34,14 +34,14 @@ impl Records {
             });
         }
         while !data.is_empty() {
-            let (key, value, rest) = record(data)?;
-            self.set(key, value)?;
-            data = rest;
+            let record = record(data)?;
+            self.set(record.key, record.value)?;
+            data = record.rest;
         }
         Ok(())
     }
 
-    /// An empty value stands for the field of the header block.
+    /// An empty value is as none.
     fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Problem> {
         let name = || (!value.is_empty()).then(|| value.to_vec());
         let number = |what| match value {
@@ -86,8 +86,14 @@ impl Records {
     }
 }
 
-/// The key and the value of the first record, and what follows it.
-fn record(data: &[u8]) -> Result<(&[u8], &[u8], &[u8]), Problem> {
+struct Record<'a> {
+    key: &'a [u8],
+    value: &'a [u8],
+    /// What follows it.
+    rest: &'a [u8],
+}
+
+fn record(data: &[u8]) -> Result<Record<'_>, Problem> {
     let damaged = || Problem::Pax("a record's length is wrong");
     let space = data.iter().take(8).position(|b| *b == b' ');
     let space = space.ok_or_else(damaged)?;
@@ -101,9 +107,11 @@ fn record(data: &[u8]) -> Result<(&[u8], &[u8], &[u8]), Problem> {
     };
     let equals = body.iter().position(|b| *b == b'=');
     match equals {
-        Some(equals) if equals > 0 && !body[..equals].contains(&0) => {
-            Ok((&body[..equals], &body[equals + 1..], rest))
-        }
+        Some(equals) if equals > 0 && !body[..equals].contains(&0) => Ok(Record {
+            key: &body[..equals],
+            value: &body[equals + 1..],
+            rest,
+        }),
         _ => Err(Problem::Pax("a record has no key")),
     }
 }
