@@ -27,6 +27,8 @@ if [ "${1:-}" = tests ]; then
     need sbatch slurm-client
     need slurmctld slurmctld
     need slurmd slurmd
+    need skopeo skopeo
+    need umoci umoci
 fi
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
 if [ -n "$missing" ]; then

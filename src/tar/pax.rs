@@ -1,0 +1,145 @@
+//! Records of an extended header: `LENGTH KEY=VALUE\n`, the length in decimal and of the whole
+//! record.
+
+use std::collections::BTreeMap;
+
+use super::Problem;
+
+/// Most bytes of one extended header: room for the largest extended attribute that Linux takes
+/// (64 KiB) and then some.
+pub const MOST_PAX: u64 = 128 << 10;
+const MOST_XATTRS: usize = 1024;
+
+/// What is known of a member from records; a later record replaces an earlier one.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Records {
+    pub path: Option<Vec<u8>>,
+    pub link: Option<Vec<u8>>,
+    pub size: Option<u64>,
+    pub uid: Option<u64>,
+    pub gid: Option<u64>,
+    pub mtime: Option<i64>,
+    pub xattrs: BTreeMap<String, Vec<u8>>,
+    /// Bytes of all headers that were read into this: of a global one there may be many.
+    held: u64,
+}
+
+impl Records {
+    pub fn read(&mut self, mut data: &[u8]) -> Result<(), Problem> {
+        self.held += data.len() as u64;
+        if self.held > MOST_PAX {
+            return Err(Problem::Long {
+                size: self.held,
+                most: MOST_PAX,
+            });
+        }
+        while !data.is_empty() {
+            let record = record(data)?;
+            self.set(record.key, record.value)?;
+            data = record.rest;
+        }
+        Ok(())
+    }
+
+    /// An empty value is as none.
+    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Problem> {
+        let name = || (!value.is_empty()).then(|| value.to_vec());
+        let number = |what| match value {
+            [] => Ok(None),
+            digits => decimal(digits).map(Some).ok_or(Problem::Number(what)),
+        };
+        match key {
+            b"path" => self.path = name(),
+            b"linkpath" => self.link = name(),
+            b"size" => self.size = number("size")?,
+            b"uid" => self.uid = number("uid")?,
+            b"gid" => self.gid = number("gid")?,
+            b"mtime" if value.is_empty() => self.mtime = None,
+            b"mtime" => self.mtime = Some(seconds(value).ok_or(Problem::Number("mtime"))?),
+            _ if key.starts_with(b"GNU.sparse.") => return Err(Problem::Sparse),
+            _ => {
+                if let Some(xattr) = key.strip_prefix(b"SCHILY.xattr.") {
+                    self.xattrs.insert(super::name::text(xattr), value.to_vec());
+                    if self.xattrs.len() > MOST_XATTRS {
+                        return Err(Problem::Pax("it has more than 1024 extended attributes"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// These records where there are any, else the global ones.
+    pub fn over(self, global: &Self) -> Self {
+        let mut xattrs = global.xattrs.clone();
+        xattrs.extend(self.xattrs);
+        Self {
+            path: self.path.or_else(|| global.path.clone()),
+            link: self.link.or_else(|| global.link.clone()),
+            size: self.size.or(global.size),
+            uid: self.uid.or(global.uid),
+            gid: self.gid.or(global.gid),
+            mtime: self.mtime.or(global.mtime),
+            xattrs,
+            held: 0,
+        }
+    }
+}
+
+struct Record<'a> {
+    key: &'a [u8],
+    value: &'a [u8],
+    /// What follows it.
+    rest: &'a [u8],
+}
+
+fn record(data: &[u8]) -> Result<Record<'_>, Problem> {
+    let damaged = || Problem::Pax("a record's length is wrong");
+    let space = data.iter().take(8).position(|b| *b == b' ');
+    let space = space.ok_or_else(damaged)?;
+    let length = decimal(&data[..space]).ok_or_else(damaged)? as usize;
+    if length <= space || length > data.len() {
+        return Err(damaged());
+    }
+    let (record, rest) = data.split_at(length);
+    let [body @ .., b'\n'] = &record[space + 1..] else {
+        return Err(damaged());
+    };
+    let equals = body.iter().position(|b| *b == b'=');
+    match equals {
+        Some(equals) if equals > 0 && !body[..equals].contains(&0) => Ok(Record {
+            key: &body[..equals],
+            value: &body[equals + 1..],
+            rest,
+        }),
+        _ => Err(Problem::Pax("a record has no key")),
+    }
+}
+
+/// No more than a file's size can be.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let text = std::str::from_utf8(digits).ok()?;
+    Some(text.parse::<i64>().ok()?.cast_unsigned())
+}
+
+/// Seconds with a fraction, `-1.5`, rounded down.
+fn seconds(text: &[u8]) -> Option<i64> {
+    let (negative, text) = match text.strip_prefix(b"-") {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let point = text.iter().position(|b| *b == b'.').unwrap_or(text.len());
+    let whole = decimal(&text[..point])?.cast_signed();
+    let fraction = text.get(point + 1..).unwrap_or_default();
+    if !fraction.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let part = fraction.iter().any(|b| *b != b'0');
+    Some(match negative {
+        true => -whole - i64::from(part),
+        false => whole,
+    })
+}
