@@ -5,11 +5,12 @@
 //! once more where it holds an object that was laid out oddly ([`super::stream`]). Nothing is
 //! unpacked.
 
-use super::inventory::Inventory;
+use super::inventory::{Inventory, Item};
 use super::stream::{Passed, Wishes, pass};
 use super::system::System;
 use super::tree::{Kind, Tree, TreeError};
-use crate::oci::merge::{self, Merged};
+use crate::oci::merge::Member;
+use crate::oci::{Merge, Node};
 use crate::tar::{self, Header, Reader};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -35,47 +36,93 @@ pub trait Image: Sync {
 
 type Fault = Box<dyn Error + Send + Sync>;
 
-/// What one layer holds.
+/// What one layer holds, by the number of the member.
 #[derive(Default)]
 struct Layer {
     headers: Vec<Header>,
-    inventory: Inventory,
+    items: BTreeMap<usize, Item>,
+    damaged: BTreeMap<usize, String>,
     /// Files of the loader's configuration.
-    texts: BTreeMap<String, String>,
+    texts: BTreeMap<usize, String>,
 }
 
 pub fn read(image: &dyn Image) -> Result<(Tree, System, Inventory), TreeError> {
     let mut layers = Vec::new();
+    let mut merge = Merge::new();
     for (index, layer) in read_layers(image).into_iter().enumerate() {
-        layers.push(layer.map_err(|source| TreeError::Layer {
+        let failed = |source: Fault| TreeError::Layer {
             image: image.name().to_owned(),
             layer: index,
             source,
-        })?);
+        };
+        let mut layer = layer.map_err(failed)?;
+        for header in std::mem::take(&mut layer.headers) {
+            merge.add(header).map_err(|e| failed(e.into()))?;
+        }
+        merge.end_layer();
+        layers.push(layer);
     }
-    let merged = merge::layers(layers.iter().map(|l| &l.headers[..]));
-    let mut inventory = Inventory::default();
-    let mut texts = BTreeMap::new();
-    for (index, layer) in layers.into_iter().enumerate() {
-        let seen = |path: &str| merged.provider(path) == Some(index);
-        let Layer { inventory: own, texts: conf, .. } = layer;
-        inventory.items.extend(own.items.into_iter().filter(|i| seen(&i.path)));
-        inventory.damaged.extend(own.damaged.into_iter().filter(|(p, _)| seen(p)));
-        texts.extend(conf.into_iter().filter(|(p, _)| seen(p)));
+    let mut seen = Seen::default();
+    for (path, node) in merge.finish() {
+        seen.take(path, &node, &mut layers);
     }
-    inventory.sort();
-    let system = System::of_image(&texts, image.env());
-    Ok((tree(image.name(), &merged), system, inventory))
-}
-
-fn tree(name: &str, merged: &Merged) -> Tree {
-    Tree {
-        name: name.to_owned(),
+    seen.inventory.sort();
+    let system = System::of_image(&seen.texts, image.env());
+    let tree = Tree {
+        name: image.name().to_owned(),
         kind: Kind::Image,
-        paths: merged.files().map(str::to_owned).collect(),
+        paths: seen.paths,
         mount: String::new(),
         python: None,
-        links: merged.links().map(|(p, to)| (p.to_owned(), to.to_owned())).collect(),
+        links: seen.links,
+    };
+    Ok((tree, system, seen.inventory))
+}
+
+/// What a container sees of the layers.
+#[derive(Default)]
+struct Seen {
+    inventory: Inventory,
+    paths: Vec<String>,
+    links: BTreeMap<String, String>,
+    texts: BTreeMap<String, String>,
+    /// The path that has the content of a member.
+    first: BTreeMap<Member, String>,
+}
+
+impl Seen {
+    /// The next file by path.
+    fn take(&mut self, path: String, node: &Node, layers: &mut [Layer]) {
+        match node.header.kind {
+            tar::Kind::SymLink => {
+                let to = node.header.link.clone().unwrap_or_default();
+                self.links.insert(path, to);
+                return;
+            }
+            tar::Kind::File => {}
+            _ => return,
+        }
+        if let Some(first) = self.first.get(&node.content) {
+            // Another name of the same file, as good as a link.
+            self.links.insert(path, format!("/{first}"));
+            return;
+        }
+        self.first.insert(node.content, path.clone());
+        let (layer, member) = (&mut layers[node.content.layer], node.content.member);
+        if let Some(item) = layer.items.remove(&member) {
+            let item = Item {
+                path: path.clone(),
+                ..item
+            };
+            self.inventory.items.push(item);
+        }
+        let damaged = layer.damaged.remove(&member);
+        self.inventory
+            .damaged
+            .extend(damaged.map(|why| (path.clone(), why)));
+        let text = layer.texts.remove(&member);
+        self.texts.extend(text.map(|text| (path.clone(), text)));
+        self.paths.push(path);
     }
 }
 
@@ -102,33 +149,36 @@ fn read_layers(image: &dyn Image) -> Vec<Result<Layer, Fault>> {
 
 fn read_layer(image: &dyn Image, index: usize) -> Result<Layer, Fault> {
     let mut layer = Layer::default();
-    let mut again: BTreeMap<String, Wishes> = BTreeMap::new();
+    let mut again: BTreeMap<usize, Wishes> = BTreeMap::new();
     let mut reader = Reader::new(image.open(index)?);
     while let Some(mut entry) = reader.next()? {
         let header = entry.header.clone();
-        if header.kind == tar::Kind::File {
-            if is_configuration(&header.path) {
-                let mut text = Vec::new();
-                (&mut entry).take(LONGEST_TEXT).read_to_end(&mut text)?;
-                let text = String::from_utf8_lossy(&text).into_owned();
-                layer.texts.insert(header.path.clone(), text);
-            } else {
-                let passed = pass(&header.path, header.size, &mut entry, Wishes::default())?;
-                layer.take(&header.path, passed, &mut again);
-            }
+        let member = layer.headers.len();
+        if header.kind == tar::Kind::File && is_configuration(&header.path) {
+            let mut text = Vec::new();
+            (&mut entry).take(LONGEST_TEXT).read_to_end(&mut text)?;
+            let text = String::from_utf8_lossy(&text).into_owned();
+            layer.texts.insert(member, text);
+        } else if header.kind == tar::Kind::File {
+            let passed = pass(&header.path, header.size, &mut entry, Wishes::default())?;
+            layer.take(member, passed, &mut again);
         }
         layer.headers.push(header);
     }
     while !again.is_empty() {
         let mut wanted = std::mem::take(&mut again);
         let mut reader = Reader::new(image.open(index)?);
+        let mut member = 0;
         // Up to the last of them; the stream was read to its end before.
-        while !wanted.is_empty() && let Some(mut entry) = reader.next()? {
-            let (path, size) = (entry.header.path.clone(), entry.header.size);
-            if entry.header.kind == tar::Kind::File && let Some(wishes) = wanted.remove(&path) {
-                let passed = pass(&path, size, &mut entry, wishes)?;
-                layer.take(&path, passed, &mut again);
+        while !wanted.is_empty()
+            && let Some(mut entry) = reader.next()?
+        {
+            if let Some(wishes) = wanted.remove(&member) {
+                let header = entry.header.clone();
+                let passed = pass(&header.path, header.size, &mut entry, wishes)?;
+                layer.take(member, passed, &mut again);
             }
+            member += 1;
         }
     }
     Ok(layer)
@@ -139,13 +189,17 @@ fn is_configuration(path: &str) -> bool {
 }
 
 impl Layer {
-    fn take(&mut self, path: &str, passed: Passed, again: &mut BTreeMap<String, Wishes>) {
+    fn take(&mut self, member: usize, passed: Passed, again: &mut BTreeMap<usize, Wishes>) {
         match passed {
             Passed::Other => {}
-            Passed::Object(item) => self.inventory.items.push(*item),
-            Passed::Damaged(why) => self.inventory.damaged.push((path.to_owned(), why)),
+            Passed::Object(item) => {
+                self.items.insert(member, *item);
+            }
+            Passed::Damaged(why) => {
+                self.damaged.insert(member, why);
+            }
             Passed::Again(wishes) => {
-                again.insert(path.to_owned(), wishes);
+                again.insert(member, wishes);
             }
         }
     }
