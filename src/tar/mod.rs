@@ -148,7 +148,8 @@ impl<R: Read> Reader<R> {
     fn advance(&mut self) -> Result<Option<Header>, TarError> {
         self.pass(self.content)?;
         self.content = 0;
-        self.pass(self.padding)?;
+        // umoci leaves out the zeros after the last member, and Go's reader takes that.
+        self.skip(self.padding)?;
         self.padding = 0;
         let mut ahead = Ahead::default();
         loop {
