@@ -34,7 +34,7 @@ pub trait Image: Sync {
     fn open(&self, layer: usize) -> Result<Box<dyn Read + Send + '_>, Fault>;
 }
 
-type Fault = Box<dyn Error + Send + Sync>;
+pub type Fault = Box<dyn Error + Send + Sync>;
 
 /// What one layer holds, by the number of the member.
 #[derive(Default)]

@@ -116,7 +116,7 @@ pub fn alternatives(world: &World<'_>) -> Vec<BTreeSet<usize>> {
 }
 
 /// Releases of CUDA, by the SONAMEs that only one major release has.
-struct Cuda<'a> {
+pub(super) struct Cuda<'a> {
     majors: BTreeMap<&'a str, u32>,
     /// Component of each of them: `cudart`.
     components: BTreeMap<&'a str, &'a str>,
@@ -127,7 +127,7 @@ struct Cuda<'a> {
 }
 
 impl<'a> Cuda<'a> {
-    fn of(world: &World<'a>) -> Self {
+    pub fn of(world: &World<'a>) -> Self {
         let mut of_name: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
         let mut components = BTreeMap::new();
         for toolkit in &world.catalog.toolkits {
@@ -159,6 +159,11 @@ impl<'a> Cuda<'a> {
             present,
             there,
         }
+    }
+
+    /// The major release that alone has a library of that SONAME.
+    pub fn major(&self, soname: &str) -> Option<u32> {
+        self.majors.get(soname).copied()
     }
 
     /// The major release of a library that is not there, and those of which it is.

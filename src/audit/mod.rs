@@ -13,7 +13,9 @@ mod finding;
 mod gpu;
 mod image;
 mod inventory;
+mod layout;
 mod missing;
+mod promise;
 mod python;
 mod runtime;
 mod sarif;
@@ -30,7 +32,9 @@ use std::path::Path;
 
 pub use finding::Finding;
 pub use gpu::{Gpu, How, Verdict};
-pub use image::Image;
+pub use image::{Fault, Image};
+pub use layout::AtRest;
+pub use promise::Promise;
 pub use sarif::sarif;
 pub use table::table;
 pub use tree::{Tree, TreeError};
@@ -49,6 +53,8 @@ pub struct Question<'a> {
     pub python: Option<PythonVersion>,
     /// Root file system of the base.
     pub sysroot: Option<&'a Path>,
+    /// Of the stack that the target is part of.
+    pub promise: Promise,
 }
 
 pub enum Target<'a> {
@@ -91,6 +97,7 @@ pub fn audit(question: &Question<'_>) -> Result<Audit, TreeError> {
     torch::check(&world, &mut findings);
     python::check(&world, python, &mut findings);
     runtime::check(&world, &mut findings);
+    promise::check(&world, &question.promise, &mut findings);
     let verdicts = gpu::verdicts(&world, &question.gpus);
     gpu::check(&world, &verdicts, &question.gpus, &mut findings);
     finding::order(&mut findings);

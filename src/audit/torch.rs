@@ -48,6 +48,24 @@ impl Ties {
         Ok(ties)
     }
 
+    /// The C++11 ABI of the strings that it hands to torch, where the names that it needs tell.
+    pub fn new_abi(&self) -> Option<bool> {
+        let holds = |text: &[u8]| {
+            self.needs
+                .iter()
+                .any(|n| memchr::memmem::find(n, text).is_some())
+        };
+        if holds(NEW) {
+            return Some(true);
+        }
+        // Two letters prove nothing; a parameter or member that is a string does.
+        let old = |name: &Box<[u8]>| {
+            let text = readable(&String::from_utf8_lossy(name));
+            text.contains("std::string") || text.contains("std::basic_string<char")
+        };
+        self.needs.iter().any(old).then_some(false)
+    }
+
     fn export(&mut self, name: &[u8]) {
         self.exports.push(hash(name));
         match memchr::memmem::find(name, NEW) {

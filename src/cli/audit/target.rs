@@ -1,6 +1,6 @@
 //! What `audit` is asked to read, by how it is written.
 
-use crate::oci;
+use crate::source::{FileSource, array};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -56,8 +56,15 @@ impl FromStr for Target {
 }
 
 fn of_path(path: &Path) -> Target {
+    let is_tar = || {
+        let magic = FileSource::open(path)
+            .ok()
+            .and_then(|mut s| array::<5>(&mut s, 257).ok());
+        magic == Some(*b"ustar")
+    };
+    let is_image = path.join("oci-layout").is_file() || path.is_file() && is_tar();
     let path = path.to_owned();
-    match oci::is_image(&path) {
+    match is_image {
         true => Target::Image {
             path,
             reference: None,

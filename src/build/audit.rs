@@ -1,0 +1,184 @@
+//! What was built is read before it is used: each compiled wheel, then the whole image.
+
+use super::{BuildError, io};
+use crate::audit::{self, Audit, Fault, Gpu, Image, Promise, Question, Target};
+use crate::catalog::Catalog;
+use crate::engine::Cancel;
+use crate::engine::docker::{Docker, Files};
+use crate::plan::Plan;
+use crate::store::Store;
+use crate::tar::{Kind, Reader};
+use sha2::{Digest as _, Sha256};
+use std::fmt::Write as _;
+use std::io::{BufReader, Read, Write as _};
+use std::path::{Path, PathBuf};
+use tokio::task::block_in_place;
+
+/// Where the image keeps its audit.
+pub const AUDIT_PATH: &str = "/usr/share/stackforge/audit.json";
+const PIECE: usize = 256 << 10;
+
+/// The files of an engine's image.
+pub struct InEngine {
+    files: Files,
+    name: String,
+    env: Vec<String>,
+}
+
+impl InEngine {
+    pub async fn open(docker: &Docker, image: &str, cancel: &Cancel) -> Result<Self, BuildError> {
+        let Some(info) = docker.image(image).await? else {
+            return Err(BuildError::NoImage {
+                image: image.to_owned(),
+            });
+        };
+        Ok(Self {
+            files: docker.files(image, cancel).await?,
+            name: image.to_owned(),
+            env: info.env,
+        })
+    }
+
+    pub async fn close(self) {
+        self.files.close().await;
+    }
+}
+
+impl Image for InEngine {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn env(&self) -> &[String] {
+        &self.env
+    }
+
+    /// What a container sees is one.
+    fn layers(&self) -> usize {
+        1
+    }
+
+    fn open(&self, _: usize) -> Result<Box<dyn Read + Send + '_>, Fault> {
+        Ok(Box::new(BufReader::with_capacity(PIECE, self.files.open())))
+    }
+}
+
+/// Reads an image of the engine. `ask` gets it as the target.
+pub async fn audit_image(
+    docker: &Docker,
+    image: &str,
+    cancel: &Cancel,
+    ask: impl FnOnce(Target<'_>) -> Result<Audit, audit::TreeError>,
+) -> Result<Audit, BuildError> {
+    let image = InEngine::open(docker, image, cancel).await?;
+    let answer = block_in_place(|| ask(Target::Image(&image)));
+    image.close().await;
+    Ok(answer?)
+}
+
+/// What a plan means its objects to be.
+pub(super) struct Meant<'a> {
+    pub catalog: &'a Catalog,
+    pub gpus: Vec<Gpu>,
+    pub plan: &'a Plan,
+    pub promise: Promise,
+}
+
+impl<'a> Meant<'a> {
+    pub fn of(plan: &'a Plan, catalog: &'a Catalog) -> Self {
+        let major = |cuda: &String| cuda.split('.').next()?.parse().ok();
+        let gpu = |sm: &crate::spec::Sm| Gpu {
+            name: format!("sm_{}", sm.digits()),
+            sm: sm.base(),
+            meant: true,
+        };
+        Self {
+            catalog,
+            gpus: plan.sm.iter().map(gpu).collect(),
+            plan,
+            promise: Promise {
+                cuda: plan.cuda.as_ref().and_then(major),
+                cxx11_abi: plan.parts.cxx11_abi,
+            },
+        }
+    }
+
+    pub fn ask(&self, target: Target<'_>) -> Result<Audit, audit::TreeError> {
+        audit::audit(&Question {
+            catalog: self.catalog,
+            target,
+            gpus: self.gpus.clone(),
+            python: Some(self.plan.python),
+            sysroot: None,
+            promise: self.promise,
+        })
+    }
+}
+
+/// A wheel that a builder stage made.
+pub(super) struct Made {
+    pub library: String,
+    pub wheel: PathBuf,
+}
+
+/// Copies the wheels out of an image that holds those of each library in a directory of its name,
+/// into the store, by digest.
+pub(super) async fn wheels(
+    docker: &Docker,
+    image: &str,
+    store: &Store,
+    cancel: &Cancel,
+) -> Result<Vec<Made>, BuildError> {
+    let files = docker.files(image, cancel).await?;
+    let wheels = block_in_place(|| take(files.open(), store));
+    files.close().await;
+    wheels
+}
+
+fn take(stream: impl Read, store: &Store) -> Result<Vec<Made>, BuildError> {
+    let odd = |e: &dyn std::error::Error| BuildError::NoReport {
+        reason: format!("the compiled wheels: {}", super::chain(e)),
+    };
+    let directory = store.dir("wheels")?;
+    let mut made = Vec::new();
+    let mut reader = Reader::new(BufReader::with_capacity(PIECE, stream));
+    while let Some(mut entry) = reader.next().map_err(|e| odd(&e))? {
+        let path = entry.header.path.clone();
+        let Some((library, name)) = path.split_once('/') else {
+            continue;
+        };
+        if entry.header.kind != Kind::File || !name.ends_with(".whl") || name.contains('/') {
+            continue;
+        }
+        made.push(Made {
+            library: library.to_owned(),
+            wheel: keep(&mut entry, name, &directory)?,
+        });
+    }
+    Ok(made)
+}
+
+/// Writes a wheel below the directory of its digest.
+fn keep(content: &mut impl Read, name: &str, directory: &Path) -> Result<PathBuf, BuildError> {
+    let failed = |e| io("write a compiled wheel below", directory, e);
+    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(failed)?;
+    let mut hash = Sha256::new();
+    let mut piece = vec![0; PIECE];
+    loop {
+        let n = content.read(&mut piece).map_err(failed)?;
+        if n == 0 {
+            break;
+        }
+        hash.update(&piece[..n]);
+        file.write_all(&piece[..n]).map_err(failed)?;
+    }
+    let hex = hash.finalize().iter().fold(String::new(), |mut hex, b| {
+        let _ = write!(hex, "{b:02x}");
+        hex
+    });
+    let directory = directory.join(hex);
+    std::fs::create_dir_all(&directory).map_err(failed)?;
+    let path = directory.join(name);
+    file.persist(&path).map_err(|e| failed(e.error))?;
+    Ok(path)
+}
