@@ -27,7 +27,9 @@ mod tree;
 
 use crate::catalog::Catalog;
 use crate::spec::PythonVersion;
-use serde::Serialize;
+use crate::diag::Severity;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::Path;
 
 pub use finding::Finding;
@@ -75,6 +77,42 @@ pub struct Audit {
     pub objects: Vec<table::Row>,
     /// The worst first.
     pub findings: Vec<Finding>,
+}
+
+/// How many findings of each severity.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    pub errors: usize,
+    pub warnings: usize,
+    pub notes: usize,
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let some = |n: usize, what: &str| match n {
+            0 => format!("no {what}"),
+            1 => format!("1 {what}"),
+            n => format!("{n} {what}s"),
+        };
+        let (errors, warnings) = (some(self.errors, "error"), some(self.warnings, "warning"));
+        write!(f, "{errors}, {warnings}")
+    }
+}
+
+impl Audit {
+    pub fn count(&self) -> Count {
+        let of = |severity| {
+            let findings = self.findings.iter();
+            findings
+                .filter(|f| f.diagnostic.severity == severity)
+                .count()
+        };
+        Count {
+            errors: of(Severity::Error),
+            warnings: of(Severity::Warning),
+            notes: of(Severity::Note),
+        }
+    }
 }
 
 pub fn audit(question: &Question<'_>) -> Result<Audit, TreeError> {

@@ -60,12 +60,12 @@ fn result(audit: &Audit, finding: &Finding, codes: &[Code]) -> Value {
     };
     let artifact = match audit.kind {
         Kind::Directory => format!("{}/{}", audit.target.trim_end_matches('/'), finding.object),
-        Kind::Wheel | Kind::Object => audit.target.clone(),
+        Kind::Wheel | Kind::Object | Kind::Image => audit.target.clone(),
     };
     let mut location = json!({
         "physicalLocation": { "artifactLocation": { "uri": uri(&artifact) } },
     });
-    if audit.kind == Kind::Wheel {
+    if matches!(audit.kind, Kind::Wheel | Kind::Image) {
         location["logicalLocations"] =
             json!([{ "fullyQualifiedName": finding.object, "kind": "member" }]);
     }

@@ -1,6 +1,7 @@
 //! What was built is read before it is used: each compiled wheel, then the whole image.
 
-use super::{BuildError, io};
+use super::BuildError;
+use super::base::io;
 use crate::audit::{self, Audit, Fault, Gpu, Image, Promise, Question, Target};
 use crate::catalog::Catalog;
 use crate::engine::Cancel;

@@ -2,7 +2,8 @@
 //! packages' own scripts in a build step, kept in the engine under a tag that carries its key.
 
 use super::error::chain;
-use super::{BuildError, BuildEvent, Options, run};
+use super::run::once;
+use super::{BuildError, BuildEvent, Options};
 use crate::debian::fetch::{FetchEvent, fetch_debs};
 use crate::debian::mirror::Mirrors;
 use crate::debian::{LockedDeb, download, rootfs};
@@ -59,14 +60,8 @@ pub(super) async fn ensure(
         )]),
         ..BuildRequest::default()
     };
-    let outcome = run(
-        docker,
-        &request,
-        &log.with_extension("base.log"),
-        cancel,
-        on,
-    )
-    .await?;
+    let log = log.with_extension("base.log");
+    let outcome = once(docker, &request, &log, cancel, on).await?;
     if let Some(step) = plan.step("base") {
         options.store.record(
             &step.key,
@@ -75,6 +70,7 @@ pub(super) async fn ensure(
                 image: Some(outcome.image_id),
                 seconds: start.elapsed().as_secs_f64(),
                 report: None,
+                audit: None,
             },
         )?;
     }
@@ -211,7 +207,7 @@ fn network(e: &dyn std::error::Error, help: &str) -> BuildError {
     }
 }
 
-fn io(doing: &'static str, path: &Path, source: std::io::Error) -> BuildError {
+pub(super) fn io(doing: &'static str, path: &Path, source: std::io::Error) -> BuildError {
     BuildError::Store(StoreError::Io {
         doing,
         path: path.to_owned(),

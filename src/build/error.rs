@@ -1,5 +1,6 @@
 //! How a build fails.
 
+use crate::audit::{Audit, TreeError};
 use crate::diag::{Code, codes};
 use crate::engine::{EngineError, StepFailure};
 use crate::render::RenderError;
@@ -17,6 +18,10 @@ pub enum BuildError {
     },
     #[error("the image does not validate: {}", report.summary())]
     Validation { report: Box<Report>, log: PathBuf },
+    #[error("{what} does not fit the stack: {}", audit.count())]
+    Audit { what: String, audit: Box<Audit> },
+    #[error(transparent)]
+    Unread(#[from] TreeError),
     #[error("the image has no validation report: {reason}")]
     NoReport { reason: String },
     #[error("the engine has no image `{image}`")]
@@ -58,6 +63,8 @@ impl BuildError {
             }
             Self::Step { .. } => codes::STEP_FAILED,
             Self::Validation { .. } => codes::VALIDATION_FAILED,
+            Self::Audit { .. } => codes::AUDIT_FAILED,
+            Self::Unread(_) => codes::OBJECT_DAMAGED,
             Self::NoReport { .. } | Self::NoImage { .. } => codes::NO_REPORT,
             Self::WrongArchitecture { .. } => codes::ENGINE_REFUSED,
             Self::Engine(e) => engine_code(e),

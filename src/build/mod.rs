@@ -1,18 +1,22 @@
 //! From a plan to a validated, tagged image in a Docker engine.
 //!
 //! In: a [`Plan`] and a connected engine. Out: [`Built`]. Nothing gets one of the user's tags
-//! before its validation passed; what finished before a failure is remembered, by the engine
+//! before its validation and its audit passed, and no compiled wheel is used before its own audit; what finished before a failure is remembered, by the engine
 //! and by the store, so the next run goes on from there.
 
+mod audit;
 mod base;
 mod error;
+mod run;
 mod secrets;
 mod stages;
 mod validation;
 
+use crate::audit::{Audit, Count};
+use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::engine::docker::Docker;
-use crate::engine::{BuildRequest, Cancel, ContextEntry, EngineError, Event, Source, StepFailure};
+use crate::engine::{BuildRequest, Cancel, ContextEntry, Event, Source};
 use crate::plan::Plan;
 use crate::render::{self, BaseImage, Content, Context};
 use crate::store::{Action, Store};
@@ -21,16 +25,21 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub use audit::{AUDIT_PATH, InEngine, audit_image};
 pub use error::{BuildError, chain};
 pub use secrets::{IndexSettings, ca_bundle};
 pub use stages::{plan_step, stage};
 pub use validation::validate_image;
+
+use audit::Meant;
+use run::Run;
 
 /// Bound of a validation report.
 const MAX_REPORT: usize = 4 << 20;
 
 pub struct Options<'a> {
     pub store: &'a Store,
+    pub catalog: &'a Catalog,
     pub overlay: Option<&'a Path>,
     /// References that the image gets.
     pub tags: Vec<String>,
@@ -78,6 +87,7 @@ pub struct Built {
     pub size: u64,
     pub steps: Vec<StepResult>,
     pub report: Report,
+    pub audit: Count,
     /// Whether everything was there already.
     pub noop: bool,
     pub log: Option<PathBuf>,
@@ -118,57 +128,56 @@ pub async fn build(
         no_cache: options.no_cache,
         ..BuildRequest::default()
     };
-    on(BuildEvent::Phase { name: "build" });
-    let outcome = match run(docker, &request, &log, cancel, on).await {
-        Err(BuildError::Step { failure, log: path }) => {
-            let Some(jobs) = retry_jobs(&failure, &path) else {
-                remember_finished(plan, options.store, &failure);
-                return Err(fail(failure, path));
-            };
-            on(BuildEvent::Retry {
-                step: failure.name.clone(),
-                jobs,
-            });
-            request.secrets = secrets::secrets(&options.index, Some(jobs))?;
-            request.no_cache = false;
-            match run(docker, &request, &log, cancel, on).await {
-                Err(BuildError::Step { failure, log }) => {
-                    remember_finished(plan, options.store, &failure);
-                    return Err(fail(failure, log));
-                }
-                other => other?,
-            }
-        }
-        other => other?,
+    let meant = Meant::of(plan, options.catalog);
+    let mut run = Run {
+        plan,
+        docker,
+        store: options.store,
+        log: &log,
+        cancel,
+        on,
+        index: &options.index,
     };
-    let finish = finish(plan, docker, options, &temporary, &log, cancel).await;
+    let mut engine = run.compile(&meant, &mut request).await?;
+    (run.on)(BuildEvent::Phase { name: "build" });
+    request.target = None;
+    request.tags = vec![temporary.clone()];
+    engine.extend(run.build(&mut request).await?.steps);
+    (run.on)(BuildEvent::Phase { name: "audit" });
+    let finish = finish(&meant, docker, options, &temporary, &log, cancel).await;
     let removed = docker.remove_image(&temporary).await;
-    let (id, size, report) = finish?;
+    let finished = finish?;
     removed?;
-    let steps = stages::fold(plan, &outcome.steps);
+    let steps = stages::fold(plan, &engine);
     for step in &steps {
         let Some(planned) = plan.step(&step.id) else {
             continue;
+        };
+        let image = (step.id == "image").then_some(&finished);
+        // What was read of a wheel stays with it.
+        let audit = match image {
+            Some(image) => serde_json::to_value(image.audit).ok(),
+            None => options.store.action(&planned.key).and_then(|a| a.audit),
         };
         options.store.record(
             &planned.key,
             &Action {
                 step: step.id.clone(),
-                image: (step.id == "image").then(|| id.clone()),
+                image: image.map(|image| image.id.clone()),
                 seconds: step.seconds,
-                report: (step.id == "image")
-                    .then(|| serde_json::to_value(&report).ok())
-                    .flatten(),
+                report: image.and_then(|image| serde_json::to_value(&image.report).ok()),
+                audit,
             },
         )?;
     }
     options.store.record_last(plan)?;
     Ok(Built {
-        id,
+        id: finished.id,
         tags: options.tags.clone(),
-        size,
+        size: finished.size,
         steps,
-        report,
+        report: finished.report,
+        audit: finished.audit,
         noop: false,
         log: Some(log),
     })
@@ -214,7 +223,7 @@ async fn existing(
     let Some(action) = options.store.action(plan.key()) else {
         return Ok(None);
     };
-    let (Some(id), Some(report)) = (action.image, action.report) else {
+    let (Some(id), Some(report), Some(audit)) = (action.image, action.report, action.audit) else {
         return Ok(None);
     };
     let key = plan.key().to_string();
@@ -226,7 +235,10 @@ async fn existing(
         options.store.forget(plan.key());
         return Ok(None);
     };
-    let Ok(report) = serde_json::from_value::<Report>(report) else {
+    let (Ok(report), Ok(audit)) = (
+        serde_json::from_value::<Report>(report),
+        serde_json::from_value::<Count>(audit),
+    ) else {
         return Ok(None);
     };
     for tag in &options.tags {
@@ -248,92 +260,29 @@ async fn existing(
             })
             .collect(),
         report,
+        audit,
         noop: true,
         log: None,
     }))
 }
 
-async fn run(
-    docker: &Docker,
-    request: &BuildRequest,
-    log: &Path,
-    cancel: &Cancel,
-    on: &mut (dyn FnMut(BuildEvent) + Send),
-) -> Result<crate::engine::BuildOutcome, BuildError> {
-    let mut forward = |event| on(BuildEvent::Engine(event));
-    docker
-        .build(request.clone(), Some(log), cancel, &mut forward)
-        .await
-        .map_err(|e| match e {
-            EngineError::StepFailed(failure) => BuildError::Step {
-                failure,
-                log: log.to_owned(),
-            },
-            other => other.into(),
-        })
+/// What became of the image.
+struct Finished {
+    id: String,
+    size: u64,
+    report: Report,
+    audit: Count,
 }
 
-fn fail(failure: Box<StepFailure>, log: PathBuf) -> BuildError {
-    let stage = stages::stage(&failure.name).unwrap_or_default();
-    if stage == "validate" {
-        let text = std::fs::read_to_string(&log).unwrap_or_default();
-        if let Some(report) = Report::from_log(&text) {
-            return BuildError::Validation {
-                report: Box::new(report),
-                log,
-            };
-        }
-    }
-    BuildError::Step { failure, log }
-}
-
-/// Half the jobs that a compile killed for memory ran with; None when that was one already
-/// or nothing was killed.
-fn retry_jobs(failure: &StepFailure, log: &Path) -> Option<u32> {
-    if !failure.killed_for_memory || !stages::stage(&failure.name)?.starts_with("builder-") {
-        return None;
-    }
-    let text = std::fs::read_to_string(log).ok()?;
-    let number = format!("#{} ", failure.id);
-    let jobs: u32 = text
-        .lines()
-        .filter(|l| l.starts_with(&number) || l.contains("stackforge: jobs="))
-        .filter_map(|l| l.split_once("stackforge: jobs="))
-        .filter_map(|(_, rest)| rest.split(' ').next()?.parse().ok())
-        .next_back()?;
-    (jobs > 1).then_some(jobs / 2)
-}
-
-/// Steps that ended well before another failed.
-fn remember_finished(plan: &Plan, store: &Store, failure: &StepFailure) {
-    let failed = stages::stage(&failure.name).and_then(plan_step);
-    for step in stages::fold(plan, &failure.finished) {
-        let single = step.id.starts_with("wheels:") || step.id.starts_with("compile:");
-        if !single || Some(&step.id) == failed.as_ref() {
-            continue;
-        }
-        if let Some(planned) = plan.step(&step.id) {
-            let action = Action {
-                step: step.id.clone(),
-                image: None,
-                seconds: step.seconds,
-                report: None,
-            };
-            // Only a memory of the engine's own cache: losing it costs nothing.
-            let _ = store.record(&planned.key, &action);
-        }
-    }
-}
-
-/// Reads the report, gives the image its summary as labels, and then its tags.
+/// Reads the report and the image, gives it both and its summary as labels, and then its tags.
 async fn finish(
-    plan: &Plan,
+    meant: &Meant<'_>,
     docker: &Docker,
     options: &Options<'_>,
     temporary: &str,
     log: &Path,
     cancel: &Cancel,
-) -> Result<(String, u64, Report), BuildError> {
+) -> Result<Finished, BuildError> {
     let bytes = docker.read_file(temporary, REPORT_PATH, MAX_REPORT).await?;
     let bytes = bytes.ok_or_else(|| BuildError::NoReport {
         reason: format!("{REPORT_PATH} is missing"),
@@ -347,13 +296,31 @@ async fn finish(
             log: log.to_owned(),
         });
     }
-    let labels = BTreeMap::from([("io.stackforge.validation".to_owned(), report.summary())]);
+    let mut audit = audit_image(docker, temporary, cancel, |image| meant.ask(image)).await?;
+    audit.target.clone_from(&meant.plan.variant);
+    if !audit.ok {
+        return Err(BuildError::Audit {
+            what: "the image".to_owned(),
+            audit: Box::new(audit),
+        });
+    }
+    let labels = BTreeMap::from([
+        ("io.stackforge.validation".to_owned(), report.summary()),
+        ("io.stackforge.audit".to_owned(), audit.count().to_string()),
+    ]);
+    let file = |path: &str, text: String| ContextEntry {
+        path: path.into(),
+        mode: 0o644,
+        source: Source::Bytes(text.into_bytes()),
+    };
     let request = BuildRequest {
-        context: vec![ContextEntry {
-            path: "Dockerfile".into(),
-            mode: 0o644,
-            source: Source::Bytes(format!("FROM {temporary}\n").into_bytes()),
-        }],
+        context: vec![
+            file(
+                "Dockerfile",
+                format!("FROM {temporary}\nCOPY audit.json {AUDIT_PATH}\n"),
+            ),
+            file("audit.json", document(&audit)),
+        ],
         dockerfile: "Dockerfile".into(),
         tags: options.tags.clone(),
         labels,
@@ -369,9 +336,19 @@ async fn finish(
         .image(&id)
         .await?
         .ok_or_else(|| BuildError::NoReport {
-            reason: format!("image {id} of plan {} is gone", plan.key().short()),
+            reason: format!("image {id} of plan {} is gone", meant.plan.key().short()),
         })?;
-    Ok((image.id, image.size, report))
+    Ok(Finished {
+        id: image.id,
+        size: image.size,
+        report,
+        audit: audit.count(),
+    })
+}
+
+fn document(audit: &Audit) -> String {
+    // Maps and lists of strings and numbers always become JSON.
+    serde_json::to_string(audit).unwrap_or_default() + "\n"
 }
 
 fn entries(context: Context) -> Vec<ContextEntry> {

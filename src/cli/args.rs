@@ -1,7 +1,7 @@
 //! What may be typed.
 
 use crate::rules::DriverVersion;
-use crate::spec::PythonVersion;
+use crate::spec::{Platform, PythonVersion};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -245,14 +245,20 @@ pub struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub struct AuditArgs {
-    /// A shared object, a wheel, or a directory: site-packages, or any tree
-    pub target: PathBuf,
+    /// A shared object, a wheel or a directory by its path; an image as `docker:NAME`,
+    /// `registry:NAME`, `oci:DIR[:TAG]`, `oci-archive:FILE` or `docker-archive:FILE`; a wheel of
+    /// the index as `NAME==VERSION`
+    pub target: String,
     /// GPU to judge device code for, a name from the catalog or `sm_90`, or `all`; may be repeated
     #[arg(long, value_name = "NAME")]
     pub gpu: Vec<String>,
     /// Python that imports it (default: what paths and tags say)
     #[arg(long, value_name = "VERSION")]
     pub python: Option<PythonVersion>,
+    /// Of an image for several platforms, or a package: `linux/amd64` or `linux/arm64` (default:
+    /// this machine's)
+    #[arg(long, value_name = "OS/ARCH")]
+    pub platform: Option<Platform>,
     /// Root file system of the base that it runs on
     #[arg(long, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,

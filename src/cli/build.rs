@@ -7,7 +7,7 @@ use super::output::{Failure, colored, json, print, say};
 use super::progress::{Progress, mib};
 use super::session::{Session, runtime};
 use crate::build::{
-    BuildError, Built, IndexSettings, Options, StepResult, build, plan_step, stage,
+    AUDIT_PATH, BuildError, Built, IndexSettings, Options, StepResult, build, plan_step, stage,
 };
 use crate::diag::{Diagnostic, Report, codes};
 use crate::engine::Cancel;
@@ -21,6 +21,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let tags = tags(&args.tags, &plan)?;
     let options = Options {
         store: &session.store,
+        catalog: &session.catalog,
         overlay: session.overlay.as_deref(),
         tags,
         jobs: args.jobs,
@@ -100,6 +101,7 @@ fn show(common: &Common, plan: &Plan, built: &Built) {
             "cached": built.noop,
             "steps": built.steps,
             "validation": built.report,
+            "audit": built.audit,
             "log": built.log,
         }));
         return;
@@ -110,11 +112,21 @@ fn show(common: &Common, plan: &Plan, built: &Built) {
     let tags = built.tags.join(", ");
     let state = if built.noop { "nothing to do" } else { "built" };
     print(&format!(
-        "{}{tags}: {state}, {} ({})\n",
+        "{}audit: {}{}\n{tags}: {state}, {} ({})\n",
         built.report.table(),
+        built.audit,
+        hint(built),
         mib(built.size),
         built.id.get(..19).unwrap_or(&built.id),
     ));
+}
+
+/// Where the findings are, when there are some.
+fn hint(built: &Built) -> String {
+    match built.audit.warnings {
+        0 => String::new(),
+        _ => format!(" (in the image: {AUDIT_PATH})"),
+    }
 }
 
 fn steps(steps: &[StepResult]) -> String {
@@ -180,6 +192,21 @@ fn failure(common: &Common, session: &Session, e: BuildError) -> Failure {
             let mut out = Failure::plain(exit, d);
             out.before = Some(table);
             out.json.insert("validation".into(), document);
+            out
+        }
+        BuildError::Audit { audit, .. } => {
+            let mut d = Diagnostic::error(e.code(), e.to_string());
+            if let Some(help) = e.help() {
+                d = d.help(help);
+            }
+            let mut diagnostics: Vec<Diagnostic> = (audit.findings.iter())
+                .filter(|f| f.is_error())
+                .map(|f| f.diagnostic.clone())
+                .collect();
+            diagnostics.push(d);
+            let mut out = Failure::new(exit, Report::new(Default::default(), diagnostics));
+            let document = serde_json::to_value(audit).unwrap_or_default();
+            out.json.insert("audit".into(), document);
             out
         }
         _ => return e.into(),

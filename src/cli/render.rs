@@ -18,6 +18,7 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
     let plan = session.plan(common)?;
     let options = Options {
         store: &session.store,
+        catalog: &session.catalog,
         overlay: session.overlay.as_deref(),
         tags: Vec::new(),
         jobs: None,

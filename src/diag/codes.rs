@@ -268,6 +268,9 @@ codes! {
     NO_REPORT = 502, "the validation left no report",
         "The container ended before the report was written.",
         "Look at the output above; check that the image has a working Python.";
+    AUDIT_FAILED = 503, "what was built does not fit the stack",
+        "Each compiled wheel is read before it is used, and the image before it gets its tag. One of them holds binaries that would fail at import or at the first kernel.",
+        "Each finding names the object, its code and what to do; `stackforge explain CODE` says more.";
     DRIVER_TOO_OLD = 601, "the driver is too old for the CUDA of the stack",
         "Every CUDA release needs a driver of its own age. Within one major release an older driver will do (minor-version compatibility), across majors it will not: `CUDA driver version is insufficient for CUDA runtime version`.",
         "Update the driver to the version that the message names, or use a base and a torch with an older CUDA.",
@@ -562,8 +565,15 @@ codes! {
         "Use a newer base, or a build for an older one (a lower `manylinux` tag).",
         source "DT_VERNEED of the objects; glibc's banner; the file name of libstdc++.so.6 (https://gcc.gnu.org/onlinedocs/libstdc++/manual/abi.html)";
     NOTHING_TO_AUDIT = 908, "nothing that can be audited",
-        "An audit reads a shared object, a wheel or a directory that holds some.",
-        "Check the path; other archives have to be unpacked first.";
+        "An audit reads a shared object, a wheel, a directory that holds some, or an image.",
+        "Name a path, `NAME==VERSION`, `docker:IMAGE`, `registry:IMAGE`, `oci:DIR` or `oci-archive:FILE`; other archives have to be unpacked first.";
+    IMAGE_UNREADABLE = 920, "an image that cannot be read",
+        "A layout, archive or registry holds something else than its digests or the OCI image specification say.",
+        "Copy the image again from where it came; the message names the part.",
+        source "https://github.com/opencontainers/image-spec (image-layout.md, manifest.md, layer.md)";
+    NO_SUCH_IMAGE = 921, "no such image",
+        "No image of that name or for that platform is there, or there are several and none was named.",
+        "Name one of those that the message lists by its tag or digest, or with `--platform`.";
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::compile::compile;
 use super::{Compile, Kind, Parts, Plan, Step, source_text, wheel_layers};
 use crate::catalog::{Catalog, Recipe, templates_in};
 use crate::lock::{OsPackageLock, PlatformLock, PythonFile};
-use crate::rules::{Case, Machine, Picks, decisions};
+use crate::rules::{Case, Machine, Picks, decisions, torch_abi};
 use crate::spec::Stack;
 use crate::spec::nouns::Digest;
 use crate::target::{Base, Target};
@@ -54,6 +54,14 @@ pub fn plan(
         Base::Raw { .. } => Vec::new(),
     };
     let validation = validation(stack, target, catalog, lock);
+    let case = Case {
+        stack,
+        target,
+        catalog,
+        lock: Some(lock),
+        machine: Machine::default(),
+        picks: Picks::default(),
+    };
     let bootstrap = lock.base.runtime.is_none();
     let parts = Parts {
         about: stack.about.clone(),
@@ -66,15 +74,9 @@ pub fn plan(
         builder_packages: lock.builder_packages.clone(),
         python_packages,
         validation,
+        cxx11_abi: torch_abi(&case),
     };
-    let mut libraries = decisions(&Case {
-        stack,
-        target,
-        catalog,
-        lock: Some(lock),
-        machine: Machine::default(),
-        picks: Picks::default(),
-    });
+    let mut libraries = decisions(&case);
     for library in &mut libraries {
         if let Some(compile) = parts.compiles.iter().find(|c| c.library == library.library) {
             library.reason = format!("{}; {}", library.reason, compile.how);

@@ -53,6 +53,31 @@ pub struct Parts {
     /// OS package names that put the interpreter into a base that has none yet.
     pub python_packages: Vec<String>,
     pub validation: serde_json::Value,
+    /// C++11 ABI of the torch that is locked, where the catalog knows it.
+    pub cxx11_abi: Option<bool>,
+}
+
+impl Parts {
+    /// Names of what is compiled: first what needs nothing compiled before it, then what needs
+    /// only that, and so on.
+    pub fn rounds(&self) -> Vec<Vec<&str>> {
+        let mut rounds: Vec<Vec<&str>> = Vec::new();
+        let mut left: Vec<&Compile> = self.compiles.iter().collect();
+        while !left.is_empty() {
+            let waits = |c: &&Compile| {
+                let known = |name: &String| left.iter().any(|l| l.library == *name);
+                c.after.iter().any(known)
+            };
+            let (later, mut now): (Vec<&Compile>, Vec<&Compile>) = left.iter().copied().partition(waits);
+            if now.is_empty() {
+                // In a circle none comes first.
+                now.clone_from(&later);
+            }
+            left.retain(|c| !now.iter().any(|n| n.library == c.library));
+            rounds.push(now.iter().map(|c| c.library.as_str()).collect());
+        }
+        rounds
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -127,6 +127,7 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
             "requirement": format!("{}=={}", c.library, c.version),
             "after": c.after,
         })).collect::<Vec<_>>(),
+        "rounds": parts.rounds(),
         "builder_packages": names(&parts.builder_packages),
         "builder_debs": files::locked(&parts.builder_packages),
         "runtime_packages": names(&parts.runtime_packages),

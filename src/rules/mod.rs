@@ -178,6 +178,11 @@ pub fn check(case: &Case<'_>) -> Vec<Diagnostic> {
     ordered(findings)
 }
 
+/// Whether the torch that a stack gets was built with the new C++11 ABI, where the catalog knows.
+pub fn torch_abi(case: &Case<'_>) -> Option<bool> {
+    Environment::of(case).get("torch")?.wheel?.cxx11_abi
+}
+
 /// Findings that need no version of any library: true before a lock exists, whatever it
 /// will hold.
 pub fn of_stack(case: &Case<'_>) -> Vec<Diagnostic> {

@@ -41,6 +41,9 @@ pub struct Action {
     /// The validation's report, for image steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<serde_json::Value>,
+    /// What reading it told: of an image, or of the wheel of a compile step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<serde_json::Value>,
 }
 
 /// An input that differs from the last build of the same step.

@@ -1,34 +1,79 @@
 //! `stackforge audit`.
 
+mod target;
+
 use super::Outcome;
 use super::args::{AuditArgs, Common};
+use super::build::stop_on_signal;
 use super::init::sm_of;
 use super::output::{Failure, chain, colored, json, print};
-use crate::audit::{Audit, Gpu, Question, TreeError, audit, sarif, table};
+use super::session::runtime;
+use crate::audit::{self, AtRest, Audit, Gpu, Promise, Question, TreeError, sarif, table};
+use crate::build::{BuildError, audit_image};
 use crate::catalog::Catalog;
+use crate::engine::Cancel;
+use crate::engine::docker::Docker;
+use crate::oci::{self, OciError};
+use target::Target;
 use crate::diag::{Diagnostic, Report, Source, codes, render};
 use std::io::IsTerminal as _;
 
 pub fn run(common: &Common, args: &AuditArgs) -> Outcome {
     let catalog = Catalog::load(common.catalog.as_deref())?;
-    let answer = audit(&Question {
-        catalog: &catalog,
-        target: &args.target,
+    let asked = Asked {
         gpus: gpus(&catalog, &args.gpu)?,
-        python: args.python,
-        sysroot: args.sysroot.as_deref(),
-    })?;
+        catalog: &catalog,
+        args,
+    };
+    let answer = match Target::read(&args.target) {
+        Target::Path(path) => asked.of(audit::Target::Path(&path))?,
+        Target::Image { path, reference } => {
+            let image = oci::open(&path, reference.as_deref(), args.platform)?;
+            asked.of(audit::Target::Image(&AtRest::new(&args.target, image)))?
+        }
+        Target::Engine(name) => runtime()?.block_on(async {
+            let docker = Docker::connect(None).await?;
+            let cancel = Cancel::new();
+            stop_on_signal(&cancel);
+            let ask = |image: audit::Target<'_>| asked.of(image);
+            Ok::<_, BuildError>(audit_image(&docker, &name, &cancel, ask).await?)
+        })?,
+        Target::Registry(_) | Target::Package { .. } => unimplemented!(),
+    };
+    show(common, args, &answer)
+}
+
+struct Asked<'a> {
+    catalog: &'a Catalog,
+    gpus: Vec<Gpu>,
+    args: &'a AuditArgs,
+}
+
+impl Asked<'_> {
+    fn of(&self, target: audit::Target<'_>) -> Result<Audit, TreeError> {
+        audit::audit(&Question {
+            catalog: self.catalog,
+            target,
+            gpus: self.gpus.clone(),
+            python: self.args.python,
+            sysroot: self.args.sysroot.as_deref(),
+            promise: Promise::default(),
+        })
+    }
+}
+
+fn show(common: &Common, args: &AuditArgs, answer: &Audit) -> Outcome {
     if args.sarif {
-        let text = serde_json::to_string_pretty(&sarif(&answer)).unwrap_or_default();
+        let text = serde_json::to_string_pretty(&sarif(answer)).unwrap_or_default();
         print(&format!("{text}\n"));
     } else if !common.json {
-        tell(common, &answer);
+        tell(common, answer);
     } else if answer.ok {
-        json(&answer);
+        json(answer);
     }
     match answer.ok {
         true => Ok(()),
-        false => Err(refused(common, &answer)),
+        false => Err(refused(common, answer)),
     }
 }
 
@@ -76,7 +121,21 @@ impl From<TreeError> for Failure {
         let (exit, code) = match &e {
             TreeError::Read { .. } => (2, codes::UNREADABLE),
             TreeError::Unknown(_) | TreeError::Wheel(_) => (2, codes::NOTHING_TO_AUDIT),
-            TreeError::Archive(_) => (1, codes::OBJECT_DAMAGED),
+            TreeError::Archive(_) | TreeError::Layer { .. } => (1, codes::OBJECT_DAMAGED),
+        };
+        Self::plain(exit, Diagnostic::error(code, chain(&e)))
+    }
+}
+
+impl From<OciError> for Failure {
+    fn from(e: OciError) -> Self {
+        let (exit, code) = match &e {
+            OciError::Read { .. } => (2, codes::UNREADABLE),
+            OciError::Unknown(_) | OciError::Compressed(_) => (2, codes::NOTHING_TO_AUDIT),
+            OciError::NoReference { .. } | OciError::NoPlatform { .. } | OciError::Several(_) => {
+                (2, codes::NO_SUCH_IMAGE)
+            }
+            _ => (1, codes::IMAGE_UNREADABLE),
         };
         Self::plain(exit, Diagnostic::error(code, chain(&e)))
     }

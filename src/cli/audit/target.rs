@@ -2,7 +2,6 @@
 
 use crate::source::{FileSource, array};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
@@ -25,31 +24,29 @@ pub enum Target {
 const FILES: [&str; 3] = ["oci", "oci-archive", "docker-archive"];
 const ENGINES: [&str; 2] = ["docker", "docker-daemon"];
 
-impl FromStr for Target {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
+impl Target {
+    pub fn read(text: &str) -> Self {
         // What is there is meant, whatever its name looks like.
         let there = Path::new(text);
         if there.exists() {
-            return Ok(of_path(there));
+            return of_path(there);
         }
         match text.split_once(':') {
-            Some((kind, rest)) if FILES.contains(&kind) => Ok(at_rest(rest)),
+            Some((kind, rest)) if FILES.contains(&kind) => at_rest(rest),
             Some((kind, rest)) if ENGINES.contains(&kind) && !rest.starts_with("//") => {
-                Ok(Self::Engine(rest.to_owned()))
+                Self::Engine(rest.to_owned())
             }
-            Some(("registry", rest)) => Ok(Self::Registry(rest.to_owned())),
-            Some(("docker", rest)) => Ok(Self::Registry(rest[2..].to_owned())),
+            Some(("registry", rest)) => Self::Registry(rest.to_owned()),
+            Some(("docker", rest)) => Self::Registry(rest[2..].to_owned()),
             _ => match text.split_once("==") {
                 Some((name, version)) if !name.is_empty() && !version.is_empty() => {
-                    Ok(Self::Package {
+                    Self::Package {
                         name: name.to_owned(),
                         version: version.to_owned(),
-                    })
+                    }
                 }
                 // Reading it says that it is not there.
-                _ => Ok(Self::Path(there.to_owned())),
+                _ => Self::Path(there.to_owned()),
             },
         }
     }
@@ -97,7 +94,7 @@ mod tests {
 
     #[test]
     fn every_way_to_write_a_target_is_told_from_the_others() {
-        let read = |text: &str| text.parse::<Target>().unwrap();
+        let read = Target::read;
         let image = |path: &str, reference: Option<&str>| Target::Image {
             path: path.into(),
             reference: reference.map(str::to_owned),

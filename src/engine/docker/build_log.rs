@@ -121,7 +121,8 @@ impl LogFile {
         let Some(path) = path else {
             return Ok(LogFile(None));
         };
-        match File::create(path) {
+        // The builds of one plan share a log.
+        match File::options().create(true).append(true).open(path) {
             Ok(file) => Ok(LogFile(Some(Open {
                 path: path.to_owned(),
                 file: BufWriter::new(file),

@@ -1,0 +1,195 @@
+//! Builds of one plan's Dockerfile: what is compiled first, round by round, then everything.
+//!
+//! A compile that was killed for memory starts again with half the jobs; what finished before a
+//! failure is remembered. A wheel that a round made is read before the next round, or the image,
+//! may use it.
+
+use super::audit::{Meant, wheels};
+use super::{BuildError, BuildEvent, IndexSettings, secrets, stages};
+use crate::audit::Target;
+use crate::engine::docker::Docker;
+use crate::engine::{BuildOutcome, BuildRequest, Cancel, EngineError, StepFailure, StepSummary};
+use crate::plan::Plan;
+use crate::store::{Action, Store};
+use crate::validate::Report;
+use std::path::{Path, PathBuf};
+use tokio::task::block_in_place;
+
+pub(super) struct Run<'a> {
+    pub plan: &'a Plan,
+    pub docker: &'a Docker,
+    pub store: &'a Store,
+    pub log: &'a Path,
+    pub cancel: &'a Cancel,
+    pub on: &'a mut (dyn FnMut(BuildEvent) + Send),
+    pub index: &'a IndexSettings,
+}
+
+impl Run<'_> {
+    /// Compiles and reads every wheel that was not read before. What the engine did is returned.
+    pub async fn compile(
+        &mut self,
+        meant: &Meant<'_>,
+        request: &mut BuildRequest,
+    ) -> Result<Vec<StepSummary>, BuildError> {
+        let mut steps = Vec::new();
+        for (round, libraries) in self.plan.parts.rounds().into_iter().enumerate() {
+            let read = |library: &&str| {
+                let key = self.plan.step(&format!("compile:{library}")).map(|s| &s.key);
+                let action = key.and_then(|key| self.store.action(key));
+                action.is_some_and(|a| a.audit.is_some())
+            };
+            if !request.no_cache && libraries.iter().all(read) {
+                continue;
+            }
+            if round == 0 {
+                (self.on)(BuildEvent::Phase { name: "compile" });
+            }
+            let image = format!("stackforge/wheels:{}-{round}", self.plan.key().short());
+            request.target = Some(format!("compiled-{round}"));
+            request.tags = vec![image.clone()];
+            let outcome = self.build(request).await?;
+            let made = wheels(self.docker, &image, self.store, self.cancel).await;
+            self.docker.remove_image(&image).await?;
+            for made in made? {
+                let audit = block_in_place(|| meant.ask(Target::Path(&made.wheel)))?;
+                if !audit.ok {
+                    return Err(BuildError::Audit {
+                        what: format!("the compiled wheel of {}", made.library),
+                        audit: Box::new(audit),
+                    });
+                }
+                self.remember(&made.library, &outcome, serde_json::to_value(audit.count()).ok())?;
+            }
+            steps.extend(outcome.steps);
+            // Nothing is compiled a second time because everything was to be once.
+            request.no_cache = false;
+        }
+        Ok(steps)
+    }
+
+    fn remember(
+        &self,
+        library: &str,
+        outcome: &BuildOutcome,
+        audit: Option<serde_json::Value>,
+    ) -> Result<(), BuildError> {
+        let id = format!("compile:{library}");
+        let Some(step) = self.plan.step(&id) else {
+            return Ok(());
+        };
+        let folded = stages::fold(self.plan, &outcome.steps);
+        let seconds = folded.iter().find(|s| s.id == id).map_or(0.0, |s| s.seconds);
+        let action = Action {
+            step: id,
+            image: None,
+            seconds,
+            report: None,
+            audit,
+        };
+        Ok(self.store.record(&step.key, &action)?)
+    }
+
+    /// Builds what is asked for; once more where memory was short.
+    pub async fn build(&mut self, request: &mut BuildRequest) -> Result<BuildOutcome, BuildError> {
+        match self.once(request).await {
+            Err(BuildError::Step { failure, log }) => {
+                let Some(jobs) = retry_jobs(&failure, &log) else {
+                    return Err(self.failed(failure, log));
+                };
+                (self.on)(BuildEvent::Retry {
+                    step: failure.name.clone(),
+                    jobs,
+                });
+                request.secrets = secrets::secrets(self.index, Some(jobs))?;
+                request.no_cache = false;
+                match self.once(request).await {
+                    Err(BuildError::Step { failure, log }) => Err(self.failed(failure, log)),
+                    other => other,
+                }
+            }
+            other => other,
+        }
+    }
+
+    fn failed(&self, failure: Box<StepFailure>, log: PathBuf) -> BuildError {
+        remember_finished(self.plan, self.store, &failure);
+        fail(failure, log)
+    }
+
+    async fn once(&mut self, request: &BuildRequest) -> Result<BuildOutcome, BuildError> {
+        once(self.docker, request, self.log, self.cancel, self.on).await
+    }
+}
+
+pub(super) async fn once(
+    docker: &Docker,
+    request: &BuildRequest,
+    log: &Path,
+    cancel: &Cancel,
+    on: &mut (dyn FnMut(BuildEvent) + Send),
+) -> Result<BuildOutcome, BuildError> {
+    let mut forward = |event| on(BuildEvent::Engine(event));
+    let build = docker.build(request.clone(), Some(log), cancel, &mut forward);
+    build.await.map_err(|e| match e {
+        EngineError::StepFailed(failure) => BuildError::Step {
+            failure,
+            log: log.to_owned(),
+        },
+        other => other.into(),
+    })
+}
+
+fn fail(failure: Box<StepFailure>, log: PathBuf) -> BuildError {
+    let stage = stages::stage(&failure.name).unwrap_or_default();
+    if stage == "validate" {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        if let Some(report) = Report::from_log(&text) {
+            return BuildError::Validation {
+                report: Box::new(report),
+                log,
+            };
+        }
+    }
+    BuildError::Step { failure, log }
+}
+
+/// Half the jobs that a compile killed for memory ran with; None when that was one already
+/// or nothing was killed.
+fn retry_jobs(failure: &StepFailure, log: &Path) -> Option<u32> {
+    if !failure.killed_for_memory || !stages::stage(&failure.name)?.starts_with("builder-") {
+        return None;
+    }
+    let text = std::fs::read_to_string(log).ok()?;
+    let number = format!("#{} ", failure.id);
+    let jobs: u32 = text
+        .lines()
+        .filter(|l| l.starts_with(&number) || l.contains("stackforge: jobs="))
+        .filter_map(|l| l.split_once("stackforge: jobs="))
+        .filter_map(|(_, rest)| rest.split(' ').next()?.parse().ok())
+        .next_back()?;
+    (jobs > 1).then_some(jobs / 2)
+}
+
+/// Steps that ended well before another failed.
+fn remember_finished(plan: &Plan, store: &Store, failure: &StepFailure) {
+    let failed = stages::stage(&failure.name).and_then(stages::plan_step);
+    for step in stages::fold(plan, &failure.finished) {
+        let single = step.id.starts_with("wheels:") || step.id.starts_with("compile:");
+        if !single || Some(&step.id) == failed.as_ref() {
+            continue;
+        }
+        if let Some(planned) = plan.step(&step.id) {
+            let action = Action {
+                step: step.id.clone(),
+                image: None,
+                seconds: step.seconds,
+                report: None,
+                audit: None,
+            };
+            // Only a memory of the engine's own cache: losing it costs nothing.
+            let _ = store.record(&planned.key, &action);
+        }
+    }
+}
+

@@ -1,0 +1,151 @@
+//! Images at rest: what they hold, read in place.
+//!
+//! In: a directory or a tar archive with an OCI image layout (image-spec 1.1), or what
+//! `docker save` writes. Out: an [`Image`] with its configuration and its [`Layer`]s, each of which
+//! reads as a plain tar, and the files that they merge to ([`merge`]). Indexes, manifests and
+//! configurations are bounded, and those with a digest are verified before they are parsed; a
+//! layer proves itself while it is read. Where a layout and `docker save`'s manifest stand side by
+//! side the layout counts. Never writes, never unpacks to disk, never follows a URL.
+
+mod choose;
+mod docker;
+mod error;
+mod layer;
+pub mod merge;
+pub mod parse;
+mod place;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use oci_spec::image::{Descriptor, ImageConfiguration};
+
+use crate::spec::nouns::{Digest, Platform};
+use crate::tar::Reader;
+use place::Files;
+
+pub use error::OciError;
+pub use layer::Layer;
+pub use merge::{Merge, MergeError, Node};
+pub use stream::{Tar, Unproven};
+
+#[derive(Debug, Clone)]
+pub struct Image {
+    /// Of the manifest; of the configuration where `docker save` wrote no manifest.
+    pub digest: Digest,
+    pub config: ImageConfiguration,
+    /// The lowest first.
+    pub layers: Vec<Layer>,
+}
+
+/// The image at `path` that `reference` names: a tag, an annotation's name or a digest. Both it and
+/// the platform may be left out where there is one image.
+pub fn open(
+    path: &Path,
+    reference: Option<&str>,
+    platform: Option<Platform>,
+) -> Result<Image, OciError> {
+    let files = Files::open(path)?;
+    if let (Some(layout), Some(index)) = (files.read("oci-layout")?, files.read("index.json")?) {
+        parse::layout(&layout)?;
+        let index = parse::index("index.json", &index)?;
+        let choice = choose::choose(&files, &index, reference, platform)?;
+        return image(&files, &choice, platform);
+    }
+    // Its names are paths that anyone could have written: they are looked up in an archive only.
+    match (&files, files.read("manifest.json")?) {
+        (Files::Archive(_), Some(manifest)) => docker::open(&files, &manifest, reference, platform),
+        _ => Err(OciError::Unknown(path.to_owned())),
+    }
+}
+
+impl Image {
+    /// The files of the image by path. Reads every layer to its end, so all of them are verified.
+    pub fn files(&self) -> Result<BTreeMap<String, Node>, OciError> {
+        let mut merge = Merge::new();
+        for layer in &self.layers {
+            let digest = layer.digest();
+            let mut reader = Reader::new(layer.tar()?);
+            loop {
+                let entry = reader.next().map_err(|source| OciError::Layer {
+                    digest: digest.clone(),
+                    source,
+                })?;
+                let Some(entry) = entry else { break };
+                merge.add(entry.header).map_err(|source| OciError::Merge {
+                    digest: digest.clone(),
+                    source,
+                })?;
+            }
+            merge.end_layer();
+        }
+        Ok(merge.finish())
+    }
+}
+
+fn image(
+    files: &Files,
+    choice: &choose::Choice,
+    platform: Option<Platform>,
+) -> Result<Image, OciError> {
+    let document = |kind: &str, descriptor: &Descriptor| {
+        let digest = parse::digest(descriptor)?;
+        let what = format!("{kind} {digest}");
+        let bytes = files
+            .blob(&digest)?
+            .verified(&what, &digest, descriptor.size())?;
+        Ok::<_, OciError>((what, bytes))
+    };
+    let (what, bytes) = document("manifest", &choice.descriptor)?;
+    let manifest = parse::manifest(&what, &bytes)?;
+    let (what, bytes) = document("configuration", manifest.config())?;
+    let (config, diff_ids) = parse::config(&what, &bytes)?;
+    check_platform(&config, platform)?;
+    check_layers(&what, manifest.layers().len(), diff_ids.len())?;
+    let layers = manifest
+        .layers()
+        .iter()
+        .zip(diff_ids)
+        .map(|(descriptor, diff_id)| {
+            let compression = parse::compression(descriptor)?;
+            let digest = parse::digest(descriptor)?;
+            Ok(Layer {
+                place: files.blob(&digest)?,
+                compression,
+                digest: Some(digest),
+                diff_id,
+                size: descriptor.size(),
+                media_type: descriptor.media_type().to_string(),
+            })
+        })
+        .collect::<Result<_, OciError>>()?;
+    Ok(Image {
+        digest: choice.digest.clone(),
+        config,
+        layers,
+    })
+}
+
+/// What an index says of an image's platform may be wrong, or missing.
+fn check_platform(config: &ImageConfiguration, wanted: Option<Platform>) -> Result<(), OciError> {
+    match wanted {
+        Some(platform) if !choose::is(config.os(), config.architecture(), platform) => {
+            Err(OciError::NoPlatform {
+                platform,
+                there: vec![format!("{}/{}", config.os(), config.architecture())],
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_layers(what: &str, layers: usize, diff_ids: usize) -> Result<(), OciError> {
+    if layers == diff_ids {
+        return Ok(());
+    }
+    let problem = format!("has {diff_ids} diff IDs for {layers} layers");
+    Err(parse::malformed(what, problem))
+}
