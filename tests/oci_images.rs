@@ -69,7 +69,7 @@ impl Drop for Made {
     }
 }
 
-/// Path → kind and link target or size, with directories that hold something left to chance.
+/// Path → kind with link target or size.
 type Files = BTreeMap<String, String>;
 
 fn described(kind: Kind, size: u64, link: Option<&str>) -> String {
@@ -257,7 +257,7 @@ fn exported(made: &Made, image: &str) -> Files {
         };
         all.insert(header.path, text);
     }
-    all.retain(|path, _| !is_dockers(path) && path != "" && path != "etc");
+    all.retain(|path, _| !is_dockers(path) && !path.is_empty() && path != "etc");
     all
 }
 

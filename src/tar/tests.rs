@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A member with a right checksum, made by the `tar` crate's plain header.
+/// A member's header with a right checksum.
 fn block(name: &[u8], flag: u8, size: u64, link: &[u8]) -> [u8; 512] {
     let mut b = [0; 512];
     b[..name.len()].copy_from_slice(name);
