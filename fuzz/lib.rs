@@ -7,6 +7,8 @@ pub mod elf;
 pub mod fatbin;
 #[path = "../src/source/mod.rs"]
 pub mod source;
+#[path = "../src/wheel.rs"]
+pub mod wheel;
 #[path = "../src/zip/mod.rs"]
 pub mod zip;
 

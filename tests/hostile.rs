@@ -1,7 +1,7 @@
 //! The readers of foreign bytes on the fuzzers' corpus: no panic, and no memory that the input's
 //! size does not justify.
 
-#[path = "support/readers.rs"]
+#[path = "support/readers/mod.rs"]
 mod readers;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,6 +1,14 @@
 //! Everything that the readers of foreign bytes can be asked about some bytes, and what has to
 //! hold of any answer. Tests and the fuzz targets share it.
 
+mod inflated;
+mod names;
+mod wheels;
+
+pub use inflated::inflate;
+pub use names::names;
+pub use wheels::wheel;
+
 use stackforge::elf::{self, Object};
 use stackforge::fatbin::{self, Entry};
 use stackforge::source::{Source, array, bytes};
