@@ -210,8 +210,9 @@ impl<S: Source> Inflate<S> {
     }
 
     fn keep_state(&mut self) {
-        let last = self.states.last().map_or(0, |s| s.made);
-        if self.made < last + self.spacing {
+        let (made, read) = self.states.last().map_or((0, 0), |s| (s.made, s.read));
+        // Blocks without content are input too.
+        if self.made < made + self.spacing && self.read < read + self.spacing {
             return;
         }
         if self.states.len() == MAX_STATES {
