@@ -160,7 +160,7 @@ fn tag_rank(python: &str, abi: &str, platform: &str, target: &WheelTarget) -> Op
             .strip_prefix(prefix)?
             .strip_prefix(&major.to_string())?;
         let n: u32 = rest.parse().ok().filter(|_| !rest.starts_with('+'))?;
-        (n <= minor).then_some(minor - n)
+        minor.checked_sub(n)
     };
     let cpython = python.strip_prefix("cp") == Some(&own);
     let generic = python.strip_prefix("py") == Some(&major.to_string());
@@ -291,6 +291,13 @@ mod tests {
             choose(&["c-1-cp312-cp312t-linux_aarch64.whl", "c-1-py2-none-any.whl"]),
             None
         );
+    }
+
+    #[test]
+    fn a_stable_abi_newer_than_the_python_does_not_fit() {
+        let wheel = name("a-1-cp313-abi3-manylinux_2_28_aarch64.whl");
+        assert_eq!(wheel.rank(&thor()), None);
+        assert_eq!(name("a-1-py313-none-any.whl").rank(&thor()), None);
     }
 
     #[test]

@@ -1,7 +1,15 @@
 //! The readers of foreign bytes on the fuzzers' corpus: no panic, and no memory that the input's
 //! size does not justify.
 
-#[path = "support/readers.rs"]
+#[path = "../src/zip/tests/build.rs"]
+#[allow(dead_code, reason = "the reader's own tests use the rest")]
+mod archives;
+#[path = "hostile/exhaustion.rs"]
+mod exhaustion;
+#[path = "../src/elf/tests/build.rs"]
+#[allow(dead_code, reason = "the reader's own tests use the rest")]
+mod objects;
+#[path = "support/readers/mod.rs"]
 mod readers;
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -59,9 +67,12 @@ fn allowed(input: usize) -> usize {
 
 type Reader = (&'static str, fn(&[u8]));
 
-const READERS: [Reader; 3] = [
+const READERS: [Reader; 6] = [
     ("elf", readers::elf),
     ("fatbin", readers::fatbin),
+    ("inflate", readers::inflate),
+    ("names", readers::names),
+    ("wheel", readers::wheel),
     ("zip", readers::zip),
 ];
 

@@ -7,19 +7,30 @@ use object::elf::{self, Dyn64};
 use object::endian::LittleEndian as LE;
 use serde::Serialize;
 
-use super::error::{Fault, Problem, fault};
+use super::error::{Fault, Problem, fault, too_many};
 use super::header::{Segments, structure};
 use super::strings;
 use super::version::{self, VersionNeed};
 use crate::source::{Forward, Source};
+
+/// The largest programs need a few hundred.
+const MAX_NEEDED: usize = 4 << 10;
+/// Of an RPATH or RUNPATH; real ones have some ten.
+const MAX_DIRECTORIES: usize = 1 << 10;
 
 /// Directories of an RPATH or RUNPATH, as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SearchPath(Vec<String>);
 
 impl SearchPath {
-    fn parse(text: &str) -> Self {
-        Self(text.split(':').map(str::to_owned).collect())
+    /// The path that stands in the string table at `at`.
+    fn parse(text: &str, at: u64) -> Result<Self, Fault> {
+        let mut directories = text.split(':').map(str::to_owned);
+        let path = Self(directories.by_ref().take(MAX_DIRECTORIES).collect());
+        match directories.next() {
+            None => Ok(path),
+            Some(_) => too_many("directories in a path", MAX_DIRECTORIES as u64, at),
+        }
     }
 
     pub fn directories(&self) -> &[String] {
@@ -105,11 +116,12 @@ pub(super) fn read(
         })
     });
     let versions = versions.collect();
+    let path = |text: &str| SearchPath::parse(text, strings.start);
     Ok(Dynamic {
         soname,
         needed,
-        rpath: rpath.as_deref().map(SearchPath::parse),
-        runpath: runpath.as_deref().map(SearchPath::parse),
+        rpath: rpath.as_deref().map(path).transpose()?,
+        runpath: runpath.as_deref().map(path).transpose()?,
         versions,
         defines: names.collect(),
         symbols: tags.get(elf::DT_SYMTAB),
@@ -128,6 +140,9 @@ fn tags(source: &mut (impl Source + ?Sized), range: Range<u64>) -> Result<Tags, 
         let value = entry.d_val.get(LE);
         match entry.d_tag.get(LE) {
             elf::DT_NULL => break,
+            elf::DT_NEEDED if tags.needed.len() == MAX_NEEDED => {
+                return too_many("needed libraries", MAX_NEEDED as u64, range.start);
+            }
             elf::DT_NEEDED => tags.needed.push(value),
             tag @ (elf::DT_SONAME
             | elf::DT_RPATH

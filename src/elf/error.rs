@@ -75,3 +75,7 @@ impl From<ReadError> for Fault {
 pub(super) fn fault<T>(offset: u64, problem: Problem) -> Result<T, Fault> {
     Err(Fault { offset, problem })
 }
+
+pub(super) fn too_many<T>(what: &'static str, limit: u64, offset: u64) -> Result<T, Fault> {
+    fault(offset, Problem::TooMany { what, limit })
+}

@@ -7,12 +7,16 @@ use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64};
 use object::endian::LittleEndian as LE;
 use object::pod::{Pod, from_bytes};
 
-use super::error::{Fault, Problem, fault};
+use super::error::{Fault, Problem, fault, too_many};
 use super::{Kind, Machine};
 use crate::source::{self, Forward, Source};
 
 /// The largest section name tables of real objects are below 1 MiB.
 const MAX_SECTION_NAMES: u64 = 16 << 20;
+/// Shared objects have some forty; relocatable ones one for each function.
+const MAX_SECTIONS: u64 = 1 << 20;
+/// Sections of one object that are remembered. Real ones have a few.
+const MAX_WANTED: usize = 4 << 10;
 
 /// A section that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,11 +163,11 @@ impl Header {
         if count == 0 {
             return Ok(found);
         }
-        let Some(len) = count.checked_mul(64) else {
-            return fault(offset, Problem::Outside("section table"));
-        };
+        if count > MAX_SECTIONS {
+            return too_many("sections", MAX_SECTIONS, offset);
+        }
         let names = self.section_names(source)?;
-        let mut table = Forward::new(source, offset, len)?;
+        let mut table = Forward::new(source, offset, count * 64)?;
         for _ in 0..count {
             let at = table.position();
             let bytes: [u8; 64] = table.array()?;
@@ -172,8 +176,8 @@ impl Header {
             if kind == elf::SHT_NULL || kind == elf::SHT_NOBITS || header.sh_size.get(LE) == 0 {
                 continue;
             }
-            let name = name_of(&names, header.sh_name.get(LE));
-            let name = wanted.iter().find(|w| Some(w.as_bytes()) == name);
+            let name = header.sh_name.get(LE) as usize;
+            let name = wanted.iter().find(|w| is_named(&names, name, w));
             if name.is_none() && kind != elf::SHT_DYNSYM {
                 continue;
             }
@@ -187,6 +191,9 @@ impl Header {
                     name: (*name).to_owned(),
                     range,
                 }),
+            }
+            if found.wanted.len() + found.symbols.len() > MAX_WANTED {
+                return too_many("tables and fatbins", MAX_WANTED as u64, at);
             }
         }
         found.wanted.sort_by_key(|s| s.range.start);
@@ -206,7 +213,6 @@ impl Header {
         if self.names >= count {
             return fault(0x3e, Problem::Missing("section name table"));
         }
-        // `count` entries of 64 bytes do not overflow, so this one does not.
         let at = offset.saturating_add(self.names * 64);
         let header: [u8; 64] = source::array(source, at)?;
         let header: &SectionHeader64<LE> = structure(&header);
@@ -251,7 +257,8 @@ fn entry_size(table: &'static str, at: u64, found: u16, expected: u64) -> Result
     )
 }
 
-fn name_of(names: &[u8], at: u32) -> Option<&[u8]> {
-    let rest = names.get(at as usize..)?;
-    Some(&rest[..memchr::memchr(0, rest)?])
+/// Looks no further than `wanted` is long: a table without an end would be read for each section.
+fn is_named(names: &[u8], at: usize, wanted: &str) -> bool {
+    let name = names.get(at..).and_then(|n| n.get(..=wanted.len()));
+    name.is_some_and(|n| n.ends_with(b"\0") && n.starts_with(wanted.as_bytes()))
 }

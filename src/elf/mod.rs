@@ -136,8 +136,9 @@ impl Object {
         Floors::of(&self.versions)
     }
 
-    /// Shows every global symbol of the dynamic table, by where its name lies. `source` is what
-    /// the object was read from. Holds eight bytes for each symbol.
+    /// Shows every global symbol of the dynamic table, by where its name lies, and once where its
+    /// versions share a name. `source` is what the object was read from. Holds eight bytes for each
+    /// symbol.
     pub fn symbols(
         &self,
         source: &mut (impl Source + ?Sized),

@@ -6,7 +6,7 @@ use object::elf::{self, Sym64};
 use object::endian::LittleEndian as LE;
 
 use super::dynamic::Dynamic;
-use super::error::{Fault, Problem, fault};
+use super::error::{Fault, Problem, fault, too_many};
 use super::header::{Segments, structure};
 use super::strings::Strings;
 use crate::source::{self, Forward, Source, u32_at};
@@ -15,7 +15,7 @@ const ENTRY: u64 = 24;
 /// The largest library measured, torch's, has below half a million.
 const MAX_SYMBOLS: u64 = 4 << 20;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Linkage {
     /// Another object has to define it.
     Undefined,
@@ -74,8 +74,7 @@ impl SymbolTable {
             0
         };
         if count > MAX_SYMBOLS {
-            let (what, limit) = ("symbols", MAX_SYMBOLS);
-            return fault(inside.start, Problem::TooMany { what, limit });
+            return too_many("symbols", MAX_SYMBOLS, inside.start);
         }
         if count * ENTRY > source.size() - inside.start {
             return fault(inside.start, Problem::Outside("symbol table"));
@@ -93,7 +92,9 @@ impl SymbolTable {
         mut visit: impl FnMut(Symbol<'_>),
     ) -> Result<(), Fault> {
         let mut names = self.names(source)?;
-        names.sort_unstable_by_key(|(name, _)| *name);
+        names.sort_unstable();
+        // Versions of one symbol share its name; so could a million symbols.
+        names.dedup();
         // Names share tails at most a few times over; more would read the table without end.
         let mut budget = 8 * (self.strings.end - self.strings.start);
         let mut strings = Strings::new(source, self.strings.clone());
@@ -138,6 +139,9 @@ fn hashed(source: &mut (impl Source + ?Sized), range: Range<u64>) -> Result<u64,
     let mut table = Forward::new(source, range.start, range.end - range.start)?;
     let header: [u8; 16] = table.array()?;
     let [buckets, first, filters] = [0, 4, 8].map(|at| u64::from(u32_at(&header, at)));
+    if buckets > MAX_SYMBOLS {
+        return too_many("symbols", MAX_SYMBOLS, range.start);
+    }
     let skip = 16 + filters * 8;
     if skip > range.end - range.start {
         return fault(range.start, Problem::Outside("hash table"));
@@ -157,7 +161,7 @@ fn hashed(source: &mut (impl Source + ?Sized), range: Range<u64>) -> Result<u64,
     let mut table = Forward::new(source, chains + chain * 4, range.end - chains - chain * 4)?;
     loop {
         last += 1;
-        if u32::from_le_bytes(table.array()?) & 1 == 1 {
+        if u32::from_le_bytes(table.array()?) & 1 == 1 || last > MAX_SYMBOLS {
             return Ok(last);
         }
     }

@@ -16,11 +16,35 @@ use super::{ReadError, Source, range};
 
 /// How far back a deflate stream refers.
 const HISTORY: usize = 32 << 10;
-const OUTPUT: usize = HISTORY + (256 << 10);
-const INPUT: u64 = 64 << 10;
-/// 128 states are 5.5 MiB.
-const MAX_STATES: usize = 128;
-const FIRST_SPACING: u64 = 1 << 20;
+const OUTPUT: usize = HISTORY + LIMITS.output;
+const INPUT: u64 = LIMITS.input;
+const MAX_STATES: usize = LIMITS.states;
+const FIRST_SPACING: u64 = LIMITS.spacing;
+
+struct Limits {
+    output: usize,
+    input: u64,
+    states: usize,
+    spacing: u64,
+}
+
+/// 128 states are 5.5 MiB. A fuzzer's streams are short: buffers that suit real objects would never
+/// be filled by them, nor a second state be kept.
+const LIMITS: Limits = if cfg!(fuzzing) {
+    Limits {
+        output: 1 << 10,
+        input: 64,
+        states: 4,
+        spacing: 1 << 10,
+    }
+} else {
+    Limits {
+        output: 256 << 10,
+        input: 64 << 10,
+        states: 128,
+        spacing: 1 << 20,
+    }
+};
 
 /// Where inflating can resume.
 struct State {
@@ -186,8 +210,9 @@ impl<S: Source> Inflate<S> {
     }
 
     fn keep_state(&mut self) {
-        let last = self.states.last().map_or(0, |s| s.made);
-        if self.made < last + self.spacing {
+        let (made, read) = self.states.last().map_or((0, 0), |s| (s.made, s.read));
+        // Blocks without content are input too.
+        if self.made < made + self.spacing && self.read < read + self.spacing {
             return;
         }
         if self.states.len() == MAX_STATES {

@@ -127,6 +127,15 @@ impl Member {
         }
         let name_len = u64::from(u16_at(&local, 26));
         let extra_len = u64::from(u16_at(&local, 28));
+        // A local name or field may claim 64 KiB, which are not read where they cannot be.
+        if name_len != self.name.len() as u64 {
+            return Err(wrong(Problem::Local("name")));
+        }
+        let start = self.offset + LOCAL_LEN + name_len + extra_len;
+        let range = match start.checked_add(self.compressed) {
+            Some(end) if end <= self.limit => start..end,
+            _ => return Err(wrong(Problem::Overlap)),
+        };
         let names =
             source::bytes(source, self.offset + LOCAL_LEN, name_len + extra_len).map_err(read)?;
         let (name, extra) = names.split_at(name_len as usize);
@@ -145,11 +154,7 @@ impl Member {
             return Err(wrong(Problem::Local("flags")));
         }
         self.check_numbers(&local, extra).map_err(wrong)?;
-        let start = self.offset + LOCAL_LEN + name_len + extra_len;
-        match start.checked_add(self.compressed) {
-            Some(end) if end <= self.limit => Ok(start..end),
-            _ => Err(wrong(Problem::Overlap)),
-        }
+        Ok(range)
     }
 
     fn check_numbers(&self, local: &[u8; 30], extra: &[u8]) -> Result<(), Problem> {

@@ -1,9 +1,17 @@
 //! Everything that the readers of foreign bytes can be asked about some bytes, and what has to
 //! hold of any answer. Tests and the fuzz targets share it.
 
+mod inflated;
+mod names;
+mod wheels;
+
+pub use inflated::inflate;
+pub use names::names;
+pub use wheels::wheel;
+
 use stackforge::elf::{self, Object};
-use stackforge::fatbin::{self, Entry};
-use stackforge::source::{Source, array, bytes};
+use stackforge::fatbin::{self, Entry, Scan};
+use stackforge::source::{Source, Sparse, array, bytes};
 use stackforge::zip::Archive;
 
 /// Content of a member that is read, so that a bomb does not stop the fuzzer.
@@ -23,8 +31,11 @@ fn object(source: &mut impl Source) {
         assert!(end <= section.range.start && section.range.end <= size);
         end = section.range.end;
     }
-    let needs: usize = object.versions.iter().map(|v| v.version.len()).sum();
-    assert!(needs as u64 <= size.max(64 << 10));
+    let needs = object.versions.iter().map(|v| v.version.len());
+    let defines = object.defines.iter().map(String::len);
+    let kept: usize = needs.chain(defines).sum();
+    assert!(kept as u64 <= size.max(64 << 10));
+    elf::newest(&object.defines, "GLIBC_");
     object.floors();
     let mut names = 0;
     let _ = object.symbols(source, |symbol| {
@@ -37,6 +48,23 @@ fn object(source: &mut impl Source) {
 
 pub fn fatbin(bytes: &[u8]) {
     entries(fatbin::bare_entries("x", bytes), bytes.len() as u64);
+    // Few pieces, so that a fuzzer is not slow, and of many lengths.
+    let piece = 1 + bytes.len() / 48 + bytes.len() % 13;
+    let kept = scanned(bytes, piece);
+    assert!(kept.kept() <= bytes.len());
+    let passed = fatbin::bare_entries("x", kept).map_while(Result::ok);
+    let read = fatbin::bare_entries("x", bytes).map_while(Result::ok);
+    assert!(passed.zip(read).all(|(passed, read)| passed == read));
+}
+
+/// What a scan keeps of bytes that pass in pieces.
+fn scanned(bytes: &[u8], piece: usize) -> Sparse {
+    let mut kept = Sparse::new(bytes.len() as u64);
+    let mut scan = Scan::default();
+    for piece in bytes.chunks(piece) {
+        scan.pass(piece, &mut kept);
+    }
+    kept
 }
 
 fn entries<E>(entries: impl Iterator<Item = Result<Entry, E>>, size: u64) {
