@@ -113,14 +113,26 @@ impl<'a> World<'a> {
             .then(|| Found::System(path.to_owned()))
     }
 
+    /// Whether an absolute path is a directory that the tree has objects in.
+    pub fn has_directory(&self, path: &str) -> bool {
+        let path = format!("{}/", normal(path).trim_end_matches('/'));
+        let next = self.by_path.range(path.clone()..).next();
+        next.is_some_and(|(p, _)| p.starts_with(&path))
+    }
+
     fn search(
         &self,
         directories: impl Iterator<Item = String>,
         name: &str,
         machine: Machine,
     ) -> Option<Found> {
-        let mut paths = directories.map(|d| normal(&format!("{d}/{name}")));
-        paths.find_map(|path| self.at(&path, machine))
+        let directories: Vec<String> = directories.collect();
+        // A variant for newer CPUs is the same library; without a plain one, it is all there is.
+        let variants = self.loader().directories.variants(machine.name());
+        std::iter::once("").chain(variants).find_map(|variant| {
+            let mut paths = (directories.iter()).map(|d| normal(&format!("{d}/{variant}/{name}")));
+            paths.find_map(|path| self.at(&path, machine))
+        })
     }
 
     /// Directories that are searched for every object of a machine.
@@ -271,7 +283,25 @@ fn rpath(world: &World<'_>, item: &Item) -> Option<Vec<String>> {
 
 fn resolved(world: &World<'_>, item: &Item, path: &SearchPath) -> Vec<String> {
     let origin = world.origin(item);
-    path.resolved(&origin).filter(|d| !d.is_empty()).collect()
+    let machine = item.object.machine.name();
+    let resolved = path.resolved(&origin).filter(|d| !d.is_empty());
+    resolved.flat_map(|d| tokens(&d, machine)).collect()
+}
+
+/// A directory with the loader's own tokens replaced. What `$LIB` is was decided when the loader was
+/// built: Debian's multiarch directory, or `lib64` elsewhere.
+fn tokens(directory: &str, machine: &str) -> Vec<String> {
+    let replaced = |token: &str, by: &str, d: &str| {
+        d.replace(&format!("${{{token}}}"), by)
+            .replace(&format!("${token}"), by)
+    };
+    let directory = replaced("PLATFORM", machine, directory);
+    let multiarch = format!("lib/{machine}-linux-gnu");
+    let mut all: Vec<String> = [multiarch.as_str(), "lib64"]
+        .map(|lib| replaced("LIB", lib, &directory))
+        .into();
+    all.dedup();
+    all
 }
 
 fn by_itself(world: &World<'_>, item: &Item, name: &str, directories: &[String]) -> Provider {
@@ -290,6 +320,9 @@ fn by_itself(world: &World<'_>, item: &Item, name: &str, directories: &[String])
         if let Some(found) = world.search(runpath.into_iter(), name, machine) {
             return found.through(Through::Runpath);
         }
+    }
+    if item.object.no_default_directories {
+        return Provider::Missing;
     }
     match world.search(directories.iter().cloned(), name, machine) {
         Some(found) => found.through(Through::Directory),
@@ -331,5 +364,18 @@ impl Item {
     pub fn soname(&self) -> &str {
         let own = self.object.soname.as_deref();
         own.unwrap_or_else(|| split(&self.path).1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tokens;
+
+    #[test]
+    fn tokens_of_the_loader_are_replaced() {
+        let both = ["/o/lib/x86_64-linux-gnu/x86_64", "/o/lib64/x86_64"];
+        assert_eq!(tokens("/o/${LIB}/$PLATFORM", "x86_64"), both);
+        assert_eq!(tokens("/o/$LIB/$PLATFORM", "x86_64"), both);
+        assert_eq!(tokens("/o/lib", "aarch64"), ["/o/lib"]);
     }
 }

@@ -1,0 +1,77 @@
+//! Where objects tell the loader to search: what no search finds, and directories of the machine
+//! that built them.
+
+use crate::audit::closure::{Closure, Provider, Through, World};
+use crate::audit::finding::{Finding, some};
+use crate::audit::gpu::package;
+use crate::catalog::BuildDirectory;
+use crate::diag::{Diagnostic, codes};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Libraries that are there and on no search path: a package may load its own by their path; those
+/// of another have to be imported before.
+pub fn unsearched(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) {
+    for (item, providers) in world.items.iter().zip(&closure.0) {
+        for provider in providers {
+            let Provider::Object(index, Through::Unsearched) = provider else {
+                continue;
+            };
+            let path = &world.items[*index].path;
+            let message = format!(
+                "`{}` finds `{path}` only after something has loaded it: no search leads there",
+                item.path
+            );
+            let diagnostic = match package(path) == package(&item.path) {
+                true => Diagnostic::note(codes::NEEDED_MISSING, message),
+                false => Diagnostic::warning(codes::NEEDED_MISSING, message)
+                    .help("import the package that holds it first"),
+            };
+            findings.push(Finding::new(&item.path, diagnostic));
+        }
+    }
+}
+
+/// Search paths that lead to where a machine that builds keeps its files, by package.
+pub fn left_over(world: &World<'_>, findings: &mut Vec<Finding>) {
+    let mut packages: BTreeMap<(&str, BuildDirectory), Left<'_>> = BTreeMap::new();
+    for item in world.items {
+        let object = &item.object;
+        let path = object.runpath.as_ref().or(object.rpath.as_ref());
+        for directory in path.into_iter().flat_map(|p| p.directories()) {
+            let Some(kind) = world.loader().build_directories.of(directory) else {
+                continue;
+            };
+            // It is where things lie on this system, as a conda prefix in its own image.
+            if world.has_directory(directory) {
+                continue;
+            }
+            let left = packages.entry((package(&item.path), kind)).or_default();
+            left.objects.insert(&item.path);
+            left.directories.insert(directory);
+        }
+    }
+    for ((_, kind), left) in packages {
+        let objects: Vec<&str> = left.objects.into_iter().collect();
+        let directories: Vec<&str> = left.directories.into_iter().collect();
+        let why = match kind {
+            BuildDirectory::Shared => "where anyone can put a library",
+            BuildDirectory::Private => "left over from the machine that built it",
+        };
+        let message = format!(
+            "{} searches {}, {why}",
+            some(&objects, 3),
+            some(&directories, 3)
+        );
+        let diagnostic = match kind {
+            BuildDirectory::Shared => Diagnostic::warning(codes::BUILD_SEARCH_PATH, message),
+            BuildDirectory::Private => Diagnostic::warning(codes::BUILD_SEARCH_PATH, message),
+        };
+        findings.push(Finding::new(objects[0], diagnostic));
+    }
+}
+
+#[derive(Default)]
+struct Left<'a> {
+    objects: BTreeSet<&'a str>,
+    directories: BTreeSet<&'a str>,
+}
