@@ -6,6 +6,7 @@
 //! directories, the default ones. What Python loads before is known from data. LD_LIBRARY_PATH is
 //! no property of files, so it is left out.
 
+use super::gpu::{below, package};
 use super::inventory::{Inventory, Item};
 use super::system::System;
 use super::tree::{Kind, Tree, normal, split};
@@ -143,10 +144,17 @@ impl<'a> World<'a> {
             .collect()
     }
 
-    /// An object of that SONAME that no search leads to.
-    fn unsearched(&self, soname: &str, machine: Machine) -> Option<usize> {
-        let mut named = self.named(soname).iter().copied();
-        named.find(|i| self.items[*i].object.machine == machine)
+    /// An object of that SONAME that no search leads to, of the same package if it has one.
+    fn unsearched(&self, item: &Item, soname: &str) -> Option<usize> {
+        let same = |i: &usize| self.items[*i].object.machine == item.object.machine;
+        let named = || self.named(soname).iter().copied().filter(same);
+        let own = named().find(|i| package(&self.items[*i].path) == package(&item.path));
+        own.or_else(|| named().next())
+    }
+
+    /// Whether a package does without this object where it does not load.
+    pub fn is_optional(&self, path: &str) -> bool {
+        self.loader().plugins.has(below(path))
     }
 
     fn preload(&self, soname: &str, machine: Machine) -> Option<Provider> {
@@ -191,7 +199,7 @@ impl Closure {
         for (index, item) in world.items.iter().enumerate() {
             for (n, name) in item.object.needed.iter().enumerate() {
                 if closure.0[index][n] == Provider::Missing {
-                    closure.0[index][n] = given(world, name, item.object.machine);
+                    closure.0[index][n] = given(world, item, name);
                 }
             }
         }
@@ -330,16 +338,19 @@ fn by_itself(world: &World<'_>, item: &Item, name: &str, directories: &[String])
     }
 }
 
-/// What no search finds: loaded before, or provided from outside of the tree.
-fn given(world: &World<'_>, name: &str, machine: Machine) -> Provider {
+/// What no search finds: loaded before, or provided from outside of the tree. A copy of what the base
+/// has, under its name in some package, serves only that package.
+fn given(world: &World<'_>, item: &Item, name: &str) -> Provider {
+    let machine = item.object.machine;
+    let base = !world.system.is_known() && world.loader().base.has(name);
     if let Some(provider) = world.preload(name, machine) {
         provider
-    } else if let Some(index) = world.unsearched(name, machine) {
-        Provider::Object(index, Through::Unsearched)
     } else if world.loader().host.has(name) {
         Provider::Host
-    } else if !world.system.is_known() && world.loader().base.has(name) {
+    } else if base {
         Provider::Base
+    } else if let Some(index) = world.unsearched(item, name) {
+        Provider::Object(index, Through::Unsearched)
     } else {
         Provider::Missing
     }

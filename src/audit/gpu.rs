@@ -11,12 +11,11 @@ use super::code::{Code, Module, Ptx};
 use crate::catalog::Catalog;
 use crate::rules::{Coverage, aligned, coverage};
 use crate::spec::Sm;
-use crate::spec::nouns::Suffix;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use findings::check;
-pub(super) use findings::{of_nvidia, package};
+pub(super) use findings::{below, of_nvidia, package};
 
 /// A device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,10 +172,12 @@ fn best(code: &Code, aligned: bool) -> usize {
     devices.iter().map(running).max().unwrap_or(0)
 }
 
-/// Whether a module is made for GPUs before this one, and not for a single one by its suffix.
+/// Whether a module is made for GPUs in general, all before this one. Kernels for single ones are
+/// made for one SM (FP8 for 8.9) or say so by their suffix.
 fn older(module: &Module, device: Sm) -> bool {
-    let mut sms = module.sass.iter().chain(module.ptx.iter().map(|p| &p.sm));
-    sms.any(|sm| sm.suffix != Some(Suffix::Arch) && sm.base() < device)
+    let sms = module.sass.iter().chain(module.ptx.iter().map(|p| &p.sm));
+    let plain: BTreeSet<&Sm> = sms.filter(|sm| sm.suffix.is_none()).collect();
+    plain.len() > 1 && plain.iter().any(|sm| sm.base() < device)
 }
 
 /// The driver that knows an ISA, by the toolkit that writes it.
@@ -249,7 +250,8 @@ mod tests {
         assert_eq!((thor.how, thor.modules.native), (How::None, 1));
         let one_missing = [
             (module(&["8.0", "9.0"], &[]), 90),
-            (module(&["8.0"], &[]), 1),
+            (module(&["7.5", "8.0"], &[]), 1),
+            (module(&["8.9"], &[]), 1),
         ];
         let hopper = judged(&one_missing, "9.0");
         assert_eq!((hopper.how, hopper.modules.forgotten), (How::Native, 1));

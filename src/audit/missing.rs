@@ -40,6 +40,7 @@ pub fn check(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) 
             }
             findings.extend(nothing_provides(world, first, objects.len() - 1, &unknown));
         }
+        findings.extend(without(world, &missing));
     } else {
         for (item, names) in world.items.iter().zip(&missing) {
             elsewhere(item, names, findings);
@@ -91,25 +92,36 @@ pub fn usual_machine(world: &World<'_>) -> Option<Machine> {
     }
 }
 
-/// Objects by package and what they miss, those that a package can do without apart.
+/// Objects by package and what they miss.
 fn by_package<'a>(
     world: &'a World<'_>,
     missing: &'a [Vec<&'a str>],
-) -> BTreeMap<((&'a str, bool), &'a Vec<&'a str>), Vec<usize>> {
+) -> BTreeMap<(&'a str, &'a Vec<&'a str>), Vec<usize>> {
     let mut packages: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (index, names) in missing.iter().enumerate() {
-        if !names.is_empty() {
-            let path = &world.items[index].path;
-            let key = ((package(path), optional(world, path)), names);
+        let path = &world.items[index].path;
+        if !names.is_empty() && !world.is_optional(path) {
+            let key = (package(path), names);
             packages.entry(key).or_default().push(index);
         }
     }
     packages
 }
 
-fn optional(world: &World<'_>, path: &str) -> bool {
-    let below = path.rsplit_once("-packages/").map_or(path, |(_, b)| b);
-    world.loader().plugins.has(below)
+/// What packages can do without, in one note.
+fn without(world: &World<'_>, missing: &[Vec<&str>]) -> Option<Finding> {
+    let optional = |(item, names): (&'_ Item, &Vec<&str>)| {
+        (!names.is_empty() && world.is_optional(&item.path)).then(|| item.path.clone())
+    };
+    let paths: Vec<String> = (world.items.iter().zip(missing))
+        .filter_map(optional)
+        .collect();
+    let message = format!(
+        "libraries are missing for what packages can do without: {}",
+        some(&paths, 3)
+    );
+    let note = Diagnostic::note(codes::NEEDED_MISSING, message);
+    Some(Finding::new(paths.first()?, note))
 }
 
 fn nothing_provides(
@@ -128,12 +140,9 @@ fn nothing_provides(
         more(first, others)
     );
     let code = codes::NEEDED_MISSING;
-    let mut diagnostic = if optional(world, &first.path) {
-        Diagnostic::note(code, message)
-    } else if of_nvidia(&first.path) {
-        Diagnostic::warning(code, message)
-    } else {
-        Diagnostic::error(code, message)
+    let mut diagnostic = match of_nvidia(&first.path) {
+        true => Diagnostic::warning(code, message),
+        false => Diagnostic::error(code, message),
     };
     let of_cuda_torch = |n: &&str| n.starts_with("libtorch_cuda") || n.starts_with("libc10_cuda");
     if names.iter().any(of_cuda_torch) && !world.named("libtorch_cpu.so").is_empty() {

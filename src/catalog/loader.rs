@@ -118,14 +118,20 @@ impl Directories {
 }
 
 impl Accelerators {
-    /// What the names of all alternatives share: `libx` of `libx_cuda130.so` and `libx_cpu.so`.
+    /// What the names of all alternatives share: `libx` of `libx_cuda130.so` and `libx_cpu.so`, or of
+    /// `libx4.so` and `libx5.so`, which are for releases of what they link.
     pub fn stem<'a>(&self, file: &'a str) -> Option<&'a str> {
         let name = file.split(".so").next()?;
-        let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        self.words.iter().find_map(|word| {
-            let stem = name.strip_suffix(word.as_str())?;
+        let plain = without_digits(name);
+        let stem = self.words.iter().find_map(|word| {
+            let stem = plain.strip_suffix(word.as_str())?;
             stem.strip_suffix(['_', '-']).filter(|s| !s.is_empty())
-        })
+        });
+        match stem {
+            Some(stem) => Some(without_digits(stem)),
+            None => (plain.len() < name.len()).then_some(plain),
+        }
+        .filter(|s| !s.is_empty())
     }
 
     /// Whether a folder holds what is for one release of an accelerator: `cu12` beside `cu13`.
@@ -133,6 +139,10 @@ impl Accelerators {
         let word = folder.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
         self.words.iter().any(|w| w == word)
     }
+}
+
+fn without_digits(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit())
 }
 
 /// `*` stands for any run of characters.
@@ -166,6 +176,9 @@ mod tests {
         assert_eq!(alternatives.stem("libx_cpu.so"), Some("libx"));
         assert_eq!(alternatives.stem("libtorch.so"), None);
         assert_eq!(alternatives.stem("libcpu.so"), None);
+        assert_eq!(alternatives.stem("libx_core4.so"), Some("libx_core"));
+        assert_eq!(alternatives.stem("libx_torch27-cpu.so"), Some("libx_torch"));
+        assert_eq!(alternatives.stem("_fa3_C.abi3.so"), Some("_fa3_C.abi"));
         assert!(alternatives.names("cu12") && alternatives.names("cuda12.8"));
         assert!(!alternatives.names("cutlass") && !alternatives.names("lib"));
         let bootstrap = "nvidia/nvshmem/lib/nvshmem_bootstrap_mpi.so.3";

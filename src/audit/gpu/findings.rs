@@ -69,7 +69,7 @@ pub fn package(path: &str) -> &str {
 }
 
 /// A path below site-packages.
-fn below(path: &str) -> &str {
+pub fn below(path: &str) -> &str {
     path.rsplit_once("-packages/")
         .map_or(path, |(_, below)| below)
 }
@@ -96,7 +96,11 @@ impl Part<'_> {
     fn named(&self, objects: &[usize]) -> (String, String) {
         let code = objects.iter().map(|i| &self.world.items[*i].code);
         let has: BTreeSet<Sm> = code
-            .flat_map(|c| c.sass().into_iter().chain(c.ptx().into_iter().map(|p| p.sm)))
+            .flat_map(|c| {
+                c.sass()
+                    .into_iter()
+                    .chain(c.ptx().into_iter().map(|p| p.sm))
+            })
             .collect();
         let has: Vec<String> = has.iter().map(|sm| format!("sm_{}", sm.digits())).collect();
         let paths: Vec<&str> = objects.iter().map(|i| self.path(*i)).collect();
@@ -120,11 +124,16 @@ impl Part<'_> {
         }
         if of_nvidia(self.path(first)) {
             let (paths, has) = self.named(missing);
-            let message = format!("{paths} has no code for {gpu} before it compiles some, only for {has}");
+            let message =
+                format!("{paths} has no code for {gpu} before it compiles some, only for {has}");
             let note = Diagnostic::note(codes::SM_NOT_COVERED, message);
             return Some(Finding::new(self.path(first), note));
         }
-        let is_core = |i: &usize| self.world.catalog.is_core(self.package, split(self.path(*i)).1);
+        let is_core = |i: &usize| {
+            self.world
+                .catalog
+                .is_core(self.package, split(self.path(*i)).1)
+        };
         let core: Vec<usize> = missing.iter().copied().filter(is_core).collect();
         let refused = match objects.iter().any(is_core) {
             true => core.as_slice(),
@@ -168,7 +177,11 @@ impl Part<'_> {
         let each: Vec<String> = (with.iter().take(NAMED))
             .map(|(i, m)| {
                 let all = m.native + m.jit + m.none;
-                format!("{} of the {all} modules of `{}`", m.forgotten, self.path(*i))
+                format!(
+                    "{} of the {all} modules of `{}`",
+                    m.forgotten,
+                    self.path(*i)
+                )
             })
             .collect();
         let more = match with.len().checked_sub(NAMED) {

@@ -68,17 +68,21 @@ impl<'a> Cuda<'a> {
         if self.there.len() < 2 {
             return;
         }
+        let linked = |objects: &Vec<usize>| !users(closure, objects).is_empty();
+        let both = self
+            .there
+            .values()
+            .filter(|objects| linked(objects))
+            .count()
+            > 1;
         for (major, objects) in &self.there {
             let path = |i: &usize| world.items[*i].path.as_str();
-            let uses = |providers: &Vec<Provider>| {
-                providers
-                    .iter()
-                    .any(|p| matches!(p, Provider::Object(i, _) if objects.contains(i)))
-            };
-            let users: Vec<&str> = (closure.0.iter().enumerate())
-                .filter(|(index, providers)| !objects.contains(index) && uses(providers))
-                .map(|(index, _)| path(&index))
-                .collect();
+            let users = users(closure, objects);
+            // What nothing links, such as a profiler's own copy, is loaded by choice.
+            if !both && !users.is_empty() {
+                continue;
+            }
+            let users: Vec<&str> = users.iter().map(path).collect();
             let used = match users.as_slice() {
                 [] => "nothing in the tree links them".to_owned(),
                 users => format!("for {}", some(users, 3)),
@@ -90,7 +94,6 @@ impl<'a> Cuda<'a> {
                 join(&others),
                 some(&names, 3)
             );
-            // What nothing links, such as a profiler's own copy, is loaded by choice.
             let diagnostic = match users.is_empty() {
                 true => Diagnostic::note(codes::OTHER_CUDA_MAJOR, message),
                 false => Diagnostic::warning(codes::OTHER_CUDA_MAJOR, message),
@@ -98,6 +101,18 @@ impl<'a> Cuda<'a> {
             findings.push(Finding::new(names[0], diagnostic));
         }
     }
+}
+
+/// What links one of these objects and is none of them.
+fn users(closure: &Closure, objects: &[usize]) -> Vec<usize> {
+    let uses = |providers: &Vec<Provider>| {
+        let mut providers = providers.iter();
+        providers.any(|p| matches!(p, Provider::Object(i, _) if objects.contains(i)))
+    };
+    (closure.0.iter().enumerate())
+        .filter(|(index, providers)| !objects.contains(index) && uses(providers))
+        .map(|(index, _)| index)
+        .collect()
 }
 
 pub fn join(majors: &[u32]) -> String {

@@ -11,23 +11,32 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Libraries that are there and on no search path: a package may load its own by their path; those
 /// of another have to be imported before.
 pub fn unsearched(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) {
+    let mut packages: BTreeMap<(&str, &str), (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
     for (item, providers) in world.items.iter().zip(&closure.0) {
         for provider in providers {
-            let Provider::Object(index, Through::Unsearched) = provider else {
-                continue;
-            };
-            let path = &world.items[*index].path;
-            let message = format!(
-                "`{}` finds `{path}` only after something has loaded it: no search leads there",
-                item.path
-            );
-            let diagnostic = match package(path) == package(&item.path) {
-                true => Diagnostic::note(codes::NEEDED_MISSING, message),
-                false => Diagnostic::warning(codes::NEEDED_MISSING, message)
-                    .help("import the package that holds it first"),
-            };
-            findings.push(Finding::new(&item.path, diagnostic));
+            if let Provider::Object(index, Through::Unsearched) = provider {
+                let path = world.items[*index].path.as_str();
+                let key = (package(&item.path), package(path));
+                let (objects, found) = packages.entry(key).or_default();
+                objects.insert(&item.path);
+                found.insert(path);
+            }
         }
+    }
+    for ((of, by), (objects, found)) in packages {
+        let objects: Vec<&str> = objects.into_iter().collect();
+        let found: Vec<&str> = found.into_iter().collect();
+        let message = format!(
+            "no search leads {} to {}: something has to load it before",
+            some(&objects, 3),
+            some(&found, 3)
+        );
+        let diagnostic = match of == by {
+            true => Diagnostic::note(codes::NEEDED_MISSING, message),
+            false => Diagnostic::warning(codes::NEEDED_MISSING, message)
+                .help(format!("import {by} before {of}")),
+        };
+        findings.push(Finding::new(objects[0], diagnostic));
     }
 }
 
@@ -62,9 +71,11 @@ pub fn left_over(world: &World<'_>, findings: &mut Vec<Finding>) {
             some(&objects, 3),
             some(&directories, 3)
         );
-        let diagnostic = match kind {
-            BuildDirectory::Shared => Diagnostic::warning(codes::BUILD_SEARCH_PATH, message),
-            BuildDirectory::Private => Diagnostic::warning(codes::BUILD_SEARCH_PATH, message),
+        // Who installs it can do nothing about it, and a directory that is missing does no harm.
+        let installed = world.environment && kind == BuildDirectory::Private;
+        let diagnostic = match installed {
+            true => Diagnostic::note(codes::BUILD_SEARCH_PATH, message),
+            false => Diagnostic::warning(codes::BUILD_SEARCH_PATH, message),
         };
         findings.push(Finding::new(objects[0], diagnostic));
     }

@@ -122,7 +122,9 @@ fn objects<'a>(
     let listed = text.lines().filter_map(|line| {
         // Path, digest and size; a path with a comma is in quotes.
         let path = line.rsplitn(3, ',').nth(2)?.trim_matches('"');
-        items.get(&normal(&format!("{}/{path}", wheel.root))).copied()
+        items
+            .get(&normal(&format!("{}/{path}", wheel.root)))
+            .copied()
     });
     listed.collect()
 }
@@ -152,12 +154,7 @@ impl Wheel<'_> {
 }
 
 /// Libraries for other processors of which none of the same name is for `machine`.
-fn foreign(
-    world: &World<'_>,
-    objects: &[&Item],
-    machine: Machine,
-    what: &str,
-) -> Option<Finding> {
+fn foreign(world: &World<'_>, objects: &[&Item], machine: Machine, what: &str) -> Option<Finding> {
     let library = |i: &&&Item| {
         let other = [Machine::X86_64, Machine::Aarch64].contains(&i.object.machine);
         let file = split(&i.path).1;
