@@ -6,6 +6,7 @@
 //! configuration, DT_RUNPATH, the configured directories, the default ones. What Python loads before
 //! is known from data.
 
+use super::gpu::{below, package};
 use super::inventory::{Inventory, Item};
 use super::system::System;
 use super::tree::{Kind, Tree, normal, split};
@@ -115,14 +116,26 @@ impl<'a> World<'a> {
             .then(|| Found::System(path.to_owned()))
     }
 
+    /// Whether an absolute path is a directory that the tree has objects in.
+    pub fn has_directory(&self, path: &str) -> bool {
+        let path = format!("{}/", normal(path).trim_end_matches('/'));
+        let next = self.by_path.range(path.clone()..).next();
+        next.is_some_and(|(p, _)| p.starts_with(&path))
+    }
+
     fn search(
         &self,
         directories: impl Iterator<Item = String>,
         name: &str,
         machine: Machine,
     ) -> Option<Found> {
-        let mut paths = directories.map(|d| normal(&format!("{d}/{name}")));
-        paths.find_map(|path| self.at(&path, machine))
+        let directories: Vec<String> = directories.collect();
+        // A variant for newer CPUs is the same library; without a plain one, it is all there is.
+        let variants = self.loader().directories.variants(machine.name());
+        std::iter::once("").chain(variants).find_map(|variant| {
+            let mut paths = (directories.iter()).map(|d| normal(&format!("{d}/{variant}/{name}")));
+            paths.find_map(|path| self.at(&path, machine))
+        })
     }
 
     /// Directories that are searched for every object of a machine.
@@ -144,10 +157,17 @@ impl<'a> World<'a> {
         }
     }
 
-    /// An object of that SONAME that no search leads to.
-    fn unsearched(&self, soname: &str, machine: Machine) -> Option<usize> {
-        let mut named = self.named(soname).iter().copied();
-        named.find(|i| self.items[*i].object.machine == machine)
+    /// An object of that SONAME that no search leads to, of the same package if it has one.
+    fn unsearched(&self, item: &Item, soname: &str) -> Option<usize> {
+        let same = |i: &usize| self.items[*i].object.machine == item.object.machine;
+        let named = || self.named(soname).iter().copied().filter(same);
+        let own = named().find(|i| package(&self.items[*i].path) == package(&item.path));
+        own.or_else(|| named().next())
+    }
+
+    /// Whether a package does without this object where it does not load.
+    pub fn is_optional(&self, path: &str) -> bool {
+        self.loader().plugins.has(below(path))
     }
 
     fn preload(&self, soname: &str, machine: Machine) -> Option<Provider> {
@@ -192,7 +212,7 @@ impl Closure {
         for (index, item) in world.items.iter().enumerate() {
             for (n, name) in item.object.needed.iter().enumerate() {
                 if closure.0[index][n] == Provider::Missing {
-                    closure.0[index][n] = given(world, name, item.object.machine);
+                    closure.0[index][n] = given(world, item, name);
                 }
             }
         }
@@ -284,7 +304,25 @@ fn rpath(world: &World<'_>, item: &Item) -> Option<Vec<String>> {
 
 fn resolved(world: &World<'_>, item: &Item, path: &SearchPath) -> Vec<String> {
     let origin = world.origin(item);
-    path.resolved(&origin).filter(|d| !d.is_empty()).collect()
+    let machine = item.object.machine.name();
+    let resolved = path.resolved(&origin).filter(|d| !d.is_empty());
+    resolved.flat_map(|d| tokens(&d, machine)).collect()
+}
+
+/// A directory with the loader's own tokens replaced. What `$LIB` is was decided when the loader was
+/// built: Debian's multiarch directory, or `lib64` elsewhere.
+fn tokens(directory: &str, machine: &str) -> Vec<String> {
+    let replaced = |token: &str, by: &str, d: &str| {
+        d.replace(&format!("${{{token}}}"), by)
+            .replace(&format!("${token}"), by)
+    };
+    let directory = replaced("PLATFORM", machine, directory);
+    let multiarch = format!("lib/{machine}-linux-gnu");
+    let mut all: Vec<String> = [multiarch.as_str(), "lib64"]
+        .map(|lib| replaced("LIB", lib, &directory))
+        .into();
+    all.dedup();
+    all
 }
 
 fn by_itself(world: &World<'_>, item: &Item, name: &str, directories: &[String]) -> Provider {
@@ -308,22 +346,28 @@ fn by_itself(world: &World<'_>, item: &Item, name: &str, directories: &[String])
             return found.through(Through::Runpath);
         }
     }
+    if item.object.no_default_directories {
+        return Provider::Missing;
+    }
     match world.search(directories.iter().cloned(), name, machine) {
         Some(found) => found.through(Through::Directory),
         None => Provider::Missing,
     }
 }
 
-/// What no search finds: loaded before, or provided from outside of the tree.
-fn given(world: &World<'_>, name: &str, machine: Machine) -> Provider {
+/// What no search finds: loaded before, or provided from outside of the tree. A copy of what the base
+/// has, under its name in some package, serves only that package.
+fn given(world: &World<'_>, item: &Item, name: &str) -> Provider {
+    let machine = item.object.machine;
+    let base = !world.system.is_known() && world.loader().base.has(name);
     if let Some(provider) = world.preload(name, machine) {
         provider
-    } else if let Some(index) = world.unsearched(name, machine) {
-        Provider::Object(index, Through::Unsearched)
     } else if world.loader().host.has(name) {
         Provider::Host
-    } else if !world.system.is_known() && world.loader().base.has(name) {
+    } else if base {
         Provider::Base
+    } else if let Some(index) = world.unsearched(item, name) {
+        Provider::Object(index, Through::Unsearched)
     } else {
         Provider::Missing
     }
@@ -348,5 +392,18 @@ impl Item {
     pub fn soname(&self) -> &str {
         let own = self.object.soname.as_deref();
         own.unwrap_or_else(|| split(&self.path).1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tokens;
+
+    #[test]
+    fn tokens_of_the_loader_are_replaced() {
+        let both = ["/o/lib/x86_64-linux-gnu/x86_64", "/o/lib64/x86_64"];
+        assert_eq!(tokens("/o/${LIB}/$PLATFORM", "x86_64"), both);
+        assert_eq!(tokens("/o/$LIB/$PLATFORM", "x86_64"), both);
+        assert_eq!(tokens("/o/lib", "aarch64"), ["/o/lib"]);
     }
 }

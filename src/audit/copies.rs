@@ -19,22 +19,27 @@ pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
             }
         }
     }
-    for ((soname, _), paths) in copies {
-        let [first, _, ..] = paths.as_slice() else {
-            continue;
-        };
+    let copies: Vec<(String, Vec<&str>)> = (copies.into_iter())
+        .filter(|(_, paths)| paths.len() > 1)
+        .map(|((soname, _), paths)| (soname, paths))
+        .collect();
+    let (single, others): (Vec<_>, Vec<_>) =
+        (copies.iter()).partition(|(soname, _)| world.loader().single.has(soname));
+    for (soname, paths) in single {
         let message = format!(
             "`{soname}` is there {} times: {}",
             paths.len(),
-            some(&paths, 4)
+            some(paths, 4)
         );
-        findings.push(Finding::new(
-            first,
-            match world.loader().single.has(&soname) {
-                true => Diagnostic::warning(codes::SECOND_COPY, message),
-                false => Diagnostic::note(codes::SECOND_COPY, message),
-            },
-        ));
+        let warning = Diagnostic::warning(codes::SECOND_COPY, message);
+        findings.push(Finding::new(paths[0], warning));
+    }
+    // Most bring copies of compression and image libraries, which do not mind.
+    if let Some((_, paths)) = others.first() {
+        let names: Vec<&str> = others.iter().map(|(soname, _)| soname.as_str()).collect();
+        let message = format!("there more than once: {}", some(&names, 4));
+        let note = Diagnostic::note(codes::SECOND_COPY, message);
+        findings.push(Finding::new(paths[0], note));
     }
 }
 

@@ -1,22 +1,21 @@
 //! Whether GPUs run the device code of each object.
 //!
-//! In: the code by module, GPUs. Out: a [`Verdict`] per object and GPU, and findings per package: an
-//! error where none of its objects runs, a warning where only some do. A library is judged by what
-//! most of its modules do: single kernels for further SMs support no GPU, and single kernels
-//! without an SM do not spoil the rest.
+//! In: the code by module, GPUs. Out: a [`Verdict`] per object and GPU, and findings per package. An
+//! object is judged by what most of its modules do: single kernels for further SMs support no GPU,
+//! and single kernels without an SM do not spoil the rest.
+
+mod findings;
 
 use super::closure::World;
 use super::code::{Code, Module, Ptx};
-use super::finding::{Finding, some};
-use super::missing::alternatives;
 use crate::catalog::Catalog;
-use crate::diag::{Diagnostic, codes};
-use crate::elf::Machine;
 use crate::rules::{Coverage, aligned, coverage};
 use crate::spec::Sm;
-use crate::spec::nouns::Suffix;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use findings::check;
+pub(super) use findings::{below, of_nvidia, package};
 
 /// A device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,10 +172,12 @@ fn best(code: &Code, aligned: bool) -> usize {
     devices.iter().map(running).max().unwrap_or(0)
 }
 
-/// Whether a module is made for GPUs before this one, and not for a single one by its suffix.
+/// Whether a module is made for GPUs in general, all before this one. Kernels for single ones are
+/// made for one SM (FP8 for 8.9) or say so by their suffix.
 fn older(module: &Module, device: Sm) -> bool {
-    let mut sms = module.sass.iter().chain(module.ptx.iter().map(|p| &p.sm));
-    sms.any(|sm| sm.suffix != Some(Suffix::Arch) && sm.base() < device)
+    let sms = module.sass.iter().chain(module.ptx.iter().map(|p| &p.sm));
+    let plain: BTreeSet<&Sm> = sms.filter(|sm| sm.suffix.is_none()).collect();
+    plain.len() > 1 && plain.iter().any(|sm| sm.base() < device)
 }
 
 /// The driver that knows an ISA, by the toolkit that writes it.
@@ -191,111 +192,6 @@ fn driver(catalog: &Catalog, isa: (u16, u16)) -> String {
         Some((version, None)) => format!("of CUDA {version}"),
         None => format!("that knows PTX {isa}"),
     }
-}
-
-pub fn check(world: &World<'_>, verdicts: &Verdicts, gpus: &[Gpu], findings: &mut Vec<Finding>) {
-    let groups = alternatives(world);
-    let mut packages: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for index in verdicts.keys() {
-        packages
-            .entry(package(&world.items[*index].path))
-            .or_default()
-            .push(*index);
-    }
-    for (n, gpu) in gpus.iter().enumerate().filter(|(_, g)| g.meant) {
-        let runs = |index: &usize| verdicts[index][n].how != How::None;
-        // Of alternatives one is loaded.
-        let served = |index: &usize| {
-            let group = groups.iter().find(|g| g.contains(index));
-            runs(index)
-                || group.is_some_and(|g| g.iter().any(|i| verdicts.contains_key(i) && runs(i)))
-        };
-        for (package, objects) in &packages {
-            let missing: Vec<usize> = objects.iter().copied().filter(|i| !served(i)).collect();
-            findings.extend(uncovered(world, gpu, package, objects, &missing));
-        }
-        for (index, verdicts) in verdicts {
-            findings.extend(forgotten(&world.items[*index].path, &verdicts[n]));
-        }
-    }
-}
-
-/// What a path belongs to: the folder below site-packages, or the object itself where that folder
-/// is a namespace or there is none.
-pub(super) fn package(path: &str) -> &str {
-    let below = path
-        .rsplit_once("-packages/")
-        .map_or(path, |(_, below)| below);
-    match below.split_once('/') {
-        Some((top, _)) if !["nvidia", "..", "lib", "usr", "opt"].contains(&top) => top,
-        _ => path,
-    }
-}
-
-/// Whether a path lies in the wheels of CUDA's own libraries.
-pub(super) fn of_nvidia(path: &str) -> bool {
-    let below = path
-        .rsplit_once("-packages/")
-        .map_or(path, |(_, below)| below);
-    below.starts_with("nvidia/")
-}
-
-fn uncovered(
-    world: &World<'_>,
-    gpu: &Gpu,
-    package: &str,
-    objects: &[usize],
-    missing: &[usize],
-) -> Option<Finding> {
-    let first = &world.items[*missing.first()?];
-    let has: BTreeSet<Sm> = (missing.iter())
-        .flat_map(|i| {
-            let code = &world.items[*i].code;
-            code.sass()
-                .into_iter()
-                .chain(code.ptx().into_iter().map(|p| p.sm))
-        })
-        .collect();
-    let has: Vec<String> = has.iter().map(|sm| format!("sm_{}", sm.digits())).collect();
-    let paths: Vec<&str> = missing
-        .iter()
-        .map(|i| world.items[*i].path.as_str())
-        .collect();
-    let cubins = first.object.machine == Machine::Cuda;
-    // NVIDIA's own libraries pick kernels, and compile some, for the GPU that they find.
-    let whole = missing.len() == objects.len() && !cubins && !of_nvidia(&first.path);
-    let message = format!(
-        "{package} has no code for {} in {}, only for {}",
-        gpu.shown(),
-        some(&paths, 3),
-        has.join(", ")
-    );
-    let diagnostic = match whole {
-        true => Diagnostic::error(codes::SM_NOT_COVERED, message),
-        false => Diagnostic::warning(codes::SM_NOT_COVERED, message),
-    };
-    Some(Finding::new(&first.path, diagnostic))
-}
-
-/// Kernels that an otherwise fitting object has for older GPUs only.
-fn forgotten(path: &str, verdict: &Verdict) -> Option<Finding> {
-    let Modules {
-        native,
-        jit,
-        none,
-        forgotten,
-    } = verdict.modules;
-    if verdict.how == How::None || forgotten == 0 {
-        return None;
-    }
-    let message = format!(
-        "`{path}` runs on {}, but {forgotten} of its {} modules have code for older GPUs only",
-        verdict.gpu,
-        native + jit + none
-    );
-    let help = "the library works unless it calls one of these kernels; a build for the SM has all";
-    let warning = Diagnostic::warning(codes::SM_NOT_COVERED, message).help(help);
-    Some(Finding::new(path, warning))
 }
 
 #[cfg(test)]
@@ -354,24 +250,10 @@ mod tests {
         assert_eq!((thor.how, thor.modules.native), (How::None, 1));
         let one_missing = [
             (module(&["8.0", "9.0"], &[]), 90),
-            (module(&["8.0"], &[]), 1),
+            (module(&["7.5", "8.0"], &[]), 1),
+            (module(&["8.9"], &[]), 1),
         ];
         let hopper = judged(&one_missing, "9.0");
         assert_eq!((hopper.how, hopper.modules.forgotten), (How::Native, 1));
-        assert!(forgotten("x.so", &hopper).is_some());
-    }
-
-    #[test]
-    fn packages_are_folders_below_site_packages() {
-        assert_eq!(
-            package("lib/python3.12/site-packages/torch/lib/a.so"),
-            "torch"
-        );
-        assert_eq!(package("xformers/_C.so"), "xformers");
-        assert_eq!(
-            package("nvidia/cu13/lib/libcublas.so.13"),
-            "nvidia/cu13/lib/libcublas.so.13"
-        );
-        assert_eq!(package("_C.so"), "_C.so");
     }
 }

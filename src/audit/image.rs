@@ -8,7 +8,7 @@
 use super::inventory::{Inventory, Item};
 use super::stream::{Passed, Wishes, pass};
 use super::system::System;
-use super::tree::{Kind, Tree, TreeError};
+use super::tree::{Kind, LONGEST_TEXT, Tree, TreeError, is_text};
 use crate::oci::merge::Member;
 use crate::oci::{Merge, Node};
 use crate::tar::{self, Header, Reader};
@@ -22,7 +22,6 @@ use std::thread;
 
 /// Objects that are held at a time may have 64 MiB each.
 const MOST_WORKERS: usize = 8;
-const LONGEST_TEXT: u64 = 1 << 20;
 
 pub trait Image: Sync {
     /// As it was given.
@@ -42,7 +41,6 @@ struct Layer {
     headers: Vec<Header>,
     items: BTreeMap<usize, Item>,
     damaged: BTreeMap<usize, String>,
-    /// Files of the loader's configuration.
     texts: BTreeMap<usize, String>,
 }
 
@@ -75,6 +73,7 @@ pub fn read(image: &dyn Image) -> Result<(Tree, System, Inventory), TreeError> {
         mount: String::new(),
         python: None,
         links: seen.links,
+        texts: seen.texts,
     };
     Ok((tree, system, seen.inventory))
 }
@@ -154,7 +153,7 @@ fn read_layer(image: &dyn Image, index: usize) -> Result<Layer, Fault> {
     while let Some(mut entry) = reader.next()? {
         let header = entry.header.clone();
         let member = layer.headers.len();
-        if header.kind == tar::Kind::File && is_configuration(&header.path) {
+        if header.kind == tar::Kind::File && is_text(&header.path) {
             let mut text = Vec::new();
             (&mut entry).take(LONGEST_TEXT).read_to_end(&mut text)?;
             let text = String::from_utf8_lossy(&text).into_owned();
@@ -182,10 +181,6 @@ fn read_layer(image: &dyn Image, index: usize) -> Result<Layer, Fault> {
         }
     }
     Ok(layer)
-}
-
-fn is_configuration(path: &str) -> bool {
-    path == "etc/ld.so.conf" || path.starts_with("etc/ld.so.conf.d/")
 }
 
 impl Layer {

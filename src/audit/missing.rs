@@ -1,75 +1,175 @@
-//! Libraries that nothing provides, and CUDA of more than one major release.
+//! Libraries that nothing provides.
+//!
+//! In: the closure. Out: findings by package: objects that miss the same libraries are one. Where
+//! the target is no environment, what is missing may be elsewhere, which is a note. Objects for
+//! another machine than most are never loaded, and what a package can do without is no fault.
 
-use super::closure::{Closure, Provider, Through, World};
+mod cuda;
+mod search;
+
+use super::closure::{Closure, Provider, World};
 use super::finding::{Finding, some};
 use super::gpu::{of_nvidia, package};
 use super::inventory::Item;
 use super::tree::split;
 use crate::diag::{Diagnostic, codes};
+use crate::elf::Machine;
+pub use cuda::Cuda;
+use cuda::join;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub fn check(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) {
+    let missing = missing(world, closure);
     let cuda = Cuda::of(world);
-    let missing: Vec<Vec<&str>> = (world.items.iter().zip(&closure.0))
+    if world.environment {
+        for ((_, names), objects) in by_package(world, &missing) {
+            let (other, unknown): (Vec<&str>, Vec<&str>) =
+                names.iter().partition(|name| cuda.other(name).is_some());
+            let first = &world.items[objects[0]];
+            for name in other {
+                let Some((own, there)) = cuda.other(name) else {
+                    continue;
+                };
+                let message = format!(
+                    "`{}` needs `{name}` of CUDA {own}, and CUDA {} is there{}",
+                    first.path,
+                    join(&there),
+                    more(first, objects.len() - 1)
+                );
+                let error = Diagnostic::error(codes::OTHER_CUDA_MAJOR, message);
+                findings.push(Finding::new(&first.path, error));
+            }
+            findings.extend(nothing_provides(world, first, objects.len() - 1, &unknown));
+        }
+        findings.extend(without(world, &missing));
+    } else {
+        for (item, names) in world.items.iter().zip(&missing) {
+            elsewhere(item, names, findings);
+        }
+    }
+    search::unsearched(world, closure, findings);
+    search::left_over(world, findings);
+    cuda.check(world, closure, findings);
+}
+
+/// What each object misses.
+fn missing<'a>(world: &World<'a>, closure: &Closure) -> Vec<Vec<&'a str>> {
+    let all: Vec<Vec<&str>> = (world.items.iter().zip(&closure.0))
         .map(|(item, providers)| {
             let needed = item.object.needed.iter().zip(providers);
             let missing = needed.filter(|(_, provider)| **provider == Provider::Missing);
             missing.map(|(name, _)| name.as_str()).collect()
         })
         .collect();
+    if !world.environment {
+        return all;
+    }
     let groups = alternatives(world);
+    let machine = usual_machine(world);
     // One alternative that loads is enough.
     let spared = |index: usize| {
         let group = groups.iter().find(|g| g.contains(&index));
-        group.is_some_and(|g| g.iter().any(|i| missing[*i].is_empty()))
+        let foreign = machine.is_some_and(|m| world.items[index].object.machine != m);
+        foreign || group.is_some_and(|g| g.iter().any(|i| all[*i].is_empty()))
     };
-    for (index, item) in world.items.iter().enumerate() {
-        let names = &missing[index];
-        let (other, unknown): (Vec<&str>, Vec<&str>) =
-            names.iter().partition(|name| cuda.other(name).is_some());
-        if !world.environment || spared(index) {
-            elsewhere(item, names, findings);
-            continue;
-        }
-        for name in other {
-            findings.extend(cuda.other(name).map(|(own, there)| {
-                let message = format!(
-                    "`{}` needs `{name}` of CUDA {own}, and CUDA {} is there",
-                    item.path,
-                    join(&there)
-                );
-                Finding::new(
-                    &item.path,
-                    Diagnostic::error(codes::OTHER_CUDA_MAJOR, message),
-                )
-            }));
-        }
-        if !unknown.is_empty() {
-            let message = format!(
-                "`{}` needs {}, which nothing provides",
-                item.path,
-                some(&unknown, 20)
-            );
-            // CUDA's own libraries have plugins for networks that they load where these are there.
-            let diagnostic = match of_nvidia(&item.path) {
-                true => Diagnostic::warning(codes::NEEDED_MISSING, message),
-                false => Diagnostic::error(codes::NEEDED_MISSING, message),
-            };
-            findings.push(Finding::new(&item.path, diagnostic));
+    let kept = |(index, names): (usize, &Vec<&'a str>)| match spared(index) {
+        true => Vec::new(),
+        false => names.clone(),
+    };
+    all.iter().enumerate().map(kept).collect()
+}
+
+/// The machine that most objects are for.
+pub fn usual_machine(world: &World<'_>) -> Option<Machine> {
+    let count = |machine| {
+        let objects = world.items.iter().map(|i| i.object.machine);
+        objects.filter(|m| *m == machine).count()
+    };
+    let (x86, arm) = (count(Machine::X86_64), count(Machine::Aarch64));
+    match x86.cmp(&arm) {
+        std::cmp::Ordering::Greater => Some(Machine::X86_64),
+        std::cmp::Ordering::Less => Some(Machine::Aarch64),
+        std::cmp::Ordering::Equal => None,
+    }
+}
+
+/// Objects by package and what they miss.
+fn by_package<'a>(
+    world: &'a World<'_>,
+    missing: &'a [Vec<&'a str>],
+) -> BTreeMap<(&'a str, &'a Vec<&'a str>), Vec<usize>> {
+    let mut packages: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (index, names) in missing.iter().enumerate() {
+        let path = &world.items[index].path;
+        if !names.is_empty() && !world.is_optional(path) {
+            let key = (package(path), names);
+            packages.entry(key).or_default().push(index);
         }
     }
-    unsearched(world, closure, findings);
-    cuda.check(world, closure, findings);
+    packages
+}
+
+/// What packages can do without, in one note.
+fn without(world: &World<'_>, missing: &[Vec<&str>]) -> Option<Finding> {
+    let optional = |(item, names): (&'_ Item, &Vec<&str>)| {
+        (!names.is_empty() && world.is_optional(&item.path)).then(|| item.path.clone())
+    };
+    let paths: Vec<String> = (world.items.iter().zip(missing))
+        .filter_map(optional)
+        .collect();
+    let message = format!(
+        "libraries are missing for what packages can do without: {}",
+        some(&paths, 3)
+    );
+    let note = Diagnostic::note(codes::NEEDED_MISSING, message);
+    Some(Finding::new(paths.first()?, note))
+}
+
+fn nothing_provides(
+    world: &World<'_>,
+    first: &Item,
+    others: usize,
+    names: &[&str],
+) -> Option<Finding> {
+    if names.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "`{}` needs {}, which nothing provides{}",
+        first.path,
+        some(names, 20),
+        more(first, others)
+    );
+    let code = codes::NEEDED_MISSING;
+    let mut diagnostic = match of_nvidia(&first.path) {
+        true => Diagnostic::warning(code, message),
+        false => Diagnostic::error(code, message),
+    };
+    let of_cuda_torch = |n: &&str| n.starts_with("libtorch_cuda") || n.starts_with("libc10_cuda");
+    if names.iter().any(of_cuda_torch) && !world.named("libtorch_cpu.so").is_empty() {
+        diagnostic = diagnostic.help(
+            "the torch that is there is built without CUDA: install the release of torch for this platform that has CUDA, and what was made for it",
+        );
+    }
+    Some(Finding::new(&first.path, diagnostic))
+}
+
+fn more(first: &Item, others: usize) -> String {
+    let package = package(&first.path);
+    match others {
+        0 => String::new(),
+        1 => format!("; so does another object of {package}"),
+        n => format!("; so do {n} more objects of {package}"),
+    }
 }
 
 fn elsewhere(item: &Item, names: &[&str], findings: &mut Vec<Finding>) {
     if names.is_empty() {
         return;
     }
-    let what = if names.len() == 1 {
-        "which is"
-    } else {
-        "which are"
+    let what = match names.len() {
+        1 => "which is",
+        _ => "which are",
     };
     let message = format!(
         "`{}` needs {}, {what} not in the tree",
@@ -80,142 +180,24 @@ fn elsewhere(item: &Item, names: &[&str], findings: &mut Vec<Finding>) {
     findings.push(Finding::new(&item.path, note));
 }
 
-/// Libraries that are there and on no search path: a package may load its own by their path; those
-/// of another have to be imported before.
-fn unsearched(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) {
-    for (item, providers) in world.items.iter().zip(&closure.0) {
-        for provider in providers {
-            let Provider::Object(index, Through::Unsearched) = provider else {
-                continue;
-            };
-            let path = &world.items[*index].path;
-            let message = format!(
-                "`{}` finds `{path}` only after something has loaded it: no search leads there",
-                item.path
-            );
-            let diagnostic = match package(path) == package(&item.path) {
-                true => Diagnostic::note(codes::NEEDED_MISSING, message),
-                false => Diagnostic::warning(codes::NEEDED_MISSING, message)
-                    .help("import the package that holds it first"),
-            };
-            findings.push(Finding::new(&item.path, diagnostic));
-        }
-    }
-}
-
-/// Objects of which a package loads one: the same name but for the accelerator.
+/// Objects of which a package loads one: the same name but for the accelerator, or the same name in
+/// folders of accelerators.
 pub fn alternatives(world: &World<'_>) -> Vec<BTreeSet<usize>> {
-    let mut groups: BTreeMap<(&str, &str), BTreeSet<usize>> = BTreeMap::new();
+    let accelerators = &world.loader().accelerators;
+    let mut groups: BTreeMap<(String, &str), BTreeSet<usize>> = BTreeMap::new();
     for (index, item) in world.items.iter().enumerate() {
         let (directory, file) = split(&item.path);
-        if let Some(stem) = world.loader().accelerators.stem(file) {
-            groups.entry((directory, stem)).or_default().insert(index);
+        if let Some(stem) = accelerators.stem(file) {
+            let key = (directory.to_owned(), stem);
+            groups.entry(key).or_default().insert(index);
+        } else if directory.split('/').any(|f| accelerators.names(f)) {
+            let folders = directory.split('/').map(|f| match accelerators.names(f) {
+                true => "*",
+                false => f,
+            });
+            let key = (folders.collect::<Vec<&str>>().join("/"), file);
+            groups.entry(key).or_default().insert(index);
         }
     }
     groups.into_values().filter(|g| g.len() > 1).collect()
-}
-
-/// Releases of CUDA, by the SONAMEs that only one major release has.
-pub(super) struct Cuda<'a> {
-    majors: BTreeMap<&'a str, u32>,
-    /// Component of each of them: `cudart`.
-    components: BTreeMap<&'a str, &'a str>,
-    /// Objects of the tree that are CUDA's, by major.
-    there: BTreeMap<u32, Vec<usize>>,
-    /// SONAMEs of those objects.
-    present: BTreeSet<&'a str>,
-}
-
-impl<'a> Cuda<'a> {
-    pub fn of(world: &World<'a>) -> Self {
-        let mut of_name: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
-        let mut components = BTreeMap::new();
-        for toolkit in &world.catalog.toolkits {
-            let major: Option<u32> = toolkit
-                .version
-                .split('.')
-                .next()
-                .and_then(|m| m.parse().ok());
-            for (component, soname) in &toolkit.sonames {
-                components.insert(soname.as_str(), component.as_str());
-                of_name.entry(soname).or_default().extend(major);
-            }
-        }
-        let majors: BTreeMap<&str, u32> = (of_name.into_iter())
-            .filter(|(_, majors)| majors.len() == 1)
-            .filter_map(|(name, majors)| Some((name, majors.into_iter().next()?)))
-            .collect();
-        let mut there: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-        for (index, item) in world.items.iter().enumerate() {
-            if let Some(major) = majors.get(item.soname()) {
-                there.entry(*major).or_default().push(index);
-            }
-        }
-        let sonames = world.items.iter().map(|item| item.soname());
-        let present = sonames.filter(|name| majors.contains_key(name)).collect();
-        Self {
-            majors,
-            components,
-            present,
-            there,
-        }
-    }
-
-    /// The major release that alone has a library of that SONAME.
-    pub fn major(&self, soname: &str) -> Option<u32> {
-        self.majors.get(soname).copied()
-    }
-
-    /// The major release of a library that is not there, and those of which it is.
-    fn other(&self, name: &str) -> Option<(u32, Vec<u32>)> {
-        let own = *self.majors.get(name)?;
-        let component = self.components.get(name);
-        let same = |other: &&&str| self.components.get(**other) == component;
-        let there: BTreeSet<u32> = (self.present.iter())
-            .filter(same)
-            .filter_map(|other| self.majors.get(other).copied())
-            .collect();
-        let there: Vec<u32> = there.into_iter().collect();
-        (!there.is_empty() && !there.contains(&own)).then_some((own, there))
-    }
-
-    fn check(&self, world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) {
-        if self.there.len() < 2 {
-            return;
-        }
-        for (major, objects) in &self.there {
-            let path = |i: &usize| world.items[*i].path.as_str();
-            let uses = |providers: &Vec<Provider>| {
-                providers
-                    .iter()
-                    .any(|p| matches!(p, Provider::Object(i, _) if objects.contains(i)))
-            };
-            let users: Vec<&str> = (closure.0.iter().enumerate())
-                .filter(|(index, providers)| !objects.contains(index) && uses(providers))
-                .map(|(index, _)| path(&index))
-                .collect();
-            let used = match users.as_slice() {
-                [] => "nothing in the tree links them".to_owned(),
-                users => format!("for {}", some(users, 3)),
-            };
-            let others: Vec<u32> = self.there.keys().copied().filter(|m| m != major).collect();
-            let names: Vec<&str> = objects.iter().map(path).collect();
-            let message = format!(
-                "libraries of CUDA {major} beside CUDA {}: {} ({used})",
-                join(&others),
-                some(&names, 3)
-            );
-            // What nothing links, such as a profiler's own copy, is loaded by choice.
-            let diagnostic = match users.is_empty() {
-                true => Diagnostic::note(codes::OTHER_CUDA_MAJOR, message),
-                false => Diagnostic::warning(codes::OTHER_CUDA_MAJOR, message),
-            };
-            findings.push(Finding::new(names[0], diagnostic));
-        }
-    }
-}
-
-fn join(majors: &[u32]) -> String {
-    let all: Vec<String> = majors.iter().map(u32::to_string).collect();
-    all.join(" and ")
 }

@@ -7,17 +7,23 @@ use super::tree::Kind;
 use super::{Audit, Finding};
 use crate::diag::{Code, Severity};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
+/// What relative locations are relative to.
+const ROOT: &str = "%SRCROOT%";
+
 pub fn sarif(audit: &Audit) -> Value {
     let codes: BTreeSet<Code> = audit.findings.iter().map(Finding::code).collect();
     let codes: Vec<Code> = codes.into_iter().collect();
+    let from = std::env::current_dir().unwrap_or_default();
     let rules: Vec<Value> = codes.iter().copied().map(rule).collect();
     let results: Vec<Value> = (audit.findings.iter())
-        .map(|f| result(audit, f, &codes))
+        .map(|f| result(audit, f, &codes, &from))
         .collect();
     json!({
         "$schema": SCHEMA,
@@ -35,19 +41,29 @@ pub fn sarif(audit: &Audit) -> Value {
 }
 
 fn rule(code: Code) -> Value {
-    let (title, why, fix) = match code.explanation() {
-        Some(e) => (e.title, e.why, e.fix),
-        None => ("", "", ""),
-    };
-    json!({
-        "id": code,
-        "shortDescription": { "text": title },
-        "fullDescription": { "text": why },
-        "help": { "text": fix },
-    })
+    let mut rule = json!({ "id": code });
+    if let Some(e) = code.explanation() {
+        rule["shortDescription"] = json!({ "text": sentence(e.title) });
+        rule["fullDescription"] = json!({ "text": e.why });
+        let source = e
+            .source
+            .map_or_else(String::new, |s| format!("\n\nSource: {s}"));
+        rule["help"] = json!({
+            "text": format!("{}{source}", e.fix),
+            "markdown": format!("{}\n\n{}{source}", e.why, e.fix),
+        });
+        rule["properties"] = json!({ "tags": ["compatibility"] });
+    }
+    rule
 }
 
-fn result(audit: &Audit, finding: &Finding, codes: &[Code]) -> Value {
+fn sentence(title: &str) -> String {
+    let mut chars = title.chars();
+    let first = chars.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(chars).collect()
+}
+
+fn result(audit: &Audit, finding: &Finding, codes: &[Code], from: &Path) -> Value {
     let diagnostic = &finding.diagnostic;
     let message = match &diagnostic.help {
         Some(help) => format!("{}\n{help}", diagnostic.message),
@@ -60,12 +76,17 @@ fn result(audit: &Audit, finding: &Finding, codes: &[Code]) -> Value {
     };
     let artifact = match audit.kind {
         Kind::Directory => format!("{}/{}", audit.target.trim_end_matches('/'), finding.object),
-        Kind::Wheel | Kind::Object | Kind::Image => audit.target.clone(),
+        _ => audit.target.clone(),
     };
+    let inside = !matches!(audit.kind, Kind::Directory | Kind::Object);
+    // An object has no lines; viewers ask for one all the same.
     let mut location = json!({
-        "physicalLocation": { "artifactLocation": { "uri": uri(&artifact) } },
+        "physicalLocation": {
+            "artifactLocation": artifact_location(&artifact, from),
+            "region": { "startLine": 1 },
+        },
     });
-    if matches!(audit.kind, Kind::Wheel | Kind::Image) {
+    if inside {
         location["logicalLocations"] =
             json!([{ "fullyQualifiedName": finding.object, "kind": "member" }]);
     }
@@ -75,7 +96,28 @@ fn result(audit: &Audit, finding: &Finding, codes: &[Code]) -> Value {
         "level": level,
         "message": { "text": message },
         "locations": [location],
+        "partialFingerprints": { "primaryLocationLineHash": fingerprint(finding) },
     })
+}
+
+/// What stays the same from run to run: the code, the object, and the message without its numbers.
+fn fingerprint(finding: &Finding) -> String {
+    let text: String = (finding.diagnostic.message.chars())
+        .filter(|c| !c.is_ascii_digit())
+        .collect();
+    let digest = Sha256::digest(format!("{}\n{}\n{text}", finding.code(), finding.object));
+    let hex: String = digest[..8].iter().map(|b| format!("{b:02x}")).collect();
+    format!("{hex}:1")
+}
+
+/// Relative to the directory that the program runs in, which in CI is the repository.
+fn artifact_location(path: &str, from: &Path) -> Value {
+    let inside = Path::new(path).strip_prefix(from).ok();
+    let path = inside.and_then(Path::to_str).unwrap_or(path);
+    match path.starts_with('/') {
+        true => json!({ "uri": uri(path) }),
+        false => json!({ "uri": uri(path), "uriBaseId": ROOT }),
+    }
 }
 
 /// A path as a URI reference (RFC 3986).
@@ -102,5 +144,25 @@ mod tests {
         assert_eq!(uri("/opt/x.so"), "file:///opt/x.so");
         assert_eq!(uri("./x/ü.so"), "x/%C3%BC.so");
         assert_eq!(uri("a:b"), "a%3Ab", "no scheme");
+    }
+
+    #[test]
+    fn locations_are_relative_where_they_can_be() {
+        let at = |path| artifact_location(path, Path::new("/repo"))["uri"].clone();
+        assert_eq!(at("/repo/dist/a.whl"), "dist/a.whl");
+        assert_eq!(at("/repository/a.whl"), "file:///repository/a.whl");
+        assert_eq!(at("./dist/a.whl"), "dist/a.whl");
+    }
+
+    #[test]
+    fn fingerprints_outlive_numbers_only() {
+        let of = |object: &str, message: &str| {
+            let diagnostic =
+                crate::diag::Diagnostic::note(crate::diag::codes::SECOND_COPY, message);
+            fingerprint(&Finding::new(object, diagnostic))
+        };
+        assert_eq!(of("a", "3 of 4"), of("a", "13 of 17"));
+        assert_ne!(of("a", "3 of 4"), of("b", "3 of 4"));
+        assert_ne!(of("a", "3 of 4"), of("a", "3 in 4"));
     }
 }

@@ -1,9 +1,11 @@
 //! Objects as rows for programs, and the whole audit as text for people.
 
+mod matrix;
+
 use super::closure::{Closure, Provider, Through, World};
 use super::code::Ptx;
-use super::gpu::{How, Verdict, Verdicts, shown};
-use super::tree::Kind;
+use super::gpu::{How, Verdict, Verdicts, package, shown};
+use super::tree::{Kind, split};
 use super::{Audit, Finding};
 use crate::diag::{Severity, codes};
 use crate::elf::{Floors, SearchPath};
@@ -27,6 +29,10 @@ pub struct Row {
     pub sm: BTreeSet<Sm>,
     pub ptx: Vec<PtxRow>,
     pub gpus: Vec<Verdict>,
+    /// The library that it belongs to.
+    pub package: String,
+    /// The library is of no use where this object does not run.
+    pub core: bool,
     /// What it needs beyond the C runtime.
     #[serde(skip)]
     beyond: Vec<String>,
@@ -67,6 +73,10 @@ pub(super) fn rows(world: &World<'_>, closure: &Closure, verdicts: &Verdicts) ->
             sm: item.code.sass(),
             ptx: item.code.ptx().into_iter().map(PtxRow::from).collect(),
             gpus: verdicts.get(&index).cloned().unwrap_or_default(),
+            package: package(&item.path).to_owned(),
+            core: world
+                .catalog
+                .is_core(package(&item.path), split(&item.path).1),
             beyond: needed.filter(|n| !world.loader().base.has(n)).collect(),
         }
     };
@@ -230,7 +240,7 @@ fn gpus(audit: &Audit) -> String {
         return String::new();
     };
     if first.gpus.len() > 3 {
-        return matrix(&rows, first);
+        return matrix::matrix(audit, &rows);
     }
     let mut lines = vec![vec!["object".to_owned()]];
     lines[0].extend(first.gpus.iter().map(heading));
@@ -262,26 +272,6 @@ fn sentence(verdict: &Verdict) -> String {
             format!("JIT: {}, driver {driver}", code.join(" "))
         }
     }
-}
-
-fn matrix(rows: &[&Row], first: &Row) -> String {
-    let mut lines = vec![vec!["object".to_owned()]];
-    lines[0].extend(first.gpus.iter().map(|v| v.sm.to_string()));
-    for row in rows {
-        let cell = |v: &Verdict| match v.how {
-            How::Native => "SASS".to_owned(),
-            How::Jit => "PTX".to_owned(),
-            How::None => "-".to_owned(),
-        };
-        let mut line = vec![row.shown()];
-        line.extend(row.gpus.iter().map(cell));
-        if lines.last() != Some(&line) {
-            lines.push(line);
-        }
-    }
-    let mut out = columns(&lines);
-    out.push_str("SASS: runs as it is; PTX: the driver compiles it; -: does not run\n");
-    out
 }
 
 /// Lines with their cells one below the other.

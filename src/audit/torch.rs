@@ -9,7 +9,7 @@ use super::closure::World;
 use super::finding::{Finding, some};
 use super::inventory::Item;
 use super::tree::split;
-use crate::diag::{Diagnostic, codes};
+use crate::diag::{Diagnostic, Severity, codes};
 use crate::diagnose::readable;
 use crate::elf::{ElfError, Linkage, Object, mentions};
 use crate::source::Source;
@@ -113,7 +113,11 @@ pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
             continue;
         }
         let other_abi = with_other_abi(&torch, &missing);
-        findings.push(tell(item, &missing, &other_abi));
+        let mut finding = tell(item, &missing, &other_abi);
+        if world.is_optional(&item.path) {
+            finding.diagnostic.severity = Severity::Note;
+        }
+        findings.push(finding);
     }
 }
 

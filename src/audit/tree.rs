@@ -8,7 +8,7 @@
 mod directory;
 mod wheel;
 
-use crate::source::{FileSource, Source};
+use crate::source::{FileSource, Source, bytes};
 use crate::spec::PythonVersion;
 use crate::wheel::NotAWheel;
 use crate::zip::{Archive, Member, ZipError};
@@ -34,6 +34,8 @@ pub struct Tree {
     /// The Python that a wheel's tags name.
     pub python: Option<PythonVersion>,
     pub links: BTreeMap<String, String>,
+    /// Files that say something of the others, by path.
+    pub texts: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -43,6 +45,18 @@ pub enum Kind {
     Wheel,
     Directory,
     Image,
+}
+
+/// The largest RECORD of a wheel is below 4 MiB.
+pub const LONGEST_TEXT: u64 = 16 << 20;
+
+/// Whether a file is kept as a text: the loader's configuration, and what an installed distribution
+/// says of itself.
+pub fn is_text(path: &str) -> bool {
+    let (folder, name) = split(path);
+    path == "etc/ld.so.conf"
+        || folder == "etc/ld.so.conf.d"
+        || folder.ends_with(".dist-info") && ["WHEEL", "RECORD"].contains(&name)
 }
 
 /// What the files of a tree hold, in the order of its paths.
@@ -140,6 +154,20 @@ impl Contents {
         files.sort_by(|a, b| a.0.cmp(&b.0));
         let (paths, contents) = files.into_iter().unzip();
         (paths, Self(contents))
+    }
+
+    /// Those of the files that are texts. One that cannot be read says nothing.
+    fn texts(&self, paths: &[String]) -> BTreeMap<String, String> {
+        let read = |file: usize| {
+            let mut source = self.open(file).ok()?;
+            let len = source.size().min(LONGEST_TEXT);
+            let text = bytes(&mut source, 0, len).ok()?;
+            Some(String::from_utf8_lossy(&text).into_owned())
+        };
+        let texts = paths.iter().enumerate().filter(|(_, path)| is_text(path));
+        texts
+            .filter_map(|(file, path)| Some((path.clone(), read(file)?)))
+            .collect()
     }
 
     pub fn open(&self, file: usize) -> Result<Box<dyn Source>, TreeError> {

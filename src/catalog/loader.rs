@@ -1,6 +1,7 @@
 //! What stands beside wheels when a loader resolves their libraries: `catalog/loader.yaml`.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -12,6 +13,9 @@ pub struct Loader {
     pub directories: Directories,
     pub single: Objects,
     pub accelerators: Accelerators,
+    /// By path below site-packages.
+    pub plugins: Objects,
+    pub build_directories: BuildDirectories,
 }
 
 /// Libraries by SONAME, with `*` for any run of characters.
@@ -36,6 +40,8 @@ pub struct Preload {
 #[serde(deny_unknown_fields)]
 pub struct Directories {
     paths: Vec<String>,
+    /// Below each directory, by machine: variants for newer CPUs, the lowest first.
+    variants: BTreeMap<String, Vec<String>>,
     pub source: String,
 }
 
@@ -44,6 +50,38 @@ pub struct Directories {
 pub struct Accelerators {
     words: Vec<String>,
     pub source: String,
+}
+
+/// Directories of machines that build wheels.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct BuildDirectories {
+    shared: Vec<String>,
+    private: Vec<String>,
+    pub source: String,
+}
+
+/// Whose a directory of a machine that built is on the machine that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BuildDirectory {
+    Private,
+    /// Anyone can write there.
+    Shared,
+}
+
+impl BuildDirectories {
+    /// What an absolute path is, if it is one of these or lies in one.
+    pub fn of(&self, path: &str) -> Option<BuildDirectory> {
+        let inside = |prefixes: &[String]| {
+            let mut prefixes = prefixes.iter();
+            prefixes.any(|p| matches(p, path) || matches(&format!("{p}/*"), path))
+        };
+        if inside(&self.shared) {
+            Some(BuildDirectory::Shared)
+        } else {
+            inside(&self.private).then_some(BuildDirectory::Private)
+        }
+    }
 }
 
 impl Objects {
@@ -72,21 +110,43 @@ impl Directories {
             .iter()
             .map(move |p| p.replace("{machine}", machine))
     }
-}
 
-impl Accelerators {
-    /// What the names of all alternatives share: `libx` of `libx_cuda130.so` and `libx_cpu.so`.
-    pub fn stem<'a>(&self, file: &'a str) -> Option<&'a str> {
-        let name = file.split(".so").next()?;
-        let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        self.words.iter().find_map(|word| {
-            let stem = name.strip_suffix(word.as_str())?;
-            stem.strip_suffix(['_', '-']).filter(|s| !s.is_empty())
-        })
+    pub fn variants(&self, machine: &str) -> impl Iterator<Item = &str> {
+        let variants = self.variants.get(machine).into_iter().flatten();
+        variants.map(String::as_str)
     }
 }
 
-fn matches(pattern: &str, text: &str) -> bool {
+impl Accelerators {
+    /// What the names of all alternatives share: `libx` of `libx_cuda130.so` and `libx_cpu.so`, or of
+    /// `libx4.so` and `libx5.so`, which are for releases of what they link.
+    pub fn stem<'a>(&self, file: &'a str) -> Option<&'a str> {
+        let name = file.split(".so").next()?;
+        let plain = without_digits(name);
+        let stem = self.words.iter().find_map(|word| {
+            let stem = plain.strip_suffix(word.as_str())?;
+            stem.strip_suffix(['_', '-']).filter(|s| !s.is_empty())
+        });
+        match stem {
+            Some(stem) => Some(without_digits(stem)),
+            None => (plain.len() < name.len()).then_some(plain),
+        }
+        .filter(|s| !s.is_empty())
+    }
+
+    /// Whether a folder holds what is for one release of an accelerator: `cu12` beside `cu13`.
+    pub fn names(&self, folder: &str) -> bool {
+        let word = folder.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+        self.words.iter().any(|w| w == word)
+    }
+}
+
+fn without_digits(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit())
+}
+
+/// `*` stands for any run of characters.
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
         Some((before, after)) => text.strip_prefix(before).is_some_and(|rest| {
@@ -98,6 +158,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::BuildDirectory;
     use crate::catalog::Catalog;
 
     #[test]
@@ -115,5 +176,18 @@ mod tests {
         assert_eq!(alternatives.stem("libx_cpu.so"), Some("libx"));
         assert_eq!(alternatives.stem("libtorch.so"), None);
         assert_eq!(alternatives.stem("libcpu.so"), None);
+        assert_eq!(alternatives.stem("libx_core4.so"), Some("libx_core"));
+        assert_eq!(alternatives.stem("libx_torch27-cpu.so"), Some("libx_torch"));
+        assert_eq!(alternatives.stem("_fa3_C.abi3.so"), Some("_fa3_C.abi"));
+        assert!(alternatives.names("cu12") && alternatives.names("cuda12.8"));
+        assert!(!alternatives.names("cutlass") && !alternatives.names("lib"));
+        let bootstrap = "nvidia/nvshmem/lib/nvshmem_bootstrap_mpi.so.3";
+        assert!(loader.plugins.has(bootstrap) && !loader.plugins.has("torch/lib/libtorch.so"));
+        let built = |path: &str| loader.build_directories.of(path);
+        assert_eq!(built("/tmp/x/lib"), Some(BuildDirectory::Shared));
+        assert_eq!(built("/opt/conda/lib"), Some(BuildDirectory::Private));
+        assert_eq!(built("/home/a"), Some(BuildDirectory::Private));
+        assert_eq!(built("/homes"), None);
+        assert_eq!(built("/usr/local/cuda/lib64"), None);
     }
 }

@@ -40,7 +40,7 @@ pub use library::{
     StaticMetadata, Way, WheelSource,
 };
 pub use load::CatalogError;
-pub use loader::Loader;
+pub use loader::{BuildDirectory, Loader};
 #[cfg(catalog_compiled)]
 pub use machine::{Identified, numbers};
 #[cfg(catalog_compiled)]
@@ -291,6 +291,19 @@ impl Catalog {
             .or_else(|| self.recipes.values().find(of))
             .map(|r| &r.releases)
             .or_else(|| self.components.get(distribution).map(|c| &c.releases))
+    }
+
+    /// Whether a library is of no use on a GPU that this object does not run on. `package` is what
+    /// the library is imported as.
+    pub fn is_core(&self, package: &str, object: &str) -> bool {
+        let imported = |r: &&Recipe| {
+            let first = r.imports.first().and_then(|i| i.split('.').next());
+            first == Some(package)
+        };
+        let recipes = self.recipes.values().filter(imported);
+        let wheels = recipes.flat_map(|r| r.releases.values().flat_map(|r| &r.wheels));
+        let mut code = wheels.flat_map(|w| &w.code).filter(|c| c.core);
+        code.any(|c| c.objects.iter().any(|o| loader::matches(o, object)))
     }
 
     pub fn sm_facts(&self, sm: Sm) -> Option<&SmFacts> {

@@ -567,6 +567,22 @@ codes! {
     NOTHING_TO_AUDIT = 908, "nothing that can be audited",
         "An audit reads a shared object, a wheel, a directory that holds some, or an image.",
         "Name a path, `NAME==VERSION`, `docker:IMAGE`, `registry:IMAGE`, `oci:DIR` or `oci-archive:FILE`; other archives have to be unpacked first.";
+    WHEEL_BREAKS_TAG = 909, "a wheel that needs a newer glibc than its tag says",
+        "`manylinux_2_17` in a wheel's name promises that glibc 2.17 is enough, and pip installs it wherever that is so. An object that needs a newer one installs and then fails to load: version `GLIBC_2.27' not found.",
+        "Install it only where the base has that glibc, or build the library from source on an older base.",
+        source "PEP 600; DT_VERNEED of the objects";
+    OTHER_MACHINE = 910, "an object for another processor than its wheel or its neighbours",
+        "The loader passes over a library for another machine, and refuses an extension module: wrong ELF class or `cannot open shared object file`. A wheel whose tag names one processor and whose objects are for another was tagged by hand or built by a wrong cross compiler.",
+        "Install the wheel for this processor, or build the library from source on it.",
+        source "`e_machine` of the object; the platform tag of the wheel (PEP 425)";
+    BUILD_SEARCH_PATH = 911, "a search path that leads to a directory of the machine that built it",
+        "RPATH and RUNPATH are absolute where a build did not say `$ORIGIN`. On another machine the directory is missing, so that the library is found by chance or not at all; and below `/tmp` anyone can put a library that is then loaded.",
+        "Link with `-Wl,-rpath,$ORIGIN/…`, or set the path with `patchelf --set-rpath`.",
+        source "ld.so(8)";
+    EXECUTABLE_STACK = 912, "an object that asks for an executable stack",
+        "One object without the mark `.note.GNU-stack`, mostly of assembly, makes the linker ask for it. From glibc 2.41 on `dlopen` refuses such an object: cannot enable executable stack as shared object requires.",
+        "Use a newer release of the library, or clear the mark with `patchelf --clear-execstack`.",
+        source "glibc 2.41's NEWS; PT_GNU_STACK of the object";
     IMAGE_UNREADABLE = 920, "an image that cannot be read",
         "A layout, archive or registry holds something else than its digests or the OCI image specification say.",
         "Copy the image again from where it came; the message names the part.",

@@ -17,6 +17,7 @@ use crate::source::{Forward, Source};
 const MAX_NEEDED: usize = 4 << 10;
 /// Of an RPATH or RUNPATH; real ones have some ten.
 const MAX_DIRECTORIES: usize = 1 << 10;
+const NODEFLIB: u64 = elf::DF_1_NODEFLIB as u64;
 
 /// Directories of an RPATH or RUNPATH, as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -53,6 +54,8 @@ pub(super) struct Dynamic {
     pub runpath: Option<SearchPath>,
     pub versions: Vec<VersionNeed>,
     pub defines: Vec<String>,
+    /// DF_1_NODEFLIB
+    pub no_default_directories: bool,
     /// Addresses of tables.
     pub symbols: Option<u64>,
     pub hash: Option<u64>,
@@ -124,6 +127,7 @@ pub(super) fn read(
         runpath: runpath.as_deref().map(path).transpose()?,
         versions,
         defines: names.collect(),
+        no_default_directories: tags.get(elf::DT_FLAGS_1).unwrap_or(0) & NODEFLIB != 0,
         symbols: tags.get(elf::DT_SYMTAB),
         hash: tags.get(elf::DT_HASH),
         gnu_hash: tags.get(elf::DT_GNU_HASH),
@@ -151,6 +155,7 @@ fn tags(source: &mut (impl Source + ?Sized), range: Range<u64>) -> Result<Tags, 
             | elf::DT_STRSZ
             | elf::DT_SYMTAB
             | elf::DT_HASH
+            | elf::DT_FLAGS_1
             | elf::DT_GNU_HASH
             | elf::DT_VERNEED
             | elf::DT_VERNEEDNUM

@@ -40,6 +40,8 @@ pub(super) struct Header {
 pub(super) struct Segments {
     loaded: Vec<Loaded>,
     pub dynamic: Option<Range<u64>>,
+    /// PT_GNU_STACK asks for a stack that can be executed.
+    pub executable_stack: bool,
 }
 
 struct Loaded {
@@ -121,6 +123,7 @@ impl Header {
         let mut segments = Segments {
             loaded: Vec::new(),
             dynamic: None,
+            executable_stack: false,
         };
         if self.machine == Machine::Cuda {
             // A cubin is loaded by the driver; its segments are nothing to this loader.
@@ -132,6 +135,9 @@ impl Header {
             let bytes: [u8; 56] = table.array()?;
             let header: &ProgramHeader64<LE> = structure(&bytes);
             let kind = header.p_type.get(LE);
+            if kind == elf::PT_GNU_STACK {
+                segments.executable_stack = header.p_flags.get(LE) & elf::PF_X != 0;
+            }
             if kind != elf::PT_LOAD && kind != elf::PT_DYNAMIC {
                 continue;
             }

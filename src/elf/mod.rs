@@ -85,6 +85,11 @@ pub struct Object {
     /// Ignored by the loader where there is a `runpath`.
     pub rpath: Option<SearchPath>,
     pub runpath: Option<SearchPath>,
+    /// The loader looks for what it needs neither in the default directories nor in its cache of
+    /// them (DF_1_NODEFLIB).
+    pub no_default_directories: bool,
+    /// It asks for a stack that can be executed (PT_GNU_STACK).
+    pub executable_stack: bool,
     pub versions: Vec<VersionNeed>,
     /// Versions of symbols that it defines.
     pub defines: Vec<String>,
@@ -124,6 +129,8 @@ impl Object {
             needed: dynamic.needed,
             rpath: dynamic.rpath,
             runpath: dynamic.runpath,
+            no_default_directories: dynamic.no_default_directories,
+            executable_stack: segments.executable_stack,
             versions: dynamic.versions,
             defines: dynamic.defines,
             sections: table.wanted,

@@ -35,6 +35,7 @@ pub fn open(target: &Path) -> Result<(Tree, Contents), TreeError> {
     let tree = Tree {
         name: target.display().to_string(),
         kind: Kind::Directory,
+        texts: contents.texts(&paths),
         paths,
         mount: String::new(),
         python: None,
@@ -52,6 +53,7 @@ pub fn single(target: &Path) -> (Tree, Contents) {
         mount: String::new(),
         python: None,
         links: BTreeMap::new(),
+        texts: BTreeMap::new(),
     };
     (tree, Contents(vec![Content::Disk(target.to_owned())]))
 }

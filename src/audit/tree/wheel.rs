@@ -31,6 +31,7 @@ pub fn open(target: &Path) -> Result<(Tree, Contents), TreeError> {
     let tree = Tree {
         name: shown,
         kind: Kind::Wheel,
+        texts: contents.texts(&paths),
         paths,
         mount: SITE_PACKAGES.to_owned(),
         python: name.python(),

@@ -1,0 +1,220 @@
+//! What does not run on the GPUs that are meant, by package.
+//!
+//! A library with core objects (the catalog's `core`) is of no use where one of them does not run:
+//! an error, whatever else of it runs. Without any that are known, it is an error where none of its
+//! objects runs. Everything else is a warning that names the object. CUDA's own libraries choose
+//! kernels, and compile some, for the GPU that they find, so what they lack is a note.
+
+use super::{Gpu, How, Modules, Verdicts};
+use crate::audit::closure::World;
+use crate::audit::finding::{Finding, some};
+use crate::audit::missing::alternatives;
+use crate::audit::tree::split;
+use crate::diag::{Diagnostic, codes};
+use crate::elf::Machine;
+use crate::spec::Sm;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Objects that a message names.
+const NAMED: usize = 3;
+
+pub fn check(world: &World<'_>, verdicts: &Verdicts, gpus: &[Gpu], findings: &mut Vec<Finding>) {
+    let groups = alternatives(world);
+    for (n, gpu) in gpus.iter().enumerate().filter(|(_, g)| g.meant) {
+        let runs = |index: &usize| verdicts[index][n].how != How::None;
+        // Of alternatives one is loaded.
+        let served = |index: &usize| {
+            let group = groups.iter().find(|g| g.contains(index));
+            runs(index)
+                || group.is_some_and(|g| g.iter().any(|i| verdicts.contains_key(i) && runs(i)))
+        };
+        for ((package, cubins), objects) in &packages(world, verdicts) {
+            let missing: Vec<usize> = objects.iter().copied().filter(|i| !served(i)).collect();
+            let part = Part {
+                world,
+                gpu,
+                package,
+                cubins: *cubins,
+            };
+            findings.extend(part.uncovered(objects, &missing));
+            let forgotten = |i: &usize| (*i, verdicts[i][n].modules);
+            let running = objects.iter().filter(|i| runs(i)).map(forgotten);
+            findings.extend(part.forgotten(running.collect()));
+        }
+    }
+}
+
+/// Objects with device code by package, cubins apart: each of those is for one SM.
+fn packages<'a>(
+    world: &'a World<'_>,
+    verdicts: &Verdicts,
+) -> BTreeMap<(&'a str, bool), Vec<usize>> {
+    let mut packages: BTreeMap<(&str, bool), Vec<usize>> = BTreeMap::new();
+    for index in verdicts.keys() {
+        let item = &world.items[*index];
+        let key = (package(&item.path), item.object.machine == Machine::Cuda);
+        packages.entry(key).or_default().push(*index);
+    }
+    packages
+}
+
+/// What a path belongs to: the folder below site-packages, or the object itself where that folder
+/// is a namespace or there is none.
+pub fn package(path: &str) -> &str {
+    let below = below(path);
+    match below.split_once('/') {
+        Some((top, _)) if !["nvidia", "..", "lib", "usr", "opt"].contains(&top) => top,
+        _ => path,
+    }
+}
+
+/// A path below site-packages.
+pub fn below(path: &str) -> &str {
+    path.rsplit_once("-packages/")
+        .map_or(path, |(_, below)| below)
+}
+
+/// Whether a path lies in the wheels of CUDA's own libraries.
+pub fn of_nvidia(path: &str) -> bool {
+    below(path).starts_with("nvidia/")
+}
+
+/// What a package has for a GPU.
+struct Part<'a> {
+    world: &'a World<'a>,
+    gpu: &'a Gpu,
+    package: &'a str,
+    cubins: bool,
+}
+
+impl Part<'_> {
+    fn path(&self, index: usize) -> &str {
+        &self.world.items[index].path
+    }
+
+    /// `a`, `b` and 3 more, with the code that they have.
+    fn named(&self, objects: &[usize]) -> (String, String) {
+        let code = objects.iter().map(|i| &self.world.items[*i].code);
+        let has: BTreeSet<Sm> = code
+            .flat_map(|c| {
+                c.sass()
+                    .into_iter()
+                    .chain(c.ptx().into_iter().map(|p| p.sm))
+            })
+            .collect();
+        let has: Vec<String> = has.iter().map(|sm| format!("sm_{}", sm.digits())).collect();
+        let paths: Vec<&str> = objects.iter().map(|i| self.path(*i)).collect();
+        (some(&paths, NAMED), has.join(", "))
+    }
+
+    fn uncovered(&self, objects: &[usize], missing: &[usize]) -> Option<Finding> {
+        let first = *missing.first()?;
+        let whole = missing.len() == objects.len();
+        let gpu = self.gpu.shown();
+        if self.cubins {
+            let (_, has) = self.named(missing);
+            let message = format!(
+                "none of the {} cubins of {} is for {gpu}, they are for {has}",
+                missing.len(),
+                self.package
+            );
+            let warning = Diagnostic::warning(codes::SM_NOT_COVERED, message)
+                .help("kernels that it has no cubin for are compiled when they are first called, or do not run");
+            return whole.then(|| Finding::new(self.path(first), warning));
+        }
+        if of_nvidia(self.path(first)) {
+            let (paths, has) = self.named(missing);
+            let message =
+                format!("{paths} has no code for {gpu} before it compiles some, only for {has}");
+            let note = Diagnostic::note(codes::SM_NOT_COVERED, message);
+            return Some(Finding::new(self.path(first), note));
+        }
+        let is_core = |i: &usize| {
+            self.world
+                .catalog
+                .is_core(self.package, split(self.path(*i)).1)
+        };
+        let core: Vec<usize> = missing.iter().copied().filter(is_core).collect();
+        let refused = match objects.iter().any(is_core) {
+            true => core.as_slice(),
+            false if whole => missing,
+            false => &[],
+        };
+        Some(match refused.first() {
+            Some(first) => {
+                let (paths, has) = self.named(refused);
+                let package = self.package;
+                let message = match package == self.path(*first) {
+                    true => format!("{paths} does not run on {gpu}: it has code for {has} only"),
+                    false => {
+                        format!("{package} does not run on {gpu}: {paths} has code for {has} only")
+                    }
+                };
+                let error = Diagnostic::error(codes::SM_NOT_COVERED, message);
+                Finding::new(self.path(*first), error)
+            }
+            None => {
+                let (paths, has) = self.named(missing);
+                let message = format!(
+                    "{} runs on {gpu}, but not {paths}, which has code for {has} only",
+                    self.package
+                );
+                let warning = Diagnostic::warning(codes::SM_NOT_COVERED, message)
+                    .help("fine where nothing calls these kernels; else build the library from source for the SM");
+                Finding::new(self.path(first), warning)
+            }
+        })
+    }
+
+    /// Kernels that otherwise fitting objects have for older GPUs only.
+    fn forgotten(&self, running: Vec<(usize, Modules)>) -> Option<Finding> {
+        let mut with: Vec<(usize, Modules)> = running
+            .into_iter()
+            .filter(|(i, m)| m.forgotten > 0 && !of_nvidia(self.path(*i)))
+            .collect();
+        with.sort_by_key(|(_, m)| std::cmp::Reverse(m.forgotten));
+        let (first, _) = *with.first()?;
+        let each: Vec<String> = (with.iter().take(NAMED))
+            .map(|(i, m)| {
+                let all = m.native + m.jit + m.none;
+                format!(
+                    "{} of the {all} modules of `{}`",
+                    m.forgotten,
+                    self.path(*i)
+                )
+            })
+            .collect();
+        let more = match with.len().checked_sub(NAMED) {
+            None | Some(0) => String::new(),
+            Some(more) => format!(", and some of {more} more objects"),
+        };
+        let message = format!(
+            "{} runs on {}, but {}{more} have code for older GPUs only",
+            self.package,
+            self.gpu.shown(),
+            each.join(", ")
+        );
+        let help = "it works unless it calls one of these kernels; a build for the SM has all";
+        let warning = Diagnostic::warning(codes::SM_NOT_COVERED, message).help(help);
+        Some(Finding::new(self.path(first), warning))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_folders_below_site_packages() {
+        assert_eq!(
+            package("lib/python3.12/site-packages/torch/lib/a.so"),
+            "torch"
+        );
+        assert_eq!(package("xformers/_C.so"), "xformers");
+        assert_eq!(
+            package("nvidia/cu13/lib/libcublas.so.13"),
+            "nvidia/cu13/lib/libcublas.so.13"
+        );
+        assert_eq!(package("_C.so"), "_C.so");
+    }
+}

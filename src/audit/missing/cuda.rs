@@ -1,0 +1,126 @@
+//! CUDA of more than one major release.
+
+use crate::audit::closure::{Closure, Provider, World};
+use crate::audit::finding::{Finding, some};
+use crate::diag::{Diagnostic, codes};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Releases of CUDA, by the SONAMEs that only one major release has.
+pub struct Cuda<'a> {
+    majors: BTreeMap<&'a str, u32>,
+    /// Component of each of them: `cudart`.
+    components: BTreeMap<&'a str, &'a str>,
+    /// Objects of the tree that are CUDA's, by major.
+    there: BTreeMap<u32, Vec<usize>>,
+    /// SONAMEs of those objects.
+    present: BTreeSet<&'a str>,
+}
+
+impl<'a> Cuda<'a> {
+    pub fn of(world: &World<'a>) -> Self {
+        let mut of_name: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+        let mut components = BTreeMap::new();
+        for toolkit in &world.catalog.toolkits {
+            let major: Option<u32> = toolkit
+                .version
+                .split('.')
+                .next()
+                .and_then(|m| m.parse().ok());
+            for (component, soname) in &toolkit.sonames {
+                components.insert(soname.as_str(), component.as_str());
+                of_name.entry(soname).or_default().extend(major);
+            }
+        }
+        let majors: BTreeMap<&str, u32> = (of_name.into_iter())
+            .filter(|(_, majors)| majors.len() == 1)
+            .filter_map(|(name, majors)| Some((name, majors.into_iter().next()?)))
+            .collect();
+        let mut there: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (index, item) in world.items.iter().enumerate() {
+            if let Some(major) = majors.get(item.soname()) {
+                there.entry(*major).or_default().push(index);
+            }
+        }
+        let sonames = world.items.iter().map(|item| item.soname());
+        let present = sonames.filter(|name| majors.contains_key(name)).collect();
+        Self {
+            majors,
+            components,
+            present,
+            there,
+        }
+    }
+
+    /// The major release that alone has a library of that SONAME.
+    pub fn major(&self, soname: &str) -> Option<u32> {
+        self.majors.get(soname).copied()
+    }
+
+    /// The major release of a library that is not there, and those of which it is.
+    pub fn other(&self, name: &str) -> Option<(u32, Vec<u32>)> {
+        let own = *self.majors.get(name)?;
+        let component = self.components.get(name);
+        let same = |other: &&&str| self.components.get(**other) == component;
+        let there: BTreeSet<u32> = (self.present.iter())
+            .filter(same)
+            .filter_map(|other| self.majors.get(other).copied())
+            .collect();
+        let there: Vec<u32> = there.into_iter().collect();
+        (!there.is_empty() && !there.contains(&own)).then_some((own, there))
+    }
+
+    pub fn check(&self, world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) {
+        if self.there.len() < 2 {
+            return;
+        }
+        let linked = |objects: &Vec<usize>| !users(closure, objects).is_empty();
+        let both = self
+            .there
+            .values()
+            .filter(|objects| linked(objects))
+            .count()
+            > 1;
+        for (major, objects) in &self.there {
+            let path = |i: &usize| world.items[*i].path.as_str();
+            let users = users(closure, objects);
+            // What nothing links, such as a profiler's own copy, is loaded by choice.
+            if !both && !users.is_empty() {
+                continue;
+            }
+            let users: Vec<&str> = users.iter().map(path).collect();
+            let used = match users.as_slice() {
+                [] => "nothing in the tree links them".to_owned(),
+                users => format!("for {}", some(users, 3)),
+            };
+            let others: Vec<u32> = self.there.keys().copied().filter(|m| m != major).collect();
+            let names: Vec<&str> = objects.iter().map(path).collect();
+            let message = format!(
+                "libraries of CUDA {major} beside CUDA {}: {} ({used})",
+                join(&others),
+                some(&names, 3)
+            );
+            let diagnostic = match users.is_empty() {
+                true => Diagnostic::note(codes::OTHER_CUDA_MAJOR, message),
+                false => Diagnostic::warning(codes::OTHER_CUDA_MAJOR, message),
+            };
+            findings.push(Finding::new(names[0], diagnostic));
+        }
+    }
+}
+
+/// What links one of these objects and is none of them.
+fn users(closure: &Closure, objects: &[usize]) -> Vec<usize> {
+    let uses = |providers: &Vec<Provider>| {
+        let mut providers = providers.iter();
+        providers.any(|p| matches!(p, Provider::Object(i, _) if objects.contains(i)))
+    };
+    (closure.0.iter().enumerate())
+        .filter(|(index, providers)| !objects.contains(index) && uses(providers))
+        .map(|(index, _)| index)
+        .collect()
+}
+
+pub fn join(majors: &[u32]) -> String {
+    let all: Vec<String> = majors.iter().map(u32::to_string).collect();
+    all.join(" and ")
+}

@@ -1,0 +1,88 @@
+//! Where objects tell the loader to search: what no search finds, and directories of the machine
+//! that built them.
+
+use crate::audit::closure::{Closure, Provider, Through, World};
+use crate::audit::finding::{Finding, some};
+use crate::audit::gpu::package;
+use crate::catalog::BuildDirectory;
+use crate::diag::{Diagnostic, codes};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Libraries that are there and on no search path: a package may load its own by their path; those
+/// of another have to be imported before.
+pub fn unsearched(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) {
+    let mut packages: BTreeMap<(&str, &str), (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
+    for (item, providers) in world.items.iter().zip(&closure.0) {
+        for provider in providers {
+            if let Provider::Object(index, Through::Unsearched) = provider {
+                let path = world.items[*index].path.as_str();
+                let key = (package(&item.path), package(path));
+                let (objects, found) = packages.entry(key).or_default();
+                objects.insert(&item.path);
+                found.insert(path);
+            }
+        }
+    }
+    for ((of, by), (objects, found)) in packages {
+        let objects: Vec<&str> = objects.into_iter().collect();
+        let found: Vec<&str> = found.into_iter().collect();
+        let message = format!(
+            "no search leads {} to {}: something has to load it before",
+            some(&objects, 3),
+            some(&found, 3)
+        );
+        let diagnostic = match of == by {
+            true => Diagnostic::note(codes::NEEDED_MISSING, message),
+            false => Diagnostic::warning(codes::NEEDED_MISSING, message)
+                .help(format!("import {by} before {of}")),
+        };
+        findings.push(Finding::new(objects[0], diagnostic));
+    }
+}
+
+/// Search paths that lead to where a machine that builds keeps its files, by package.
+pub fn left_over(world: &World<'_>, findings: &mut Vec<Finding>) {
+    let mut packages: BTreeMap<(&str, BuildDirectory), Left<'_>> = BTreeMap::new();
+    for item in world.items {
+        let object = &item.object;
+        let path = object.runpath.as_ref().or(object.rpath.as_ref());
+        for directory in path.into_iter().flat_map(|p| p.directories()) {
+            let Some(kind) = world.loader().build_directories.of(directory) else {
+                continue;
+            };
+            // It is where things lie on this system, as a conda prefix in its own image.
+            if world.has_directory(directory) {
+                continue;
+            }
+            let left = packages.entry((package(&item.path), kind)).or_default();
+            left.objects.insert(&item.path);
+            left.directories.insert(directory);
+        }
+    }
+    for ((_, kind), left) in packages {
+        let objects: Vec<&str> = left.objects.into_iter().collect();
+        let directories: Vec<&str> = left.directories.into_iter().collect();
+        let why = match kind {
+            BuildDirectory::Shared => "where anyone can put a library",
+            BuildDirectory::Private => "left over from the machine that built it",
+        };
+        let message = format!(
+            "{} searches {}, {why}",
+            some(&objects, 3),
+            some(&directories, 3)
+        );
+        // Who installs it can do nothing about it, and a directory that is missing does no harm.
+        let installed = world.environment && kind == BuildDirectory::Private;
+        let diagnostic = match installed {
+            true => Diagnostic::note(codes::BUILD_SEARCH_PATH, message),
+            false => Diagnostic::warning(codes::BUILD_SEARCH_PATH, message),
+        };
+        findings.push(Finding::new(objects[0], diagnostic));
+    }
+}
+
+#[derive(Default)]
+struct Left<'a> {
+    objects: BTreeSet<&'a str>,
+    directories: BTreeSet<&'a str>,
+}

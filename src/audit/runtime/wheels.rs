@@ -1,0 +1,187 @@
+//! Objects against the tags of the wheels that brought them.
+//!
+//! In: `WHEEL` and `RECORD` of every installed distribution. Out: objects that need a newer glibc
+//! than the `manylinux` tag promises, and objects for another processor than the tag's or, where no
+//! wheel says, than most. A bundle for several processors is none of these.
+
+use crate::audit::closure::World;
+use crate::audit::finding::{Finding, some};
+use crate::audit::inventory::Item;
+use crate::audit::missing::usual_machine;
+use crate::audit::tree::{normal, split};
+use crate::diag::{Diagnostic, codes};
+use crate::elf::{Kind, Machine, Version};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What an installed distribution says of itself.
+struct Wheel<'a> {
+    /// `torch-2.13.0`
+    name: &'a str,
+    /// Directory that its paths are relative to.
+    root: &'a str,
+    machine: Option<Machine>,
+    /// The lowest that a tag promises to be enough.
+    glibc: Option<Version>,
+}
+
+pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
+    let items: BTreeMap<String, &Item> = (world.items.iter())
+        .map(|item| (normal(&item.path), item))
+        .collect();
+    let mut owned: BTreeSet<&str> = BTreeSet::new();
+    for (path, text) in &world.tree.texts {
+        let Some(wheel) = wheel(path, text) else {
+            continue;
+        };
+        let objects = objects(world, &wheel, &items);
+        owned.extend(objects.iter().map(|i| i.path.as_str()));
+        findings.extend(wheel.promise(world, &objects));
+        if let Some(machine) = wheel.machine {
+            let what = format!("its wheel `{}` is for {}", wheel.name, machine.name());
+            findings.extend(foreign(world, &objects, machine, &what));
+        }
+    }
+    if let Some(machine) = usual_machine(world).filter(|_| world.environment) {
+        let left: Vec<&Item> = (world.items.iter())
+            .filter(|i| !owned.contains(i.path.as_str()))
+            .collect();
+        let what = format!("everything around it is for {}", machine.name());
+        findings.extend(foreign(world, &left, machine, &what));
+    }
+}
+
+/// The distribution whose `WHEEL` a file is.
+fn wheel<'a>(path: &'a str, text: &str) -> Option<Wheel<'a>> {
+    let folder = path.strip_suffix("/WHEEL")?;
+    let name = split(folder).1.strip_suffix(".dist-info")?;
+    let tags = || {
+        let lines = text.lines().filter_map(|l| l.strip_prefix("Tag:"));
+        lines.filter_map(|tag| tag.trim().rsplit('-').next())
+    };
+    let promised = |tag| glibc(tag);
+    let machines: BTreeSet<&str> = tags().filter_map(machine).map(Machine::name).collect();
+    let single = machines.len() == 1;
+    Some(Wheel {
+        name,
+        root: split(folder).0,
+        machine: tags().find_map(machine).filter(|_| single),
+        glibc: tags().filter_map(promised).min(),
+    })
+}
+
+fn machine(platform: &str) -> Option<Machine> {
+    if platform.ends_with("_x86_64") {
+        Some(Machine::X86_64)
+    } else if platform.ends_with("_aarch64") {
+        Some(Machine::Aarch64)
+    } else {
+        None
+    }
+}
+
+/// The glibc of a platform tag (PEP 600, with the names that older PEPs gave).
+fn glibc(platform: &str) -> Option<Version> {
+    let rest = platform.strip_prefix("manylinux")?;
+    let version = match rest.split_once('_')? {
+        ("1", _) => "2.5".to_owned(),
+        ("2010", _) => "2.12".to_owned(),
+        ("2014", _) => "2.17".to_owned(),
+        ("", rest) => {
+            let mut parts = rest.split('_');
+            format!("{}.{}", parts.next()?, parts.next()?)
+        }
+        _ => return None,
+    };
+    Version::parse(&version)
+}
+
+/// Objects that a distribution's RECORD lists.
+fn objects<'a>(
+    world: &World<'_>,
+    wheel: &Wheel<'_>,
+    items: &BTreeMap<String, &'a Item>,
+) -> Vec<&'a Item> {
+    let path = match wheel.root {
+        "" => format!("{}.dist-info/RECORD", wheel.name),
+        root => format!("{root}/{}.dist-info/RECORD", wheel.name),
+    };
+    let Some(text) = world.tree.texts.get(&path) else {
+        return Vec::new();
+    };
+    let listed = text.lines().filter_map(|line| {
+        // Path, digest and size; a path with a comma is in quotes.
+        let path = line.rsplitn(3, ',').nth(2)?.trim_matches('"');
+        items
+            .get(&normal(&format!("{}/{path}", wheel.root)))
+            .copied()
+    });
+    listed.collect()
+}
+
+impl Wheel<'_> {
+    fn promise(&self, world: &World<'_>, objects: &[&Item]) -> Option<Finding> {
+        let promised = self.glibc.as_ref()?;
+        let mut newer: Vec<(Version, &str)> = (objects.iter())
+            .filter_map(|i| Some((i.object.floors().glibc?, i.path.as_str())))
+            .filter(|(floor, _)| floor > promised)
+            .collect();
+        newer.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+        let (floor, first) = newer.first()?;
+        let paths: Vec<&str> = newer.iter().map(|(_, path)| *path).collect();
+        let message = format!(
+            "`{}` is tagged for glibc {promised}, and {} needs {floor}",
+            self.name,
+            some(&paths, 3)
+        );
+        // Where the base is known and has it, all that is left is the wrong tag.
+        let diagnostic = match world.system.is_known() {
+            true => Diagnostic::note(codes::WHEEL_BREAKS_TAG, message),
+            false => Diagnostic::warning(codes::WHEEL_BREAKS_TAG, message),
+        };
+        Some(Finding::new(first, diagnostic))
+    }
+}
+
+/// Libraries for other processors of which none of the same name is for `machine`.
+fn foreign(world: &World<'_>, objects: &[&Item], machine: Machine, what: &str) -> Option<Finding> {
+    let library = |i: &&&Item| {
+        let other = [Machine::X86_64, Machine::Aarch64].contains(&i.object.machine);
+        let file = split(&i.path).1;
+        other
+            && i.object.machine != machine
+            && i.object.kind == Kind::Shared
+            && (file.ends_with(".so") || file.contains(".so."))
+    };
+    let twin = |i: &&&Item| {
+        let file = split(&i.path).1;
+        let mut same = world.items.iter().filter(|o| o.object.machine == machine);
+        same.any(|o| split(&o.path).1 == file)
+    };
+    let found: Vec<&&Item> = (objects.iter())
+        .filter(library)
+        .filter(|i| !twin(i))
+        .collect();
+    let first = found.first()?;
+    let paths: Vec<&str> = found.iter().map(|i| i.path.as_str()).collect();
+    let own = first.object.machine.name();
+    let message = format!("{} is for {own}, and {what}", some(&paths, 3));
+    let error = Diagnostic::error(codes::OTHER_MACHINE, message);
+    Some(Finding::new(&first.path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_promise_a_glibc() {
+        let of = |tag: &str| glibc(tag).map(|v| v.to_string());
+        assert_eq!(of("manylinux_2_28_aarch64").as_deref(), Some("2.28"));
+        assert_eq!(of("manylinux2014_x86_64").as_deref(), Some("2.17"));
+        assert_eq!(of("manylinux1_x86_64").as_deref(), Some("2.5"));
+        assert_eq!(of("linux_x86_64"), None);
+        assert_eq!(of("musllinux_1_2_x86_64"), None);
+        assert_eq!(of("manylinux_x"), None);
+        assert_eq!(of("any"), None);
+    }
+}

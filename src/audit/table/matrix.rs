@@ -1,0 +1,150 @@
+//! Libraries by SM: a letter for each, as wide as a page.
+//!
+//! A library is what its core objects are, the weakest first; without any that are known, what all
+//! of its objects are, and `~` where they differ. Objects that differ from their library have lines
+//! of their own below it. SMs that nothing runs on have no column.
+
+use super::{Line, Row, columns};
+use crate::audit::Audit;
+use crate::audit::gpu::How;
+use crate::spec::Sm;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Columns of text.
+const PAGE: usize = 100;
+const SHORTEST_NAME: usize = 24;
+/// Names of objects in a line.
+const NAMED: usize = 2;
+
+type Cells = Vec<char>;
+
+pub fn matrix(audit: &Audit, rows: &[&Row]) -> String {
+    let Some(first) = rows.first() else {
+        return String::new();
+    };
+    let sms: Vec<Sm> = first.gpus.iter().map(|v| v.sm).collect();
+    let used: BTreeSet<usize> = (0..sms.len())
+        .filter(|n| rows.iter().any(|r| r.gpus[*n].how != How::None))
+        .collect();
+    let headings: Line = used.iter().map(|n| sms[*n].digits()).collect();
+    let width: usize = headings.iter().map(|h| h.chars().count() + 2).sum();
+    let room = PAGE.saturating_sub(width).max(SHORTEST_NAME);
+
+    let mut lines = vec![[vec!["library".to_owned()], headings].concat()];
+    for (name, rows) in packages(rows) {
+        let objects: Vec<(&Row, Cells)> = rows.iter().map(|r| (*r, cells(r, &used))).collect();
+        let whole = whole(&objects);
+        lines.push(line(shortened(&name, room), &whole));
+        let mut differing: BTreeMap<&Cells, Vec<String>> = BTreeMap::new();
+        for (row, cells) in objects.iter().filter(|(_, cells)| *cells != whole) {
+            let shown = row.shown();
+            let file = shown.rsplit('/').next().unwrap_or(&shown).to_owned();
+            let names = differing.entry(cells).or_default();
+            if !names.contains(&file) {
+                names.push(file);
+            }
+        }
+        for (cells, names) in differing {
+            for name in shown(&names) {
+                lines.push(line(format!("  {}", shortened(&name, room - 2)), cells));
+            }
+        }
+    }
+    let mut out = columns(&lines);
+    out.push_str("S: SASS, runs as it is; P: PTX, the driver compiles it; -: does not run; ~: some of its objects run\n");
+    let left_out: Vec<String> = (0..sms.len())
+        .filter(|n| !used.contains(n))
+        .map(|n| sms[n].digits())
+        .collect();
+    if !left_out.is_empty() {
+        let what = audit.target.as_str();
+        out.push_str(&format!(
+            "nothing in {what} runs on {}\n",
+            left_out.join(", ")
+        ));
+    }
+    out
+}
+
+/// Rows by library, an object without one by its file name.
+fn packages<'r>(rows: &[&'r Row]) -> BTreeMap<String, Vec<&'r Row>> {
+    let mut packages: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        let name = match row.package == row.path {
+            true => row.path.rsplit('/').next().unwrap_or(&row.path),
+            false => &row.package,
+        };
+        packages.entry(name.to_owned()).or_default().push(row);
+    }
+    packages
+}
+
+fn cells(row: &Row, used: &BTreeSet<usize>) -> Cells {
+    let cell = |n: &usize| match row.gpus[*n].how {
+        How::Native => 'S',
+        How::Jit => 'P',
+        How::None => '-',
+    };
+    used.iter().map(cell).collect()
+}
+
+fn whole(objects: &[(&Row, Cells)]) -> Cells {
+    let core: Vec<&Cells> = (objects.iter())
+        .filter(|(row, _)| row.core)
+        .map(|(_, cells)| cells)
+        .collect();
+    let columns = objects.first().map_or(0, |(_, cells)| cells.len());
+    let column = |n: usize| {
+        if !core.is_empty() {
+            let weakest = |c: &char| ['-', 'P', 'S'].iter().position(|o| o == c);
+            return core.iter().map(|c| c[n]).min_by_key(weakest).unwrap_or('-');
+        }
+        let kinds: BTreeSet<char> = objects.iter().map(|(_, c)| c[n]).collect();
+        match kinds.into_iter().collect::<Vec<char>>().as_slice() {
+            [one] => *one,
+            ['P', 'S'] => 'P',
+            _ => '~',
+        }
+    };
+    (0..columns).map(column).collect()
+}
+
+/// Two names in lines of their own, of more the first and how many.
+fn shown(names: &[String]) -> Vec<String> {
+    match names {
+        [first, rest @ ..] if rest.len() >= NAMED => {
+            vec![format!("{first} +{}", rest.len())]
+        }
+        names => names.to_vec(),
+    }
+}
+
+fn line(name: String, cells: &Cells) -> Line {
+    let cells = cells.iter().map(char::to_string);
+    std::iter::once(name).chain(cells).collect()
+}
+
+/// Without its middle, if it is too long.
+fn shortened(name: &str, room: usize) -> String {
+    let chars: Vec<char> = name.chars().collect();
+    if chars.len() <= room {
+        return name.to_owned();
+    }
+    let end = (room - 1) / 2;
+    let start: String = chars[..room - 1 - end].iter().collect();
+    let rest: String = chars[chars.len() - end..].iter().collect();
+    format!("{start}…{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortened;
+
+    #[test]
+    fn long_names_lose_their_middle() {
+        assert_eq!(shortened("libcublas.so.13", 20), "libcublas.so.13");
+        let short = shortened("libcudnn_engines_precompiled.so.9", 20);
+        assert_eq!(short, "libcudnn_e…ed.so.9".replace("ed.so", "led.so"));
+        assert_eq!(shortened("äöüäöüäöü", 5).chars().count(), 5);
+    }
+}
