@@ -31,6 +31,8 @@ pub struct Options {
     /// A PEM bundle that is trusted besides the system's.
     pub authorities: Option<PathBuf>,
     pub observer: Option<Observer>,
+    /// Blobs are sent in requests of at most this size; without it, in one.
+    pub chunk: Option<u64>,
 }
 
 impl fmt::Debug for Options {
@@ -40,6 +42,7 @@ impl fmt::Debug for Options {
             .field("plain_http", &self.plain_http)
             .field("patience", &self.patience)
             .field("authorities", &self.authorities)
+            .field("chunk", &self.chunk)
             .finish_non_exhaustive()
     }
 }
@@ -57,6 +60,7 @@ struct Inner {
     own: Arc<Endpoint>,
     patience: Patience,
     observer: Option<Observer>,
+    chunk: Option<u64>,
 }
 
 impl fmt::Debug for Registry {
@@ -87,6 +91,7 @@ impl Registry {
             own,
             patience: options.patience.clone(),
             observer: options.observer.clone(),
+            chunk: options.chunk,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -104,6 +109,10 @@ impl Registry {
     /// The registry itself: what is written goes there.
     pub(super) fn own(&self) -> &Arc<Endpoint> {
         &self.inner.own
+    }
+
+    pub(super) fn chunk(&self) -> Option<u64> {
+        self.inner.chunk
     }
 
     pub(super) fn notify(&self, event: Event) {
@@ -178,6 +187,15 @@ impl Registry {
         if !error.is_passing() {
             return Err(error);
         }
+        self.wait(backoff, error).await
+    }
+
+    /// The same for an error after which something else is tried.
+    pub(super) async fn wait(
+        &self,
+        backoff: &mut Backoff,
+        error: RegistryError,
+    ) -> Result<(), RegistryError> {
         let Some(pause) = backoff.pause(&self.inner.patience, error.asked_pause()) else {
             return Err(error);
         };

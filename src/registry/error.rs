@@ -102,6 +102,8 @@ pub enum RegistryError {
         reason: String,
         passing: bool,
     },
+    #[error("{doing}: what is there to push is {found}")]
+    Payload { doing: String, found: Box<Digest> },
     /// Somebody else wrote in between.
     #[error("{doing}: it is {} now", or_nothing(found.as_deref()))]
     Changed {
@@ -205,6 +207,7 @@ impl RegistryError {
             Self::Token { .. } => {
                 "check the credentials and the network; `docker login` renews them"
             }
+            Self::Payload { .. } => "the file was changed or damaged: make it again",
             Self::Changed { .. } => "read it again and repeat the change",
             Self::File { .. } => "check the space and the permissions of the directory",
         };
