@@ -303,20 +303,17 @@ fn because(error: &reqwest::Error) -> String {
 }
 
 /// Whether the peer's certificate is what failed.
-fn is_tls(error: &reqwest::Error) -> bool {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(cause) = source {
-        let inner = match cause.downcast_ref::<std::io::Error>() {
-            // Its `source` skips the error that it wraps.
-            Some(io) => io.get_ref().and_then(|inner| inner.downcast_ref()),
-            None => cause.downcast_ref(),
-        };
-        if let Some(rustls::Error::InvalidCertificate(_)) = inner {
-            return true;
-        }
-        source = cause.source();
+fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    if let Some(rustls::Error::InvalidCertificate(_)) = error.downcast_ref() {
+        return true;
     }
-    false
+    // `source` of this one skips the error that it wraps, which may be another of its kind.
+    if let Some(inner) = error.downcast_ref::<std::io::Error>()
+        && let Some(inner) = inner.get_ref()
+    {
+        return is_tls(inner);
+    }
+    error.source().is_some_and(is_tls)
 }
 
 #[cfg(test)]

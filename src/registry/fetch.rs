@@ -18,6 +18,7 @@ use crate::spec::nouns::Digest;
 
 use super::event::Event;
 use super::manifest::Descriptor;
+use super::reader::BlobReader;
 use super::reference::Repository;
 use super::{Registry, RegistryError};
 
@@ -59,7 +60,11 @@ impl Registry {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let done = self.fill(repository, blob, &file, &part, &mut bytes).await;
+            let mut reader = self.read_blob(repository, &blob.digest, blob.size);
+            if attempts > 1 {
+                reader = reader.from_registry();
+            }
+            let done = fill(reader, &file, &part, &mut bytes).await;
             match done {
                 Ok(()) => break,
                 Err(error @ RegistryError::Corrupt { .. }) => {
@@ -80,39 +85,37 @@ impl Registry {
         tokio::fs::rename(&part, &path).await.map_err(failed)?;
         Ok(Fetched { path, bytes })
     }
+}
 
-    /// Fetches what the file lacks.
-    async fn fill(
-        &self,
-        repository: &Repository,
-        blob: &Descriptor,
-        file: &File,
-        part: &Path,
-        bytes: &mut u64,
-    ) -> Result<(), RegistryError> {
-        let failed = |source| written(part, source);
-        let copy = || file.try_clone().map_err(failed);
-        let (size, existing) = (blob.size, copy()?);
-        let (hash, offset) = blocking(move || hash_part(existing, size))
-            .await
-            .map_err(failed)?;
-        let mut reader = self.resume_blob(repository, &blob.digest, size, hash, offset);
-        let mut writer = tokio::fs::File::from_std(copy()?);
-        let result = loop {
-            match reader.next().await {
-                Ok(Some(chunk)) => {
-                    *bytes += chunk.len() as u64;
-                    writer.write_all(&chunk).await.map_err(failed)?;
-                }
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
+/// Fetches what the file lacks.
+async fn fill(
+    reader: BlobReader,
+    file: &File,
+    part: &Path,
+    bytes: &mut u64,
+) -> Result<(), RegistryError> {
+    let failed = |source| written(part, source);
+    let copy = || file.try_clone().map_err(failed);
+    let (size, existing) = (reader.size(), copy()?);
+    let (hash, offset) = blocking(move || hash_part(existing, size))
+        .await
+        .map_err(failed)?;
+    let mut reader = reader.resume(hash, offset);
+    let mut writer = tokio::fs::File::from_std(copy()?);
+    let result = loop {
+        match reader.next().await {
+            Ok(Some(chunk)) => {
+                *bytes += chunk.len() as u64;
+                writer.write_all(&chunk).await.map_err(failed)?;
             }
-        };
-        // Also after an error: what arrived is where the next attempt begins.
-        writer.flush().await.map_err(failed)?;
-        result?;
-        writer.sync_all().await.map_err(failed)
-    }
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    // Also after an error: what arrived is where the next attempt begins.
+    writer.flush().await.map_err(failed)?;
+    result?;
+    writer.sync_all().await.map_err(failed)
 }
 
 /// The part file, opened and locked, and still under its name.

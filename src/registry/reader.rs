@@ -41,28 +41,16 @@ pub struct BlobReader {
 impl Registry {
     /// The blob from its start.
     pub fn read_blob(&self, repository: &Repository, digest: &Digest, size: u64) -> BlobReader {
-        self.resume_blob(repository, digest, size, Sha256::new(), 0)
-    }
-
-    /// The blob from `offset` on; `hash` has taken the bytes before.
-    pub fn resume_blob(
-        &self,
-        repository: &Repository,
-        digest: &Digest,
-        size: u64,
-        hash: Sha256,
-        offset: u64,
-    ) -> BlobReader {
         BlobReader {
             ask: self.about_blob("reading", repository, digest, "pull"),
             registry: self.clone(),
             repository: repository.clone(),
             digest: digest.clone(),
             size,
-            hash,
-            offset,
+            hash: Sha256::new(),
+            offset: 0,
             body: None,
-            begun: offset,
+            begun: 0,
             endpoint: 0,
             backoff: Backoff::new(),
         }
@@ -70,6 +58,22 @@ impl Registry {
 }
 
 impl BlobReader {
+    /// Goes on from `offset`; `hash` has taken the bytes before.
+    pub fn resume(mut self, hash: Sha256, offset: u64) -> Self {
+        (self.hash, self.offset, self.begun) = (hash, offset, offset);
+        self
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Asks no mirror: one of them may be what sent something wrong.
+    pub(super) fn from_registry(mut self) -> Self {
+        self.endpoint = self.registry.endpoints().len() - 1;
+        self
+    }
+
     /// How many bytes there are up to now, with those from before.
     pub fn offset(&self) -> u64 {
         self.offset

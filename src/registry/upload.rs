@@ -8,6 +8,8 @@
 
 use std::io::SeekFrom;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -108,6 +110,7 @@ impl Registry {
             size,
             payload,
             ask: self.about_blob("pushing", repository, digest, "pull,push"),
+            moved: Arc::default(),
         };
         transfer.run(upload).await?;
         Ok(Pushed::Sent)
@@ -171,6 +174,8 @@ struct Transfer<'a> {
     size: u64,
     payload: &'a Payload,
     ask: Ask,
+    /// Bytes that were reported as sent and not as lost.
+    moved: Arc<AtomicU64>,
 }
 
 impl Transfer<'_> {
@@ -187,21 +192,20 @@ impl Transfer<'_> {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            let reached = begun.offset;
             match error {
                 RegistryError::Status { status: 413, .. }
                     if chunk.is_none_or(|chunk| chunk > CHUNK_AFTER_REFUSAL) =>
                 {
                     chunk = Some(CHUNK_AFTER_REFUSAL);
                     self.forget(begun).await;
-                    self.lost(reached);
+                    self.keep(0);
                     continue;
                 }
                 // The registry has dropped the upload, counts otherwise, or got something else than
                 // was sent: from the start.
                 error if starts_over(&error) => {
                     self.verify().await?;
-                    self.lost(reached);
+                    self.keep(0);
                     self.registry.wait(&mut backoff, error).await?;
                     continue;
                 }
@@ -216,7 +220,7 @@ impl Transfer<'_> {
             if kept > from {
                 backoff.progress();
             }
-            self.lost(reached.saturating_sub(kept));
+            self.keep(kept);
         }
     }
 
@@ -348,9 +352,15 @@ impl Transfer<'_> {
         }
     }
 
-    fn lost(&self, bytes: u64) {
-        if bytes > 0 {
+    /// The registry has so many bytes: what was sent beyond them was in vain.
+    fn keep(&self, bytes: u64) {
+        let lost = self
+            .moved
+            .swap(bytes, Ordering::Relaxed)
+            .saturating_sub(bytes);
+        if lost > 0 {
             let digest = self.digest.clone();
+            let bytes = lost;
             self.registry.notify(Event::Lost { digest, bytes });
         }
     }
@@ -359,7 +369,9 @@ impl Transfer<'_> {
     fn body(&self, from: u64, to: u64) -> Body {
         let registry = self.registry.clone();
         let digest = self.digest.clone();
+        let moved = Arc::clone(&self.moved);
         let sent = move |bytes: u64| {
+            moved.fetch_add(bytes, Ordering::Relaxed);
             let digest = digest.clone();
             registry.notify(Event::Sent { digest, bytes });
         };

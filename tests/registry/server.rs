@@ -70,6 +70,8 @@ impl Server {
                     .args(["-nodes", "-days", "2", "-subj", "/CN=test", "-addext"])
                     .args([
                         "subjectAltName=IP:127.0.0.1",
+                        "-addext",
+                        "basicConstraints=critical,CA:FALSE",
                         "-keyout",
                         "key.pem",
                         "-out",
