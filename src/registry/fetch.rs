@@ -62,7 +62,7 @@ impl Registry {
             attempts += 1;
             let mut reader = self.read_blob(repository, &blob.digest, blob.size);
             if attempts > 1 {
-                reader = reader.from_registry();
+                reader = reader.without_mirrors();
             }
             let done = fill(reader, &file, &part, &mut bytes).await;
             match done {

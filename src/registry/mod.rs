@@ -15,6 +15,7 @@ mod blob;
 mod body;
 mod challenge;
 mod client;
+mod connection;
 mod credentials;
 mod endpoint;
 mod error;
@@ -27,6 +28,7 @@ mod publish;
 mod reader;
 mod reference;
 mod retry;
+mod transfer;
 mod upload;
 
 pub use blob::BlobStream;

@@ -69,7 +69,7 @@ impl BlobReader {
     }
 
     /// Asks no mirror: one of them may be what sent something wrong.
-    pub(super) fn from_registry(mut self) -> Self {
+    pub(super) fn without_mirrors(mut self) -> Self {
         self.endpoint = self.registry.endpoints().len() - 1;
         self
     }

@@ -187,7 +187,13 @@ async fn a_token_service_lets_those_push_who_may() {
         let own = push(&registry, &app, &image).await;
         assert_eq!(registry.head(&app, &tag("v1")).await.unwrap().digest, own);
         registry
-            .push_blob(&repository("two"), &blob, 3, &payload, &[app.clone()])
+            .push_blob(
+                &repository("two"),
+                &blob,
+                3,
+                &payload,
+                std::slice::from_ref(&app),
+            )
             .await
             .unwrap();
     }
