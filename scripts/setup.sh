@@ -29,6 +29,8 @@ if [ "${1:-}" = tests ]; then
     need slurmd slurmd
     need skopeo skopeo
     need umoci umoci
+    need docker-registry docker-registry
+    need openssl openssl
 fi
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
 if [ -n "$missing" ]; then

@@ -18,6 +18,7 @@ pub mod lock;
 pub mod matrix;
 pub mod oci;
 pub mod plan;
+pub mod registry;
 pub mod render;
 pub mod resolve;
 pub mod rules;

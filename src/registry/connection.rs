@@ -1,0 +1,78 @@
+//! Connections: certificates, proxies, and where a redirect may lead.
+//!
+//! In: options and whether a server is this machine. Out: a client that never leaves TLS for plain
+//! HTTP, and that asks no proxy for what is on loopback.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Options, RegistryError};
+
+const MOST_REDIRECTS: usize = 10;
+
+/// Whether a host is this machine, by its name alone.
+pub(super) fn is_loopback(name: &str) -> bool {
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name == "localhost"
+        || name
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+/// A client that trusts the system's certificates, or those of SSL_CERT_FILE, and the options'.
+pub(super) fn client(
+    options: &Options,
+    plain: bool,
+    loopback: bool,
+) -> Result<reqwest::Client, RegistryError> {
+    // An error means that a provider is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let redirects = reqwest::redirect::Policy::custom(move |attempt| {
+        let safe = attempt.url().scheme() == "https"
+            || plain && attempt.previous().iter().all(|url| url.scheme() == "http");
+        if attempt.previous().len() > MOST_REDIRECTS {
+            attempt.error("too many redirects")
+        } else if !safe {
+            attempt.error("a redirect to an address without TLS")
+        } else {
+            attempt.follow()
+        }
+    });
+    let mut builder = reqwest::Client::builder()
+        .user_agent(concat!("stackforge/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(Duration::from_secs(20))
+        .read_timeout(options.patience.stall)
+        .http2_adaptive_window(true)
+        .redirect(redirects);
+    if loopback {
+        builder = builder.no_proxy();
+    }
+    if let Some(path) = &options.authorities {
+        builder = builder.tls_certs_merge(authorities(path)?);
+    }
+    builder.build().map_err(RegistryError::Client)
+}
+
+fn authorities(path: &Path) -> Result<Vec<reqwest::Certificate>, RegistryError> {
+    let bytes = std::fs::read(path).map_err(|source| RegistryError::File {
+        doing: "reading the certificates of",
+        path: path.to_owned(),
+        source,
+    })?;
+    reqwest::Certificate::from_pem_bundle(&bytes).map_err(RegistryError::Client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_this_machine_are_loopback() {
+        for name in ["localhost", "127.0.0.1", "127.9.9.9", "[::1]"] {
+            assert!(is_loopback(name), "{name}");
+        }
+        for name in ["localhost.example", "10.0.0.1", "127.0.0.1.example", ""] {
+            assert!(!is_loopback(name), "{name}");
+        }
+    }
+}

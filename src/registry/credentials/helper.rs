@@ -1,0 +1,85 @@
+//! Docker's credential helpers: a program that is given a registry on its input and answers with
+//! JSON (docker/docker-credential-helpers, `get`).
+
+use std::ffi::OsStr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::io::AsyncReadExt;
+use tokio::io::AsyncWriteExt;
+
+use super::Secret;
+
+/// A helper may ask a cloud; one that asks a person for longer than this is no use here.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LONGEST: u64 = 1 << 20;
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(rename = "Username", default)]
+    username: String,
+    #[serde(rename = "Secret", default)]
+    secret: String,
+}
+
+/// User and secret; none when the helper knows of none.
+pub(super) async fn get(
+    name: &str,
+    server: &str,
+    path: Option<&OsStr>,
+) -> Result<Option<(String, Secret)>, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if name.is_empty() || !name.chars().all(fits) {
+        return Err(format!("`{}` is no credential helper", name.escape_debug()));
+    }
+    let program = format!("docker-credential-{name}");
+    match tokio::time::timeout(PATIENCE, ask(&program, server, path)).await {
+        Ok(answer) => answer,
+        Err(_) => Err(format!("`{program}` does not answer")),
+    }
+}
+
+async fn ask(
+    program: &str,
+    server: &str,
+    path: Option<&OsStr>,
+) -> Result<Option<(String, Secret)>, String> {
+    let failed = |error: std::io::Error| format!("`{program}` cannot be run ({error})");
+    let mut command = tokio::process::Command::new(program);
+    if let Some(path) = path {
+        command.env("PATH", path);
+    }
+    let mut child = command
+        .arg("get")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        // It may hold a secret.
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(failed)?;
+    if let Some(mut input) = child.stdin.take() {
+        // A helper that has failed already does not read; its exit code says so below.
+        let _ = input.write_all(server.as_bytes()).await;
+    }
+    let mut output = Vec::new();
+    if let Some(pipe) = child.stdout.take() {
+        pipe.take(LONGEST)
+            .read_to_end(&mut output)
+            .await
+            .map_err(failed)?;
+    }
+    let status = child.wait().await.map_err(failed)?;
+    if !status.success() {
+        let said = String::from_utf8_lossy(&output);
+        return if said.contains("credentials not found") {
+            Ok(None)
+        } else {
+            Err(format!("`{program}` fails with {status}"))
+        };
+    }
+    let answer: Answer = serde_json::from_slice(&output)
+        .map_err(|_| format!("`{program}` answers what is no JSON"))?;
+    Ok((!answer.secret.is_empty()).then(|| (answer.username, Secret::new(answer.secret))))
+}

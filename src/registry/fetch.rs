@@ -1,0 +1,204 @@
+//! A blob in a file: under its final name only when every byte is right, and never fetched twice.
+//!
+//! In: a blob's descriptor and a directory. Out: the path of a file named by the digest's hex. What a
+//! killed process left is taken up where it ended; of several processes that want the same blob, one
+//! fetches it and the others wait.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use sha2::{Digest as _, Sha256};
+use tokio::io::AsyncWriteExt;
+
+use crate::spec::nouns::Digest;
+
+use super::event::Event;
+use super::manifest::Descriptor;
+use super::reader::BlobReader;
+use super::reference::Repository;
+use super::{Registry, RegistryError};
+
+/// How often a blob is fetched as a whole when what arrived was damaged.
+const WHOLE_ATTEMPTS: u32 = 3;
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    pub path: PathBuf,
+    /// What came over the network; 0 when the blob was there.
+    pub bytes: u64,
+}
+
+impl Registry {
+    /// The blob as a file `HEX` of `dir`. A file that is there is read and checked.
+    pub async fn fetch_blob(
+        &self,
+        repository: &Repository,
+        blob: &Descriptor,
+        dir: &Path,
+    ) -> Result<Fetched, RegistryError> {
+        let path = dir.join(blob.digest.hex());
+        let failed = |source| written(&path, source);
+        tokio::fs::create_dir_all(dir)
+            .await
+            .map_err(|source| written(dir, source))?;
+        if is_whole(&path, blob).await.map_err(failed)? {
+            return Ok(Fetched { path, bytes: 0 });
+        }
+        let part = dir.join(format!(".{}.part", blob.digest.hex()));
+        let file = lock(&part).await.map_err(|source| written(&part, source))?;
+        // Whoever had the lock before may have finished.
+        if is_whole(&path, blob).await.map_err(failed)? {
+            tokio::fs::remove_file(&part).await.map_err(failed)?;
+            return Ok(Fetched { path, bytes: 0 });
+        }
+        let mut bytes = 0;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let mut reader = self.read_blob(repository, &blob.digest, blob.size);
+            if attempts > 1 {
+                reader = reader.without_mirrors();
+            }
+            let done = fill(reader, &file, &part, &mut bytes).await;
+            match done {
+                Ok(()) => break,
+                Err(error @ RegistryError::Corrupt { .. }) => {
+                    // Of what is damaged nothing can be told to be right.
+                    file.set_len(0).map_err(|source| written(&part, source))?;
+                    if attempts == WHOLE_ATTEMPTS {
+                        return Err(error);
+                    }
+                    tracing::debug!(%error, "fetching it again");
+                    self.notify(Event::Lost {
+                        digest: blob.digest.clone(),
+                        bytes: blob.size,
+                    });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        tokio::fs::rename(&part, &path).await.map_err(failed)?;
+        Ok(Fetched { path, bytes })
+    }
+}
+
+/// Fetches what the file lacks.
+async fn fill(
+    reader: BlobReader,
+    file: &File,
+    part: &Path,
+    bytes: &mut u64,
+) -> Result<(), RegistryError> {
+    let failed = |source| written(part, source);
+    let copy = || file.try_clone().map_err(failed);
+    let (size, existing) = (reader.size(), copy()?);
+    let (hash, offset) = blocking(move || hash_part(existing, size))
+        .await
+        .map_err(failed)?;
+    let mut reader = reader.resume(hash, offset);
+    let mut writer = tokio::fs::File::from_std(copy()?);
+    let result = loop {
+        match reader.next().await {
+            Ok(Some(chunk)) => {
+                *bytes += chunk.len() as u64;
+                writer.write_all(&chunk).await.map_err(failed)?;
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    // Also after an error: what arrived is where the next attempt begins.
+    writer.flush().await.map_err(failed)?;
+    result?;
+    writer.sync_all().await.map_err(failed)
+}
+
+/// The part file, opened and locked, and still under its name.
+async fn lock(part: &Path) -> io::Result<File> {
+    loop {
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(part)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                let own = file.metadata()?;
+                match std::fs::metadata(part) {
+                    Ok(named) if (named.dev(), named.ino()) == (own.dev(), own.ino()) => {
+                        return Ok(file);
+                    }
+                    // It became the blob meanwhile.
+                    _ => {}
+                }
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => tokio::time::sleep(LOCK_PAUSE).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The hash of what a part file has, and its length; the file is left at its end. One that is too
+/// long is of no use.
+fn hash_part(mut file: File, size: u64) -> io::Result<(Sha256, u64)> {
+    if file.metadata()?.len() > size {
+        file.set_len(0)?;
+    }
+    file.seek(SeekFrom::Start(0))?;
+    let (hash, length) = hash_all(&mut file)?;
+    Ok((hash, length))
+}
+
+fn hash_all(file: &mut File) -> io::Result<(Sha256, u64)> {
+    let (mut hash, mut length, mut buffer) = (Sha256::new(), 0, vec![0; 256 << 10]);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok((hash, length)),
+            Ok(count) => {
+                hash.update(&buffer[..count]);
+                length += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn is_whole(path: &Path, blob: &Descriptor) -> io::Result<bool> {
+    let (path, size, digest) = (path.to_owned(), blob.size, blob.digest.clone());
+    blocking(move || {
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if file.metadata()?.len() != size {
+            return Ok(false);
+        }
+        let (hash, _) = hash_all(&mut file)?;
+        Ok(Digest::from_hash(&hash.finalize()) == digest)
+    })
+    .await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?
+}
+
+fn written(path: &Path, source: io::Error) -> RegistryError {
+    RegistryError::File {
+        doing: "writing",
+        path: path.to_owned(),
+        source,
+    }
+}
