@@ -7,7 +7,6 @@
 use super::error::WheelFault;
 use super::record;
 use super::scheme::Scheme;
-use super::toc;
 use super::wheel::Wheel;
 use super::{LayerError, scripts};
 use crate::source::Source;
@@ -157,9 +156,9 @@ impl Plan<'_> {
     }
 
     fn check_path(&self, path: &str) -> Result<(), WheelFault> {
-        // A layer's `.wh.` names remove what lies below (OCI image specification, layers).
-        let own = [toc::NAME, toc::NO_PREFETCH, toc::PREFETCH];
-        if own.contains(&path) || path.split('/').any(|part| part.starts_with(".wh.")) {
+        // These remove what lies below (OCI image specification, layers). eStargz's own names
+        // stand at the root, where no folder of a scheme is.
+        if path.split('/').any(|part| part.starts_with(".wh.")) {
             return Err(WheelFault::Reserved(path.to_owned()));
         }
         if self.python.strip_prefix('/') == Some(path) {

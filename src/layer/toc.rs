@@ -12,7 +12,6 @@ use super::record::{self, Sha256};
 pub(super) const NAME: &str = "stargz.index.json";
 /// Says that nothing is to be fetched before it is read.
 pub(super) const NO_PREFETCH: &str = ".no.prefetch.landmark";
-pub(super) const PREFETCH: &str = ".prefetch.landmark";
 pub(super) const LANDMARK: [u8; 1] = [0xf];
 
 #[derive(Debug, Serialize)]
