@@ -45,7 +45,7 @@ pub fn compare(wheels: &[PathBuf]) {
     let prefix = dir.path().join("prefix");
     // The modes that pip gives files depend on it.
     let script = "umask 022; exec python3 -m pip install --quiet --no-deps --no-compile --no-index \
-        --no-warn-script-location --prefix \"$@\"";
+        --no-warn-script-location --ignore-installed --prefix \"$@\"";
     run(Command::new("sh")
         .args(["-c", script, "sh"])
         .arg(&prefix)
