@@ -106,7 +106,7 @@ impl<'scope, W: Write> Writer<'scope, W> {
         entries: &[Entry<'_>],
         jobs: &[Job<'_, S>],
     ) -> Result<(Vec<Chunk>, Vec<Sha256>), LayerError> {
-        let files = Sums::start(scope);
+        let mut files = Sums::start(scope);
         let mut chunks: Vec<Chunk> = Vec::new();
         let mut inside = false;
         // Of a file that is compressed here in chunks.
@@ -218,7 +218,7 @@ impl<'scope, W: Write> Writer<'scope, W> {
 
     fn finish(mut self, layer: Layer) -> Result<Layer, LayerError> {
         self.out.flush().map_err(LayerError::Write)?;
-        let digest = |sums: Sums<'_>| {
+        let digest = |mut sums: Sums<'_>| {
             sums.put(Piece::End)?;
             let digests = sums.finish()?;
             digests.first().map(record::oci).ok_or(LayerError::Thread)
