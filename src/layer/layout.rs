@@ -16,6 +16,9 @@ use crate::zip::Method;
 /// Of what is compressed here; each is a gzip member, so that it can be read alone.
 const CHUNK: u64 = 1 << 20;
 
+/// Headers of entries without content that one job makes, at most.
+const HEADERS: usize = 256;
+
 /// A member of the tar.
 #[derive(Clone, Copy)]
 pub(super) enum Entry<'a> {
@@ -31,6 +34,17 @@ pub(super) struct Job<'a, S> {
     pub chunk: Option<Range<u64>>,
     /// Whether its file ends with it.
     pub last: bool,
+}
+
+impl<S> Job<'_, S> {
+    fn of_headers(entries: Range<usize>) -> Self {
+        Self {
+            entries,
+            content: None,
+            chunk: None,
+            last: true,
+        }
+    }
 }
 
 /// A landmark is the first entry, as nothing is to be fetched early.
@@ -88,12 +102,16 @@ pub(super) fn jobs<'a, S>(entries: &[Entry<'a>], installs: &[Install<'a, S>]) ->
     let mut jobs = Vec::new();
     let mut from = 0;
     for (place, entry) in entries.iter().enumerate() {
-        let Entry::File(_, file) = entry else {
-            continue;
+        let file = match entry {
+            Entry::File(_, file) if file.size > 0 => file,
+            _ => {
+                if place + 1 - from == HEADERS {
+                    jobs.push(Job::of_headers(from..place + 1));
+                    from = place + 1;
+                }
+                continue;
+            }
         };
-        if file.size == 0 {
-            continue;
-        }
         let whole = |content| Job {
             entries: from..place + 1,
             content: Some(content),
@@ -125,12 +143,7 @@ pub(super) fn jobs<'a, S>(entries: &[Entry<'a>], installs: &[Install<'a, S>]) ->
         }
         from = place + 1;
     }
-    jobs.push(Job {
-        entries: from..entries.len(),
-        content: None,
-        chunk: None,
-        last: true,
-    });
+    jobs.push(Job::of_headers(from..entries.len()));
     jobs
 }
 

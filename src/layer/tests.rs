@@ -230,6 +230,18 @@ fn threads_and_the_order_of_wheels_change_no_byte() {
 }
 
 #[test]
+fn any_number_of_empty_files_is_installed() {
+    let names: Vec<String> = (0..1000).map(|i| format!("a/{i}/x.py")).collect();
+    let empty: Vec<(&str, &[u8])> = names.iter().map(|n| (n.as_str(), &b""[..])).collect();
+    let bytes = wheel("a", &empty, vec![]);
+    let files = installed(&[("a", &bytes)]);
+    let found = names
+        .iter()
+        .filter(|n| files.contains_key(&format!("{SITE}/{n}")));
+    assert_eq!(found.count(), 1000);
+}
+
+#[test]
 fn a_layer_of_no_wheel_is_one() {
     let (layer, bytes) = layer_of(&spec(), &[], &[]).unwrap();
     assert_eq!(layer.files, 0);
