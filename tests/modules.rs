@@ -6,9 +6,9 @@ use std::path::Path;
 
 const ORDER: &[&str] = &[
     "diag", "spec", "wheel", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
-    "matrix", "source", "elf", "fatbin", "zip", "tar", "oci", "registry", "audit", "debian",
-    "resolve", "plan", "render", "emit", "engine", "validate", "store", "build", "doctor",
-    "starter", "cli",
+    "matrix", "source", "elf", "fatbin", "zip", "layer", "tar", "oci", "registry", "audit",
+    "debian", "resolve", "plan", "render", "emit", "engine", "validate", "store", "build",
+    "doctor", "starter", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
 const LEAVES: &[(&str, &[&str])] = &[
@@ -16,6 +16,7 @@ const LEAVES: &[(&str, &[&str])] = &[
     ("elf", &["source"]),
     ("fatbin", &["source", "elf", "spec"]),
     ("zip", &["source"]),
+    ("layer", &["source", "zip", "wheel"]),
     ("tar", &[]),
     ("oci", &["tar", "source", "spec"]),
     ("debian", &[]),

@@ -383,8 +383,7 @@ fn is_environment(tree: &Tree) -> bool {
     let named = ["site-packages", "dist-packages"]
         .iter()
         .any(|n| tree.name.trim_end_matches('/').ends_with(n));
-    tree.kind == Kind::Directory
-        && (named || tree.paths.iter().any(|p| torch(p) || inside(p)))
+    tree.kind == Kind::Directory && (named || tree.paths.iter().any(|p| torch(p) || inside(p)))
 }
 
 impl Item {

@@ -133,7 +133,9 @@ fn read_layers(image: &dyn Image) -> Vec<Result<Layer, Fault>> {
         while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|i| *i < count) {
             let layer = read_layer(image, index);
             // A worker that panicked would have stopped the scope; what it held is whole.
-            done.lock().unwrap_or_else(|e| e.into_inner()).insert(index, layer);
+            done.lock()
+                .unwrap_or_else(|e| e.into_inner())
+                .insert(index, layer);
         }
     };
     let workers = thread::available_parallelism().map_or(1, NonZero::get);

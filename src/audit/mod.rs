@@ -26,8 +26,8 @@ mod torch;
 mod tree;
 
 use crate::catalog::Catalog;
-use crate::spec::PythonVersion;
 use crate::diag::Severity;
+use crate::spec::PythonVersion;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;

@@ -35,12 +35,7 @@ pub enum Passed {
 }
 
 /// Reads the file at `path` of `size` bytes, of which `content` are those that are there.
-pub fn pass(
-    path: &str,
-    size: u64,
-    content: &mut impl Read,
-    wishes: Wishes,
-) -> io::Result<Passed> {
+pub fn pass(path: &str, size: u64, content: &mut impl Read, wishes: Wishes) -> io::Result<Passed> {
     if size < 4 {
         return Ok(Passed::Other);
     }
@@ -54,9 +49,7 @@ pub fn pass(
         Ok(None) => Passed::Other,
         Ok(Some(item)) => Passed::Object(Box::new(item)),
         Err(e) => match e.absent() {
-            Some(absent) if wishes.0.len() < MOST_WISHES => {
-                Passed::Again(wishes.and(absent, size))
-            }
+            Some(absent) if wishes.0.len() < MOST_WISHES => Passed::Again(wishes.and(absent, size)),
             _ => Passed::Damaged(e.to_string()),
         },
     })
@@ -111,7 +104,8 @@ fn keep(size: u64, start: &[u8], content: &mut impl Read, wishes: &Wishes) -> io
             for range in &ranges {
                 let within = |at: u64| at.saturating_sub(offset).min(filled as u64) as usize;
                 let (from, to) = (within(range.start), within(range.end));
-                kept.tables.keep(offset + from as u64, &piece[from..to.max(from)]);
+                kept.tables
+                    .keep(offset + from as u64, &piece[from..to.max(from)]);
             }
         }
         offset += filled as u64;

@@ -7,6 +7,7 @@ use crate::catalog::Catalog;
 use crate::engine::Cancel;
 use crate::engine::docker::{Docker, Files};
 use crate::plan::Plan;
+use crate::spec::Sm;
 use crate::store::Store;
 use crate::tar::{Kind, Reader};
 use sha2::{Digest as _, Sha256};
@@ -79,24 +80,17 @@ pub async fn audit_image(
 
 /// What a plan means its objects to be.
 pub(super) struct Meant<'a> {
-    pub catalog: &'a Catalog,
-    pub gpus: Vec<Gpu>,
     pub plan: &'a Plan,
-    pub promise: Promise,
+    catalog: &'a Catalog,
+    promise: Promise,
 }
 
 impl<'a> Meant<'a> {
     pub fn of(plan: &'a Plan, catalog: &'a Catalog) -> Self {
         let major = |cuda: &String| cuda.split('.').next()?.parse().ok();
-        let gpu = |sm: &crate::spec::Sm| Gpu {
-            name: format!("sm_{}", sm.digits()),
-            sm: sm.base(),
-            meant: true,
-        };
         Self {
-            catalog,
-            gpus: plan.sm.iter().map(gpu).collect(),
             plan,
+            catalog,
             promise: Promise {
                 cuda: plan.cuda.as_ref().and_then(major),
                 cxx11_abi: plan.parts.cxx11_abi,
@@ -104,11 +98,26 @@ impl<'a> Meant<'a> {
         }
     }
 
-    pub fn ask(&self, target: Target<'_>) -> Result<Audit, audit::TreeError> {
+    /// A wheel that was compiled has code for every SM that it was compiled for.
+    pub fn wheel(&self, wheel: &Path) -> Result<Audit, audit::TreeError> {
+        self.ask(Target::Path(wheel), &self.plan.sm)
+    }
+
+    /// An image runs on every device that its platform may have.
+    pub fn image(&self, image: Target<'_>) -> Result<Audit, audit::TreeError> {
+        self.ask(image, &self.plan.parts.devices)
+    }
+
+    fn ask(&self, target: Target<'_>, sms: &[Sm]) -> Result<Audit, audit::TreeError> {
+        let gpu = |sm: &Sm| Gpu {
+            name: format!("sm_{}", sm.digits()),
+            sm: sm.base(),
+            meant: true,
+        };
         audit::audit(&Question {
             catalog: self.catalog,
             target,
-            gpus: self.gpus.clone(),
+            gpus: sms.iter().map(gpu).collect(),
             python: Some(self.plan.python),
             sysroot: None,
             promise: self.promise,

@@ -6,7 +6,6 @@
 
 use super::audit::{Meant, wheels};
 use super::{BuildError, BuildEvent, IndexSettings, secrets, stages};
-use crate::audit::Target;
 use crate::engine::docker::Docker;
 use crate::engine::{BuildOutcome, BuildRequest, Cancel, EngineError, StepFailure, StepSummary};
 use crate::plan::Plan;
@@ -35,7 +34,10 @@ impl Run<'_> {
         let mut steps = Vec::new();
         for (round, libraries) in self.plan.parts.rounds().into_iter().enumerate() {
             let read = |library: &&str| {
-                let key = self.plan.step(&format!("compile:{library}")).map(|s| &s.key);
+                let key = self
+                    .plan
+                    .step(&format!("compile:{library}"))
+                    .map(|s| &s.key);
                 let action = key.and_then(|key| self.store.action(key));
                 action.is_some_and(|a| a.audit.is_some())
             };
@@ -52,14 +54,18 @@ impl Run<'_> {
             let made = wheels(self.docker, &image, self.store, self.cancel).await;
             self.docker.remove_image(&image).await?;
             for made in made? {
-                let audit = block_in_place(|| meant.ask(Target::Path(&made.wheel)))?;
+                let audit = block_in_place(|| meant.wheel(&made.wheel))?;
                 if !audit.ok {
                     return Err(BuildError::Audit {
                         what: format!("the compiled wheel of {}", made.library),
                         audit: Box::new(audit),
                     });
                 }
-                self.remember(&made.library, &outcome, serde_json::to_value(audit.count()).ok())?;
+                self.remember(
+                    &made.library,
+                    &outcome,
+                    serde_json::to_value(audit.count()).ok(),
+                )?;
             }
             steps.extend(outcome.steps);
             // Nothing is compiled a second time because everything was to be once.
@@ -79,7 +85,10 @@ impl Run<'_> {
             return Ok(());
         };
         let folded = stages::fold(self.plan, &outcome.steps);
-        let seconds = folded.iter().find(|s| s.id == id).map_or(0.0, |s| s.seconds);
+        let seconds = folded
+            .iter()
+            .find(|s| s.id == id)
+            .map_or(0.0, |s| s.seconds);
         let action = Action {
             step: id,
             image: None,
@@ -192,4 +201,3 @@ fn remember_finished(plan: &Plan, store: &Store, failure: &StepFailure) {
         }
     }
 }
-

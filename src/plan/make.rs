@@ -74,6 +74,7 @@ pub fn plan(
         builder_packages: lock.builder_packages.clone(),
         python_packages,
         validation,
+        devices: case.devices(),
         cxx11_abi: torch_abi(&case),
     };
     let mut libraries = decisions(&case);

@@ -53,6 +53,8 @@ pub struct Parts {
     /// OS package names that put the interpreter into a base that has none yet.
     pub python_packages: Vec<String>,
     pub validation: serde_json::Value,
+    /// SMs of devices that exist on the platform; code may be compiled for others too.
+    pub devices: Vec<Sm>,
     /// C++11 ABI of the torch that is locked, where the catalog knows it.
     pub cxx11_abi: Option<bool>,
 }
@@ -68,7 +70,8 @@ impl Parts {
                 let known = |name: &String| left.iter().any(|l| l.library == *name);
                 c.after.iter().any(known)
             };
-            let (later, mut now): (Vec<&Compile>, Vec<&Compile>) = left.iter().copied().partition(waits);
+            let (later, mut now): (Vec<&Compile>, Vec<&Compile>) =
+                left.iter().copied().partition(waits);
             if now.is_empty() {
                 // In a circle none comes first.
                 now.clone_from(&later);

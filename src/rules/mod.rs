@@ -60,7 +60,7 @@ pub struct Machine {
 impl Case<'_> {
     /// SMs of the devices that the image is judged for: those that exist on its platform, as
     /// code may be compiled for others too.
-    fn devices(&self) -> Vec<Sm> {
+    pub fn devices(&self) -> Vec<Sm> {
         let wanted = match self.machine.sm {
             Some(sm) => vec![sm],
             None => self.target.sms.clone(),

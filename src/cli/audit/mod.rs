@@ -11,12 +11,12 @@ use super::session::runtime;
 use crate::audit::{self, AtRest, Audit, Gpu, Promise, Question, TreeError, sarif, table};
 use crate::build::{BuildError, audit_image};
 use crate::catalog::Catalog;
+use crate::diag::{Diagnostic, Report, Source, codes, render};
 use crate::engine::Cancel;
 use crate::engine::docker::Docker;
 use crate::oci::{self, OciError};
-use target::Target;
-use crate::diag::{Diagnostic, Report, Source, codes, render};
 use std::io::IsTerminal as _;
+use target::Target;
 
 pub fn run(common: &Common, args: &AuditArgs) -> Outcome {
     let catalog = Catalog::load(common.catalog.as_deref())?;

@@ -39,12 +39,10 @@ impl Target {
             Some(("registry", rest)) => Self::Registry(rest.to_owned()),
             Some(("docker", rest)) => Self::Registry(rest[2..].to_owned()),
             _ => match text.split_once("==") {
-                Some((name, version)) if !name.is_empty() && !version.is_empty() => {
-                    Self::Package {
-                        name: name.to_owned(),
-                        version: version.to_owned(),
-                    }
-                }
+                Some((name, version)) if !name.is_empty() && !version.is_empty() => Self::Package {
+                    name: name.to_owned(),
+                    version: version.to_owned(),
+                },
                 // Reading it says that it is not there.
                 _ => Self::Path(there.to_owned()),
             },
@@ -106,10 +104,7 @@ mod tests {
             read("oci-archive:x.tar@sha256:00"),
             image("x.tar", Some("sha256:00"))
         );
-        assert_eq!(
-            read("docker:a/b:1"),
-            Target::Engine("a/b:1".to_owned())
-        );
+        assert_eq!(read("docker:a/b:1"), Target::Engine("a/b:1".to_owned()));
         for there in ["registry:h:5000/a:1", "docker://h:5000/a:1"] {
             assert_eq!(read(there), Target::Registry("h:5000/a:1".to_owned()));
         }

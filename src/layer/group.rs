@@ -1,0 +1,165 @@
+//! Which wheels share a layer.
+//!
+//! In: wheels' names and sizes, and how many layers there may be. Out: groups of names. A large
+//! wheel is a layer of its own; each of the others goes to the layer that its name alone decides.
+//! So a new version of one library changes one layer, a library more or less changes one layer,
+//! and stacks with the same libraries share layers whatever else they have.
+//!
+//! Dependencies do not decide: a requirement more in one wheel would move others. What moves a
+//! wheel is its own size, where it crosses the threshold, and the number of large wheels, where
+//! that exceeds the limit: the threshold then doubles until they fit.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest as _, Sha256};
+
+/// A wheel to place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// Normalized name of the distribution.
+    pub name: &'a str,
+    /// Of the wheel, in bytes.
+    pub size: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// From which size on a wheel has a layer of its own, in bytes.
+    pub large: u64,
+    /// How many layers the others are spread over.
+    pub shared: usize,
+    /// How many layers there may be.
+    pub layers: usize,
+}
+
+impl Default for Limits {
+    /// A stack has some 200 wheels, of which some 30 have more than 8 MiB. Eight layers for the
+    /// others are small, and leave most of the 127 that overlayfs mounts in Docker to the rest.
+    fn default() -> Self {
+        Self {
+            large: 8 << 20,
+            shared: 8,
+            layers: 80,
+        }
+    }
+}
+
+/// Groups of places in `parts`: the large by name, then the shared. No group is empty.
+pub fn group(parts: &[Part<'_>], limits: &Limits) -> Vec<Vec<usize>> {
+    let layers = limits.layers.max(1);
+    let shared = limits.shared.clamp(1, layers);
+    let mut large = limits.large.max(1);
+    while parts.iter().filter(|part| part.size >= large).count() > layers - shared {
+        if large == u64::MAX {
+            break;
+        }
+        large = large.saturating_mul(2);
+    }
+    let mut alone: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    let mut together: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    let mut order: Vec<usize> = (0..parts.len()).collect();
+    order.sort_by_key(|&place| parts[place].name);
+    for place in order {
+        let part = parts[place];
+        if part.size >= large && large < u64::MAX {
+            alone.entry(part.name).or_default().push(place);
+        } else {
+            let layer = bucket(part.name, shared as u64);
+            together.entry(layer).or_default().push(place);
+        }
+    }
+    alone.into_values().chain(together.into_values()).collect()
+}
+
+/// Of a name, among `count`: rendezvous hashing, so that another count moves few names.
+fn bucket(name: &str, count: u64) -> u64 {
+    let weight = |bucket: &u64| {
+        let mut hash = Sha256::new();
+        hash.update(bucket.to_le_bytes());
+        hash.update(name);
+        <[u8; 32]>::from(hash.finalize())
+    };
+    (0..count).max_by_key(weight).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    type Names = BTreeSet<String>;
+
+    fn groups(wheels: &BTreeMap<String, u64>, limits: &Limits) -> BTreeSet<Names> {
+        let parts: Vec<Part<'_>> = wheels
+            .iter()
+            .map(|(name, size)| Part { name, size: *size })
+            .collect();
+        let names = |group: Vec<usize>| group.iter().map(|i| parts[*i].name.to_owned()).collect();
+        group(&parts, limits).into_iter().map(names).collect()
+    }
+
+    fn stack() -> BTreeMap<String, u64> {
+        (0..200)
+            .map(|i| {
+                (
+                    format!("lib{i}"),
+                    if i % 7 == 0 { 9 << 20 } else { 1 << 18 },
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_new_version_moves_nothing() {
+        let limits = Limits::default();
+        let before = groups(&stack(), &limits);
+        let mut other = stack();
+        other.insert("lib3".to_owned(), 2 << 20);
+        other.insert("lib7".to_owned(), 90 << 20);
+        assert_eq!(groups(&other, &limits), before);
+        assert_eq!(before.len(), 29 + 8);
+    }
+
+    #[test]
+    fn a_library_more_changes_one_layer() {
+        let before = groups(&stack(), &Limits::default());
+        for size in [1 << 10, 1 << 30] {
+            let mut other = stack();
+            other.insert("another".to_owned(), size);
+            let after = groups(&other, &Limits::default());
+            assert_eq!(after.difference(&before).count(), 1);
+        }
+    }
+
+    #[test]
+    fn more_large_wheels_than_layers_share_some() {
+        let limits = Limits {
+            large: 1,
+            shared: 4,
+            layers: 20,
+        };
+        let groups = groups(&stack(), &limits);
+        assert!(groups.len() <= 20, "{}", groups.len());
+    }
+
+    proptest! {
+        #[test]
+        fn every_wheel_is_in_one_layer(
+            sizes in proptest::collection::vec(any::<u64>(), 0..60),
+            large in any::<u64>(), shared in 0usize..12, layers in 0usize..30,
+        ) {
+            let names: Vec<String> = (0..sizes.len()).map(|i| format!("n{i}")).collect();
+            let parts: Vec<Part<'_>> = (names.iter().zip(&sizes))
+                .map(|(name, size)| Part { name, size: *size })
+                .collect();
+            let limits = Limits { large, shared, layers };
+            let groups = group(&parts, &limits);
+            prop_assert!(groups.len() <= layers.max(1));
+            prop_assert!(groups.iter().all(|g| !g.is_empty()));
+            let mut all: Vec<usize> = groups.concat();
+            all.sort();
+            prop_assert_eq!(all, (0..parts.len()).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Gzip members, which in a row are one gzip stream (RFC 1952), and eStargz's footer.
+//!
+//! In: bytes to compress, or a deflate stream that exists already. Out: members without a name or
+//! a time. Never depends on anything but what it is given.
+
+use flate2::{Compress, Compression, Crc, FlushCompress, Status};
+
+/// Deflate, no flags, no time, unknown system.
+pub(super) const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+pub(super) const FOOTER_LEN: usize = 51;
+
+/// CRC-32 and length, modulo 2³².
+pub(super) fn trailer(crc32: u32, size: u64) -> [u8; 8] {
+    let mut trailer = [0; 8];
+    trailer[..4].copy_from_slice(&crc32.to_le_bytes());
+    trailer[4..].copy_from_slice(&(size as u32).to_le_bytes());
+    trailer
+}
+
+/// An empty member whose extra field says where the table of contents starts.
+pub(super) fn footer(toc: u64) -> [u8; FOOTER_LEN] {
+    let mut footer = [0; FOOTER_LEN];
+    footer[..10].copy_from_slice(&HEADER);
+    // An extra field follows: 26 bytes, of which the subfield `SG` is 22.
+    footer[3] = 4;
+    footer[10..16].copy_from_slice(&[26, 0, b'S', b'G', 22, 0]);
+    footer[16..38].copy_from_slice(format!("{toc:016x}STARGZ").as_bytes());
+    // One last stored block without content.
+    footer[38..43].copy_from_slice(&[1, 0, 0, 0xff, 0xff]);
+    footer
+}
+
+/// Compresses whole members; its tables are used again.
+pub(super) struct Compressor {
+    deflate: Compress,
+}
+
+impl Compressor {
+    pub fn new(level: u32) -> Self {
+        Self {
+            deflate: Compress::new(Compression::new(level.min(9)), false),
+        }
+    }
+
+    /// Appends the member that inflates to `plain`.
+    pub fn member(&mut self, plain: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
+        self.deflate.reset();
+        out.extend_from_slice(&HEADER);
+        loop {
+            let taken = self.deflate.total_in() as usize;
+            out.reserve((plain.len() - taken) / 2 + 128);
+            let status = (self.deflate)
+                .compress_vec(&plain[taken..], out, FlushCompress::Finish)
+                .map_err(std::io::Error::other)?;
+            if status == Status::StreamEnd {
+                break;
+            }
+        }
+        let mut crc = Crc::new();
+        crc.update(plain);
+        out.extend_from_slice(&trailer(crc.sum(), plain.len() as u64));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::read::MultiGzDecoder;
+    use std::io::Read as _;
+
+    #[test]
+    fn members_in_a_row_are_one_stream() {
+        let mut compressor = Compressor::new(6);
+        let mut out = Vec::new();
+        let noise: Vec<u8> = (0..300_000u32)
+            .map(|i| (i.wrapping_mul(i) >> 7) as u8)
+            .collect();
+        for part in [&b"one "[..], b"", &noise] {
+            compressor.member(part, &mut out).unwrap();
+        }
+        out.extend_from_slice(&footer(0x1234));
+        let mut found = Vec::new();
+        MultiGzDecoder::new(&out[..])
+            .read_to_end(&mut found)
+            .unwrap();
+        assert_eq!(found, [&b"one "[..], &noise].concat());
+    }
+
+    #[test]
+    fn what_a_compressor_did_before_changes_nothing() {
+        let mut compressor = Compressor::new(6);
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        compressor.member(b"content content", &mut first).unwrap();
+        compressor.member(b"other", &mut Vec::new()).unwrap();
+        compressor.member(b"content content", &mut second).unwrap();
+        assert_eq!(first, second);
+    }
+}

@@ -1,0 +1,217 @@
+//! eStargz's table of contents: which gzip member holds which file.
+//!
+//! In: entries in the order of the tar. Out: the JSON that stands in it as its last member. A
+//! snapshotter reads the footer, this, and then single files by ranges. The format is
+//! `docs/estargz.md` of containerd's stargz-snapshotter.
+
+use serde::Serialize;
+
+use super::layout;
+use super::record::{self, Sha256};
+
+pub(super) const NAME: &str = "stargz.index.json";
+/// Says that nothing is to be fetched before it is read.
+pub(super) const NO_PREFETCH: &str = ".no.prefetch.landmark";
+pub(super) const LANDMARK: [u8; 1] = [0xf];
+
+#[derive(Debug, Serialize)]
+pub(super) struct Toc {
+    version: u32,
+    entries: Vec<Entry>,
+    #[serde(skip)]
+    modtime: String,
+}
+
+/// A gzip member with a file's content, or a part of it.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    /// In the layer.
+    pub offset: u64,
+    /// In the file; none where it is the whole file.
+    pub range: Option<std::ops::Range<u64>>,
+    /// None where it is the file's.
+    pub digest: Option<Sha256>,
+}
+
+#[derive(Debug, Default, Clone, Serialize)]
+struct Entry {
+    name: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "is_zero")]
+    size: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    modtime: String,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    /// Of the gzip member that begins with the content.
+    #[serde(skip_serializing_if = "is_zero")]
+    offset: u64,
+    #[serde(rename = "chunkOffset", skip_serializing_if = "is_zero")]
+    chunk_offset: u64,
+    /// None for the last chunk.
+    #[serde(rename = "chunkSize", skip_serializing_if = "is_zero")]
+    chunk_size: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    digest: String,
+    #[serde(rename = "chunkDigest", skip_serializing_if = "String::is_empty")]
+    chunk_digest: String,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Toc {
+    /// `chunks` and `digests` are those of the entries with content, in their order.
+    pub fn of(
+        entries: &[layout::Entry<'_>],
+        chunks: &[Chunk],
+        digests: &[Sha256],
+        epoch: u32,
+    ) -> Self {
+        let mut toc = Self {
+            version: 1,
+            entries: Vec::with_capacity(entries.len()),
+            modtime: time(epoch),
+        };
+        let mut chunks = chunks.iter();
+        let mut digests = digests.iter();
+        for entry in entries {
+            let first = toc.entry(entry.name(), entry.mode());
+            match entry {
+                layout::Entry::Folder(_) => toc.entries.push(Entry {
+                    kind: "dir",
+                    ..first
+                }),
+                layout::Entry::File(_, file) if file.size == 0 => toc.entries.push(Entry {
+                    digest: record::oci(&record::sha256(b"")),
+                    ..first
+                }),
+                layout::Entry::File(_, file) => {
+                    let digest = digests.next().map(record::oci).unwrap_or_default();
+                    let whole = Entry {
+                        size: file.size,
+                        digest,
+                        ..first
+                    };
+                    toc.add_chunks(whole, &mut chunks);
+                }
+            }
+        }
+        toc
+    }
+
+    pub fn add_file(&mut self, path: &str, mode: u32, size: u64, offset: u64, digest: &Sha256) {
+        let digest = record::oci(digest);
+        let entry = Entry {
+            size,
+            offset,
+            chunk_digest: digest.clone(),
+            digest,
+            ..self.entry(path.to_owned(), mode)
+        };
+        self.entries.push(entry);
+    }
+
+    pub fn json(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(self)
+    }
+
+    fn entry(&self, name: String, mode: u32) -> Entry {
+        Entry {
+            name,
+            kind: "reg",
+            modtime: self.modtime.clone(),
+            mode,
+            ..Entry::default()
+        }
+    }
+
+    fn add_chunks<'a>(&mut self, whole: Entry, chunks: &mut impl Iterator<Item = &'a Chunk>) {
+        for chunk in chunks {
+            let range = chunk.range.clone().unwrap_or(0..whole.size);
+            let last = range.end == whole.size;
+            let place = Entry {
+                offset: chunk.offset,
+                chunk_offset: range.start,
+                chunk_size: if last { 0 } else { range.end - range.start },
+                chunk_digest: match &chunk.digest {
+                    Some(digest) => record::oci(digest),
+                    None => whole.digest.clone(),
+                },
+                ..Entry::default()
+            };
+            self.entries.push(if range.start == 0 {
+                Entry {
+                    offset: place.offset,
+                    chunk_size: place.chunk_size,
+                    chunk_digest: place.chunk_digest,
+                    ..whole.clone()
+                }
+            } else {
+                Entry {
+                    name: whole.name.clone(),
+                    kind: "chunk",
+                    ..place
+                }
+            });
+            if last {
+                break;
+            }
+        }
+    }
+}
+
+/// RFC 3339 in UTC; nothing for 1970, which the format takes for unknown.
+pub(super) fn time(seconds: u32) -> String {
+    if seconds == 0 {
+        return String::new();
+    }
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Of a number of days since 1970, in the Gregorian calendar.
+fn date(mut days: u32) -> (u32, u32, u32) {
+    let leap = |year: u32| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    while days >= 365 + u32::from(leap(year)) {
+        days -= 365 + u32::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u32::from(leap(year));
+    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    (year, month as u32 + 1, days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_date() {
+        // As `date -u -d @SECONDS +%FT%TZ` prints them.
+        for (seconds, text) in [
+            (0, ""),
+            (1, "1970-01-01T00:00:01Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (u32::MAX, "2106-02-07T06:28:15Z"),
+        ] {
+            assert_eq!(time(seconds), text);
+        }
+    }
+}
