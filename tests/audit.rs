@@ -258,7 +258,8 @@ fn sarif_is_what_code_scanning_takes() {
             "{file} lies in the repository"
         );
         assert_eq!(place["uriBaseId"], "%SRCROOT%");
-        fingerprints.insert(result["partialFingerprints"]["primaryLocationLineHash"].clone());
+        let hash = &result["partialFingerprints"]["primaryLocationLineHash"];
+        fingerprints.insert(hash.to_string());
     }
     assert_eq!(
         fingerprints.len(),
