@@ -7,7 +7,6 @@
 mod wheels;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -20,16 +19,20 @@ use wheels::download;
 
 const CUOBJDUMP: &str = "nvidia-cuda-cuobjdump==13.5.37";
 
-/// Distribution and platform. Together: SASS and PTX, LZ4 and zstd, the suffixes `a` and `f`, linked and
-/// relocatable code, CUDA 11.8 to 13, both architectures, libraries without device code.
-const WHEELS: [(&str, &str); 7] = [
+/// Distribution and platform. Together: an extension of torch, kernels of a compiler, libraries of
+/// CUDA; SASS and PTX, LZ4 and zstd, the suffixes `a` and `f`, linked and relocatable code, CUDA 11.8 to
+/// 13, both architectures, libraries without device code. About 0.9 GB to download.
+const WHEELS: [(&str, &str); 10] = [
     ("bitsandbytes==0.50.1", "manylinux_2_24_x86_64"),
     ("nvidia-cuda-runtime-cu12==12.8.90", "manylinux_2_17_x86_64"),
+    ("nvidia-curand==10.4.0.35", "manylinux_2_27_aarch64"),
     ("nvidia-cusparselt-cu13==0.8.1", "manylinux2014_aarch64"),
     ("nvidia-nvjitlink==13.2.86", "manylinux_2_17_aarch64"),
     ("nvidia-nvshmem-cu13==3.7.2", "manylinux_2_17_aarch64"),
     ("torchaudio==2.11.0", "manylinux_2_28_aarch64"),
     ("torchvision==0.29.1", "manylinux_2_28_x86_64"),
+    ("triton==3.8.0", "manylinux_2_27_aarch64"),
+    ("xformers==0.0.35", "manylinux_2_28_x86_64"),
 ];
 
 /// Files on which cuobjdump itself stops, after part of its answer: it reads no fatbin that
@@ -46,17 +49,8 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Writes a member out for programs that read files.
 fn unpack(content: &mut impl Source, to: &Path) {
-    let mut file = std::fs::File::create(to).unwrap();
-    let mut piece = vec![0; 1 << 20];
-    let mut at = 0;
-    while at < content.size() {
-        let n = (content.size() - at).min(1 << 20);
-        content.read_at(at, &mut piece[..n as usize]).unwrap();
-        file.write_all(&piece[..n as usize]).unwrap();
-        at += n;
-    }
+    wheels::unpack(content, to);
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(to, mode).unwrap();
 }

@@ -1,4 +1,5 @@
 //! Shared objects for tests, by the C compiler: what they need, export and carry is exact.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

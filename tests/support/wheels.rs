@@ -1,17 +1,30 @@
-//! Wheels from the index that pip is set up for; kept, so that a second run is quick.
+//! Wheels from the index that pip is set up for; kept in the user's cache, so that a second run is
+//! quick.
+#![allow(dead_code, reason = "each test file uses a part")]
 
+use stackforge::source::{FileSource, Source};
+use stackforge::zip::Archive;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+fn cache() -> PathBuf {
+    let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+    let cache = own.or_else(home);
+    cache.map_or_else(
+        || Path::new(env!("CARGO_TARGET_TMPDIR")).join("wheels"),
+        |c| c.join("stackforge/test-wheels"),
+    )
+}
 
 /// A wheel for a platform, of this machine without one.
 pub fn download(requirement: &str, platform: Option<&str>) -> PathBuf {
     let name = format!("{requirement}-{}", platform.unwrap_or("here"));
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("oracle")
-        .join(name);
+    let dir = cache().join(name);
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "download", "--quiet", "--no-deps"])
-        .args(["--only-binary=:all:", "--dest"])
+        .args(["--no-cache-dir", "--only-binary=:all:", "--dest"])
         .arg(&dir)
         .env("LC_ALL", "C");
     if let Some(platform) = platform {
@@ -28,4 +41,32 @@ pub fn download(requirement: &str, platform: Option<&str>) -> PathBuf {
         assert!(output.status.success(), "{requirement}: {said}");
         wheel().unwrap()
     })
+}
+
+/// Writes a wheel's shared objects and metadata where pip would put them.
+pub fn install(wheel: &Path, site_packages: &Path) {
+    let source = FileSource::open(wheel).unwrap();
+    let archive = Archive::read("wheel", &mut source.clone()).unwrap();
+    for member in &archive.members {
+        let kept = member.name.contains(".so") || member.name.contains(".dist-info/");
+        if member.is_folder() || !kept {
+            continue;
+        }
+        let to = site_packages.join(&member.name);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        unpack(&mut archive.open(member, source.clone()).unwrap(), &to);
+    }
+}
+
+/// Writes a member out for programs that read files.
+pub fn unpack(content: &mut impl Source, to: &Path) {
+    let mut file = std::fs::File::create(to).unwrap();
+    let mut piece = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < content.size() {
+        let n = (content.size() - at).min(1 << 20);
+        content.read_at(at, &mut piece[..n as usize]).unwrap();
+        file.write_all(&piece[..n as usize]).unwrap();
+        at += n;
+    }
 }

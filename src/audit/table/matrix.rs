@@ -4,9 +4,10 @@
 //! of its objects are, and `~` where they differ. Objects that differ from their library have lines
 //! of their own below it. SMs that nothing runs on have no column.
 
-use super::{Line, Row, columns};
+use super::Row;
 use crate::audit::Audit;
 use crate::audit::gpu::How;
+use crate::audit::tree::split;
 use crate::spec::Sm;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,11 +27,15 @@ pub fn matrix(audit: &Audit, rows: &[&Row]) -> String {
     let used: BTreeSet<usize> = (0..sms.len())
         .filter(|n| rows.iter().any(|r| r.gpus[*n].how != How::None))
         .collect();
-    let headings: Line = used.iter().map(|n| sms[*n].digits()).collect();
-    let width: usize = headings.iter().map(|h| h.chars().count() + 2).sum();
+    let headings: Vec<String> = used.iter().map(|n| sms[*n].digits()).collect();
+    let width: usize = headings.iter().map(|h| h.chars().count() + 1).sum();
     let room = PAGE.saturating_sub(width).max(SHORTEST_NAME);
-
-    let mut lines = vec![[vec!["library".to_owned()], headings].concat()];
+    let line = |name: String, cells: &Cells| {
+        let cells = cells.iter().zip(&headings);
+        let cells = cells.map(|(cell, heading)| format!(" {cell:>0$}", heading.chars().count()));
+        (name, cells.collect::<String>())
+    };
+    let mut lines = vec![("library".to_owned(), format!(" {}", headings.join(" ")))];
     for (name, rows) in packages(rows) {
         let objects: Vec<(&Row, Cells)> = rows.iter().map(|r| (*r, cells(r, &used))).collect();
         let whole = whole(&objects);
@@ -38,10 +43,16 @@ pub fn matrix(audit: &Audit, rows: &[&Row]) -> String {
         let mut differing: BTreeMap<&Cells, Vec<String>> = BTreeMap::new();
         for (row, cells) in objects.iter().filter(|(_, cells)| *cells != whole) {
             let shown = row.shown();
-            let file = shown.rsplit('/').next().unwrap_or(&shown).to_owned();
+            let file = shown.rsplit('/').next().unwrap_or(&shown);
+            let twins = rows.iter().filter(|r| split(&r.path).1 == file).count();
+            let folder = split(split(&shown).0).1;
+            let name = match twins > 1 && !folder.is_empty() {
+                true => format!("{folder}/{file}"),
+                false => file.to_owned(),
+            };
             let names = differing.entry(cells).or_default();
-            if !names.contains(&file) {
-                names.push(file);
+            if !names.contains(&name) {
+                names.push(name);
             }
         }
         for (cells, names) in differing {
@@ -50,8 +61,13 @@ pub fn matrix(audit: &Audit, rows: &[&Row]) -> String {
             }
         }
     }
-    let mut out = columns(&lines);
-    out.push_str("S: SASS, runs as it is; P: PTX, the driver compiles it; -: does not run; ~: some of its objects run\n");
+    let longest = lines.iter().map(|(name, _)| name.chars().count()).max();
+    let longest = longest.unwrap_or(0);
+    let mut out = String::new();
+    for (name, cells) in &lines {
+        out.push_str(&format!("{name:longest$}{cells}\n"));
+    }
+    out.push_str("S: SASS, runs as it is; P: PTX, the driver compiles it; ~: some of its objects run; -: none does\n");
     let left_out: Vec<String> = (0..sms.len())
         .filter(|n| !used.contains(n))
         .map(|n| sms[n].digits())
@@ -119,11 +135,6 @@ fn shown(names: &[String]) -> Vec<String> {
     }
 }
 
-fn line(name: String, cells: &Cells) -> Line {
-    let cells = cells.iter().map(char::to_string);
-    std::iter::once(name).chain(cells).collect()
-}
-
 /// Without its middle, if it is too long.
 fn shortened(name: &str, room: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
@@ -144,7 +155,7 @@ mod tests {
     fn long_names_lose_their_middle() {
         assert_eq!(shortened("libcublas.so.13", 20), "libcublas.so.13");
         let short = shortened("libcudnn_engines_precompiled.so.9", 20);
-        assert_eq!(short, "libcudnn_e…ed.so.9".replace("ed.so", "led.so"));
+        assert_eq!(short, "libcudnn_e…iled.so.9");
         assert_eq!(shortened("äöüäöüäöü", 5).chars().count(), 5);
     }
 }
