@@ -6,8 +6,8 @@ use std::path::Path;
 
 const ORDER: &[&str] = &[
     "diag", "spec", "wheel", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
-    "matrix", "source", "elf", "fatbin", "zip", "audit", "debian", "resolve", "plan", "render",
-    "emit", "engine", "validate", "store", "build", "doctor", "starter", "cli",
+    "matrix", "source", "elf", "fatbin", "zip", "audit", "fetch", "debian", "resolve", "plan",
+    "render", "emit", "engine", "validate", "store", "build", "doctor", "starter", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
 const LEAVES: &[(&str, &[&str])] = &[
@@ -15,7 +15,8 @@ const LEAVES: &[(&str, &[&str])] = &[
     ("elf", &["source"]),
     ("fatbin", &["source", "elf", "spec"]),
     ("zip", &["source"]),
-    ("debian", &[]),
+    ("fetch", &["spec"]),
+    ("debian", &["fetch"]),
     ("engine", &[]),
     ("diag", &[]),
     ("validate", &[]),
