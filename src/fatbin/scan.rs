@@ -61,10 +61,7 @@ impl Scan {
     fn between(&mut self, rest: &[u8], kept: &mut Sparse) -> Option<()> {
         let found = memchr::memmem::find(rest, &START);
         let padding = self.padding.saturating_sub(self.next) as usize;
-        kept.keep(
-            self.next,
-            &rest[..found.unwrap_or(rest.len()).min(padding)],
-        );
+        kept.keep(self.next, &rest[..found.unwrap_or(rest.len()).min(padding)]);
         // A cut start may end the piece.
         let skip = found.unwrap_or(rest.len().saturating_sub(START.len() - 1));
         self.next += skip as u64;
