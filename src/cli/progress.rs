@@ -7,6 +7,7 @@ use crate::engine::{Event, StepKind};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 pub struct Progress {
@@ -212,4 +213,66 @@ fn step_style() -> ProgressStyle {
 fn bytes_style() -> ProgressStyle {
     ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} {eta}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// Bytes that arrive, for whoever waits: a bar on a terminal, now and then a line elsewhere.
+pub struct Amount {
+    what: String,
+    bar: ProgressBar,
+    lines: bool,
+    told: Mutex<Instant>,
+}
+
+impl Amount {
+    pub fn new(common: &Common, what: &str) -> Self {
+        let live = std::io::stderr().is_terminal();
+        let silent = common.quiet || common.json;
+        let bar = match live && !silent {
+            true => ProgressBar::new_spinner().with_style(amount_style()),
+            false => ProgressBar::hidden(),
+        };
+        bar.set_message(what.to_owned());
+        Self {
+            what: what.to_owned(),
+            bar,
+            lines: !live && !silent,
+            told: Mutex::new(Instant::now()),
+        }
+    }
+
+    pub fn add(&self, bytes: u64) {
+        self.bar.inc(bytes);
+        self.tell();
+    }
+
+    /// Bytes that do not count any more.
+    pub fn take(&self, bytes: u64) {
+        let left = self.bar.position().saturating_sub(bytes);
+        self.bar.set_position(left);
+    }
+
+    pub fn set(&self, done: u64, size: Option<u64>) {
+        if let Some(size) = size {
+            self.bar.set_length(size);
+        }
+        self.bar.set_position(done);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        let Ok(mut told) = self.told.lock() else { return };
+        if self.lines && told.elapsed() > Duration::from_secs(5) {
+            *told = Instant::now();
+            eprintln!("{}: {}", self.what, mib(self.bar.position()));
+        }
+    }
+
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn amount_style() -> ProgressStyle {
+    ProgressStyle::with_template("{spinner} {msg} {bytes} {bytes_per_sec}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner())
 }

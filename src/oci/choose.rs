@@ -1,8 +1,9 @@
 //! Which manifest of an index is meant.
 
 use std::collections::{HashMap, HashSet};
+use std::str::FromStr as _;
 
-use oci_spec::image::{Arch, Descriptor, ImageIndex, Os};
+use oci_spec::image::{Arch, Descriptor, ImageIndex, MediaType, Os};
 
 use super::OciError;
 use super::parse::{self, Leads, malformed};
@@ -221,6 +222,17 @@ fn is_attestation(entry: &Descriptor) -> bool {
 }
 
 impl Choice {
+    pub fn of(digest: &Digest, size: u64) -> Result<Self, OciError> {
+        let text = digest.to_string();
+        let digest_of = oci_spec::image::Digest::from_str(&text);
+        let parsed = digest_of.map_err(|_| OciError::Algorithm(text))?;
+        Ok(Self {
+            descriptor: Descriptor::new(MediaType::ImageManifest, size, parsed),
+            digest: digest.clone(),
+            names: Vec::new(),
+        })
+    }
+
     /// None where the entry names no platform.
     fn fits(&self, wanted: Platform) -> Option<bool> {
         let platform = self.descriptor.platform().as_ref()?;

@@ -62,6 +62,22 @@ pub fn open(
     }
 }
 
+/// Which manifest of an index is for a platform. Indexes in it are looked up below `path`.
+pub fn choose(
+    path: &Path,
+    index: &[u8],
+    platform: Option<Platform>,
+) -> Result<Digest, OciError> {
+    let index = parse::index("the index", index)?;
+    Ok(choose::choose(&Files::open(path)?, &index, None, platform)?.digest)
+}
+
+/// The image whose manifest has that digest and size, of blobs below `path` as in a layout.
+pub fn of_manifest(path: &Path, digest: &Digest, size: u64) -> Result<Image, OciError> {
+    let choice = choose::Choice::of(digest, size)?;
+    image(&Files::open(path)?, &choice, None)
+}
+
 impl Image {
     /// The files of the image by path. Reads every layer to its end, so all of them are verified.
     pub fn files(&self) -> Result<BTreeMap<String, Node>, OciError> {

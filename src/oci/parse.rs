@@ -68,7 +68,7 @@ pub fn compression(layer: &Descriptor) -> Result<Compression, OciError> {
 }
 
 /// The digest of a descriptor.
-pub(super) fn digest(descriptor: &Descriptor) -> Result<Digest, OciError> {
+pub fn digest(descriptor: &Descriptor) -> Result<Digest, OciError> {
     let text = descriptor.digest().as_ref();
     text.parse()
         .map_err(|_| OciError::Algorithm(text.chars().take(200).collect()))

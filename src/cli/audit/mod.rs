@@ -1,5 +1,6 @@
 //! `stackforge audit`.
 
+mod remote;
 mod target;
 
 use super::Outcome;
@@ -38,7 +39,14 @@ pub fn run(common: &Common, args: &AuditArgs) -> Outcome {
             let ask = |image: audit::Target<'_>| asked.of(image);
             Ok::<_, BuildError>(audit_image(&docker, &name, &cancel, ask).await?)
         })?,
-        Target::Registry(_) | Target::Package { .. } => unimplemented!(),
+        Target::Registry(name) => {
+            let image = remote::image(common, args, &name)?;
+            asked.of(audit::Target::Image(&AtRest::new(&args.target, image)))?
+        }
+        Target::Package(pinned) => {
+            let package = remote::package(common, args, &catalog, &pinned)?;
+            asked.of(audit::Target::Path(&package.path))?
+        }
     };
     show(common, args, &answer)
 }

@@ -17,7 +17,7 @@ pub enum Target {
     /// An image of a registry.
     Registry(String),
     /// A wheel of the index.
-    Package { name: String, version: String },
+    Package(String),
 }
 
 /// Before the first `:`, as skopeo and podman write it.
@@ -110,10 +110,7 @@ mod tests {
         }
         assert_eq!(
             read("torch==2.13.0"),
-            Target::Package {
-                name: "torch".into(),
-                version: "2.13.0".into()
-            }
+            Target::Package("torch==2.13.0".to_owned())
         );
         assert_eq!(read("src"), Target::Path("src".into()));
     }

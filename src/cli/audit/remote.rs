@@ -1,0 +1,120 @@
+//! Targets that have to be fetched: an image of a registry, a wheel of the index.
+
+use crate::catalog::Catalog;
+use crate::cli::args::{AuditArgs, Common};
+use crate::cli::build::stop_on_signal;
+use crate::cli::output::{Failure, chain};
+use crate::cli::progress::Amount;
+use crate::cli::session::runtime;
+use crate::config::Config;
+use crate::device::Device;
+use crate::diag::{Diagnostic, codes};
+use crate::engine::Cancel;
+use crate::fetch;
+use crate::oci;
+use crate::pull::{PullError, pull};
+use crate::registry::{self, Reference, RegistryError};
+use crate::resolve::package::{self, Package, PackageError, Pin};
+use crate::spec::{Platform, PythonVersion};
+use crate::store::Store;
+use std::str::FromStr as _;
+use std::sync::Arc;
+
+/// The Python of a package, where none is given.
+const USUAL_PYTHON: &str = "3.12";
+
+/// The image, with its blobs in the store.
+pub fn image(common: &Common, args: &AuditArgs, name: &str) -> Result<oci::Image, Failure> {
+    let reference = Reference::from_str(name)?;
+    let store = Store::open(common.store.as_deref())?;
+    let config = Config::load()?;
+    let amount = Arc::new(Amount::new(common, name));
+    let hears = Arc::clone(&amount);
+    let observer: registry::Observer = Arc::new(move |event| match event {
+        registry::Event::Received { bytes, .. } => hears.add(bytes),
+        registry::Event::Lost { bytes, .. } => hears.take(bytes),
+        _ => {}
+    });
+    let image = until_stopped(async {
+        let platform = platform(args);
+        pull(&reference, platform, &store, &config, Some(observer)).await
+    });
+    amount.end();
+    image
+}
+
+/// The wheel, in the store.
+pub fn package(
+    common: &Common,
+    args: &AuditArgs,
+    catalog: &Catalog,
+    pinned: &str,
+) -> Result<Package, Failure> {
+    let python = match args.python {
+        Some(python) => python,
+        None => PythonVersion::from_str(USUAL_PYTHON).map_err(|_| PackageError::NoDefault)?,
+    };
+    let pin = Pin::of(pinned, python, platform(args))?;
+    let store = Store::open(common.store.as_deref())?;
+    let amount = Amount::new(common, pinned);
+    let on_event = |event: fetch::Event<'_>| amount.set(event.all.have, event.all.size);
+    let package = until_stopped(package::package(
+        &pin,
+        catalog,
+        store.root(),
+        common.offline,
+        &on_event,
+    ));
+    amount.end();
+    package
+}
+
+/// The platform that is asked for, else this machine's.
+fn platform(args: &AuditArgs) -> Platform {
+    let here = || Device::platform_here().unwrap_or(Platform::LinuxAmd64);
+    args.platform.unwrap_or_else(here)
+}
+
+fn until_stopped<T, E: Into<Failure>>(
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, Failure> {
+    runtime()?.block_on(async {
+        let cancel = Cancel::new();
+        stop_on_signal(&cancel);
+        tokio::select! {
+            done = work => done.map_err(Into::into),
+            () = cancel.cancelled() => Err(Failure::plain(
+                130,
+                Diagnostic::error(codes::INTERRUPTED, "interrupted while fetching")
+                    .help("what arrived is kept; the next run goes on from there"),
+            )),
+        }
+    })
+}
+
+impl From<RegistryError> for Failure {
+    fn from(e: RegistryError) -> Self {
+        let (exit, code) = match &e {
+            RegistryError::Reference { .. } => (2, codes::BAD_REFERENCE),
+            e if e.is_missing() => (1, codes::NO_SUCH_IMAGE),
+            _ => (3, codes::NETWORK),
+        };
+        Self::plain(exit, Diagnostic::error(code, chain(&e)).help(e.help()))
+    }
+}
+
+impl From<PullError> for Failure {
+    fn from(e: PullError) -> Self {
+        match e {
+            PullError::Registry(e) => e.into(),
+            PullError::Image(e) => e.into(),
+            PullError::Store(e) => e.into(),
+        }
+    }
+}
+
+impl From<PackageError> for Failure {
+    fn from(e: PackageError) -> Self {
+        Self::plain(e.exit(), Diagnostic::error(e.code(), chain(&e)).help(e.help()))
+    }
+}
