@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, LOCATION, WWW_AUTHENTICATE};
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 
@@ -136,7 +137,7 @@ impl Endpoint {
         response: Response,
         limit: u64,
         doing: &str,
-    ) -> Result<bytes::Bytes, RegistryError> {
+    ) -> Result<Bytes, RegistryError> {
         body::whole(response, limit)
             .await
             .map_err(|error| match error {
@@ -226,10 +227,15 @@ impl Endpoint {
             return Ok(response);
         }
         let after = header::retry_after(response.headers());
-        // Errors that cannot be read are still errors.
-        let bytes = body::whole(response, LONGEST_ERROR)
-            .await
-            .unwrap_or_default();
+        let known = [401, 403, 404, 410, 429].contains(&status.as_u16());
+        let bytes = match body::whole(response, LONGEST_ERROR).await {
+            Ok(bytes) => bytes,
+            // What it means stood in what is missing.
+            Err(body::BodyError::Transfer(error)) if !known => {
+                return Err(self.cut(&ask.doing, error));
+            }
+            Err(_) => Bytes::new(),
+        };
         let errors = ApiErrors::decode(&bytes);
         let (host, doing) = (self.host.clone(), ask.doing.clone());
         Err(match status.as_u16() {

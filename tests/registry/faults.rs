@@ -99,7 +99,7 @@ async fn no_harm_makes_a_wrong_byte() {
     }
     // By the faults' chances nearly all come through; with a client that gives up at the first
     // harm, none would.
-    assert!(ended_right >= 45, "{ended_right} of 60");
+    assert!(ended_right >= 50, "{ended_right} of 60");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,7 +111,10 @@ async fn no_harm_pushes_a_wrong_byte() {
         let harm = harmful(seed, OF_WRITING);
         let proxy = Proxy::start(&server.host, move |_| harm().map_or(Act::Pass, Act::Harm));
         let chunk = [None, Some(64 << 10)][seed as usize % 2];
-        let registry = connect(&proxy.host, &Options { chunk, ..quick() });
+        let mut options = Options { chunk, ..quick() };
+        // A blob in chunks is begun anew for most of these faults: that takes many attempts.
+        options.patience.attempts = 16;
+        let registry = connect(&proxy.host, &options);
         let app = repository(&format!("app{seed}"));
         let mut random = fastrand::Rng::with_seed(seed);
         let bytes: Vec<u8> = std::iter::repeat_with(|| random.u8(..))
@@ -130,7 +133,7 @@ async fn no_harm_pushes_a_wrong_byte() {
             Err(error) => assert_clear(seed, &error),
         }
     }
-    assert!(ended_right >= 45, "{ended_right} of 60");
+    assert!(ended_right >= 50, "{ended_right} of 60");
 }
 
 fn assert_clear(seed: u64, error: &RegistryError) {
