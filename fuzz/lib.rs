@@ -5,8 +5,12 @@
 pub mod elf;
 #[path = "../src/fatbin/mod.rs"]
 pub mod fatbin;
+#[path = "../src/oci/mod.rs"]
+pub mod oci;
 #[path = "../src/source/mod.rs"]
 pub mod source;
+#[path = "../src/tar/mod.rs"]
+pub mod tar;
 #[path = "../src/wheel.rs"]
 pub mod wheel;
 #[path = "../src/zip/mod.rs"]

@@ -15,6 +15,7 @@ mod readers;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::Write as _;
+use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -67,14 +68,20 @@ fn allowed(input: usize) -> usize {
 
 type Reader = (&'static str, fn(&[u8]));
 
-const READERS: [Reader; 6] = [
+const READERS: [Reader; 8] = [
     ("elf", readers::elf),
     ("fatbin", readers::fatbin),
     ("inflate", readers::inflate),
+    ("manifest", readers::manifest),
     ("names", readers::names),
+    ("tar", readers::tar),
     ("wheel", readers::wheel),
     ("zip", readers::zip),
 ];
+
+/// Inputs by the place of their reader.
+static CORPUS: LazyLock<[Vec<Vec<u8>>; READERS.len()]> =
+    LazyLock::new(|| READERS.map(|(target, _)| corpus(target)));
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let dir = format!("{}/fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
@@ -88,18 +95,17 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
 
 #[test]
 fn the_corpus() {
-    for (target, read) in READERS {
-        let inputs = corpus(target);
+    for ((target, read), inputs) in READERS.iter().zip(&*CORPUS) {
         assert!(inputs.len() > 10, "{target}");
         for input in inputs {
-            let held = peak(|| read(&input));
+            let held = peak(|| read(input));
             assert!(held <= allowed(input.len()), "{target}: {held} bytes");
         }
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(6000))]
     /// Inputs of the corpus with bytes changed, cut out and doubled.
     #[test]
     fn the_corpus_damaged(
@@ -109,7 +115,7 @@ proptest! {
         cut: (Index, Index, bool),
     ) {
         let (target, read) = READERS[which];
-        let inputs = corpus(target);
+        let inputs = &CORPUS[which];
         let mut input = inputs[pick.index(inputs.len())].clone();
         if input.is_empty() {
             return Ok(());

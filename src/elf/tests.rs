@@ -215,7 +215,9 @@ fn tables_that_claim_more_than_there_is_are_refused() {
     // No count in the header: the first section's size is the count.
     many[0x3c..0x3e].fill(0);
     many[built.section_table + 32..][..8].fill(0xff);
-    assert!(matches!(problem(&many), Problem::Outside(_)));
+    assert!(matches!(problem(&many), Problem::TooMany { .. }));
+    many[built.section_table + 32..][..8].copy_from_slice(&1000u64.to_le_bytes());
+    assert!(matches!(problem(&many), Problem::Read(_)));
     let mut names = built.bytes.clone();
     let at = names.len() - 64 + 32;
     names[at..at + 8].copy_from_slice(&(1u64 << 40).to_le_bytes());

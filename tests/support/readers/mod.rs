@@ -1,12 +1,16 @@
 //! Everything that the readers of foreign bytes can be asked about some bytes, and what has to
 //! hold of any answer. Tests and the fuzz targets share it.
 
+mod images;
 mod inflated;
 mod names;
+mod tars;
 mod wheels;
 
+pub use images::manifest;
 pub use inflated::inflate;
 pub use names::names;
+pub use tars::tar;
 pub use wheels::wheel;
 
 use stackforge::elf::{self, Object};
