@@ -260,7 +260,9 @@ impl Amount {
     }
 
     fn tell(&self) {
-        let Ok(mut told) = self.told.lock() else { return };
+        let Ok(mut told) = self.told.lock() else {
+            return;
+        };
         if self.lines && told.elapsed() > Duration::from_secs(5) {
             *told = Instant::now();
             eprintln!("{}: {}", self.what, mib(self.bar.position()));

@@ -63,11 +63,7 @@ pub fn open(
 }
 
 /// Which manifest of an index is for a platform. Indexes in it are looked up below `path`.
-pub fn choose(
-    path: &Path,
-    index: &[u8],
-    platform: Option<Platform>,
-) -> Result<Digest, OciError> {
+pub fn choose(path: &Path, index: &[u8], platform: Option<Platform>) -> Result<Digest, OciError> {
     let index = parse::index("the index", index)?;
     Ok(choose::choose(&Files::open(path)?, &index, None, platform)?.digest)
 }

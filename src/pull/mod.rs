@@ -49,7 +49,9 @@ pub async fn pull(
     let mut manifest = registry.manifest(repository, &reference.target()).await?;
     if is_index(&manifest) {
         let chosen = oci::choose(root, &manifest.bytes, Some(platform))?;
-        manifest = registry.manifest(repository, &Target::Digest(chosen)).await?;
+        manifest = registry
+            .manifest(repository, &Target::Digest(chosen))
+            .await?;
     }
     keep(&blobs, &manifest)?;
     let parsed = parse::manifest("the manifest", &manifest.bytes)?;

@@ -7,14 +7,13 @@ use crate::cli::output::{Failure, chain};
 use crate::cli::progress::Amount;
 use crate::cli::session::runtime;
 use crate::config::Config;
-use crate::device::Device;
 use crate::diag::{Diagnostic, codes};
 use crate::engine::Cancel;
 use crate::fetch;
 use crate::oci;
 use crate::pull::{PullError, pull};
 use crate::registry::{self, Reference, RegistryError};
-use crate::resolve::package::{self, Package, PackageError, Pin};
+use crate::resolve::{self, Package, PackageError, Pin};
 use crate::spec::{Platform, PythonVersion};
 use crate::store::Store;
 use std::str::FromStr as _;
@@ -58,7 +57,7 @@ pub fn package(
     let store = Store::open(common.store.as_deref())?;
     let amount = Amount::new(common, pinned);
     let on_event = |event: fetch::Event<'_>| amount.set(event.all.have, event.all.size);
-    let package = until_stopped(package::package(
+    let package = until_stopped(resolve::package(
         &pin,
         catalog,
         store.root(),
@@ -71,8 +70,10 @@ pub fn package(
 
 /// The platform that is asked for, else this machine's.
 fn platform(args: &AuditArgs) -> Platform {
-    let here = || Device::platform_here().unwrap_or(Platform::LinuxAmd64);
-    args.platform.unwrap_or_else(here)
+    args.platform.unwrap_or(match std::env::consts::ARCH {
+        "aarch64" => Platform::LinuxArm64,
+        _ => Platform::LinuxAmd64,
+    })
 }
 
 fn until_stopped<T, E: Into<Failure>>(
@@ -115,6 +116,9 @@ impl From<PullError> for Failure {
 
 impl From<PackageError> for Failure {
     fn from(e: PackageError) -> Self {
-        Self::plain(e.exit(), Diagnostic::error(e.code(), chain(&e)).help(e.help()))
+        Self::plain(
+            e.exit(),
+            Diagnostic::error(e.code(), chain(&e)).help(e.help()),
+        )
     }
 }

@@ -39,10 +39,9 @@ impl Target {
             Some(("registry", rest)) => Self::Registry(rest.to_owned()),
             Some(("docker", rest)) => Self::Registry(rest[2..].to_owned()),
             _ => match text.split_once("==") {
-                Some((name, version)) if !name.is_empty() && !version.is_empty() => Self::Package {
-                    name: name.to_owned(),
-                    version: version.to_owned(),
-                },
+                Some((name, version)) if !name.is_empty() && !version.is_empty() => {
+                    Self::Package(text.to_owned())
+                }
                 // Reading it says that it is not there.
                 _ => Self::Path(there.to_owned()),
             },
