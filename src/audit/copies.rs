@@ -1,40 +1,51 @@
 //! A second copy of one library.
+//!
+//! The loader takes what it has loaded under a SONAME already, wherever it lies, so two files of one
+//! SONAME are one library in a process. Under another SONAME, such as auditwheel gives, both load.
 
 use super::closure::World;
 use super::finding::{Finding, some};
+use super::inventory::Item;
 use super::tree::split;
 use crate::diag::{Diagnostic, codes};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
-    let mut copies: BTreeMap<(String, &str), Vec<&str>> = BTreeMap::new();
+    let mut copies: BTreeMap<(String, &str), Vec<&Item>> = BTreeMap::new();
     for item in world.items {
         // Modules of Python share names; only libraries have a SONAME that others ask for.
         if item.object.soname.is_some() && item.soname().starts_with("lib") {
             let key = (plain(item.soname()), item.object.machine.name());
-            let paths = copies.entry(key).or_default();
+            let there = copies.entry(key).or_default();
             // In one directory they are the names of one library, links before they were packed.
-            if paths.iter().all(|p| split(p).0 != split(&item.path).0) {
-                paths.push(&item.path);
+            if (there.iter()).all(|i| split(&i.path).0 != split(&item.path).0) {
+                there.push(item);
             }
         }
     }
-    let copies: Vec<(String, Vec<&str>)> = (copies.into_iter())
-        .filter(|(_, paths)| paths.len() > 1)
-        .map(|((soname, _), paths)| (soname, paths))
-        .collect();
-    let (single, others): (Vec<_>, Vec<_>) =
-        (copies.iter()).partition(|(soname, _)| world.loader().single.has(soname));
+    copies.retain(|_, items| items.len() > 1);
+    let both_load = |soname: &str, items: &[&Item]| {
+        let names: BTreeSet<&str> = items.iter().map(|i| i.soname()).collect();
+        names.len() > 1 && world.loader().single.has(soname)
+    };
+    let (mut single, mut others) = (Vec::new(), Vec::new());
+    for ((soname, _), items) in &copies {
+        let paths: Vec<&str> = items.iter().map(|i| i.path.as_str()).collect();
+        match both_load(soname, items) {
+            true => single.push((soname, paths)),
+            false => others.push((soname, paths)),
+        }
+    }
     for (soname, paths) in single {
         let message = format!(
             "`{soname}` is there {} times: {}",
             paths.len(),
-            some(paths, 4)
+            some(&paths, 4)
         );
         let warning = Diagnostic::warning(codes::SECOND_COPY, message);
         findings.push(Finding::new(paths[0], warning));
     }
-    // Most bring copies of compression and image libraries, which do not mind.
+    // Copies of compression and image libraries do not mind each other.
     if let Some((_, paths)) = others.first() {
         let names: Vec<&str> = others.iter().map(|(soname, _)| soname.as_str()).collect();
         let message = format!("there more than once: {}", some(&names, 4));
