@@ -231,7 +231,7 @@ fn a_floor_above_the_base_and_above_the_tag() {
 
     let libc = Built {
         soname: Some("libc.so.6"),
-        text: "GNU C Library (test) stable release version 2.36.",
+        defines: Some("GLIBC_2.36"),
         ..Built::default()
     };
     libc.write(&sandbox.path(&format!("base/lib/{machine}-linux-gnu/libc.so.6")));

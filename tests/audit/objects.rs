@@ -17,6 +17,8 @@ pub struct Built<'a> {
     pub code: &'a [(&'a [u32], &'a [u32])],
     /// Text that is in it.
     pub text: &'a str,
+    /// Version that it defines.
+    pub defines: Option<&'a str>,
     /// Version of the symbol that it asks of libc.so.6.
     pub glibc: Option<&'a str>,
 }
@@ -51,6 +53,10 @@ impl Built<'_> {
         arguments.extend(self.soname.map(|s| format!("-Wl,-soname,{s}")));
         arguments.extend(self.search.iter().map(|s| (*s).to_owned()));
         arguments.extend(self.needs.iter().map(|n| shown(&stub(work.path(), n))));
+        if let Some(version) = self.defines {
+            std::fs::write(at("own"), format!("{version} {{ global: text; }};\n")).unwrap();
+            arguments.push(format!("-Wl,--version-script={}", shown(&at("own"))));
+        }
         if let Some(version) = self.glibc {
             std::fs::write(at("map"), format!("{version} {{ global: floor; }};\n")).unwrap();
             std::fs::write(at("libc.c"), "void floor(void) {}\n").unwrap();

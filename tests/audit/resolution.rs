@@ -13,7 +13,7 @@ fn a_base_is_judged_by_its_files() {
     let write = |path: &str, built: Built<'_>| built.write(&sandbox.path(path));
     let libc = Built {
         soname: Some("libc.so.6"),
-        text: "GNU C Library (test) stable release version 2.28.",
+        defines: Some("GLIBC_2.28"),
         ..Built::default()
     };
     write(&format!("base/lib/{machine}-linux-gnu/libc.so.6"), libc);

@@ -11,19 +11,19 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Libraries that are there and on no search path: a package may load its own by their path; those
 /// of another have to be imported before.
 pub fn unsearched(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) {
-    let mut packages: BTreeMap<(&str, &str), (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
+    let mut packages: BTreeMap<(&str, &str), [BTreeSet<&str>; 2]> = BTreeMap::new();
     for (item, providers) in world.items.iter().zip(&closure.0) {
         for provider in providers {
             if let Provider::Object(index, Through::Unsearched) = provider {
                 let path = world.items[*index].path.as_str();
                 let key = (package(&item.path), package(path));
-                let (objects, found) = packages.entry(key).or_default();
+                let [objects, found] = packages.entry(key).or_default();
                 objects.insert(&item.path);
                 found.insert(path);
             }
         }
     }
-    for ((of, by), (objects, found)) in packages {
+    for ((of, by), [objects, found]) in packages {
         let objects: Vec<&str> = objects.into_iter().collect();
         let found: Vec<&str> = found.into_iter().collect();
         let message = format!(
