@@ -14,6 +14,7 @@ pub mod elf;
 pub mod emit;
 pub mod engine;
 pub mod fatbin;
+pub mod fetch;
 pub mod layer;
 pub mod lock;
 pub mod matrix;

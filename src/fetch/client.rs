@@ -1,0 +1,24 @@
+//! The HTTP client: the one place that builds one.
+
+use super::FetchError;
+use std::time::Duration;
+
+/// A client that trusts the system's certificates, or those of SSL_CERT_FILE, and takes the
+/// proxies that the environment names.
+pub fn client() -> Result<reqwest::Client, FetchError> {
+    client_that_waits(Duration::from_secs(60))
+}
+
+/// The same, for which a connection that brings nothing for so long is broken.
+pub(super) fn client_that_waits(stall: Duration) -> Result<reqwest::Client, FetchError> {
+    // An error means that a provider is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .user_agent(concat!("stackforge/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(stall.min(Duration::from_secs(20)))
+        .read_timeout(stall)
+        // Several large files share a connection: its windows must follow the line's capacity.
+        .http2_adaptive_window(true)
+        .build()
+        .map_err(FetchError::Client)
+}

@@ -1,0 +1,152 @@
+//! Why a file could not be fetched, and what to do.
+
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    #[error("setting up the network client")]
+    Client(#[source] reqwest::Error),
+    #[error("`{url}` is no http or https address")]
+    Address { url: String },
+    #[error("`{name}` is not the name of a file")]
+    Name { name: String },
+    #[error("`{name}` has no address to be fetched from")]
+    Nowhere { name: String },
+    #[error("fetching `{url}`")]
+    Transfer {
+        url: String,
+        #[source]
+        source: reqwest::Error,
+    },
+    #[error("`{url}` ended after {have} of {size} bytes")]
+    Short { url: String, have: u64, size: u64 },
+    #[error("`{url}` answers {status}{}", asked(*.wait))]
+    Status {
+        url: String,
+        status: u16,
+        /// Seconds after which the server wants to be asked again.
+        wait: Option<u64>,
+        /// What is wrong with the user's netrc.
+        netrc: Option<String>,
+    },
+    #[error("`{url}` is longer than {limit} bytes")]
+    TooLong { url: String, limit: u64 },
+    #[error("`{name}` from `{url}` is not what was asked for: {reason}")]
+    Mismatch {
+        name: String,
+        url: String,
+        reason: String,
+    },
+    #[error("no space left for `{}`, of which {kept} bytes are kept", path.display())]
+    Full {
+        path: PathBuf,
+        kept: u64,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{doing} `{}`", path.display())]
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+fn asked(wait: Option<u64>) -> String {
+    wait.map_or_else(String::new, |s| format!(" and asks to wait {s} s"))
+}
+
+impl FetchError {
+    /// Whether the server is there and has no such file.
+    pub fn is_missing(&self) -> bool {
+        matches!(
+            self,
+            Self::Nowhere { .. }
+                | Self::Status {
+                    status: 404 | 410,
+                    ..
+                }
+        )
+    }
+
+    /// Whether the server wants another login, or one at all.
+    pub fn is_denied(&self) -> bool {
+        matches!(
+            self,
+            Self::Status {
+                status: 401 | 403 | 407,
+                ..
+            }
+        )
+    }
+
+    /// Whether the same request may succeed in a moment.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Transfer { source, .. } => !source.is_builder() && !source.is_redirect(),
+            Self::Short { .. } => true,
+            Self::Status { status, .. } => *status >= 500 || [408, 425, 429].contains(status),
+            _ => false,
+        }
+    }
+
+    /// Whether another server could not help.
+    pub(super) fn is_local(&self) -> bool {
+        matches!(
+            self,
+            Self::Full { .. } | Self::Io { .. } | Self::Name { .. } | Self::Client(_)
+        )
+    }
+
+    pub fn help(&self) -> String {
+        let help = match self {
+            Self::Full { .. } => {
+                "make space, or put the store on another file system, and run it again: it goes on where it stopped"
+            }
+            Self::Io { .. } | Self::Name { .. } => {
+                "check the space and the permissions of the cache directory"
+            }
+            Self::Mismatch { .. } => {
+                "the server or a proxy alters its files: use another mirror or index"
+            }
+            Self::Status {
+                status: 401 | 403 | 407,
+                netrc,
+                ..
+            } => {
+                let login = "the server wants a login: add its host to ~/.netrc (or the file that NETRC names), or user and password to the address";
+                return match netrc {
+                    Some(wrong) => format!("{login}; {wrong}"),
+                    None => login.to_owned(),
+                };
+            }
+            Self::Status {
+                status: 404 | 410, ..
+            }
+            | Self::Nowhere { .. } => {
+                "the file is gone there: lock again, or use a mirror or index that keeps it"
+            }
+            Self::Status { status: 429, .. } => {
+                "the server limits requests: run it again later, or use a mirror"
+            }
+            Self::Address { .. } => "give an address that starts with `https://` or `http://`",
+            Self::Short { .. }
+            | Self::TooLong { .. }
+            | Self::Status { .. }
+            | Self::Transfer { .. }
+            | Self::Client(_) => {
+                "check the network and the mirror; behind a proxy that inspects TLS, point SSL_CERT_FILE at its certificate"
+            }
+        };
+        help.to_owned()
+    }
+
+    pub(super) fn io(doing: &'static str, path: &Path, source: std::io::Error) -> Self {
+        Self::Io {
+            doing,
+            path: path.to_owned(),
+            source,
+        }
+    }
+}

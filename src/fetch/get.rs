@@ -1,0 +1,109 @@
+//! Small answers, read whole: there is no digest to check them by.
+
+use super::headers::retry_after;
+use super::retry::Backoff;
+use super::{FetchError, Fetcher, address, without_credentials};
+use futures_util::StreamExt as _;
+use reqwest::header;
+use reqwest::{Response, Url};
+
+/// An answer, and where it came from in the end.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// After redirects; may hold credentials.
+    pub url: Url,
+    pub content_type: Option<String>,
+    pub body: Vec<u8>,
+}
+
+impl Fetcher {
+    /// The answer to a request, of `limit` bytes at most. `accept` is what the request says it
+    /// takes, if anything.
+    pub async fn get(
+        &self,
+        url: &str,
+        accept: Option<&str>,
+        limit: u64,
+    ) -> Result<Answer, FetchError> {
+        let address = address::parse(url)?;
+        let mut backoff = Backoff::new(&self.policy);
+        loop {
+            let error = match self.get_once(&address, accept, limit).await {
+                Err(error) if error.is_passing() => error,
+                done => return done,
+            };
+            let Some(pause) = backoff.after(0, error.wait()) else {
+                return Err(error);
+            };
+            tracing::debug!(%error, "trying again");
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn get_once(
+        &self,
+        url: &Url,
+        accept: Option<&str>,
+        limit: u64,
+    ) -> Result<Answer, FetchError> {
+        let transfer = |source| FetchError::transfer(url, source);
+        let mut request = self.request(url);
+        if let Some(accept) = accept {
+            request = request.header(header::ACCEPT, accept);
+        }
+        let response = request.send().await.map_err(transfer)?;
+        if !response.status().is_success() {
+            return Err(self.refused(url, &response));
+        }
+        let too_long = || FetchError::TooLong {
+            url: without_credentials(url.as_str()),
+            limit,
+        };
+        let from = response.url().clone();
+        let content_type = response.headers().get(header::CONTENT_TYPE);
+        let content_type = content_type.and_then(|v| v.to_str().ok()).map(str::to_owned);
+        if response.content_length().is_some_and(|l| l > limit) {
+            return Err(too_long());
+        }
+        let mut body = Vec::new();
+        let mut chunks = response.bytes_stream();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(transfer)?;
+            if (body.len() + chunk.len()) as u64 > limit {
+                return Err(too_long());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Answer {
+            url: from,
+            content_type,
+            body,
+        })
+    }
+
+    pub(super) fn refused(&self, url: &Url, response: &Response) -> FetchError {
+        FetchError::Status {
+            url: without_credentials(url.as_str()),
+            status: response.status().as_u16(),
+            wait: retry_after(response.headers()).map(|w| w.as_secs()),
+            netrc: self.logins.wrong().map(str::to_owned),
+        }
+    }
+}
+
+impl FetchError {
+    pub(super) fn transfer(url: &Url, source: reqwest::Error) -> Self {
+        Self::Transfer {
+            url: without_credentials(url.as_str()),
+            source: source.without_url(),
+        }
+    }
+
+    /// How long the server wants to be left alone.
+    pub(super) fn wait(&self) -> Option<std::time::Duration> {
+        match self {
+            Self::Status { wait, .. } => wait.map(std::time::Duration::from_secs),
+            _ => None,
+        }
+    }
+}

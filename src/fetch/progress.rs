@@ -1,0 +1,98 @@
+//! What happens while files are fetched, of each and of all together.
+
+use super::{Download, FetchError};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// How far something is, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub have: u64,
+    /// None while a server has yet to tell.
+    pub size: Option<u64>,
+}
+
+#[derive(Debug)]
+pub struct Event<'a> {
+    pub download: &'a Download,
+    pub what: What<'a>,
+    pub file: Progress,
+    pub all: Progress,
+}
+
+#[derive(Debug)]
+pub enum What<'a> {
+    /// It was there, and its digest is right.
+    Cached,
+    /// Another process fetches it.
+    Waiting,
+    /// Bytes come, after those that an earlier try left.
+    Started,
+    /// So many more have come.
+    Bytes(u64),
+    /// What was there is of no use: it begins anew.
+    Again { why: &'a str },
+    /// A try failed and the next follows after a pause.
+    Retrying {
+        error: &'a FetchError,
+        pause: Duration,
+    },
+    /// It has its final name.
+    Done,
+}
+
+pub(super) struct Tracker<'a> {
+    downloads: &'a [Download],
+    files: Mutex<Vec<Progress>>,
+    on_event: &'a (dyn Fn(Event<'_>) + Sync),
+}
+
+impl<'a> Tracker<'a> {
+    pub fn new(downloads: &'a [Download], on_event: &'a (dyn Fn(Event<'_>) + Sync)) -> Self {
+        let files = downloads.iter().map(|d| Progress {
+            have: 0,
+            size: d.size,
+        });
+        Self {
+            downloads,
+            files: Mutex::new(files.collect()),
+            on_event,
+        }
+    }
+
+    pub fn of(&self, index: usize) -> Reporter<'_> {
+        Reporter {
+            tracker: self,
+            index,
+        }
+    }
+}
+
+/// Tells of one file.
+pub(super) struct Reporter<'a> {
+    tracker: &'a Tracker<'a>,
+    index: usize,
+}
+
+impl Reporter<'_> {
+    pub fn tell(&self, what: What<'_>, have: u64, size: Option<u64>) {
+        let (file, all) = {
+            let lock = self.tracker.files.lock();
+            let mut files = lock.unwrap_or_else(std::sync::PoisonError::into_inner);
+            let file = &mut files[self.index];
+            file.have = have;
+            file.size = size.or(file.size);
+            let all = Progress {
+                have: files.iter().map(|f| f.have).sum(),
+                size: files.iter().map(|f| f.size).sum(),
+            };
+            (files[self.index], all)
+        };
+        (self.tracker.on_event)(Event {
+            download: &self.tracker.downloads[self.index],
+            what,
+            file,
+            all,
+        });
+    }
+}
