@@ -121,6 +121,11 @@ impl WheelName {
         best
     }
 
+    /// Build tag: the higher is the newer.
+    pub fn build(&self) -> Option<&(u64, String)> {
+        self.build.as_ref()
+    }
+
     /// The CPython that its tags name if they name one only and not the stable ABI.
     pub fn python(&self) -> Option<PythonVersion> {
         let [tag] = self.python.as_slice() else {

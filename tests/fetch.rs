@@ -11,10 +11,10 @@ mod killed;
 mod shared;
 
 use server::Server;
-use std::path::Path;
-use std::time::Duration;
 use stackforge::fetch::{Download, Fetcher, Netrc, Policy};
 use stackforge::spec::nouns::Digest;
+use std::path::Path;
+use std::time::Duration;
 
 /// Patient as a user's, but in a hurry.
 fn policy() -> Policy {
@@ -33,7 +33,9 @@ fn fetcher() -> Fetcher {
 
 fn bytes(seed: u64, size: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
-    std::iter::repeat_with(|| random.u8(..)).take(size).collect()
+    std::iter::repeat_with(|| random.u8(..))
+        .take(size)
+        .collect()
 }
 
 fn download(server: &Server, body: &[u8], size: Option<u64>) -> Download {

@@ -7,7 +7,7 @@ use std::path::Path;
 const ORDER: &[&str] = &[
     "diag", "spec", "wheel", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
     "matrix", "source", "elf", "fatbin", "zip", "layer", "tar", "oci", "registry", "audit",
-    "debian", "resolve", "plan", "render", "emit", "engine", "validate", "store", "build",
+    "fetch", "debian", "resolve", "plan", "render", "emit", "engine", "validate", "store", "build",
     "doctor", "starter", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
@@ -19,7 +19,8 @@ const LEAVES: &[(&str, &[&str])] = &[
     ("layer", &["source", "zip", "wheel"]),
     ("tar", &[]),
     ("oci", &["tar", "source", "spec"]),
-    ("debian", &[]),
+    ("fetch", &["spec"]),
+    ("debian", &["fetch"]),
     ("engine", &[]),
     ("registry", &["spec"]),
     ("diag", &[]),

@@ -196,12 +196,7 @@ impl Journey<'_> {
     }
 
     /// One request; on success the body has come to its end. `anew`: past every cache.
-    async fn attempt(
-        &mut self,
-        url: &Url,
-        writer: &mut Writer,
-        anew: bool,
-    ) -> Result<(), Failure> {
+    async fn attempt(&mut self, url: &Url, writer: &mut Writer, anew: bool) -> Result<(), Failure> {
         let transfer = |source| FetchError::transfer(url, source);
         let note = writer.note().await?;
         let from = Digest::of(url.as_str().as_bytes()).hex().to_owned();
@@ -327,7 +322,13 @@ async fn claim(
                 }
                 tokio::time::sleep(GLANCE).await;
             }
-            Err(e) => return Err(FetchError::io("opening the part of", &directory.join(&download.name), e)),
+            Err(e) => {
+                return Err(FetchError::io(
+                    "opening the part of",
+                    &directory.join(&download.name),
+                    e,
+                ));
+            }
         }
     }
 }

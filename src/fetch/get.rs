@@ -61,7 +61,9 @@ impl Fetcher {
         };
         let from = response.url().clone();
         let content_type = response.headers().get(header::CONTENT_TYPE);
-        let content_type = content_type.and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let content_type = content_type
+            .and_then(|v| v.to_str().ok())
+            .map(str::to_owned);
         if response.content_length().is_some_and(|l| l > limit) {
             return Err(too_long());
         }

@@ -59,16 +59,56 @@ impl Indexes {
 
     /// The index that is asked first.
     pub fn address(&self) -> IndexAddress {
-        // uv's may be `NAME=URL`.
-        let url = |index: &String| match index.split_once('=') {
-            Some((name, url)) if !name.contains("://") => url.to_owned(),
-            _ => index.clone(),
-        };
         match self.default.iter().chain(&self.extra).next() {
-            Some(index) => IndexAddress::Url(url(index)),
+            Some(index) => IndexAddress::Url(named(index).1.to_owned()),
             None if self.no_index => IndexAddress::None,
             None => IndexAddress::DefaultOfUv,
         }
+    }
+
+    /// Every index in the order in which it is asked, with its login; None is uv's default.
+    pub fn addresses(&self) -> Vec<Option<String>> {
+        if self.no_index {
+            return Vec::new();
+        }
+        let extra = self.extra.iter().map(|index| Some(self.with_login(index)));
+        let default = self.default.as_ref().map(|index| self.with_login(index));
+        extra.chain([default]).collect()
+    }
+
+    /// Pages and directories that are no index.
+    pub fn find_links(&self) -> &[String] {
+        &self.find_links
+    }
+
+    /// Whether an index that has a project hides those after it.
+    pub fn first_only(&self) -> bool {
+        let strategy = self.strategy.as_deref();
+        !strategy.is_some_and(|s| s.starts_with("unsafe-"))
+    }
+
+    /// The address, with what UV_INDEX_NAME_USERNAME and _PASSWORD hold for it.
+    fn with_login(&self, index: &str) -> String {
+        let (name, address) = named(index);
+        let Some((name, mut url)) = name.zip(reqwest::Url::parse(address).ok()) else {
+            return address.to_owned();
+        };
+        let name: String = name
+            .chars()
+            .map(|c| match c.is_ascii_alphanumeric() {
+                true => c.to_ascii_uppercase(),
+                false => '_',
+            })
+            .collect();
+        let get = |what: &str| self.credentials.get(&format!("UV_INDEX_{name}_{what}"));
+        // Neither fails for an address with a host, and no other is of use.
+        if let Some(user) = get("USERNAME") {
+            let _ = url.set_username(user);
+        }
+        if let Some(password) = get("PASSWORD") {
+            let _ = url.set_password(Some(password));
+        }
+        url.to_string()
     }
 
     fn from(stack: Vec<String>, of_libraries: Vec<String>, settings: &Settings) -> Self {
@@ -267,6 +307,14 @@ impl Indexes {
     }
 }
 
+/// uv's indexes may be `NAME=URL`.
+fn named(index: &str) -> (Option<&str>, &str) {
+    match index.split_once('=') {
+        Some((name, url)) if !name.contains("://") => (Some(name), url),
+        _ => (None, index),
+    }
+}
+
 /// The text with every URL replaced, so that no message carries a host or a credential.
 pub(super) fn redact(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -341,6 +389,10 @@ mod tests {
             "without its name"
         );
         assert_eq!(env["UV_INDEX_CORP_PASSWORD"], "p");
+        assert_eq!(
+            indexes.addresses(),
+            [Some("https://:p@u.test/simple".to_owned()), None]
+        );
         let indexes = Indexes::from(
             vec!["https://s.test/1".into(), "https://s.test/2".into()],
             vec![],

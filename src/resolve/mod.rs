@@ -13,12 +13,14 @@ mod indexes;
 mod inputs;
 mod old;
 mod os;
+mod package;
 mod policy;
 mod project;
 mod python;
 mod reach;
 mod requirements;
 mod settings;
+mod simple;
 
 mod uv;
 mod ways;
@@ -45,6 +47,7 @@ use uv::Uv;
 pub use error::ResolveError;
 pub use indexes::index_settings;
 pub use inputs::inputs;
+pub use package::{Package, PackageError, Pin, package};
 pub use reach::{IndexAddress, index_address, index_answers};
 
 /// glibc 2's minor version where a base does not tell: that of the oldest system for which

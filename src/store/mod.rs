@@ -1,8 +1,8 @@
 //! What stackforge keeps between runs: one directory, safe to delete.
 //!
 //! `actions/KEY.json` remembers what a step with that key gave, `last/` the steps of each
-//! stack's latest build (for `plan --why`), `logs/` the whole log of each build, `debs/` and
-//! `indices/` verified downloads, `tools/` programs that stackforge runs. Every file is
+//! stack's latest build (for `plan --why`), `logs/` the whole log of each build, `debs/`,
+//! `indices/` and `wheels/` verified downloads, `tools/` programs that stackforge runs. Every file is
 //! written under a temporary name and renamed, so a killed run leaves nothing half written.
 
 use crate::plan::{Plan, Step};

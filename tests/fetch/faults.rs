@@ -142,7 +142,10 @@ async fn run(seed: u64) -> bool {
     let wanted = download(&server, &body, wanted.size);
     let again = fetcher().file(&wanted, dir.path(), &|_| {}).await.unwrap();
     assert_eq!(again.cached, ended, "seed {seed}");
-    assert!(std::fs::read(&path).unwrap() == body, "seed {seed}: {plan:?}");
+    assert!(
+        std::fs::read(&path).unwrap() == body,
+        "seed {seed}: {plan:?}"
+    );
     assert_eq!(names(dir.path()), [wanted.name.as_str()], "seed {seed}");
     ended
 }
@@ -152,8 +155,14 @@ async fn every_run_ends_with_the_right_bytes_or_a_clear_error() {
     let runs = futures_util::stream::iter(0..200).map(run);
     let ended: Vec<bool> = runs.buffer_unordered(8).collect().await;
     let right = ended.iter().filter(|e| **e).count();
-    println!("{right} of {} runs ended with the file at once", ended.len());
-    assert!(right > 100 && right < 200, "the faults are not all alike: {right}");
+    println!(
+        "{right} of {} runs ended with the file at once",
+        ended.len()
+    );
+    assert!(
+        right > 100 && right < 200,
+        "the faults are not all alike: {right}"
+    );
 }
 
 #[tokio::test]
@@ -164,7 +173,10 @@ async fn an_altered_file_is_fetched_once_more_and_then_named_with_both_digests()
     let server = Server::start(move |seen, _| Reply::honest(&wrong, "\"a\"", seen));
     let wanted = download(&server, &body, None);
     let dir = tempfile::tempdir().unwrap();
-    let error = fetcher().file(&wanted, dir.path(), &|_| {}).await.unwrap_err();
+    let error = fetcher()
+        .file(&wanted, dir.path(), &|_| {})
+        .await
+        .unwrap_err();
     let text = error.to_string();
     for part in [&wanted.name, wanted.sha256.hex(), found.hex()] {
         assert!(text.contains(part), "{text}");
@@ -212,7 +224,10 @@ async fn a_server_that_asks_to_wait_is_left_alone_so_long_or_for_good() {
         assert_eq!(server.log().len(), tries);
         match done {
             Ok(_) => assert_eq!(*pauses.lock().unwrap(), [Duration::from_secs(1)]),
-            Err(e) => assert!(e.to_string().ends_with("answers 429 and asks to wait 3600 s")),
+            Err(e) => assert!(
+                e.to_string()
+                    .ends_with("answers 429 and asks to wait 3600 s")
+            ),
         }
     }
 }
@@ -230,13 +245,17 @@ async fn a_login_comes_from_netrc_or_the_address_and_is_never_shown() {
     let knows = Fetcher::with_netrc(policy(), netrc).unwrap();
     let mut wanted = download(&server, &body, None);
     let dir = tempfile::tempdir().unwrap();
-    let error = fetcher().file(&wanted, dir.path(), &|_| {}).await.unwrap_err();
+    let error = fetcher()
+        .file(&wanted, dir.path(), &|_| {})
+        .await
+        .unwrap_err();
     assert!(error.is_denied() && error.help().contains("netrc"));
     knows.file(&wanted, dir.path(), &|_| {}).await.unwrap();
 
     for (login, right) in [("user:secret@", true), ("user:sesame@", false)] {
         let dir = tempfile::tempdir().unwrap();
-        wanted.urls = vec![server.url.replace("http://", &format!("http://{login}")) + "/thing?sesame"];
+        wanted.urls =
+            vec![server.url.replace("http://", &format!("http://{login}")) + "/thing?sesame"];
         match knows.file(&wanted, dir.path(), &|_| {}).await {
             Ok(_) => assert!(right),
             Err(error) => {

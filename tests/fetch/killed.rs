@@ -13,7 +13,11 @@ const STALLS: [usize; 3] = [2 << 20, 4 << 20, 6 << 20];
 /// This program, run for one test that fetches what the environment names.
 fn child(wanted: &Download, directory: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "killed::fetches_for_another_process"])
+        .args([
+            "--ignored",
+            "--exact",
+            "killed::fetches_for_another_process",
+        ])
         .env("FETCH_URL", &wanted.urls[0])
         .env("FETCH_SHA256", wanted.sha256.to_string())
         .env("FETCH_DIRECTORY", directory)
@@ -36,7 +40,10 @@ async fn fetches_for_another_process() {
     policy.stall = std::time::Duration::from_secs(60);
     let fetcher = stackforge::fetch::Fetcher::with_netrc(policy, Default::default()).unwrap();
     let directory = env("FETCH_DIRECTORY");
-    fetcher.file(&wanted, Path::new(&directory), &|_| {}).await.unwrap();
+    fetcher
+        .file(&wanted, Path::new(&directory), &|_| {})
+        .await
+        .unwrap();
 }
 
 #[test]
@@ -75,8 +82,15 @@ fn a_killed_fetch_goes_on_where_it_stopped() {
 
     let log = server.log();
     let asked: Vec<usize> = log.iter().map(|s| s.range.unwrap_or(0)).collect();
-    assert_eq!(asked, kept, "each goes on with the first byte that is not on disk");
-    assert!(log[1..].iter().all(|s| s.if_range.as_deref() == Some("\"a\"")));
+    assert_eq!(
+        asked, kept,
+        "each goes on with the first byte that is not on disk"
+    );
+    assert!(
+        log[1..]
+            .iter()
+            .all(|s| s.if_range.as_deref() == Some("\"a\""))
+    );
     assert_eq!(log[3].sent, SIZE - kept[3]);
 }
 

@@ -91,11 +91,7 @@ impl Server {
     }
 }
 
-fn serve(
-    mut stream: TcpStream,
-    answer: &(dyn Fn(&Seen, usize) -> Reply),
-    log: &Mutex<Vec<Seen>>,
-) {
+fn serve(mut stream: TcpStream, answer: &dyn Fn(&Seen, usize) -> Reply, log: &Mutex<Vec<Seen>>) {
     let Some(seen) = read(&stream) else { return };
     let place = {
         let mut log = log.lock().unwrap();

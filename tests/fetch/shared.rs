@@ -39,7 +39,10 @@ async fn of_two_that_want_a_file_one_fetches_and_the_other_finds_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_files_come_in_their_order_and_never_too_many_at_once() {
-    let (now, most) = (AtomicUsize::new(0), std::sync::Arc::new(AtomicUsize::new(0)));
+    let (now, most) = (
+        AtomicUsize::new(0),
+        std::sync::Arc::new(AtomicUsize::new(0)),
+    );
     let seen_most = most.clone();
     let server = Server::start(move |seen, _| {
         seen_most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);

@@ -1,0 +1,193 @@
+//! One published wheel: from `NAME==VERSION`, a Python and a platform to a file in the store.
+//!
+//! In: what is wanted, and the user's own index settings (uv's, else pip's, else uv's default,
+//! for which uv is asked). Out: a [`Package`]: the path of the wheel under its real name, below
+//! `wheels/<sha256>/` of the store, verified. The first index that has the project is taken, as
+//! uv does, unless the user's strategy says otherwise; what a directory of `find-links` has goes
+//! before any index. Never: resolution, another version, a file without a digest.
+
+mod choose;
+mod error;
+mod places;
+
+use crate::catalog::Catalog;
+use crate::fetch::{Download, Event, Fetcher, Policy};
+use crate::spec::nouns::Digest;
+use crate::spec::{Platform, PythonVersion};
+use crate::wheel::normalized;
+use pep440_rs::Version;
+use std::path::{Path, PathBuf};
+
+pub use error::PackageError;
+
+/// What is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pin {
+    /// Normalized.
+    pub name: String,
+    pub version: Version,
+    pub python: PythonVersion,
+    pub platform: Platform,
+    /// Minor version of the glibc 2 that it has to run with; any without.
+    pub glibc: Option<u16>,
+}
+
+impl Pin {
+    /// Reads `NAME==VERSION`.
+    pub fn of(
+        pinned: &str,
+        python: PythonVersion,
+        platform: Platform,
+    ) -> Result<Self, PackageError> {
+        let wrong = || PackageError::Malformed(pinned.escape_debug().take(120).collect());
+        let (name, version) = pinned.split_once("==").ok_or_else(wrong)?;
+        let name = name.trim();
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        let ends = [name.bytes().next(), name.bytes().last()];
+        let bounded = ends
+            .iter()
+            .all(|b| b.is_some_and(|b| b.is_ascii_alphanumeric()));
+        if !bounded || !name.bytes().all(plain) || name.len() > 128 {
+            return Err(wrong());
+        }
+        Ok(Self {
+            name: normalized(name),
+            version: version.trim().parse().map_err(|_| wrong())?,
+            python,
+            platform,
+            glibc: None,
+        })
+    }
+}
+
+/// A wheel that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Package {
+    /// Ends in the wheel's own name.
+    pub path: PathBuf,
+    pub file: String,
+    /// With its local part.
+    pub version: Version,
+    /// None for a file of the user's own directory, which no index vouches for.
+    pub sha256: Option<Digest>,
+    /// Withdrawn from its index, and the reason, which may be empty.
+    pub yanked: Option<String>,
+    /// Nothing of it had to be fetched.
+    pub cached: bool,
+}
+
+/// The wheel, fetched if the store has it not yet. `store` is the store's root; `on_event` hears
+/// of the wheel's bytes.
+pub async fn package(
+    wanted: &Pin,
+    catalog: &Catalog,
+    store: &Path,
+    offline: bool,
+    on_event: &(dyn Fn(Event<'_>) + Sync),
+) -> Result<Package, PackageError> {
+    let fetcher = Fetcher::new(Policy::default())?;
+    let wheels = store.join("wheels");
+    if offline {
+        return kept(wanted, &fetcher, &wheels, on_event).await;
+    }
+    let places = places::of_user(catalog, store).await?;
+    let found = places.find(wanted, &fetcher).await?;
+    let (file, name) = choose::choose(&found, wanted)?;
+    let mut package = Package {
+        path: PathBuf::new(),
+        file: file.file.clone(),
+        version: name.version.clone(),
+        sha256: None,
+        yanked: file.yanked.clone(),
+        cached: true,
+    };
+    if let Ok(path) = file.url.to_file_path() {
+        package.path = path;
+        return Ok(package);
+    }
+    let sha256 = file.sha256.clone().ok_or_else(|| PackageError::NoHash {
+        file: file.file.clone(),
+    })?;
+    let download = Download {
+        name: file.file.clone(),
+        urls: vec![file.url.to_string()],
+        sha256: sha256.clone(),
+        size: file.size,
+    };
+    let fetched = fetcher
+        .file(&download, &wheels.join(sha256.hex()), on_event)
+        .await?;
+    package.path = fetched.path;
+    package.cached = fetched.cached;
+    package.sha256 = Some(sha256);
+    Ok(package)
+}
+
+/// What an earlier run fetched, verified again.
+async fn kept(
+    wanted: &Pin,
+    fetcher: &Fetcher,
+    wheels: &Path,
+    on_event: &(dyn Fn(Event<'_>) + Sync),
+) -> Result<Package, PackageError> {
+    let missing = || PackageError::Offline {
+        name: format!("{}=={}", wanted.name, wanted.version),
+    };
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(wheels).into_iter().flatten().flatten() {
+        let name = format!("sha256:{}", entry.file_name().to_string_lossy());
+        let Ok(sha256) = name.parse::<Digest>() else {
+            continue;
+        };
+        for mut file in places::directory(&entry.path(), &wanted.name) {
+            file.sha256 = Some(sha256.clone());
+            all.push(file);
+        }
+    }
+    let (file, name) = choose::choose(&all, wanted).map_err(|_| missing())?;
+    let sha256 = file.sha256.clone().ok_or_else(missing)?;
+    let download = Download {
+        name: file.file.clone(),
+        urls: Vec::new(),
+        sha256: sha256.clone(),
+        size: None,
+    };
+    let directory = wheels.join(sha256.hex());
+    let fetched = fetcher.file(&download, &directory, on_event).await;
+    Ok(Package {
+        path: fetched.map_err(|_| missing())?.path,
+        file: file.file.clone(),
+        version: name.version.clone(),
+        sha256: Some(sha256),
+        yanked: None,
+        cached: true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_name_with_one_version_is_wanted() {
+        let of = |text| Pin::of(text, "3.12".parse().unwrap(), Platform::LinuxAmd64);
+        let wanted = of("Flash_Attn == 2.8.3+cu130").unwrap();
+        assert_eq!(wanted.name, "flash-attn");
+        assert_eq!(wanted.version.to_string(), "2.8.3+cu130");
+        for bad in [
+            "torch",
+            "torch>=2",
+            "torch==",
+            "==2",
+            "torch==2.*",
+            "torch===2",
+            "../x==1",
+            "a[b]==1",
+            "-a==1",
+            "a b==1",
+            "torch==2;x",
+        ] {
+            assert!(matches!(of(bad), Err(PackageError::Malformed(_))), "{bad}");
+        }
+    }
+}

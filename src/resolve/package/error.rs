@@ -1,0 +1,127 @@
+//! Why a published wheel could not be had, and what to do.
+
+use super::super::simple::PageError;
+use super::super::uv::UvError;
+use crate::diag::{Code, codes};
+use crate::fetch::FetchError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PackageError {
+    #[error("`{0}` is not a package with its version")]
+    Malformed(String),
+    #[error("`{name}` is not on {}", indexes(*.asked))]
+    NoProject { name: String, asked: usize },
+    #[error("`{name}` has no version {version}{}", nearest(.near))]
+    NoVersion {
+        name: String,
+        version: String,
+        near: Vec<String>,
+    },
+    #[error("`{name}` {version} has no wheel for Python {python} on {platform}: {}", what(.there))]
+    NoWheel {
+        name: String,
+        version: String,
+        python: String,
+        platform: String,
+        /// Names of the wheels of that version.
+        there: Vec<String>,
+    },
+    #[error("the index gives no sha256 for `{file}`")]
+    NoHash { file: String },
+    #[error("`{name}` is not in the store, and stackforge is offline")]
+    Offline { name: String },
+    #[error("the settings of uv or pip forbid every index")]
+    NoIndex,
+    #[error("the index of `{name}` is not usable: {source}")]
+    Page {
+        name: String,
+        #[source]
+        source: PageError,
+    },
+    #[error("the index leads from https to http")]
+    Downgrade,
+    #[error("ask uv for its default index")]
+    Uv(#[from] UvError),
+    #[error("uv does not tell its default index")]
+    NoDefault,
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+}
+
+fn indexes(asked: usize) -> String {
+    match asked {
+        1 => "the index".to_owned(),
+        n => format!("any of {n} indexes"),
+    }
+}
+
+fn nearest(near: &[String]) -> String {
+    match near {
+        [] => String::new(),
+        _ => format!("; the nearest are {}", near.join(", ")),
+    }
+}
+
+fn what(there: &[String]) -> String {
+    const SHOWN: usize = 12;
+    if there.is_empty() {
+        return "only its source is published".to_owned();
+    }
+    let shown = there[..there.len().min(SHOWN)].join(", ");
+    match there.len().saturating_sub(SHOWN) {
+        0 => format!("there is {shown}"),
+        more => format!("there is {shown} and {more} more"),
+    }
+}
+
+impl PackageError {
+    pub fn help(&self) -> String {
+        let help = match self {
+            Self::Malformed(_) => "write it as `torch==2.13.0`",
+            Self::NoProject { .. } => {
+                "check its name, and the index settings of uv or pip (UV_*, PIP_*, pip.conf, uv.toml)"
+            }
+            Self::NoVersion { .. } => "ask for a version that is there",
+            Self::NoWheel { there, .. } if there.is_empty() => {
+                "build it, and audit the wheel that comes out"
+            }
+            Self::NoWheel { .. } => {
+                "ask for a Python and a platform that it has a wheel for, or for another version"
+            }
+            Self::NoHash { .. } => "use an index that publishes sha256 digests",
+            Self::Offline { .. } => "run it without `--offline`",
+            Self::NoIndex => "remove `no-index` from the settings, or give the wheel's file",
+            Self::Page { .. } | Self::Downgrade => {
+                "check the index settings of uv or pip: the address is that of a Simple API, often `…/simple`"
+            }
+            Self::Uv(e) => e.help(),
+            Self::NoDefault => "set UV_DEFAULT_INDEX or PIP_INDEX_URL",
+            Self::Fetch(e) => return e.help(),
+        };
+        help.to_owned()
+    }
+
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Malformed(_) => codes::BAD_VALUE,
+            Self::NoProject { .. } | Self::NoVersion { .. } | Self::NoWheel { .. } => {
+                codes::NO_MATCHING_FILE
+            }
+            Self::Fetch(FetchError::Full { .. } | FetchError::Io { .. }) => codes::STORE_IO,
+            Self::Fetch(_) => codes::NETWORK,
+            _ => codes::RESOLVER_FAILED,
+        }
+    }
+
+    /// 3 when the machine or the network lacks something, else 1.
+    pub fn exit(&self) -> u8 {
+        match self {
+            Self::Malformed(_)
+            | Self::NoProject { .. }
+            | Self::NoVersion { .. }
+            | Self::NoWheel { .. }
+            | Self::NoHash { .. } => 1,
+            _ => 3,
+        }
+    }
+}
