@@ -1,0 +1,320 @@
+//! One published wheel: from indexes that the test serves, and from PyPI.
+
+#[allow(dead_code, reason = "each test file uses a part")]
+#[path = "fetch/server.rs"]
+mod server;
+
+use server::{Reply, Seen, Server};
+use stackforge::catalog::Catalog;
+use stackforge::resolve::{Pin, package};
+use stackforge::spec::nouns::Digest;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Asks in a process of its own, whose settings the environment holds: what was chosen, or the
+/// error and its help.
+fn ask(
+    pinned: &str,
+    platform: &str,
+    store: &Path,
+    settings: &[(&str, &str)],
+    offline: bool,
+) -> Result<PathBuf, String> {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--ignored", "--exact", "asks_for_another_process"])
+        .arg("--nocapture")
+        .env("PACKAGE", pinned)
+        .env("PACKAGE_PLATFORM", platform)
+        .env("PACKAGE_STORE", store)
+        .env("PACKAGE_OFFLINE", if offline { "1" } else { "0" });
+    if !settings.is_empty() {
+        // No other setting of this machine's.
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy().into_owned();
+            if name.starts_with("UV_") || name.starts_with("PIP_") || name == "NETRC" {
+                command.env_remove(name);
+            }
+        }
+        command.env("HOME", store).env_remove("XDG_CONFIG_HOME");
+        command.envs(settings.iter().copied());
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = |mark: &str| {
+        said.split_once(mark)
+            .map(|(_, rest)| rest.lines().next().unwrap())
+    };
+    match (line("FOUND "), line("REFUSED ")) {
+        (Some(path), None) => Ok(path.into()),
+        (None, Some(error)) => Err(error.to_owned()),
+        _ => panic!("{said}{}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the settings that the other tests give it, which run it"]
+async fn asks_for_another_process() {
+    let env = |name: &str| std::env::var(name).unwrap();
+    let python = "3.12".parse().unwrap();
+    let platform = env("PACKAGE_PLATFORM").parse().unwrap();
+    let pin = Pin::of(&env("PACKAGE"), python, platform).unwrap();
+    let catalog = Catalog::load(None).unwrap();
+    let (store, offline) = (env("PACKAGE_STORE"), env("PACKAGE_OFFLINE") == "1");
+    match package(&pin, &catalog, Path::new(&store), offline, &|_| {}).await {
+        Ok(found) => {
+            assert!(found.path.ends_with(&found.file));
+            println!("FOUND {}", found.path.display());
+        }
+        Err(e) => println!("REFUSED {e} | {}", e.help()),
+    }
+}
+
+const ARM: &str = "thing-1.0-cp312-cp312-manylinux_2_28_aarch64.whl";
+const INTEL: &str = "thing-1.0-cp312-cp312-manylinux_2_28_x86_64.whl";
+
+fn content(file: &str) -> Vec<u8> {
+    format!("the content of {file}").into_bytes()
+}
+
+/// An index with both wheels of `thing`; `kind` is its media type. With a login it wants that.
+fn index(kind: &'static str, login: Option<&'static str>) -> Server {
+    Server::start(move |seen, _| {
+        if login.is_some() && seen.authorization.as_deref() != login {
+            return Reply::status(401);
+        }
+        match seen.path.as_str() {
+            "/simple/thing/" => {
+                let body = if kind.contains("json") {
+                    json()
+                } else {
+                    html()
+                };
+                Reply {
+                    length: Some(body.len()),
+                    body: body.into_bytes(),
+                    ..Reply::status(200).header("Content-Type", kind)
+                }
+            }
+            path => match path.strip_prefix("/files/") {
+                Some(file) if [ARM, INTEL].contains(&file) => {
+                    Reply::honest(&content(file), "\"1\"", &Seen::default())
+                }
+                _ => Reply::status(404),
+            },
+        }
+    })
+}
+
+fn html() -> String {
+    let anchor = |file: &str| {
+        let hash = Digest::of(&content(file));
+        format!(
+            "<a href=\"../../files/{file}#sha256={}\" data-requires-python=\"&gt;=3.9\">{file}</a><br>\n",
+            hash.hex()
+        )
+    };
+    format!(
+        "<!DOCTYPE html><html><body>{}{}</body></html>",
+        anchor(ARM),
+        anchor(INTEL)
+    )
+}
+
+fn json() -> String {
+    let file = |file: &str| {
+        let hash = Digest::of(&content(file));
+        format!(
+            r#"{{"filename": "{file}", "url": "/files/{file}", "hashes": {{"sha256": "{}"}}, "size": {}, "yanked": false}}"#,
+            hash.hex(),
+            content(file).len()
+        )
+    };
+    let files = [file(ARM), file(INTEL)].join(",");
+    format!(r#"{{"meta": {{"api-version": "1.1"}}, "name": "thing", "files": [{files}]}}"#)
+}
+
+fn simple(server: &Server, login: &str) -> String {
+    server.url.replace("://", &format!("://{login}")) + "/simple"
+}
+
+const JSON: &str = "application/vnd.pypi.simple.v1+json";
+
+#[test]
+fn the_wheel_of_a_platform_comes_from_json_and_from_html() {
+    for kind in [JSON, "text/html; charset=utf-8"] {
+        let server = index(kind, None);
+        let store = tempfile::tempdir().unwrap();
+        let url = simple(&server, "");
+        for (platform, file) in [("linux/arm64", ARM), ("linux/amd64", INTEL)] {
+            for setting in ["UV_DEFAULT_INDEX", "PIP_INDEX_URL"] {
+                let path = ask(
+                    "Thing==1.0",
+                    platform,
+                    store.path(),
+                    &[(setting, &url)],
+                    false,
+                );
+                let path = path.unwrap();
+                let hex = Digest::of(&content(file)).hex().to_owned();
+                assert_eq!(path, store.path().join("wheels").join(hex).join(file));
+                assert_eq!(std::fs::read(path).unwrap(), content(file));
+            }
+        }
+        let files = server
+            .log()
+            .iter()
+            .filter(|s| s.path.starts_with("/files/"))
+            .count();
+        assert_eq!(files, 2, "each is fetched once");
+    }
+}
+
+#[test]
+fn indexes_are_asked_in_their_order_and_find_links_before_them() {
+    let (empty, full) = (Server::start(|_, _| Reply::status(404)), index(JSON, None));
+    let store = tempfile::tempdir().unwrap();
+    let (first, last) = (simple(&empty, ""), simple(&full, ""));
+    let settings = [("UV_INDEX", first.as_str()), ("UV_DEFAULT_INDEX", &last)];
+    ask("thing==1", "linux/arm64", store.path(), &settings, false).unwrap();
+    assert_eq!(empty.log().len(), 1);
+    // An index that has the project hides those after it.
+    let other = [("UV_INDEX", last.as_str()), ("UV_DEFAULT_INDEX", &first)];
+    ask("thing==1", "linux/arm64", store.path(), &other, false).unwrap();
+    assert_eq!(empty.log().len(), 1);
+
+    let own = tempfile::tempdir().unwrap();
+    std::fs::write(own.path().join(ARM), "mine").unwrap();
+    let links = own.path().to_str().unwrap();
+    let settings = [("PIP_FIND_LINKS", links), ("PIP_INDEX_URL", &last)];
+    let path = ask("thing==1", "linux/arm64", store.path(), &settings, false).unwrap();
+    assert_eq!(std::fs::read(path).unwrap(), b"mine");
+    let path = ask("thing==1", "linux/amd64", store.path(), &settings, false).unwrap();
+    assert!(path.starts_with(store.path()), "what the directory lacks");
+}
+
+#[test]
+fn a_login_is_that_of_the_address_of_the_name_or_of_netrc() {
+    // user:secret
+    let server = index(JSON, Some("Basic dXNlcjpzZWNyZXQ="));
+    let store = tempfile::tempdir().unwrap();
+    let plain = simple(&server, "");
+    let error = ask(
+        "thing==1",
+        "linux/arm64",
+        store.path(),
+        &[("UV_DEFAULT_INDEX", &plain)],
+        false,
+    );
+    let error = error.unwrap_err();
+    assert!(
+        error.contains("answers 401") && error.contains("netrc"),
+        "{error}"
+    );
+    let wrong = simple(&server, "user:sesame@");
+    let error = ask(
+        "thing==1",
+        "linux/arm64",
+        store.path(),
+        &[("UV_DEFAULT_INDEX", &wrong)],
+        false,
+    );
+    assert!(!error.unwrap_err().contains("sesame"));
+
+    let netrc = store.path().join("netrc");
+    std::fs::write(&netrc, "machine 127.0.0.1 login user password secret").unwrap();
+    let (inside, named) = (simple(&server, "user:secret@"), format!("corp={plain}"));
+    for settings in [
+        vec![("UV_DEFAULT_INDEX", inside.as_str())],
+        vec![
+            ("UV_DEFAULT_INDEX", &named),
+            ("UV_INDEX_CORP_USERNAME", "user"),
+            ("UV_INDEX_CORP_PASSWORD", "secret"),
+        ],
+        vec![
+            ("PIP_INDEX_URL", &plain),
+            ("NETRC", netrc.to_str().unwrap()),
+        ],
+    ] {
+        let store = tempfile::tempdir().unwrap();
+        ask("thing==1", "linux/arm64", store.path(), &settings, false).unwrap();
+    }
+}
+
+#[test]
+fn what_is_not_there_is_told_with_what_is() {
+    let server = index("text/html", None);
+    let (store, url) = (tempfile::tempdir().unwrap(), simple(&server, ""));
+    let ask = |pinned, settings: &[(&str, &str)], offline| {
+        ask(pinned, "linux/arm64", store.path(), settings, offline).unwrap_err()
+    };
+    let settings = [("UV_DEFAULT_INDEX", url.as_str())];
+    let error = ask("other==1.0", &settings, false);
+    assert!(error.starts_with("`other` is not on the index"), "{error}");
+    let error = ask("thing==1.1", &settings, false);
+    assert!(
+        error.starts_with("`thing` has no version 1.1; the nearest are 1.0"),
+        "{error}"
+    );
+    let error = ask("thing==1.0", &settings, true);
+    assert!(
+        error.contains("not in the store, and stackforge is offline"),
+        "{error}"
+    );
+    let error = ask("thing==1.0", &[("PIP_NO_INDEX", "1")], false);
+    assert!(error.contains("forbid every index"), "{error}");
+}
+
+#[test]
+fn small_wheels_come_from_pypi() {
+    let store = tempfile::tempdir().unwrap();
+    for (pinned, platform, file) in [
+        (
+            "six==1.17.0",
+            "linux/arm64",
+            "six-1.17.0-py2.py3-none-any.whl",
+        ),
+        (
+            "MarkupSafe==3.0.2",
+            "linux/arm64",
+            "MarkupSafe-3.0.2-cp312-cp312-manylinux_2_17_aarch64.manylinux2014_aarch64.whl",
+        ),
+    ] {
+        let path = ask(pinned, platform, store.path(), &[], false).unwrap();
+        assert_eq!(path.file_name().unwrap(), file);
+        let hex = path
+            .parent()
+            .unwrap()
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap();
+        assert_eq!(Digest::of(&std::fs::read(&path).unwrap()).hex(), hex);
+        // And from the store, without any index.
+        assert_eq!(
+            ask(pinned, platform, store.path(), &[], true).unwrap(),
+            path
+        );
+    }
+    let error = ask(
+        "MarkupSafe==3.0.99",
+        "linux/amd64",
+        store.path(),
+        &[],
+        false,
+    )
+    .unwrap_err();
+    assert!(
+        error.contains("has no version 3.0.99; the nearest are "),
+        "{error}"
+    );
+    let error = ask(
+        "nvidia-ml-py3==7.352.0",
+        "linux/amd64",
+        store.path(),
+        &[],
+        false,
+    )
+    .unwrap_err();
+    assert!(error.contains("only its source is published"), "{error}");
+}
