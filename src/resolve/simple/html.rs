@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
             if self.rest().starts_with("<!--") {
                 self.at += 4;
                 self.skip_past("-->")?;
-            } else if self.rest().starts_with(['!', '/', '?']) {
+            } else if self.rest()[1..].starts_with(['!', '/', '?']) {
                 self.skip_past(">")?;
             } else if self.rest()[1..].starts_with(|c: char| c.is_ascii_alphabetic()) {
                 return self.opened().map(Some);
