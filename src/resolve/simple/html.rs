@@ -21,7 +21,7 @@ pub(super) fn read(body: &[u8], url: &Url, project: &str) -> Result<Vec<Listed>,
             "script" | "style" => reader.skip_past(&format!("</{}", tag.name))?,
             "a" => {
                 let name = reader.text_to_tag();
-                out.extend(listed(&tag, &name, &base, project));
+                out.extend(listed(&tag, name, &base, project));
             }
             _ => {}
         }
