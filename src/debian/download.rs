@@ -12,16 +12,16 @@ use futures_util::StreamExt;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::mirror::without_credentials;
 use super::package::hex;
+use crate::fetch::without_credentials;
 
 const ATTEMPTS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(400);
 
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
-    #[error("setting up the network client")]
-    Client(#[source] reqwest::Error),
+    #[error(transparent)]
+    Client(crate::fetch::FetchError),
     #[error("fetching `{url}`")]
     Transfer {
         url: String,
@@ -74,16 +74,9 @@ impl DownloadError {
     }
 }
 
-/// A client that trusts the system's certificates, or those of SSL_CERT_FILE.
+/// The client that everything is fetched with.
 pub fn client() -> Result<reqwest::Client, DownloadError> {
-    // An error means that a provider is installed already, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
-        .user_agent(concat!("stackforge/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(Duration::from_secs(20))
-        .read_timeout(Duration::from_secs(60))
-        .build()
-        .map_err(DownloadError::Client)
+    crate::fetch::client().map_err(DownloadError::Client)
 }
 
 /// The whole of a small file.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::control::StanzaReader;
 use super::package::is_word;
+use crate::fetch::without_credentials;
 
 /// Addresses separated by white space or commas, each `URL` or `ARCHIVE=URL`.
 pub const ENVIRONMENT: &str = "STACKFORGE_DEBIAN_MIRROR";
@@ -292,16 +293,6 @@ fn address(text: &str) -> Option<String> {
         && url.query().is_none()
         && url.fragment().is_none();
     usable.then(|| text.trim_end_matches('/').to_owned())
-}
-
-/// An address as messages may show it.
-pub fn without_credentials(url: &str) -> String {
-    match (url.find("://"), url.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme < at => {
-            format!("{}{}", &url[..scheme + 3], &url[at + 1..])
-        }
-        _ => url.to_owned(),
-    }
 }
 
 #[cfg(test)]

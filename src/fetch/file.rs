@@ -83,7 +83,7 @@ impl Fetcher {
             ranges: true,
         };
         report.tell(What::Started, writer.have(), download.size);
-        match journey.from_anywhere(&mut writer).await {
+        match journey.any_address(&mut writer).await {
             Ok(()) => {
                 let have = writer.have();
                 let path = writer.finish().await?;
@@ -103,14 +103,14 @@ impl Fetcher {
 }
 
 impl Journey<'_> {
-    async fn from_anywhere(&mut self, writer: &mut Writer) -> Result<(), FetchError> {
+    async fn any_address(&mut self, writer: &mut Writer) -> Result<(), FetchError> {
         // Killed between the last byte and the final name.
         if writer.have() > 0 && writer.digest().await? == self.download.sha256 {
             return Ok(());
         }
         let mut first = None;
         for url in &self.download.urls {
-            match self.from_one(url, writer).await {
+            match self.one_address(url, writer).await {
                 Ok(()) => return Ok(()),
                 Err(error) if error.is_local() => return Err(error),
                 // Of several servers' errors, one that is not plain absence says more.
@@ -125,7 +125,7 @@ impl Journey<'_> {
     }
 
     /// Until the file is there and right, or this address is of no use.
-    async fn from_one(&mut self, url: &str, writer: &mut Writer) -> Result<(), FetchError> {
+    async fn one_address(&mut self, url: &str, writer: &mut Writer) -> Result<(), FetchError> {
         let address = address::parse(url)?;
         let mut backoff = Backoff::new(&self.fetcher.policy);
         let mut anew = false;

@@ -38,7 +38,7 @@ pub(super) struct Part {
 }
 
 pub(super) enum Claim {
-    Mine(Part),
+    Mine(Box<Part>),
     /// Someone else fetches it.
     Busy,
 }
@@ -68,7 +68,7 @@ impl Part {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 Err(e) => return Err(e),
             }
-            return Ok(Claim::Mine(Self {
+            return Ok(Claim::Mine(Box::new(Self {
                 file,
                 directory: directory.to_owned(),
                 note_path: directory.join(format!("{name}.part.json")),
@@ -77,7 +77,7 @@ impl Part {
                 hash: Sha256::new(),
                 have: 0,
                 note: Note::default(),
-            }));
+            })));
         }
     }
 
@@ -225,7 +225,7 @@ mod tests {
 
     fn mine(directory: &Path) -> Part {
         match Part::claim(directory, "x").unwrap() {
-            Claim::Mine(part) => part,
+            Claim::Mine(part) => *part,
             Claim::Busy => panic!("busy"),
         }
     }

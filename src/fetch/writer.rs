@@ -29,11 +29,11 @@ enum State {
 type Written = (Box<Part>, Vec<u8>, io::Result<()>);
 
 impl Writer {
-    pub fn new(part: Part) -> Self {
+    pub fn new(part: Box<Part>) -> Self {
         Self {
             path: part.path().to_owned(),
             have: part.have(),
-            state: State::Idle(Box::new(part)),
+            state: State::Idle(part),
             buffer: Vec::with_capacity(BUFFER),
             spare: Vec::with_capacity(BUFFER),
         }

@@ -21,7 +21,7 @@ pub(super) fn read(body: &[u8], url: &Url, project: &str) -> Result<Vec<Listed>,
             "script" | "style" => reader.skip_past(&format!("</{}", tag.name))?,
             "a" => {
                 let name = reader.text_to_tag();
-                out.extend(listed(&tag, &name, &base, project));
+                out.extend(listed(&tag, name, &base, project));
             }
             _ => {}
         }
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
             if self.rest().starts_with("<!--") {
                 self.at += 4;
                 self.skip_past("-->")?;
-            } else if self.rest().starts_with(['!', '/', '?']) {
+            } else if self.rest()[1..].starts_with(['!', '/', '?']) {
                 self.skip_past(">")?;
             } else if self.rest()[1..].starts_with(|c: char| c.is_ascii_alphabetic()) {
                 return self.opened().map(Some);
