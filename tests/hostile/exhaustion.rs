@@ -6,8 +6,8 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use stackforge::elf::{self, Object};
-use stackforge::fatbin;
-use stackforge::source::{Inflate, ReadError, Source, array, range};
+use stackforge::fatbin::{self, Scan};
+use stackforge::source::{Inflate, ReadError, Source, Sparse, array, range};
 use stackforge::zip::{Archive, Problem};
 
 use super::archives::{self, File};
@@ -290,6 +290,24 @@ fn a_million_containers() {
     });
     assert!(source.read <= 2 * code.len() as u64);
     assert!(held < 1 << 16, "{held} bytes");
+}
+
+/// An object of 128 MiB that is nothing but headers, of which a stream keeps no more than some.
+#[test]
+fn headers_without_end_in_a_stream() {
+    let piece = container(&entry()).repeat(1 << 14);
+    let count = (128 << 20) / piece.len();
+    let held = peak(|| {
+        let mut kept = Sparse::new((count * piece.len()) as u64);
+        let mut scan = Scan::default();
+        for _ in 0..count {
+            scan.pass(&piece, &mut kept);
+        }
+        let entries = fatbin::bare_entries("x", kept);
+        assert!(entries.last().is_some_and(|last| last.is_err()));
+    });
+    // As a vector grows to 32 MiB.
+    assert!(held < 100 << 20, "{held} bytes");
 }
 
 #[test]
