@@ -49,6 +49,8 @@ pub enum Kind {
 
 /// The largest RECORD of a wheel is below 4 MiB.
 pub const LONGEST_TEXT: u64 = 16 << 20;
+/// Of all texts of a tree: hundreds of wheels are installed side by side, each with its RECORD.
+pub const MOST_TEXT: u64 = 128 << 20;
 
 /// Whether a file is kept as a text: the loader's configuration, and what an installed distribution
 /// says of itself.
@@ -156,11 +158,13 @@ impl Contents {
         (paths, Self(contents))
     }
 
-    /// Those of the files that are texts. One that cannot be read says nothing.
+    /// Those of the files that are texts. One that cannot be read or is one too many says nothing.
     fn texts(&self, paths: &[String]) -> BTreeMap<String, String> {
-        let read = |file: usize| {
+        let mut left = MOST_TEXT;
+        let mut read = |file: usize| {
             let mut source = self.open(file).ok()?;
             let len = source.size().min(LONGEST_TEXT);
+            left = left.checked_sub(len)?;
             let text = bytes(&mut source, 0, len).ok()?;
             Some(String::from_utf8_lossy(&text).into_owned())
         };
