@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const MOST_LINKS: usize = 40;
+/// What Linux takes in a path; links could make one of any length from a few.
+const LONGEST_PATH: usize = 4095;
 
 #[derive(Debug)]
 pub struct Tree {
@@ -125,7 +127,11 @@ impl Tree {
                 continue;
             }
             inside.push(part);
-            let Some(to) = self.links.get(&inside.join("/")) else {
+            let here = inside.join("/");
+            if here.len() > LONGEST_PATH {
+                return None;
+            }
+            let Some(to) = self.links.get(&here) else {
                 continue;
             };
             links += 1;
@@ -226,10 +232,14 @@ mod tests {
         link("/usr/lib/libx.so.1.2", "usr/lib/libx.so.1");
         link("../../../../etc/passwd", "usr/lib/out");
         link("loop", "loop");
+        link(&"d/".repeat(2000), "long");
+        link(&format!("long/{}", "d/".repeat(1000)), "longer");
         let (tree, _) = Tree::open(dir.path()).unwrap();
         assert_eq!(tree.real("lib/libx.so.1").unwrap(), "usr/lib/libx.so.1.2");
         assert_eq!(tree.real("lib/out").unwrap(), "etc/passwd");
         assert_eq!(tree.real("loop"), None);
+        assert_eq!(tree.real("long").map(|p| p.len()), Some(3999));
+        assert_eq!(tree.real("longer"), None);
         assert!(tree.has("usr/lib/libx.so.1.2") && !tree.has("etc/passwd"));
         assert_eq!(tree.paths.len(), 1);
     }
