@@ -25,16 +25,18 @@ pub struct Module {
 pub struct Code(pub BTreeMap<Module, usize>);
 
 impl Code {
+    /// Holds one module at a time beside those that differ: an object may have a container for
+    /// every eighty bytes.
     pub fn read(object: &Object, source: &mut dyn Source) -> Result<Self, FatbinError> {
-        let mut loaded: BTreeMap<u64, Module> = BTreeMap::new();
-        let mut relocatable: BTreeMap<u64, Module> = BTreeMap::new();
+        let mut loaded = Containers::default();
+        let mut relocatable = Containers::default();
         for entry in fatbin::entries(object, source) {
             let entry = entry?;
-            let modules = match entry.place {
+            let containers = match entry.place {
                 Place::Relocatable => &mut relocatable,
                 Place::Linked | Place::Bare => &mut loaded,
             };
-            let module = modules.entry(entry.container).or_default();
+            let module = containers.module(entry.container);
             match entry.kind {
                 Kind::Sass => {
                     module.sass.insert(entry.sm);
@@ -46,18 +48,18 @@ impl Code {
                 Kind::Nvvm | Kind::Other(_) => {}
             }
         }
-        let linkable = common_ptx(relocatable.values());
-        for module in loaded.values_mut().filter(|m| m.ptx.is_empty()) {
-            module.ptx.clone_from(&linkable);
-        }
-        let modules = match loaded.is_empty() {
-            true => relocatable,
-            false => loaded,
+        let (loaded, relocatable) = (loaded.finish(), relocatable.finish());
+        let (modules, linkable) = match loaded.is_empty() {
+            true => (relocatable, BTreeSet::new()),
+            false => (loaded, common_ptx(&relocatable)),
         };
         let mut counts = BTreeMap::new();
-        for module in modules.into_values() {
+        for (mut module, count) in modules {
+            if module.ptx.is_empty() {
+                module.ptx.clone_from(&linkable);
+            }
             if !module.sass.is_empty() || !module.ptx.is_empty() {
-                *counts.entry(module).or_default() += 1;
+                *counts.entry(module).or_default() += count;
             }
         }
         Ok(Self(counts))
@@ -76,13 +78,105 @@ impl Code {
     }
 }
 
+/// Modules of containers that come one after the other, counted.
+#[derive(Default)]
+struct Containers {
+    counts: BTreeMap<Module, usize>,
+    /// Where the last one lies.
+    last: Option<(u64, Module)>,
+}
+
+impl Containers {
+    fn module(&mut self, container: u64) -> &mut Module {
+        if self.last.as_ref().is_none_or(|(at, _)| *at != container) {
+            self.close();
+        }
+        let (_, module) = self
+            .last
+            .get_or_insert_with(|| (container, Module::default()));
+        module
+    }
+
+    fn close(&mut self) {
+        if let Some((_, module)) = self.last.take() {
+            *self.counts.entry(module).or_default() += 1;
+        }
+    }
+
+    fn finish(mut self) -> BTreeMap<Module, usize> {
+        self.close();
+        self.counts
+    }
+}
+
 /// PTX that most relocatable modules have: where no linked SASS fits, the driver compiles and links
 /// it when the object is loaded (nvcc's manual, "JIT linking").
-fn common_ptx<'a>(relocatable: impl Iterator<Item = &'a Module>) -> BTreeSet<Ptx> {
+fn common_ptx(relocatable: &BTreeMap<Module, usize>) -> BTreeSet<Ptx> {
     let mut counts: BTreeMap<&BTreeSet<Ptx>, usize> = BTreeMap::new();
-    for module in relocatable {
-        *counts.entry(&module.ptx).or_default() += 1;
+    for (module, count) in relocatable {
+        *counts.entry(&module.ptx).or_default() += count;
     }
     let most = counts.into_iter().max_by_key(|(_, count)| *count);
     most.map(|(ptx, _)| ptx.clone()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elf::tests::build::Build;
+
+    /// An entry without code.
+    fn entry(kind: u8, sm: u8) -> [u8; 64] {
+        let mut entry = [0; 64];
+        entry[..8].copy_from_slice(&[kind, 0, 1, 1, 64, 0, 0, 0]);
+        entry[28] = sm;
+        entry
+    }
+
+    fn container(entries: &[[u8; 64]]) -> Vec<u8> {
+        let mut out = b"\x50\xed\x55\xba\x01\x00\x10\x00".to_vec();
+        out.extend((64 * entries.len() as u64).to_le_bytes());
+        out.extend(entries.as_flattened());
+        out
+    }
+
+    fn code(sections: &[(&'static str, Vec<u8>)]) -> Vec<(Vec<String>, usize, usize)> {
+        let build = Build {
+            sections: sections.to_vec(),
+            ..Build::default()
+        };
+        let bytes = build.bytes();
+        let object = Object::read("x", &mut &bytes[..], &fatbin::SECTIONS).unwrap();
+        let code = Code::read(&object, &mut &bytes[..]).unwrap();
+        let shown = |m: &Module| m.sass.iter().map(Sm::digits).collect();
+        let all = code.0.iter();
+        all.map(|(m, n)| (shown(m), m.ptx.len(), *n)).collect()
+    }
+
+    #[test]
+    fn modules_that_are_alike_are_counted() {
+        let (ptx, sass) = (1, 2);
+        let two = container(&[entry(sass, 80), entry(sass, 90)]);
+        let one = container(&[entry(sass, 90), entry(ptx, 90)]);
+        let linked = [&two[..], &one, &two, &container(&[])].concat();
+        let of = |sms: &[&str]| sms.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            code(&[(".nv_fatbin", linked.clone())]),
+            [(of(&["80", "90"]), 0, 2), (of(&["90"]), 1, 1)]
+        );
+        // PTX that can be linked serves what has none.
+        let relocatable = [&one[..], &one, &two].concat();
+        let both = [
+            (".nv_fatbin", linked),
+            ("__nv_relfatbin", relocatable.clone()),
+        ];
+        assert_eq!(
+            code(&both),
+            [(of(&["80", "90"]), 1, 2), (of(&["90"]), 1, 1)]
+        );
+        assert_eq!(
+            code(&[("__nv_relfatbin", relocatable)]),
+            [(of(&["80", "90"]), 0, 1), (of(&["90"]), 1, 2)]
+        );
+    }
 }

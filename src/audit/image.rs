@@ -8,7 +8,7 @@
 use super::inventory::{Inventory, Item};
 use super::stream::{Passed, Wishes, pass};
 use super::system::System;
-use super::tree::{Kind, LONGEST_TEXT, Tree, TreeError, is_text};
+use super::tree::{Kind, LONGEST_TEXT, MOST_TEXT, Tree, TreeError, is_text};
 use crate::oci::merge::Member;
 use crate::oci::{Merge, Node};
 use crate::tar::{self, Header, Reader};
@@ -150,14 +150,19 @@ fn read_layers(image: &dyn Image) -> Vec<Result<Layer, Fault>> {
 
 fn read_layer(image: &dyn Image, index: usize) -> Result<Layer, Fault> {
     let mut layer = Layer::default();
+    let mut text_left = MOST_TEXT;
     let mut again: BTreeMap<usize, Wishes> = BTreeMap::new();
     let mut reader = Reader::new(image.open(index)?);
     while let Some(mut entry) = reader.next()? {
-        let header = entry.header.clone();
+        let mut header = entry.header.clone();
+        // Many and large, and nothing that is asked here.
+        header.xattrs = Vec::new();
         let member = layer.headers.len();
         if header.kind == tar::Kind::File && is_text(&header.path) {
             let mut text = Vec::new();
-            (&mut entry).take(LONGEST_TEXT).read_to_end(&mut text)?;
+            let most = LONGEST_TEXT.min(text_left);
+            (&mut entry).take(most).read_to_end(&mut text)?;
+            text_left -= text.len() as u64;
             let text = String::from_utf8_lossy(&text).into_owned();
             layer.texts.insert(member, text);
         } else if header.kind == tar::Kind::File {

@@ -11,7 +11,7 @@ use super::inventory::Item;
 use super::tree::split;
 use crate::diag::{Diagnostic, Severity, codes};
 use crate::diagnose::readable;
-use crate::elf::{ElfError, Linkage, Object, mentions};
+use crate::elf::{self, ElfError, Linkage, Object, mentions};
 use crate::source::Source;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,6 +19,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// How the Itanium C++ ABI spells the old `std::string`, and the namespace of the new one.
 const OLD: &[u8] = b"Ss";
 const NEW: &[u8] = b"NSt7__cxx11";
+
+/// Bytes of the names that are kept of one object, whose string table may have gigabytes.
+const MOST_NAMES: usize = 16 << 20;
 
 /// What ties an object to torch.
 #[derive(Debug, Default)]
@@ -35,16 +38,30 @@ pub struct Ties {
 impl Ties {
     pub fn read(object: &Object, source: &mut dyn Source) -> Result<Self, ElfError> {
         let mut ties = Self::default();
+        let mut kept = 0;
         object.symbols(source, |symbol| {
             if !of_torch(symbol.name) {
                 return;
             }
             match symbol.linkage {
-                Linkage::Undefined => ties.needs.push(symbol.name.into()),
+                Linkage::Undefined => {
+                    kept += symbol.name.len();
+                    if kept <= MOST_NAMES {
+                        ties.needs.push(symbol.name.into());
+                    }
+                }
                 Linkage::Exported => ties.export(symbol.name),
                 Linkage::WeakUndefined => {}
             }
         })?;
+        if kept > MOST_NAMES {
+            let (what, limit) = ("set of names that torch has to define", MOST_NAMES as u64);
+            return Err(ElfError {
+                object: object.name.clone(),
+                offset: 0,
+                problem: elf::Problem::TooLarge { what, limit },
+            });
+        }
         Ok(ties)
     }
 

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const MOST_LINKS: usize = 40;
+/// What Linux takes in a path; links could make one of any length from a few.
+const LONGEST_PATH: usize = 4095;
 
 #[derive(Debug)]
 pub struct Tree {
@@ -49,6 +51,8 @@ pub enum Kind {
 
 /// The largest RECORD of a wheel is below 4 MiB.
 pub const LONGEST_TEXT: u64 = 16 << 20;
+/// Of all texts of a tree: hundreds of wheels are installed side by side, each with its RECORD.
+pub const MOST_TEXT: u64 = 128 << 20;
 
 /// Whether a file is kept as a text: the loader's configuration, and what an installed distribution
 /// says of itself.
@@ -123,7 +127,11 @@ impl Tree {
                 continue;
             }
             inside.push(part);
-            let Some(to) = self.links.get(&inside.join("/")) else {
+            let here = inside.join("/");
+            if here.len() > LONGEST_PATH {
+                return None;
+            }
+            let Some(to) = self.links.get(&here) else {
                 continue;
             };
             links += 1;
@@ -156,11 +164,13 @@ impl Contents {
         (paths, Self(contents))
     }
 
-    /// Those of the files that are texts. One that cannot be read says nothing.
+    /// Those of the files that are texts. One that cannot be read or is one too many says nothing.
     fn texts(&self, paths: &[String]) -> BTreeMap<String, String> {
-        let read = |file: usize| {
+        let mut left = MOST_TEXT;
+        let mut read = |file: usize| {
             let mut source = self.open(file).ok()?;
             let len = source.size().min(LONGEST_TEXT);
+            left = left.checked_sub(len)?;
             let text = bytes(&mut source, 0, len).ok()?;
             Some(String::from_utf8_lossy(&text).into_owned())
         };
@@ -222,10 +232,14 @@ mod tests {
         link("/usr/lib/libx.so.1.2", "usr/lib/libx.so.1");
         link("../../../../etc/passwd", "usr/lib/out");
         link("loop", "loop");
+        link(&"d/".repeat(2000), "long");
+        link(&format!("long/{}", "d/".repeat(1000)), "longer");
         let (tree, _) = Tree::open(dir.path()).unwrap();
         assert_eq!(tree.real("lib/libx.so.1").unwrap(), "usr/lib/libx.so.1.2");
         assert_eq!(tree.real("lib/out").unwrap(), "etc/passwd");
         assert_eq!(tree.real("loop"), None);
+        assert_eq!(tree.real("long").map(|p| p.len()), Some(3999));
+        assert_eq!(tree.real("longer"), None);
         assert!(tree.has("usr/lib/libx.so.1.2") && !tree.has("etc/passwd"));
         assert_eq!(tree.paths.len(), 1);
     }

@@ -14,6 +14,8 @@ const START: [u8; 8] = [MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3], 1, 0, 16, 0];
 const ENTRY: u64 = 64;
 /// What alignment leaves between containers.
 const PADDING: u64 = 256;
+/// Headers of one object: real ones have some MiB, others may be nothing else.
+const MOST_KEPT: usize = 32 << 20;
 
 #[derive(Default)]
 pub struct Scan {
@@ -29,8 +31,11 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// The next piece of the object; what may matter of it goes to `kept`.
+    /// The next piece of the object; what may matter of it goes to `kept`, up to a limit.
     pub fn pass(&mut self, piece: &[u8], kept: &mut Sparse) {
+        if kept.kept() > MOST_KEPT {
+            return;
+        }
         let start = self.passed - self.held.len() as u64;
         self.passed += piece.len() as u64;
         let mut whole = std::mem::take(&mut self.held);

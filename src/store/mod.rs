@@ -210,6 +210,7 @@ mod tests {
             image: Some("sha256:1".into()),
             seconds: 1.5,
             report: None,
+            audit: None,
         };
         store.record(&key, &action).unwrap();
         assert_eq!(store.action(&key).unwrap().image, action.image);

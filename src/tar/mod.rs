@@ -4,7 +4,7 @@
 //! ustar, pax (POSIX.1-2017, pax, "Extended Header") and GNU tar's long names and base-256 numbers
 //! are read; sparse and multi-volume members are errors. So is what programs read differently: two
 //! names for one member, content after the header of a directory, a zero block between members.
-//! Never holds more than [`MOST_PAX`] bytes of records for a member and as much for the whole
+//! Never holds more than [`MOST_PAX`] bytes of records for a member and [`MOST_GLOBAL`] for the whole
 //! stream, whatever the stream claims: the `tar` crate reads long names and records without a
 //! bound, which costs gigabytes for a compressed layer of a few kilobytes.
 //!
@@ -26,7 +26,7 @@ use error::fault;
 use pax::Records;
 
 pub use error::{Problem, TarError};
-pub use pax::MOST_PAX;
+pub use pax::{MOST_GLOBAL, MOST_PAX};
 
 /// Longest name or link target of a member: four times what Linux takes in a path.
 pub const MOST_NAME: u64 = 16 << 10;
@@ -178,14 +178,14 @@ impl<R: Read> Reader<R> {
                 Flag::Records => {
                     let data = self.meta(&block, MOST_PAX)?;
                     let mut records = Records::default();
-                    records.read(&data).map_err(here)?;
+                    records.read(&data, MOST_PAX).map_err(here)?;
                     if ahead.records.replace(records).is_some() {
                         return Err(here(Problem::Twice("extended header")));
                     }
                 }
                 Flag::Global => {
-                    let data = self.meta(&block, MOST_PAX)?;
-                    self.global.read(&data).map_err(here)?;
+                    let data = self.meta(&block, MOST_GLOBAL)?;
+                    self.global.read(&data, MOST_GLOBAL).map_err(here)?;
                 }
             }
         }

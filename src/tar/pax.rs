@@ -8,6 +8,8 @@ use super::Problem;
 /// Most bytes of one extended header: room for the largest extended attribute that Linux takes
 /// (64 KiB) and then some.
 pub const MOST_PAX: u64 = 128 << 10;
+/// Of all global headers of a stream: each member takes a copy. Those of `git archive` have 52.
+pub const MOST_GLOBAL: u64 = 4 << 10;
 const MOST_XATTRS: usize = 1024;
 
 /// What is known of a member from records; a later record replaces an earlier one.
@@ -25,14 +27,13 @@ pub(super) struct Records {
 }
 
 impl Records {
-    pub fn read(&mut self, mut data: &[u8]) -> Result<(), Problem> {
-        self.held += data.len() as u64;
-        if self.held > MOST_PAX {
-            return Err(Problem::Long {
-                size: self.held,
-                most: MOST_PAX,
-            });
+    /// Of all that is read into these no more than `most` bytes.
+    pub fn read(&mut self, mut data: &[u8], most: u64) -> Result<(), Problem> {
+        let size = self.held + data.len() as u64;
+        if size > most {
+            return Err(Problem::Long { size, most });
         }
+        self.held = size;
         while !data.is_empty() {
             let record = record(data)?;
             self.set(record.key, record.value)?;

@@ -195,10 +195,12 @@ fn names_and_records_are_bounded() {
     let mut header: [u8; 512] = bomb.try_into().unwrap();
     sum(&mut header);
     assert!(problem(&header).contains("8589934592 bytes, more than 16384"));
-    let big = vec![b'v'; 100 << 10];
+    let big = vec![b'v'; 128 << 10];
     let records = pax(&[("SCHILY.xattr.user.a", &big)]);
+    assert!(problem(&member(b"x", b'x', &records)).contains("more than 131072"));
+    let records = pax(&[("SCHILY.xattr.user.a", &big[..3 << 10])]);
     let global = member(b"g", b'g', &records);
-    assert!(problem(&[&global[..], &global].concat()).contains("more than 131072"));
+    assert!(problem(&[&global[..], &global].concat()).contains("more than 4096"));
     let keys: Vec<String> = (0..1025).map(|i| format!("SCHILY.xattr.{i}")).collect();
     let records: Vec<(&str, &[u8])> = keys.iter().map(|k| (&k[..], &b""[..])).collect();
     assert!(problem(&member(b"x", b'x', &pax(&records))).contains("1024 extended"));

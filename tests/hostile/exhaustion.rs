@@ -6,8 +6,9 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use stackforge::elf::{self, Object};
-use stackforge::fatbin;
-use stackforge::source::{Inflate, ReadError, Source, array, range};
+use stackforge::fatbin::{self, Scan};
+use stackforge::source::{Inflate, ReadError, Source, Sparse, array, range};
+use stackforge::tar::Reader;
 use stackforge::zip::{Archive, Problem};
 
 use super::archives::{self, File};
@@ -290,6 +291,62 @@ fn a_million_containers() {
     });
     assert!(source.read <= 2 * code.len() as u64);
     assert!(held < 1 << 16, "{held} bytes");
+}
+
+/// An object of 128 MiB that is nothing but headers, of which a stream keeps no more than some.
+#[test]
+fn headers_without_end_in_a_stream() {
+    let piece = container(&entry()).repeat(1 << 14);
+    let count = (128 << 20) / piece.len();
+    let held = peak(|| {
+        let mut kept = Sparse::new((count * piece.len()) as u64);
+        let mut scan = Scan::default();
+        for _ in 0..count {
+            scan.pass(&piece, &mut kept);
+        }
+        let entries = fatbin::bare_entries("x", kept);
+        assert!(entries.last().is_some_and(|last| last.is_err()));
+    });
+    // As a vector grows to 32 MiB.
+    assert!(held < 100 << 20, "{held} bytes");
+}
+
+/// What holds for a whole tar is copied to each of its members.
+#[test]
+fn a_global_header_for_many_members() {
+    let mut header = [0; 512];
+    header[..7].copy_from_slice(b"x\0\0\0\0\0\0");
+    header[156] = b'0';
+    let sum = |header: &mut [u8; 512]| {
+        header[148..156].fill(b' ');
+        let sum: u32 = header.iter().map(|b| u32::from(*b)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    };
+    for (len, ok) in [(4000, true), (100_000, false)] {
+        let value = "v".repeat(len - 30);
+        let mut record = format!(" SCHILY.xattr.user.x={value}\n");
+        let digits = (record.len() + 4).to_string().len();
+        record.insert_str(0, &(record.len() + digits).to_string());
+        let mut global = header;
+        global[156] = b'g';
+        global[124..136].copy_from_slice(format!("{:011o}\0", record.len()).as_bytes());
+        sum(&mut global);
+        let mut tar = global.to_vec();
+        tar.extend(record.as_bytes());
+        tar.resize(tar.len().next_multiple_of(512), 0);
+        sum(&mut header);
+        tar.extend(header.repeat(2000));
+        tar.resize(tar.len() + 1024, 0);
+        let held = peak(|| {
+            let mut reader = Reader::new(&tar[..]);
+            let mut members = Vec::new();
+            while let Ok(Some(entry)) = reader.next() {
+                members.push(entry.header);
+            }
+            assert_eq!(members.len(), if ok { 2000 } else { 0 });
+        });
+        assert!(held <= allowed(tar.len()), "{held} bytes");
+    }
 }
 
 #[test]
