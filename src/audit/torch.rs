@@ -76,11 +76,11 @@ impl Ties {
             return Some(true);
         }
         // Two letters prove nothing; a parameter or member that is a string does.
-        let old = |name: &Box<[u8]>| {
+        let old = |name: &[u8]| {
             let text = readable(&String::from_utf8_lossy(name));
             text.contains("std::string") || text.contains("std::basic_string<char")
         };
-        self.needs.iter().any(old).then_some(false)
+        self.needs.iter().any(|n| old(n)).then_some(false)
     }
 
     fn export(&mut self, name: &[u8]) {

@@ -169,6 +169,8 @@ impl Merge {
         let old = self.upper.get(&path).map(|old| old.header.kind);
         if node.header.kind != Kind::Directory {
             remove(&mut self.upper, &path);
+            // At once: a later member of the layer may make it a directory again.
+            remove(&mut self.lower, &path);
         }
         // Anything but a plain file or a new directory may change where paths lead.
         if node.header.kind != Kind::File || old.is_some() {

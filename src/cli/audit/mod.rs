@@ -10,7 +10,7 @@ use super::init::sm_of;
 use super::output::{Failure, chain, colored, json, print};
 use super::session::runtime;
 use crate::audit::{self, AtRest, Audit, Gpu, Promise, Question, TreeError, sarif, table};
-use crate::build::{BuildError, audit_image};
+use crate::build::audit_image;
 use crate::catalog::Catalog;
 use crate::diag::{Diagnostic, Report, Source, codes, render};
 use crate::engine::Cancel;
@@ -37,7 +37,7 @@ pub fn run(common: &Common, args: &AuditArgs) -> Outcome {
             let cancel = Cancel::new();
             stop_on_signal(&cancel);
             let ask = |image: audit::Target<'_>| asked.of(image);
-            Ok::<_, BuildError>(audit_image(&docker, &name, &cancel, ask).await?)
+            audit_image(&docker, &name, &cancel, ask).await
         })?,
         Target::Registry(name) => {
             let image = remote::image(common, args, &name)?;

@@ -169,6 +169,11 @@ fn two_hundred_thousand_files_are_quick_to_replace_and_to_hide() {
     }
 }
 
+#[test]
+fn a_file_that_becomes_a_directory_again_still_hides_what_was_below() {
+    assert_eq!(merged(&[&["b/d/"], &["b", "b/"]]), ["b@1"]);
+}
+
 /// The same by looking at every path, for names without links.
 fn slow(layers: &[Vec<String>]) -> BTreeMap<String, usize> {
     let mut all: BTreeMap<String, (usize, bool)> = BTreeMap::new();
