@@ -5,6 +5,7 @@
 //! once more where it holds an object that was laid out oddly ([`super::stream`]). Nothing is
 //! unpacked.
 
+use super::gpu::below;
 use super::inventory::{Inventory, Item};
 use super::stream::{Passed, Wishes, pass};
 use super::system::System;
@@ -60,8 +61,12 @@ pub fn read(image: &dyn Image) -> Result<(Tree, System, Inventory), TreeError> {
         merge.end_layer();
         layers.push(layer);
     }
-    let mut seen = Seen::default();
-    for (path, node) in merge.finish() {
+    let files = merge.finish();
+    let mut seen = Seen {
+        names: names(&files),
+        ..Seen::default()
+    };
+    for (path, node) in files {
         seen.take(path, &node, &mut layers);
     }
     seen.inventory.sort();
@@ -85,8 +90,24 @@ struct Seen {
     paths: Vec<String>,
     links: BTreeMap<String, String>,
     texts: BTreeMap<String, String>,
-    /// The path that has the content of a member.
-    first: BTreeMap<Member, String>,
+    names: BTreeMap<Member, String>,
+}
+
+/// The path that stands for a file of several names: one where Python imports it from, not the one
+/// in the cache of what installed it, else the first.
+fn names(files: &BTreeMap<String, Node>) -> BTreeMap<Member, String> {
+    let mut names: BTreeMap<Member, String> = BTreeMap::new();
+    let of_python = |path: &str| below(path) != path;
+    for (path, node) in files {
+        if node.header.kind != tar::Kind::File {
+            continue;
+        }
+        let name = names.entry(node.content).or_insert_with(|| path.clone());
+        if of_python(path) && !of_python(name) {
+            name.clone_from(path);
+        }
+    }
+    names
 }
 
 impl Seen {
@@ -101,12 +122,11 @@ impl Seen {
             tar::Kind::File => {}
             _ => return,
         }
-        if let Some(first) = self.first.get(&node.content) {
+        if let Some(name) = self.names.get(&node.content).filter(|name| **name != path) {
             // Another name of the same file, as good as a link.
-            self.links.insert(path, format!("/{first}"));
+            self.links.insert(path, format!("/{name}"));
             return;
         }
-        self.first.insert(node.content, path.clone());
         let (layer, member) = (&mut layers[node.content.layer], node.content.member);
         if let Some(item) = layer.items.remove(&member) {
             let item = Item {

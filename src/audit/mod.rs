@@ -15,6 +15,9 @@ mod image;
 mod inventory;
 mod layout;
 mod missing;
+#[cfg(test)]
+#[path = "../../tests/audit/objects.rs"]
+mod objects;
 mod promise;
 mod python;
 mod runtime;

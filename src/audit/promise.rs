@@ -1,7 +1,9 @@
-//! What a stack promises of everything in it, against objects that hold something else.
+//! What a stack promises of everything in it, against objects that ask for something else.
 //!
-//! In: [`Promise`]. Out: findings, also where what an object needs is not in the tree: of a wheel
-//! that was just compiled, say.
+//! In: [`Promise`]. Out: findings, where what an object needs is not in the tree: of a wheel that
+//! was just compiled, say. Of an environment nothing: there [`super::missing`] and [`super::torch`]
+//! see what an object gets, and which of a package's alternatives for several releases of CUDA
+//! counts.
 
 use super::closure::World;
 use super::finding::Finding;
@@ -17,6 +19,9 @@ pub struct Promise {
 }
 
 pub fn check(world: &World<'_>, promise: &Promise, findings: &mut Vec<Finding>) {
+    if world.environment {
+        return;
+    }
     let cuda = Cuda::of(world);
     for item in world.items {
         let mut tell = |code, message| {
@@ -51,5 +56,104 @@ pub fn check(world: &World<'_>, promise: &Promise, findings: &mut Vec<Finding>) 
                 ),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::objects::Built;
+    use crate::audit::{Question, Target, audit};
+    use crate::catalog::Catalog;
+
+    const NEW_ABI: &str = "_ZN3c105checkENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
+    const OLD_ABI: &str = "_ZN3c105checkESs";
+
+    /// Codes and messages about an object at that path.
+    fn told(path: &str, built: &Built<'_>, promise: Promise) -> Vec<(String, String)> {
+        let dir = tempfile::tempdir().unwrap();
+        built.write(&dir.path().join(path));
+        let answer = audit(&Question {
+            catalog: &Catalog::load(None).unwrap(),
+            target: Target::Path(dir.path()),
+            gpus: Vec::new(),
+            python: None,
+            sysroot: None,
+            promise,
+        });
+        let findings = answer.unwrap().findings;
+        let errors = findings.into_iter().filter(Finding::is_error);
+        errors
+            .map(|f| (f.diagnostic.code.to_string(), f.diagnostic.message))
+            .collect()
+    }
+
+    fn cuda(major: u32) -> Promise {
+        Promise {
+            cuda: Some(major),
+            cxx11_abi: None,
+        }
+    }
+
+    fn abi(new: bool) -> Promise {
+        Promise {
+            cuda: None,
+            cxx11_abi: Some(new),
+        }
+    }
+
+    fn error(code: &str, message: &str) -> [(String, String); 1] {
+        [(code.to_owned(), message.to_owned())]
+    }
+
+    #[test]
+    fn the_other_cuda_is_named() {
+        let built = Built {
+            needs: &["libcudart.so.12", "libc.so.6"],
+            ..Built::default()
+        };
+        let message = "`user/_C.so` needs `libcudart.so.12` of CUDA 12, the stack is for CUDA 13";
+        assert_eq!(
+            told("user/_C.so", &built, cuda(13)),
+            error("SF0610", message)
+        );
+        for fits in [cuda(12), Promise::default()] {
+            assert_eq!(told("user/_C.so", &built, fits), []);
+        }
+    }
+
+    #[test]
+    fn the_other_abi_is_named() {
+        let asks = |name: &'static [&'static str]| Built {
+            asks: name,
+            ..Built::default()
+        };
+        let told = |built: &Built<'_>, promise| told("user/_C.so", built, promise);
+        let (new, old) = (asks(&[NEW_ABI]), asks(&[OLD_ABI]));
+        let start = "`user/_C.so` was built with the";
+        let message = format!("{start} old C++11 ABI, the stack's torch with the new");
+        assert_eq!(told(&old, abi(true)), error("SF0605", &message));
+        let message = format!("{start} new C++11 ABI, the stack's torch with the old");
+        assert_eq!(told(&new, abi(false)), error("SF0605", &message));
+        for (built, fits) in [(&new, abi(true)), (&old, abi(false)), (&old, cuda(13))] {
+            assert_eq!(told(built, fits), []);
+        }
+        // No string crosses the border: either will do.
+        let neither = asks(&["_ZN2at3catEv"]);
+        for any in [true, false] {
+            assert_eq!(told(&neither, abi(any)), []);
+        }
+    }
+
+    #[test]
+    fn of_an_environment_what_is_there_counts() {
+        // Both are of one package, which loads the one that fits.
+        let built = Built {
+            needs: &["libcudart.so.12"],
+            ..Built::default()
+        };
+        let path = "lib/python3.12/site-packages/bitsandbytes/libbitsandbytes_cuda128.so";
+        let message = format!("`{path}` needs `libcudart.so.12`, which nothing provides");
+        assert_eq!(told(path, &built, cuda(13)), error("SF0902", &message));
     }
 }

@@ -16,8 +16,9 @@ use std::ops::Range;
 const HEAD: u64 = 32 << 20;
 const TAIL: u64 = 16 << 20;
 const PIECE: usize = 256 << 10;
-/// What else is kept around bytes that were asked for.
-const AROUND: u64 = 16 << 20;
+/// What else is kept before and after bytes that were asked for: tables lie together.
+const BEFORE: u64 = 8 << 20;
+const AFTER: u64 = 16 << 20;
 /// Each time at most as much is kept again.
 const MOST_WISHES: usize = 6;
 
@@ -57,11 +58,8 @@ pub fn pass(path: &str, size: u64, content: &mut impl Read, wishes: Wishes) -> i
 
 impl Wishes {
     fn and(mut self, absent: Range<u64>, size: u64) -> Self {
-        let end = absent
-            .end
-            .max(absent.start.saturating_add(AROUND))
-            .min(size);
-        self.0.push(absent.start..end);
+        let end = absent.end.max(absent.start.saturating_add(AFTER)).min(size);
+        self.0.push(absent.start.saturating_sub(BEFORE)..end);
         self.0.sort_by_key(|r| r.start);
         self
     }
@@ -125,6 +123,150 @@ impl Source for Kept {
         match self.tables.read_at(offset, buf) {
             Err(ReadError::Absent { .. }) => self.code.read_at(offset, buf),
             answer => answer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::objects::Built;
+    use proptest::prelude::*;
+    use std::sync::LazyLock;
+
+    const NEEDS: &[&str] = &["libcudart.so.13", "libc10.so"];
+
+    fn built(between: u64, after: u64) -> Vec<u8> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.so");
+        let built = Built {
+            soname: Some("libx.so.1"),
+            needs: NEEDS,
+            asks: &["_ZN2at3catEv"],
+            exports: &["_ZN5torch4thisEv"],
+            code: &[(&[80, 90], &[90]), (&[110], &[])],
+            glibc: Some("GLIBC_2.31"),
+            between,
+            after,
+            ..Built::default()
+        };
+        built.write(&path);
+        std::fs::read(path).unwrap()
+    }
+
+    /// What the reader of files makes of it, in words.
+    fn expected(bytes: &[u8]) -> String {
+        let item = read("x.so", &mut &bytes[..]).unwrap().unwrap();
+        assert_eq!(item.object.needed[..2], *NEEDS);
+        format!("{item:?}")
+    }
+
+    fn item(passed: Passed) -> String {
+        match passed {
+            Passed::Object(item) => format!("{item:?}"),
+            Passed::Damaged(why) => panic!("damaged: {why}"),
+            Passed::Other => panic!("no object"),
+            Passed::Again(wishes) => panic!("once more with {wishes:?}"),
+        }
+    }
+
+    fn passes(bytes: &[u8], wishes: Wishes) -> Passed {
+        pass("x.so", bytes.len() as u64, &mut &bytes[..], wishes).unwrap()
+    }
+
+    /// Passes as often as it is asked to; how often that was, and what was held in the end.
+    fn again_and_again(bytes: &[u8]) -> (usize, String) {
+        let mut wishes = Wishes::default();
+        for count in 1.. {
+            match passes(bytes, wishes) {
+                Passed::Again(more) => wishes = more,
+                passed => return (count, item(passed)),
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn an_object_whose_tables_lie_in_its_middle_passes_twice() {
+        let bytes = built(60 << 20, 0);
+        assert!(bytes.len() as u64 > 2 * (HEAD + TAIL));
+        let Passed::Again(wishes) = passes(&bytes, Wishes::default()) else {
+            panic!("its tables lie where nothing is kept");
+        };
+        let near = 60u64 << 20;
+        assert_eq!(wishes.0.len(), 1);
+        assert!(wishes.0[0].contains(&near), "{wishes:?}");
+        assert_eq!(again_and_again(&bytes), (2, expected(&bytes)));
+    }
+
+    #[test]
+    fn a_large_object_of_the_usual_layout_passes_once() {
+        let bytes = built(0, 60 << 20);
+        assert_eq!(again_and_again(&bytes), (1, expected(&bytes)));
+    }
+
+    #[test]
+    fn what_asks_too_often_is_damaged() {
+        let bytes = built(60 << 20, 0);
+        let wishes = Wishes(vec![0..1; MOST_WISHES]);
+        assert!(matches!(passes(&bytes, wishes), Passed::Damaged(_)));
+    }
+
+    #[test]
+    fn other_files_are_passed_over() {
+        for other in [&b""[..], b"\x7fEL", b"#!/bin/sh\n"] {
+            assert!(matches!(passes(other, Wishes::default()), Passed::Other));
+        }
+        let cut = &built(0, 0)[..200];
+        assert!(matches!(passes(cut, Wishes::default()), Passed::Damaged(_)));
+    }
+
+    #[test]
+    fn content_that_ends_early_is_no_object() {
+        let bytes = built(0, 0);
+        let (cut, size) = (&bytes[..bytes.len() / 2], bytes.len() as u64);
+        let passed = pass("x.so", size, &mut &cut[..], Wishes::default()).unwrap();
+        assert!(matches!(passed, Passed::Again(_) | Passed::Damaged(_)));
+        let none = pass("x.so", size, &mut &cut[..2], Wishes::default());
+        assert_eq!(none.err().unwrap().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    /// Hands out a few bytes at a time, and is interrupted now and then.
+    struct Slow<'a>(&'a [u8], std::iter::Cycle<std::slice::Iter<'a, usize>>);
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+            let most = *self.1.next().unwrap();
+            if most == 0 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let most = most.min(buf.len());
+            self.0.read(&mut buf[..most])
+        }
+    }
+
+    static SMALL: LazyLock<Vec<u8>> = LazyLock::new(|| built(0, 0));
+
+    proptest! {
+        #[test]
+        fn pieces_of_any_size_are_the_same_object(
+            mut sizes in prop::collection::vec(0usize..5000, 1..6),
+        ) {
+            sizes.push(700);
+            let mut slow = Slow(&SMALL, sizes.iter().cycle());
+            let passed = pass("x.so", SMALL.len() as u64, &mut slow, Wishes::default()).unwrap();
+            prop_assert_eq!(item(passed), expected(&SMALL));
+        }
+
+        #[test]
+        fn wishes_grow_around_what_was_absent(
+            (size, start, len) in (1u64..1 << 40)
+                .prop_flat_map(|size| (Just(size), 0..size))
+                .prop_flat_map(|(size, start)| (Just(size), Just(start), 0..=size - start)),
+        ) {
+            let wishes = Wishes::default().and(start..start + len, size);
+            let range = wishes.0[0].clone();
+            prop_assert!(range.start <= start && range.end >= start + len && range.end <= size);
         }
     }
 }

@@ -4,16 +4,17 @@ use super::BuildError;
 use super::base::io;
 use crate::audit::{self, Audit, Fault, Gpu, Image, Promise, Question, Target};
 use crate::catalog::Catalog;
-use crate::engine::Cancel;
 use crate::engine::docker::{Docker, Files};
+use crate::engine::{Cancel, EngineError};
 use crate::plan::Plan;
-use crate::spec::Sm;
+use crate::spec::{Platform, Sm};
 use crate::store::Store;
 use crate::tar::{Kind, Reader};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use std::io::{BufReader, Read, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use tokio::task::block_in_place;
 
 /// Where the image keeps its audit.
@@ -25,19 +26,33 @@ pub struct InEngine {
     files: Files,
     name: String,
     env: Vec<String>,
+    ended: Ended,
 }
 
 impl InEngine {
-    pub async fn open(docker: &Docker, image: &str, cancel: &Cancel) -> Result<Self, BuildError> {
+    pub async fn open(
+        docker: &Docker,
+        image: &str,
+        platform: Option<Platform>,
+        cancel: &Cancel,
+    ) -> Result<Self, BuildError> {
         let Some(info) = docker.image(image).await? else {
             return Err(BuildError::NoImage {
                 image: image.to_owned(),
             });
         };
+        let of = (info.os.as_str(), info.architecture.as_str());
+        if let Some(platform) = platform.filter(|p| of != ("linux", p.arch())) {
+            return Err(BuildError::OtherPlatform {
+                platform,
+                there: format!("{}/{}", info.os, info.architecture),
+            });
+        }
         Ok(Self {
             files: docker.files(image, cancel).await?,
             name: image.to_owned(),
             env: info.env,
+            ended: Ended::default(),
         })
     }
 
@@ -61,21 +76,62 @@ impl Image for InEngine {
     }
 
     fn open(&self, _: usize) -> Result<Box<dyn Read + Send + '_>, Fault> {
-        Ok(Box::new(BufReader::with_capacity(PIECE, self.files.open())))
+        Ok(Box::new(self.ended.watch(self.files.open())))
     }
 }
 
-/// Reads an image of the engine. `ask` gets it as the target.
+/// How the engine failed while it sent files, which a reader of them can only pass on as text.
+#[derive(Clone, Default)]
+struct Ended(Arc<Mutex<Option<EngineError>>>);
+
+struct Watched<R> {
+    content: R,
+    ended: Ended,
+}
+
+impl Ended {
+    fn watch<R: Read>(&self, content: R) -> BufReader<impl Read + use<R>> {
+        let ended = self.clone();
+        BufReader::with_capacity(PIECE, Watched { content, ended })
+    }
+
+    /// What was made of the files, unless the engine failed.
+    fn or<T>(&self, made: Result<T, impl Into<BuildError>>) -> Result<T, BuildError> {
+        match self.0.lock().unwrap_or_else(|e| e.into_inner()).take() {
+            Some(e) => Err(e.into()),
+            None => made.map_err(Into::into),
+        }
+    }
+}
+
+impl<R: Read> Read for Watched<R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let failed = |e: std::io::Error| match e.downcast::<EngineError>() {
+            Ok(engine) => {
+                let told = std::io::Error::other(engine.to_string());
+                let mut ended = self.ended.0.lock().unwrap_or_else(|e| e.into_inner());
+                ended.get_or_insert(engine);
+                told
+            }
+            Err(e) => e,
+        };
+        self.content.read(buf).map_err(failed)
+    }
+}
+
+/// Reads an image of the engine, which has to be for that platform. `ask` gets it as the target.
 pub async fn audit_image(
     docker: &Docker,
     image: &str,
+    platform: Option<Platform>,
     cancel: &Cancel,
     ask: impl FnOnce(Target<'_>) -> Result<Audit, audit::TreeError>,
 ) -> Result<Audit, BuildError> {
-    let image = InEngine::open(docker, image, cancel).await?;
+    let image = InEngine::open(docker, image, platform, cancel).await?;
     let answer = block_in_place(|| ask(Target::Image(&image)));
+    let ended = image.ended.clone();
     image.close().await;
-    Ok(answer?)
+    ended.or(answer)
 }
 
 /// What a plan means its objects to be.
@@ -140,9 +196,10 @@ pub(super) async fn wheels(
     cancel: &Cancel,
 ) -> Result<Vec<Made>, BuildError> {
     let files = docker.files(image, cancel).await?;
-    let wheels = block_in_place(|| take(files.open(), store));
+    let ended = Ended::default();
+    let wheels = block_in_place(|| take(ended.watch(files.open()), store));
     files.close().await;
-    wheels
+    ended.or(wheels)
 }
 
 fn take(stream: impl Read, store: &Store) -> Result<Vec<Made>, BuildError> {
@@ -151,7 +208,7 @@ fn take(stream: impl Read, store: &Store) -> Result<Vec<Made>, BuildError> {
     };
     let directory = store.dir("wheels")?;
     let mut made = Vec::new();
-    let mut reader = Reader::new(BufReader::with_capacity(PIECE, stream));
+    let mut reader = Reader::new(stream);
     while let Some(mut entry) = reader.next().map_err(|e| odd(&e))? {
         let path = entry.header.path.clone();
         let Some((library, name)) = path.split_once('/') else {

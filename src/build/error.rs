@@ -26,6 +26,8 @@ pub enum BuildError {
     NoReport { reason: String },
     #[error("the engine has no image `{image}`")]
     NoImage { image: String },
+    #[error("no image is for {platform}; there is {there}")]
+    OtherPlatform { platform: Platform, there: String },
     #[error("the engine runs on {engine}, the stack is for {platform}")]
     WrongArchitecture { engine: String, platform: Platform },
     #[error(transparent)]
@@ -64,8 +66,10 @@ impl BuildError {
             Self::Step { .. } => codes::STEP_FAILED,
             Self::Validation { .. } => codes::VALIDATION_FAILED,
             Self::Audit { .. } => codes::AUDIT_FAILED,
+            Self::Unread(TreeError::Layer { .. }) => codes::IMAGE_UNREADABLE,
             Self::Unread(_) => codes::OBJECT_DAMAGED,
-            Self::NoReport { .. } | Self::NoImage { .. } => codes::NO_REPORT,
+            Self::NoReport { .. } => codes::NO_REPORT,
+            Self::NoImage { .. } | Self::OtherPlatform { .. } => codes::NO_SUCH_IMAGE,
             Self::WrongArchitecture { .. } => codes::ENGINE_REFUSED,
             Self::Engine(e) => engine_code(e),
             Self::Render(_) => codes::TEMPLATE,

@@ -296,7 +296,8 @@ async fn finish(
             log: log.to_owned(),
         });
     }
-    let mut audit = audit_image(docker, temporary, cancel, |image| meant.image(image)).await?;
+    let mut audit =
+        audit_image(docker, temporary, None, cancel, |image| meant.image(image)).await?;
     audit.target.clone_from(&meant.plan.variant);
     if !audit.ok {
         return Err(BuildError::Audit {

@@ -75,6 +75,11 @@ pub fn of_manifest(path: &Path, digest: &Digest, size: u64) -> Result<Image, Oci
 }
 
 impl Image {
+    /// An error unless its configuration is for that platform.
+    pub fn is_for(&self, platform: Platform) -> Result<(), OciError> {
+        check_platform(&self.config, Some(platform))
+    }
+
     /// The files of the image by path. Reads every layer to its end, so all of them are verified.
     pub fn files(&self) -> Result<BTreeMap<String, Node>, OciError> {
         let mut merge = Merge::new();

@@ -27,10 +27,12 @@ pub enum PullError {
     Store(#[from] StoreError),
 }
 
-/// Fetches the image that `reference` is for `platform`.
+/// Fetches the image that `reference` is for `platform`. What names a single manifest names an image
+/// for one platform, which is refused where it is another one and `only` this one will do.
 pub async fn pull(
     reference: &Reference,
     platform: Platform,
+    only: bool,
     store: &Store,
     config: &Config,
     observer: Option<Observer>,
@@ -66,8 +68,12 @@ pub async fn pull(
         .try_collect::<Vec<_>>()
         .await?;
     let size = manifest.bytes.len() as u64;
-    // What names a single manifest names an image for one platform, whichever that is.
-    Ok(oci::of_manifest(root, &manifest.digest, size)?)
+    let image = oci::of_manifest(root, &manifest.digest, size)?;
+    image.is_for(platform).or_else(|e| match only {
+        true => Err(e),
+        false => Ok(()),
+    })?;
+    Ok(image)
 }
 
 fn is_index(manifest: &Manifest) -> bool {

@@ -21,6 +21,10 @@ pub struct Built<'a> {
     pub defines: Option<&'a str>,
     /// Version of the symbol that it asks of libc.so.6.
     pub glibc: Option<&'a str>,
+    /// Bytes before and after all that is read of it.
+    pub between: u64,
+    /// Bytes between its tables and its end.
+    pub after: u64,
 }
 
 pub fn rpath(path: &str) -> String {
@@ -68,6 +72,10 @@ impl Built<'_> {
             cc(&["-o".into(), libc.clone(), shown(&at("libc.c")), script]);
             arguments.push(libc);
         }
+        if self.between > 0 {
+            std::fs::write(at("script"), IN_THE_MIDDLE).unwrap();
+            arguments.push(format!("-Wl,-T,{}", shown(&at("script"))));
+        }
         cc(&arguments);
     }
 
@@ -87,9 +95,36 @@ impl Built<'_> {
                 fatbin.display()
             );
         }
+        let pads = [
+            ("before", self.between),
+            ("after", self.between.max(self.after)),
+        ];
+        for (name, size) in pads.into_iter().filter(|(_, size)| *size > 0) {
+            source += &format!(
+                "__asm__(\".section .{name},\\\"a\\\"\\n.zero {size}\\n.previous\\n\");\n"
+            );
+        }
         source
     }
 }
+
+/// A layout of the linker's.
+const IN_THE_MIDDLE: &str = "SECTIONS {
+  . = SIZEOF_HEADERS;
+  .before : { *(.before) }
+  .dynsym : { *(.dynsym) } .dynstr : { *(.dynstr) }
+  .hash : { *(.hash) } .gnu.hash : { *(.gnu.hash) }
+  .gnu.version : { *(.gnu.version) } .gnu.version_d : { *(.gnu.version_d) }
+  .gnu.version_r : { *(.gnu.version_r) } .rela.dyn : { *(.rela.*) }
+  .text : { *(.text*) } .plt : { *(.plt*) } .rodata : { *(.rodata*) }
+  .nv_fatbin : { *(.nv_fatbin) }
+  . = ALIGN(0x1000);
+  .dynamic : { *(.dynamic) } .got : { *(.got*) } .data : { *(.data*) *(.bss*) }
+  . = ALIGN(0x1000);
+  .after : { *(.after) }
+  /DISCARD/ : { *(.note.gnu.property) *(.comment) *(.eh_frame*) }
+}
+";
 
 fn stub(work: &Path, soname: &str) -> PathBuf {
     let (source, to) = (work.join("stub.c"), work.join(soname));

@@ -120,6 +120,11 @@ impl Drop for CleanUp {
     }
 }
 
+/// Takes a name from an image of the engine.
+pub fn remove(image: &str) {
+    let _ = Command::new("docker").args(["rmi", "-f", image]).output();
+}
+
 /// References of the engine's images with this repository.
 fn images(repository: &str) -> Vec<String> {
     let out = Command::new("docker")

@@ -37,7 +37,7 @@ pub fn run(common: &Common, args: &AuditArgs) -> Outcome {
             let cancel = Cancel::new();
             stop_on_signal(&cancel);
             let ask = |image: audit::Target<'_>| asked.of(image);
-            audit_image(&docker, &name, &cancel, ask).await
+            audit_image(&docker, &name, args.platform, &cancel, ask).await
         })?,
         Target::Registry(name) => {
             let image = remote::image(common, args, &name)?;
@@ -129,7 +129,8 @@ impl From<TreeError> for Failure {
         let (exit, code) = match &e {
             TreeError::Read { .. } => (2, codes::UNREADABLE),
             TreeError::Unknown(_) | TreeError::Wheel(_) => (2, codes::NOTHING_TO_AUDIT),
-            TreeError::Archive(_) | TreeError::Layer { .. } => (1, codes::OBJECT_DAMAGED),
+            TreeError::Archive(_) => (1, codes::OBJECT_DAMAGED),
+            TreeError::Layer { .. } => (1, codes::IMAGE_UNREADABLE),
         };
         Self::plain(exit, Diagnostic::error(code, chain(&e)))
     }

@@ -36,7 +36,15 @@ pub fn image(common: &Common, args: &AuditArgs, name: &str) -> Result<oci::Image
     });
     let image = until_stopped(async {
         let platform = platform(args);
-        pull(&reference, platform, &store, &config, Some(observer)).await
+        pull(
+            &reference,
+            platform,
+            args.platform.is_some(),
+            &store,
+            &config,
+            Some(observer),
+        )
+        .await
     });
     amount.end();
     image
