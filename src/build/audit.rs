@@ -1,7 +1,7 @@
 //! What was built is read before it is used: each compiled wheel, then the whole image.
 
 use super::BuildError;
-use super::base::io;
+use super::base::io as failed_at;
 use crate::audit::{self, Audit, Fault, Gpu, Image, Promise, Question, Target};
 use crate::catalog::Catalog;
 use crate::engine::docker::{Docker, Files};
@@ -12,8 +12,9 @@ use crate::store::Store;
 use crate::tar::{Kind, Reader};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
-use std::io::{BufReader, Read, Write as _};
+use std::io::{self, BufReader, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::task::block_in_place;
 
@@ -22,19 +23,34 @@ pub const AUDIT_PATH: &str = "/usr/share/stackforge/audit.json";
 const PIECE: usize = 256 << 10;
 
 /// The files of an engine's image.
-pub struct InEngine {
+struct InEngine<'a> {
     files: Files,
     name: String,
     env: Vec<String>,
     ended: Ended,
+    meter: Meter<'a>,
 }
 
-impl InEngine {
-    pub async fn open(
+/// How many bytes of how many have been read.
+struct Meter<'a> {
+    done: AtomicU64,
+    size: u64,
+    hear: Hear<'a>,
+}
+
+/// Hears how many bytes of about how many have been read; from the thread that reads.
+pub type Hear<'a> = &'a (dyn Fn(u64, u64) + Sync);
+
+/// Between what is told.
+const STEP: u64 = 64 << 20;
+
+impl<'a> InEngine<'a> {
+    async fn open(
         docker: &Docker,
         image: &str,
         platform: Option<Platform>,
         cancel: &Cancel,
+        hear: Hear<'a>,
     ) -> Result<Self, BuildError> {
         let Some(info) = docker.image(image).await? else {
             return Err(BuildError::NoImage {
@@ -53,15 +69,16 @@ impl InEngine {
             name: image.to_owned(),
             env: info.env,
             ended: Ended::default(),
+            meter: Meter {
+                done: AtomicU64::new(0),
+                size: info.size,
+                hear,
+            },
         })
-    }
-
-    pub async fn close(self) {
-        self.files.close().await;
     }
 }
 
-impl Image for InEngine {
+impl Image for InEngine<'_> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -75,8 +92,30 @@ impl Image for InEngine {
         1
     }
 
-    fn open(&self, _: usize) -> Result<Box<dyn Read + Send + '_>, Fault> {
-        Ok(Box::new(self.ended.watch(self.files.open())))
+    fn open(&self, _: usize) -> Result<Box<dyn io::Read + Send + '_>, Fault> {
+        let counted = Counted {
+            content: self.files.open(),
+            meter: &self.meter,
+        };
+        Ok(Box::new(self.ended.watch(counted)))
+    }
+}
+
+struct Counted<'a, R> {
+    content: R,
+    meter: &'a Meter<'a>,
+}
+
+impl<R: io::Read> io::Read for Counted<'_, R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.content.read(buf)?;
+        let Meter { done, size, hear } = self.meter;
+        let before = done.fetch_add(n as u64, Ordering::Relaxed);
+        let now = before + n as u64;
+        if before / STEP != now / STEP {
+            hear(now.min(*size), *size);
+        }
+        Ok(n)
     }
 }
 
@@ -90,7 +129,7 @@ struct Watched<R> {
 }
 
 impl Ended {
-    fn watch<R: Read>(&self, content: R) -> BufReader<impl Read + use<R>> {
+    fn watch<R: io::Read>(&self, content: R) -> BufReader<impl io::Read + use<R>> {
         let ended = self.clone();
         BufReader::with_capacity(PIECE, Watched { content, ended })
     }
@@ -104,11 +143,11 @@ impl Ended {
     }
 }
 
-impl<R: Read> Read for Watched<R> {
-    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-        let failed = |e: std::io::Error| match e.downcast::<EngineError>() {
+impl<R: io::Read> io::Read for Watched<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let failed = |e: io::Error| match e.downcast::<EngineError>() {
             Ok(engine) => {
-                let told = std::io::Error::other(engine.to_string());
+                let told = io::Error::other(engine.to_string());
                 let mut ended = self.ended.0.lock().unwrap_or_else(|e| e.into_inner());
                 ended.get_or_insert(engine);
                 told
@@ -125,12 +164,13 @@ pub async fn audit_image(
     image: &str,
     platform: Option<Platform>,
     cancel: &Cancel,
+    hear: Hear<'_>,
     ask: impl FnOnce(Target<'_>) -> Result<Audit, audit::TreeError>,
 ) -> Result<Audit, BuildError> {
-    let image = InEngine::open(docker, image, platform, cancel).await?;
+    let image = InEngine::open(docker, image, platform, cancel, hear).await?;
     let answer = block_in_place(|| ask(Target::Image(&image)));
     let ended = image.ended.clone();
-    image.close().await;
+    image.files.close().await;
     ended.or(answer)
 }
 
@@ -202,7 +242,7 @@ pub(super) async fn wheels(
     ended.or(wheels)
 }
 
-fn take(stream: impl Read, store: &Store) -> Result<Vec<Made>, BuildError> {
+fn take(stream: impl io::Read, store: &Store) -> Result<Vec<Made>, BuildError> {
     let odd = |e: &dyn std::error::Error| BuildError::NoReport {
         reason: format!("the compiled wheels: {}", super::chain(e)),
     };
@@ -226,8 +266,8 @@ fn take(stream: impl Read, store: &Store) -> Result<Vec<Made>, BuildError> {
 }
 
 /// Writes a wheel below the directory of its digest.
-fn keep(content: &mut impl Read, name: &str, directory: &Path) -> Result<PathBuf, BuildError> {
-    let failed = |e| io("write a compiled wheel below", directory, e);
+fn keep(content: &mut impl io::Read, name: &str, directory: &Path) -> Result<PathBuf, BuildError> {
+    let failed = |e| failed_at("write a compiled wheel below", directory, e);
     let mut file = tempfile::NamedTempFile::new_in(directory).map_err(failed)?;
     let mut hash = Sha256::new();
     let mut piece = vec![0; PIECE];

@@ -24,8 +24,9 @@ use crate::validate::{REPORT_PATH, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
-pub use audit::{AUDIT_PATH, InEngine, audit_image};
+pub use audit::{AUDIT_PATH, Hear, audit_image};
 pub use error::{BuildError, chain};
 pub use secrets::{IndexSettings, ca_bundle};
 pub use stages::{plan_step, stage};
@@ -143,8 +144,14 @@ pub async fn build(
     request.target = None;
     request.tags = vec![temporary.clone()];
     engine.extend(run.build(&mut request).await?.steps);
-    (run.on)(BuildEvent::Phase { name: "audit" });
-    let finish = finish(&meant, docker, options, &temporary, &log, cancel).await;
+    let on = Mutex::new(run.on);
+    let tell = |event| (on.lock().unwrap_or_else(|e| e.into_inner()))(event);
+    tell(BuildEvent::Phase { name: "audit" });
+    let hear = |done, total| {
+        let what = "audit".to_owned();
+        tell(BuildEvent::Download { what, done, total });
+    };
+    let finish = finish(&meant, docker, options, (&temporary, &log), cancel, &hear).await;
     let removed = docker.remove_image(&temporary).await;
     let finished = finish?;
     removed?;
@@ -279,9 +286,9 @@ async fn finish(
     meant: &Meant<'_>,
     docker: &Docker,
     options: &Options<'_>,
-    temporary: &str,
-    log: &Path,
+    (temporary, log): (&str, &Path),
     cancel: &Cancel,
+    hear: Hear<'_>,
 ) -> Result<Finished, BuildError> {
     let bytes = docker.read_file(temporary, REPORT_PATH, MAX_REPORT).await?;
     let bytes = bytes.ok_or_else(|| BuildError::NoReport {
@@ -296,8 +303,10 @@ async fn finish(
             log: log.to_owned(),
         });
     }
-    let mut audit =
-        audit_image(docker, temporary, None, cancel, |image| meant.image(image)).await?;
+    let mut audit = audit_image(docker, temporary, None, cancel, hear, |image| {
+        meant.image(image)
+    })
+    .await?;
     audit.target.clone_from(&meant.plan.variant);
     if !audit.ok {
         return Err(BuildError::Audit {

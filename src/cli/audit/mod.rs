@@ -8,6 +8,7 @@ use super::args::{AuditArgs, Common};
 use super::build::stop_on_signal;
 use super::init::sm_of;
 use super::output::{Failure, chain, colored, json, print};
+use super::progress::Amount;
 use super::session::runtime;
 use crate::audit::{self, AtRest, Audit, Gpu, Promise, Question, TreeError, sarif, table};
 use crate::build::audit_image;
@@ -37,7 +38,11 @@ pub fn run(common: &Common, args: &AuditArgs) -> Outcome {
             let cancel = Cancel::new();
             stop_on_signal(&cancel);
             let ask = |image: audit::Target<'_>| asked.of(image);
-            audit_image(&docker, &name, args.platform, &cancel, ask).await
+            let amount = Amount::new(common, &name);
+            let hear = |done, size| amount.set(done, Some(size));
+            let answer = audit_image(&docker, &name, args.platform, &cancel, &hear, ask).await;
+            amount.end();
+            answer
         })?,
         Target::Registry(name) => {
             let image = remote::image(common, args, &name)?;
