@@ -37,7 +37,9 @@ pub fn run(common: &Common, args: &AuditArgs) -> Outcome {
             let cancel = Cancel::new();
             stop_on_signal(&cancel);
             let ask = |image: audit::Target<'_>| asked.of(image);
-            Ok::<_, BuildError>(audit_image(&docker, &name, args.platform, &cancel, ask).await?)
+            let mut answer = audit_image(&docker, &name, args.platform, &cancel, ask).await?;
+            answer.target.clone_from(&args.target);
+            Ok::<_, BuildError>(answer)
         })?,
         Target::Registry(name) => {
             let image = remote::image(common, args, &name)?;
