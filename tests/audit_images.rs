@@ -384,10 +384,11 @@ fn an_image_that_cannot_be_read_says_why() {
         };
         let message = without_numbers(&plain(&text("message")));
         let (args, code, help) = (plain(&args.join(" ")), text("code"), text("help"));
-        format!(
-            "{args}\n  exit {}, {code}: {message}\n  help: {help}\n",
-            run.code
-        )
+        let help = match help.is_empty() {
+            true => help,
+            false => format!("  help: {help}\n"),
+        };
+        format!("{args}\n  exit {}, {code}: {message}\n{help}", run.code)
     };
 
     let layout = made.text("layout");
