@@ -37,14 +37,18 @@ fn needing<'a>(needs: &'a [&'a str]) -> Built<'a> {
     }
 }
 
-/// What every system has: a loader's configuration, this machine's glibc, `/lib` as a link.
+/// What every system has: a loader with its configuration, a glibc, `/lib` as a link.
 fn system(made: &Made) {
     made.text_file("etc/ld.so.conf", "include /etc/ld.so.conf.d/*.conf\n");
     made.text_file("etc/ld.so.conf.d/own.conf", "/srv/lib # own\n");
-    let libc = run("cc", &["-print-file-name=libc.so.6"]);
     let at = made.folder().join(lib());
     std::fs::create_dir_all(&at).unwrap();
-    std::fs::copy(libc, at.join("libc.so.6")).unwrap();
+    for name in ["libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"] {
+        let found = run("cc", &[&format!("-print-file-name={name}")]);
+        if found.starts_with('/') {
+            std::fs::copy(found, at.join(name)).unwrap();
+        }
+    }
     std::os::unix::fs::symlink("usr/lib", made.folder().join("lib")).unwrap();
     made.text_file(
         &format!("{SITE}/torch-2.13.0.dist-info/METADATA"),
@@ -246,12 +250,44 @@ fn a_file_of_several_names_is_the_one_that_python_imports() {
     assert!(provider.starts_with(&site("own/libown.so.1")), "{provider}");
 }
 
+#[test]
+fn torch_without_one_of_its_wheels_is_named() {
+    let mut made = Made::new();
+    system(&made);
+    let torch = |path: &str, needs: &[&str]| {
+        let built = Built {
+            search: &[&runpath("$ORIGIN:$ORIGIN/../../nvidia/cusparselt/lib")],
+            ..needing(needs)
+        };
+        made.object(&site(&format!("torch/lib/{path}")), &built);
+    };
+    torch("libtorch_cpu.so", &["libc10.so"]);
+    torch(
+        "libtorch_cuda.so",
+        &["libtorch_cpu.so", "libcusparseLt.so.0"],
+    );
+    torch("libtorch.so", &["libtorch_cpu.so", "libtorch_cuda.so"]);
+    let wheel = site("nvidia/cusparselt");
+    let path = format!("{wheel}/lib/libcusparseLt.so.0");
+    made.object(&path, &named("libcusparseLt.so.0"));
+    made.layer();
+    let (run, document) = audit(&made.sandbox, &made.source());
+    assert_eq!((run.code, findings(&document)), (0, vec![]), "{document:#}");
+    made.whiteout(&wheel);
+    let (run, document) = audit(&made.sandbox, &made.source());
+    assert_eq!(run.code, 1, "{document:#}");
+    let lost = ("SF0902".to_owned(), site("torch/lib/libtorch_cuda.so"));
+    assert_eq!(findings(&document), [lost]);
+    let told = document["findings"][0]["message"].as_str().unwrap();
+    assert!(told.contains("`libcusparseLt.so.0`"), "{told}");
+}
+
 /// An object of an audit, without what depends on where it lies.
 fn bare(document: &Value, ending: &str) -> Value {
     let objects = document["objects"].as_array().unwrap().iter();
     let mut ends = objects.filter(|o| o["path"].as_str().unwrap().ends_with(ending));
     let mut object = ends.next().unwrap().clone();
-    for key in ["path", "providers"] {
+    for key in ["path", "package", "providers"] {
         object.as_object_mut().unwrap().remove(key).unwrap();
     }
     object
@@ -291,22 +327,18 @@ fn a_large_object_is_read_from_its_layer_as_from_its_file() {
     }
 }
 
-/// With what varies replaced.
-fn shown(run: &Run, varies: &[(&str, &str)]) -> String {
-    let mut text = format!("exit {}\n{}{}", run.code, run.stdout, run.stderr);
-    for (from, to) in varies {
-        text = text.replace(from, to);
-    }
+/// Numbers that depend on compilers and clocks.
+fn without_numbers(text: &str) -> String {
+    let varies = |word: &str| {
+        let bare = word.trim_start_matches("0x");
+        bare.len() > 1 && bare.chars().all(|c| c.is_ascii_hexdigit())
+    };
     let mut out = String::new();
-    // Digests of objects that this machine's compiler made.
-    for part in text.split_inclusive("sha256:") {
-        let hex = part.chars().take_while(char::is_ascii_hexdigit).count();
-        match hex {
-            64 => {
-                out.push_str("[DIGEST]");
-                out.push_str(&part[64..]);
-            }
-            _ => out.push_str(part),
+    for part in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
+        let word = part.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        match varies(word) && word.contains(|c: char| c.is_ascii_digit()) {
+            true => out.push_str(&part.replace(word, "[N]")),
+            false => out.push_str(part),
         }
     }
     out
@@ -338,16 +370,25 @@ fn an_image_that_cannot_be_read_says_why() {
         (arch[0], "[ARCH]"),
         (arch[1], "[OTHER]"),
     ];
-    let asked = |args: &[&str]| {
-        let run = made.sandbox.run(&[&["audit"][..], args].concat());
-        format!("$ audit {}\n{}\n", args.join(" "), shown(&run, &varies))
-    };
     let dir = made.text("");
     let tell = |args: &[&str]| {
-        let text = asked(args).replace(&dir, "[DIR]/");
-        varies
-            .iter()
-            .fold(text, |t, (from, to)| t.replace(from, to))
+        let run = made.sandbox.run(&[&["audit", "--json"], args].concat());
+        let document: Value = serde_json::from_str(&run.stdout).unwrap();
+        let told = &document["diagnostics"][0];
+        let text = |key: &str| told[key].as_str().unwrap_or_default().to_owned();
+        let plain = |text: &str| {
+            let named = varies.iter();
+            named.fold(text.replace(&dir, "[DIR]/"), |t, (from, to)| {
+                t.replace(from, to)
+            })
+        };
+        let message = without_numbers(&plain(&text("message")));
+        let (args, code, help) = (plain(&args.join(" ")), text("code"), text("help"));
+        let help = match help.is_empty() {
+            true => help,
+            false => format!("  help: {help}\n"),
+        };
+        format!("{args}\n  exit {}, {code}: {message}\n{help}", run.code)
     };
 
     let layout = made.text("layout");

@@ -2,6 +2,7 @@
 
 mod support;
 
+use serde_json::Value;
 use std::process::Command;
 use support::{CleanUp, Sandbox, project};
 
@@ -87,8 +88,56 @@ fn the_demo_builds_validates_and_holds_what_it_says() {
     );
     assert!(run.stdout.contains("SF0306"), "{}", run.stdout);
 
+    the_audit_finds_nothing_but_a_wheel_that_is_gone(&sandbox);
+
     let sms = cuobjdump_sms(&sandbox);
     assert_eq!(sms, ["sm_110", "sm_90"]);
+}
+
+/// Of a severity: code, object and message.
+fn findings(document: &Value, severity: &str) -> Vec<[String; 3]> {
+    let findings = document["findings"].as_array().unwrap().iter();
+    findings
+        .filter(|f| f["severity"] == severity)
+        .map(|f| ["code", "object", "message"].map(|key| f[key].as_str().unwrap().to_owned()))
+        .collect()
+}
+
+fn the_audit_finds_nothing_but_a_wheel_that_is_gone(sandbox: &Sandbox) {
+    let audit = |image: &str| {
+        let run = sandbox.run(&["audit", image, "--gpu", "h100", "--json"]);
+        let document: Value =
+            serde_json::from_str(&run.stdout).unwrap_or_else(|e| panic!("{e}: {}", run.stderr));
+        (run.code, document)
+    };
+    let (code, document) = audit(&format!("docker:{TAG}"));
+    assert_eq!((code, findings(&document, "error")), (0, vec![]));
+    // torch brings its own libgomp, and the system has one for what is compiled here.
+    for [code, object, message] in findings(&document, "warning") {
+        let gomp = code == "SF0904" && message.contains("`libgomp.so.1`");
+        assert!(gomp, "{code} {object}: {message}");
+    }
+
+    let less = "stackforge-test-demo:less";
+    let packages = "/opt/venv/lib/python3.11/site-packages/nvidia";
+    sandbox.write(
+        "less/Dockerfile",
+        &format!("FROM {TAG}\nRUN rm -r {packages}/cusparselt\n"),
+    );
+    let built = Command::new("docker")
+        .args(["build", "-q", "-t", less])
+        .arg(sandbox.path("less"))
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    let (code, document) = audit(&format!("docker:{less}"));
+    assert_eq!(code, 1);
+    let errors = findings(&document, "error");
+    let torch = "opt/venv/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so";
+    assert_eq!(errors.len(), 1, "{errors:#?}");
+    assert_eq!(errors[0][..2], ["SF0902".to_owned(), torch.to_owned()]);
+    let message = &errors[0][2];
+    assert!(message.contains("`libcusparseLt.so.0`"), "{message}");
 }
 
 /// SMs of the compiled extension, as NVIDIA's own tool lists them.

@@ -66,11 +66,25 @@ fn missing<'a>(world: &World<'a>, closure: &Closure) -> Vec<Vec<&'a str>> {
     }
     let groups = alternatives(world);
     let machine = usual_machine(world);
+    let provided = closure.0.iter().flatten();
+    let linked: BTreeSet<usize> = provided
+        .filter_map(|provider| match provider {
+            Provider::Object(index, _) => Some(*index),
+            _ => None,
+        })
+        .collect();
+    // What another object links is loaded beside its alternative, as `libtorch_cuda.so` beside
+    // `libtorch_cpu.so`.
+    let needed = |index: usize| {
+        let file = split(&world.items[index].path).1;
+        linked.contains(&index) && world.loader().accelerators.stem(file).is_some()
+    };
     // One alternative that loads is enough.
     let spared = |index: usize| {
         let group = groups.iter().find(|g| g.contains(&index));
         let foreign = machine.is_some_and(|m| world.items[index].object.machine != m);
-        foreign || group.is_some_and(|g| g.iter().any(|i| all[*i].is_empty()))
+        let other = group.is_some_and(|g| g.iter().any(|i| all[*i].is_empty()));
+        foreign || other && !needed(index)
     };
     let kept = |(index, names): (usize, &Vec<&'a str>)| match spared(index) {
         true => Vec::new(),

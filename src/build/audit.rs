@@ -289,3 +289,51 @@ fn keep(content: &mut impl io::Read, name: &str, directory: &Path) -> Result<Pat
     file.persist(&path).map_err(|e| failed(e.error))?;
     Ok(path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diag::codes;
+    use std::io::Error;
+
+    /// Fails once with what it holds.
+    struct Fails(Option<Error>);
+
+    impl Read for Fails {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            self.0.take().map_or(Ok(0), Err)
+        }
+    }
+
+    /// What comes of reading it to its end.
+    fn read(fails: Error) -> BuildError {
+        let ended = Ended::default();
+        let read = ended.watch(Fails(Some(fails))).read_to_end(&mut Vec::new());
+        let made = read.map_err(|source| audit::TreeError::Layer {
+            image: "x".to_owned(),
+            layer: 0,
+            source: source.into(),
+        });
+        ended.or(made).unwrap_err()
+    }
+
+    #[test]
+    fn an_engine_that_fails_is_no_damaged_image() {
+        let cancelled = EngineError::Cancelled {
+            doing: "reading the files of x".to_owned(),
+        };
+        let e = read(Error::other(cancelled));
+        assert_eq!((e.code(), e.exit()), (codes::INTERRUPTED, 130));
+        let gone = EngineError::Gone {
+            doing: "reading the files of x".to_owned(),
+            source: None,
+        };
+        assert_eq!(read(Error::other(gone)).code(), codes::ENGINE_GONE);
+    }
+
+    #[test]
+    fn what_else_cannot_be_read_is_the_images_fault() {
+        let e = read(Error::other("a checksum is wrong"));
+        assert_eq!((e.code(), e.exit()), (codes::IMAGE_UNREADABLE, 1));
+    }
+}

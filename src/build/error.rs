@@ -93,10 +93,11 @@ impl BuildError {
         }
     }
 
-    /// 1 the stack or image is bad, 3 the environment is missing something, 130 interrupted.
+    /// 1 the stack or image is bad, 2 what was asked for is not there, 3 the environment is missing something, 130 interrupted.
     pub fn exit(&self) -> u8 {
         match self.code() {
             codes::INTERRUPTED => 130,
+            codes::NO_SUCH_IMAGE => 2,
             codes::PACKAGE_GONE | codes::MIRROR_UNKNOWN => 3,
             code if code.0 / 100 == 3 => 3,
             _ => 1,

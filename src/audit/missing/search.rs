@@ -4,6 +4,7 @@
 use crate::audit::closure::{Closure, Provider, Through, World};
 use crate::audit::finding::{Finding, some};
 use crate::audit::gpu::package;
+use crate::audit::tree::split;
 use crate::catalog::BuildDirectory;
 use crate::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,10 +32,17 @@ pub fn unsearched(world: &World<'_>, closure: &Closure, findings: &mut Vec<Findi
             some(&objects, 3),
             some(&found, 3)
         );
+        let help = match found[0] == by {
+            // No package: the loader has to be told.
+            true => format!(
+                "add `/{}` to LD_LIBRARY_PATH, or to `/etc/ld.so.conf` and run `ldconfig`",
+                split(by).0
+            ),
+            false => format!("import {by} before {of}"),
+        };
         let diagnostic = match of == by {
             true => Diagnostic::note(codes::NEEDED_MISSING, message),
-            false => Diagnostic::warning(codes::NEEDED_MISSING, message)
-                .help(format!("import {by} before {of}")),
+            false => Diagnostic::warning(codes::NEEDED_MISSING, message).help(help),
         };
         findings.push(Finding::new(objects[0], diagnostic));
     }

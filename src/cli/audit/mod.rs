@@ -42,7 +42,10 @@ pub fn run(common: &Common, args: &AuditArgs) -> Outcome {
             let hear = |done, size| amount.set(done, Some(size));
             let answer = audit_image(&docker, &name, args.platform, &cancel, &hear, ask).await;
             amount.end();
-            answer
+            answer.map(|answer| Audit {
+                target: args.target.clone(),
+                ..answer
+            })
         })?,
         Target::Registry(name) => {
             let image = remote::image(common, args, &name)?;

@@ -105,7 +105,7 @@ impl From<RegistryError> for Failure {
     fn from(e: RegistryError) -> Self {
         let (exit, code) = match &e {
             RegistryError::Reference { .. } => (2, codes::BAD_REFERENCE),
-            e if e.is_missing() => (1, codes::NO_SUCH_IMAGE),
+            e if e.is_missing() => (2, codes::NO_SUCH_IMAGE),
             _ => (3, codes::NETWORK),
         };
         Self::plain(exit, Diagnostic::error(code, chain(&e)).help(e.help()))

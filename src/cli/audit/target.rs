@@ -67,21 +67,25 @@ fn of_path(path: &Path) -> Target {
     }
 }
 
-/// `PATH[:TAG]` or `PATH@DIGEST`; a path that is there may hold either sign itself.
+/// `PATH[:TAG]` or `PATH@DIGEST`; a path that is there may hold either sign itself, a tag `:`.
 fn at_rest(text: &str) -> Target {
-    let whole = || Target::Image {
-        path: text.into(),
-        reference: None,
+    let image = |path: &str, reference: Option<&str>| Target::Image {
+        path: path.into(),
+        reference: reference.map(str::to_owned),
     };
     if Path::new(text).exists() {
-        return whole();
+        return image(text, None);
     }
-    match text.split_once('@').or_else(|| text.rsplit_once(':')) {
-        Some((path, reference)) if !path.is_empty() && !reference.is_empty() => Target::Image {
-            path: path.into(),
-            reference: Some(reference.to_owned()),
-        },
-        _ => whole(),
+    let signs = text.match_indices(['@', ':']);
+    let parts = signs.map(|(at, sign)| (&text[..at], &text[at + sign.len()..]));
+    let whole = |(path, reference): &(&str, &str)| !path.is_empty() && !reference.is_empty();
+    let there = parts
+        .filter(whole)
+        .find(|(path, _)| Path::new(path).exists());
+    let last = || text.split_once('@').or_else(|| text.rsplit_once(':'));
+    match there.or_else(|| last().filter(whole)) {
+        Some((path, reference)) => image(path, Some(reference)),
+        None => image(text, None),
     }
 }
 
@@ -103,6 +107,11 @@ mod tests {
             read("oci-archive:x.tar@sha256:00"),
             image("x.tar", Some("sha256:00"))
         );
+        assert_eq!(
+            read("docker-archive:src:host:5000/a:1"),
+            image("src", Some("host:5000/a:1"))
+        );
+        assert_eq!(read("oci:no/dir:"), image("no/dir:", None));
         assert_eq!(read("docker:a/b:1"), Target::Engine("a/b:1".to_owned()));
         for there in ["registry:h:5000/a:1", "docker://h:5000/a:1"] {
             assert_eq!(read(there), Target::Registry("h:5000/a:1".to_owned()));
