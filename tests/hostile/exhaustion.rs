@@ -382,6 +382,24 @@ fn local_headers_that_claim_long_names() {
 }
 
 #[test]
+fn directories_as_deep_as_a_path_can_be() {
+    let deep = "d/".repeat(2040);
+    let members = (0..1000).map(|n| File::new(&format!("{deep}{n}"), b""));
+    let bytes = archives::Build::of(members.collect()).bytes();
+    let mut source = Counted::new(&bytes);
+    let held = peak(|| {
+        let archive = Archive::read("x.whl", &mut source).unwrap();
+        for member in &archive.members {
+            archive.locate(member, &mut source).unwrap();
+        }
+    });
+    assert!(held <= allowed(bytes.len()) / 8, "{held} bytes");
+    assert!(source.read < 2 * bytes.len() as u64);
+    let deeper = archives::Build::of(vec![File::new(&format!("{deep}{deep}x"), b"")]);
+    assert!(Archive::read("x.whl", &mut &deeper.bytes()[..]).is_err());
+}
+
+#[test]
 fn a_hundred_gigabytes_in_a_few_bytes() {
     let mut file = File::deflated("x.so", &Build::default().bytes());
     let honest = archives::Build::of(vec![file.clone()]);
