@@ -299,7 +299,7 @@ mod tests {
     /// Fails once with what it holds.
     struct Fails(Option<Error>);
 
-    impl Read for Fails {
+    impl io::Read for Fails {
         fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
             self.0.take().map_or(Ok(0), Err)
         }
