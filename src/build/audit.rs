@@ -293,6 +293,7 @@ fn keep(content: &mut impl io::Read, name: &str, directory: &Path) -> Result<Pat
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read as _;
     use crate::diag::codes;
     use std::io::Error;
 
