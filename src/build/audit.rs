@@ -293,9 +293,9 @@ fn keep(content: &mut impl io::Read, name: &str, directory: &Path) -> Result<Pat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read as _;
     use crate::diag::codes;
     use std::io::Error;
+    use std::io::Read as _;
 
     /// Fails once with what it holds.
     struct Fails(Option<Error>);
