@@ -8,3 +8,17 @@ python3 benches/diagnose.py target/release/stackforge
 python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 \
     --platform manylinux_2_28_x86_64 --dest target/bench torch==2.13.0
 cargo bench --quiet --bench layer -- "$PWD"/target/bench/torch-*.whl
+# Fetches some 8 GB the first time.
+inflate=$(cargo bench --quiet --no-run --bench inflate --message-format json | python3 -c '
+import json, sys
+print(*filter(None, (json.loads(line).get("executable") for line in sys.stdin)))')
+python3 benches/audit.py target/release/stackforge "$inflate"
+# With what the audit's fetched.
+cargo bench --quiet --bench pack -- "$PWD"/target/bench/libtorch_cuda.so \
+    "$PWD"/target/bench/hopper-cuda13/torch/lib/libtorch_cpu.so \
+    "$PWD"/target/bench/hopper-cuda13/torch/lib/libtorch_cuda.so
+# Against Docker, pip, uv and skopeo; some 7 GB more.
+python3 benches/assemble.py target/release/stackforge "$inflate"
+cargo bench --quiet --bench sandbox
+# Against a registry on loopback.
+python3 benches/pull.py target/release/stackforge

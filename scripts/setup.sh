@@ -1,8 +1,9 @@
 #!/bin/sh
 # Puts in place what stackforge's own build, demo and tests need and this machine lacks: a
 # C compiler, Python with pip, a running Docker Engine; with `tests` as argument also the
-# programs that only tests run. Debian and Ubuntu are set up; other systems are told what to
-# install.
+# programs that only tests run. The demo goes without Docker where programs run in namespaces: then
+# an engine is started if it is there and not installed. Debian and Ubuntu are set up; other systems
+# are told what to install.
 set -eu
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -16,11 +17,16 @@ if ! command -v cargo >/dev/null 2>&1; then
     exit 3
 fi
 
+# Whether stackforge's own engine can compile and validate here; tests compare it with Docker.
+alone() {
+    [ "${1:-}" != tests ] && unshare --user --map-root-user --mount --pid --fork true 2>/dev/null
+}
+
 missing=
 need() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
 need cc gcc
 need python3 python3
-need docker docker.io
+alone "${1:-}" || need docker docker.io
 python3 -m pip --version >/dev/null 2>&1 || missing="$missing python3-pip"
 if [ "${1:-}" = tests ]; then
     PATH=$PATH:/usr/sbin
@@ -28,9 +34,14 @@ if [ "${1:-}" = tests ]; then
     need slurmctld slurmctld
     need slurmd slurmd
     need skopeo skopeo
+    need podman podman
     need umoci umoci
     need docker-registry docker-registry
     need openssl openssl
+    need nghttpd nghttp2-server
+    need busybox busybox-static
+    need newuidmap uidmap
+    need systemd-analyze systemd
 fi
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
 if [ -n "$missing" ]; then
@@ -44,20 +55,26 @@ if [ -n "$missing" ]; then
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
 fi
 
-if ! docker version >/dev/null 2>&1; then
+# The engine may belong to root, and then it is not ours to use or to start.
+answers() { docker version >/dev/null 2>&1; }
+if ! answers && command -v dockerd >/dev/null 2>&1 && { [ "$(id -u)" = 0 ] || ! alone "${1:-}"; }; then
     say "starting the Docker Engine"
     if command -v systemctl >/dev/null 2>&1 && systemctl is-system-running >/dev/null 2>&1; then
         as_root systemctl start docker
-    elif command -v dockerd >/dev/null 2>&1; then
+    else
         as_root sh -c 'setsid dockerd >/var/log/dockerd.log 2>&1 </dev/null &'
     fi
     tries=0
-    until docker version >/dev/null 2>&1; do
+    until answers || [ "$tries" -gt 60 ]; do
         tries=$((tries + 1))
-        if [ "$tries" -gt 60 ]; then
-            say "the Docker Engine does not answer; start it, or set DOCKER_HOST"
-            exit 3
-        fi
         sleep 1
     done
+fi
+if ! answers; then
+    if alone "${1:-}"; then
+        say "no Docker Engine answers: stackforge builds with its own"
+    else
+        say "the Docker Engine does not answer; start it, or set DOCKER_HOST"
+        exit 3
+    fi
 fi

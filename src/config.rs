@@ -4,9 +4,17 @@
 //! directory. Out: [`Config`]; an absent file is an empty one. Nothing here changes what an
 //! image contains, so nothing here is part of a lock or a key.
 
-use serde::Deserialize;
+mod size;
+
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+use crate::spec::Platform;
+pub use size::Size;
+
+/// How an engine is reached.
+const ENGINES: [&str; 4] = ["unix", "tcp", "https", "ssh"];
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,6 +26,42 @@ pub struct Config {
     /// Mirrors of Debian's archives, first one first; without them, the host's apt sources.
     #[serde(default)]
     pub debian: Vec<String>,
+    #[serde(default)]
+    pub cache: Cache,
+    /// Docker engines that build for a platform, as `DOCKER_HOST` spells them: a variant of it is
+    /// built by whichever is free.
+    #[serde(default, deserialize_with = "builders")]
+    pub builders: BTreeMap<Platform, Vec<String>>,
+}
+
+/// What may be kept between runs.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cache {
+    /// A build that ends with more in the store makes room: `max_size: 50GB`.
+    #[serde(default, deserialize_with = "size")]
+    pub max_size: Option<Size>,
+    /// A repository that compiled wheels are shared through: `registry: ghcr.io/team/cache`.
+    #[serde(default)]
+    pub registry: Option<String>,
+}
+
+fn size<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Size>, D::Error> {
+    let text = String::deserialize(d)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+fn builders<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<Platform, Vec<String>>, D::Error> {
+    let named = BTreeMap::<String, Vec<String>>::deserialize(d)?;
+    let platform = |(name, engines): (String, Vec<String>)| {
+        let platform = name.parse::<Platform>().map_err(|_| name);
+        Ok((platform?, engines))
+    };
+    let all: Result<_, String> = named.into_iter().map(platform).collect();
+    all.map_err(|name| {
+        let known = Platform::ALL.map(|p| p.to_string()).join(" and ");
+        serde::de::Error::custom(format!("builders are for {known}, not for `{name}`"))
+    })
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +102,20 @@ impl Config {
                 if !crate::spec::image_reference(&format!("{name}/x")) {
                     return Err(format!("`{name}` is not the name of a registry"));
                 }
+            }
+        }
+        if let Some(name) = &config.cache.registry
+            && !crate::spec::repository(name)
+        {
+            return Err(format!("`{name}` is not a repository: `HOST/NAME`"));
+        }
+        for engine in config.builders.values().flatten() {
+            let kind = engine.split_once("://").map(|(kind, _)| kind);
+            if !kind.is_some_and(|kind| ENGINES.contains(&kind)) {
+                return Err(format!(
+                    "`{engine}` is not the address of an engine: write unix://PATH, tcp://HOST:PORT \
+                     or ssh://[USER@]HOST"
+                ));
             }
         }
         Ok(config)
@@ -104,5 +162,30 @@ mod tests {
             assert!(Config::parse(bad).is_err(), "{bad}");
         }
         assert!(Config::parse("{}").unwrap().registries.is_empty());
+    }
+
+    #[test]
+    fn builders_are_engines_of_a_platform() {
+        let config =
+            Config::parse("builders: { linux/arm64: ['ssh://build@orin', 'tcp://10.0.0.7:2376'] }")
+                .unwrap();
+        let engines = &config.builders[&Platform::LinuxArm64];
+        assert_eq!(engines, &["ssh://build@orin", "tcp://10.0.0.7:2376"]);
+        let says = |text: &str| Config::parse(text).unwrap_err();
+        let other = says("builders: { linux/riscv64: [] }");
+        assert!(other.contains("linux/amd64 and linux/arm64"), "{other}");
+        for bad in ["orin", "ftp://orin", "'--flag'"] {
+            let why = says(&format!("builders: {{ linux/arm64: [{bad}] }}"));
+            assert!(why.contains("ssh://[USER@]HOST"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_budget_is_a_size() {
+        let config = Config::parse("cache: { max_size: 50GB }").unwrap();
+        assert_eq!(config.cache.max_size, Some(Size(50_000_000_000)));
+        for bad in ["cache: { max_size: much }", "cache: { size: 1GB }"] {
+            assert!(Config::parse(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! stackforge: CUDA machine-learning stacks that work, as container images, from one YAML file.
 
+pub mod assemble;
 pub mod audit;
 pub mod build;
 pub mod catalog;
@@ -13,24 +14,29 @@ pub mod doctor;
 pub mod elf;
 pub mod emit;
 pub mod engine;
+pub mod evidence;
 pub mod fatbin;
 pub mod fetch;
 pub mod layer;
 pub mod lock;
 pub mod matrix;
 pub mod oci;
+pub mod pack;
 pub mod plan;
+pub mod publish;
 pub mod pull;
 pub mod registry;
 pub mod render;
 pub mod resolve;
 pub mod rules;
+pub mod sandbox;
 pub mod source;
 pub mod spec;
 pub mod starter;
 pub mod store;
 pub mod tar;
 pub mod target;
+pub mod unpack;
 pub mod validate;
 pub mod wheel;
 pub mod zip;

@@ -13,13 +13,8 @@ mod support;
 use made::{Made, SITE, lib, run};
 use objects::{Built, runpath};
 use serde_json::Value;
-use stackforge::spec::nouns::Digest;
 use std::path::{Path, PathBuf};
 use support::{Run, Sandbox};
-
-fn digest(bytes: &[u8]) -> Digest {
-    Digest::of(bytes)
-}
 
 const NEW_ABI: &str = "_ZN3c105checkENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
 
@@ -279,9 +274,9 @@ fn torch_without_one_of_its_wheels_is_named() {
     assert!(told.contains("`libcusparseLt.so.0`"), "{told}");
 }
 
-/// An object of an audit, without what depends on where it lies.
-fn bare(document: &Value, ending: &str) -> Value {
-    let objects = document["objects"].as_array().unwrap().iter();
+/// One of an audit's objects, without what depends on where it lies.
+fn bare(objects: &Value, ending: &str) -> Value {
+    let objects = objects.as_array().unwrap().iter();
     let mut ends = objects.filter(|o| o["path"].as_str().unwrap().ends_with(ending));
     let mut object = ends.next().unwrap().clone();
     for key in ["path", "package", "providers"] {
@@ -312,16 +307,63 @@ fn a_large_object_is_read_from_its_layer_as_from_its_file() {
     let file = |name: &str| made.folder().join(site(name)).display().to_string();
     let files = ["large/_C.so", "large/_U.so"].map(|name| {
         assert!(std::fs::metadata(file(name)).unwrap().len() > 48 << 20);
-        bare(&audit(&made.sandbox, &file(name)).1, "so")
+        bare(&audit(&made.sandbox, &file(name)).1["objects"], "so")
     });
     made.layer();
     let name = made.load("large");
     for target in [made.source(), format!("docker:{name}")] {
         let (run, document) = audit(&made.sandbox, &target);
         assert_eq!((run.code, findings(&document)), (0, vec![]), "{document:#}");
-        assert_eq!(bare(&document, "large/_C.so"), files[0], "{target}");
-        assert_eq!(bare(&document, "large/_U.so"), files[1], "{target}");
+        assert_eq!(
+            bare(&document["objects"], "large/_C.so"),
+            files[0],
+            "{target}"
+        );
+        assert_eq!(
+            bare(&document["objects"], "large/_U.so"),
+            files[1],
+            "{target}"
+        );
     }
+}
+
+#[test]
+fn a_wheel_that_lies_in_a_layer_is_opened_there() {
+    let mut made = Made::new();
+    system(&made);
+    // What it needs is nowhere, and its code is for no GPU that is meant: nobody imports it.
+    let large = Built {
+        needs: &["libnowhere.so.1"],
+        code: &[(&[110], &[])],
+        between: 60 << 20,
+        ..Built::default()
+    };
+    let folder = made.folder().join("opt/wheels");
+    made.object("opt/wheels/x/_C.so", &large);
+    let file = folder.join("x/_C.so").display().to_string();
+    let alone = bare(&audit(&made.sandbox, &file).1["objects"], "so");
+    let wheel = "x-1.0-cp312-cp312-manylinux_2_28_x86_64.whl";
+    let script = "import shutil, sys, zipfile\nwith zipfile.ZipFile(sys.argv[1], 'w', zipfile.ZIP_DEFLATED) as z:\n    z.write('x/_C.so')\nshutil.rmtree('x')\n";
+    let made_it = std::process::Command::new("python3")
+        .args(["-c", script, wheel])
+        .current_dir(&folder)
+        .status();
+    assert!(made_it.unwrap().success());
+    made.layer();
+    let name = made.load("packed");
+    for target in [made.source(), format!("docker:{name}")] {
+        let (run, document) = audit(&made.sandbox, &target);
+        assert_eq!((run.code, findings(&document)), (0, vec![]), "{document:#}");
+        let packed = &document["packed"];
+        assert_eq!(packed[0]["path"], format!("opt/wheels/{wheel}/x/_C.so"));
+        assert_eq!(packed[0]["package"], "x");
+        assert_eq!(bare(packed, "so"), alone, "{target}");
+    }
+    let shown = made
+        .sandbox
+        .run(&["audit", "--gpu", "h100", &made.source()]);
+    let (_, shown) = shown.stdout.split_once("in wheels that").unwrap();
+    assert!(shown.contains(&format!("{wheel}/x/_C.so  11.0")), "{shown}");
 }
 
 /// Numbers that depend on compilers and clocks.

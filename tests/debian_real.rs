@@ -21,6 +21,7 @@ use stackforge::debian::mirror::Mirrors;
 use stackforge::debian::release::{Release, ReleaseError};
 use stackforge::debian::resolve::{Request, resolve};
 use stackforge::debian::rootfs::write_rootfs;
+use stackforge::fetch::{Fetcher, Policy};
 
 const BOOKWORM: &[u8] = include_bytes!("../images/keyrings/debian-archive-bookworm.gpg");
 const TRIXIE: &[u8] = include_bytes!("../images/keyrings/debian-archive-trixie.gpg");
@@ -71,7 +72,7 @@ impl Archive {
 
     async fn fetch(&self, debs: &[LockedDeb]) -> Vec<PathBuf> {
         fetch_debs(
-            &self.client,
+            &Fetcher::new(Policy::default()).unwrap(),
             &self.mirrors,
             self.cache.path(),
             debs,
@@ -92,6 +93,7 @@ fn request(wanted: &[&str], installed: BTreeMap<String, String>) -> Request {
         wanted: wanted.iter().map(|name| (*name).to_owned()).collect(),
         base: installed.is_empty(),
         installed,
+        ..Request::default()
     }
 }
 

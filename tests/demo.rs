@@ -4,6 +4,7 @@ mod support;
 
 use serde_json::Value;
 use std::process::Command;
+use support::exported::{exported, unexplained};
 use support::{CleanUp, Sandbox, project};
 
 const TAG: &str = "stackforge-test-demo:latest";
@@ -89,9 +90,25 @@ fn the_demo_builds_validates_and_holds_what_it_says() {
     assert!(run.stdout.contains("SF0306"), "{}", run.stdout);
 
     the_audit_finds_nothing_but_a_wheel_that_is_gone(&sandbox);
+    the_native_engine_makes_the_same_image(&sandbox);
 
     let sms = cuobjdump_sms(&sandbox);
     assert_eq!(sms, ["sm_110", "sm_90"]);
+}
+
+/// With the wheel that Docker compiled, which is kept by its step's key.
+fn the_native_engine_makes_the_same_image(sandbox: &Sandbox) {
+    let tag = "stackforge-test-demo:native";
+    let args = ["build", "demo-cuda13.yaml", "--engine", "native", "--json"];
+    let run = sandbox.run(&[&args[..], &["-t", tag, "-o", "docker"]].concat());
+    assert_eq!(run.code, 0, "{}\n{}", run.stdout, run.stderr);
+    let document: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(document["validation"]["ok"], true, "{document:#}");
+    let (by_docker, by_native) = (exported(TAG), exported(tag));
+    let differ = unexplained(&by_docker, &by_native);
+    assert!(differ.is_empty(), "{differ:#?}");
+    let of = |part: &str| by_native.keys().filter(|p| p.contains(part)).count();
+    assert!(of("causal_conv1d_cuda") > 0 && of("torch/lib/libtorch_cuda.so") == 1);
 }
 
 /// Of a severity: code, object and message.

@@ -9,6 +9,8 @@ mod documents;
 mod files;
 #[path = "emit/limits.rs"]
 mod limits;
+#[path = "emit/published.rs"]
+mod published;
 #[path = "emit/python.rs"]
 mod python;
 #[path = "emit/quoting.rs"]

@@ -7,6 +7,8 @@ mod server;
 mod faults;
 #[path = "fetch/killed.rs"]
 mod killed;
+#[path = "fetch/machine.rs"]
+mod machine;
 #[path = "fetch/shared.rs"]
 mod shared;
 

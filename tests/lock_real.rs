@@ -2,8 +2,8 @@
 
 use stackforge::catalog::Catalog;
 use stackforge::diag::codes;
-use stackforge::lock::{Lock, PlatformLock, SourceLock};
-use stackforge::resolve::{LockOptions, ResolveError, Upgrade};
+use stackforge::lock::{Lock, PinnedImage, PlatformLock, SourceLock};
+use stackforge::resolve::{Bases, LockOptions, ResolveError, Upgrade};
 use stackforge::spec::Stack;
 use stackforge::target::Target;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,7 @@ fn lock(stack: &Stack, old: Option<&Lock>, upgrade: Upgrade) -> Result<Lock, Res
     let options = LockOptions {
         upgrade,
         upgrade_os: false,
+        pull: false,
         // A uv that had to be fetched serves the next run too.
         cache: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
         offline: false,
@@ -60,7 +61,10 @@ fn lock(stack: &Stack, old: Option<&Lock>, upgrade: Upgrade) -> Result<Lock, Res
         &target,
         old,
         &options,
-        async |_: &str| None,
+        Bases {
+            digest_of: async |_: &str| None,
+            root_of: async |_: &PinnedImage| panic!("no base is asked for"),
+        },
         &mut |_: &str| {},
     ))
 }
@@ -115,6 +119,26 @@ fn wheels_an_sdist_and_a_git_source_are_locked_without_a_host() {
     assert_eq!(urls, 1, "the source repository's and no other: {text}");
     let again = lock(&stack, Some(&locked), Upgrade::None).unwrap();
     assert_eq!(again.to_toml().unwrap(), text);
+}
+
+#[test]
+fn a_size_stays_as_it_is_locked_whatever_the_index_tells_this_time() {
+    let stack = stack(
+        "linux/amd64",
+        "3.12",
+        "  six: \"1.17.0\"\n  packaging: \"24.1\"\n  docopt: \"0.6.2\"\n",
+    );
+    let mut locked = lock(&stack, None, Upgrade::None).unwrap();
+    let platform = &mut locked.platforms[0];
+    platform.wheels[0].size = 0;
+    platform.wheels[1].size = 7;
+    platform.builds[0].requires[0].size = 0;
+    let SourceLock::Sdist { size, .. } = &mut platform.builds[0].source else {
+        panic!("docopt has an sdist only");
+    };
+    *size = 9;
+    let again = lock(&stack, Some(&locked), Upgrade::None).unwrap();
+    assert_eq!(again.to_toml().unwrap(), locked.to_toml().unwrap());
 }
 
 #[test]

@@ -6,9 +6,10 @@ use std::path::Path;
 
 const ORDER: &[&str] = &[
     "diag", "spec", "wheel", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
-    "matrix", "source", "elf", "fatbin", "zip", "layer", "tar", "oci", "registry", "audit",
-    "fetch", "debian", "resolve", "plan", "render", "emit", "engine", "validate", "store", "pull",
-    "build", "doctor", "starter", "cli",
+    "matrix", "source", "elf", "fatbin", "zip", "layer", "pack", "tar", "unpack", "oci", "store",
+    "assemble", "registry", "audit", "fetch", "debian", "resolve", "plan", "render", "emit",
+    "engine", "sandbox", "validate", "evidence", "publish", "pull", "build", "doctor", "starter",
+    "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
 const LEAVES: &[(&str, &[&str])] = &[
@@ -18,10 +19,14 @@ const LEAVES: &[(&str, &[&str])] = &[
     ("zip", &["source"]),
     ("layer", &["source", "zip", "wheel"]),
     ("tar", &[]),
+    ("pack", &["spec"]),
+    ("unpack", &["tar"]),
     ("oci", &["tar", "source", "spec"]),
+    ("store", &["spec", "tar", "diag"]),
     ("fetch", &["spec"]),
-    ("debian", &["fetch"]),
+    ("debian", &["fetch", "elf", "source"]),
     ("engine", &[]),
+    ("sandbox", &["engine"]),
     ("registry", &["spec"]),
     ("diag", &[]),
     ("validate", &[]),

@@ -6,8 +6,10 @@ mod server;
 
 use server::{Reply, Seen, Server};
 use stackforge::catalog::Catalog;
-use stackforge::resolve::{Pin, package};
+use stackforge::lock::PythonFile;
+use stackforge::resolve::{Pin, locked_files, package};
 use stackforge::spec::nouns::Digest;
+use stackforge::store::Store;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -61,13 +63,155 @@ async fn asks_for_another_process() {
     let pin = Pin::of(&env("PACKAGE"), python, platform).unwrap();
     let catalog = Catalog::load(None).unwrap();
     let (store, offline) = (env("PACKAGE_STORE"), env("PACKAGE_OFFLINE") == "1");
-    match package(&pin, &catalog, Path::new(&store), offline, &|_| {}).await {
+    let store = Store::open(Some(Path::new(&store))).unwrap();
+    match package(&pin, &catalog, &store, offline, &|_| {}).await {
         Ok(found) => {
             assert!(found.path.ends_with(&found.file));
             println!("FOUND {}", found.path.display());
         }
         Err(e) => println!("REFUSED {e} | {}", e.help()),
     }
+}
+
+/// Asks for files of a lock in a process of its own: their paths, or the error, its code and help.
+fn ask_locked(
+    files: &[PythonFile],
+    store: &Path,
+    settings: &[(&str, &str)],
+    offline: bool,
+) -> Result<Vec<PathBuf>, String> {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--ignored", "--exact", "--nocapture"])
+        .arg("asks_for_locked_files")
+        .env("LOCKED_FILES", serde_json::to_string(files).unwrap())
+        .env("PACKAGE_STORE", store)
+        .env("PACKAGE_OFFLINE", if offline { "1" } else { "0" });
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("UV_") || name.starts_with("PIP_") || name == "NETRC" {
+            command.env_remove(name);
+        }
+    }
+    command.env("HOME", store).env_remove("XDG_CONFIG_HOME");
+    let output = command.envs(settings.iter().copied()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let after = |mark: &str| said.split_once(mark)?.1.lines().next().map(str::to_owned);
+    match (after("FOUND "), after("REFUSED ")) {
+        (Some(paths), None) => Ok(serde_json::from_str(&paths).unwrap()),
+        (None, Some(error)) => Err(error),
+        _ => panic!("{said}{}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the settings that the other tests give it, which run it"]
+async fn asks_for_locked_files() {
+    let env = |name: &str| std::env::var(name).unwrap();
+    let files: Vec<PythonFile> = serde_json::from_str(&env("LOCKED_FILES")).unwrap();
+    let catalog = Catalog::load(None).unwrap();
+    let store = Store::open(Some(Path::new(&env("PACKAGE_STORE")))).unwrap();
+    let offline = env("PACKAGE_OFFLINE") == "1";
+    match locked_files(&files, None, &catalog, &store, offline, &|_| {}).await {
+        Ok(paths) => println!("FOUND {}", serde_json::to_string(&paths).unwrap()),
+        Err(e) => println!("REFUSED {} {e} | {}", e.code(), e.help()),
+    }
+}
+
+fn locked(file: &str) -> PythonFile {
+    PythonFile {
+        name: "Thing".into(),
+        version: "1.0".into(),
+        file: file.into(),
+        size: content(file).len() as u64,
+        sha256: Digest::of(&content(file)).hex().to_owned(),
+        via: Vec::new(),
+    }
+}
+
+#[test]
+fn locked_files_are_found_by_their_digest_wherever_they_are() {
+    let (empty, full) = (Server::start(|_, _| Reply::status(404)), index(JSON, None));
+    let (first, last) = (simple(&empty, ""), simple(&full, "user:secret@"));
+    let store = tempfile::tempdir().unwrap();
+    let files = [locked(ARM), locked(INTEL), locked(ARM)];
+    for settings in [
+        [
+            ("UV_INDEX", first.as_str()),
+            ("UV_DEFAULT_INDEX", last.as_str()),
+        ],
+        [
+            ("PIP_EXTRA_INDEX_URL", last.as_str()),
+            ("PIP_INDEX_URL", first.as_str()),
+        ],
+    ] {
+        let store = tempfile::tempdir().unwrap();
+        let paths = ask_locked(&files, store.path(), &settings, false).unwrap();
+        for (path, file) in paths.iter().zip(&files) {
+            assert!(path.ends_with(&file.file));
+            assert_eq!(std::fs::read(path).unwrap(), content(&file.file));
+        }
+    }
+    // One page for the project, each file once, and nothing where all is there.
+    let pages = || {
+        full.log()
+            .iter()
+            .filter(|s| s.path.starts_with("/simple"))
+            .count()
+    };
+    let (before, requests) = (pages(), full.log().len());
+    assert_eq!((before, requests), (2, 6));
+    let settings = [("UV_DEFAULT_INDEX", last.as_str())];
+    ask_locked(&files[..1], store.path(), &settings, false).unwrap();
+    let kept = ask_locked(&files[..1], store.path(), &[], true).unwrap();
+    assert_eq!(std::fs::read(&kept[0]).unwrap(), content(ARM));
+    assert_eq!(full.log().len(), requests + 2);
+    for seen in full.log() {
+        assert_eq!(
+            seen.authorization.as_deref(),
+            Some("Basic dXNlcjpzZWNyZXQ=")
+        );
+    }
+}
+
+#[test]
+fn what_is_missing_of_a_lock_is_named() {
+    let server = index(JSON, None);
+    let url = simple(&server, "");
+    let settings = [("UV_DEFAULT_INDEX", url.as_str())];
+    let store = tempfile::tempdir().unwrap();
+    let error = ask_locked(&[locked(ARM)], store.path(), &settings, true).unwrap_err();
+    assert!(
+        error.starts_with(&format!(
+            "SF0325 a file is not in the store, and stackforge is offline: {ARM}"
+        )),
+        "{error}"
+    );
+    let mut other = locked(ARM);
+    other.sha256 = "0".repeat(64);
+    let error = ask_locked(&[other], store.path(), &settings, false).unwrap_err();
+    assert!(
+        error.starts_with(&format!("SF0208 no index has a locked file: {ARM}")),
+        "{error}"
+    );
+    // An index that tells no digest, and has another file under the name.
+    let lying = Server::start(|seen, _| match seen.path.as_str() {
+        "/simple/thing/" => {
+            let page = format!("<a href=\"/files/{ARM}\">{ARM}</a>").into_bytes();
+            Reply {
+                length: Some(page.len()),
+                body: page,
+                ..Reply::status(200).header("Content-Type", "text/html")
+            }
+        }
+        _ => Reply::honest(b"something else", "\"1\"", &Seen::default()),
+    });
+    let url = simple(&lying, "");
+    let settings = [("UV_DEFAULT_INDEX", url.as_str())];
+    let error = ask_locked(&[locked(ARM)], store.path(), &settings, false).unwrap_err();
+    assert!(error.starts_with("SF0403 "), "{error}");
+    let blobs = store.path().join("blobs/sha256");
+    assert_eq!(std::fs::read_dir(blobs).unwrap().count(), 0);
 }
 
 const ARM: &str = "thing-1.0-cp312-cp312-manylinux_2_28_aarch64.whl";
@@ -157,7 +301,7 @@ fn the_wheel_of_a_platform_comes_from_json_and_from_html() {
                 );
                 let path = path.unwrap();
                 let hex = Digest::of(&content(file)).hex().to_owned();
-                assert_eq!(path, store.path().join("wheels").join(hex).join(file));
+                assert_eq!(path, store.path().join("names").join(hex).join(file));
                 assert_eq!(std::fs::read(path).unwrap(), content(file));
             }
         }

@@ -97,6 +97,30 @@ class Imports(Validation):
         self.assertEqual([module["status"] for module in result["modules"]], ["passed", "passed"])
         self.assertEqual(progress, "imports: passed\n")
 
+    def test_a_library_that_names_no_modules_is_imported_by_those_it_brings(self):
+        self.install("my_thing", modules={
+            "thing/__init__.py": "", "thing/deep.py": "raise SystemExit", "_fast.py": "", "single.py": "", "tests/__init__.py": "1/0",
+            "data/table.txt": "", "space/part/__init__.py": "", "thing.libs/libx.so": "", "../../bin/run": "", "run-me.py": ""})
+        result = self.only_result(name="my_thing", imports=())
+        self.assertEqual([module["module"] for module in result["modules"]], ["single", "thing"])
+        self.assertEqual(result["status"], "passed")
+
+    def test_a_library_whose_files_are_gone_does_not_pass_by_its_metadata(self):
+        self.install("thing", modules={"thing/__init__.py": "", "thing/a.py": ""})
+        for path in (self.site / "thing").iterdir():
+            path.unlink()
+        (self.site / "thing").rmdir()
+        result = self.only_result(imports=())
+        self.assertEqual((result["status"], result["kind"]), ("failed", "missing-module"))
+
+    def test_only_private_or_compiled_modules(self):
+        self.install("thing", modules={"_thing.py": "raise ValueError('it was imported')"})
+        self.assertIn("it was imported", self.only_result(imports=())["reason"])
+        self.install("other", modules={"other.cpython-311-x86_64-linux-gnu.so": "", "other.pyi": ""})
+        self.assertEqual([m["module"] for m in self.only_result(name="other", imports=())["modules"]], ["other"])
+        self.install("data", modules={"share/data/x.json": "{}"})
+        self.assertEqual(self.only_result(name="data", imports=())["status"], "passed")
+
     def test_missing_submodule(self):
         self.install("thing")
         result = self.only_result(imports=["thing", "thing.absent"])

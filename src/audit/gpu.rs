@@ -8,6 +8,7 @@ mod findings;
 
 use super::closure::World;
 use super::code::{Code, Module, Ptx};
+use super::inventory::Item;
 use crate::catalog::Catalog;
 use crate::rules::{Coverage, aligned, coverage};
 use crate::spec::Sm;
@@ -81,13 +82,10 @@ pub struct Modules {
 /// Verdicts of each object with device code, by its place among the objects.
 pub type Verdicts = BTreeMap<usize, Vec<Verdict>>;
 
-pub fn verdicts(world: &World<'_>, gpus: &[Gpu]) -> Verdicts {
+/// Of the objects of the tree, or of others that lie in it.
+pub fn verdicts(world: &World<'_>, items: &[Item], gpus: &[Gpu]) -> Verdicts {
     let aligned = aligned(cuda(world));
-    let with_code = world
-        .items
-        .iter()
-        .enumerate()
-        .filter(|(_, i)| !i.code.is_empty());
+    let with_code = items.iter().enumerate().filter(|(_, i)| !i.code.is_empty());
     with_code
         .map(|(index, item)| {
             let judge = |gpu| verdict(world.catalog, &item.code, gpu, aligned);

@@ -6,7 +6,8 @@
 //! unpacked.
 
 use super::gpu::below;
-use super::inventory::{Inventory, Item};
+use super::inventory::{Inventory, Item, MOST_WORKERS};
+use super::packed::{Again, Packed, is_wheel};
 use super::stream::{Passed, Wishes, pass};
 use super::system::System;
 use super::tree::{Kind, LONGEST_TEXT, MOST_TEXT, Tree, TreeError, is_text};
@@ -20,9 +21,6 @@ use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-
-/// Objects that are held at a time may have 64 MiB each.
-const MOST_WORKERS: usize = 8;
 
 pub trait Image: Sync {
     /// As it was given.
@@ -43,6 +41,13 @@ struct Layer {
     items: BTreeMap<usize, Item>,
     damaged: BTreeMap<usize, String>,
     texts: BTreeMap<usize, String>,
+    packed: BTreeMap<usize, Packed>,
+}
+
+/// What has to be kept of a member that passes again.
+enum Wanted {
+    Object(Wishes),
+    Wheel(Again),
 }
 
 pub fn read(image: &dyn Image) -> Result<(Tree, System, Inventory), TreeError> {
@@ -139,6 +144,9 @@ impl Seen {
         self.inventory
             .damaged
             .extend(damaged.map(|why| (path.clone(), why)));
+        if let Some(packed) = layer.packed.remove(&member) {
+            self.inventory.add_packed(packed.at(&path));
+        }
         let text = layer.texts.remove(&member);
         self.texts.extend(text.map(|text| (path.clone(), text)));
         self.paths.push(path);
@@ -171,7 +179,7 @@ fn read_layers(image: &dyn Image) -> Vec<Result<Layer, Fault>> {
 fn read_layer(image: &dyn Image, index: usize) -> Result<Layer, Fault> {
     let mut layer = Layer::default();
     let mut text_left = MOST_TEXT;
-    let mut again: BTreeMap<usize, Wishes> = BTreeMap::new();
+    let mut again: BTreeMap<usize, Wanted> = BTreeMap::new();
     let mut reader = Reader::new(image.open(index)?);
     while let Some(mut entry) = reader.next()? {
         let mut header = entry.header.clone();
@@ -185,6 +193,8 @@ fn read_layer(image: &dyn Image, index: usize) -> Result<Layer, Fault> {
             text_left -= text.len() as u64;
             let text = String::from_utf8_lossy(&text).into_owned();
             layer.texts.insert(member, text);
+        } else if header.kind == tar::Kind::File && is_wheel(&header.path) {
+            layer.unpack(member, &header.path, &mut entry, None, &mut again);
         } else if header.kind == tar::Kind::File {
             let passed = pass(&header.path, header.size, &mut entry, Wishes::default())?;
             layer.take(member, passed, &mut again);
@@ -199,10 +209,16 @@ fn read_layer(image: &dyn Image, index: usize) -> Result<Layer, Fault> {
         while !wanted.is_empty()
             && let Some(mut entry) = reader.next()?
         {
-            if let Some(wishes) = wanted.remove(&member) {
-                let header = entry.header.clone();
-                let passed = pass(&header.path, header.size, &mut entry, wishes)?;
-                layer.take(member, passed, &mut again);
+            let header = entry.header.clone();
+            match wanted.remove(&member) {
+                Some(Wanted::Object(wishes)) => {
+                    let passed = pass(&header.path, header.size, &mut entry, wishes)?;
+                    layer.take(member, passed, &mut again);
+                }
+                Some(Wanted::Wheel(only)) => {
+                    layer.unpack(member, &header.path, &mut entry, Some(only), &mut again);
+                }
+                None => {}
             }
             member += 1;
         }
@@ -211,7 +227,7 @@ fn read_layer(image: &dyn Image, index: usize) -> Result<Layer, Fault> {
 }
 
 impl Layer {
-    fn take(&mut self, member: usize, passed: Passed, again: &mut BTreeMap<usize, Wishes>) {
+    fn take(&mut self, member: usize, passed: Passed, again: &mut BTreeMap<usize, Wanted>) {
         match passed {
             Passed::Other => {}
             Passed::Object(item) => {
@@ -221,8 +237,23 @@ impl Layer {
                 self.damaged.insert(member, why);
             }
             Passed::Again(wishes) => {
-                again.insert(member, wishes);
+                again.insert(member, Wanted::Object(wishes));
             }
+        }
+    }
+
+    fn unpack(
+        &mut self,
+        member: usize,
+        path: &str,
+        content: &mut impl Read,
+        only: Option<Again>,
+        again: &mut BTreeMap<usize, Wanted>,
+    ) {
+        let packed = self.packed.entry(member).or_default();
+        let more = packed.pass(path, content, only);
+        if !more.is_empty() {
+            again.insert(member, Wanted::Wheel(more));
         }
     }
 }

@@ -18,6 +18,7 @@ mod missing;
 #[cfg(test)]
 #[path = "../../tests/audit/objects.rs"]
 mod objects;
+mod packed;
 mod promise;
 mod python;
 mod runtime;
@@ -78,6 +79,9 @@ pub struct Audit {
     pub python: Option<PythonVersion>,
     /// By path.
     pub objects: Vec<table::Row>,
+    /// Those of wheels that are files of the target and not installed, below the wheel's path.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub packed: Vec<table::Row>,
     /// The worst first.
     pub findings: Vec<Finding>,
 }
@@ -139,7 +143,7 @@ pub fn audit(question: &Question<'_>) -> Result<Audit, TreeError> {
     python::check(&world, python, &mut findings);
     runtime::check(&world, &mut findings);
     promise::check(&world, &question.promise, &mut findings);
-    let verdicts = gpu::verdicts(&world, &question.gpus);
+    let verdicts = gpu::verdicts(&world, world.items, &question.gpus);
     gpu::check(&world, &verdicts, &question.gpus, &mut findings);
     finding::order(&mut findings);
     Ok(Audit {
@@ -148,6 +152,7 @@ pub fn audit(question: &Question<'_>) -> Result<Audit, TreeError> {
         kind: tree.kind,
         python,
         objects: table::rows(&world, &closure, &verdicts),
+        packed: table::packed(&world, &inventory.packed.items, &question.gpus),
         findings,
     })
 }

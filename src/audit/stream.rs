@@ -1,8 +1,8 @@
 //! One object of a stream, read as it passes.
 //!
 //! In: a file's content, forward only. Out: what [`super::inventory`] reads of an object. An object
-//! names its tables in a table at its end, so of one too large to hold only its start, its end and
-//! the headers of what looks like device code are kept; that is what its readers ask for unless it
+//! names its tables in a table at its end, so of one too large to hold only its start, its end, its
+//! dynamic table and the headers of what looks like device code are kept; that is what its readers ask for unless it
 //! was laid out oddly, and then they say what to keep when the stream passes again.
 
 use super::inventory::{Item, read};
@@ -16,6 +16,8 @@ use std::ops::Range;
 const HEAD: u64 = 32 << 20;
 const TAIL: u64 = 16 << 20;
 const PIECE: usize = 256 << 10;
+/// Of the dynamic table, which has an entry for each library.
+const MOST_DYNAMIC: u64 = 1 << 20;
 /// What else is kept before and after bytes that were asked for: tables lie together.
 const BEFORE: u64 = 8 << 20;
 const AFTER: u64 = 16 << 20;
@@ -95,6 +97,14 @@ fn keep(size: u64, start: &[u8], content: &mut impl Read, wishes: &Wishes) -> io
             }
         }
         let piece = &buf[..filled];
+        if offset == 0
+            && let Some(dynamic) = elf::dynamic_table(piece)
+        {
+            // Symbols that were not stripped lie between it and the end.
+            let end = dynamic.end.min(dynamic.start.saturating_add(MOST_DYNAMIC));
+            ranges.push(dynamic.start..end.min(size));
+            ranges.sort_by_key(|r| r.start);
+        }
         if whole {
             kept.tables.keep(offset, piece);
         } else {
@@ -137,6 +147,10 @@ mod tests {
     const NEEDS: &[&str] = &["libcudart.so.13", "libc10.so"];
 
     fn built(between: u64, after: u64) -> Vec<u8> {
+        built_with(between, after, 0)
+    }
+
+    fn built_with(between: u64, after: u64, unmapped: u64) -> Vec<u8> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.so");
         let built = Built {
@@ -148,6 +162,7 @@ mod tests {
             glibc: Some("GLIBC_2.31"),
             between,
             after,
+            unmapped,
             ..Built::default()
         };
         built.write(&path);
@@ -202,6 +217,14 @@ mod tests {
     #[test]
     fn a_large_object_of_the_usual_layout_passes_once() {
         let bytes = built(0, 60 << 20);
+        assert_eq!(again_and_again(&bytes), (1, expected(&bytes)));
+    }
+
+    #[test]
+    fn a_large_object_that_was_not_stripped_passes_once() {
+        let bytes = built_with(0, 40 << 20, 40 << 20);
+        let dynamic = elf::dynamic_table(&bytes).unwrap();
+        assert!(dynamic.start > HEAD && dynamic.end < bytes.len() as u64 - TAIL);
         assert_eq!(again_and_again(&bytes), (1, expected(&bytes)));
     }
 

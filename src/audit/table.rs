@@ -4,7 +4,8 @@ mod matrix;
 
 use super::closure::{Closure, Provider, Through, World};
 use super::code::Ptx;
-use super::gpu::{How, Verdict, Verdicts, package, shown};
+use super::gpu::{self, Gpu, How, Verdict, Verdicts, package, shown};
+use super::inventory::Item;
 use super::tree::{Kind, split};
 use super::{Audit, Finding};
 use crate::diag::{Severity, codes};
@@ -54,33 +55,52 @@ impl From<Ptx> for PtxRow {
 }
 
 pub(super) fn rows(world: &World<'_>, closure: &Closure, verdicts: &Verdicts) -> Vec<Row> {
-    let row = |(index, providers): (usize, &Vec<Provider>)| {
-        let item = &world.items[index];
-        let object = &item.object;
-        let needed = object.needed.iter().cloned();
-        Row {
-            path: item.path.clone(),
-            machine: object.machine.name(),
-            soname: object.soname.clone(),
-            needed: object.needed.clone(),
-            providers: needed
-                .clone()
-                .zip(providers.iter().map(|p| provider(world, p)))
-                .collect(),
-            rpath: object.rpath.clone(),
-            runpath: object.runpath.clone(),
-            floors: object.floors(),
-            sm: item.code.sass(),
-            ptx: item.code.ptx().into_iter().map(PtxRow::from).collect(),
-            gpus: verdicts.get(&index).cloned().unwrap_or_default(),
-            package: package(&item.path).to_owned(),
-            core: world
-                .catalog
-                .is_core(package(&item.path), split(&item.path).1),
-            beyond: needed.filter(|n| !world.loader().base.has(n)).collect(),
-        }
-    };
-    closure.0.iter().enumerate().map(row).collect()
+    let objects = world.items.iter().zip(&closure.0).enumerate();
+    objects
+        .map(|(index, (item, providers))| {
+            let providers = providers.iter().map(|p| provider(world, p));
+            let providers = item.object.needed.iter().cloned().zip(providers).collect();
+            row(world, item, providers, verdicts.get(&index))
+        })
+        .collect()
+}
+
+/// Objects that nobody provides anything for.
+pub(super) fn packed(world: &World<'_>, items: &[Item], gpus: &[Gpu]) -> Vec<Row> {
+    let verdicts = gpu::verdicts(world, items, gpus);
+    let items = items.iter().enumerate();
+    items
+        .map(|(index, item)| row(world, item, BTreeMap::new(), verdicts.get(&index)))
+        .collect()
+}
+
+fn row(
+    world: &World<'_>,
+    item: &Item,
+    providers: BTreeMap<String, String>,
+    verdicts: Option<&Vec<Verdict>>,
+) -> Row {
+    let object = &item.object;
+    let needed = object.needed.iter();
+    let beyond = needed.filter(|n| !world.loader().base.has(n));
+    Row {
+        path: item.path.clone(),
+        machine: object.machine.name(),
+        soname: object.soname.clone(),
+        needed: object.needed.clone(),
+        providers,
+        rpath: object.rpath.clone(),
+        runpath: object.runpath.clone(),
+        floors: object.floors(),
+        sm: item.code.sass(),
+        ptx: item.code.ptx().into_iter().map(PtxRow::from).collect(),
+        gpus: verdicts.cloned().unwrap_or_default(),
+        package: package(&item.path).to_owned(),
+        core: world
+            .catalog
+            .is_core(package(&item.path), split(&item.path).1),
+        beyond: beyond.cloned().collect(),
+    }
 }
 
 fn provider(world: &World<'_>, provider: &Provider) -> String {
@@ -110,10 +130,18 @@ fn provider(world: &World<'_>, provider: &Provider) -> String {
 pub fn table(audit: &Audit) -> String {
     let mut out = header(audit);
     out.push('\n');
-    out.push_str(&columns(&objects(audit)));
+    out.push_str(&columns(&objects(&audit.objects)));
     if audit.objects.iter().any(|r| !r.gpus.is_empty()) {
         out.push('\n');
-        out.push_str(&gpus(audit));
+        out.push_str(&gpus(&audit.objects, &audit.target));
+    }
+    if !audit.packed.is_empty() {
+        out.push_str("\nin wheels that are files here and not installed\n");
+        out.push_str(&columns(&objects(&audit.packed)));
+        if audit.packed.iter().any(|r| !r.gpus.is_empty()) {
+            out.push('\n');
+            out.push_str(&gpus(&audit.packed, &audit.target));
+        }
     }
     out.push_str(&notes(audit));
     out
@@ -178,7 +206,7 @@ impl Row {
 
 type Line = Vec<String>;
 
-fn objects(audit: &Audit) -> Vec<Line> {
+fn objects(rows: &[Row]) -> Vec<Line> {
     let mut lines = vec![
         ["object", "SASS", "PTX", "glibc", "GLIBCXX", "needs"]
             .map(str::to_owned)
@@ -189,7 +217,7 @@ fn objects(audit: &Audit) -> Vec<Line> {
         let all: Vec<String> = sms.iter().map(Sm::to_string).collect();
         or_dash(all.join(" "))
     };
-    for row in &audit.objects {
+    for row in rows {
         if row.machine == "cuda" {
             cubins.entry(row.shown()).or_default().extend(&row.sm);
             continue;
@@ -230,17 +258,13 @@ fn or_dash(text: String) -> String {
 }
 
 /// Objects by GPU: a sentence for few GPUs, a matrix for many.
-fn gpus(audit: &Audit) -> String {
-    let rows: Vec<&Row> = audit
-        .objects
-        .iter()
-        .filter(|r| !r.gpus.is_empty())
-        .collect();
+fn gpus(rows: &[Row], target: &str) -> String {
+    let rows: Vec<&Row> = rows.iter().filter(|r| !r.gpus.is_empty()).collect();
     let Some(first) = rows.first() else {
         return String::new();
     };
     if first.gpus.len() > 3 {
-        return matrix::matrix(audit, &rows);
+        return matrix::matrix(target, &rows);
     }
     let mut lines = vec![vec!["object".to_owned()]];
     lines[0].extend(first.gpus.iter().map(heading));

@@ -8,7 +8,7 @@
 mod directory;
 mod wheel;
 
-use crate::source::{FileSource, Source, bytes};
+use crate::source::{FileSource, Once, Source, Window, bytes};
 use crate::spec::PythonVersion;
 use crate::wheel::NotAWheel;
 use crate::zip::{Archive, Member, ZipError};
@@ -178,6 +178,30 @@ impl Contents {
         texts
             .filter_map(|(file, path)| Some((path.clone(), read(file)?)))
             .collect()
+    }
+
+    /// How much a file may take to read, against others: what has to be inflated.
+    pub fn work(&self, file: usize) -> u64 {
+        match &self.0[file] {
+            Content::Disk(_) => 0,
+            Content::Member(_, member) => member.size,
+        }
+    }
+
+    /// The file of the disk that it is, if it is one.
+    pub fn on_disk(&self, file: usize) -> Option<&Path> {
+        match &self.0[file] {
+            Content::Disk(path) => Some(path),
+            Content::Member(..) => None,
+        }
+    }
+
+    /// Forward only, what is costly to read at any offset; none where it is not.
+    pub fn once(&self, file: usize) -> Result<Option<Once<Window<FileSource>>>, TreeError> {
+        Ok(match &self.0[file] {
+            Content::Disk(_) => None,
+            Content::Member(wheel, member) => wheel.0.once(member, wheel.1.clone())?,
+        })
     }
 
     pub fn open(&self, file: usize) -> Result<Box<dyn Source>, TreeError> {

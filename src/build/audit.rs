@@ -1,18 +1,16 @@
 //! What was built is read before it is used: each compiled wheel, then the whole image.
 
 use super::BuildError;
-use super::base::io as failed_at;
 use crate::audit::{self, Audit, Fault, Gpu, Image, Promise, Question, Target};
 use crate::catalog::Catalog;
 use crate::engine::docker::{Docker, Files};
 use crate::engine::{Cancel, EngineError};
 use crate::plan::Plan;
+use crate::spec::nouns::Digest;
 use crate::spec::{Platform, Sm};
 use crate::store::Store;
 use crate::tar::{Kind, Reader};
-use sha2::{Digest as _, Sha256};
-use std::fmt::Write as _;
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -225,6 +223,7 @@ impl<'a> Meant<'a> {
 pub(super) struct Made {
     pub library: String,
     pub wheel: PathBuf,
+    pub digest: Digest,
 }
 
 /// Copies the wheels out of an image that holds those of each library in a directory of its name,
@@ -246,7 +245,6 @@ fn take(stream: impl io::Read, store: &Store) -> Result<Vec<Made>, BuildError> {
     let odd = |e: &dyn std::error::Error| BuildError::NoReport {
         reason: format!("the compiled wheels: {}", super::chain(e)),
     };
-    let directory = store.dir("wheels")?;
     let mut made = Vec::new();
     let mut reader = Reader::new(stream);
     while let Some(mut entry) = reader.next().map_err(|e| odd(&e))? {
@@ -257,37 +255,14 @@ fn take(stream: impl io::Read, store: &Store) -> Result<Vec<Made>, BuildError> {
         if entry.header.kind != Kind::File || !name.ends_with(".whl") || name.contains('/') {
             continue;
         }
+        let blob = store.put(&mut entry, None)?;
         made.push(Made {
             library: library.to_owned(),
-            wheel: keep(&mut entry, name, &directory)?,
+            wheel: store.named(&blob.digest, name)?,
+            digest: blob.digest,
         });
     }
     Ok(made)
-}
-
-/// Writes a wheel below the directory of its digest.
-fn keep(content: &mut impl io::Read, name: &str, directory: &Path) -> Result<PathBuf, BuildError> {
-    let failed = |e| failed_at("write a compiled wheel below", directory, e);
-    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(failed)?;
-    let mut hash = Sha256::new();
-    let mut piece = vec![0; PIECE];
-    loop {
-        let n = content.read(&mut piece).map_err(failed)?;
-        if n == 0 {
-            break;
-        }
-        hash.update(&piece[..n]);
-        file.write_all(&piece[..n]).map_err(failed)?;
-    }
-    let hex = hash.finalize().iter().fold(String::new(), |mut hex, b| {
-        let _ = write!(hex, "{b:02x}");
-        hex
-    });
-    let directory = directory.join(hex);
-    std::fs::create_dir_all(&directory).map_err(failed)?;
-    let path = directory.join(name);
-    file.persist(&path).map_err(|e| failed(e.error))?;
-    Ok(path)
 }
 
 #[cfg(test)]

@@ -1,28 +1,34 @@
-//! The base image and OS packages: fetched by lock, unpacked in process, configured by the
-//! packages' own scripts in a build step, kept in the engine under a tag that carries its key.
+//! The base image and OS packages: fetched by lock, finished in process or, where a package's
+//! script is not understood, unpacked in process and configured by the packages' own scripts in a
+//! build step; kept in the engine under a tag that carries its key.
 
 use super::error::chain;
 use super::run::once;
 use super::{BuildError, BuildEvent, Options};
 use crate::debian::fetch::{FetchEvent, fetch_debs};
 use crate::debian::mirror::Mirrors;
-use crate::debian::{LockedDeb, download, rootfs};
+use crate::debian::{LockedDeb, finish, rootfs};
 use crate::diag::codes;
 use crate::engine::docker::Docker;
 use crate::engine::{BuildRequest, Cancel, ContextEntry, Source};
+use crate::fetch::{Fetcher, Policy};
 use crate::lock::OsPackageLock;
 use crate::plan::Plan;
-use crate::store::{Action, StoreError};
+use crate::spec::nouns::Digest;
+use crate::store::{Action, Scratch as Folder, StoreError};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Times in a base are no later than this: 2024-01-01, so that equal packages give equal files.
 const EPOCH: u64 = 1_704_067_200;
 
-const DOCKERFILE: &str = "FROM scratch\nADD rootfs.tar /\nRUN --mount=type=bind,source=configure.sh,target=/dev/configure.sh sh /dev/configure.sh\n";
+const FINISHED: &str = "FROM scratch\nADD rootfs.tar /\n";
+const UNPACKED: &str = "FROM scratch\nADD rootfs.tar /\nRUN --mount=type=bind,source=configure.sh,target=/dev/configure.sh sh /dev/configure.sh\n";
 
 /// Name of the bootstrapped base in the engine, made if it is not there; None where the
 /// plan's base comes from a registry.
@@ -41,11 +47,14 @@ pub(super) async fn ensure(
         return Ok(Some(tag));
     }
     let start = Instant::now();
-    let tar = rootfs_tar(plan, options, on).await?;
+    let (tar, dockerfile) = match finished_tar(plan, options, on).await? {
+        Some(tar) => (tar, FINISHED),
+        None => (rootfs_tar(plan, options, on).await?, UNPACKED),
+    };
     on(BuildEvent::Phase { name: "base" });
     let request = BuildRequest {
         context: vec![
-            entry("Dockerfile", Source::Bytes(DOCKERFILE.as_bytes().to_vec())),
+            entry("Dockerfile", Source::Bytes(dockerfile.as_bytes().to_vec())),
             entry(
                 "configure.sh",
                 Source::Bytes(crate::debian::configure::CONFIGURE.as_bytes().to_vec()),
@@ -69,8 +78,7 @@ pub(super) async fn ensure(
                 step: "base".into(),
                 image: Some(outcome.image_id),
                 seconds: start.elapsed().as_secs_f64(),
-                report: None,
-                audit: None,
+                ..Action::default()
             },
         )?;
     }
@@ -88,7 +96,7 @@ fn entry(path: &str, source: Source) -> ContextEntry {
 /// A file that goes when its user does.
 pub struct Scratch {
     pub path: PathBuf,
-    _dir: tempfile::TempDir,
+    _folder: Folder,
 }
 
 /// The unpacked packages of a bootstrapped base as one tar.
@@ -97,30 +105,85 @@ pub(super) async fn rootfs_tar(
     options: &Options<'_>,
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<Scratch, BuildError> {
+    let arch = plan.platform.arch();
+    let write = move |debs: Vec<PathBuf>, out| {
+        rootfs::write_rootfs(&debs, arch, EPOCH, out)
+            .map(drop)
+            .map_err(|e| packages_error(e.help(), &e))
+    };
+    base_tar(plan, options, on, write).await
+}
+
+/// The finished base as one tar; None where only its packages' own scripts can finish it.
+async fn finished_tar(
+    plan: &Plan,
+    options: &Options<'_>,
+    on: &mut (dyn FnMut(BuildEvent) + Send),
+) -> Result<Option<Scratch>, BuildError> {
+    let arch = plan.platform.arch();
+    let understood = Arc::new(AtomicBool::new(true));
+    let answer = Arc::clone(&understood);
+    let write = move |debs: Vec<PathBuf>, out| match finish::write(&debs, arch, EPOCH, out) {
+        Err(e) if e.is_not_understood() => {
+            answer.store(false, Ordering::Relaxed);
+            Ok(())
+        }
+        Err(e) => Err(finish_error(&e)),
+        Ok(_) => Ok(()),
+    };
+    let tar = base_tar(plan, options, on, write).await?;
+    Ok(understood.load(Ordering::Relaxed).then_some(tar))
+}
+
+/// What went wrong while a system was finished in process.
+pub(super) fn finish_error(error: &finish::FinishError) -> BuildError {
+    let code = if error.is_not_understood() {
+        codes::SCRIPT_UNKNOWN
+    } else {
+        codes::STORE_IO
+    };
+    BuildError::Packages {
+        code,
+        help: error.help().to_owned(),
+        message: format!("make the base's root file system: {}", chain(error)),
+    }
+}
+
+fn packages_error(help: &str, error: &dyn std::error::Error) -> BuildError {
+    BuildError::Packages {
+        code: codes::STORE_IO,
+        help: help.to_owned(),
+        message: format!("make the base's root file system: {}", chain(error)),
+    }
+}
+
+async fn base_tar<F>(
+    plan: &Plan,
+    options: &Options<'_>,
+    on: &mut (dyn FnMut(BuildEvent) + Send),
+    write: F,
+) -> Result<Scratch, BuildError>
+where
+    F: FnOnce(Vec<PathBuf>, BufWriter<File>) -> Result<(), BuildError> + Send + 'static,
+{
     let debs = fetch(&plan.parts.base.packages, "base packages", options, on).await?;
     on(BuildEvent::Phase { name: "unpack" });
-    let folder = options.store.dir("tmp")?;
-    let dir = tempfile::tempdir_in(&folder)
-        .map_err(|source| io("create a directory in", &folder, source))?;
-    let path = dir.path().join("rootfs.tar");
-    let arch = plan.platform.arch();
+    let folder = options.store.scratch()?;
+    let path = folder.path().join("rootfs.tar");
     let written = path.clone();
     let result = tokio::task::spawn_blocking(move || {
-        let file = std::fs::File::create(&written).map_err(|e| io("create", &written, e))?;
-        rootfs::write_rootfs(&debs, arch, EPOCH, BufWriter::with_capacity(1 << 20, file)).map_err(
-            |e| BuildError::Packages {
-                code: codes::STORE_IO,
-                help: e.help().to_owned(),
-                message: format!("make the base's root file system: {}", chain(&e)),
-            },
-        )
+        let file = File::create(&written).map_err(|e| io("create", &written, e))?;
+        write(debs, BufWriter::with_capacity(1 << 20, file))
     })
     .await;
     match result {
         Ok(done) => done?,
         Err(e) => return Err(io("unpack into", &path, std::io::Error::other(e))),
     };
-    Ok(Scratch { path, _dir: dir })
+    Ok(Scratch {
+        path,
+        _folder: folder,
+    })
 }
 
 /// Fetches the OS packages that the context carries.
@@ -135,23 +198,26 @@ pub(super) async fn fetch_packages(
 }
 
 /// Locked packages as files in the store; names without digests are left to the image's apt.
-async fn fetch(
+pub(super) async fn fetch(
     packages: &[OsPackageLock],
     what: &str,
     options: &Options<'_>,
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<Vec<PathBuf>, BuildError> {
     let debs: Vec<LockedDeb> = packages.iter().filter_map(locked).collect();
-    let cache = options.store.dir("debs")?;
     if debs.is_empty() {
         return Ok(Vec::new());
     }
+    let folder = options.store.dir("blobs/sha256")?;
+    let digests: Vec<Digest> = debs.iter().filter_map(digest).collect();
+    options.store.lease(&digests)?;
     let mirrors = Mirrors::discover(&options.config.debian).map_err(|e| BuildError::Packages {
         code: codes::MIRROR_UNKNOWN,
         help: e.help(),
         message: chain(&e),
     })?;
-    let client = download::client().map_err(|e| network(&e, e.help()))?;
+    let fetcher = Fetcher::new(Policy::default()).map_err(|e| network(&e, &e.help()))?;
+    let fetcher = fetcher.with_parts(options.store.dir("parts")?);
     let total = debs.iter().map(|d| d.size).sum();
     let done = Mutex::new(0u64);
     let on = Mutex::new(on);
@@ -170,12 +236,20 @@ async fn fetch(
             });
         }
     };
-    fetch_debs(&client, &mirrors, &cache, &debs, &event)
+    let paths = fetch_debs(&fetcher, &mirrors, &folder, &debs, &event)
         .await
         .map_err(|e| {
             let gone = matches!(e, crate::debian::fetch::FetchError::Gone { .. });
+            let full = matches!(
+                &e,
+                crate::debian::fetch::FetchError::Download { source, .. } if source.is_full()
+            );
             BuildError::Packages {
-                code: if gone { codes::PACKAGE_GONE } else { codes::NETWORK },
+                code: match (gone, full) {
+                    (true, _) => codes::PACKAGE_GONE,
+                    (_, true) => codes::NO_SPACE,
+                    _ => codes::NETWORK,
+                },
                 help: if gone {
                     "run `stackforge lock STACK --upgrade-os`, or configure a mirror that keeps old versions".to_owned()
                 } else {
@@ -183,7 +257,16 @@ async fn fetch(
                 },
                 message: chain(&e),
             }
-        })
+        })?;
+    for (deb, digest) in debs.iter().zip(&digests) {
+        let file = deb.path.rsplit('/').next().unwrap_or(&deb.path);
+        options.store.named(digest, file)?;
+    }
+    Ok(paths)
+}
+
+fn digest(deb: &LockedDeb) -> Option<Digest> {
+    format!("sha256:{}", deb.sha256).parse().ok()
 }
 
 /// A lock's entry as the package that it names.
@@ -208,9 +291,5 @@ fn network(e: &dyn std::error::Error, help: &str) -> BuildError {
 }
 
 pub(super) fn io(doing: &'static str, path: &Path, source: std::io::Error) -> BuildError {
-    BuildError::Store(StoreError::Io {
-        doing,
-        path: path.to_owned(),
-        source,
-    })
+    BuildError::Store(StoreError::at(doing, path, source))
 }

@@ -1,11 +1,19 @@
 //! How a build fails.
 
+use crate::assemble::AssembleError;
 use crate::audit::{Audit, TreeError};
 use crate::diag::{Code, codes};
 use crate::engine::{EngineError, StepFailure};
+use crate::layer::LayerError;
+use crate::oci::OciError;
+use crate::publish::PublishError;
+use crate::pull::PullError;
 use crate::render::RenderError;
+use crate::resolve::PackageError;
+use crate::sandbox::SandboxError;
 use crate::spec::Platform;
 use crate::store::StoreError;
+use crate::unpack::UnpackError;
 use crate::validate::Report;
 use std::path::PathBuf;
 
@@ -18,12 +26,21 @@ pub enum BuildError {
     },
     #[error("the image does not validate: {}", report.summary())]
     Validation { report: Box<Report>, log: PathBuf },
+    /// As above, of an image that no engine has.
+    #[error("the image does not validate: {}", report.summary())]
+    Invalid { report: Box<Report> },
     #[error("{what} does not fit the stack: {}", audit.count())]
     Audit { what: String, audit: Box<Audit> },
     #[error(transparent)]
     Unread(#[from] TreeError),
     #[error("the image has no validation report: {reason}")]
     NoReport { reason: String },
+    #[error("the validation was killed for memory{}", if *.certain { "" } else { ", most likely" })]
+    ValidationMemory { certain: bool },
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error("{} is no directory", path.display())]
+    NoRoot { path: PathBuf },
     #[error("the engine has no image `{image}`")]
     NoImage { image: String },
     #[error("no image is for {platform}; there is {there}")]
@@ -42,6 +59,32 @@ pub enum BuildError {
         path: PathBuf,
         source: std::io::Error,
     },
+    #[error(transparent)]
+    Layer(#[from] LayerError),
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+    #[error(transparent)]
+    Image(#[from] OciError),
+    #[error("unpack a layer")]
+    Unpack(#[source] UnpackError),
+    #[error(transparent)]
+    Pull(#[from] PullError),
+    #[error(transparent)]
+    Push(#[from] PublishError),
+    #[error(transparent)]
+    Package(#[from] PackageError),
+    #[error("the base `{base}` is no image that can be fetched")]
+    NoBase { base: String },
+    #[error("`{library}` has to be compiled first")]
+    MustCompile { library: String },
+    #[error("the base's own apt would have to choose {packages}")]
+    MustInstall { packages: String },
+    #[error("`{base}` has no shell, which the steps of a Dockerfile run in")]
+    NoShell { base: String },
+    #[error("a Docker engine writes no files")]
+    EngineWritesNoFiles,
+    #[error("stopped")]
+    Stopped,
     #[error("{message}")]
     Packages {
         code: Code,
@@ -64,16 +107,33 @@ impl BuildError {
                 codes::NO_SPACE
             }
             Self::Step { .. } => codes::STEP_FAILED,
-            Self::Validation { .. } => codes::VALIDATION_FAILED,
+            Self::Validation { .. } | Self::Invalid { .. } => codes::VALIDATION_FAILED,
+            Self::Unpack(_) => codes::IMAGE_UNREADABLE,
             Self::Audit { .. } => codes::AUDIT_FAILED,
             Self::Unread(TreeError::Layer { .. }) => codes::IMAGE_UNREADABLE,
             Self::Unread(_) => codes::OBJECT_DAMAGED,
             Self::NoReport { .. } => codes::NO_REPORT,
-            Self::NoImage { .. } | Self::OtherPlatform { .. } => codes::NO_SUCH_IMAGE,
+            Self::ValidationMemory { .. } => codes::KILLED_FOR_MEMORY,
+            Self::Sandbox(e) => sandbox_code(e),
+            Self::NoImage { .. } | Self::OtherPlatform { .. } | Self::NoRoot { .. } => {
+                codes::NO_SUCH_IMAGE
+            }
             Self::WrongArchitecture { .. } => codes::ENGINE_REFUSED,
             Self::Engine(e) => engine_code(e),
             Self::Render(_) => codes::TEMPLATE,
-            Self::Store(_) | Self::Io { .. } => codes::STORE_IO,
+            Self::Assemble(_) => codes::STORE_IO,
+            Self::Layer(LayerError::Write(_)) => codes::STORE_IO,
+            Self::Layer(_) => codes::WHEEL_UNSOUND,
+            Self::Image(_) => codes::IMAGE_UNREADABLE,
+            Self::Pull(e) => e.code(),
+            Self::Push(e) => e.code(),
+            Self::Package(e) => e.code(),
+            Self::NoBase { .. } => codes::NO_SUCH_IMAGE,
+            Self::MustCompile { .. } | Self::MustInstall { .. } => codes::NEEDS_ENGINE,
+            Self::NoShell { .. } | Self::EngineWritesNoFiles => codes::NEEDS_NATIVE,
+            Self::Stopped => codes::INTERRUPTED,
+            Self::Store(e) => e.code(),
+            Self::Io { .. } => codes::STORE_IO,
             Self::Packages { code, .. } => *code,
         }
     }
@@ -82,6 +142,20 @@ impl BuildError {
         match self {
             Self::Engine(e) => Some(e.help().to_owned()),
             Self::Packages { help, .. } => Some(help.clone()),
+            Self::Pull(e) => Some(e.help()),
+            Self::Push(e) => Some(e.help()),
+            Self::Store(e) => Some(e.help().to_owned()),
+            Self::Package(e) => Some(e.help()),
+            Self::Sandbox(e) => Some(e.help()),
+            Self::NoRoot { .. } => {
+                Some("name the directory of a root file system: `rootfs:/` is this machine".into())
+            }
+            Self::ValidationMemory { .. } => {
+                Some("give the machine more memory, or stop what else runs on it".into())
+            }
+            Self::MustInstall { .. } => Some(
+                "`stackforge lock STACK --pull` reads what the base has and locks what it lacks; or build with `--engine docker`".into(),
+            ),
             Self::NoImage { .. } => {
                 Some("`docker images` lists what is there; pull or build it first".to_owned())
             }
@@ -99,6 +173,7 @@ impl BuildError {
             codes::INTERRUPTED => 130,
             codes::NO_SUCH_IMAGE => 2,
             codes::PACKAGE_GONE | codes::MIRROR_UNKNOWN => 3,
+            codes::PROGRAM_MISSING => 1,
             code if code.0 / 100 == 3 => 3,
             _ => 1,
         }
@@ -116,6 +191,19 @@ pub fn engine_code(e: &EngineError) -> Code {
         EngineError::Unsupported { what, .. } if what.contains("GPU") => codes::GPU_UNAVAILABLE,
         EngineError::Context { .. } | EngineError::Log { .. } => codes::STORE_IO,
         _ => codes::ENGINE_REFUSED,
+    }
+}
+
+fn sandbox_code(e: &SandboxError) -> Code {
+    match e {
+        SandboxError::NotAllowed { .. } => codes::NAMESPACES_REFUSED,
+        SandboxError::Overlay { .. } => codes::OVERLAY_REFUSED,
+        SandboxError::Program { .. } => codes::PROGRAM_MISSING,
+        SandboxError::Cancelled => codes::INTERRUPTED,
+        SandboxError::Setup { .. }
+        | SandboxError::Invalid { .. }
+        | SandboxError::Lost
+        | SandboxError::Unreadable { .. } => codes::SANDBOX_FAILED,
     }
 }
 

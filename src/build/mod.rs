@@ -1,24 +1,40 @@
 //! From a plan to a validated, tagged image in a Docker engine.
 //!
 //! In: a [`Plan`] and a connected engine. Out: [`Built`]. Nothing gets one of the user's tags
-//! before its validation and its audit passed, and no compiled wheel is used before its own audit; what finished before a failure is remembered, by the engine
-//! and by the store, so the next run goes on from there.
+//! before its validation and its audit passed, and no compiled wheel is used before its own audit; what
+//! finished before a failure is remembered, by the engine and by the store, so the next run goes on
+//! from there.
 
+mod at_rest;
 mod audit;
 mod base;
+mod choice;
+mod context;
 mod error;
+pub mod fleet;
+mod image_push;
+mod in_place;
+pub mod last;
+mod layers;
+pub mod native;
+mod output;
 mod run;
 mod secrets;
+mod shared;
 mod stages;
+mod unpacked;
 mod validation;
 
+use crate::assemble;
 use crate::audit::{Audit, Count};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::engine::docker::Docker;
 use crate::engine::{BuildRequest, Cancel, ContextEntry, Event, Source};
 use crate::plan::Plan;
-use crate::render::{self, BaseImage, Content, Context};
+use crate::registry::PlainHttp;
+use crate::render::BaseImage;
+use crate::spec::Stack;
 use crate::store::{Action, Store};
 use crate::validate::{REPORT_PATH, Report};
 use serde::Serialize;
@@ -26,14 +42,22 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+pub use at_rest::validate_at_rest;
 pub use audit::{AUDIT_PATH, Hear, audit_image};
+pub use choice::{Wants, wants};
+pub use context::render_context;
 pub use error::{BuildError, chain};
+pub use in_place::validate_rootfs;
+pub use output::Output;
 pub use secrets::{IndexSettings, ca_bundle};
 pub use stages::{plan_step, stage};
 pub use validation::validate_image;
 
 use audit::Meant;
+use context::{compiled, entries, has_shell, rendered};
+use layers::Layers;
 use run::Run;
+use shared::Shared;
 
 /// Bound of a validation report.
 const MAX_REPORT: usize = 4 << 20;
@@ -44,11 +68,30 @@ pub struct Options<'a> {
     pub overlay: Option<&'a Path>,
     /// References that the image gets.
     pub tags: Vec<String>,
+    /// Where it goes besides: an engine keeps what it built in any case.
+    pub outputs: Vec<Output>,
+    /// For registries.
+    pub plain_http: PlainHttp,
     /// Most compilers at once, below what cores and memory allow.
     pub jobs: Option<u32>,
     pub no_cache: bool,
     pub index: IndexSettings,
     pub config: &'a Config,
+    /// Whose indexes are asked for what the lock names.
+    pub stack: Option<&'a Stack>,
+    /// Nothing is fetched.
+    pub offline: bool,
+    /// The validation runs on a GPU, and fails without one.
+    pub gpu: bool,
+}
+
+impl Options<'_> {
+    /// The repository that machines share their work through: the configuration's, else the stack's.
+    fn shared(&self) -> Option<&str> {
+        let of_stack = || Some(&self.stack?.cache.as_ref()?.registry);
+        let name = self.config.cache.registry.as_ref().or_else(of_stack)?;
+        Some(name)
+    }
 }
 
 /// What happens during a build, for whoever shows it.
@@ -86,6 +129,8 @@ pub struct Built {
     pub id: String,
     pub tags: Vec<String>,
     pub size: u64,
+    /// The lowest first; none where an engine keeps them.
+    pub layers: Vec<assemble::Layer>,
     pub steps: Vec<StepResult>,
     pub report: Report,
     pub audit: Count,
@@ -105,8 +150,10 @@ pub async fn build(
     if !options.no_cache
         && let Some(built) = existing(plan, docker, options).await?
     {
+        image_push::push(docker, &built.id, plan, options, cancel).await?;
         return Ok(built);
     }
+    has_shell(plan)?;
     let info = docker.info().await?;
     if info.architecture != plan.platform.machine() && info.architecture != plan.platform.arch() {
         return Err(BuildError::WrongArchitecture {
@@ -118,7 +165,14 @@ pub async fn build(
     let base = base::ensure(plan, docker, options, &log, cancel, on).await?;
     base::fetch_packages(plan, options, on).await?;
     let base = BaseImage::Named(base.unwrap_or_default());
-    let context = rendered(plan, options, base)?;
+    let layers = Layers::of(plan, docker, options);
+    let meant = Meant::of(plan, options.catalog);
+    let shared = Shared::of(plan, options);
+    if let Some(shared) = shared.as_ref().filter(|_| !options.no_cache) {
+        shared.fetch(&meant).await;
+    }
+    let wheels = compiled(plan, options)?;
+    let context = rendered(plan, options, base, &wheels)?;
     let temporary = format!("stackforge/build:{}", plan.key().short());
     let mut request = BuildRequest {
         context: entries(context),
@@ -127,9 +181,12 @@ pub async fn build(
         secrets: secrets::secrets(&options.index, options.jobs)?,
         build_args: secrets::proxies(),
         no_cache: options.no_cache,
+        logins: image_push::logins(&read_from(plan, options, layers.as_ref())).await,
         ..BuildRequest::default()
     };
-    let meant = Meant::of(plan, options.catalog);
+    if let Some(layers) = &layers {
+        layers.ask(&mut request, !options.no_cache);
+    }
     let mut run = Run {
         plan,
         docker,
@@ -140,6 +197,12 @@ pub async fn build(
         index: &options.index,
     };
     let mut engine = run.compile(&meant, &mut request).await?;
+    if let Some(shared) = &shared {
+        let new = plan.parts.compiles.iter().map(|c| c.library.clone());
+        shared
+            .push(&new.filter(|l| !wheels.contains_key(l)).collect())
+            .await;
+    }
     (run.on)(BuildEvent::Phase { name: "build" });
     request.target = None;
     request.tags = vec![temporary.clone()];
@@ -152,36 +215,54 @@ pub async fn build(
         tell(BuildEvent::Download { what, done, total });
     };
     let finish = finish(&meant, docker, options, (&temporary, &log), cancel, &hear).await;
+    if let Some(layers) = layers.filter(|_| finish.is_ok() && !engine.iter().all(|s| s.cached)) {
+        tell(BuildEvent::Phase { name: "share" });
+        layers.push(docker, &temporary, cancel).await;
+    }
     let removed = docker.remove_image(&temporary).await;
     let finished = finish?;
     removed?;
-    let steps = stages::fold(plan, &engine);
-    for step in &steps {
+    let mut steps = stages::fold(plan, &engine);
+    for step in &mut steps {
         let Some(planned) = plan.step(&step.id) else {
             continue;
         };
+        // Its stage only took what was compiled before, and what is known of that stays.
+        let library = step.id.strip_prefix("compile:");
+        if library.is_some_and(|library| wheels.contains_key(library)) {
+            step.cached = true;
+            continue;
+        }
         let image = (step.id == "image").then_some(&finished);
-        // What was read of a wheel stays with it.
+        // What was made and read of a wheel stays with it.
+        let before = options.store.action(&planned.key).unwrap_or_default();
         let audit = match image {
             Some(image) => serde_json::to_value(image.audit).ok(),
-            None => options.store.action(&planned.key).and_then(|a| a.audit),
+            None => before.audit,
         };
         options.store.record(
             &planned.key,
             &Action {
                 step: step.id.clone(),
+                outputs: before.outputs,
                 image: image.map(|image| image.id.clone()),
                 seconds: step.seconds,
                 report: image.and_then(|image| serde_json::to_value(&image.report).ok()),
                 audit,
+                made: options.store.action(&planned.key).and_then(|a| a.made),
             },
         )?;
     }
-    options.store.record_last(plan)?;
+    last::record(options.store, plan)?;
+    if !options.outputs.is_empty() {
+        tell(BuildEvent::Phase { name: "output" });
+        image_push::push(docker, &finished.id, plan, options, cancel).await?;
+    }
     Ok(Built {
         id: finished.id,
         tags: options.tags.clone(),
         size: finished.size,
+        layers: Vec::new(),
         steps,
         report: finished.report,
         audit: finished.audit,
@@ -190,35 +271,13 @@ pub async fn build(
     })
 }
 
-/// The context for use anywhere: Dockerfile, scripts, OS packages and, for a bootstrapped
-/// base, its root file system, which the returned guard keeps until it is dropped.
-pub async fn render_context(
-    plan: &Plan,
-    options: &Options<'_>,
-    on: &mut (dyn FnMut(BuildEvent) + Send),
-) -> Result<(Context, Option<base::Scratch>), BuildError> {
-    base::fetch_packages(plan, options, on).await?;
-    if !plan.parts.bootstrap {
-        return Ok((
-            rendered(plan, options, BaseImage::Named(String::new()))?,
-            None,
-        ));
-    }
-    let tar = base::rootfs_tar(plan, options, on).await?;
-    let context = rendered(plan, options, BaseImage::Tar(tar.path.clone()))?;
-    Ok((context, Some(tar)))
-}
-
-fn rendered(plan: &Plan, options: &Options<'_>, base: BaseImage) -> Result<Context, BuildError> {
-    Ok(render::render(
-        plan,
-        &render::Options {
-            overlay: options.overlay,
-            base,
-            config: options.config,
-            debs: &options.store.dir("debs")?,
-        },
-    )?)
+/// Images of registries that the engine reads while it builds.
+fn read_from(plan: &Plan, options: &Options<'_>, layers: Option<&Layers>) -> Vec<String> {
+    let base = &plan.parts.base;
+    let bases = [&base.runtime, &base.devel].into_iter().flatten();
+    let bases = bases.map(|image| options.config.image(&image.reference));
+    let bases = bases.filter(|_| !plan.parts.bootstrap);
+    bases.chain(layers.map(Layers::reference)).collect()
 }
 
 /// The image of an earlier build of the very same plan, with each tag that was asked for.
@@ -238,8 +297,8 @@ async fn existing(
         .image(&id)
         .await?
         .filter(|i| i.labels.get("io.stackforge.key") == Some(&key));
+    // Another engine may have it.
     let Some(image) = image else {
-        options.store.forget(plan.key());
         return Ok(None);
     };
     let (Ok(report), Ok(audit)) = (
@@ -248,6 +307,9 @@ async fn existing(
     ) else {
         return Ok(None);
     };
+    if options.gpu && !report.has_gpu() {
+        return Ok(None);
+    }
     for tag in &options.tags {
         if !image.tags.contains(tag) {
             docker.tag(&image.id, tag).await?;
@@ -257,6 +319,7 @@ async fn existing(
         id: image.id,
         tags: options.tags.clone(),
         size: image.size,
+        layers: Vec::new(),
         steps: plan
             .steps
             .iter()
@@ -303,6 +366,11 @@ async fn finish(
             log: log.to_owned(),
         });
     }
+    // A step of the build has no GPU, a container of the image has.
+    let report = match options.gpu {
+        true => on_gpu(meant, docker, temporary, cancel).await?,
+        false => report,
+    };
     let mut audit = audit_image(docker, temporary, None, cancel, hear, |image| {
         meant.image(image)
     })
@@ -356,21 +424,24 @@ async fn finish(
     })
 }
 
+async fn on_gpu(
+    meant: &Meant<'_>,
+    docker: &Docker,
+    image: &str,
+    cancel: &Cancel,
+) -> Result<Report, BuildError> {
+    let spec = Some(meant.plan.parts.validation.clone());
+    let mut say = |line: &str| tracing::info!("{line}");
+    let report = validate_image(docker, image, spec, true, cancel, &mut say).await?;
+    match report.ok {
+        true => Ok(report),
+        false => Err(BuildError::Invalid {
+            report: Box::new(report),
+        }),
+    }
+}
+
 fn document(audit: &Audit) -> String {
     // Maps and lists of strings and numbers always become JSON.
     serde_json::to_string(audit).unwrap_or_default() + "\n"
-}
-
-fn entries(context: Context) -> Vec<ContextEntry> {
-    context
-        .into_iter()
-        .map(|(path, content)| ContextEntry {
-            path,
-            mode: 0o644,
-            source: match content {
-                Content::Text(text) => Source::Bytes(text.into_bytes()),
-                Content::File(path) => Source::File(path),
-            },
-        })
-        .collect()
 }

@@ -4,7 +4,7 @@
 //! failure is remembered. A wheel that a round made is read before the next round, or the image,
 //! may use it.
 
-use super::audit::{Meant, wheels};
+use super::audit::{Made, Meant, wheels};
 use super::{BuildError, BuildEvent, IndexSettings, secrets, stages};
 use crate::engine::docker::Docker;
 use crate::engine::{BuildOutcome, BuildRequest, Cancel, EngineError, StepFailure, StepSummary};
@@ -61,11 +61,7 @@ impl Run<'_> {
                         audit: Box::new(audit),
                     });
                 }
-                self.remember(
-                    &made.library,
-                    &outcome,
-                    serde_json::to_value(audit.count()).ok(),
-                )?;
+                self.remember(&made, &outcome, serde_json::to_value(audit.count()).ok())?;
             }
             steps.extend(outcome.steps);
             // Nothing is compiled a second time because everything was to be once.
@@ -76,11 +72,11 @@ impl Run<'_> {
 
     fn remember(
         &self,
-        library: &str,
+        made: &Made,
         outcome: &BuildOutcome,
         audit: Option<serde_json::Value>,
     ) -> Result<(), BuildError> {
-        let id = format!("compile:{library}");
+        let id = format!("compile:{}", made.library);
         let Some(step) = self.plan.step(&id) else {
             return Ok(());
         };
@@ -91,10 +87,10 @@ impl Run<'_> {
             .map_or(0.0, |s| s.seconds);
         let action = Action {
             step: id,
-            image: None,
+            outputs: [("wheel".to_owned(), made.digest.clone())].into(),
             seconds,
-            report: None,
             audit,
+            ..Action::default()
         };
         Ok(self.store.record(&step.key, &action)?)
     }
@@ -191,10 +187,8 @@ fn remember_finished(plan: &Plan, store: &Store, failure: &StepFailure) {
         if let Some(planned) = plan.step(&step.id) {
             let action = Action {
                 step: step.id.clone(),
-                image: None,
                 seconds: step.seconds,
-                report: None,
-                audit: None,
+                ..Action::default()
             };
             // Only a memory of the engine's own cache: losing it costs nothing.
             let _ = store.record(&planned.key, &action);

@@ -1,4 +1,4 @@
-//! The validation programs, run on an image that exists.
+//! The validation programs, run on an image or a root file system that exists.
 
 use super::BuildError;
 use crate::catalog::templates_in;
@@ -7,7 +7,7 @@ use crate::engine::{Cancel, ContextEntry, LogStream, RunRequest, Source};
 use crate::validate::{Report, SPEC_PATH};
 
 /// Bound of what the programs print: a report and a traceback or two.
-const OUTPUT: usize = 4 << 20;
+pub(super) const OUTPUT: usize = 4 << 20;
 const PROGRAMS: &str = "opt/stackforge-validate";
 
 /// Runs the programs in `image` and returns their report. `promised` says what the image
@@ -27,62 +27,95 @@ pub async fn validate_image(
     }
     let mut spec = match promised {
         Some(spec) => spec,
-        None => recorded(docker, image).await,
+        None => {
+            let bytes = docker.read_file(image, SPEC_PATH, OUTPUT).await;
+            recorded(bytes.ok().flatten().as_deref())
+        }
     };
     spec["require_gpu"] = gpu.into();
-    let file = |path: String, bytes: Vec<u8>| ContextEntry {
+    let files = programs(&spec).map(|(path, bytes)| ContextEntry {
         path: format!("{PROGRAMS}/{path}"),
         mode: 0o644,
         source: Source::Bytes(bytes),
-    };
-    let mut files: Vec<ContextEntry> = templates_in("validate")
-        .into_iter()
-        .map(|(path, text)| file(path, text.as_bytes().to_vec()))
-        .collect();
-    files.push(file("spec.json".into(), spec.to_string().into_bytes()));
-    let command =
-        format!("exec python3 /{PROGRAMS}/validate.py --spec /{PROGRAMS}/spec.json --out -");
+    });
     let request = RunRequest {
         image: image.to_owned(),
         entrypoint: Some(Vec::new()),
-        cmd: vec!["sh".into(), "-c".into(), command],
-        files,
+        // Not through a shell: an image may have none.
+        cmd: command(&format!("/{PROGRAMS}")).into(),
+        files: files.collect(),
         gpus: gpu,
         network: Some("none".into()),
-        shm_size: Some(1 << 30),
+        shm_size: Some(SHARED),
         output_limit: OUTPUT,
         ..RunRequest::default()
     };
     let mut show = |_: LogStream, text: &str| {
-        if !text.starts_with(['{', '}', ' ']) {
+        if is_progress(text) {
             line(text);
         }
     };
-    let outcome = docker.run(request, cancel, &mut show).await?;
+    let outcome = docker.run(request, cancel, &mut show).await;
+    let outcome = outcome.map_err(|e| match e.to_string() {
+        said if said.contains("executable file not found") => BuildError::NoReport {
+            reason: format!("there is no python3 in its PATH: {said}"),
+        },
+        _ => e.into(),
+    })?;
     Report::from_slice(outcome.stdout.as_bytes()).map_err(|e| {
-        let last = outcome
-            .stderr
-            .lines()
-            .last()
-            .unwrap_or("no output")
-            .to_owned();
         let killed = if outcome.oom_killed {
             ", killed for memory"
         } else {
             ""
         };
-        BuildError::NoReport {
-            reason: format!("{last} (exit code {}{killed}; {e})", outcome.exit_code),
-        }
+        let code = outcome.exit_code;
+        no_report(
+            outcome.stderr.lines().last(),
+            &format!("exit code {code}{killed}"),
+            &e,
+        )
     })
 }
 
-async fn recorded(docker: &Docker, image: &str) -> serde_json::Value {
-    let bytes = docker.read_file(image, SPEC_PATH, OUTPUT).await;
-    bytes
-        .ok()
-        .flatten()
-        .and_then(|b| serde_json::from_slice(&b).ok())
+/// Bytes of `/dev/shm`, which torch's workers share data through.
+pub(super) const SHARED: u64 = 1 << 30;
+
+/// The programs and what they are to check, by their paths in a folder.
+pub(super) fn programs(spec: &serde_json::Value) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let spec = ("spec.json".to_owned(), spec.to_string().into_bytes());
+    let text = |(path, text): (String, &'static str)| (path, text.as_bytes().to_vec());
+    templates_in("validate").into_iter().map(text).chain([spec])
+}
+
+/// What runs them, where the folder is at `path`.
+pub(super) fn command(path: &str) -> [String; 6] {
+    let program = format!("{path}/validate.py");
+    let spec = format!("{path}/spec.json");
+    [
+        "python3".into(),
+        program,
+        "--spec".into(),
+        spec,
+        "--out".into(),
+        "-".into(),
+    ]
+}
+
+/// Whether a line is for people, not of the report.
+pub(super) fn is_progress(text: &str) -> bool {
+    !text.starts_with(['{', '}', ' '])
+}
+
+pub(super) fn no_report(last: Option<&str>, ended: &str, e: &serde_json::Error) -> BuildError {
+    let last = last.unwrap_or("no output");
+    BuildError::NoReport {
+        reason: format!("{last} ({ended}; {e})"),
+    }
+}
+
+/// What an image recorded of itself, else what any torch image can do.
+pub(super) fn recorded(file: Option<&[u8]>) -> serde_json::Value {
+    file.and_then(|b| serde_json::from_slice(b).ok())
         .unwrap_or_else(|| {
             serde_json::json!({
                 "schema": 1,

@@ -94,6 +94,14 @@ fn images(catalog: &Catalog, keyring: &dyn Fn(&str) -> bool) -> Checked {
         {
             return wrong(format!("keyring `{}` does not exist", b.keyring));
         }
+        if let Some(b) = &image.bootstrap
+            && !b.exclude.is_empty()
+            && (b.essential || b.exclude.iter().any(|e| b.include.contains(e)))
+        {
+            return wrong(
+                "`exclude` goes with `essential: false`, and names nothing of `include`".into(),
+            );
+        }
     }
     Ok(())
 }

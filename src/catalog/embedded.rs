@@ -18,7 +18,7 @@ impl Catalog {
     /// The embedded catalog, with `overlay`'s entries added or in place of those of the
     /// same name. An overlay has the layout of the catalog: `gpus.yaml`, `cuda.yaml`,
     /// `cpus.yaml`, `jetson.yaml`, `tools.yaml`, `components.yaml`, `conflicts.yaml`,
-    /// `diagnoses.yaml` ([`super::Diagnoses`]), `loader.yaml`, `libraries/`, `images/`, `templates/`.
+    /// `diagnoses.yaml` ([`super::Diagnoses`]), `loader.yaml`, `slim.yaml`, `libraries/`, `images/`, `templates/`.
     pub fn load(overlay: Option<&Path>) -> Result<Self, CatalogError> {
         let mut catalog: Self =
             serde_json::from_slice(COMPILED).map_err(|e| CatalogError::Invalid {

@@ -74,6 +74,25 @@ pub struct Bootstrap {
     pub keyring: String,
     /// Packages beyond the essential and required ones.
     pub include: Vec<String>,
+    /// Whether Debian's essential and required packages and apt are there. A base without them has
+    /// no shell, so nothing but stackforge's own engine builds on it.
+    #[serde(default = "yes")]
+    pub essential: bool,
+    /// What dependencies ask for and the base goes without, of a base that is not essential: what only
+    /// maintainer scripts run.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Image {
+    /// Whether steps of a Dockerfile run on it.
+    pub fn has_shell(&self) -> bool {
+        self.bootstrap.as_ref().is_none_or(|b| b.essential)
+    }
 }
 
 /// Names that the distribution gives to what recipes ask for by role.

@@ -148,6 +148,10 @@ impl Catalog {
                 schema(shown, file.schema)?;
                 merge(&mut self.conflicts, file.conflicts, |a, b| a.id == b.id);
             }
+            ("", "slim") => {
+                self.slim = parse(shown, content)?;
+                schema(shown, self.slim.schema)?;
+            }
             ("", "loader") => {
                 self.loader = parse(shown, content)?;
                 schema(shown, self.loader.schema)?;

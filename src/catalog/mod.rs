@@ -20,6 +20,7 @@ mod machine;
 #[cfg(catalog_compiled)]
 mod pattern;
 mod release;
+mod slim;
 mod tools;
 
 use crate::spec::nouns::{Digest, IsaName, Platform, Sm, Suffix};
@@ -32,7 +33,7 @@ pub use diagnoses::{Diagnoses, Diagnosis, Rank};
 #[cfg(catalog_compiled)]
 pub use embedded::{keyring, template, templates_in};
 pub use environment::{EnvWhen, Environment};
-pub use images::{Bootstrap, Image, OsRoles, Reference};
+pub use images::{Bootstrap, Image, Os, OsRoles, Reference};
 pub use jetson::JetsonRelease;
 pub use library::{
     ArchFormat, ArchVariable, Build, BuildSource, Conditions, CxxFloor, CxxStandard, Extensions,
@@ -48,6 +49,7 @@ pub use pattern::Pattern;
 pub use release::{
     DeviceCode, Glibc, Pin, Ptxas, PythonTag, Release, ReleaseWheel, WheelCuda, split_local,
 };
+pub use slim::{Slim, SlimRule};
 pub use tools::{Tool, ToolFile};
 
 /// Facts that rules decide by; a lock records it so that a report can name it.
@@ -67,6 +69,7 @@ pub struct Catalog {
     pub components: BTreeMap<String, Component>,
     pub conflicts: Vec<Conflict>,
     pub loader: Loader,
+    pub slim: Slim,
     /// Digest of the templates that a directory puts over the embedded ones.
     pub templates: Option<Digest>,
 }

@@ -1,5 +1,10 @@
 //! What may be typed.
 
+use crate::build::Output;
+use crate::config::Size;
+use crate::evidence::Kind;
+use crate::pull::Place;
+use crate::registry::Reference;
 use crate::rules::DriverVersion;
 use crate::spec::{Platform, PythonVersion};
 use clap::error::ErrorKind;
@@ -27,9 +32,31 @@ impl Cli {
     pub fn read() -> Result<Self, clap::Error> {
         let cli = Self::try_parse()?;
         let other = match &cli.command {
+            Command::Build(a)
+                if a.engine == EngineChoice::Docker && !a.outputs.iter().all(Output::of_engine) =>
+            {
+                return Err(Self::command().error(
+                    ErrorKind::ArgumentConflict,
+                    "with '--engine docker' the argument '--output <WHERE>' takes docker, \
+                     registry:REF and index:REF: a Docker engine writes no files",
+                ));
+            }
+            Command::Build(a)
+                if a.all_variants
+                    && (a.push.is_some() && !a.index
+                        || !(a.outputs.iter())
+                            .all(|o| matches!(o, Output::Docker | Output::Index(_)))) =>
+            {
+                return Err(Self::command().error(
+                    ErrorKind::ArgumentConflict,
+                    "with '--all-variants' images go to docker or an index of variants: write \
+                     '--push REF --index'",
+                ));
+            }
             Command::Matrix(a) if a.emit.is_some() => "--emit",
             Command::Plan(a) if a.dot => "--dot",
             Command::Explain(a) if a.markdown => "--markdown",
+            Command::Inspect(a) if a.print.is_some() => "--print",
             _ => return Ok(cli),
         };
         match cli.common.json {
@@ -92,10 +119,26 @@ pub enum Command {
     Build(BuildArgs),
     /// Run the validation on an existing image
     Validate(ValidateArgs),
+    /// Push an image to a registry, alone or as a variant of an index
+    Push(PushArgs),
+    /// Fetch the image, or the variant of it, that fits this device
+    Pull(PullArgs),
     /// Say what this machine is, what it can build and run, and what to install
     Doctor(DoctorArgs),
     /// Say what binaries need, whether they get it, and on which GPUs they run
     Audit(AuditArgs),
+    /// Write the bill of materials of a stack: every file, its digest and its licence
+    Sbom(SbomArgs),
+    /// Attach SBOMs, provenance and reports to an image in a registry
+    Attach(AttachArgs),
+    /// Say what an image is and what is attached to it
+    Inspect(InspectArgs),
+    /// Sign an image in a registry
+    Sign(SignArgs),
+    /// Say whether a key has signed an image
+    Verify(VerifyArgs),
+    /// Look after what is kept between runs
+    Cache(CacheArgs),
     /// Recognise the failures that a log tells of
     Diagnose(DiagnoseArgs),
     /// Explain a diagnostic's code
@@ -170,6 +213,9 @@ pub struct LockArgs {
     /// Choose newer OS packages, for when the mirror has dropped locked ones
     #[arg(long)]
     pub upgrade_os: bool,
+    /// Fetch a registry's base and lock what it lacks file by file; the native engine needs that
+    #[arg(long)]
+    pub pull: bool,
 }
 
 #[derive(Debug, Args)]
@@ -206,6 +252,9 @@ pub struct BuildArgs {
     /// Variant of a stack with a matrix
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
+    /// Every variant, on the engines that the configuration's `builders` name for their platforms
+    #[arg(long, conflicts_with_all = ["variant", "tags"])]
+    pub all_variants: bool,
     /// Reference of the image; may be repeated (default: the name of the stack or variant)
     #[arg(short, long = "tag", value_name = "REF")]
     pub tags: Vec<String>,
@@ -215,13 +264,57 @@ pub struct BuildArgs {
     /// Run every step again
     #[arg(long)]
     pub no_cache: bool,
+    /// Validate on a GPU of the engine or of this machine, and fail without one
+    #[arg(long)]
+    pub gpu: bool,
+    /// What builds it: a Docker engine, or stackforge itself
+    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
+    pub engine: EngineChoice,
+    /// Where it goes: oci:DIR, oci-archive:FILE, docker or registry:REF, or index:REF, an
+    /// index of variants; may be repeated (default: Docker where it answers)
+    #[arg(short, long = "output", value_name = "WHERE")]
+    pub outputs: Vec<Output>,
+    /// Push it there: the same as `-o registry:REF`, or with `--index` as `-o index:REF`
+    #[arg(long, value_name = "REF")]
+    pub push: Option<Reference>,
+    /// The reference is an index of variants, which gets this one
+    #[arg(long, requires = "push")]
+    pub index: bool,
+    /// Talk plain HTTP to registries that are not on this machine
+    #[arg(long)]
+    pub plain_http: bool,
+    /// How the native engine compresses what is no wheel
+    #[arg(long, value_enum, default_value_t = CompressionChoice::Gzip)]
+    pub compression: CompressionChoice,
+}
+
+/// What builds an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EngineChoice {
+    /// Docker where it answers and something is compiled or its base is pulled, else native;
+    /// `plan` says which
+    Auto,
+    /// A Docker engine, through its API
+    Docker,
+    /// stackforge itself: no daemon, no root, any platform
+    Native,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CompressionChoice {
+    /// What every engine and registry takes
+    Gzip,
+    /// Smaller and faster; not for Docker before 23
+    Zstd,
 }
 
 #[derive(Debug, Args)]
 pub struct ValidateArgs {
-    /// Image in the engine
+    /// Image in the engine or, where that has none of the name, in the store; or what needs no
+    /// engine: `oci:DIR[:TAG]`, `oci-archive:FILE`, `rootfs:DIR`, a root file system (`rootfs:/` is
+    /// this machine)
     pub image: String,
-    /// Run on the engine's GPUs
+    /// Run on the GPUs of the engine or, without one, of this machine
     #[arg(long)]
     pub gpu: bool,
     /// Stack that says what the image promises (default: what the image itself recorded)
@@ -233,6 +326,67 @@ pub struct ValidateArgs {
     /// Write the report to a file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct PushArgs {
+    /// `oci:DIR[:TAG]`, `oci-archive:FILE[:TAG]`, or the tag of an image that was built or pulled
+    pub source: String,
+    /// Where it goes: `REGISTRY/NAME:TAG`
+    pub reference: Reference,
+    /// Of an image for several platforms: `linux/amd64` or `linux/arm64`
+    #[arg(long, value_name = "OS/ARCH")]
+    pub platform: Option<Platform>,
+    /// The reference is an index of variants, which gets this one beside the others
+    #[arg(long)]
+    pub index: bool,
+    /// Name of the variant (default: what the image's labels say)
+    #[arg(long, value_name = "NAME", requires = "index")]
+    pub variant: Option<String>,
+    /// What the image's labels do not say of the variant: sm, ptx, cuda, driver, isa, l4t or stack;
+    /// may be repeated
+    #[arg(long = "fact", value_name = "NAME=VALUE", requires = "index")]
+    pub facts: Vec<String>,
+    /// Talk plain HTTP to a registry that is not on this machine
+    #[arg(long)]
+    pub plain_http: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PullArgs {
+    /// An image, or an index of variants: `REGISTRY/NAME[:TAG][@DIGEST]`
+    pub reference: Reference,
+    /// Where it goes besides the store: docker, oci:DIR, oci-archive:FILE or rootfs:DIR; may be
+    /// repeated
+    #[arg(short, long = "output", value_name = "WHERE")]
+    pub outputs: Vec<Place>,
+    /// Choose for this GPU: a name from the catalog or `sm_90` (default: this machine's)
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Option<String>,
+    /// Take this variant, whatever the device is
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
+    /// Choose for this platform (default: this machine's)
+    #[arg(long, value_name = "OS/ARCH")]
+    pub platform: Option<Platform>,
+    /// Choose for the machine whose root file system is mounted there
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// Take only what this public key has signed: a PEM file, or `env://NAME`
+    #[arg(long, value_name = "KEY")]
+    pub verify: Option<String>,
+    /// Fetch no more than this in a second, `2MB` for instance
+    #[arg(long, value_name = "SIZE")]
+    pub limit_rate: Option<Size>,
+    /// Images of this name that are kept besides the new one
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub keep: u32,
+    /// Choose, say why, and fetch nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Talk plain HTTP to a registry that is not on this machine
+    #[arg(long)]
+    pub plain_http: bool,
 }
 
 #[derive(Debug, Args)]
@@ -265,6 +419,144 @@ pub struct AuditArgs {
     /// Print the findings in SARIF 2.1.0
     #[arg(long, conflicts_with = "json")]
     pub sarif: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SbomArgs {
+    /// The stack file
+    pub stack: PathBuf,
+    /// Variant of a stack with a matrix
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
+    /// Its form: SPDX 2.3 or CycloneDX 1.6, both as JSON
+    #[arg(long, value_enum, default_value_t = SbomChoice::Spdx)]
+    pub format: SbomChoice,
+    /// File to write (default: stdout)
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SbomChoice {
+    Spdx,
+    #[value(name = "cyclonedx")]
+    CycloneDx,
+}
+
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    /// The image: `[HOST[:PORT]/]PATH[:TAG][@DIGEST]`; of an index the image that the stack made
+    pub reference: String,
+    /// Stack that it was built from, with the lock of that time
+    #[arg(long, value_name = "STACK")]
+    pub stack: PathBuf,
+    /// Variant of that stack, where it has a matrix
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
+    /// A validation's report, as `validate -o` writes it (default: that of the build)
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Sign each document too: a private key in PEM, a file or `env://NAME`
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// Who builds, for the provenance (default: the runner of GitHub or GitLab, else stackforge)
+    #[arg(long, value_name = "URI")]
+    pub builder: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// An image of a registry as `[HOST[:PORT]/]PATH[:TAG][@DIGEST]`; of the engine as
+    /// `docker:NAME`; at rest as `oci:DIR[:TAG]`, `oci-archive:FILE` or `docker-archive:FILE`
+    pub image: String,
+    /// Of an image for several platforms: `linux/amd64` or `linux/arm64`
+    #[arg(long, value_name = "OS/ARCH")]
+    pub platform: Option<Platform>,
+    /// Print one attached document: spdx, cyclonedx, provenance, audit or validation
+    #[arg(long, value_name = "KIND", conflicts_with = "json")]
+    pub print: Option<Kind>,
+    /// Print it only if this public key has signed it: a PEM file, or `env://NAME`
+    #[arg(long, value_name = "KEY", requires = "print")]
+    pub key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct SignArgs {
+    /// The image: `[HOST[:PORT]/]PATH[:TAG][@DIGEST]`
+    #[arg(required_unless_present = "generate_key")]
+    pub reference: Option<String>,
+    /// Private key, ECDSA on P-256 in PEM: a file, or `env://NAME`
+    #[arg(long, value_name = "KEY", required_unless_present = "generate_key")]
+    pub key: Option<String>,
+    /// Of an index, each image in it too
+    #[arg(long)]
+    pub recursive: bool,
+    /// Write a new pair of keys, `NAME.key` and `NAME.pub`, and sign nothing
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["reference", "key", "recursive"])]
+    pub generate_key: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The image: `[HOST[:PORT]/]PATH[:TAG][@DIGEST]`
+    pub reference: String,
+    /// Public key in PEM: a file, or `env://NAME`
+    #[arg(long, value_name = "KEY")]
+    pub key: String,
+}
+
+#[derive(Debug, Args)]
+pub struct CacheArgs {
+    #[command(subcommand)]
+    pub command: CacheCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// List what is kept: how much of what, and when it was last used
+    Ls {
+        /// Every file and blob
+        #[arg(long)]
+        all: bool,
+    },
+    /// Make room: what was not used for longest goes first, what a running build uses never
+    Gc {
+        /// Keep at most this much, `20GB` for instance (default: the configuration's
+        /// `cache.max_size`)
+        #[arg(long, value_name = "SIZE")]
+        max_size: Option<Size>,
+        /// Remove what was not used for so many days
+        #[arg(long, value_name = "N")]
+        keep_days: Option<u32>,
+        /// Images that have a name may go too
+        #[arg(long)]
+        all: bool,
+        /// Say what would go
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Read every blob and compare it with its digest
+    Verify {
+        /// Remove what is damaged, so that it is fetched or made again
+        #[arg(long)]
+        repair: bool,
+    },
+    /// Write the cache as an OCI image layout, for machines without network and for CI
+    Export {
+        /// A file, or a directory: one that is there, or a name that ends in `/`
+        to: PathBuf,
+        /// Only what this stack needs
+        #[arg(long, value_name = "STACK")]
+        stack: Option<PathBuf>,
+        /// Variant of that stack, where it has a matrix (default: all of them)
+        #[arg(long, value_name = "NAME", requires = "stack")]
+        variant: Option<String>,
+    },
+    /// Take what `cache export` wrote, each blob verified
+    Import {
+        /// The file or the directory
+        from: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

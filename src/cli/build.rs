@@ -1,49 +1,140 @@
 //! `stackforge build`.
 
 use super::Outcome;
-use super::args::{BuildArgs, Common};
+use super::args::{BuildArgs, Common, CompressionChoice, EngineChoice};
 use super::diagnose::{of_build, text};
-use super::output::{Failure, colored, json, print, say};
+use super::output::{ENGINE_FAULT, Failure, colored, json, print, say};
 use super::progress::{Progress, mib};
+use super::push::plain_http;
 use super::session::{Session, runtime};
+use crate::build::native::{EPOCH, Native, assemble};
 use crate::build::{
-    AUDIT_PATH, BuildError, Built, IndexSettings, Options, StepResult, build, plan_step, stage,
+    AUDIT_PATH, BuildError, Built, IndexSettings, Options, Output, StepResult, build, plan_step,
+    stage, wants,
 };
 use crate::diag::{Diagnostic, Report, codes};
-use crate::engine::Cancel;
 use crate::engine::docker::Docker;
+use crate::engine::{Cancel, EngineError};
+use crate::pack::Compression;
 use crate::plan::Plan;
+use crate::spec::Platform;
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 
 pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
+    if args.all_variants {
+        return super::variants::run(common, args);
+    }
     let session = Session::open(common, &args.stack)?.choose(args.variant.as_deref())?;
     let plan = session.plan(common)?;
     let tags = tags(&args.tags, &plan)?;
+    let runtime = runtime()?;
+    let builders = &session.config.builders;
+    let (docker, outputs) = runtime.block_on(engine(&plan, args, builders))?;
     let options = Options {
         store: &session.store,
         catalog: &session.catalog,
         overlay: session.overlay.as_deref(),
         tags,
+        outputs,
+        plain_http: plain_http(args.plain_http),
         jobs: args.jobs,
         no_cache: args.no_cache,
         index: IndexSettings(crate::resolve::index_settings(&session.stack)),
         config: &session.config,
+        stack: Some(&session.stack),
+        offline: common.offline,
+        gpu: args.gpu,
     };
     let mut progress = Progress::new(common);
-    let result = runtime()?.block_on(async {
-        let docker = Docker::connect(None).await?;
+    let result = runtime.block_on(async {
         let cancel = Cancel::new();
         stop_on_signal(&cancel);
         let mut on = |event| progress.on(&event);
-        build(&plan, &docker, &options, &cancel, &mut on).await
+        match &docker {
+            Some(docker) => build(&plan, docker, &options, &cancel, &mut on).await,
+            None => assemble(&plan, &native(args), &options, &cancel, &mut on).await,
+        }
     });
     match result {
         Ok(built) => {
             show(common, &plan, &built);
+            // What was there already has grown by nothing.
+            if !built.noop {
+                super::cache::after_build(common, &session.store, &session.config);
+            }
             Ok(())
         }
         Err(e) => Err(failure(common, &session, e)),
     }
+}
+
+/// The engine that builds, or none where stackforge does it itself; and where the image goes.
+async fn engine(
+    plan: &Plan,
+    args: &BuildArgs,
+    builders: &BTreeMap<Platform, Vec<String>>,
+) -> Result<(Option<Docker>, Vec<Output>), BuildError> {
+    let pushed = args.push.clone().map(|reference| match args.index {
+        true => Output::Index(reference),
+        false => Output::Registry(reference),
+    });
+    let mut outputs: Vec<Output> = args.outputs.iter().cloned().chain(pushed).collect();
+    let builders = builders.get(&plan.platform).map_or(&[][..], Vec::as_slice);
+    let docker = match args.engine {
+        EngineChoice::Native => None,
+        EngineChoice::Docker => Some(connect(builders).await?),
+        EngineChoice::Auto if !wants(plan).docker() => None,
+        // What stackforge writes itself is smaller to pull; but it compiles only for this machine.
+        EngineChoice::Auto if !outputs.is_empty() => {
+            let elsewhere = Platform::host() != Some(plan.platform) && !builders.is_empty();
+            match elsewhere && outputs.iter().all(Output::of_engine) {
+                true => connect(builders).await.ok(),
+                false => None,
+            }
+        }
+        EngineChoice::Auto => connect(builders).await.ok(),
+    };
+    // The store has every image; who has a Docker engine looks for it there.
+    if docker.is_none() && outputs.is_empty() && Docker::connect(None).await.is_ok() {
+        outputs.push(Output::Docker);
+    }
+    Ok((docker, outputs))
+}
+
+/// The engine that DOCKER_HOST names, else the first builder that answers, else this machine's.
+async fn connect(builders: &[String]) -> Result<Docker, EngineError> {
+    let named = std::env::var_os("DOCKER_HOST").is_some_and(|host| !host.is_empty());
+    let mut failed = None;
+    for address in builders.iter().filter(|_| !named) {
+        match Docker::connect(Some(address)).await {
+            Ok(docker) => return Ok(docker),
+            Err(error) => {
+                tracing::warn!("a builder is passed over: {error}");
+                failed.get_or_insert(error);
+            }
+        }
+    }
+    match failed {
+        Some(error) => Err(error),
+        None => Docker::connect(None).await,
+    }
+}
+
+fn native(args: &BuildArgs) -> Native {
+    Native {
+        compression: match args.compression {
+            CompressionChoice::Gzip => Compression::GZIP,
+            CompressionChoice::Zstd => Compression::ZSTD,
+        },
+        epoch: epoch(),
+    }
+}
+
+/// Of what is made, in seconds since 1970.
+pub(super) fn epoch() -> u32 {
+    let epoch = std::env::var("SOURCE_DATE_EPOCH").ok();
+    epoch.and_then(|e| e.parse().ok()).unwrap_or(EPOCH)
 }
 
 fn tags(asked: &[String], plan: &Plan) -> Result<Vec<String>, Failure> {
@@ -96,7 +187,7 @@ fn show(common: &Common, plan: &Plan, built: &Built) {
             "ok": true,
             "image": {
                 "id": built.id, "tags": built.tags, "platform": plan.platform, "size": built.size,
-                "key": plan.key(),
+                "key": plan.key(), "digest": built.id, "layers": built.layers,
             },
             "cached": built.noop,
             "steps": built.steps,
@@ -180,14 +271,22 @@ fn failure(common: &Common, session: &Session, e: BuildError) -> Failure {
             out.json
                 .insert("log".into(), log.display().to_string().into());
             out.json.insert("step".into(), name.into());
+            if e.code() == codes::NO_SPACE {
+                out.json.insert(ENGINE_FAULT.into(), true.into());
+            }
             out
         }
-        BuildError::Validation { report, log } => {
+        BuildError::Validation { report, .. } | BuildError::Invalid { report } => {
             let table = report.table();
             let document = serde_json::to_value(report).unwrap_or_default();
             let mut d = Diagnostic::error(e.code(), e.to_string());
             if let Some(help) = e.help() {
-                d = d.help(format!("{help}\nwhole log: {}", log.display()));
+                d = d.help(match &e {
+                    BuildError::Validation { log, .. } => {
+                        format!("{help}\nwhole log: {}", log.display())
+                    }
+                    _ => help,
+                });
             }
             let mut out = Failure::plain(exit, d);
             out.before = Some(table);

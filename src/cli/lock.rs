@@ -6,21 +6,32 @@ use super::output::{Failure, json, print, say, warn};
 use super::session::{Session, runtime};
 use crate::diag::{Diagnostic, codes};
 use crate::engine::docker::Docker;
-use crate::lock::{Lock, PlatformLock};
-use crate::resolve::{LockOptions, Upgrade};
+use crate::lock::{Lock, PinnedImage, PlatformLock};
+use crate::pull::{self, PullError};
+use crate::registry::Reference;
+use crate::resolve::{Bases, LockOptions, ResolveError, Upgrade};
 use crate::rules::Machine;
 use crate::spec::Stack;
 use crate::store::write_atomically;
 use crate::target::Target;
+use std::path::PathBuf;
 
 pub fn run(common: &Common, args: &LockArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
+    if args.pull && common.offline {
+        let message = "`--pull` fetches the base, and `--offline` forbids it";
+        return Err(Failure::plain(
+            2,
+            Diagnostic::error(codes::OFFLINE, message),
+        ));
+    }
     let sections = sections(&session)?;
     // A lock that no longer parses is replaced: that is what this command is for.
     let old = session.lock().unwrap_or(None);
     let options = LockOptions {
         upgrade: upgrade(&args.upgrade, &session)?,
         upgrade_os: args.upgrade_os,
+        pull: args.pull,
         cache: session.store.root().to_owned(),
         offline: common.offline,
         debian_mirrors: session.config.debian.clone(),
@@ -102,6 +113,14 @@ fn lock_section(
                 .parse()
                 .ok()
         };
+        let root_of = async |base: &PinnedImage| {
+            let fetched = base_root(session, stack, base).await;
+            fetched.map_err(|e| ResolveError::OsPackages {
+                code: e.code(),
+                message: crate::build::chain(&e),
+                help: e.help(),
+            })
+        };
         let mut progress = |line: &str| say(common, line);
         let catalog = &session.catalog;
         crate::resolve::lock(
@@ -110,12 +129,29 @@ fn lock_section(
             &target,
             old,
             options,
-            digest_of,
+            Bases { digest_of, root_of },
             &mut progress,
         )
         .await
     });
     lock.map_err(|e| Failure::new(e.exit(), e.report(stack)))
+}
+
+/// The root file system of a registry's base, in the store.
+async fn base_root(
+    session: &Session,
+    stack: &Stack,
+    base: &PinnedImage,
+) -> Result<PathBuf, PullError> {
+    let name = session.config.image(&base.reference);
+    let name = match &base.digest {
+        Some(digest) => format!("{name}@{digest}"),
+        None => name,
+    };
+    let reference: Reference = name.parse()?;
+    let (store, config) = (&session.store, &session.config);
+    let image = pull::pull(&reference, stack.platform.value, true, store, config, None).await?;
+    tokio::task::block_in_place(|| pull::tree(&image, store))
 }
 
 fn upgrade(asked: &[String], session: &Session) -> Result<Upgrade, Failure> {

@@ -5,8 +5,10 @@
 //! something. Nothing below this module knows of arguments or terminals.
 
 mod args;
+mod attach;
 mod audit;
 mod build;
+mod cache;
 mod check;
 mod diagnose;
 mod doctor;
@@ -14,14 +16,20 @@ mod emit;
 mod explain;
 mod generate;
 mod init;
+mod inspect;
 mod lock;
 mod matrix;
 mod output;
 mod plan;
 mod progress;
+mod pull;
+mod push;
 mod render;
+mod sbom;
 mod session;
+mod sign;
 mod validate;
+mod variants;
 
 use args::{Cli, Command};
 use output::Failure;
@@ -47,8 +55,16 @@ pub fn main() -> ExitCode {
         Command::Render(a) => render::run(common, &a),
         Command::Build(a) => build::run(common, &a),
         Command::Validate(a) => validate::run(common, &a),
+        Command::Push(a) => push::run(common, &a),
+        Command::Pull(a) => pull::run(common, &a),
         Command::Doctor(a) => doctor::run(common, &a),
         Command::Audit(a) => audit::run(common, &a),
+        Command::Sbom(a) => sbom::run(common, &a),
+        Command::Attach(a) => attach::run(common, &a),
+        Command::Inspect(a) => inspect::run(common, &a),
+        Command::Sign(a) => sign::sign(common, &a),
+        Command::Verify(a) => sign::verify(common, &a),
+        Command::Cache(a) => cache::run(common, &a),
         Command::Diagnose(a) => diagnose::run(common, &a),
         Command::Explain(a) => explain::run(common, &a),
         Command::Schema => generate::schema(common),

@@ -6,10 +6,14 @@ pub use crate::build::chain;
 use crate::catalog::CatalogError;
 use crate::config::ConfigError;
 use crate::diag::{Diagnostic, Report, Severity, Source, codes, render};
+use crate::engine::EngineError;
 use crate::store::StoreError;
 use serde::Serialize;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
+
+/// In the JSON of a failed build whose engine, and nothing else, is at fault.
+pub const ENGINE_FAULT: &str = "engine_fault";
 
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
@@ -165,7 +169,7 @@ impl From<ConfigError> for Failure {
         Self::plain(
             2,
             Diagnostic::error(codes::CONFIG_INVALID, chain(&e))
-                .help("it may hold `registries` (a map) and `debian` (a list)"),
+                .help("it may hold `registries` and `builders` (maps), `debian` (a list) and `cache: { max_size: 50GB, registry: HOST/NAME }`"),
         )
     }
 }
@@ -173,15 +177,14 @@ impl From<ConfigError> for Failure {
 impl From<StoreError> for Failure {
     fn from(e: StoreError) -> Self {
         Self::plain(
-            3,
-            Diagnostic::error(codes::STORE_IO, chain(&e))
-                .help("check permissions and free space, or name another directory with `--store`"),
+            e.exit(),
+            Diagnostic::error(e.code(), chain(&e)).help(e.help()),
         )
     }
 }
 
-impl From<crate::engine::EngineError> for Failure {
-    fn from(e: crate::engine::EngineError) -> Self {
+impl From<EngineError> for Failure {
+    fn from(e: EngineError) -> Self {
         BuildError::from(e).into()
     }
 }
@@ -192,6 +195,14 @@ impl From<BuildError> for Failure {
         if let Some(help) = e.help() {
             d = d.help(help);
         }
-        Self::plain(e.exit(), d)
+        let failure = Self::plain(e.exit(), d);
+        match &e {
+            BuildError::Engine(
+                EngineError::NotReachable { .. }
+                | EngineError::Gone { .. }
+                | EngineError::NoSpace { .. },
+            ) => failure.with(ENGINE_FAULT, true.into()),
+            _ => failure,
+        }
     }
 }

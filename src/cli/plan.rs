@@ -4,10 +4,11 @@ use super::Outcome;
 use super::args::{Common, PlanArgs};
 use super::output::{Failure, json, print};
 use super::session::Session;
+use crate::build::last::{self, Changed};
+use crate::build::wants;
 use crate::catalog::Way;
 use crate::plan::Plan;
 use crate::rules::{Decision, Machine};
-use crate::store::Changed;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
@@ -21,7 +22,7 @@ pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
         print(&plan.dot());
         return Ok(());
     }
-    let why = args.why.then(|| session.store.why(&plan)).flatten();
+    let why = args.why.then(|| last::why(&session.store, &plan)).flatten();
     if common.json {
         json(&document(&plan.stack, vec![variant(&plan, why.as_ref())]));
         return Ok(());
@@ -48,7 +49,7 @@ fn all(common: &Common, args: &PlanArgs, session: &Session) -> Outcome {
         plans.push(session.planned(&variant.stack, &lock)?.0);
     }
     if common.json {
-        let why = |plan| args.why.then(|| session.store.why(plan)).flatten();
+        let why = |plan| args.why.then(|| last::why(&session.store, plan)).flatten();
         let variants = plans.iter().map(|p| variant(p, why(p).as_ref()));
         let name = session.stack.stack.value.as_str();
         json(&document(name, variants.collect()));
@@ -107,6 +108,7 @@ fn variant(plan: &Plan, why: Option<&BTreeMap<String, Vec<Changed>>>) -> serde_j
         "name": plan.variant, "platform": plan.platform, "python": plan.python,
         "cuda": plan.cuda, "sm": plan.sm.iter().map(|s| s.digits()).collect::<Vec<_>>(),
         "libraries": plan.libraries,
+        "engine": wants(plan).to_string(),
         "steps": steps,
     });
     if let Some(isa) = &plan.isa {
@@ -143,7 +145,7 @@ fn table(plan: &Plan) -> String {
             width = width.unwrap_or(0),
         ));
     }
-    out.push('\n');
+    out.push_str(&format!("\n  engine  {}\n\n", wants(plan)));
     let width = plan.steps.iter().map(|s| s.id.len()).max().unwrap_or(0);
     for step in &plan.steps {
         let kind = format!("{:?}", step.kind).to_lowercase();

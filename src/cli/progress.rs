@@ -10,6 +10,10 @@ use std::io::IsTerminal as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+/// How often the bytes of a download are told: to programs, and as lines to people.
+const JSON_EVERY: Duration = Duration::from_millis(200);
+const PLAIN_EVERY: Duration = Duration::from_secs(5);
+
 pub struct Progress {
     mode: Mode,
     verbose: bool,
@@ -65,7 +69,13 @@ impl Progress {
 
     pub fn on(&mut self, event: &BuildEvent) {
         if let Mode::Json = self.mode {
-            if let Ok(line) = serde_json::to_string(event) {
+            let told = match event {
+                BuildEvent::Download { what, done, total } => {
+                    self.due(what, done >= total, JSON_EVERY)
+                }
+                _ => true,
+            };
+            if let (true, Ok(line)) = (told, serde_json::to_string(event)) {
                 eprintln!("{line}");
             }
             return;
@@ -81,33 +91,38 @@ impl Progress {
         }
     }
 
+    /// Whether the bytes of a download are told now: they change thousands of times a second.
+    fn due(&mut self, what: &str, finished: bool, every: Duration) -> bool {
+        let last = self.downloads.get(what);
+        let due = finished || last.is_none_or(|told| told.elapsed() > every);
+        if due {
+            self.downloads.insert(what.to_owned(), Instant::now());
+        }
+        due
+    }
+
     fn download(&mut self, what: &str, done: u64, total: u64) {
         let finished = done >= total;
-        match &mut self.mode {
-            Mode::Live {
-                bars, downloads, ..
-            } => {
-                let bar = downloads.entry(what.to_owned()).or_insert_with(|| {
-                    bars.add(
-                        ProgressBar::new(total)
-                            .with_style(bytes_style())
-                            .with_message(what.to_owned()),
-                    )
-                });
-                bar.set_length(total);
-                bar.set_position(done);
-                if finished {
-                    bar.finish_and_clear();
-                }
+        let is_plain = matches!(self.mode, Mode::Plain);
+        if is_plain && self.due(what, finished, PLAIN_EVERY) {
+            eprintln!("{what}: {} of {}", mib(done), mib(total));
+        }
+        if let Mode::Live {
+            bars, downloads, ..
+        } = &mut self.mode
+        {
+            let bar = downloads.entry(what.to_owned()).or_insert_with(|| {
+                bars.add(
+                    ProgressBar::new(total)
+                        .with_style(bytes_style())
+                        .with_message(what.to_owned()),
+                )
+            });
+            bar.set_length(total);
+            bar.set_position(done);
+            if finished {
+                bar.finish_and_clear();
             }
-            Mode::Plain => {
-                let last = self.downloads.get(what);
-                if finished || last.is_none_or(|t| t.elapsed() > Duration::from_secs(5)) {
-                    self.downloads.insert(what.to_owned(), Instant::now());
-                    eprintln!("{what}: {} of {}", mib(done), mib(total));
-                }
-            }
-            _ => {}
         }
     }
 
@@ -185,7 +200,7 @@ impl Progress {
 }
 
 /// The plan's name of a step where there is one, else the engine's, short.
-fn shown(name: &str) -> String {
+pub(super) fn shown(name: &str) -> String {
     let stage = crate::build::stage(name);
     match stage.and_then(plan_step) {
         Some(step) => step,
@@ -240,6 +255,14 @@ impl Amount {
         }
     }
 
+    /// Says how much will come, so that the time left can be told.
+    pub fn expect(&self, bytes: u64) {
+        self.bar.set_length(bytes);
+        if !self.bar.is_hidden() {
+            self.bar.set_style(bytes_style());
+        }
+    }
+
     pub fn add(&self, bytes: u64) {
         self.bar.inc(bytes);
         self.tell();
@@ -265,7 +288,16 @@ impl Amount {
         };
         if self.lines && told.elapsed() > Duration::from_secs(5) {
             *told = Instant::now();
-            eprintln!("{}: {}", self.what, mib(self.bar.position()));
+            let done = mib(self.bar.position());
+            match self.bar.length() {
+                Some(all) => eprintln!(
+                    "{}: {done} of {}, {} s left",
+                    self.what,
+                    mib(all),
+                    self.bar.eta().as_secs()
+                ),
+                None => eprintln!("{}: {done}", self.what),
+            }
         }
     }
 
@@ -277,4 +309,26 @@ impl Amount {
 fn amount_style() -> ProgressStyle {
     ProgressStyle::with_template("{spinner} {msg} {bytes} {bytes_per_sec}")
         .unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_download_is_told_at_first_now_and_then_and_at_its_end() {
+        let mut progress = Progress {
+            mode: Mode::Silent,
+            verbose: false,
+            names: HashMap::new(),
+            uploaded: 0,
+            downloads: HashMap::new(),
+        };
+        let long = Duration::from_secs(3600);
+        assert!(progress.due("wheels", false, long));
+        assert!(!progress.due("wheels", false, long));
+        assert!(progress.due("packages", false, long), "another one");
+        assert!(progress.due("wheels", false, Duration::ZERO));
+        assert!(progress.due("wheels", true, long));
+    }
 }

@@ -7,6 +7,7 @@ use super::progress::Progress;
 use super::session::{Session, runtime};
 use crate::build::{IndexSettings, Options, render_context};
 use crate::diag::{Diagnostic, codes};
+use crate::registry::PlainHttp;
 use crate::render::Content;
 use std::path::Path;
 
@@ -21,10 +22,15 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
         catalog: &session.catalog,
         overlay: session.overlay.as_deref(),
         tags: Vec::new(),
+        outputs: Vec::new(),
+        plain_http: PlainHttp::default(),
         jobs: None,
         no_cache: false,
         index: IndexSettings::default(),
+        stack: Some(&session.stack),
+        offline: common.offline,
         config: &session.config,
+        gpu: false,
     };
     prepare(&args.output)?;
     let mut progress = Progress::new(common);

@@ -1,10 +1,12 @@
 //! What most commands begin with: the stack, the catalog over it, its lock, the store.
 
 use super::args::Common;
+use super::build::stop_on_signal;
 use super::output::{Failure, chain, warn};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::diag::{Diagnostic, Report, codes};
+use crate::engine::Cancel;
 use crate::lock::{Change, Lock, PlatformLock};
 use crate::plan::Plan;
 use crate::rules::{Case, Machine, Picks};
@@ -254,4 +256,20 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
                 Diagnostic::error(codes::STORE_IO, format!("start the runtime: {e}")),
             )
         })
+}
+
+/// Work that Ctrl-C ends; what it began is left as it is.
+pub async fn until_stopped<T, E: Into<Failure>>(
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, Failure> {
+    let cancel = Cancel::new();
+    stop_on_signal(&cancel);
+    tokio::select! {
+        done = work => done.map_err(Into::into),
+        () = cancel.cancelled() => Err(Failure::plain(
+            130,
+            Diagnostic::error(codes::INTERRUPTED, "interrupted while bytes moved")
+                .help("what arrived is kept; the next run goes on from there"),
+        )),
+    }
 }

@@ -2,14 +2,24 @@
 
 use super::Outcome;
 use super::args::{Common, ValidateArgs};
+use super::audit::Target;
 use super::build::stop_on_signal;
 use super::output::{Failure, json, print, say};
+use super::push::stored;
 use super::session::{Session, runtime};
-use crate::build::validate_image;
+use crate::build::{BuildError, validate_at_rest, validate_image, validate_rootfs};
 use crate::diag::{Diagnostic, codes};
 use crate::engine::Cancel;
 use crate::engine::docker::Docker;
-use crate::store::write_atomically;
+use crate::oci;
+use crate::spec::Platform;
+use crate::store::{Store, write_atomically};
+use crate::validate::Report;
+use serde_json::Value;
+use std::path::Path;
+
+/// Begins the name of a root file system in a directory.
+const ROOTFS: &str = "rootfs:";
 
 pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
     let promised = match &args.stack {
@@ -19,13 +29,7 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
         }
         None => None,
     };
-    let mut line = |text: &str| say(common, text);
-    let report = runtime()?.block_on(async {
-        let docker = Docker::connect(None).await?;
-        let cancel = Cancel::new();
-        stop_on_signal(&cancel);
-        validate_image(&docker, &args.image, promised, args.gpu, &cancel, &mut line).await
-    })?;
+    let report = runtime()?.block_on(report(common, args, promised))?;
     let text = serde_json::to_string_pretty(&report).unwrap_or_default() + "\n";
     if let Some(path) = &args.output {
         write_atomically(path, text.as_bytes()).map_err(|e| {
@@ -57,4 +61,56 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
         serde_json::to_value(&report).unwrap_or_default(),
     );
     Err(failure)
+}
+
+async fn report(
+    common: &Common,
+    args: &ValidateArgs,
+    promised: Option<Value>,
+) -> Result<Report, Failure> {
+    let mut line = |text: &str| say(common, text);
+    let cancel = Cancel::new();
+    stop_on_signal(&cancel);
+    if let Some(dir) = args.image.strip_prefix(ROOTFS) {
+        let dir = Path::new(dir);
+        return Ok(validate_rootfs(dir, promised, args.gpu, &cancel, &mut line).await?);
+    }
+    let store = || Store::open(common.store.as_deref());
+    let (name, image) = match Target::read(&args.image) {
+        Target::Image { path, reference } => {
+            let image = oci::open(&path, reference.as_deref(), Platform::host())?;
+            (args.image.clone(), Some(image))
+        }
+        Target::Engine(name) => (name, None),
+        _ => (args.image.clone(), None),
+    };
+    let at_rest = match image {
+        Some(image) => image,
+        None => {
+            let docker = Docker::connect(None).await.map_err(BuildError::from);
+            let there = match &docker {
+                Ok(docker) => docker
+                    .image(&name)
+                    .await
+                    .map_err(BuildError::from)?
+                    .is_some(),
+                Err(_) => false,
+            };
+            let own = match there {
+                true => None,
+                false => stored(&store()?, &name, Platform::host())?,
+            };
+            match own {
+                Some(image) => image,
+                None => {
+                    let (gpu, docker) = (args.gpu, docker?);
+                    let report =
+                        validate_image(&docker, &name, promised, gpu, &cancel, &mut line).await;
+                    return Ok(report?);
+                }
+            }
+        }
+    };
+    let (gpu, store) = (args.gpu, store()?);
+    Ok(validate_at_rest(&store, &at_rest, promised, gpu, &cancel, &mut line).await?)
 }

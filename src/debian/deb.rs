@@ -102,6 +102,13 @@ impl Deb {
             .map(|(_, value)| value.as_str())
     }
 
+    /// The control stanza's fields in their order.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// The control stanza as it was written.
     pub fn stanza(&self) -> &str {
         &self.text

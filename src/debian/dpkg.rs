@@ -1,9 +1,10 @@
-//! dpkg's database of a root file system whose packages are unpacked and not yet configured.
+//! dpkg's database of a root file system whose packages are unpacked, or installed.
 //!
 //! In come the opened packages and what was written for each; out go the files below
 //! `/var/lib/dpkg`, in the formats of dpkg 1.21 and 1.22: `status`, `info/*`, `triggers/*`. A
 //! configuration file is already at its place, so its digest is recorded as dpkg records it after
-//! configuring, and `dpkg --configure` finds nothing to move.
+//! configuring, and `dpkg --configure` finds nothing to move. An installed package's stanza is
+//! written as dpkg itself writes it, so that it does not change when dpkg next does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -19,6 +20,13 @@ pub struct Installed {
     pub conffiles: BTreeMap<String, String>,
 }
 
+/// What dpkg says of every package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Unpacked,
+    Installed,
+}
+
 /// A file of the database: path below `var/lib/dpkg`, content, executable.
 pub type DatabaseFile = (String, Vec<u8>, bool);
 
@@ -27,6 +35,7 @@ pub fn database(
     packages: &[Deb],
     installed: &[Installed],
     architecture: &str,
+    state: State,
 ) -> Vec<DatabaseFile> {
     let mut files: BTreeMap<String, (Vec<u8>, bool)> = BTreeMap::new();
     let mut put =
@@ -40,7 +49,7 @@ pub fn database(
     put("info/format".to_owned(), b"1\n".to_vec(), false);
     put(
         "status".to_owned(),
-        status(packages, installed).into_bytes(),
+        status(packages, installed, state).into_bytes(),
         false,
     );
     for (deb, installed) in packages.iter().zip(installed) {
@@ -86,38 +95,129 @@ pub fn info_name(deb: &Deb) -> String {
     }
 }
 
-fn status(packages: &[Deb], installed: &[Installed]) -> String {
+fn status(packages: &[Deb], installed: &[Installed], state: State) -> String {
     let mut sorted: Vec<(&Deb, &Installed)> = packages.iter().zip(installed).collect();
     sorted.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
-    let mut status = String::new();
-    for (deb, installed) in sorted {
-        let _ = writeln!(
-            status,
-            "Package: {}\nStatus: install ok unpacked",
-            deb.name()
-        );
-        let mut skipping = false;
-        for line in deb.stanza().split_inclusive('\n') {
-            if !line.starts_with([' ', '\t']) {
-                let name = line.split(':').next().unwrap_or_default();
-                skipping = line.starts_with('#')
-                    || ["Package", "Status", "Conffiles", "Config-Version"]
-                        .iter()
-                        .any(|own| name.eq_ignore_ascii_case(own));
-            }
-            if !skipping {
-                status.push_str(line);
-            }
+    sorted
+        .into_iter()
+        .map(|(deb, installed)| match state {
+            State::Unpacked => unpacked_stanza(deb, installed),
+            State::Installed => installed_stanza(deb, installed),
+        })
+        .collect()
+}
+
+fn unpacked_stanza(deb: &Deb, installed: &Installed) -> String {
+    let mut status = format!("Package: {}\nStatus: install ok unpacked\n", deb.name());
+    let mut skipping = false;
+    for line in deb.stanza().split_inclusive('\n') {
+        if !line.starts_with([' ', '\t']) {
+            let name = line.split(':').next().unwrap_or_default();
+            skipping = line.starts_with('#')
+                || ["Package", "Status", "Conffiles", "Config-Version"]
+                    .iter()
+                    .any(|own| name.eq_ignore_ascii_case(own));
         }
-        if !installed.conffiles.is_empty() {
-            status.push_str("Conffiles:\n");
-            for (path, md5) in &installed.conffiles {
-                let _ = writeln!(status, " {path} {md5}");
-            }
+        if !skipping {
+            status.push_str(line);
         }
-        status.push('\n');
     }
-    status
+    status + &conffiles(installed) + "\n"
+}
+
+fn conffiles(installed: &Installed) -> String {
+    if installed.conffiles.is_empty() {
+        return String::new();
+    }
+    let mut text = "Conffiles:\n".to_owned();
+    for (path, md5) in &installed.conffiles {
+        let _ = writeln!(text, " {path} {md5}");
+    }
+    text
+}
+
+/// The fields that dpkg knows, in the order in which it writes them (dpkg's `lib/dpkg/parse.c`);
+/// others follow as the package has them.
+const FIELDS: [&str; 24] = [
+    "Essential",
+    "Protected",
+    "Status",
+    "Priority",
+    "Section",
+    "Installed-Size",
+    "Origin",
+    "Maintainer",
+    "Bugs",
+    "Architecture",
+    "Multi-Arch",
+    "Source",
+    "Version",
+    "Replaces",
+    "Provides",
+    "Depends",
+    "Pre-Depends",
+    "Recommends",
+    "Suggests",
+    "Breaks",
+    "Conflicts",
+    "Enhances",
+    "Conffiles",
+    "Description",
+];
+const RELATIONS: [&str; 9] = [
+    "Replaces",
+    "Provides",
+    "Depends",
+    "Pre-Depends",
+    "Recommends",
+    "Suggests",
+    "Breaks",
+    "Conflicts",
+    "Enhances",
+];
+
+/// The stanza of an installed package, with the empty line that ends it.
+pub fn installed_stanza(deb: &Deb, installed: &Installed) -> String {
+    let mut stanza = format!("Package: {}\n", deb.name());
+    for name in FIELDS {
+        match (name, deb.field(name)) {
+            ("Status", _) => stanza.push_str("Status: install ok installed\n"),
+            ("Conffiles", _) => stanza.push_str(&conffiles(installed)),
+            // dpkg writes what is not the default.
+            ("Essential" | "Protected", Some("no")) | (_, None) => {}
+            (_, Some(value)) if RELATIONS.contains(&name) => {
+                let _ = writeln!(stanza, "{name}: {}", relations(value));
+            }
+            (_, Some(value)) => {
+                let _ = writeln!(stanza, "{name}: {value}");
+            }
+        }
+    }
+    for (name, value) in deb.fields() {
+        let own = |other: &&str| name.eq_ignore_ascii_case(other);
+        if !own(&"Package") && !own(&"Config-Version") && !FIELDS.iter().any(own) {
+            let _ = writeln!(stanza, "{name}: {value}");
+        }
+    }
+    stanza + "\n"
+}
+
+/// A relation field in dpkg's spacing: `a (>= 1) | b, c`.
+fn relations(value: &str) -> String {
+    let one = |text: &str| {
+        let text: String = text.split_ascii_whitespace().collect();
+        let Some((name, bound)) = text.split_once('(') else {
+            return text;
+        };
+        let digits = bound.trim_start_matches(['<', '=', '>']);
+        let sign = &bound[..bound.len() - digits.len()];
+        format!("{name} ({sign} {digits}")
+    };
+    value
+        .split(',')
+        .map(|group| group.split('|').map(one).collect::<Vec<_>>().join(" | "))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Who is interested in what: `File` lists paths, and each named trigger has a file of its own
@@ -187,11 +287,15 @@ mod tests {
             )]
             .into(),
         };
-        let files: BTreeMap<String, String> =
-            database(&[lib, app], &[lib_installed, Installed::default()], "amd64")
-                .into_iter()
-                .map(|(path, content, _)| (path, String::from_utf8(content).unwrap()))
-                .collect();
+        let files: BTreeMap<String, String> = database(
+            &[lib, app],
+            &[lib_installed, Installed::default()],
+            "amd64",
+            State::Unpacked,
+        )
+        .into_iter()
+        .map(|(path, content, _)| (path, String::from_utf8(content).unwrap()))
+        .collect();
         assert_eq!(
             files["status"],
             "Package: app\nStatus: install ok unpacked\nVersion: 2\nArchitecture: all\n\n\
@@ -202,5 +306,18 @@ mod tests {
         assert_eq!(files["triggers/File"], "/usr/lib lib:amd64/noawait\n");
         assert_eq!(files["triggers/ldconfig"], "lib:amd64\n");
         assert!(!files.keys().any(|path| path.contains("..")));
+    }
+
+    #[test]
+    fn writes_an_installed_stanza_as_dpkg_does() {
+        let deb = open(
+            "Package: app\nVersion: 2\nArchitecture: all\nEssential: no\nHomepage: x\nDepends: a(>=1)|b:any,\n c  ( << 2 )\nSection: admin\nDescription: x\n y\n",
+            &[],
+        );
+        assert_eq!(
+            installed_stanza(&deb, &Installed::default()),
+            "Package: app\nStatus: install ok installed\nSection: admin\nArchitecture: all\nVersion: 2\n\
+             Depends: a (>= 1) | b:any, c (<< 2)\nDescription: x\n y\nHomepage: x\n\n"
+        );
     }
 }

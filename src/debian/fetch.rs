@@ -1,18 +1,15 @@
-//! Fetches locked packages into a cache.
+//! Fetches locked packages into a folder.
 //!
-//! In come locked packages and mirrors; out come paths of verified files, in the same order. Six
-//! transfers at a time; events tell of progress. A package that no mirror has any more is an error
+//! In come locked packages and mirrors; out come paths of verified files, in the same order;
+//! events tell of progress. A package that no mirror has any more is an error
 //! that says so, for archives keep only the newest version.
 
+use futures_util::future::try_join_all;
 use std::path::{Path, PathBuf};
 
-use futures_util::{StreamExt, TryStreamExt, stream};
-
-use super::download::{DownloadError, Expected, fetch_to_cache};
 use super::mirror::{MirrorError, Mirrors};
 use super::package::{LockedDeb, MalformedLock};
-
-const PARALLEL: usize = 6;
+use crate::fetch::{Download, Fetcher, What};
 
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
@@ -31,7 +28,7 @@ pub enum FetchError {
         package: String,
         version: String,
         #[source]
-        source: DownloadError,
+        source: crate::fetch::FetchError,
     },
 }
 
@@ -40,7 +37,7 @@ impl FetchError {
         match self {
             Self::Lock(_) | Self::Gone { .. } => "an archive keeps the newest version only: lock again, or configure a mirror that keeps old ones".to_owned(),
             Self::Mirror { source, .. } => source.help(),
-            Self::Download { source, .. } => source.help().to_owned(),
+            Self::Download { source, .. } => source.help(),
         }
     }
 }
@@ -56,34 +53,31 @@ pub enum FetchEvent<'a> {
     Done(&'a LockedDeb),
 }
 
-/// The files `CACHE/<sha256>.deb` of all packages, in their order.
+/// The files `FOLDER/<sha256>` of all packages, in their order.
 pub async fn fetch_debs(
-    client: &reqwest::Client,
+    fetcher: &Fetcher,
     mirrors: &Mirrors,
-    cache: &Path,
+    folder: &Path,
     debs: &[LockedDeb],
     on_event: &(dyn Fn(FetchEvent<'_>) + Sync),
 ) -> Result<Vec<PathBuf>, FetchError> {
     for deb in debs {
         deb.check()?;
     }
-    stream::iter(
-        debs.iter()
-            .map(|deb| fetch_deb(client, mirrors, cache, deb, on_event)),
-    )
-    .buffered(PARALLEL)
-    .try_collect()
-    .await
+    let all = debs
+        .iter()
+        .map(|deb| fetch_deb(fetcher, mirrors, folder, deb, on_event));
+    try_join_all(all).await
 }
 
 async fn fetch_deb(
-    client: &reqwest::Client,
+    fetcher: &Fetcher,
     mirrors: &Mirrors,
-    cache: &Path,
+    folder: &Path,
     deb: &LockedDeb,
     on_event: &(dyn Fn(FetchEvent<'_>) + Sync),
 ) -> Result<PathBuf, FetchError> {
-    // Without a mirror, what is in the cache is still good.
+    // Without a mirror, what is in the folder is still good.
     let (urls, no_mirror) = match mirrors.of(&deb.archive) {
         Ok(mirrors) => (
             mirrors
@@ -94,20 +88,22 @@ async fn fetch_deb(
         ),
         Err(error) => (Vec::new(), Some(error)),
     };
-    let expected = Expected {
-        sha256: &deb.sha256,
-        size: deb.size,
+    let download = Download {
+        name: deb.sha256.clone(),
+        urls,
+        sha256: format!("sha256:{}", deb.sha256)
+            .parse()
+            .map_err(|_| deb.bad_sha256())?,
+        size: Some(deb.size),
     };
-    let bytes = |count| on_event(FetchEvent::Bytes(deb, count));
-    match fetch_to_cache(client, &urls, expected, cache, "deb", bytes).await {
-        Ok((path, fetched)) => {
-            on_event(if fetched {
-                FetchEvent::Done(deb)
-            } else {
-                FetchEvent::Cached(deb)
-            });
-            Ok(path)
-        }
+    let tell = |event: crate::fetch::Event<'_>| match event.what {
+        What::Cached => on_event(FetchEvent::Cached(deb)),
+        What::Bytes(count) => on_event(FetchEvent::Bytes(deb, count)),
+        What::Done => on_event(FetchEvent::Done(deb)),
+        _ => {}
+    };
+    match fetcher.file(&download, folder, &tell).await {
+        Ok(fetched) => Ok(fetched.path),
         Err(source) => Err(match no_mirror {
             Some(source) => FetchError::Mirror {
                 package: deb.name.clone(),

@@ -17,6 +17,7 @@ pub mod deb;
 pub mod download;
 mod dpkg;
 pub mod fetch;
+pub mod finish;
 pub mod index;
 pub mod keyring;
 mod members;

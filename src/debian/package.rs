@@ -61,9 +61,18 @@ impl LockedDeb {
             return bad("path", &self.path, "a path below the archive's root");
         }
         if !is_sha256(&self.sha256) {
-            return bad("sha256", &self.sha256, "64 lower-case hexadecimal digits");
+            return Err(self.bad_sha256());
         }
         Ok(())
+    }
+
+    pub(super) fn bad_sha256(&self) -> MalformedLock {
+        MalformedLock {
+            package: self.name.escape_debug().to_string(),
+            field: "sha256",
+            value: self.sha256.escape_debug().to_string(),
+            expected: "64 lower-case hexadecimal digits",
+        }
     }
 }
 

@@ -11,7 +11,7 @@ mod conflicts;
 mod error;
 mod order;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::index::{Package, PackageIndex, Priority};
 use super::package::LockedDeb;
@@ -33,11 +33,14 @@ pub struct Request {
     pub installed: BTreeMap<String, String>,
     /// Whether a whole system is meant: packages of priority `required`, essential ones and apt.
     pub base: bool,
+    /// What dependencies are not followed to: it is not there and not missed.
+    pub without: Vec<String>,
 }
 
 /// The packages to install, in an order in which they can be unpacked.
 pub fn resolve(index: &PackageIndex, request: &Request) -> Result<Vec<LockedDeb>, ResolveError> {
     let mut resolver = Resolver::new(index, &request.installed);
+    resolver.without = request.without.iter().map(String::as_str).collect();
     for wanted in &request.wanted {
         resolver.want(wanted)?;
     }
@@ -67,6 +70,7 @@ struct Chosen<'a> {
 struct Resolver<'a> {
     index: &'a PackageIndex,
     installed: &'a BTreeMap<String, String>,
+    without: BTreeSet<&'a str>,
     chosen: BTreeMap<&'a str, Chosen<'a>>,
     /// Virtual names by who provides them, among what is chosen and installed.
     provided: BTreeMap<&'a str, BTreeMap<&'a str, Option<&'a str>>>,
@@ -80,6 +84,7 @@ impl<'a> Resolver<'a> {
         let mut resolver = Resolver {
             index,
             installed,
+            without: BTreeSet::new(),
             chosen: BTreeMap::new(),
             provided: BTreeMap::new(),
             single: VecDeque::new(),
@@ -208,7 +213,7 @@ impl<'a> Resolver<'a> {
         {
             if group
                 .iter()
-                .any(|alternative| self.satisfier(alternative).is_some())
+                .any(|a| self.without.contains(a.name) || self.satisfier(a).is_some())
             {
                 continue;
             }

@@ -16,7 +16,7 @@ use md5::{Digest, Md5};
 
 use super::ahead::for_each_data;
 use super::deb::{Deb, DebError};
-use super::dpkg::{self, Installed};
+use super::dpkg::{self, Installed, State};
 use super::members::{Kind, Member, MemberError, for_each_member};
 use super::relation::InvalidRelation;
 use super::tarball::{Attributes, Tarball};
@@ -102,6 +102,24 @@ pub fn write_rootfs(
     source_date_epoch: u64,
     out: impl Write,
 ) -> Result<RootfsSummary, RootfsError> {
+    let packages = open(debs, architecture)?;
+    let (mut tree, implied) = Tree::new();
+    let mut layout = Layout::new(out, &mut tree, source_date_epoch, None);
+    layout.tar.directory("", layout.own(0o755))?;
+    layout.implied(implied)?;
+    let installed = layout.lay(&packages, architecture)?;
+    layout.database(&packages, &installed, architecture)?;
+    let summary = RootfsSummary {
+        packages: packages.len(),
+        members: layout.tar.members,
+        content: layout.tar.content,
+    };
+    layout.tar.finish()?;
+    Ok(summary)
+}
+
+/// Opens package files that shall make one system.
+pub(super) fn open(debs: &[PathBuf], architecture: &str) -> Result<Vec<Deb>, RootfsError> {
     let mut packages = Vec::with_capacity(debs.len());
     let mut names = BTreeSet::new();
     for path in debs {
@@ -120,37 +138,22 @@ pub fn write_rootfs(
         }
         packages.push(deb);
     }
-    let replaces = replaces::replacements(&packages, architecture)?;
-    let order = replaces::order(packages.len(), &replaces);
-    let (tree, implied) = Tree::new();
-    let mut layout = Layout {
-        tar: Tarball::new(out),
-        tree,
-        replaces,
-        source_date_epoch,
-    };
-    layout.tar.directory("", layout.own(0o755))?;
-    layout.implied(implied)?;
-    let mut installed: Vec<Installed> = packages.iter().map(|_| Installed::default()).collect();
-    for_each_data(&order, &packages, |index, data| {
-        installed[index] = layout.package(index, &packages, data)?;
-        Ok::<_, RootfsError>(())
-    })?;
-    layout.database(&packages, &installed, architecture)?;
-    let summary = RootfsSummary {
-        packages: packages.len(),
-        members: layout.tar.members,
-        content: layout.tar.content,
-    };
-    layout.tar.finish()?;
-    Ok(summary)
+    Ok(packages)
 }
 
-struct Layout<W: Write> {
-    tar: Tarball<W>,
-    tree: Tree,
+/// Who wants to see files as they pass by.
+pub(super) trait Watch {
+    /// Whether a file of this real path and size is to be shown; it is then held in memory.
+    fn wants(&self, path: &str, size: u64) -> bool;
+    fn show(&mut self, path: &str, mode: u32, content: Vec<u8>);
+}
+
+pub(super) struct Layout<'a, 'b, W: Write> {
+    pub tar: Tarball<W>,
+    tree: &'a mut Tree<'b>,
     replaces: BTreeSet<(usize, usize)>,
     source_date_epoch: u64,
+    watch: Option<&'a mut dyn Watch>,
 }
 
 /// An error of the archive that is read, or of the root file system that is written.
@@ -171,9 +174,44 @@ impl From<RootfsError> for Stop {
     }
 }
 
-impl<W: Write> Layout<W> {
+impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
+    pub fn new(
+        out: W,
+        tree: &'a mut Tree<'b>,
+        source_date_epoch: u64,
+        watch: Option<&'a mut dyn Watch>,
+    ) -> Self {
+        Layout {
+            tar: Tarball::new(out),
+            tree,
+            replaces: BTreeSet::new(),
+            source_date_epoch,
+            watch,
+        }
+    }
+
+    /// Writes the packages' files, and says for each package what was written.
+    pub fn lay(
+        &mut self,
+        packages: &[Deb],
+        architecture: &str,
+    ) -> Result<Vec<Installed>, RootfsError> {
+        self.replaces = replaces::replacements(packages, architecture)?;
+        let order = replaces::order(packages.len(), &self.replaces);
+        let mut installed: Vec<Installed> = packages.iter().map(|_| Installed::default()).collect();
+        for_each_data(&order, packages, |index, data| {
+            installed[index] = self.package(index, packages, data)?;
+            Ok::<_, RootfsError>(())
+        })?;
+        Ok(installed)
+    }
+
     /// What belongs to no package: root's, and as old as the root file system.
-    fn own(&self, mode: u32) -> Attributes {
+    pub fn into_tar(self) -> Tarball<W> {
+        self.tar
+    }
+
+    pub fn own(&self, mode: u32) -> Attributes {
         Attributes {
             mode,
             uid: 0,
@@ -289,7 +327,16 @@ impl<W: Write> Layout<W> {
         };
         match &member.kind {
             Kind::Directory => self.tar.directory(real, attributes)?,
-            Kind::File { size } => self.tar.file(real, attributes, content, *size)?,
+            Kind::File { size } => match &mut self.watch {
+                Some(watch) if watch.wants(real, *size) => {
+                    let mut bytes = Vec::new();
+                    content.read_to_end(&mut bytes)?;
+                    self.tar
+                        .file(real, attributes, &mut bytes.as_slice(), *size)?;
+                    watch.show(real, member.mode, bytes);
+                }
+                _ => self.tar.file(real, attributes, content, *size)?,
+            },
             Kind::Symlink { target } => self.tar.symlink(real, target, attributes)?,
             Kind::Hardlink { target } => {
                 let real_target = self
@@ -309,7 +356,7 @@ impl<W: Write> Layout<W> {
         Ok(())
     }
 
-    fn implied(&mut self, implied: Vec<Implied>) -> io::Result<()> {
+    pub fn implied(&mut self, implied: Vec<Implied>) -> io::Result<()> {
         for item in implied {
             match item {
                 Implied::Directory(path) => self.tar.directory(&path, self.own(0o755))?,
@@ -327,7 +374,9 @@ impl<W: Write> Layout<W> {
         installed: &[Installed],
         architecture: &str,
     ) -> Result<(), RootfsError> {
-        for (path, content, executable) in dpkg::database(packages, installed, architecture) {
+        for (path, content, executable) in
+            dpkg::database(packages, installed, architecture, State::Unpacked)
+        {
             let path = format!("var/lib/dpkg/{path}");
             let mut implied = Vec::new();
             let placed = self

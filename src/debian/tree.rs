@@ -24,9 +24,13 @@ pub enum Node {
 /// Who put a name there: a package by its place in the list, or nobody in particular.
 pub type Owner = Option<usize>;
 
-#[derive(Debug, Default)]
-pub struct Tree {
+/// What a system below has at a path, and whether one of its packages owns it.
+pub type Below<'a> = Box<dyn Fn(&str) -> Option<(Node, bool)> + 'a>;
+
+#[derive(Default)]
+pub struct Tree<'a> {
     nodes: HashMap<String, (Node, Owner)>,
+    below: Option<Below<'a>>,
 }
 
 /// A directory or link that must be written before the member that was asked about.
@@ -53,7 +57,75 @@ pub enum PlaceError {
     Parent(String),
 }
 
-impl Tree {
+impl<'a> Tree<'a> {
+    /// The names of a system that is added to.
+    pub fn over(below: Below<'a>) -> Self {
+        Tree {
+            nodes: HashMap::new(),
+            below: Some(below),
+        }
+    }
+
+    fn get(&self, path: &str) -> Option<(Node, Owner)> {
+        let below = || self.below.as_ref()?(path).map(|(node, _)| (node, None));
+        self.nodes.get(path).cloned().or_else(below)
+    }
+
+    /// What is at this real path.
+    pub fn node(&self, path: &str) -> Option<Node> {
+        if path.is_empty() {
+            return Some(Node::Directory);
+        }
+        self.get(path).map(|(node, _)| node)
+    }
+
+    /// Where a path ends when every link is followed; None where nothing is there.
+    pub fn follow(&self, path: &str) -> Option<String> {
+        let mut todo: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
+        let (mut real, mut links) = (String::new(), 0);
+        while let Some(part) = todo.pop() {
+            match part.as_str() {
+                "" | "." => continue,
+                ".." => {
+                    real.truncate(real.rfind('/').unwrap_or(0));
+                    continue;
+                }
+                _ => {}
+            }
+            let parent = real.len();
+            if !real.is_empty() {
+                real.push('/');
+            }
+            real.push_str(&part);
+            if let Node::Symlink(target) = self.node(&real)? {
+                links += 1;
+                if links > 40 {
+                    return None;
+                }
+                todo.extend(target.split('/').rev().map(str::to_owned));
+                real.truncate(if target.starts_with('/') { 0 } else { parent });
+            }
+        }
+        self.node(&real).map(|_| real)
+    }
+
+    /// Names directly in a directory that were laid here, sorted; what is below is not among them.
+    pub fn names(&self, directory: &str) -> Vec<&str> {
+        let mut names: Vec<&str> = self
+            .nodes
+            .keys()
+            .filter_map(|path| path.strip_prefix(directory)?.strip_prefix('/'))
+            .filter(|name| !name.contains('/'))
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Puts a node at a real path whose parents are there, whatever was there before.
+    pub fn put(&mut self, path: &str, node: Node) {
+        self.nodes.insert(path.to_owned(), (node, None));
+    }
+
     pub fn new() -> (Self, Vec<Implied>) {
         let mut tree = Tree::default();
         let mut implied = Vec::new();
@@ -65,7 +137,7 @@ impl Tree {
 
     fn merge(&mut self, name: &str, implied: &mut Vec<Implied>) {
         for directory in ["usr".to_owned(), format!("usr/{name}")] {
-            if !self.nodes.contains_key(&directory) {
+            if self.get(&directory).is_none() {
                 self.nodes
                     .insert(directory.clone(), (Node::Directory, None));
                 implied.push(Implied::Directory(directory));
@@ -98,23 +170,30 @@ impl Tree {
             return Ok(Placement::Kept);
         }
         let first = path.split('/').next().unwrap_or_default();
-        if MERGED_ON_DEMAND.contains(&first) && !self.nodes.contains_key(first) {
+        if MERGED_ON_DEMAND.contains(&first) && self.get(first).is_none() {
             self.merge(first, implied);
         }
         let real = self.real_path(path, implied)?;
-        let Some((existing, other)) = self.nodes.get(&real).cloned() else {
+        let Some((existing, other)) = self.get(&real) else {
             self.nodes.insert(real.clone(), (node, owner));
             return Ok(Placement::New(real));
         };
+        // Like dpkg, take over what no package of the system below owns.
+        if !self.nodes.contains_key(&real)
+            && existing != Node::Directory
+            && node != Node::Directory
+            && let Some((_, false)) = self.below.as_ref().and_then(|below| below(&real))
+        {
+            self.nodes.insert(real.clone(), (node, owner));
+            return Ok(Placement::New(real));
+        }
         match (&existing, &node) {
             (Node::Directory, Node::Directory) => Ok(Placement::Kept),
             // dpkg keeps a directory where a package ships a link.
             (Node::Directory, Node::Symlink(_)) => Ok(Placement::Kept),
             (Node::Symlink(_), Node::Directory) => {
-                let target = self.real_path(&format!("{real}/."), implied)?;
-                match self.nodes.get(&target) {
-                    None => Ok(Placement::Kept),
-                    Some((Node::Directory, _)) => Ok(Placement::Kept),
+                match self.follow(&real).and_then(|target| self.node(&target)) {
+                    None | Some(Node::Directory) => Ok(Placement::Kept),
                     Some(_) => Err(PlaceError::Conflict(other)),
                 }
             }
@@ -160,10 +239,10 @@ impl Tree {
             if todo.is_empty() {
                 break;
             }
-            match self.nodes.get(&real) {
-                Some((Node::Directory, _)) => {}
-                Some((Node::File, _)) => return Err(PlaceError::Parent(real)),
-                Some((Node::Symlink(target), _)) => {
+            match self.node(&real) {
+                Some(Node::Directory) => {}
+                Some(Node::File) => return Err(PlaceError::Parent(real)),
+                Some(Node::Symlink(target)) => {
                     links += 1;
                     if links > 40 {
                         return Err(PlaceError::Parent(real));
@@ -187,7 +266,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn place(
-        tree: &mut Tree,
+        tree: &mut Tree<'_>,
         path: &str,
         node: Node,
         owner: usize,

@@ -3,7 +3,8 @@
 //! A code never changes its meaning; a retired one is not given out again.
 //! SF00xx the stack file · SF01xx catalog · SF02xx locking · SF03xx the machine and its
 //! engine · SF04xx building · SF05xx validation · SF06xx compatibility ·
-//! SF07xx failures recognised in logs · SF08xx this machine · SF09xx binaries.
+//! SF07xx failures recognised in logs · SF08xx this machine · SF09xx binaries and images ·
+//! SF10xx publishing and pulling · SF11xx what is attached to images.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -226,6 +227,9 @@ codes! {
     BASE_UNPINNED = 212, "the base image is not pinned by digest",
         "Its registry was not reachable when the stack was locked, so the lock names a tag, which can move.",
         "Run `stackforge lock STACK` where the registry answers.";
+    SCRIPT_UNKNOWN = 213, "a package's maintainer script is not understood",
+        "Without running a container, stackforge writes what packages' scripts would leave, for scripts that were read: debhelper's own sections, and those of images/scripts/debian.yaml by their digest. A script that changed is not guessed at.",
+        "Build with `--engine docker`, which runs packages' own scripts, or read the script and add its digest to images/scripts/debian.yaml.";
     ENGINE_MISSING = 301, "no container engine answers",
         "The docker engine is reached through DOCKER_HOST or its default socket.",
         "Start Docker (`systemctl start docker`), set DOCKER_HOST, or check that you may use the socket (group `docker`).";
@@ -247,6 +251,50 @@ codes! {
     STORE_IO = 307, "the store cannot be written",
         "Logs, records and downloads are kept below the store directory.",
         "Check its permissions and free space, or name another with `--store DIR`.";
+    NEEDS_ENGINE = 308, "something has to run that the native engine cannot run",
+        "The native engine assembles files and compiles on this machine's own platform; here a library has to be compiled for another one, or the base's own package manager has to run first.",
+        "Build with `--engine docker`; what it compiles is kept in the store, and later builds without an engine use it.";
+    NEEDS_NATIVE = 309, "only the native engine builds this",
+        "A base without a shell runs no step of a Dockerfile. stackforge's own engine lays the files of such an image itself, and runs compilers beside it.",
+        "Build with `--engine native`, or name the base that has a shell: the same name without `-slim`.";
+    VARIANTS_LEFT = 310, "not every variant was built",
+        "`build --all-variants` gives each variant to an engine that is free and goes on when one fails or an engine is lost. Some failed, or no engine for their platform was left.",
+        "Read what each said, mend it, and run the same command again: what is built is found, not built again.";
+    STORE_DENIED = 320, "the store may not be written",
+        "The store's directory, or its file system, is read-only for this user.",
+        "Change its owner or mode, or name another directory with `--store DIR`.";
+    STORE_NO_LOCKS = 321, "the store's file system has no locks",
+        "Several processes share a store through locks of the kernel, which some network file systems do not have.",
+        "Put the store on a local file system with `--store DIR` or STACKFORGE_STORE; `stackforge cache export` carries it elsewhere.";
+    STORE_NEWER = 322, "the store is of a newer stackforge",
+        "A newer release has changed how the store is laid out, and this one would damage it.",
+        "Update stackforge, or name another directory with `--store DIR`.";
+    STORE_DAMAGED = 323, "the store is damaged",
+        "A blob has other bytes than its digest says, or something names a blob that is missing: the disk failed, or another program changed a file.",
+        "Run `stackforge cache verify --repair`: what is damaged is removed, and fetched or made again by the next run.";
+    NO_EXPORTED_CACHE = 324, "nothing that can be imported",
+        "`cache import` reads an OCI image layout, a directory or an uncompressed tar, as `cache export` writes it. Each blob is verified, and names of files stay inside the store.",
+        "Export it again, and check that it was copied whole.";
+    OFFLINE = 325, "a file is missing and stackforge is offline",
+        "With `--offline` nothing is fetched, and the store does not have every file that is needed.",
+        "Run it once without `--offline`, or bring the files with `stackforge cache import`.";
+    STORE_OVER_BUDGET = 326, "the store stays over its limit",
+        "What running builds use, images with a name and files of the last day are not removed for a size.",
+        "Wait for the builds, or let images go with `stackforge cache gc --all`.";
+    NAMESPACES_REFUSED = 330, "this machine does not let this user make namespaces",
+        "Without a container engine, programs run in namespaces that stackforge makes itself. A kernel setting, a security module or a container around this process forbids that.",
+        "Change the setting that the message names, or run as root; `stackforge doctor` says what works here.",
+        source "user_namespaces(7), and Ubuntu's restriction: https://discourse.ubuntu.com/t/spec-unprivileged-user-namespace-restrictions-via-apparmor-in-ubuntu-23-10/37626";
+    OVERLAY_REFUSED = 331, "layers cannot be put over each other here",
+        "A root is made of unpacked layers by the kernel's overlay file system. An ordinary user may mount one since Linux 5.11; the written directory's file system must keep extended attributes, which NFS for instance does not.",
+        "Put the store on a local file system, use a newer kernel, or run as root.",
+        source "https://docs.kernel.org/filesystems/overlayfs.html";
+    SANDBOX_FAILED = 332, "a program's surroundings could not be set up",
+        "Something that every run needs, a mount or a file of the root, could not be had.",
+        "Do what the message says; Linux 5.12 or newer is needed.";
+    PROGRAM_MISSING = 333, "a program is not in the root file system",
+        "The program, or the interpreter or loader that it names, is missing there, cannot be executed, or is for another processor.",
+        "Install it in the root, or name a root that has it.";
     STEP_FAILED = 401, "a build step failed",
         "A command of the Dockerfile ended with an error; its last lines are shown and its whole log is kept.",
         "Read the last lines, then the whole log at the path that is shown; finished steps are cached for the next run.";
@@ -590,6 +638,43 @@ codes! {
     NO_SUCH_IMAGE = 921, "no such image",
         "No image of that name or for that platform is there, or there are several and none was named.",
         "Name one of those that the message lists by its tag or digest, or with `--platform`.";
+    WHEEL_UNSOUND = 922, "a wheel that cannot be installed",
+        "A wheel's contents contradict its own directory or RECORD, or it would write where it may not.",
+        "Fetch it again; if it is the published file, tell its authors: the message names the member.",
+        source "https://packaging.python.org/en/latest/specifications/binary-distribution-format/";
+    NOT_AN_INDEX = 1001, "a tag that is an image and not an index of variants",
+        "A variant is entered into an index. The tag stands for a single image, which would be lost if an index took its place.",
+        "Push the variant under another tag, or remove that one from the registry first.";
+    INDEX_BUSY = 1002, "an index that others change all the time",
+        "A registry cannot change an index in one step, so stackforge reads, writes and reads again until every variant is in it. Others were faster each time.",
+        "Push again: the variant itself is in the registry, under a tag of its own, and only its entry is missing.";
+    NONE_RUNS = 1003, "no variant that runs on this device",
+        "Every variant of the index was compared with the platform, the GPUs' SMs, the driver, the L4T release and the instruction sets of this device, and each is refused for the reason that stands beside it.",
+        "Build a variant for this device, update its driver or L4T, or name one with `--variant` if you know better. `stackforge doctor` shows what the device is.";
+    NO_SUCH_VARIANT = 1004, "a variant that the index does not have",
+        "The name after `--variant` is none of those in the index.",
+        "Use one of the names that the message lists.";
+    OUTPUT_IN_THE_WAY = 1005, "a directory that is in the way of an image",
+        "A root file system replaces only one that stackforge wrote, so that no other directory is ever removed.",
+        "Name a directory that is not there yet, or remove it yourself.";
+    EVIDENCE_OTHER_STACK = 1101, "evidence for an image that another stack made",
+        "SBOM and provenance are made from a stack's lock and attached to an image. This image's labels name another plan, so they would say what is not true.",
+        "Name the stack and variant that the image was built from, with its lock of that time.";
+    EVIDENCE_MISSING = 1102, "a kind of evidence that an image does not have",
+        "Nothing of that kind is attached to the image in this registry.",
+        "`stackforge inspect REF` lists what is attached; `stackforge attach REF --stack STACK` attaches it.";
+    KEY_UNUSABLE = 1103, "a key that cannot be used",
+        "Keys are ECDSA on P-256 in PEM: PKCS#8 or SEC1 for signing, SPKI for checking. Encrypted keys are not read, neither openssl's nor cosign's.",
+        "`stackforge sign --generate-key NAME` makes a pair; `cosign import-key-pair` takes its private key into cosign.";
+    SIGNATURE_MISSING = 1104, "an image without a signature",
+        "No signature of this manifest is in the registry. A tag that was moved to an image that nobody signed looks like this too.",
+        "Ask the publisher, or sign the image with `stackforge sign REF --key KEY`.";
+    SIGNATURE_FOREIGN = 1105, "an image that was signed with other keys",
+        "The image has signatures, and none of them was made with the private half of this key.",
+        "Check that the key is the publisher's; do not run an image that somebody else signed.";
+    SIGNATURE_OTHER = 1106, "a signature of another manifest",
+        "The key did sign, but another manifest than the one that is there; or what the registry sends is not what its digest says. Somebody changed the image, or moved a signature to it.",
+        "Do not use the image; ask the publisher for its digest.";
 }
 
 #[cfg(test)]

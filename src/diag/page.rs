@@ -3,7 +3,7 @@
 use super::codes::{Explanation, TABLE};
 
 /// What the hundreds of a code's number mean.
-const GROUPS: [(u16, &str); 10] = [
+const GROUPS: [(u16, &str); 12] = [
     (0, "The stack file"),
     (1, "The target"),
     (2, "Locking"),
@@ -14,6 +14,8 @@ const GROUPS: [(u16, &str); 10] = [
     (7, "Failures that `diagnose` recognises in logs"),
     (8, "What `doctor` finds on a machine"),
     (9, "What `audit` finds in binaries"),
+    (10, "Publishing and pulling"),
+    (11, "What is attached to images"),
 ];
 
 /// Every code in Markdown.

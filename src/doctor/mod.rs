@@ -13,6 +13,7 @@ mod table;
 use crate::catalog::{Catalog, Identified};
 use crate::device::{self, Device};
 use crate::diag::Diagnostic;
+use crate::sandbox::{self, Capabilities};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -60,6 +61,8 @@ pub struct Machine {
 #[derive(Debug, Serialize)]
 pub struct Live {
     pub engine: Engine,
+    /// How programs run here without an engine; None where that could not be asked.
+    pub sandbox: Option<Capabilities>,
     /// Programs of containers and packages that are on PATH.
     pub programs: Vec<Program>,
     pub disks: Vec<Disk>,
@@ -104,7 +107,11 @@ pub async fn examine(question: &Question<'_>) -> Report {
 }
 
 async fn live(question: &Question<'_>) -> Live {
-    let (engine, network) = tokio::join!(engines::docker(), network::ask(question));
+    let (engine, network, sandbox) = tokio::join!(
+        engines::docker(),
+        network::ask(question),
+        sandbox::probe(None)
+    );
     let programs = engines::programs();
     let mut disks = vec![Disk {
         holds: "store",
@@ -124,6 +131,7 @@ async fn live(question: &Question<'_>) -> Live {
     }
     Live {
         engine,
+        sandbox: sandbox.ok(),
         programs,
         disks,
         network,

@@ -3,6 +3,7 @@
 use super::network::Answer;
 use super::{Live, Machine, Report};
 use crate::device::{Device, Toolkit};
+use crate::sandbox::{Capabilities, Identity};
 use std::fmt::Write as _;
 
 /// Everything but the findings.
@@ -221,6 +222,7 @@ fn containers(machine: &Machine) -> Lines {
                 let runtimes = engine.runtimes.iter().cloned().map(Some);
                 lines.push(line("runtimes", joined(runtimes)));
             }
+            lines.extend(live.sandbox.iter().map(sandbox));
             for program in &live.programs {
                 let version = program.version.as_deref().unwrap_or("present");
                 lines.push(line(short(program.name), version));
@@ -242,6 +244,28 @@ fn containers(machine: &Machine) -> Lines {
         },
     ));
     lines
+}
+
+/// Running programs without an engine: how, or why not and what to do.
+fn sandbox(can: &Capabilities) -> (String, String) {
+    let answers = [&can.namespaces, &can.overlay, &can.seccomp];
+    let refused = answers.into_iter().find(|a| !a.yes);
+    let text = match refused {
+        Some(no) => joined([Some("none".to_owned()), no.reason.clone(), no.help.clone()]),
+        None => {
+            let who = match can.identity {
+                Identity::Real => "as root",
+                Identity::Subordinate => "as an ordinary user with subordinate ids",
+                Identity::Single => "as an ordinary user with one id",
+            };
+            let limits = match can.limits.yes {
+                true => "with limits",
+                false => "without limits",
+            };
+            format!("{who}, {limits}")
+        }
+    };
+    line("namespaces", text)
 }
 
 /// The hook's own name is longer than a column.

@@ -26,6 +26,25 @@ pub struct Section {
     pub range: Range<u64>,
 }
 
+/// Where an object's dynamic table lies, if its first bytes say so.
+pub fn dynamic_table(start: &[u8]) -> Option<Range<u64>> {
+    let header: &FileHeader64<LE> = structure(start.first_chunk::<64>()?);
+    if header.e_phentsize.get(LE) != 56 {
+        return None;
+    }
+    let table = start.get(usize::try_from(header.e_phoff.get(LE)).ok()?..)?;
+    let (segments, _) = table.as_chunks::<56>();
+    segments
+        .iter()
+        .take(header.e_phnum.get(LE).into())
+        .map(structure::<56, ProgramHeader64<LE>>)
+        .find(|segment| segment.p_type.get(LE) == elf::PT_DYNAMIC)
+        .map(|segment| {
+            let at = segment.p_offset.get(LE);
+            at..at.saturating_add(segment.p_filesz.get(LE))
+        })
+}
+
 pub(super) struct Header {
     pub machine: Machine,
     pub kind: Kind,

@@ -36,6 +36,8 @@ pub enum EngineError {
         message: String,
         doing: String,
     },
+    #[error("the engine cannot push {reference}: {message}")]
+    Push { reference: String, message: String },
     /// The build failed outside of any step.
     #[error("the build failed: {message}")]
     Build { message: String },
@@ -144,6 +146,10 @@ impl EngineError {
                 404 => "see that the name is spelled as `docker images` shows it",
                 _ => "the engine's own log may say more",
             },
+            EngineError::Push { .. } => {
+                "see that the engine itself reaches the registry (one without TLS has to be among \
+                 its insecure registries), and that `docker login` or the registry lets you write"
+            }
             EngineError::Build { message } if tells_of_pull(message) => {
                 "the engine could not fetch a base image: see that the name is right, that the \
                  engine reaches the registry and that the image is public or loaded already"

@@ -41,8 +41,10 @@ pub struct BuildRequest {
     /// Network of RUN steps: `default`, `host` or `none`.
     pub network: Option<String>,
     pub no_cache: bool,
-    /// Images whose inline cache may be reused.
+    /// Images in registries whose inline cache may be reused; one that is not there costs nothing.
     pub cache_from: Vec<String>,
+    /// Who the engine is to registries that it reads from, by host (`docker.io` for Docker Hub).
+    pub logins: BTreeMap<String, Login>,
 }
 
 /// A regular file of a build context, or one that is put into a container before it starts.
@@ -92,6 +94,17 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
+}
+
+/// Who somebody is to a registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Login {
+    Password {
+        user: String,
+        password: Secret,
+    },
+    /// A refresh token, which the registry's token service turns into access tokens.
+    Identity(Secret),
 }
 
 /// What a successful build left.
@@ -169,6 +182,8 @@ pub struct EngineInfo {
     pub architecture: String,
     pub kernel: String,
     pub cpus: u32,
+    /// Containers that run now.
+    pub running: u32,
     /// Bytes.
     pub memory: u64,
     pub runtimes: Vec<String>,

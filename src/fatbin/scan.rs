@@ -7,13 +7,11 @@
 
 use crate::source::{Sparse, u32_at, u64_at};
 
-use super::walk::{HEADER, MAGIC};
+use super::walk::{HEADER, MAGIC, PADDING};
 
 /// Magic, version and header length, which the format has had in common since CUDA 4.
 const START: [u8; 8] = [MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3], 1, 0, 16, 0];
 const ENTRY: u64 = 64;
-/// What alignment leaves between containers.
-const PADDING: u64 = 256;
 /// Headers of one object: real ones have some MiB, others may be nothing else.
 const MOST_KEPT: usize = 32 << 20;
 

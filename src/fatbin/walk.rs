@@ -10,6 +10,8 @@ use crate::source::{self, Source, u16_at, u64_at};
 
 pub(super) const MAGIC: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
 pub(super) const HEADER: u64 = 16;
+/// What alignment leaves between containers, at most.
+pub(super) const PADDING: u64 = 256;
 
 /// Entries in the order of the file.
 pub struct Entries<'a, S> {
@@ -100,12 +102,15 @@ impl<'a, S: Source> Entries<'a, S> {
 
     fn skip_padding(&mut self) -> Result<(), Fault> {
         let mut piece = [0; 4096];
-        // Padding is short most often, and what follows may not be there to be read.
-        let mut len = HEADER;
+        // Padding is short most often, and of what follows no more than a header may be there to be
+        // read.
+        let (start, mut len) = (self.section.start, HEADER);
         while !self.section.is_empty() {
             let left = self.section.end - self.section.start;
             let piece = &mut piece[..left.min(len) as usize];
-            len = (2 * len).min(4096);
+            if self.section.start - start >= PADDING {
+                len = (2 * len).min(4096);
+            }
             self.source.read_at(self.section.start, piece)?;
             let zeros = piece.iter().take_while(|b| **b == 0).count();
             self.section.start += zeros as u64;

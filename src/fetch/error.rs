@@ -81,6 +81,11 @@ impl FetchError {
         )
     }
 
+    /// Whether the disk, or what the user may have of it, is full.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+
     /// Whether the same request may succeed in a moment.
     pub(super) fn is_passing(&self) -> bool {
         match self {

@@ -66,7 +66,8 @@ impl Fetcher {
             .map_err(|e| FetchError::io("creating", directory, e))?;
         // The semaphore is never closed.
         let _slot = self.slots.acquire().await;
-        let mut writer = claim(directory, download, report).await?;
+        let parts = self.parts.as_deref().unwrap_or(directory);
+        let mut writer = claim(parts, directory, download, report).await?;
         if let Some(found) = there(&path, download, report).await? {
             writer.release().await?;
             return Ok(found);
@@ -308,13 +309,14 @@ async fn there(
 
 /// The part, once no one else has it.
 async fn claim(
+    parts: &Path,
     directory: &Path,
     download: &Download,
     report: &Reporter<'_>,
 ) -> Result<Writer, FetchError> {
     let mut told = false;
     loop {
-        match Part::claim(directory, &download.name) {
+        match Part::claim(parts, directory, &download.name) {
             Ok(Claim::Mine(part)) => return Ok(Writer::new(part)),
             Ok(Claim::Busy) => {
                 if !std::mem::replace(&mut told, true) {

@@ -62,6 +62,7 @@ pub struct Fetcher {
     logins: Arc<Logins>,
     policy: Policy,
     slots: Arc<Semaphore>,
+    parts: Option<PathBuf>,
 }
 
 impl Fetcher {
@@ -81,7 +82,15 @@ impl Fetcher {
             logins: Arc::new(logins),
             slots: Arc::new(Semaphore::new(policy.parallel.max(1))),
             policy,
+            parts: None,
         })
+    }
+
+    /// Lets files grow in that directory, which has to be on the file system that they go to, and
+    /// not beside their final names.
+    pub fn with_parts(mut self, parts: PathBuf) -> Self {
+        self.parts = Some(parts);
+        self
     }
 
     /// Every file, in the order of `downloads`. The first error ends the others, whose parts stay

@@ -28,6 +28,9 @@ pub(super) struct Note {
 
 pub(super) struct Part {
     file: File,
+    /// Where it grows.
+    parts: PathBuf,
+    /// Where it gets its final name.
     directory: PathBuf,
     path: PathBuf,
     note_path: PathBuf,
@@ -45,8 +48,8 @@ pub(super) enum Claim {
 
 impl Part {
     /// Takes the lock, if it is free.
-    pub fn claim(directory: &Path, name: &str) -> io::Result<Claim> {
-        let path = directory.join(format!("{name}.part"));
+    pub fn claim(parts: &Path, directory: &Path, name: &str) -> io::Result<Claim> {
+        let path = parts.join(format!("{name}.part"));
         loop {
             let file = File::options()
                 .read(true)
@@ -70,8 +73,9 @@ impl Part {
             }
             return Ok(Claim::Mine(Box::new(Self {
                 file,
+                parts: parts.to_owned(),
                 directory: directory.to_owned(),
-                note_path: directory.join(format!("{name}.part.json")),
+                note_path: parts.join(format!("{name}.part.json")),
                 last: directory.join(name),
                 path,
                 hash: Sha256::new(),
@@ -133,7 +137,7 @@ impl Part {
         let text = serde_json::to_vec(&note).map_err(io::Error::other)?;
         let mut file = tempfile::Builder::new()
             .prefix(".part-")
-            .tempfile_in(&self.directory)?;
+            .tempfile_in(&self.parts)?;
         file.write_all(&text)?;
         file.persist(&self.note_path).map_err(|e| e.error)?;
         self.note = note;
@@ -224,7 +228,7 @@ mod tests {
     use super::*;
 
     fn mine(directory: &Path) -> Part {
-        match Part::claim(directory, "x").unwrap() {
+        match Part::claim(directory, directory, "x").unwrap() {
             Claim::Mine(part) => *part,
             Claim::Busy => panic!("busy"),
         }
@@ -243,7 +247,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let wanted = Digest::of(b"hello");
         let mut part = mine(dir.path());
-        assert!(matches!(Part::claim(dir.path(), "x").unwrap(), Claim::Busy));
+        assert!(matches!(
+            Part::claim(dir.path(), dir.path(), "x").unwrap(),
+            Claim::Busy
+        ));
         part.recover(&wanted, None).unwrap();
         part.annotate(note(&wanted)).unwrap();
         part.append(b"hel").unwrap();
@@ -297,7 +304,7 @@ mod tests {
         let outside = dir.path().join("outside");
         std::fs::write(&outside, b"kept").unwrap();
         std::os::unix::fs::symlink(&outside, dir.path().join("x.part")).unwrap();
-        assert!(Part::claim(dir.path(), "x").is_err());
+        assert!(Part::claim(dir.path(), dir.path(), "x").is_err());
         assert_eq!(std::fs::read(outside).unwrap(), b"kept");
     }
 

@@ -9,11 +9,13 @@ use super::layout::Entry;
 use super::record::{self, Sha256};
 use super::scheme;
 use super::tree::File;
+use super::wheel::Stated;
 use crate::source::Source;
 
 pub(super) struct Installed<'a> {
     files: Vec<(&'a str, &'a File, Sha256)>,
     pub unlisted: Vec<String>,
+    pub misstated: Vec<String>,
 }
 
 /// `digests` are those of the entries with content, in their order.
@@ -25,6 +27,7 @@ pub(super) fn check<'a, S: Source + Clone>(
     let mut installed = Installed {
         files: Vec::with_capacity(entries.len()),
         unlisted: Vec::new(),
+        misstated: Vec::new(),
     };
     let empty = record::sha256(b"");
     let mut digests = digests.iter();
@@ -43,10 +46,12 @@ pub(super) fn check<'a, S: Source + Clone>(
             let Some(member) = member.map(|m| &wheel.archive.members[m]) else {
                 continue;
             };
-            if !wheel.check_record(member, digest)? && !is_signature(&member.name) {
-                installed
-                    .unlisted
-                    .push(format!("{}: {}", wheel.file, member.name));
+            let name = || format!("{}: {}", wheel.file, member.name);
+            match wheel.check_record(member, digest)? {
+                Stated::Right => {}
+                Stated::Nothing if is_signature(&member.name) => {}
+                Stated::Nothing => installed.unlisted.push(name()),
+                Stated::Another => installed.misstated.push(name()),
             }
         }
         installed.files.push((path, file, *digest));

@@ -74,6 +74,9 @@ pub struct Layer {
     /// Files that their wheel's RECORD does not list, as `WHEEL: FILE`. The specification forbids
     /// it, pip does not mind.
     pub unlisted: Vec<String>,
+    /// Files of vouched wheels whose RECORD states another digest, likewise. The RECORD of the layer
+    /// has the digest that they have.
+    pub misstated: Vec<String>,
 }
 
 impl Layer {

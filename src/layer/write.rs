@@ -63,6 +63,7 @@ pub fn write<S: Source + Clone + Send + Sync>(
             toc_digest,
             files,
             unlisted: installed.unlisted,
+            misstated: installed.misstated,
             ..Layer::default()
         })
     })

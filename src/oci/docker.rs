@@ -63,6 +63,7 @@ fn read(files: &Files, image: &Saved, platform: Option<Platform>) -> Result<Imag
         digest,
         config,
         layers,
+        documents: None,
     })
 }
 

@@ -39,6 +39,18 @@ pub struct Image {
     pub config: ImageConfiguration,
     /// The lowest first.
     pub layers: Vec<Layer>,
+    /// None in the output of `docker save`, which has no manifest.
+    pub documents: Option<Documents>,
+}
+
+/// What an image consists of besides layers, byte for byte.
+#[derive(Debug, Clone)]
+pub struct Documents {
+    /// Of the manifest, as it names itself.
+    pub media_type: String,
+    pub manifest: Vec<u8>,
+    pub config_digest: Digest,
+    pub config: Vec<u8>,
 }
 
 /// The image at `path` that `reference` names: a tag, an annotation's name or a digest. Both it and
@@ -116,8 +128,8 @@ fn image(
             .verified(&what, &digest, descriptor.size())?;
         Ok::<_, OciError>((what, bytes))
     };
-    let (what, bytes) = document("manifest", &choice.descriptor)?;
-    let manifest = parse::manifest(&what, &bytes)?;
+    let (what, manifest_bytes) = document("manifest", &choice.descriptor)?;
+    let manifest = parse::manifest(&what, &manifest_bytes)?;
     let (what, bytes) = document("configuration", manifest.config())?;
     let (config, diff_ids) = parse::config(&what, &bytes)?;
     check_platform(&config, platform)?;
@@ -143,11 +155,23 @@ fn image(
         digest: choice.digest.clone(),
         config,
         layers,
+        documents: Some(Documents {
+            media_type: (manifest.media_type().as_ref())
+                .unwrap_or(choice.descriptor.media_type())
+                .to_string(),
+            manifest: manifest_bytes,
+            config_digest: parse::digest(manifest.config())?,
+            config: bytes,
+        }),
     })
 }
 
-/// What an index says of an image's platform may be wrong, or missing.
-fn check_platform(config: &ImageConfiguration, wanted: Option<Platform>) -> Result<(), OciError> {
+/// An error where a configuration is for another platform. What an index says of it may be wrong, or
+/// missing.
+pub fn check_platform(
+    config: &ImageConfiguration,
+    wanted: Option<Platform>,
+) -> Result<(), OciError> {
     match wanted {
         Some(platform) if !choose::is(config.os(), config.architecture(), platform) => {
             Err(OciError::NoPlatform {

@@ -23,6 +23,7 @@ pub(super) enum Files {
 
 #[derive(Debug)]
 pub(super) struct Archive {
+    path: PathBuf,
     file: FileSource,
     /// Where the content of each file lies, by path.
     members: HashMap<String, (u64, u64)>,
@@ -32,7 +33,8 @@ pub(super) struct Archive {
 #[derive(Debug, Clone)]
 pub(super) enum Place {
     File(PathBuf),
-    Member(Window<FileSource>),
+    /// A member of an archive: the archive, where it begins there, its bytes.
+    Member(PathBuf, u64, Window<FileSource>),
 }
 
 impl Files {
@@ -63,6 +65,7 @@ impl Files {
             return Err(OciError::Unknown(path.to_owned()));
         }
         Ok(Self::Archive(Archive {
+            path: path.to_owned(),
             members: members(path)?,
             file: FileSource::open(path).map_err(read)?,
         }))
@@ -88,7 +91,7 @@ impl Files {
                 .get(name)
                 .map(|(offset, size)| {
                     Window::new(archive.file.clone(), *offset, *size)
-                        .map(Place::Member)
+                        .map(|window| Place::Member(archive.path.clone(), *offset, window))
                         .map_err(|source| OciError::Bytes {
                             what: name.to_owned(),
                             source,
@@ -124,7 +127,15 @@ impl Place {
                     source,
                 })
             }
-            Self::Member(window) => Ok(window.clone()),
+            Self::Member(_, _, window) => Ok(window.clone()),
+        }
+    }
+
+    /// The file that holds it, and where it begins there.
+    pub fn at(&self) -> (&Path, u64) {
+        match self {
+            Self::File(path) => (path, 0),
+            Self::Member(path, offset, _) => (path, *offset),
         }
     }
 

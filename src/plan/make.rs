@@ -2,7 +2,7 @@
 
 use super::compile::compile;
 use super::{Compile, Kind, Parts, Plan, Step, source_text, wheel_layers};
-use crate::catalog::{Catalog, Recipe, templates_in};
+use crate::catalog::{Catalog, Image, Recipe, templates_in};
 use crate::lock::{OsPackageLock, PlatformLock, PythonFile};
 use crate::rules::{Case, Machine, Picks, decisions, torch_abi};
 use crate::spec::Stack;
@@ -67,11 +67,13 @@ pub fn plan(
         about: stack.about.clone(),
         base: lock.base.clone(),
         bootstrap,
+        shell: target.base.image().is_none_or(Image::has_shell),
         tools: lock.tools.clone(),
         layers,
         compiles,
         runtime_packages: lock.packages.clone(),
         builder_packages: lock.builder_packages.clone(),
+        slim: slim(lock, catalog),
         python_packages,
         validation,
         devices: case.devices(),
@@ -124,6 +126,17 @@ fn toolkit_home(
         .ok_or_else(|| PlanError::NoToolkit {
             library: recipe.library.clone(),
         })
+}
+
+/// What the catalog's rules leave out of the wheels that are locked.
+fn slim(lock: &PlatformLock, catalog: &Catalog) -> BTreeMap<String, Vec<String>> {
+    let names = lock
+        .wheels
+        .iter()
+        .map(|w| crate::wheel::normalized(&w.name));
+    let rules = names.map(|name| (catalog.slim.of(&name), name));
+    let some = rules.filter(|(drop, _)| !drop.is_empty());
+    some.map(|(drop, name)| (name, drop)).collect()
 }
 
 /// What the validation programs are told.
@@ -198,6 +211,7 @@ fn steps(plan: &mut Plan, jit: bool, own_templates: Option<&Digest>) {
         let mut inputs = wheels(&layer.wheels);
         inputs.insert("python".into(), plan.python.to_string());
         inputs.insert("script".into(), templates_digest("steps/wheels.sh"));
+        inputs.insert("environment".into(), templates_digest("steps/venv.sh"));
         inputs.extend([last.clone()]);
         let step = Step::new(&format!("wheels:{}", layer.name), Kind::Layer, inputs);
         last = chain(&step);
@@ -220,12 +234,19 @@ fn steps(plan: &mut Plan, jit: bool, own_templates: Option<&Digest>) {
         runtime.insert("install".into(), Digest::of(install.as_bytes()).to_string());
     }
     runtime.insert("jit".into(), jit.to_string());
-    for script in ["packages", "compiled", "forget", "slim"] {
+    for (script, file) in [
+        ("packages", "packages.sh"),
+        ("compiled", "compiled.sh"),
+        ("forget", "forget.sh"),
+        ("slim", "slim.py"),
+    ] {
         runtime.insert(
             format!("script:{script}"),
-            templates_digest(&format!("steps/{script}.sh")),
+            templates_digest(&format!("steps/{file}")),
         );
     }
+    let slim = serde_json::to_string(&parts.slim).unwrap_or_default();
+    runtime.insert("slim".into(), Digest::of(slim.as_bytes()).to_string());
     let step = Step::new("runtime", Kind::Layer, runtime);
     let mut validate = Inputs::from([chain(&step)]);
     steps.push(step);
@@ -271,6 +292,20 @@ fn base_step(plan: &Plan, own_templates: Option<&Digest>) -> Step {
             "configure".into(),
             Digest::of(crate::debian::configure::CONFIGURE.as_bytes()).to_string(),
         );
+        // The base is made in process where every script is known, else as above.
+        let finish = format!(
+            "{} {}",
+            crate::debian::finish::VERSION,
+            Digest::of(crate::debian::finish::SCRIPTS.as_bytes())
+        );
+        inputs.insert("finish".into(), finish);
+    }
+    if plan.parts.locks_packages() {
+        for package in &plan.parts.runtime_packages {
+            inputs.insert(format!("package:{}", package.name), package_text(package));
+        }
+        let install = crate::debian::configure::INSTALL;
+        inputs.insert("install".into(), Digest::of(install.as_bytes()).to_string());
     }
     // The user's own templates may change any step: all keys follow from this one.
     if let Some(digest) = own_templates {

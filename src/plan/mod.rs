@@ -45,11 +45,15 @@ pub struct Parts {
     pub about: Option<String>,
     pub base: BaseLock,
     pub bootstrap: bool,
+    /// Whether the base has one, so that the steps of a Dockerfile run on it.
+    pub shell: bool,
     pub tools: Vec<PythonFile>,
     pub layers: Vec<WheelLayer>,
     pub compiles: Vec<Compile>,
     pub runtime_packages: Vec<OsPackageLock>,
     pub builder_packages: Vec<OsPackageLock>,
+    /// What the image leaves out of its wheels, by distribution: globs.
+    pub slim: BTreeMap<String, Vec<String>>,
     /// OS package names that put the interpreter into a base that has none yet.
     pub python_packages: Vec<String>,
     pub validation: serde_json::Value,
@@ -60,6 +64,12 @@ pub struct Parts {
 }
 
 impl Parts {
+    /// Whether the base is a registry's and what it lacks for the image is locked file by file: Docker
+    /// installs that before anything else.
+    pub fn locks_packages(&self) -> bool {
+        !self.bootstrap && self.runtime_packages.iter().all(|p| p.sha256.is_some())
+    }
+
     /// Names of what is compiled: first what needs nothing compiled before it, then what needs
     /// only that, and so on.
     pub fn rounds(&self) -> Vec<Vec<&str>> {

@@ -1,30 +1,66 @@
-//! An image of a registry as blobs of the store.
+//! Images of a registry, onto this device.
 //!
-//! In: a reference and a platform. Out: an [`Image`] at rest whose blobs lie in the store as in an
-//! OCI layout. What is there already is not fetched; what broke off is taken up where it ended.
+//! In: a reference, and what the device is. Out: the image's blobs in the store, and an [`Image`] at
+//! rest; from there into Docker, a layout or a root file system ([`Place`]). [`resolve`] says which
+//! variant it is and why, before anything large is fetched; whoever checks signatures does it
+//! between that and [`fetch`]. What is there already is not fetched; what broke off is taken up where
+//! it ended, also after the process died. Never: a byte whose digest is wrong is used, an old image is
+//! gone before the new one is whole.
+
+pub mod choose;
+mod delta;
+mod docker;
+mod error;
+mod fetch;
+mod keep;
+mod machine;
+mod place;
+mod resolve;
+mod rootfs;
+mod tree;
 
 use crate::config::Config;
-use crate::oci::{self, Image, OciError, parse};
-use crate::registry::{
-    Descriptor, Keychain, Manifest, Observer, Options, Reference, Registry, RegistryError, Target,
-};
+use crate::oci::Image;
+use crate::registry::{Observer, Options, Patience, PlainHttp, Reference, Registry};
 use crate::spec::Platform;
-use crate::store::{Store, StoreError, write_atomically};
-use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use std::path::Path;
-use std::sync::Arc;
+use crate::store::Store;
 
-/// Layers that are fetched at a time.
-const AT_ONCE: usize = 4;
+pub use choose::{Choice, Machine, Reason, choose};
+pub use docker::{load, replace};
+pub use error::PullError;
+pub use fetch::{Fetched, fetch};
+pub use keep::{name, rotate as keep};
+pub use place::{Place, assembled};
+pub use resolve::{Resolved, Wanted, resolve};
+pub use rootfs::Rootfs;
+pub use tree::tree;
 
-#[derive(Debug, thiserror::Error)]
-pub enum PullError {
-    #[error(transparent)]
-    Registry(#[from] RegistryError),
-    #[error(transparent)]
-    Image(#[from] OciError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
+/// Where images come from and go, and how.
+#[derive(Clone)]
+pub struct Settings<'a> {
+    pub store: &'a Store,
+    pub config: &'a Config,
+    pub plain_http: PlainHttp,
+    pub patience: Patience,
+    /// Bytes in a second, at most.
+    pub rate: Option<u64>,
+    pub observer: Option<Observer>,
+}
+
+impl Settings<'_> {
+    fn connect(&self, reference: &Reference) -> Result<Registry, PullError> {
+        let mirror = self.config.registries.get(reference.host());
+        let options = Options {
+            mirrors: mirror.cloned().into_iter().collect(),
+            plain_http: self.plain_http,
+            patience: self.patience.clone(),
+            rate: self.rate,
+            observer: self.observer.clone(),
+            ..Options::default()
+        };
+        let keychain = std::sync::Arc::new(crate::registry::Keychain::of_user());
+        Ok(Registry::connect(reference.host(), keychain, &options)?)
+    }
 }
 
 /// Fetches the image that `reference` is for `platform`. What names a single manifest names an image
@@ -37,56 +73,15 @@ pub async fn pull(
     config: &Config,
     observer: Option<Observer>,
 ) -> Result<Image, PullError> {
-    let mirror = config.registries.get(reference.host());
-    let options = Options {
-        mirrors: mirror.cloned().into_iter().collect(),
+    let settings = Settings {
+        store,
+        config,
+        plain_http: PlainHttp::default(),
+        patience: Patience::default(),
+        rate: None,
         observer,
-        ..Options::default()
     };
-    let registry = Registry::connect(reference.host(), Arc::new(Keychain::of_user()), &options)?;
-    let blobs = store.dir("blobs/sha256")?;
-    let root = store.root();
-
-    let repository = reference.repository();
-    let mut manifest = registry.manifest(repository, &reference.target()).await?;
-    if is_index(&manifest) {
-        let chosen = oci::choose(root, &manifest.bytes, Some(platform))?;
-        manifest = registry
-            .manifest(repository, &Target::Digest(chosen))
-            .await?;
-    }
-    keep(&blobs, &manifest)?;
-    let parsed = parse::manifest("the manifest", &manifest.bytes)?;
-    let parts = [parsed.config()].into_iter().chain(parsed.layers());
-    let mut wanted = Vec::new();
-    for part in parts {
-        wanted.push(Descriptor::of_blob(parse::digest(part)?, part.size()));
-    }
-    stream::iter(&wanted)
-        .map(|blob| registry.fetch_blob(repository, blob, &blobs))
-        .buffer_unordered(AT_ONCE)
-        .try_collect::<Vec<_>>()
-        .await?;
-    let size = manifest.bytes.len() as u64;
-    let image = oci::of_manifest(root, &manifest.digest, size)?;
-    image.is_for(platform).or_else(|e| match only {
-        true => Err(e),
-        false => Ok(()),
-    })?;
-    Ok(image)
-}
-
-fn is_index(manifest: &Manifest) -> bool {
-    manifest.media_type.ends_with("image.index.v1+json")
-        || manifest.media_type.ends_with("manifest.list.v2+json")
-}
-
-/// A manifest is a blob like the others.
-fn keep(blobs: &Path, manifest: &Manifest) -> Result<(), StoreError> {
-    let path = blobs.join(manifest.digest.hex());
-    write_atomically(&path, &manifest.bytes).map_err(|source| StoreError::Io {
-        doing: "write",
-        path,
-        source,
-    })
+    let wanted = Wanted::Platform { platform, only };
+    let resolved = resolve(reference, &wanted, &settings).await?;
+    Ok(fetch(&resolved, &settings, None).await?.image)
 }

@@ -9,6 +9,7 @@ use super::auth::Scope;
 use super::credentials::Keychain;
 use super::endpoint::{Ask, Endpoint};
 use super::event::{Event, Observer};
+use super::pace::Pace;
 use super::reference::Repository;
 use super::retry::{Backoff, Patience};
 
@@ -31,6 +32,8 @@ pub struct Options {
     /// A PEM bundle that is trusted besides the system's.
     pub authorities: Option<PathBuf>,
     pub observer: Option<Observer>,
+    /// Blobs arrive with at most so many bytes in a second, all together.
+    pub rate: Option<u64>,
     /// Blobs are sent in requests of at most this size; without it, in one.
     pub chunk: Option<u64>,
 }
@@ -42,6 +45,7 @@ impl fmt::Debug for Options {
             .field("plain_http", &self.plain_http)
             .field("patience", &self.patience)
             .field("authorities", &self.authorities)
+            .field("rate", &self.rate)
             .field("chunk", &self.chunk)
             .finish_non_exhaustive()
     }
@@ -60,6 +64,7 @@ struct Inner {
     own: Arc<Endpoint>,
     patience: Patience,
     observer: Option<Observer>,
+    pace: Option<Pace>,
     chunk: Option<u64>,
 }
 
@@ -91,6 +96,7 @@ impl Registry {
             own,
             patience: options.patience.clone(),
             observer: options.observer.clone(),
+            pace: options.rate.map(Pace::new),
             chunk: options.chunk,
         };
         Ok(Self {
@@ -113,6 +119,13 @@ impl Registry {
 
     pub(super) fn chunk(&self) -> Option<u64> {
         self.inner.chunk
+    }
+
+    /// Waits as long as bytes that arrived are more than the rate allows.
+    pub(super) async fn paced(&self, bytes: u64) {
+        if let Some(pace) = &self.inner.pace {
+            pace.take(bytes).await;
+        }
     }
 
     pub(super) fn notify(&self, event: Event) {

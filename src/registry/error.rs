@@ -157,7 +157,14 @@ impl RegistryError {
             | Self::Corrupt { .. }
             | Self::Truncated { .. }
             | Self::Limited { .. } => true,
-            Self::Status { status, .. } => *status >= 500 || [408, 425].contains(status),
+            Self::Status { status, errors, .. } => {
+                // A registry over plain files reads what another request is writing, and says this
+                // of what was sent whole.
+                let torn = ["DIGEST_INVALID", "MANIFEST_BLOB_UNKNOWN"];
+                *status >= 500
+                    || [408, 425].contains(status)
+                    || (*status == 400 && torn.iter().any(|code| errors.has(code)))
+            }
             Self::Token { passing, .. } => *passing,
             _ => false,
         }

@@ -11,6 +11,8 @@ pub enum Event {
     Received { digest: Digest, bytes: u64 },
     /// Bytes of a blob that were sent.
     Sent { digest: Digest, bytes: u64 },
+    /// Bytes of a blob that did not have to arrive, because they were here.
+    Reused { digest: Digest, bytes: u64 },
     /// Bytes of a blob that count no more: they were damaged, or the registry lost them.
     Lost { digest: Digest, bytes: u64 },
     /// Something failed and is tried again.

@@ -5,25 +5,27 @@
 //! fetches it and the others wait.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::spec::nouns::Digest;
+use bytes::Bytes;
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
-use tokio::io::AsyncWriteExt;
-
-use crate::spec::nouns::Digest;
 
 use super::event::Event;
 use super::manifest::Descriptor;
+use super::patch::Piece;
 use super::reader::BlobReader;
 use super::reference::Repository;
 use super::{Registry, RegistryError};
 
 /// How often a blob is fetched as a whole when what arrived was damaged.
 const WHOLE_ATTEMPTS: u32 = 3;
+/// Chunks that wait to be written: a network that is faster than the disk holds memory.
+const WAITING: usize = 32;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,15 +43,38 @@ impl Registry {
         blob: &Descriptor,
         dir: &Path,
     ) -> Result<Fetched, RegistryError> {
-        let path = dir.join(blob.digest.hex());
-        let failed = |source| written(&path, source);
         tokio::fs::create_dir_all(dir)
             .await
             .map_err(|source| written(dir, source))?;
+        let part = dir.join(format!(".{}.part", blob.digest.hex()));
+        self.fetch_blob_through(repository, blob, dir, part).await
+    }
+
+    /// The same, growing at `part`, which has to be on the same file system.
+    pub async fn fetch_blob_through(
+        &self,
+        repository: &Repository,
+        blob: &Descriptor,
+        dir: &Path,
+        part: PathBuf,
+    ) -> Result<Fetched, RegistryError> {
+        self.fetch_blob_from(repository, blob, dir, part, &[]).await
+    }
+
+    /// The same, of pieces that are here already and the rest; no pieces mean all of it is fetched.
+    pub async fn fetch_blob_from(
+        &self,
+        repository: &Repository,
+        blob: &Descriptor,
+        dir: &Path,
+        part: PathBuf,
+        pieces: &[Piece],
+    ) -> Result<Fetched, RegistryError> {
+        let path = dir.join(blob.digest.hex());
+        let failed = |source| written(&path, source);
         if is_whole(&path, blob).await.map_err(failed)? {
             return Ok(Fetched { path, bytes: 0 });
         }
-        let part = dir.join(format!(".{}.part", blob.digest.hex()));
         let file = lock(&part).await.map_err(|source| written(&part, source))?;
         // Whoever had the lock before may have finished.
         if is_whole(&path, blob).await.map_err(failed)? {
@@ -57,6 +82,25 @@ impl Registry {
             return Ok(Fetched { path, bytes: 0 });
         }
         let mut bytes = 0;
+        let patched = !pieces.is_empty()
+            && (self.patch(repository, blob, pieces, &file, &part, &mut bytes)).await?;
+        if !patched {
+            self.fetch_whole(repository, blob, &file, &part, &mut bytes)
+                .await?;
+        }
+        tokio::fs::rename(&part, &path).await.map_err(failed)?;
+        Ok(Fetched { path, bytes })
+    }
+
+    /// Fills the part file in one go, and again from its start where what came was damaged.
+    async fn fetch_whole(
+        &self,
+        repository: &Repository,
+        blob: &Descriptor,
+        file: &File,
+        part: &Path,
+        bytes: &mut u64,
+    ) -> Result<(), RegistryError> {
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -64,12 +108,12 @@ impl Registry {
             if attempts > 1 {
                 reader = reader.without_mirrors();
             }
-            let done = fill(reader, &file, &part, &mut bytes).await;
+            let done = fill(reader, file, part, bytes).await;
             match done {
-                Ok(()) => break,
+                Ok(()) => return Ok(()),
                 Err(error @ RegistryError::Corrupt { .. }) => {
                     // Of what is damaged nothing can be told to be right.
-                    file.set_len(0).map_err(|source| written(&part, source))?;
+                    file.set_len(0).map_err(|source| written(part, source))?;
                     if attempts == WHOLE_ATTEMPTS {
                         return Err(error);
                     }
@@ -82,8 +126,6 @@ impl Registry {
                 Err(error) => return Err(error),
             }
         }
-        tokio::fs::rename(&part, &path).await.map_err(failed)?;
-        Ok(Fetched { path, bytes })
     }
 }
 
@@ -100,22 +142,42 @@ async fn fill(
     let (hash, offset) = blocking(move || hash_part(existing, size))
         .await
         .map_err(failed)?;
-    let mut reader = reader.resume(hash, offset);
-    let mut writer = tokio::fs::File::from_std(copy()?);
+    let mut reader = reader.unverified(offset);
+    let (sender, mut receiver) = tokio::sync::mpsc::channel::<Bytes>(WAITING);
+    let mut writer = copy()?;
+    // Hashing and writing have a thread for each blob. Dropped in its middle, it still writes what
+    // came: the lock goes with its file.
+    let writing = tokio::task::spawn_blocking(move || {
+        let mut hash = hash;
+        while let Some(chunk) = receiver.blocking_recv() {
+            hash.update(&chunk);
+            writer.write_all(&chunk)?;
+        }
+        Ok::<_, io::Error>(hash)
+    });
     let result = loop {
         match reader.next().await {
             Ok(Some(chunk)) => {
                 *bytes += chunk.len() as u64;
-                writer.write_all(&chunk).await.map_err(failed)?;
+                if sender.send(chunk).await.is_err() {
+                    // The writer ended: it says why.
+                    break Ok(());
+                }
             }
             Ok(None) => break Ok(()),
             Err(error) => break Err(error),
         }
     };
+    drop(sender);
     // Also after an error: what arrived is where the next attempt begins.
-    writer.flush().await.map_err(failed)?;
+    let hash = writing
+        .await
+        .map_err(|error| failed(io::Error::other(error)))?
+        .map_err(failed)?;
     result?;
-    writer.sync_all().await.map_err(failed)
+    reader.verify(hash)?;
+    let file = copy()?;
+    blocking(move || file.sync_all()).await.map_err(failed)
 }
 
 /// The part file, opened and locked, and still under its name.
@@ -146,7 +208,7 @@ async fn lock(part: &Path) -> io::Result<File> {
 
 /// The hash of what a part file has, and its length; the file is left at its end. One that is too
 /// long is of no use.
-fn hash_part(mut file: File, size: u64) -> io::Result<(Sha256, u64)> {
+pub(super) fn hash_part(mut file: File, size: u64) -> io::Result<(Sha256, u64)> {
     if file.metadata()?.len() > size {
         file.set_len(0)?;
     }
@@ -187,7 +249,7 @@ async fn is_whole(path: &Path, blob: &Descriptor) -> io::Result<bool> {
     .await
 }
 
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     tokio::task::spawn_blocking(work)
@@ -195,7 +257,7 @@ async fn blocking<T: Send + 'static>(
         .map_err(io::Error::other)?
 }
 
-fn written(path: &Path, source: io::Error) -> RegistryError {
+pub(super) fn written(path: &Path, source: io::Error) -> RegistryError {
     RegistryError::File {
         doing: "writing",
         path: path.to_owned(),

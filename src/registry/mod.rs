@@ -10,6 +10,7 @@
 //!
 //! Nothing here spawns tasks: to cancel, drop the future.
 
+mod attach;
 mod auth;
 mod blob;
 mod body;
@@ -24,6 +25,9 @@ mod fetch;
 mod header;
 mod listing;
 mod manifest;
+mod pace;
+mod parts;
+mod patch;
 mod publish;
 mod reader;
 mod reference;
@@ -31,6 +35,7 @@ mod retry;
 mod transfer;
 mod upload;
 
+pub use attach::{Artifact, EMPTY};
 pub use blob::BlobStream;
 pub use client::{Options, PlainHttp, Registry};
 pub use credentials::{Credentials, Keychain, Login, Secret};
@@ -38,6 +43,8 @@ pub use error::{ApiError, ApiErrors, RegistryError};
 pub use event::{Event, Observer};
 pub use fetch::Fetched;
 pub use manifest::{Descriptor, MANIFEST_TYPES, Manifest};
+pub use parts::Merged;
+pub use patch::Piece;
 pub use publish::Published;
 pub use reader::BlobReader;
 pub use reference::{Reference, Repository, Tag, Target};

@@ -28,7 +28,8 @@ pub struct BlobReader {
     digest: Digest,
     size: u64,
     ask: Ask,
-    hash: Sha256,
+    /// None where another thread hashes.
+    hash: Option<Sha256>,
     offset: u64,
     body: Option<BlobStream>,
     /// Where the current connection began.
@@ -47,7 +48,7 @@ impl Registry {
             repository: repository.clone(),
             digest: digest.clone(),
             size,
-            hash: Sha256::new(),
+            hash: Some(Sha256::new()),
             offset: 0,
             body: None,
             begun: 0,
@@ -60,7 +61,13 @@ impl Registry {
 impl BlobReader {
     /// Goes on from `offset`; `hash` has taken the bytes before.
     pub fn resume(mut self, hash: Sha256, offset: u64) -> Self {
-        (self.hash, self.offset, self.begun) = (hash, offset, offset);
+        (self.hash, self.offset, self.begun) = (Some(hash), offset, offset);
+        self
+    }
+
+    /// The same without hashing: whoever takes the bytes verifies them by [`BlobReader::verify`].
+    pub(super) fn unverified(mut self, offset: u64) -> Self {
+        (self.hash, self.offset, self.begun) = (None, offset, offset);
         self
     }
 
@@ -97,8 +104,11 @@ impl BlobReader {
             };
             match body.next().await {
                 Ok(Some(chunk)) => {
-                    self.hash.update(&chunk);
+                    if let Some(hash) = &mut self.hash {
+                        hash.update(&chunk);
+                    }
                     self.offset += chunk.len() as u64;
+                    self.registry.paced(chunk.len() as u64).await;
                     self.registry.notify(Event::Received {
                         digest: self.digest.clone(),
                         bytes: chunk.len() as u64,
@@ -156,9 +166,17 @@ impl BlobReader {
     }
 
     fn finish(&mut self) -> Result<Option<Bytes>, RegistryError> {
-        let found = Digest::from_hash(&self.hash.clone().finalize());
+        match self.hash.clone() {
+            Some(hash) => self.verify(hash).map(|()| None),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether all bytes together have the digest.
+    pub(super) fn verify(&self, hash: Sha256) -> Result<(), RegistryError> {
+        let found = Digest::from_hash(&hash.finalize());
         if found == self.digest {
-            return Ok(None);
+            return Ok(());
         }
         Err(RegistryError::Corrupt {
             host: self.host(),

@@ -4,6 +4,7 @@
 //! reported as it goes, and taken back where the registry has less.
 
 use std::io::SeekFrom;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -113,13 +114,19 @@ impl Transfer<'_> {
         let mut hash = Sha256::new();
         match self.payload {
             Payload::Memory(bytes) => hash.update(bytes),
-            Payload::File(path) => {
+            Payload::File(path) | Payload::Part(path, _) => {
+                let (start, most) = match self.payload {
+                    Payload::Part(_, start) => (*start, self.size),
+                    _ => (0, u64::MAX),
+                };
                 let failed = |source| RegistryError::File {
                     doing: "reading",
                     path: path.clone(),
                     source,
                 };
                 let mut file = tokio::fs::File::open(path).await.map_err(failed)?;
+                file.seek(SeekFrom::Start(start)).await.map_err(failed)?;
+                let mut file = file.take(most);
                 let mut piece = vec![0; PIECE as usize];
                 loop {
                     match file.read(&mut piece).await.map_err(failed)? {
@@ -270,34 +277,44 @@ impl Transfer<'_> {
                 });
                 Body::wrap_stream(stream::iter(pieces))
             }
-            Payload::File(path) => {
-                let start = (None, from);
-                Body::wrap_stream(stream::try_unfold(start, move |(file, at)| {
-                    let (path, sent) = (path.clone(), sent.clone());
-                    async move {
-                        let mut file = match file {
-                            Some(file) => file,
-                            None => {
-                                let mut file = tokio::fs::File::open(&path).await?;
-                                file.seek(SeekFrom::Start(at)).await?;
-                                file
-                            }
-                        };
-                        let mut piece = vec![0; PIECE.min(to - at) as usize];
-                        if piece.is_empty() {
-                            return Ok(None);
-                        }
-                        let count = file.read(&mut piece).await?;
-                        if count == 0 {
-                            return Err(std::io::ErrorKind::UnexpectedEof.into());
-                        }
-                        piece.truncate(count);
-                        sent(count as u64);
-                        let next = (Some(file), at + count as u64);
-                        Ok::<_, std::io::Error>(Some((Bytes::from(piece), next)))
-                    }
-                }))
-            }
+            Payload::File(path) => file_body(path, 0, from, to, sent),
+            Payload::Part(path, start) => file_body(path, start, from, to, sent),
         }
     }
+}
+
+/// Bytes of a blob that lies in a file from `base` on.
+fn file_body(
+    path: PathBuf,
+    base: u64,
+    from: u64,
+    to: u64,
+    sent: impl Fn(u64) + Clone + Send + Sync + 'static,
+) -> Body {
+    let start = (None, from);
+    Body::wrap_stream(stream::try_unfold(start, move |(file, at)| {
+        let (path, sent) = (path.clone(), sent.clone());
+        async move {
+            let mut file = match file {
+                Some(file) => file,
+                None => {
+                    let mut file = tokio::fs::File::open(&path).await?;
+                    file.seek(SeekFrom::Start(base + at)).await?;
+                    file
+                }
+            };
+            let mut piece = vec![0; PIECE.min(to - at) as usize];
+            if piece.is_empty() {
+                return Ok(None);
+            }
+            let count = file.read(&mut piece).await?;
+            if count == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            piece.truncate(count);
+            sent(count as u64);
+            let next = (Some(file), at + count as u64);
+            Ok::<_, std::io::Error>(Some((Bytes::from(piece), next)))
+        }
+    }))
 }

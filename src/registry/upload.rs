@@ -24,6 +24,8 @@ use super::{Registry, RegistryError, blob};
 pub enum Payload {
     Memory(Bytes),
     File(PathBuf),
+    /// From an offset of a file on: the member of an archive.
+    Part(PathBuf, u64),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

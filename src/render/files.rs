@@ -20,6 +20,8 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
     let spec = serde_json::to_string_pretty(&plan.parts.validation).unwrap_or_default();
     text("validate/spec.json".into(), spec + "\n");
     text("locks/tools.txt".into(), requirements(&plan.parts.tools));
+    let slim = serde_json::to_string_pretty(&plan.parts.slim).unwrap_or_default();
+    text("locks/slim.json".into(), slim + "\n");
     for layer in &plan.parts.layers {
         text(
             format!("locks/{}.txt", layer.name),
@@ -36,7 +38,8 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
             text(format!("builders/{}/{name}", compile.library), content);
         }
     }
-    if plan.parts.bootstrap {
+    let parts = &plan.parts;
+    if parts.bootstrap || locked(&parts.runtime_packages) || locked(&parts.builder_packages) {
         text(
             "steps/debs.sh".into(),
             crate::debian::configure::INSTALL.to_owned(),
@@ -49,6 +52,12 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
         );
         context.insert("base/rootfs.tar".into(), Content::File(tar.clone()));
     }
+    for (library, wheel) in options.wheels {
+        if let Some(name) = wheel.file_name().and_then(|n| n.to_str()) {
+            let path = format!("compiled/{library}/{name}");
+            context.insert(path, Content::File(wheel.clone()));
+        }
+    }
     for (folder, packages) in [
         ("os/runtime", &plan.parts.runtime_packages),
         ("os/builder", &plan.parts.builder_packages),
@@ -60,7 +69,7 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
             let (Some(sha256), Some(path)) = (&package.sha256, &package.path) else {
                 continue;
             };
-            let file = options.debs.join(format!("{sha256}.deb"));
+            let file = options.debs.join(sha256);
             if !file.is_file() {
                 return Err(RenderError::DebMissing {
                     name: package.name.clone(),
@@ -84,14 +93,15 @@ pub(super) fn locked(packages: &[OsPackageLock]) -> bool {
 }
 
 /// A requirements file with hashes.
-fn requirements(files: &[PythonFile]) -> String {
+pub fn requirements(files: &[PythonFile]) -> String {
     files.iter().fold(String::new(), |mut out, f| {
         let _ = writeln!(out, "{}=={} --hash=sha256:{}", f.name, f.version, f.sha256);
         out
     })
 }
 
-fn builder(compile: &Compile) -> Vec<(&'static str, String)> {
+/// What one compile is told, by the names of files.
+pub fn builder(compile: &Compile) -> Vec<(&'static str, String)> {
     let mut env = String::new();
     let mut export = |name: &str, value: &str| {
         let _ = writeln!(env, "export {name}={}", sh(value));

@@ -9,6 +9,8 @@ mod files;
 pub mod quote;
 pub mod yaml;
 
+pub use files::{builder, requirements};
+
 use crate::catalog::template;
 use crate::config::Config;
 use crate::lock::{OsPackageLock, PinnedImage};
@@ -60,6 +62,8 @@ pub struct Options<'a> {
     pub base: BaseImage,
     /// Where this machine fetches images from.
     pub config: &'a Config,
+    /// Wheels that are compiled already, by library: they take their builder stage's place.
+    pub wheels: &'a BTreeMap<String, PathBuf>,
     /// Folder of fetched OS packages, named by their sha256.
     pub debs: &'a Path,
 }
@@ -116,7 +120,11 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
             "inline": matches!(options.base, BaseImage::Tar(_)),
             "runtime": runtime,
             "devel": devel,
-            "python_packages": parts.python_packages,
+            "python_packages": match parts.locks_packages() {
+                true => &[],
+                false => parts.python_packages.as_slice(),
+            },
+            "debs": parts.locks_packages() && files::locked(&parts.runtime_packages),
         },
         "layers": layers,
         "last_wheels": stage(last),
@@ -126,12 +134,16 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
             "note": format!("{} {}, {}", c.library, c.version, c.how),
             "requirement": format!("{}=={}", c.library, c.version),
             "after": c.after,
+            "compiled": options.wheels.contains_key(&c.library),
         })).collect::<Vec<_>>(),
         "rounds": parts.rounds(),
         "builder_packages": names(&parts.builder_packages),
         "builder_debs": files::locked(&parts.builder_packages),
-        "runtime_packages": names(&parts.runtime_packages),
-        "runtime_debs": files::locked(&parts.runtime_packages),
+        "runtime_packages": match parts.locks_packages() {
+            true => Vec::new(),
+            false => names(&parts.runtime_packages),
+        },
+        "runtime_debs": parts.bootstrap && files::locked(&parts.runtime_packages),
         "labels": labels(plan),
     });
     fill("Dockerfile.hbs", options.overlay, &data)

@@ -62,7 +62,11 @@ impl ResolveError {
             | Self::OfflineChoice(_)
             | Self::Git { .. }
             | Self::Io { .. } => 3,
-            Self::OsPackages { code, .. } if *code != codes::PACKAGE_UNKNOWN => 3,
+            Self::OsPackages {
+                code: codes::PACKAGE_UNKNOWN | codes::IMAGE_UNREADABLE,
+                ..
+            } => 1,
+            Self::OsPackages { .. } => 3,
             _ => 1,
         }
     }

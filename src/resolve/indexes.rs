@@ -71,7 +71,8 @@ impl Indexes {
         if self.no_index {
             return Vec::new();
         }
-        let extra = self.extra.iter().map(|index| Some(self.with_login(index)));
+        let extra = self.extra.iter().chain(&self.of_libraries);
+        let extra = extra.map(|index| Some(self.with_login(index)));
         let default = self.default.as_ref().map(|index| self.with_login(index));
         extra.chain([default]).collect()
     }

@@ -142,7 +142,11 @@ fn image_digest(image: &Image) -> String {
         &p.cxx_compiler,
         &p.git,
     );
-    short(&(&image.libc, reference, bootstrap, roles))
+    let minimal = image.bootstrap.as_ref().filter(|b| !b.essential);
+    match minimal.map(|b| &b.exclude) {
+        None => short(&(&image.libc, reference, bootstrap, roles)),
+        Some(exclude) => short(&(&image.libc, reference, bootstrap, roles, exclude)),
+    }
 }
 
 fn short(value: &impl Debug) -> String {

@@ -47,7 +47,7 @@ use uv::Uv;
 pub use error::ResolveError;
 pub use indexes::index_settings;
 pub use inputs::inputs;
-pub use package::{Package, PackageError, Pin, package};
+pub use package::{Package, PackageError, Pin, locked_files, package};
 pub use reach::{IndexAddress, index_address, index_answers};
 
 /// glibc 2's minor version where a base does not tell: that of the oldest system for which
@@ -69,6 +69,8 @@ pub struct LockOptions {
     pub upgrade: Upgrade,
     /// Choose OS packages anew.
     pub upgrade_os: bool,
+    /// Lock what a registry's base lacks, file by file, which takes the base itself.
+    pub pull: bool,
     /// Root of the store: programs and indices are kept below it.
     pub cache: PathBuf,
     pub offline: bool,
@@ -76,16 +78,28 @@ pub struct LockOptions {
     pub debian_mirrors: Vec<String>,
 }
 
-/// Locks a stack. `digest_of` asks a registry for the digest behind a reference.
-pub async fn lock(
+/// What registries are asked about bases.
+pub struct Bases<D, R> {
+    /// The digest behind a reference, if its registry answers.
+    pub digest_of: D,
+    /// The root file system of an image, which is fetched for it.
+    pub root_of: R,
+}
+
+/// Locks a stack.
+pub async fn lock<D, R>(
     stack: &Stack,
     catalog: &Catalog,
     target: &Target<'_>,
     old: Option<&Lock>,
     options: &LockOptions,
-    digest_of: impl AsyncFn(&str) -> Option<Digest>,
+    bases: Bases<D, R>,
     progress: &mut dyn FnMut(&str),
-) -> Result<Lock, ResolveError> {
+) -> Result<Lock, ResolveError>
+where
+    D: AsyncFn(&str) -> Option<Digest>,
+    R: AsyncFn(&PinnedImage) -> Result<PathBuf, ResolveError>,
+{
     let inputs = inputs(stack, catalog, target);
     let old = Old::new(old, stack, &inputs, options);
     let indexes = Indexes::of(stack);
@@ -159,42 +173,47 @@ pub async fn lock(
         );
     }
 
+    let mut base = base_lock(stack, target, devel, old.platform, options, bases.digest_of).await;
     progress("choosing OS packages");
     let names = os::names(stack, target, &needs);
-    let kept = old.os_platform.and_then(|p| os::kept(p, &names));
-    let packages = match kept {
-        Some(kept) => kept,
-        None => {
-            let mirrors = &options.debian_mirrors;
-            os::lock(
-                stack,
-                target,
-                &names,
-                &options.cache,
-                mirrors,
-                options.offline,
-            )
-            .await?
+    let same_base =
+        |p: &&PlatformLock| (&p.base.runtime, &p.base.devel) == (&base.runtime, &base.devel);
+    // Once its base was read, a lock does not go back to names.
+    let by_file = old.platform.is_some_and(os::was_read);
+    let kept = old.os_platform.filter(same_base);
+    let kept = kept.and_then(|p| os::kept(p, &names, options.pull));
+    let packages = match (kept, &base.runtime) {
+        (Some(kept), _) => kept,
+        (None, Some(runtime)) if (options.pull || by_file) && !options.offline => {
+            progress("fetching the base, for what is installed in it");
+            let root = (bases.root_of)(runtime).await?;
+            let devel = match &base.devel {
+                Some(devel) => Some((bases.root_of)(devel).await?),
+                None => None,
+            };
+            os::lock_over(stack, &root, devel.as_deref(), &names, options).await?
         }
+        (None, _) => os::lock(stack, target, &names, options).await?,
     };
-    let mut base = base_lock(stack, target, devel, old.platform, options, digest_of).await;
     base.packages = packages.base;
+    let mut section = PlatformLock {
+        platform: stack.platform.value,
+        python: stack.python.value,
+        cuda,
+        inputs: BTreeMap::new(),
+        base,
+        wheels,
+        builds,
+        tools: tools(catalog, &resolver.ground.target),
+        packages: packages.runtime,
+        builder_packages: packages.builder,
+    };
+    old.keep_sizes(&mut section);
     Ok(Lock {
         version: FORMAT,
         stack: stack.stack.value.to_string(),
         inputs,
-        platforms: vec![PlatformLock {
-            platform: stack.platform.value,
-            python: stack.python.value,
-            cuda,
-            inputs: BTreeMap::new(),
-            base,
-            wheels,
-            builds,
-            tools: tools(catalog, &resolver.ground.target),
-            packages: packages.runtime,
-            builder_packages: packages.builder,
-        }],
+        platforms: vec![section],
     })
 }
 

@@ -6,7 +6,7 @@
 use super::answer::Pins;
 use super::requirements::Need;
 use super::{LockOptions, ResolveError, Upgrade};
-use crate::lock::{FORMAT, Lock, PlatformLock};
+use crate::lock::{FORMAT, Lock, PlatformLock, SourceLock};
 use crate::spec::Stack;
 use crate::spec::nouns::Digest;
 use crate::wheel::normalized;
@@ -107,6 +107,24 @@ impl<'a> Old<'a> {
         }
     }
 
+    /// An index tells sizes in one answer and not in the next. A file that the old lock has keeps
+    /// what stands there of it, so that a lock made again is the same; an upgrade may add a size.
+    pub fn keep_sizes(&self, made: &mut PlatformLock) {
+        let mut old = self.platform.cloned();
+        let known: BTreeMap<&str, u64> = old
+            .iter_mut()
+            .flat_map(files)
+            .map(|(sha256, size)| (sha256, *size))
+            .collect();
+        for (sha256, size) in files(made) {
+            match known.get(sha256) {
+                Some(0) if self.all_released => {}
+                Some(known) => *size = *known,
+                None => {}
+            }
+        }
+    }
+
     pub fn unchanged<'n>(&self, needs: &[Need<'n>]) -> BTreeSet<&'n str> {
         let same = |n: &&Need<'n>| !self.all_released && !self.released.contains(n.name());
         needs.iter().filter(same).map(Need::name).collect()
@@ -119,6 +137,23 @@ fn nearest<'a>(old: &'a Lock, stack: &Stack) -> Option<&'a PlatformLock> {
         |p: &&PlatformLock| p.platform == stack.platform.value && p.python == stack.python.value;
     old.section(stack)
         .or_else(|| old.platforms.iter().find(fits))
+}
+
+/// Digest and size of everything that a package index gave.
+fn files(platform: &mut PlatformLock) -> impl Iterator<Item = (&str, &mut u64)> {
+    let built = platform.builds.iter_mut().flat_map(|build| {
+        let source = match &mut build.source {
+            SourceLock::Sdist { sha256, size, .. } => Some((sha256.as_str(), size)),
+            SourceLock::Git { .. } => None,
+        };
+        let requires = build.requires.iter_mut();
+        source
+            .into_iter()
+            .chain(requires.map(|file| (file.sha256.as_str(), &mut file.size)))
+    });
+    let wheels = platform.wheels.iter_mut();
+    let wheels = wheels.map(|file| (file.sha256.as_str(), &mut file.size));
+    wheels.chain(built)
 }
 
 fn versions<'a>(

@@ -4,9 +4,11 @@
 //! where the archive is Debian's and we make the base ourselves; by name alone where the
 //! base is somebody's image, since only its own sources know what fits it.
 
-use super::ResolveError;
+mod over;
+
 use super::requirements::{Need, Way};
-use crate::catalog::{Bootstrap, Image, OsRoles, keyring};
+use super::{LockOptions, ResolveError};
+use crate::catalog::{Bootstrap, OsRoles, keyring};
 use crate::debian::LockedDeb;
 use crate::debian::archive::{ArchiveError, Source, Suite, fetch_index};
 use crate::debian::download::client;
@@ -34,6 +36,8 @@ pub(super) struct OsPackages {
 pub(super) struct Names {
     pub runtime: BTreeSet<String>,
     pub builder: BTreeSet<String>,
+    /// The interpreter, which is among those of the image, and which a `devel` image needs too.
+    pub python: BTreeSet<String>,
 }
 
 pub(super) fn names(stack: &Stack, target: &Target<'_>, needs: &[Need<'_>]) -> Names {
@@ -45,7 +49,8 @@ pub(super) fn names(stack: &Stack, target: &Target<'_>, needs: &[Need<'_>]) -> N
     let mut out = Names::default();
     out.runtime
         .extend(stack.packages.iter().map(|p| p.value.clone()));
-    out.runtime.extend(roles("python"));
+    out.python.extend(roles("python"));
+    out.runtime.extend(out.python.clone());
     for required in needs
         .iter()
         .filter_map(|n| n.recipe)
@@ -87,17 +92,36 @@ fn debian_names(python: PythonVersion) -> OsRoles {
     }
 }
 
+/// Whether a registry's base was read and what it lacks locked file by file. A lock by name has
+/// Python's name at least.
+pub(super) fn was_read(old: &PlatformLock) -> bool {
+    old.base.runtime.is_some() && old.packages.iter().all(|p| p.sha256.is_some())
+}
+
+/// Whether what compilers need is locked so too.
+fn is_by_file(old: &PlatformLock) -> bool {
+    was_read(old) && old.builder_packages.iter().all(|p| p.sha256.is_some())
+}
+
 /// The old lock's packages, when they still hold all that is wanted. Archives drop old
-/// versions, so packages are kept together or chosen anew together.
-pub(super) fn kept(old: &PlatformLock, names: &Names) -> Option<OsPackages> {
+/// versions, so packages are kept together or chosen anew together. With `pull`, what is locked by
+/// name will not do.
+pub(super) fn kept(old: &PlatformLock, names: &Names, pull: bool) -> Option<OsPackages> {
     let has = |lists: &[&Vec<OsPackageLock>], name: &String| {
         let name = name.split('=').next().unwrap_or(name);
         lists.iter().any(|l| l.iter().any(|p| p.name == name))
     };
     let (base, runtime, builder) = (&old.base.packages, &old.packages, &old.builder_packages);
-    let fits = names.runtime.iter().all(|n| has(&[base, runtime], n))
-        && names.builder.iter().all(|n| has(&[base, builder], n))
-        && names.builder.is_empty() == builder.is_empty();
+    if old.base.runtime.is_some() && pull && !is_by_file(old) {
+        return None;
+    }
+    // What the base has itself is in no list; nor was it asked for compilers while there were none to
+    // run.
+    let asked = names.builder.is_empty() || !old.builds.is_empty();
+    let fits = is_by_file(old) && asked
+        || names.runtime.iter().all(|n| has(&[base, runtime], n))
+            && names.builder.iter().all(|n| has(&[base, builder], n))
+            && names.builder.is_empty() == builder.is_empty();
     fits.then(|| OsPackages {
         base: base.clone(),
         runtime: runtime.clone(),
@@ -109,73 +133,115 @@ pub(super) async fn lock(
     stack: &Stack,
     target: &Target<'_>,
     names: &Names,
-    cache: &Path,
-    debian_mirrors: &[String],
-    offline: bool,
+    options: &LockOptions,
 ) -> Result<OsPackages, ResolveError> {
     if let Base::Known(image) = &target.base
         && let Some(bootstrap) = &image.bootstrap
     {
-        if offline {
+        if options.offline {
             return Err(wrong(
                 codes::NETWORK,
                 "the archive must be asked, and stackforge is offline".into(),
                 "lock once without `--offline`".into(),
             ));
         }
-        let architecture = stack.platform.value.arch();
-        let index = index(image, bootstrap, architecture, cache, debian_mirrors).await?;
-        return closures(&index, bootstrap, names);
-    }
-    let by_name = |names: &mut dyn Iterator<Item = &String>| {
-        names
-            .map(|n| match n.split_once('=') {
-                Some((name, version)) => (name, Some(version.to_owned())),
-                None => (n.as_str(), None),
-            })
-            .map(|(name, version)| OsPackageLock {
-                name: name.to_owned(),
-                version,
-                architecture: None,
-                archive: None,
-                path: None,
-                size: 0,
-                sha256: None,
-            })
-            .collect()
-    };
-    Ok(OsPackages {
-        base: Vec::new(),
-        runtime: by_name(&mut names.runtime.iter()),
-        builder: by_name(&mut names.builder.iter()),
-    })
-}
-
-async fn index(
-    image: &Image,
-    bootstrap: &Bootstrap,
-    architecture: &str,
-    cache: &Path,
-    given: &[String],
-) -> Result<PackageIndex, ResolveError> {
-    let network = |e: &dyn std::error::Error, help: String| wrong(codes::NETWORK, chain(e), help);
-    let mirrors =
-        Mirrors::discover(given).map_err(|e| wrong(codes::MIRROR_UNKNOWN, chain(&e), e.help()))?;
-    // The catalog is checked: the keyring is there.
-    let key = keyring(&bootstrap.keyring).unwrap_or_default();
-    let keyring = Keyring::parse(key)
-        .map_err(|e| wrong(codes::CATALOG_INVALID, chain(&e), e.help().to_owned()))?;
-    let client = client().map_err(|e| network(&e, e.help().to_owned()))?;
-    let suites: Vec<Suite> = bootstrap
-        .suites
-        .iter()
-        .map(|name| Suite {
+        let suites = bootstrap.suites.iter().map(|name| Suite {
             archive: archive_of(&image.os.id, name),
             name: name.clone(),
             components: bootstrap.components.clone(),
-        })
-        .collect();
-    let cache = cache.join("indices");
+        });
+        // The catalog is checked: the keyring is there.
+        let key = keyring(&bootstrap.keyring).unwrap_or_default();
+        let keyring = Keyring::parse(key)
+            .map_err(|e| wrong(codes::CATALOG_INVALID, chain(&e), e.help().to_owned()))?;
+        let suites: Vec<Suite> = suites.collect();
+        let index = index(stack, &suites, &keyring, options).await?;
+        return closures(&index, bootstrap, names);
+    }
+    Ok(OsPackages {
+        base: Vec::new(),
+        runtime: by_name(&names.runtime),
+        builder: by_name(&names.builder),
+    })
+}
+
+fn by_name(names: &BTreeSet<String>) -> Vec<OsPackageLock> {
+    let package = |wanted: &String| {
+        let (name, version) = match wanted.split_once('=') {
+            Some((name, version)) => (name, Some(version.to_owned())),
+            None => (wanted.as_str(), None),
+        };
+        OsPackageLock {
+            name: name.to_owned(),
+            version,
+            architecture: None,
+            archive: None,
+            path: None,
+            size: 0,
+            sha256: None,
+        }
+    };
+    names.iter().map(package).collect()
+}
+
+/// What the root file system of a registry's base lacks, from its own distribution's archive; and what
+/// compilers lack in it or in the root of the `devel` image that they run in.
+pub(super) async fn lock_over(
+    stack: &Stack,
+    root: &Path,
+    devel: Option<&Path>,
+    names: &Names,
+    options: &LockOptions,
+) -> Result<OsPackages, ResolveError> {
+    let runtime = lacking(stack, root, &names.runtime, options).await?;
+    let builder = match devel {
+        Some(devel) => {
+            let wanted = names.builder.union(&names.python).cloned().collect();
+            lacking(stack, devel, &wanted, options).await?
+        }
+        None => lacking(stack, root, &names.builder, options).await?,
+    };
+    Ok(OsPackages {
+        base: Vec::new(),
+        runtime,
+        builder,
+    })
+}
+
+async fn lacking(
+    stack: &Stack,
+    root: &Path,
+    wanted: &BTreeSet<String>,
+    options: &LockOptions,
+) -> Result<Vec<OsPackageLock>, ResolveError> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let system = over::System::read(root).map_err(|e| {
+        let help = "name the packages of a Debian or Ubuntu base; others install them by themselves with `--engine docker`";
+        wrong(codes::IMAGE_UNREADABLE, chain(&e), help.to_owned())
+    })?;
+    let suites = system.suites(stack.platform.value);
+    let index = index(stack, &suites, &system.keyring, options).await?;
+    let request = Request {
+        wanted: wanted.iter().cloned().collect(),
+        installed: system.installed,
+        ..Request::default()
+    };
+    closure(&index, request)
+}
+
+async fn index(
+    stack: &Stack,
+    suites: &[Suite],
+    keyring: &Keyring,
+    options: &LockOptions,
+) -> Result<PackageIndex, ResolveError> {
+    let network = |e: &dyn std::error::Error, help: String| wrong(codes::NETWORK, chain(e), help);
+    let mirrors = Mirrors::discover(&options.debian_mirrors)
+        .map_err(|e| wrong(codes::MIRROR_UNKNOWN, chain(&e), e.help()))?;
+    let client = client().map_err(|e| network(&e, e.help().to_owned()))?;
+    let cache = options.cache.join("indices");
     std::fs::create_dir_all(&cache).map_err(|source| ResolveError::Io {
         doing: "create",
         path: cache.clone(),
@@ -184,11 +250,11 @@ async fn index(
     let source = Source {
         client: &client,
         mirrors: &mirrors,
-        keyring: &keyring,
+        keyring,
         cache: &cache,
         now: SystemTime::now(),
     };
-    fetch_index(source, &suites, architecture)
+    fetch_index(source, suites, stack.platform.value.arch())
         .await
         .map_err(|e| {
             let code = match &e {
@@ -208,37 +274,46 @@ fn archive_of(os: &str, suite: &str) -> String {
 }
 
 /// Base, and beyond it image and builders, each on its own: a builder stage does not start
-/// from the image, so that a package of the image recompiles nothing.
+/// from the image, so that a package of the image recompiles nothing. What compilers run in is a
+/// whole system, whatever the base is.
 fn closures(
     index: &PackageIndex,
     bootstrap: &Bootstrap,
     names: &Names,
 ) -> Result<OsPackages, ResolveError> {
-    let closure = |wanted: Vec<String>, base: &[OsPackageLock]| {
+    let closure = |wanted: &[String], base: &[OsPackageLock], whole: bool, without: &[String]| {
         let installed = base
             .iter()
             .filter_map(|p| Some((p.name.clone(), p.version.clone()?)))
             .collect();
         let request = Request {
-            wanted,
+            wanted: wanted.to_vec(),
             installed,
-            base: base.is_empty(),
+            base: whole,
+            without: without.to_vec(),
         };
-        let debs = resolve(index, &request).map_err(|e| {
-            let code = match &e {
-                DebianError::Unknown { .. } => codes::PACKAGE_UNKNOWN,
-                _ => codes::UNSATISFIABLE,
-            };
-            wrong(code, chain(&e), e.help().to_owned())
-        })?;
-        Ok::<_, ResolveError>(debs.into_iter().map(locked).collect::<Vec<_>>())
+        self::closure(index, request)
     };
-    let base = closure(bootstrap.include.clone(), &[])?;
+    let essential = bootstrap.essential;
+    let base = closure(&bootstrap.include, &[], essential, &bootstrap.exclude)?;
+    let listed = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>();
+    let whole = !essential && !names.builder.is_empty();
     Ok(OsPackages {
-        runtime: closure(names.runtime.iter().cloned().collect(), &base)?,
-        builder: closure(names.builder.iter().cloned().collect(), &base)?,
+        runtime: closure(&listed(&names.runtime), &base, false, &[])?,
+        builder: closure(&listed(&names.builder), &base, whole, &[])?,
         base,
     })
+}
+
+fn closure(index: &PackageIndex, request: Request) -> Result<Vec<OsPackageLock>, ResolveError> {
+    let debs = resolve(index, &request).map_err(|e| {
+        let code = match &e {
+            DebianError::Unknown { .. } => codes::PACKAGE_UNKNOWN,
+            _ => codes::UNSATISFIABLE,
+        };
+        wrong(code, chain(&e), e.help().to_owned())
+    })?;
+    Ok(debs.into_iter().map(locked).collect())
 }
 
 fn locked(deb: LockedDeb) -> OsPackageLock {
@@ -298,15 +373,16 @@ mod tests {
         let mut names = Names {
             runtime: set(&["python3", "git=1.2"]),
             builder: set(&[]),
+            python: set(&["python3"]),
         };
-        assert!(kept(&old, &names).is_some());
+        assert!(kept(&old, &names, false).is_some());
         names.builder = set(&["git"]);
         assert!(
-            kept(&old, &names).is_none(),
+            kept(&old, &names, false).is_none(),
             "builders had none of their own"
         );
         names.runtime = set(&["curl"]);
-        assert!(kept(&old, &names).is_none());
+        assert!(kept(&old, &names, false).is_none());
     }
 
     #[test]

@@ -2,23 +2,27 @@
 //!
 //! In: what is wanted, and the user's own index settings (uv's, else pip's, else uv's default,
 //! for which uv is asked). Out: a [`Package`]: the path of the wheel under its real name, below
-//! `wheels/<sha256>/` of the store, verified. The first index that has the project is taken, as
+//! `names/<sha256>/` of the store, verified. The first index that has the project is taken, as
 //! uv does, unless the user's strategy says otherwise; what a directory of `find-links` has goes
 //! before any index. Never: resolution, another version, a file without a digest.
 
 mod choose;
 mod error;
+mod files;
 mod places;
 
+use super::indexes::Indexes;
 use crate::catalog::Catalog;
 use crate::fetch::{Download, Event, Fetcher, Policy};
 use crate::spec::nouns::Digest;
 use crate::spec::{Platform, PythonVersion};
+use crate::store::Store;
 use crate::wheel::normalized;
 use pep440_rs::Version;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub use error::PackageError;
+pub use files::locked_files;
 
 /// What is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,21 +80,19 @@ pub struct Package {
     pub cached: bool,
 }
 
-/// The wheel, fetched if the store has it not yet. `store` is the store's root; `on_event` hears
-/// of the wheel's bytes.
+/// The wheel, fetched if the store has it not yet. `on_event` hears of the wheel's bytes.
 pub async fn package(
     wanted: &Pin,
     catalog: &Catalog,
-    store: &Path,
+    store: &Store,
     offline: bool,
     on_event: &(dyn Fn(Event<'_>) + Sync),
 ) -> Result<Package, PackageError> {
-    let fetcher = Fetcher::new(Policy::default())?;
-    let wheels = store.join("wheels");
     if offline {
-        return kept(wanted, &fetcher, &wheels, on_event).await;
+        return kept(wanted, store, on_event).await;
     }
-    let places = places::of_user(catalog, store).await?;
+    let fetcher = into(store)?;
+    let places = places::of(&Indexes::of_user(), catalog, store.root()).await?;
     let found = places.find(wanted, &fetcher).await?;
     let (file, name) = choose::choose(&found, wanted)?;
     let mut package = Package {
@@ -109,32 +111,40 @@ pub async fn package(
         file: file.file.clone(),
     })?;
     let download = Download {
-        name: file.file.clone(),
+        name: sha256.hex().to_owned(),
         urls: vec![file.url.to_string()],
         sha256: sha256.clone(),
         size: file.size,
     };
-    let fetched = fetcher
-        .file(&download, &wheels.join(sha256.hex()), on_event)
-        .await?;
-    package.path = fetched.path;
+    store.lease([&sha256])?;
+    let folder = store.dir("blobs/sha256")?;
+    let fetched = fetcher.file(&download, &folder, on_event).await?;
+    package.path = store.named(&sha256, &file.file)?;
     package.cached = fetched.cached;
     package.sha256 = Some(sha256);
     Ok(package)
 }
 
+/// Fetches into the store: parts among parts, blobs among blobs.
+fn into(store: &Store) -> Result<Fetcher, PackageError> {
+    Ok(Fetcher::new(Policy::default())?.with_parts(store.dir("parts")?))
+}
+
 /// What an earlier run fetched, verified again.
 async fn kept(
     wanted: &Pin,
-    fetcher: &Fetcher,
-    wheels: &Path,
+    store: &Store,
     on_event: &(dyn Fn(Event<'_>) + Sync),
 ) -> Result<Package, PackageError> {
     let missing = || PackageError::Offline {
         name: format!("{}=={}", wanted.name, wanted.version),
     };
     let mut all = Vec::new();
-    for entry in std::fs::read_dir(wheels).into_iter().flatten().flatten() {
+    for entry in std::fs::read_dir(store.root().join("names"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         let name = format!("sha256:{}", entry.file_name().to_string_lossy());
         let Ok(sha256) = name.parse::<Digest>() else {
             continue;
@@ -147,15 +157,17 @@ async fn kept(
     let (file, name) = choose::choose(&all, wanted).map_err(|_| missing())?;
     let sha256 = file.sha256.clone().ok_or_else(missing)?;
     let download = Download {
-        name: file.file.clone(),
+        name: sha256.hex().to_owned(),
         urls: Vec::new(),
         sha256: sha256.clone(),
         size: None,
     };
-    let directory = wheels.join(sha256.hex());
-    let fetched = fetcher.file(&download, &directory, on_event).await;
+    let folder = store.root().join("blobs/sha256");
+    let fetcher = Fetcher::new(Policy::default())?;
+    let fetched = fetcher.file(&download, &folder, on_event).await;
+    fetched.map_err(|_| missing())?;
     Ok(Package {
-        path: fetched.map_err(|_| missing())?.path,
+        path: store.named(&sha256, &file.file)?,
         file: file.file.clone(),
         version: name.version.clone(),
         sha256: Some(sha256),

@@ -7,6 +7,7 @@
 
 mod forward;
 mod inflate;
+mod once;
 mod sparse;
 
 use std::fs::File;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 pub use forward::Forward;
 pub use inflate::Inflate;
+pub use once::Once;
 pub use sparse::Sparse;
 
 /// Random access to a known number of bytes.

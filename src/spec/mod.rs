@@ -20,9 +20,9 @@ use std::collections::BTreeMap;
 pub(crate) use axis::fill;
 pub use axis::{CudaVersion, Matrix};
 pub use nouns::{IsaName, LibraryName, Platform, PythonVersion, Sm, StackName};
-pub use raw::{AttentionShape, From, Publish};
+pub use raw::{AttentionShape, From, Publish, SharedCache};
 pub use read::read;
-pub(crate) use reference::image_reference;
+pub(crate) use reference::{image_reference, repository};
 
 /// A value and where it stands in the stack file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +67,7 @@ pub struct Stack {
     pub attention: Option<AttentionShape>,
     pub matrix: Matrix,
     pub publish: Option<Publish>,
+    pub cache: Option<SharedCache>,
     #[serde(skip)]
     pub source: Source,
 }

@@ -150,6 +150,12 @@ impl Platform {
             Self::LinuxArm64 => "aarch64",
         }
     }
+
+    /// What this machine runs, if it is one of them.
+    pub fn host() -> Option<Self> {
+        let own = |p: &Self| p.machine() == std::env::consts::ARCH;
+        Self::ALL.into_iter().find(own)
+    }
 }
 
 impl fmt::Display for Platform {

@@ -111,6 +111,7 @@ pub struct RawStack {
     #[serde(default)]
     pub matrix: RawMatrix,
     pub publish: Option<Publish>,
+    pub cache: Option<SharedCache>,
 }
 
 /// What a stack may leave out only where the matrix has that axis, for its schema.
@@ -201,6 +202,15 @@ pub struct RawMatrix {
     /// Python versions in place of `python`, and for the base's `{{python}}`.
     #[serde(default)]
     pub python: Vec<Spot<String>>,
+}
+
+/// Where machines share what they compiled.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct SharedCache {
+    /// A repository of a registry, `HOST/NAME`, that keeps compiled wheels; the user's own
+    /// configuration goes before it.
+    pub registry: String,
 }
 
 /// Where images of the stack are published.

@@ -3,7 +3,7 @@
 
 use super::fault::{first_line, structural, widen};
 use super::raw::{From, RawFrom, RawStack, Spot};
-use super::reference::image_reference;
+use super::reference::{image_reference, repository};
 use super::{At, Library, Stack, Wanted};
 use crate::diag::{Code, Diagnostic, Report, Source, Span, codes};
 use std::str::FromStr;
@@ -184,6 +184,17 @@ impl Checker<'_> {
                 format!("`publish.repository` is `{}`", clip(&p.repository)),
             ));
         }
+        if let Some(cache) = &raw.cache
+            && !repository(&cache.registry)
+        {
+            self.diagnostics.push(
+                Diagnostic::error(
+                    codes::BAD_REFERENCE,
+                    format!("`cache.registry` is `{}`", clip(&cache.registry)),
+                )
+                .help("it names a repository, `HOST/NAME`, without a tag or digest"),
+            );
+        }
         Some(Stack {
             stack: stack?,
             variant: None,
@@ -201,6 +212,7 @@ impl Checker<'_> {
             attention: raw.validate.attention,
             matrix,
             publish: raw.publish,
+            cache: raw.cache,
             source: source.clone(),
         })
     }

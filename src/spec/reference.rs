@@ -48,9 +48,29 @@ pub(crate) fn image_reference(s: &str) -> bool {
     ok && tag_ok
 }
 
+/// Whether the text is `REGISTRY/NAME`: a repository and nothing of it.
+pub(crate) fn repository(s: &str) -> bool {
+    let last = s.rsplit('/').next().unwrap_or(s);
+    image_reference(s) && s.contains('/') && !last.contains([':', '@'])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_repository_has_a_registry_and_no_tag() {
+        assert!(repository("localhost:5000/a") && repository("ghcr.io/team/cache"));
+        for bad in [
+            "a",
+            "ghcr.io/team/cache:1",
+            "A/b",
+            "localhost:5000/",
+            "a/b@sha256:0",
+        ] {
+            assert!(!repository(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn references_by_the_distribution_projects_grammar() {

@@ -26,6 +26,7 @@ use error::fault;
 use pax::Records;
 
 pub use error::{Problem, TarError};
+pub use name::{bytes, text};
 pub use pax::{MOST_GLOBAL, MOST_PAX};
 
 /// Longest name or link target of a member: four times what Linux takes in a path.

@@ -5,7 +5,7 @@ use super::Problem;
 /// Bytes that are not UTF-8 become `\xNN` in lower case. A backslash that would read as such an
 /// escape becomes `\x5c`, so the original can be told from the result; the escapes below 80 that
 /// systemd's unit names hold (`\x2d`) stay as they are.
-pub(super) fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     let mut at = 0;
     for chunk in bytes.utf8_chunks() {
@@ -23,6 +23,26 @@ pub(super) fn text(bytes: &[u8]) -> String {
                 out.extend(char::from_digit(u32::from(digit), 16));
             }
             at += 1;
+        }
+    }
+    out
+}
+
+/// The bytes that [`text`] made a text of.
+pub fn bytes(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        let digit = |d: u8| char::from(d).to_digit(16).map(|d| d as u8);
+        if let ([b'x', high, low, left @ ..], true) =
+            (after, *first == b'\\' && reads_as_escape(after))
+            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
+        {
+            out.push(high << 4 | low);
+            rest = left;
+        } else {
+            out.push(*first);
         }
     }
     out

@@ -61,6 +61,11 @@ impl Report {
         serde_json::from_slice(bytes)
     }
 
+    /// Whether it ran on a GPU.
+    pub fn has_gpu(&self) -> bool {
+        self.device.get("gpu").is_some_and(Value::is_string)
+    }
+
     /// The report that a failed validation printed into its log.
     pub fn from_log(log: &str) -> Option<Self> {
         let line = log

@@ -52,6 +52,8 @@ pub enum Problem {
     Local(&'static str),
     #[error("it is encrypted")]
     Encrypted,
+    #[error("its sizes follow its content, so it cannot be read as it passes")]
+    Streamed,
     #[error("its method {0} is neither stored nor deflate")]
     Method(u16),
     #[error("it cannot hold {size} bytes in {compressed}")]

@@ -30,6 +30,16 @@ pub enum Method {
     Deflate,
 }
 
+impl Method {
+    fn of(number: u16) -> Result<Self, Problem> {
+        match number {
+            0 => Ok(Self::Stored),
+            8 => Ok(Self::Deflate),
+            other => Err(Problem::Method(other)),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// A relative path without `.`, `..` or empty parts; a folder's ends in `/`.
@@ -86,11 +96,7 @@ impl Member {
         let numbers = Numbers::read(&entry, &extra).map_err(wrong)?;
         let member = Self {
             name: names::parse(&name, flags & UTF8 != 0).map_err(wrong)?,
-            method: match u16_at(&entry, 10) {
-                0 => Method::Stored,
-                8 => Method::Deflate,
-                other => return Err(wrong(Problem::Method(other))),
-            },
+            method: Method::of(u16_at(&entry, 10)).map_err(wrong)?,
             crc32: u32_at(&entry, 16),
             compressed: numbers.compressed,
             size: numbers.size,
@@ -142,11 +148,7 @@ impl Member {
         if name != self.name.as_bytes() {
             return Err(wrong(Problem::Local("name")));
         }
-        let method = match self.method {
-            Method::Stored => 0,
-            Method::Deflate => 8,
-        };
-        if u16_at(&local, 8) != method {
+        if Method::of(u16_at(&local, 8)).ok() != Some(self.method) {
             return Err(wrong(Problem::Local("method")));
         }
         let flags = u16_at(&local, 6);
@@ -175,6 +177,58 @@ impl Member {
         } else {
             Ok(())
         }
+    }
+}
+
+/// A local header alone, of an archive whose directory is not there yet.
+pub(super) struct Local {
+    pub name: String,
+    pub method: Method,
+    pub crc32: u32,
+    pub compressed: u64,
+    pub size: u64,
+}
+
+impl Local {
+    pub const LEN: usize = LOCAL_LEN as usize;
+
+    /// Bytes of the name and the fields that follow a header.
+    pub fn names(header: &[u8; Self::LEN]) -> usize {
+        usize::from(u16_at(header, 26)) + usize::from(u16_at(header, 28))
+    }
+
+    /// The header at `at`, and what follows it.
+    pub fn read(at: u64, header: &[u8; Self::LEN], names: &[u8]) -> Result<Self, Fault> {
+        let (name, extra) = names.split_at(u16_at(header, 26).into());
+        let wrong = |problem| Fault {
+            member: Some(String::from_utf8_lossy(name).into_owned()),
+            offset: at,
+            problem,
+        };
+        if header[..4] != LOCAL {
+            return Err(fault(at, Problem::Local("signature")));
+        }
+        let flags = u16_at(header, 6);
+        if flags & ENCRYPTED != 0 {
+            return Err(wrong(Problem::Encrypted));
+        }
+        if flags & DESCRIPTOR != 0 {
+            return Err(wrong(Problem::Streamed));
+        }
+        let extra = Extra::read(extra).map_err(wrong)?;
+        let mut long = extra.zip64.chunks_exact(8).map(|n| u64_at(n, 0));
+        let mut number = |at: usize| match u32_at(header, at) {
+            FULL => long.next().ok_or(wrong(Problem::Zip64)),
+            short => Ok(short.into()),
+        };
+        let (size, compressed) = (number(22)?, number(18)?);
+        Ok(Self {
+            name: names::parse(name, flags & UTF8 != 0).map_err(wrong)?,
+            method: Method::of(u16_at(header, 8)).map_err(wrong)?,
+            crc32: u32_at(header, 14),
+            compressed,
+            size,
+        })
     }
 }
 

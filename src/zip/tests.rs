@@ -182,6 +182,15 @@ fn directories_have_one_end() {
     twice[at - 2..].copy_from_slice(&22u16.to_le_bytes());
     twice.extend_from_slice(&good[at - 22..]);
     assert!(matches!(problem(&twice), Problem::TwoEnds));
+    // A member's content that is an end, with a comment up to the archive's own end.
+    let mut inside = good.clone();
+    let end = memchr::memmem::rfind(&inside, b"PK\x05\x06").unwrap();
+    let directory = memchr::memmem::find(&inside, b"PK\x01\x02").unwrap();
+    let mut fake = inside[end..].to_vec();
+    let rest = u16::try_from(inside.len() - directory).unwrap();
+    fake[20..22].copy_from_slice(&rest.to_le_bytes());
+    inside.splice(directory..directory, fake.iter().copied());
+    assert!(matches!(problem(&inside), Problem::TwoEnds));
     // Bytes between the directory and its end.
     let mut gap = good.clone();
     gap.splice(at - 22..at - 22, [0; 4]);

@@ -25,6 +25,8 @@ pub struct Built<'a> {
     pub between: u64,
     /// Bytes between its tables and its end.
     pub after: u64,
+    /// Bytes after all that a loader maps, as of symbols that were not stripped.
+    pub unmapped: u64,
 }
 
 pub fn rpath(path: &str) -> String {
@@ -96,12 +98,13 @@ impl Built<'_> {
             );
         }
         let pads = [
-            ("before", self.between),
-            ("after", self.between.max(self.after)),
+            ("before", "a", self.between),
+            ("after", "a", self.between.max(self.after)),
+            ("unmapped", "", self.unmapped),
         ];
-        for (name, size) in pads.into_iter().filter(|(_, size)| *size > 0) {
+        for (name, flags, size) in pads.into_iter().filter(|(_, _, size)| *size > 0) {
             source += &format!(
-                "__asm__(\".section .{name},\\\"a\\\"\\n.zero {size}\\n.previous\\n\");\n"
+                "__asm__(\".section .{name},\\\"{flags}\\\"\\n.zero {size}\\n.previous\\n\");\n"
             );
         }
         source

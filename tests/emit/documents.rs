@@ -38,13 +38,13 @@ fn judged_by(format: &str, judge: &[&str]) {
     });
 }
 
-const GITHUB: &[&str] = &[
+pub const GITHUB: &[&str] = &[
     "-m",
     "check_jsonschema",
     "--builtin-schema",
     "vendor.github-workflows",
 ];
-const GITLAB: &[&str] = &[
+pub const GITLAB: &[&str] = &[
     "-m",
     "check_jsonschema",
     "--builtin-schema",
@@ -103,7 +103,7 @@ pub fn yaml(text: &str) -> Vec<Value> {
 }
 
 /// Every text below a key named so.
-fn below<'a>(key: &str, value: &'a Value, out: &mut Vec<&'a str>) {
+pub fn below<'a>(key: &str, value: &'a Value, out: &mut Vec<&'a str>) {
     match value {
         Value::Object(map) => {
             for (name, value) in map {

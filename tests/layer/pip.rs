@@ -60,11 +60,14 @@ pub fn compare(wheels: &[PathBuf]) {
         format!("/p/{}", folder.trim_end_matches('/'))
     };
     let site = folder("/numpy/__init__.py");
+    // Debian's Python has it below `local`, others at the prefix.
+    let data =
+        folder("share/jupyter/labextensions/@jupyter-widgets/jupyterlab-manager/install.json");
     let scheme = Scheme {
         purelib: site.clone(),
         platlib: site,
         scripts: folder("/ruff"),
-        data: "/p".to_owned(),
+        data: data.trim_end_matches('/').to_owned(),
         headers: folder("/greenlet/greenlet.h"),
     };
     let python = run(Command::new("python3").args(["-c", "import sys; print(sys.executable)"]));

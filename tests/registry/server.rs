@@ -1,5 +1,6 @@
 //! Debian's docker-registry on a port of loopback, with a store of its own, and skopeo.
 
+use stackforge::spec::nouns::Digest;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -164,7 +165,7 @@ pub fn layout(dir: &Path, seed: u64) -> PathBuf {
     let blobs = root.join("blobs/sha256");
     std::fs::create_dir_all(&blobs).unwrap();
     let put = |bytes: &[u8]| {
-        let digest = super::digest(bytes);
+        let digest = Digest::of(bytes);
         std::fs::write(blobs.join(digest.hex()), bytes).unwrap();
         digest
     };
@@ -181,7 +182,7 @@ pub fn layout(dir: &Path, seed: u64) -> PathBuf {
         tar.append_data(&mut header, name, content.as_slice())
             .unwrap();
         let tar = tar.into_inner().unwrap();
-        ids.push(format!("\"{}\"", super::digest(&tar)));
+        ids.push(format!("\"{}\"", Digest::of(&tar)));
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         std::io::Write::write_all(&mut gzip, &tar).unwrap();
         let gzip = gzip.finish().unwrap();

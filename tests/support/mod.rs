@@ -2,10 +2,13 @@
 //! replaced in its output.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod exported;
+pub mod recipe;
 pub mod verdict;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 pub struct Run {
     pub code: i32,
@@ -97,23 +100,34 @@ pub fn yaml_files(folder: &str) -> Vec<PathBuf> {
 /// engine before.
 pub struct CleanUp {
     names: Vec<String>,
-    before: Vec<String>,
 }
+
+/// How many tests of this process build now, and the base images from before the first.
+static BUILDING: Mutex<(usize, Vec<String>)> = Mutex::new((0, Vec::new()));
 
 impl CleanUp {
     pub fn of(names: &[&str]) -> Self {
+        let mut building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+        if building.0 == 0 {
+            building.1 = images("stackforge/base");
+        }
+        building.0 += 1;
         Self {
             names: names.iter().map(|n| (*n).to_owned()).collect(),
-            before: images("stackforge/base"),
         }
     }
 }
 
 impl Drop for CleanUp {
     fn drop(&mut self) {
+        let mut building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
+        building.0 -= 1;
         let mut gone: Vec<String> = self.names.iter().flat_map(|n| images(n)).collect();
-        let bases = images("stackforge/base");
-        gone.extend(bases.into_iter().filter(|i| !self.before.contains(i)));
+        // A base is there for all: while another test builds, it may be what that one builds on.
+        if building.0 == 0 {
+            let bases = images("stackforge/base");
+            gone.extend(bases.into_iter().filter(|i| !building.1.contains(i)));
+        }
         for image in gone {
             let _ = Command::new("docker").args(["rmi", "-f", &image]).output();
         }

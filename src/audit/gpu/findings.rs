@@ -68,10 +68,11 @@ pub fn package(path: &str) -> &str {
     }
 }
 
-/// A path below site-packages.
+/// A path below site-packages, or in a wheel.
 pub fn below(path: &str) -> &str {
-    path.rsplit_once("-packages/")
-        .map_or(path, |(_, below)| below)
+    let places = ["-packages/", ".whl/"].into_iter();
+    let mut below = places.filter_map(|place| Some(path.rsplit_once(place)?.1));
+    below.next().unwrap_or(path)
 }
 
 /// Whether a path lies in the wheels of CUDA's own libraries.
@@ -211,6 +212,7 @@ mod tests {
             "torch"
         );
         assert_eq!(package("xformers/_C.so"), "xformers");
+        assert_eq!(package("opt/x-1-py3-none-any.whl/x/_C.so"), "x");
         assert_eq!(
             package("nvidia/cu13/lib/libcublas.so.13"),
             "nvidia/cu13/lib/libcublas.so.13"

@@ -5,7 +5,6 @@
 //! of their own below it. SMs that nothing runs on have no column.
 
 use super::Row;
-use crate::audit::Audit;
 use crate::audit::gpu::How;
 use crate::audit::tree::split;
 use crate::spec::Sm;
@@ -19,7 +18,8 @@ const NAMED: usize = 2;
 
 type Cells = Vec<char>;
 
-pub fn matrix(audit: &Audit, rows: &[&Row]) -> String {
+/// `target` as it was given.
+pub fn matrix(target: &str, rows: &[&Row]) -> String {
     let Some(first) = rows.first() else {
         return String::new();
     };
@@ -73,9 +73,8 @@ pub fn matrix(audit: &Audit, rows: &[&Row]) -> String {
         .map(|n| sms[n].digits())
         .collect();
     if !left_out.is_empty() {
-        let what = audit.target.as_str();
         out.push_str(&format!(
-            "nothing in {what} runs on {}\n",
+            "nothing in {target} runs on {}\n",
             left_out.join(", ")
         ));
     }

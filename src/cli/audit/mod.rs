@@ -1,7 +1,7 @@
 //! `stackforge audit`.
 
 mod remote;
-mod target;
+pub(super) mod target;
 
 use super::Outcome;
 use super::args::{AuditArgs, Common};
@@ -18,7 +18,7 @@ use crate::engine::Cancel;
 use crate::engine::docker::Docker;
 use crate::oci::{self, OciError};
 use std::io::IsTerminal as _;
-use target::Target;
+pub(super) use target::Target;
 
 pub fn run(common: &Common, args: &AuditArgs) -> Outcome {
     let catalog = Catalog::load(common.catalog.as_deref())?;

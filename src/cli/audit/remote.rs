@@ -2,16 +2,14 @@
 
 use crate::catalog::Catalog;
 use crate::cli::args::{AuditArgs, Common};
-use crate::cli::build::stop_on_signal;
 use crate::cli::output::{Failure, chain};
 use crate::cli::progress::Amount;
-use crate::cli::session::runtime;
+use crate::cli::session::{runtime, until_stopped};
 use crate::config::Config;
 use crate::diag::{Diagnostic, codes};
-use crate::engine::Cancel;
 use crate::fetch;
 use crate::oci;
-use crate::pull::{PullError, pull};
+use crate::pull::pull;
 use crate::registry::{self, Reference, RegistryError};
 use crate::resolve::{self, Package, PackageError, Pin};
 use crate::spec::{Platform, PythonVersion};
@@ -34,7 +32,7 @@ pub fn image(common: &Common, args: &AuditArgs, name: &str) -> Result<oci::Image
         registry::Event::Lost { bytes, .. } => hears.take(bytes),
         _ => {}
     });
-    let image = until_stopped(async {
+    let image = runtime()?.block_on(until_stopped(async {
         let platform = platform(args);
         pull(
             &reference,
@@ -45,7 +43,7 @@ pub fn image(common: &Common, args: &AuditArgs, name: &str) -> Result<oci::Image
             Some(observer),
         )
         .await
-    });
+    }));
     amount.end();
     image
 }
@@ -65,13 +63,13 @@ pub fn package(
     let store = Store::open(common.store.as_deref())?;
     let amount = Amount::new(common, pinned);
     let on_event = |event: fetch::Event<'_>| amount.set(event.all.have, event.all.size);
-    let package = until_stopped(resolve::package(
+    let package = runtime()?.block_on(until_stopped(resolve::package(
         &pin,
         catalog,
-        store.root(),
+        &store,
         common.offline,
         &on_event,
-    ));
+    )));
     amount.end();
     package
 }
@@ -84,23 +82,6 @@ fn platform(args: &AuditArgs) -> Platform {
     })
 }
 
-fn until_stopped<T, E: Into<Failure>>(
-    work: impl Future<Output = Result<T, E>>,
-) -> Result<T, Failure> {
-    runtime()?.block_on(async {
-        let cancel = Cancel::new();
-        stop_on_signal(&cancel);
-        tokio::select! {
-            done = work => done.map_err(Into::into),
-            () = cancel.cancelled() => Err(Failure::plain(
-                130,
-                Diagnostic::error(codes::INTERRUPTED, "interrupted while fetching")
-                    .help("what arrived is kept; the next run goes on from there"),
-            )),
-        }
-    })
-}
-
 impl From<RegistryError> for Failure {
     fn from(e: RegistryError) -> Self {
         let (exit, code) = match &e {
@@ -109,16 +90,6 @@ impl From<RegistryError> for Failure {
             _ => (3, codes::NETWORK),
         };
         Self::plain(exit, Diagnostic::error(code, chain(&e)).help(e.help()))
-    }
-}
-
-impl From<PullError> for Failure {
-    fn from(e: PullError) -> Self {
-        match e {
-            PullError::Registry(e) => e.into(),
-            PullError::Image(e) => e.into(),
-            PullError::Store(e) => e.into(),
-        }
     }
 }
 

@@ -2,6 +2,7 @@ use super::super::fetch::{FetchError, FetchEvent, fetch_debs};
 use super::super::mirror::Mirrors;
 use super::*;
 use crate::debian::LockedDeb;
+use crate::fetch::{Fetcher, Policy};
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 
@@ -73,7 +74,7 @@ async fn retries_a_cut_transfer_then_uses_the_cache() {
     })
     .await;
     let cache = tempfile::tempdir().unwrap();
-    let (client, debs) = (client().unwrap(), [deb(b"hello")]);
+    let (fetcher, debs) = (Fetcher::new(Policy::default()).unwrap(), [deb(b"hello")]);
     let events = Mutex::new(Vec::new());
     let note = |event: FetchEvent<'_>| {
         events.lock().unwrap().push(match event {
@@ -83,19 +84,19 @@ async fn retries_a_cut_transfer_then_uses_the_cache() {
         });
     };
     let mirrors = mirrors(&[url]);
-    let files = fetch_debs(&client, &mirrors, cache.path(), &debs, &note)
+    let files = fetch_debs(&fetcher, &mirrors, cache.path(), &debs, &note)
         .await
         .unwrap();
     assert_eq!(std::fs::read(&files[0]).unwrap(), b"hello");
     assert_eq!(events.lock().unwrap().last(), Some(&"done"));
     assert_eq!(leftovers(cache.path()), 1);
-    fetch_debs(&client, &Mirrors::default(), cache.path(), &debs, &note)
+    fetch_debs(&fetcher, &Mirrors::default(), cache.path(), &debs, &note)
         .await
         .unwrap();
     assert_eq!(events.lock().unwrap().last(), Some(&"cached"));
     // A damaged file is not trusted because of its name.
     std::fs::write(&files[0], b"hullo").unwrap();
-    fetch_debs(&client, &mirrors, cache.path(), &debs, &note)
+    fetch_debs(&fetcher, &mirrors, cache.path(), &debs, &note)
         .await
         .unwrap();
     assert_eq!(std::fs::read(&files[0]).unwrap(), b"hello");
@@ -108,10 +109,10 @@ async fn takes_the_next_mirror_when_one_lies_or_lags() {
     let lagging = serve(|_, _| (404, Vec::new(), 0)).await;
     let good = serve(|_, _| (200, b"hello".to_vec(), 5)).await;
     let cache = tempfile::tempdir().unwrap();
-    let (client, debs) = (client().unwrap(), [deb(b"hello")]);
+    let (fetcher, debs) = (Fetcher::new(Policy::default()).unwrap(), [deb(b"hello")]);
     let fetch = async |urls: &[&String]| {
         let urls: Vec<String> = urls.iter().map(|url| (*url).clone()).collect();
-        fetch_debs(&client, &mirrors(&urls), cache.path(), &debs, &|_| {}).await
+        fetch_debs(&fetcher, &mirrors(&urls), cache.path(), &debs, &|_| {}).await
     };
     let error = fetch(&[&lagging]).await.unwrap_err();
     assert_eq!(
@@ -123,14 +124,14 @@ async fn takes_the_next_mirror_when_one_lies_or_lags() {
     assert!(matches!(
         error,
         FetchError::Download {
-            source: DownloadError::Mismatch { .. },
+            source: crate::fetch::FetchError::Mismatch { .. },
             ..
         }
     ));
     assert!(matches!(
         fetch(&[&long]).await,
         Err(FetchError::Download {
-            source: DownloadError::Mismatch { .. },
+            source: crate::fetch::FetchError::Mismatch { .. },
             ..
         })
     ));
@@ -142,9 +143,9 @@ async fn takes_the_next_mirror_when_one_lies_or_lags() {
 #[tokio::test]
 async fn refuses_locks_that_were_tampered_with_and_unknown_archives() {
     let cache = tempfile::tempdir().unwrap();
-    let (client, mut bad) = (client().unwrap(), deb(b"x"));
+    let (fetcher, mut bad) = (Fetcher::new(Policy::default()).unwrap(), deb(b"x"));
     let error = fetch_debs(
-        &client,
+        &fetcher,
         &Mirrors::default(),
         cache.path(),
         &[bad.clone()],
@@ -154,7 +155,7 @@ async fn refuses_locks_that_were_tampered_with_and_unknown_archives() {
     .unwrap_err();
     assert!(matches!(error, FetchError::Mirror { .. }));
     bad.path = "../../etc/passwd".into();
-    let error = fetch_debs(&client, &Mirrors::default(), cache.path(), &[bad], &|_| {})
+    let error = fetch_debs(&fetcher, &Mirrors::default(), cache.path(), &[bad], &|_| {})
         .await
         .unwrap_err();
     assert!(matches!(error, FetchError::Lock(_)));

@@ -19,6 +19,7 @@ fn with(
             .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
             .collect(),
         base,
+        ..Request::default()
     };
     let debs = resolve(&index(index_text), &request).map_err(|error| error.to_string())?;
     let shown: Vec<String> = debs

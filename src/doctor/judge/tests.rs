@@ -27,6 +27,7 @@ fn machine(catalog: &Catalog) -> Machine {
         jetpack: None,
         device,
         live: Some(Live {
+            sandbox: None,
             engine: Engine {
                 server: Some("Docker 28.2.2".into()),
                 local: true,

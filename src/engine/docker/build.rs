@@ -20,6 +20,7 @@ use super::build_log::{LogFile, Redaction};
 use super::classic::Classic;
 use super::context::{self, Upload};
 use super::progress::Progress;
+use super::push;
 use super::session::Session;
 use super::{Docker, check_reference};
 use crate::engine::{
@@ -56,11 +57,16 @@ impl Docker {
 
         let id = unique();
         let secrets = std::mem::take(&mut request.secrets);
+        let logins = std::mem::take(&mut request.logins);
+        let mut credentials = None;
         let (query, _session) = if self.is_podman() {
+            let each = logins.iter();
+            let each = each.map(|(host, login)| (host.clone(), push::credentials(login)));
+            credentials = (!logins.is_empty()).then(|| each.collect());
             (podman_secrets(&mut request, secrets, &id)?, None)
         } else {
             let session = tokio::select! {
-                session = Session::open(&self.address, &id, secrets) => session,
+                session = Session::open(&self.address, &id, secrets, logins) => session,
                 () = cancel.cancelled() => return Err(cancelled()),
             };
             let session = session.map_err(|source| EngineError::Gone {
@@ -94,7 +100,7 @@ impl Docker {
             }
             request
         });
-        let answers = api.build_image(options, None, Some(bollard::body_try_stream(body)));
+        let answers = api.build_image(options, credentials, Some(bollard::body_try_stream(body)));
         let mut run = Run {
             docker: self,
             progress,

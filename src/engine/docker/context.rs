@@ -82,6 +82,16 @@ pub(super) fn reader_stream(
     produce(move |sink, _| io::copy(&mut reader, sink).map(drop))
 }
 
+/// What `write` writes as a stream of chunks.
+pub(super) fn stream_of(
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
+) -> (
+    impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    Upload,
+) {
+    produce(move |sink, _| write(sink))
+}
+
 fn produce(
     make: impl FnOnce(&mut dyn Write, &Upload) -> io::Result<()> + Send + 'static,
 ) -> (

@@ -139,7 +139,7 @@ pub(super) fn is_missing(error: &Client) -> bool {
 }
 
 /// `host:5000/a/b:c` → `host:5000/a/b` and `c`.
-fn repository_and_tag(reference: &str) -> (&str, Option<&str>) {
+pub(super) fn repository_and_tag(reference: &str) -> (&str, Option<&str>) {
     match reference.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => (repository, Some(tag)),
         _ => (reference, None),

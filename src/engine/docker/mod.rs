@@ -15,7 +15,9 @@ mod dockerfile;
 mod failure;
 mod files;
 mod image;
+mod load;
 mod progress;
+mod push;
 mod session;
 mod step;
 
@@ -163,6 +165,7 @@ impl Docker {
             architecture: info.architecture.unwrap_or_default(),
             kernel: info.kernel_version.unwrap_or_default(),
             cpus: u32::try_from(count(info.ncpu)).unwrap_or(u32::MAX),
+            running: u32::try_from(count(info.containers_running)).unwrap_or(u32::MAX),
             memory: count(info.mem_total),
             runtimes,
             cdi: info.cdi_spec_dirs.is_some_and(|dirs| !dirs.is_empty()),

@@ -1,8 +1,8 @@
 //! The BuildKit session: the channel over which a build asks for its secrets.
 //!
 //! A `POST /session` is upgraded to HTTP/2 without TLS; from then on the daemon is the client and
-//! we serve gRPC. It may ask for the secrets of one request and for our health, nothing else: no
-//! files, no credentials, no agent. (bollard 0.21 either serves secrets or reports progress, not
+//! we serve gRPC. It may ask for the secrets and the registries' logins of one request and for our
+//! health, nothing else: no files, no agent. (bollard 0.21 either serves secrets or reports progress, not
 //! both; this module goes when it does.)
 
 use std::collections::BTreeMap;
@@ -15,13 +15,19 @@ use bollard_buildkit_proto::health::{
 };
 use bollard_buildkit_proto::moby::buildkit::secrets::v1::secrets_server::{Secrets, SecretsServer};
 use bollard_buildkit_proto::moby::buildkit::secrets::v1::{GetSecretRequest, GetSecretResponse};
+use bollard_buildkit_proto::moby::filesync::v1::auth_server::{Auth, AuthServer};
+use bollard_buildkit_proto::moby::filesync::v1::{
+    CredentialsRequest, CredentialsResponse, FetchTokenRequest, FetchTokenResponse,
+    GetTokenAuthorityRequest, GetTokenAuthorityResponse, VerifyTokenAuthorityRequest,
+    VerifyTokenAuthorityResponse,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tonic::{Request, Response, Status};
 
 use super::address::Address;
 use super::dial::Wire;
-use crate::engine::Secret;
+use crate::engine::{Login, Secret};
 
 /// An open session. Dropping it closes the channel.
 pub(super) struct Session(JoinHandle<()>);
@@ -40,6 +46,7 @@ impl Session {
         address: &Address,
         id: &str,
         secrets: BTreeMap<String, Secret>,
+        logins: BTreeMap<String, Login>,
     ) -> io::Result<Self> {
         let mut wire = address.dial().await?;
         let ask = format!(
@@ -48,6 +55,7 @@ impl Session {
              X-Docker-Expose-Session-Uuid: {id}\r\n\
              X-Docker-Expose-Session-Name: stackforge\r\n\
              X-Docker-Expose-Session-Grpc-Method: /grpc.health.v1.Health/Check\r\n\
+             X-Docker-Expose-Session-Grpc-Method: /moby.filesync.v1.Auth/Credentials\r\n\
              X-Docker-Expose-Session-Grpc-Method: \
              /moby.buildkit.secrets.v1.Secrets/GetSecret\r\n\r\n"
         );
@@ -63,6 +71,7 @@ impl Session {
         let server = tonic::transport::Server::builder()
             .add_service(HealthServer::new(Healthy))
             .add_service(SecretsServer::new(SecretsOfOneBuild(secrets)))
+            .add_service(AuthServer::new(LoginsOfOneBuild(logins)))
             .serve_with_incoming(tokio_stream::once(Ok::<_, io::Error>(wire)));
         Ok(Session(tokio::spawn(async move {
             // When the channel breaks, the build's own stream breaks too and says so.
@@ -97,6 +106,53 @@ impl Secrets for SecretsOfOneBuild {
             })),
             None => Err(Status::not_found("the build has no such secret")),
         }
+    }
+}
+
+struct LoginsOfOneBuild(BTreeMap<String, Login>);
+
+#[tonic::async_trait]
+impl Auth for LoginsOfOneBuild {
+    /// Empty for a registry without a login: the engine is nobody there.
+    async fn credentials(
+        &self,
+        request: Request<CredentialsRequest>,
+    ) -> Result<Response<CredentialsResponse>, Status> {
+        let host = match request.get_ref().host.as_str() {
+            "registry-1.docker.io" | "index.docker.io" => "docker.io",
+            host => host,
+        };
+        let (username, secret) = match self.0.get(host) {
+            Some(Login::Password { user, password }) => (user.clone(), Some(password)),
+            Some(Login::Identity(token)) => (String::new(), Some(token)),
+            None => (String::new(), None),
+        };
+        let text = |s: &Secret| String::from_utf8_lossy(s.expose()).into_owned();
+        Ok(Response::new(CredentialsResponse {
+            username,
+            secret: secret.map(text).unwrap_or_default(),
+        }))
+    }
+
+    async fn fetch_token(
+        &self,
+        _: Request<FetchTokenRequest>,
+    ) -> Result<Response<FetchTokenResponse>, Status> {
+        Err(Status::unimplemented("tokens are fetched by the engine"))
+    }
+
+    async fn get_token_authority(
+        &self,
+        _: Request<GetTokenAuthorityRequest>,
+    ) -> Result<Response<GetTokenAuthorityResponse>, Status> {
+        Err(Status::unimplemented("tokens are fetched by the engine"))
+    }
+
+    async fn verify_token_authority(
+        &self,
+        _: Request<VerifyTokenAuthorityRequest>,
+    ) -> Result<Response<VerifyTokenAuthorityResponse>, Status> {
+        Err(Status::unimplemented("tokens are fetched by the engine"))
     }
 }
 

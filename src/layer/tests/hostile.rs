@@ -43,6 +43,25 @@ fn a_record_that_lies_is_an_error() {
     let script = ("a-1.data/scripts/t", &b"#!python\n"[..]);
     let lies = with_record(&[script], &format!("{},{row},1\n", script.0));
     assert!(matches!(fault(&[("a", &lies)]), WheelFault::Lies { .. }));
+    // Of a wheel that somebody vouches for it is a mistake, and mended.
+    let lies = with_record(&[("a.py", b"x")], &format!("a.py,{row},1\n"));
+    let vouched = open("a", &lies).unwrap().vouched();
+    let install = Install {
+        wheel: &vouched,
+        requested: false,
+        drop: &[],
+    };
+    let mut layer = Vec::new();
+    let written = write(&spec(), &[install], &mut layer).unwrap();
+    assert_eq!(written.misstated, [format!("{}: a.py", vouched.file)]);
+    let files = files(&layer);
+    let record = files.iter().find(|(path, _)| path.ends_with("RECORD"));
+    let record = String::from_utf8(record.unwrap().1.1.clone()).unwrap();
+    let right = record::digest("sha256", &record::sha256(b"x"));
+    assert!(
+        record.contains(&right) && !record.contains(&row),
+        "{record}"
+    );
     // And of an empty file.
     let lies = with_record(&[("a.py", b"")], &format!("a.py,{row},0\n"));
     assert!(matches!(fault(&[("a", &lies)]), WheelFault::Lies { .. }));

@@ -23,7 +23,8 @@ impl Secret {
         Self(text)
     }
 
-    pub(super) fn reveal(&self) -> &str {
+    /// For whoever hands it to the registry, or to the engine that talks to it.
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 }

@@ -4,6 +4,7 @@ use super::super::simple::PageError;
 use super::super::uv::UvError;
 use crate::diag::{Code, codes};
 use crate::fetch::FetchError;
+use crate::store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
@@ -30,6 +31,14 @@ pub enum PackageError {
     NoHash { file: String },
     #[error("`{name}` is not in the store, and stackforge is offline")]
     Offline { name: String },
+    #[error("{} not in the store, and stackforge is offline: {}", are(.files.len()), listed(.files))]
+    OfflineFiles { files: Vec<String> },
+    #[error("no index has {}: {}", files_of(.files.len()), listed(.files))]
+    Gone { files: Vec<String> },
+    #[error("the lock's digest of `{file}` is none")]
+    Digest { file: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error("the settings of uv or pip forbid every index")]
     NoIndex,
     #[error("the index of `{name}` is not usable: {source}")]
@@ -46,6 +55,29 @@ pub enum PackageError {
     NoDefault,
     #[error(transparent)]
     Fetch(#[from] FetchError),
+}
+
+fn are(files: usize) -> String {
+    match files {
+        1 => "a file is".to_owned(),
+        n => format!("{n} files are"),
+    }
+}
+
+fn files_of(files: usize) -> String {
+    match files {
+        1 => "a locked file".to_owned(),
+        n => format!("{n} locked files"),
+    }
+}
+
+fn listed(files: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let shown = files[..files.len().min(SHOWN)].join(", ");
+    match files.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 fn indexes(asked: usize) -> String {
@@ -90,6 +122,14 @@ impl PackageError {
             }
             Self::NoHash { .. } => "use an index that publishes sha256 digests",
             Self::Offline { .. } => "run it without `--offline`",
+            Self::OfflineFiles { .. } => {
+                "run it once without `--offline`, or bring the files with `stackforge cache import`"
+            }
+            Self::Gone { .. } => {
+                "check the index settings of uv or pip; where the files were withdrawn, lock again"
+            }
+            Self::Digest { .. } => "lock again",
+            Self::Store(e) => e.help(),
             Self::NoIndex => "remove `no-index` from the settings, or give the wheel's file",
             Self::Page { .. } | Self::Downgrade => {
                 "check the index settings of uv or pip: the address is that of a Simple API, often `…/simple`"
@@ -107,7 +147,13 @@ impl PackageError {
             Self::NoProject { .. } | Self::NoVersion { .. } | Self::NoWheel { .. } => {
                 codes::NO_MATCHING_FILE
             }
-            Self::Fetch(FetchError::Full { .. } | FetchError::Io { .. }) => codes::STORE_IO,
+            Self::Gone { .. } => codes::NO_MATCHING_FILE,
+            Self::Offline { .. } | Self::OfflineFiles { .. } => codes::OFFLINE,
+            Self::Digest { .. } => codes::LOCK_INVALID,
+            Self::Store(e) => e.code(),
+            Self::Fetch(FetchError::Full { .. }) => codes::NO_SPACE,
+            Self::Fetch(FetchError::Mismatch { .. }) => codes::HASH_MISMATCH,
+            Self::Fetch(FetchError::Io { .. }) => codes::STORE_IO,
             Self::Fetch(_) => codes::NETWORK,
             _ => codes::RESOLVER_FAILED,
         }
@@ -120,7 +166,11 @@ impl PackageError {
             | Self::NoProject { .. }
             | Self::NoVersion { .. }
             | Self::NoWheel { .. }
-            | Self::NoHash { .. } => 1,
+            | Self::NoHash { .. }
+            | Self::Gone { .. }
+            | Self::Digest { .. }
+            | Self::Fetch(FetchError::Mismatch { .. }) => 1,
+            Self::Store(e) => e.exit(),
             _ => 3,
         }
     }

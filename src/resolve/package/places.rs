@@ -6,6 +6,7 @@ use super::super::uv::{Uv, UvError};
 use super::{PackageError, Pin, choose};
 use crate::catalog::Catalog;
 use crate::fetch::{Fetcher, without_credentials};
+use crate::spec::nouns::Digest;
 use reqwest::Url;
 use std::path::Path;
 
@@ -20,14 +21,17 @@ pub(super) struct Places {
     first_only: bool,
 }
 
-/// As the user's settings have them.
-pub(super) async fn of_user(catalog: &Catalog, store: &Path) -> Result<Places, PackageError> {
-    let settings = Indexes::of_user();
+/// As the settings have them.
+pub(super) async fn of(
+    settings: &Indexes,
+    catalog: &Catalog,
+    store: &Path,
+) -> Result<Places, PackageError> {
     let mut indexes = Vec::new();
     for address in settings.addresses() {
         indexes.push(match address {
             Some(address) => address,
-            None => default_of_uv(&settings, catalog, store).await?,
+            None => default_of_uv(settings, catalog, store).await?,
         });
     }
     let find_links = settings.find_links().to_vec();
@@ -81,7 +85,7 @@ impl Places {
         let mut files = Vec::new();
         for link in &self.find_links {
             match link.strip_prefix("file://").unwrap_or(link) {
-                url if url.contains("://") => files.extend(page(url, wanted, fetcher).await?),
+                url if url.contains("://") => files.extend(page(url, &wanted.name, fetcher).await?),
                 path => files.extend(directory(Path::new(path), &wanted.name)),
             }
         }
@@ -91,7 +95,7 @@ impl Places {
         let mut known = !files.is_empty();
         for index in &self.indexes {
             let url = format!("{}/{}/", index.trim_end_matches('/'), wanted.name);
-            match page(&url, wanted, fetcher).await {
+            match page(&url, &wanted.name, fetcher).await {
                 Ok(listed) => {
                     files.extend(listed);
                     known = true;
@@ -113,8 +117,69 @@ impl Places {
     }
 }
 
+/// A file that is locked: any place that has these bytes will do.
+pub(super) struct Locked {
+    /// Normalized name of the project.
+    pub project: String,
+    pub file: String,
+    pub sha256: Digest,
+}
+
+impl Places {
+    /// Where files of one project are, for each of `wanted` in its order; an empty list where
+    /// nobody has it. Every place is asked until all are found: the digest says that a file is the
+    /// right one, so none can be taken for another's.
+    pub async fn locate(
+        &self,
+        project: &str,
+        wanted: &[&Locked],
+        fetcher: &Fetcher,
+    ) -> Result<Vec<Vec<Url>>, PackageError> {
+        let mut urls = vec![Vec::new(); wanted.len()];
+        let mut take = |listed: &[Listed]| {
+            for (wanted, urls) in wanted.iter().zip(&mut urls) {
+                for file in listed.iter().filter(|f| is(f, wanted)) {
+                    urls.push(file.url.clone());
+                }
+            }
+            urls.iter().all(|found| !found.is_empty())
+        };
+        for link in &self.find_links {
+            let listed = match link.strip_prefix("file://").unwrap_or(link) {
+                url if url.contains("://") => page(url, project, fetcher).await?,
+                path => directory(Path::new(path), project),
+            };
+            if take(&listed) {
+                return Ok(urls);
+            }
+        }
+        let mut failed = None;
+        for index in &self.indexes {
+            let url = format!("{}/{project}/", index.trim_end_matches('/'));
+            match page(&url, project, fetcher).await {
+                Ok(listed) if take(&listed) => return Ok(urls),
+                Ok(_) => {}
+                Err(PackageError::Fetch(e)) if e.is_missing() => {}
+                // The next one may have it; if none has, this is why.
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(urls),
+        }
+    }
+}
+
+fn is(listed: &Listed, wanted: &Locked) -> bool {
+    match &listed.sha256 {
+        Some(sha256) => *sha256 == wanted.sha256,
+        None => listed.file == wanted.file,
+    }
+}
+
 /// The files that a page lists. One of the page's own server gets the login that the page had.
-async fn page(url: &str, wanted: &Pin, fetcher: &Fetcher) -> Result<Vec<Listed>, PackageError> {
+async fn page(url: &str, project: &str, fetcher: &Fetcher) -> Result<Vec<Listed>, PackageError> {
     let answer = fetcher.get(url, Some(ACCEPT), LARGEST_PAGE).await?;
     let asked = Url::parse(url).map_err(|_| crate::fetch::FetchError::Address {
         url: without_credentials(url),
@@ -123,12 +188,11 @@ async fn page(url: &str, wanted: &Pin, fetcher: &Fetcher) -> Result<Vec<Listed>,
         return Err(PackageError::Downgrade);
     }
     let kind = answer.content_type.as_deref();
-    let mut files = read(&answer.body, kind, &answer.url, &wanted.name).map_err(|source| {
-        PackageError::Page {
-            name: wanted.name.clone(),
+    let mut files =
+        read(&answer.body, kind, &answer.url, project).map_err(|source| PackageError::Page {
+            name: project.to_owned(),
             source,
-        }
-    })?;
+        })?;
     files.retain(|f| matches!(f.url.scheme(), "http" | "https"));
     for file in &mut files {
         let own = !file.url.username().is_empty() || file.url.password().is_some();

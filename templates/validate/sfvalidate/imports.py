@@ -3,8 +3,9 @@
 One process per library, so that none lives off another's imports and a crash names its culprit;
 then one process imports all that passed, since libraries can also break each other. A library
 fails when its distribution is absent, installed in editable mode, of another version than the
-stack's, shadowed by another copy, or when one of its modules does not import. A module that
-wants a driver's library where there is no GPU is `not-run`.
+stack's, shadowed by another copy, or when one of its modules does not import. Of a library for which
+nothing names modules, those are imported that its distribution brings. A module that wants a
+driver's library where there is no GPU is `not-run`.
 """
 
 import importlib
@@ -19,6 +20,9 @@ from sfvalidate import failure
 LIMIT = 600
 ISOLATED = True
 TOGETHER = "together:"
+MODULE = re.compile(r"^([A-Za-z_]\w*)(\.py|(\.[\w-]+)?\.so)$", re.ASCII)
+# Of those who pack more than they mean to.
+ASIDE = ("test", "tests", "testing", "doc", "docs", "example", "examples", "benchmark", "benchmarks", "scripts", "setup")
 
 
 def obstacle(spec, device):
@@ -62,7 +66,7 @@ def one(library, job):
     if library["version"] and not same_version(library["version"], distribution.version):
         return dict(result, status="failed", kind="version-mismatch", reason="{} is installed, the stack promises {}".format(
             distribution.version, library["version"]))
-    result["modules"] = [try_import(name, job) for name in library["imports"]]
+    result["modules"] = [try_import(name, job) for name in modules_of(library, distribution)]
     for name in library["gpu_imports"]:
         result["modules"].append(try_import(name, job) if job.device.get("gpu") else
                                  {"module": name, "status": "not-run", "reason": job.device.get("no_gpu")})
@@ -74,6 +78,21 @@ def one(library, job):
     if result["modules"] and not ran:
         return dict(result, status="not-run", reason=result["modules"][0]["reason"])
     return dict(result, **shadowed(distribution, [module["module"] for module in ran]))
+
+
+def modules_of(library, distribution):
+    """The modules that its recipe names, else the top ones that it brings: public ones if there are any."""
+    if library["imports"] or library["gpu_imports"]:
+        return library["imports"]
+    brought = set()
+    for path in distribution.files or []:
+        parts = path.parts
+        if len(parts) == 1 and MODULE.match(parts[0]):
+            brought.add(MODULE.match(parts[0]).group(1))
+        elif len(parts) == 2 and parts[1] == "__init__.py" and parts[0].isidentifier():
+            brought.add(parts[0])
+    meant = {name for name in brought if name not in ASIDE} or brought
+    return sorted({name for name in meant if not name.startswith("_")} or meant)
 
 
 def try_import(name, job):
@@ -92,7 +111,8 @@ def try_import(name, job):
 def together(libraries, job):
     result = {"name": "together", "status": "passed", "libraries": [library["name"] for library in libraries]}
     for library in libraries:
-        names = library["imports"] + (library["gpu_imports"] if job.device.get("gpu") else [])
+        distribution = importlib.metadata.distribution(library["distribution"])
+        names = modules_of(library, distribution) + (library["gpu_imports"] if job.device.get("gpu") else [])
         bad = [module for module in (try_import(name, job) for name in names) if module["status"] == "failed"]
         if bad:
             return dict(result, status="failed", kind=bad[0]["kind"], modules=bad,

@@ -16,12 +16,14 @@ pub use wheels::wheel;
 use stackforge::elf::{self, Object};
 use stackforge::fatbin::{self, Entry, Scan};
 use stackforge::source::{Source, Sparse, array, bytes};
-use stackforge::zip::Archive;
+use stackforge::zip::{Archive, Passing};
+use std::io::Read as _;
 
 /// Content of a member that is read, so that a bomb does not stop the fuzzer.
 const MAX_CONTENT: u64 = 4 << 20;
 
 pub fn elf(bytes: &[u8]) {
+    assert!(elf::dynamic_table(bytes).is_none_or(|d| d.start <= d.end));
     object(&mut &bytes[..]);
 }
 
@@ -82,6 +84,27 @@ fn entries<E>(entries: impl Iterator<Item = Result<Entry, E>>, size: u64) {
 
 pub fn zip(archive: &[u8]) {
     nested(&mut &archive[..], 1);
+    passing(archive);
+}
+
+/// The members as they pass: each gives what its header says or an error, and all of them no more
+/// than their bytes can hold.
+fn passing(archive: &[u8]) {
+    let mut members = Passing::new("x", archive);
+    let mut budget = MAX_CONTENT;
+    while let Ok(Some(mut part)) = members.part() {
+        let size = part.size;
+        let most = size.saturating_add(1).min(budget);
+        let read = std::io::copy(&mut part.by_ref().take(most), &mut std::io::sink());
+        match read {
+            Ok(read) if read < most => assert_eq!(read, size, "the end is told at the end"),
+            Ok(read) => budget -= read.min(budget),
+            Err(_) => {}
+        }
+        if budget == 0 {
+            return;
+        }
+    }
 }
 
 fn nested(source: &mut dyn Source, depth: u32) {

@@ -1,14 +1,14 @@
 //! An object inside a wheel, read as an audit does, against the same object in memory; and a wheel
 //! whose numbers lie.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use stackforge::elf::Object;
 use stackforge::fatbin;
-use stackforge::source::Source;
-use stackforge::zip::Archive;
+use stackforge::source::{self, Source};
+use stackforge::zip::{Archive, Member};
 
 /// Which number lies and by how much, how it is compressed, then the object.
 pub fn wheel(input: &[u8]) {
@@ -16,7 +16,12 @@ pub fn wheel(input: &[u8]) {
         return;
     };
     let honest = archive(object, u32::from(level), None);
-    let all = members(&honest).expect("it is an archive");
+    let Some(all) = members(&honest) else {
+        // An object that holds an archive's end: two programs could read that wheel differently.
+        let ends = honest.windows(4).filter(|w| w == b"PK\x05\x06");
+        assert!(ends.count() > 1, "it is an archive");
+        return;
+    };
     assert_eq!(all.len(), 2);
     let expected = answers(&mut { object });
     for found in all {
@@ -33,9 +38,23 @@ fn members(mut bytes: &[u8]) -> Option<Vec<Option<String>>> {
     let archive = Archive::read("x.whl", &mut bytes).ok()?;
     let read = |member| {
         let mut content = archive.open(member, bytes).ok()?;
+        forward(&archive, member, bytes, &mut content);
         Some(answers(&mut content))
     };
     Some(archive.members.iter().map(read).collect())
+}
+
+/// What passes by once as a whole is what is read anywhere.
+fn forward(archive: &Archive, member: &Member, bytes: &[u8], content: &mut impl Source) {
+    let Some(mut once) = archive.once(member, bytes).expect("it opens") else {
+        return;
+    };
+    let mut passed = Vec::new();
+    if once.read_to_end(&mut passed).is_ok() {
+        let whole = source::bytes(content, 0, member.size).expect("it passed");
+        assert_eq!(passed, whole);
+    }
+    assert!(passed.len() as u64 <= member.size);
 }
 
 /// Everything that an audit asks an object, as text; of errors only that they are.

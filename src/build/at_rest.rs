@@ -1,0 +1,111 @@
+//! The validation programs, run in an image that no engine has: a layout, an archive, an image of the
+//! store. Its layers lie over each other in namespaces, and what the programs write is gone with them.
+
+use super::BuildError;
+use super::in_place::{SYSTEM_PATH, validate_root};
+use super::unpacked::trees;
+use super::validation::{OUTPUT, recorded};
+use crate::engine::Cancel;
+use crate::oci::Image;
+use crate::sandbox::{Root, Writes};
+use crate::spec::Platform;
+use crate::store::Store;
+use crate::validate::{Report, SPEC_PATH};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use tokio::task::block_in_place;
+
+/// Runs the programs in `image`, whose unpacked layers the store keeps, and returns their report.
+/// `promised` as for an image of an engine; with `gpu` on the GPUs of this machine. An image for
+/// another platform than this machine's is an error.
+pub async fn validate_at_rest(
+    store: &Store,
+    image: &Image,
+    promised: Option<Value>,
+    gpu: bool,
+    cancel: &Cancel,
+    line: &mut (dyn FnMut(&str) + Send),
+) -> Result<Report, BuildError> {
+    if let Some(host) = Platform::host() {
+        image.is_for(host)?;
+    }
+    let threads = std::thread::available_parallelism().map_or(1, Into::into);
+    let layers = block_in_place(|| trees(store, image, threads, cancel))?;
+    let spec = promised.unwrap_or_else(|| recorded(topmost(&layers).as_deref()));
+    let config = image.config.config().as_ref();
+    let env = config.and_then(|c| c.env().clone()).unwrap_or_default();
+    let mut env = environment(&env);
+    // As an engine does where an image says nothing.
+    env.entry("PATH".into())
+        .or_insert_with(|| SYSTEM_PATH.into());
+    let root = Root {
+        layers,
+        writes: Writes::Discard,
+    };
+    validate_root(root, env, spec, gpu, cancel, line).await
+}
+
+/// What the image recorded of itself, in the highest layer that says it. A layer is anybody's: no link
+/// of it is followed.
+fn topmost(layers: &[PathBuf]) -> Option<Vec<u8>> {
+    layers.iter().rev().find_map(|layer| recorded_in(layer))
+}
+
+fn recorded_in(layer: &Path) -> Option<Vec<u8>> {
+    let mut path = layer.to_owned();
+    for part in SPEC_PATH.split('/').filter(|part| !part.is_empty()) {
+        path.push(part);
+        if path.symlink_metadata().ok()?.is_symlink() {
+            return None;
+        }
+    }
+    let file = File::open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(OUTPUT as u64).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Of `NAME=VALUE`, as an image says it.
+pub(super) fn environment(variables: &[String]) -> BTreeMap<OsString, OsString> {
+    let split = |v: &String| {
+        let (name, value) = v.split_once('=')?;
+        Some((name.into(), value.into()))
+    };
+    variables.iter().filter_map(split).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_environment_is_its_variables() {
+        let env = environment(&["A=b=c".to_owned(), "nothing".to_owned()]);
+        assert_eq!(env, BTreeMap::from([("A".into(), "b=c".into())]));
+    }
+
+    #[test]
+    fn the_highest_record_counts_and_no_link_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let layer = |name: &str| dir.path().join(name);
+        let record = |name: &str| layer(name).join(SPEC_PATH.trim_start_matches('/'));
+        let layers = ["low", "high", "link", "folder"].map(layer).to_vec();
+        assert_eq!(topmost(&layers), None);
+        for name in ["low", "high", "link"] {
+            std::fs::create_dir_all(record(name).parent().unwrap()).unwrap();
+        }
+        std::fs::create_dir(layer("folder")).unwrap();
+        std::fs::write(record("low"), "1").unwrap();
+        std::fs::write(record("high"), "2").unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", record("link")).unwrap();
+        std::os::unix::fs::symlink(layer("low").join("usr"), layer("folder").join("usr")).unwrap();
+        assert_eq!(topmost(&layers).unwrap(), b"2");
+    }
+}

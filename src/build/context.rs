@@ -1,0 +1,96 @@
+//! What BuildKit is sent: the rendered Dockerfile, and everything that its steps read.
+//!
+//! In: a [`Plan`], its base in the engine or as a tar, wheels that are compiled already. Out: a
+//! [`Context`]; the locked OS packages of it lie in the store.
+
+use super::{BuildError, BuildEvent, Options, base};
+use crate::engine::{ContextEntry, Source};
+use crate::plan::Plan;
+use crate::render::{self, BaseImage, Content, Context};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Steps of a Dockerfile are shell programs.
+pub(super) fn has_shell(plan: &Plan) -> Result<(), BuildError> {
+    match plan.parts.shell {
+        true => Ok(()),
+        false => Err(BuildError::NoShell {
+            base: plan.parts.base.name.clone(),
+        }),
+    }
+}
+
+/// The context for use anywhere: Dockerfile, scripts, OS packages and, for a bootstrapped
+/// base, its root file system, which the returned guard keeps until it is dropped.
+pub async fn render_context(
+    plan: &Plan,
+    options: &Options<'_>,
+    on: &mut (dyn FnMut(BuildEvent) + Send),
+) -> Result<(Context, Option<base::Scratch>), BuildError> {
+    base::fetch_packages(plan, options, on).await?;
+    // Whoever builds it may have no store.
+    let none = BTreeMap::new();
+    if !plan.parts.bootstrap {
+        return Ok((
+            rendered(plan, options, BaseImage::Named(String::new()), &none)?,
+            None,
+        ));
+    }
+    let tar = base::rootfs_tar(plan, options, on).await?;
+    let context = rendered(plan, options, BaseImage::Tar(tar.path.clone()), &none)?;
+    Ok((context, Some(tar)))
+}
+
+/// Wheels that were compiled before, here or, by the cache, elsewhere.
+pub(super) fn compiled(
+    plan: &Plan,
+    options: &Options<'_>,
+) -> Result<BTreeMap<String, PathBuf>, BuildError> {
+    let mut wheels = BTreeMap::new();
+    for compile in plan.parts.compiles.iter().filter(|_| !options.no_cache) {
+        let step = plan.step(&format!("compile:{}", compile.library));
+        let action = step.and_then(|s| options.store.action(&s.key));
+        let read = action.filter(|a| a.audit.is_some());
+        let Some(digest) = read.as_ref().and_then(|a| a.outputs.get("wheel")) else {
+            continue;
+        };
+        if let Some(file) = options.store.names_of(digest).first() {
+            let path = options.store.named(digest, file)?;
+            wheels.insert(compile.library.clone(), path);
+        }
+    }
+    Ok(wheels)
+}
+
+pub(super) fn rendered(
+    plan: &Plan,
+    options: &Options<'_>,
+    base: BaseImage,
+    wheels: &BTreeMap<String, PathBuf>,
+) -> Result<Context, BuildError> {
+    has_shell(plan)?;
+    Ok(render::render(
+        plan,
+        &render::Options {
+            overlay: options.overlay,
+            base,
+            config: options.config,
+            wheels,
+            debs: &options.store.dir("blobs/sha256")?,
+        },
+    )?)
+}
+
+pub(super) fn entries(context: Context) -> Vec<ContextEntry> {
+    context
+        .into_iter()
+        .map(|(path, content)| ContextEntry {
+            path,
+            mode: 0o644,
+            source: match content {
+                Content::Text(text) => Source::Bytes(text.into_bytes()),
+                Content::File(path) => Source::File(path),
+            },
+        })
+        .collect()
+}

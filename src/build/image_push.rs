@@ -1,0 +1,92 @@
+//! An image of an engine into registries, by the engine itself: its layers need not come here.
+
+use super::output::{Output, facts, settings};
+use super::{BuildError, Options};
+use crate::engine::docker::Docker;
+use crate::engine::{Cancel, Login, Secret};
+use crate::plan::Plan;
+use crate::publish::{Entrance, PublishError};
+use crate::registry::{Keychain, Login as Known, Reference, Target};
+use std::collections::BTreeMap;
+
+/// Puts the image into every output that is not the engine.
+pub(super) async fn push(
+    docker: &Docker,
+    id: &str,
+    plan: &Plan,
+    options: &Options<'_>,
+    cancel: &Cancel,
+) -> Result<(), BuildError> {
+    for output in &options.outputs {
+        match output {
+            // It is there.
+            Output::Docker => {}
+            Output::Registry(reference) => one(docker, id, reference, cancel).await?,
+            Output::Index(index) => {
+                let image = docker.image(id).await?;
+                let labels = image.map(|image| image.labels).unwrap_or_default();
+                let facts = facts(&labels, plan, options)?;
+                let settings = settings(options);
+                let entrance = Entrance::open(index, &plan.variant, &settings).await?;
+                one(docker, id, &entrance.reference(), cancel).await?;
+                entrance.enter(id, plan.platform, facts).await?;
+            }
+            Output::Oci(_) | Output::Archive(_) => return Err(BuildError::EngineWritesNoFiles),
+        }
+    }
+    Ok(())
+}
+
+/// Pushes the image with that id as `reference`, a name that the engine keeps only if it had it.
+pub(super) async fn one(
+    docker: &Docker,
+    id: &str,
+    reference: &Reference,
+    cancel: &Cancel,
+) -> Result<(), BuildError> {
+    // An engine that is not told a tag pushes all that it has of the repository.
+    let Target::Tag(tag) = reference.target() else {
+        return Err(PublishError::NoTag.into());
+    };
+    let (host, repository) = (reference.host(), reference.repository());
+    let name = Reference::new(host, repository, Target::Tag(tag)).to_string();
+    let own = docker.image(id).await?.map(|image| image.id);
+    let before = docker.image(&name).await?;
+    docker.tag(id, &name).await?;
+    let login = login(reference).await;
+    let pushed = docker.push(&name, login.as_ref(), cancel).await;
+    let restored = match before {
+        Some(before) if Some(&before.id) == own.as_ref() => Ok(()),
+        Some(before) => docker.tag(&before.id, &name).await,
+        None => docker.remove_image(&name).await.map(drop),
+    };
+    pushed?;
+    Ok(restored?)
+}
+
+/// Who the user is to the registries of these images, for an engine that reads from them.
+pub(super) async fn logins(references: &[String]) -> BTreeMap<String, Login> {
+    let mut logins = BTreeMap::new();
+    for reference in references
+        .iter()
+        .filter_map(|r| r.parse::<Reference>().ok())
+    {
+        if let Some(login) = login(&reference).await {
+            logins.insert(reference.host().to_owned(), login);
+        }
+    }
+    logins
+}
+
+async fn login(reference: &Reference) -> Option<Login> {
+    let repository = reference.repository().to_string();
+    let keychain = Keychain::of_user();
+    match keychain.find(reference.host(), &repository).await.login {
+        Known::Anonymous => None,
+        Known::Password { user, password } => Some(Login::Password {
+            user,
+            password: Secret::new(password.reveal()),
+        }),
+        Known::Identity(token) => Some(Login::Identity(Secret::new(token.reveal()))),
+    }
+}

@@ -1,0 +1,405 @@
+//! Compiling what the plan compiles, in namespaces, on directories: the same scripts as in the
+//! Dockerfile, with everything that they would download laid ready, so that they need no network.
+//!
+//! A wheel that was made is audited, then kept by its step's key, as the Docker engine does: what
+//! one engine compiled the other takes.
+
+use super::super::audit::Meant;
+use super::super::base::io as failed_at;
+use super::super::secrets::{ca_bundle, proxies};
+use super::super::{BuildError, BuildEvent, Options};
+use super::base::{Base, Sources};
+use super::environment::variables;
+use super::layers::Maker;
+use super::toolchain::{Toolchain, present};
+use super::wheels::{Fetched, compiled};
+use crate::catalog::{template, templates_in};
+use crate::engine::{Event, LogStream, StepFailure, StepKind};
+use crate::lock::{PythonFile, SourceLock};
+use crate::plan::{Compile, Plan};
+use crate::render::builder;
+use crate::sandbox::{self, Memory, Mount, Network, OWN, Outcome, Root, Sandbox};
+use crate::spec::Platform;
+use crate::spec::nouns::Digest;
+use crate::store::Action;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use tokio::task::block_in_place;
+
+/// Lines of a failed step that are shown.
+const TAIL: usize = 30;
+/// What the scripts read instead of the network's indexes.
+const NO_INDEX: &str =
+    "export PIP_NO_INDEX=1 PIP_FIND_LINKS=/dev/stackforge/sources UV_OFFLINE=1\n";
+
+/// What compiling one library needs, as files of the store.
+pub(super) struct Needs {
+    pub library: String,
+    pub requires: Vec<Fetched>,
+    pub source: Option<PathBuf>,
+}
+
+/// What has to be compiled now: no wheel of it is in the store.
+pub(super) fn missing<'p>(plan: &'p Plan, options: &Options<'_>) -> Vec<&'p Compile> {
+    let lacks = |c: &&Compile| compiled(plan, &c.library, &c.version, options).is_err();
+    plan.parts.compiles.iter().filter(lacks).collect()
+}
+
+/// The sdist of a library, as a locked file.
+pub(super) fn source(compile: &Compile) -> Option<PythonFile> {
+    match &compile.source {
+        SourceLock::Sdist { file, sha256, size } => Some(PythonFile {
+            name: compile.library.clone(),
+            version: compile.version.clone(),
+            file: file.clone(),
+            size: *size,
+            sha256: sha256.clone(),
+            via: Vec::new(),
+        }),
+        SourceLock::Git { .. } => None,
+    }
+}
+
+impl Maker<'_, '_> {
+    /// Compiles every library of `needs`, each after those that it waits for.
+    pub async fn compile(
+        &mut self,
+        (base, devel): (&Base, Option<&Base>),
+        sources: &Sources,
+        tools: &[Fetched],
+        wheels: &[Fetched],
+        needs: &[Needs],
+    ) -> Result<(), BuildError> {
+        let Some(first) = needs.first() else {
+            return Ok(());
+        };
+        if Platform::host() != Some(self.plan.platform) {
+            return Err(BuildError::MustCompile {
+                library: first.library.clone(),
+            });
+        }
+        (self.on)(BuildEvent::Phase { name: "compile" });
+        let toolchain = block_in_place(|| self.toolchain(base, devel, sources, tools))?;
+        let log = self.options.store.new_log(&self.plan.variant)?;
+        let rounds = self.plan.parts.rounds();
+        for (number, library) in rounds.into_iter().flatten().enumerate() {
+            let (Some(need), Some(compile)) = (
+                needs.iter().find(|n| n.library == library),
+                self.plan
+                    .parts
+                    .compiles
+                    .iter()
+                    .find(|c| c.library == library),
+            ) else {
+                continue;
+            };
+            let start = Instant::now();
+            let number = u32::try_from(number).unwrap_or_default() + 1;
+            let mut step = Step {
+                number,
+                compile,
+                need,
+                log: &log,
+                jobs: self.options.jobs,
+                may_retry: true,
+            };
+            let wheel = loop {
+                match self.run_step(&toolchain, wheels, &step).await? {
+                    Ended::Made(wheel) => break wheel,
+                    Ended::Memory { jobs } => {
+                        let name = format!("compile:{library}");
+                        (self.on)(BuildEvent::Retry { step: name, jobs });
+                        step.jobs = Some(jobs);
+                        step.may_retry = false;
+                    }
+                }
+            };
+            self.audited(compile, &wheel, start)?;
+        }
+        Ok(())
+    }
+
+    async fn run_step(
+        &mut self,
+        toolchain: &Toolchain,
+        wheels: &[Fetched],
+        step: &Step<'_>,
+    ) -> Result<Ended, BuildError> {
+        let Step { compile, need, .. } = *step;
+        let mut roots = toolchain.system.clone();
+        block_in_place(|| {
+            for wheel in present(self.plan, compile, wheels, &need.requires) {
+                roots.push(self.wheel_tree(wheel)?);
+            }
+            Ok::<_, BuildError>(())
+        })?;
+        let scratch = self.options.store.scratch()?;
+        let inputs = scratch.path().join("inputs");
+        self.lay_inputs(step, &inputs)?;
+        let upper = scratch.path().join("upper");
+        let root = Root::layers(roots, &upper);
+        let command = ["sh", "/dev/stackforge/steps/compile.sh"];
+        let mut sandbox = self.sandbox(root, &command, &inputs)?;
+        sandbox.env.extend(toolchain.env.clone());
+        let tools = Mount::read_only(&toolchain.tools, Path::new(OWN).join("tools"));
+        sandbox.mounts.push(tools);
+        if matches!(compile.source, SourceLock::Git { .. }) {
+            sandbox.network = Network::Host;
+        }
+        let outcome = self.run(&sandbox, step).await;
+        let made = match outcome {
+            Ok(None) => block_in_place(|| self.take(&upper, compile)).map(Ended::Made),
+            Ok(Some(jobs)) => Ok(Ended::Memory { jobs }),
+            Err(e) => Err(e),
+        };
+        // What belongs to subordinate ids is not this user's to remove.
+        for left in [upper.clone(), upper.with_extension("work")] {
+            if left.exists() {
+                sandbox::remove(None, &left).await?;
+            }
+        }
+        made
+    }
+
+    /// A command of a step, with what `inputs` holds mounted as the Dockerfile mounts it.
+    pub fn sandbox(
+        &self,
+        root: Root,
+        command: &[&str],
+        inputs: &Path,
+    ) -> Result<Sandbox, BuildError> {
+        let mut sandbox = Sandbox::new(root, command);
+        for (name, value) in variables().into_iter().chain(proxies()) {
+            sandbox.env.insert(name.into(), value.into());
+        }
+        sandbox.env.insert("HOME".into(), "/root".into());
+        let own = Path::new(OWN);
+        let failed = |e| failed_at("list", inputs, e);
+        for entry in std::fs::read_dir(inputs).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let target = own.join(entry.file_name());
+            sandbox.mounts.push(Mount::read_only(entry.path(), target));
+        }
+        sandbox.mounts.push(Mount::Tmpfs {
+            target: own.join("uv"),
+            size: None,
+        });
+        Ok(sandbox)
+    }
+
+    /// The scripts of steps, the host's certificates, and where packages are found: nowhere else.
+    pub fn lay_scripts(&self, folder: &Path) -> Result<(), BuildError> {
+        for (from, to) in [("steps", "steps/"), ("builders", "")] {
+            for (name, text) in templates_in(from) {
+                let own = template(self.options.overlay, &format!("{from}/{name}"));
+                let text = own.as_deref().unwrap_or(text);
+                write(&folder.join(format!("{to}{name}")), text.as_bytes())?;
+            }
+        }
+        if let Some(path) = ca_bundle() {
+            let ca = std::fs::read(&path).map_err(|e| failed_at("read", &path, e))?;
+            write(&folder.join("ca"), &ca)?;
+        }
+        write(&folder.join("index"), NO_INDEX.as_bytes())
+    }
+
+    /// What the compile's script reads.
+    fn lay_inputs(&self, step: &Step<'_>, folder: &Path) -> Result<(), BuildError> {
+        self.lay_scripts(folder)?;
+        for (name, text) in builder(step.compile) {
+            // They are installed already.
+            let text = if name == "requires.txt" { "" } else { &text };
+            write(&folder.join("build").join(name), text.as_bytes())?;
+        }
+        if let Some(jobs) = step.jobs {
+            write(&folder.join("jobs"), jobs.to_string().as_bytes())?;
+        }
+        let after = step.compile.after.iter();
+        let after = after.filter_map(|library| {
+            let compile = self.plan.parts.compiles.iter();
+            compile.into_iter().find(|c| c.library == *library)
+        });
+        for before in after {
+            let wheel = compiled(self.plan, &before.library, &before.version, self.options)?;
+            let place = folder.join("after").join(&before.library);
+            link(&wheel.path, &place)?;
+        }
+        if let Some(source) = &step.need.source {
+            link(source, &folder.join("sources"))?;
+        }
+        Ok(())
+    }
+
+    /// None when it ended well, else the jobs to try again with.
+    async fn run(&mut self, sandbox: &Sandbox, step: &Step<'_>) -> Result<Option<u32>, BuildError> {
+        let library = &step.compile.library;
+        let name = format!("[builder-{library}] compile {library}");
+        let failed = |e| failed_at("write", step.log, e);
+        let log = File::options().create(true).append(true).open(step.log);
+        let mut log = log.map_err(failed)?;
+        let id = step.number;
+        let start = Instant::now();
+        let on = &mut *self.on;
+        on(BuildEvent::Engine(Event::StepStarted {
+            id,
+            name: name.clone(),
+            kind: StepKind::Run,
+        }));
+        let (mut tail, mut jobs) = (VecDeque::new(), None);
+        let mut hear = |stream: LogStream, bytes: &[u8]| {
+            let line =
+                String::from_utf8_lossy(bytes).replace(|c: char| c != '\t' && c.is_control(), "");
+            let seconds = start.elapsed().as_secs_f64();
+            let _ = writeln!(log, "#{id} {seconds:.3} {line}");
+            if let Some(told) = jobs_of(&line) {
+                jobs = Some(told);
+            }
+            if tail.len() == TAIL {
+                tail.pop_front();
+            }
+            tail.push_back(line.clone());
+            on(BuildEvent::Engine(Event::StepLog { id, stream, line }));
+        };
+        let outcome = sandbox.run(self.cancel, &mut hear).await?;
+        let error = (outcome.code() != 0).then(|| format!("exit code {}", outcome.code()));
+        (self.on)(BuildEvent::Engine(Event::StepFinished {
+            id,
+            name: name.clone(),
+            cached: false,
+            seconds: start.elapsed().as_secs_f64(),
+            error: error.clone(),
+        }));
+        let Some(message) = error else {
+            return Ok(None);
+        };
+        let failure = failure(id, name, message, &outcome, tail);
+        let fewer = jobs.filter(|&jobs| jobs > 1 && failure.killed_for_memory);
+        match fewer {
+            Some(jobs) if step.may_retry => Ok(Some(jobs / 2)),
+            _ => Err(BuildError::Step {
+                failure: Box::new(failure),
+                log: step.log.to_owned(),
+            }),
+        }
+    }
+
+    /// The one wheel that the script left.
+    fn take(&self, upper: &Path, compile: &Compile) -> Result<Digest, BuildError> {
+        let none = |why: String| BuildError::NoReport {
+            reason: format!("the compiled wheel of {}: {why}", compile.library),
+        };
+        let folder = upper.join("opt/wheels");
+        let entries = std::fs::read_dir(&folder).map_err(|e| none(e.to_string()))?;
+        let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
+        let mut names = names.filter(|n| n.ends_with(".whl"));
+        let (Some(name), None) = (names.next(), names.next()) else {
+            return Err(none("there is not one".to_owned()));
+        };
+        let path = folder.join(&name);
+        // Written by a program: a link leads out of the sandbox.
+        let there = std::fs::symlink_metadata(&path).map_err(|e| none(e.to_string()))?;
+        if !there.is_file() {
+            return Err(none(format!("{name} is no file")));
+        }
+        let file = File::open(&path).map_err(|e| failed_at("open the wheel", &path, e))?;
+        let blob = self.options.store.put(file, None)?;
+        self.options.store.named(&blob.digest, &name)?;
+        Ok(blob.digest)
+    }
+
+    fn audited(
+        &mut self,
+        compile: &Compile,
+        wheel: &Digest,
+        start: Instant,
+    ) -> Result<(), BuildError> {
+        let store = self.options.store;
+        let id = format!("compile:{}", compile.library);
+        let file = store.names_of(wheel).into_iter().next().unwrap_or_default();
+        let path = store.named(wheel, &file)?;
+        let meant = Meant::of(self.plan, self.options.catalog);
+        let audit = block_in_place(|| meant.wheel(&path))?;
+        if !audit.ok {
+            return Err(BuildError::Audit {
+                what: format!("the compiled wheel of {}", compile.library),
+                audit: Box::new(audit),
+            });
+        }
+        if let Some(step) = self.plan.step(&id) {
+            let action = Action {
+                step: id.clone(),
+                outputs: [("wheel".to_owned(), wheel.clone())].into(),
+                seconds: start.elapsed().as_secs_f64(),
+                audit: serde_json::to_value(audit.count()).ok(),
+                ..Action::default()
+            };
+            store.record(&step.key, &action)?;
+        }
+        self.step(&id, false, start);
+        Ok(())
+    }
+}
+
+/// One library that is being compiled.
+struct Step<'a> {
+    number: u32,
+    compile: &'a Compile,
+    need: &'a Needs,
+    log: &'a Path,
+    jobs: Option<u32>,
+    /// With fewer jobs, where memory was short.
+    may_retry: bool,
+}
+
+enum Ended {
+    Made(Digest),
+    /// It was killed for memory.
+    Memory {
+        jobs: u32,
+    },
+}
+
+fn write(path: &Path, content: &[u8]) -> Result<(), BuildError> {
+    let parent = path.parent().unwrap_or(path);
+    std::fs::create_dir_all(parent)
+        .and_then(|()| std::fs::write(path, content))
+        .map_err(|e| failed_at("write", path, e))
+}
+
+/// The file under its own name in a folder: a link, or a copy on another file system.
+pub(super) fn link(file: &Path, folder: &Path) -> Result<(), BuildError> {
+    let to = folder.join(file.file_name().unwrap_or_default());
+    std::fs::create_dir_all(folder)
+        .and_then(|()| {
+            std::fs::hard_link(file, &to).or_else(|_| std::fs::copy(file, &to).map(drop))
+        })
+        .map_err(|e| failed_at("write", &to, e))
+}
+
+fn failure(
+    id: u32,
+    name: String,
+    message: String,
+    outcome: &Outcome,
+    tail: VecDeque<String>,
+) -> StepFailure {
+    StepFailure {
+        id,
+        name,
+        line: None,
+        exit_code: Some(outcome.code()),
+        killed_for_memory: outcome.memory != Memory::Enough,
+        message,
+        tail: tail.into(),
+        finished: Vec::new(),
+    }
+}
+
+/// The jobs that the script says it runs.
+fn jobs_of(line: &str) -> Option<u32> {
+    let (_, rest) = line.split_once("stackforge: jobs=")?;
+    rest.split(' ').next()?.parse().ok()
+}

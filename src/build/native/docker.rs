@@ -1,0 +1,24 @@
+//! An assembled image into Docker.
+
+use super::super::{BuildError, Options};
+use crate::assemble::Assembled;
+use crate::engine::Cancel;
+use crate::engine::docker::Docker;
+use crate::pull;
+use std::path::Path;
+
+pub(super) async fn load(
+    image: &Assembled,
+    options: &Options<'_>,
+    blobs: &Path,
+    cancel: &Cancel,
+) -> Result<(), BuildError> {
+    let docker = Docker::connect(None).await?;
+    if let Some(there) = docker.image(&image.config_digest.to_string()).await? {
+        for tag in options.tags.iter().filter(|t| !there.tags.contains(t)) {
+            docker.tag(&there.id, tag).await?;
+        }
+        return Ok(());
+    }
+    Ok(pull::load(&docker, image, &options.tags, blobs, cancel).await?)
+}

@@ -1,0 +1,267 @@
+//! From a plan to an image without a daemon: its layers are assembled here, from the packages
+//! themselves, for any platform.
+//!
+//! In: a [`Plan`] and the store. Out: [`Built`], whose blobs lie in the store, and its outputs. A
+//! layer is known by a key over all that decides its bytes; one that the store has is not made
+//! again, so a rebuild makes what changed and stacks share what they have in common. Nothing is
+//! written to an output before the image was audited, and validated where this machine can run it.
+
+mod base;
+mod compile;
+mod docker;
+mod environment;
+mod layers;
+mod outputs;
+mod push;
+mod report;
+mod toolchain;
+mod trees;
+mod wheels;
+
+use super::audit::Meant;
+use super::shared::Shared;
+use super::{AUDIT_PATH, BuildError, BuildEvent, Built, Options, StepResult, document, last};
+use crate::assemble::{Assembled, Draft, Layer};
+use crate::audit::{AtRest, Count, Target};
+use crate::engine::Cancel;
+use crate::oci::parse;
+use crate::pack::Compression;
+use crate::plan::Plan;
+use crate::render::labels;
+use crate::spec::nouns::Digest;
+use crate::store::Action;
+use crate::validate::{Report, SPEC_PATH};
+use std::collections::BTreeSet;
+use std::time::Instant;
+use tokio::task::block_in_place;
+
+use compile::Needs;
+use layers::{Maker, Member};
+
+/// Changes when the same inputs make other layers.
+const FORMAT: u32 = 1;
+
+/// What the native engine is told beyond [`Options`].
+pub struct Native {
+    pub compression: Compression,
+    /// Of every file and document, in seconds since 1970.
+    pub epoch: u32,
+}
+
+/// 2024-01-01: times in images are no later than this, unless SOURCE_DATE_EPOCH says otherwise.
+pub const EPOCH: u32 = 1_704_067_200;
+
+/// Assembles the plan's image, or finds it assembled, and writes it to its outputs.
+pub async fn assemble(
+    plan: &Plan,
+    native: &Native,
+    options: &Options<'_>,
+    cancel: &Cancel,
+    on: &mut (dyn FnMut(BuildEvent) + Send),
+) -> Result<Built, BuildError> {
+    let key = key(plan, native);
+    if !options.no_cache
+        && let Some(built) = existing(plan, &key, options)
+    {
+        outputs::write(&built.0, plan, options, cancel, on).await?;
+        return Ok(built.1);
+    }
+    let meant = Meant::of(plan, options.catalog);
+    let shared = Shared::of(plan, options);
+    if let Some(shared) = shared.as_ref().filter(|_| !options.no_cache) {
+        shared.fetch(&meant).await;
+    }
+    let missing = match options.no_cache {
+        true => plan.parts.compiles.iter().collect(),
+        false => compile::missing(plan, options),
+    };
+    let sources = base::fetch(plan, !missing.is_empty(), options, on).await?;
+    let mut wheels = wheels::fetch(plan, options, on).await?;
+    let tools = match missing.is_empty() {
+        true => Vec::new(),
+        false => wheels::wheels(&plan.parts.tools, "installers", options, on).await?,
+    };
+    let new: BTreeSet<String> = missing.iter().map(|c| c.library.clone()).collect();
+    let mut needs = Vec::new();
+    for compile in missing {
+        let what = format!("what {} is compiled with", compile.library);
+        let source: Vec<_> = compile::source(compile).into_iter().collect();
+        needs.push(Needs {
+            library: compile.library.clone(),
+            requires: wheels::wheels(&compile.requires, &what, options, on).await?,
+            source: wheels::files(&source, &what, options, on).await?.pop(),
+        });
+    }
+    let mut maker = Maker::new(plan, native, options, cancel, on)?;
+    let base = maker.base(&sources).await?;
+    let devel = match needs.is_empty() {
+        true => None,
+        false => maker.devel().await?,
+    };
+    maker
+        .compile((&base, devel.as_ref()), &sources, &tools, &wheels, &needs)
+        .await?;
+    if let Some(shared) = &shared {
+        shared.push(&new).await;
+    }
+    for compile in &plan.parts.compiles {
+        let (library, version) = (&compile.library, &compile.version);
+        wheels.push(wheels::compiled(plan, library, version, options)?);
+    }
+    let mut layers = base.layers.clone();
+    let from_base = layers.len();
+    layers.extend(block_in_place(|| maker.packages(&base, &sources))?);
+    layers.push(block_in_place(|| maker.environment())?);
+    layers.extend(block_in_place(|| maker.wheels(&wheels))?);
+
+    let draft = |layers: Vec<Layer>, labels| Draft {
+        platform: plan.platform,
+        epoch: native.epoch,
+        base: base.config.clone(),
+        layers,
+        from_base,
+        env: environment::variables(),
+        cmd: vec!["python".to_owned()],
+        labels,
+    };
+    let content = draft(layers.clone(), labels(plan)).assemble()?;
+    maker.keep(&content)?;
+    let start = Instant::now();
+    let report = maker.validate(&content).await?;
+    maker.step("validate", false, start);
+    let start = Instant::now();
+    (maker.on)(BuildEvent::Phase { name: "audit" });
+    let at_rest = AtRest::new(&plan.variant, maker.at_rest(&content)?);
+    let mut audit = block_in_place(|| meant.image(Target::Image(&at_rest)))?;
+    audit.target.clone_from(&plan.variant);
+    if !audit.ok {
+        return Err(BuildError::Audit {
+            what: "the image".to_owned(),
+            audit: Box::new(audit),
+        });
+    }
+    maker.step("audit", false, start);
+
+    let start = Instant::now();
+    let spec = serde_json::to_string_pretty(&plan.parts.validation).unwrap_or_default() + "\n";
+    // The report is of this machine and this moment: in the image, it would make every build's
+    // digest another.
+    let evidence = [
+        Member::file(SPEC_PATH, spec),
+        Member::file(AUDIT_PATH, document(&audit)),
+    ];
+    layers.push(maker.files("evidence", "what was found of the image", &evidence)?);
+    let mut labels = labels(plan);
+    labels.insert("io.stackforge.audit".into(), audit.count().to_string());
+    let image = draft(layers, labels).assemble()?;
+    maker.keep(&image)?;
+    maker.step("image", false, start);
+
+    let steps = std::mem::take(&mut maker.steps);
+    options.store.record(
+        &key,
+        &Action {
+            step: "image".to_owned(),
+            outputs: image.blobs(),
+            image: Some(image.digest.to_string()),
+            seconds: 0.0,
+            report: serde_json::to_value(&report).ok(),
+            audit: serde_json::to_value(audit.count()).ok(),
+            made: serde_json::to_value(&image.layers).ok(),
+        },
+    )?;
+    let known = Action {
+        step: "report".to_owned(),
+        outputs: [("manifest".to_owned(), image.digest.clone())].into(),
+        report: serde_json::to_value(&report).ok(),
+        ..Action::default()
+    };
+    options.store.record(&image.digest, &known)?;
+    // What `plan` shows as cached.
+    for step in plan.steps.iter().filter(|s| !options.store.has(&s.key)) {
+        let done = Action {
+            step: step.id.clone(),
+            ..Action::default()
+        };
+        options.store.record(&step.key, &done)?;
+    }
+    for tag in &options.tags {
+        options.store.tag(tag, &image.digest)?;
+    }
+    last::record(options.store, plan)?;
+    outputs::write(&image, plan, options, cancel, on).await?;
+    Ok(Built {
+        id: image.digest.to_string(),
+        tags: options.tags.clone(),
+        size: image.layers.iter().map(|l| l.size).sum(),
+        layers: image.layers,
+        steps,
+        report,
+        audit: audit.count(),
+        noop: false,
+        log: None,
+    })
+}
+
+/// Of an image: its plan, and what the native engine puts into it beyond that.
+fn key(plan: &Plan, native: &Native) -> Digest {
+    let canonical = serde_json::json!({
+        "format": FORMAT,
+        "plan": plan.key(),
+        "compression": format!("{:?}", native.compression),
+        "epoch": native.epoch,
+    });
+    Digest::of(canonical.to_string().as_bytes())
+}
+
+/// The image of an earlier run, if the store has all of it.
+fn existing(plan: &Plan, key: &Digest, options: &Options<'_>) -> Option<(Assembled, Built)> {
+    let action = options.store.action(key)?;
+    let layers: Vec<Layer> = serde_json::from_value(action.made?).ok()?;
+    let report: Report = serde_json::from_value(action.report?).ok()?;
+    if options.gpu && !report.has_gpu() {
+        return None;
+    }
+    let audit: Count = serde_json::from_value(action.audit?).ok()?;
+    let digest: Digest = action.image?.parse().ok()?;
+    let there = |layer: &Layer| {
+        let blob = std::fs::metadata(options.store.blob_path(&layer.digest));
+        blob.is_ok_and(|blob| blob.len() == layer.size)
+    };
+    if !layers.iter().all(there) {
+        return None;
+    }
+    let read = |digest: &Digest| {
+        let bytes = std::fs::read(options.store.blob_path(digest)).ok()?;
+        (Digest::of(&bytes) == *digest).then_some(bytes)
+    };
+    let manifest = read(&digest)?;
+    let parsed = parse::manifest("the manifest", &manifest).ok()?;
+    let config_digest = parse::digest(parsed.config()).ok()?;
+    let config = read(&config_digest)?;
+    let step = |id: &str| StepResult {
+        id: id.to_owned(),
+        cached: true,
+        seconds: 0.0,
+    };
+    let built = Built {
+        id: digest.to_string(),
+        tags: options.tags.clone(),
+        size: layers.iter().map(|l| l.size).sum(),
+        layers: layers.clone(),
+        steps: plan.steps.iter().map(|s| step(&s.id)).collect(),
+        report,
+        audit,
+        noop: true,
+        log: None,
+    };
+    let image = Assembled {
+        platform: plan.platform,
+        manifest,
+        config,
+        digest,
+        config_digest,
+        layers,
+    };
+    Some((image, built))
+}

@@ -1,0 +1,59 @@
+//! Where an assembled image goes.
+
+use super::super::base::io as failed_at;
+use super::super::output::Output;
+use super::super::{BuildError, BuildEvent, Options};
+use crate::assemble::{Assembled, output};
+use crate::engine::Cancel;
+use crate::plan::Plan;
+use std::path::Path;
+use tokio::task::block_in_place;
+
+pub(super) async fn write(
+    image: &Assembled,
+    plan: &Plan,
+    options: &Options<'_>,
+    cancel: &Cancel,
+    on: &mut (dyn FnMut(BuildEvent) + Send),
+) -> Result<(), BuildError> {
+    if options.outputs.is_empty() {
+        return Ok(());
+    }
+    on(BuildEvent::Phase { name: "output" });
+    let blobs = options.store.dir("blobs/sha256")?;
+    for to in &options.outputs {
+        match to {
+            Output::Oci(directory) => block_in_place(|| {
+                for tag in &options.tags {
+                    output::layout(image, tag, &blobs, directory)?;
+                }
+                Ok::<_, BuildError>(())
+            })?,
+            Output::Archive(file) => block_in_place(|| archive(image, options, &blobs, file))?,
+            Output::Docker => super::docker::load(image, options, &blobs, cancel).await?,
+            Output::Registry(name) => super::push::push(image, name, options, &blobs).await?,
+            Output::Index(name) => super::push::add(image, name, plan, options, &blobs).await?,
+        }
+    }
+    Ok(())
+}
+
+/// An archive has its name when it is whole.
+fn archive(
+    image: &Assembled,
+    options: &Options<'_>,
+    blobs: &Path,
+    path: &Path,
+) -> Result<(), BuildError> {
+    let failed = |source| failed_at("write the archive", path, source);
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    let file = builder.prefix(".tmp-").tempfile_in(folder);
+    let file = file.map_err(failed)?;
+    output::archive(image, &options.tags, blobs, |_| true, file.as_file()).map_err(failed)?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    file.as_file().set_permissions(mode).map_err(failed)?;
+    file.persist(path).map_err(|e| failed(e.error))?;
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! An assembled image into a registry: under a tag, or into an index of variants.
+
+use super::super::output::{facts, settings};
+use super::super::{BuildError, Options};
+use crate::assemble::Assembled;
+use crate::plan::Plan;
+use crate::publish::{self, Shipment};
+use crate::registry::Reference;
+use std::path::Path;
+
+pub(super) async fn push(
+    image: &Assembled,
+    reference: &Reference,
+    options: &Options<'_>,
+    blobs: &Path,
+) -> Result<(), BuildError> {
+    let shipment = Shipment::of_assembled(image, blobs);
+    publish::push(&shipment, reference, &settings(options)).await?;
+    Ok(())
+}
+
+/// Enters it as the plan's variant.
+pub(super) async fn add(
+    image: &Assembled,
+    reference: &Reference,
+    plan: &Plan,
+    options: &Options<'_>,
+    blobs: &Path,
+) -> Result<(), BuildError> {
+    let shipment = Shipment::of_assembled(image, blobs);
+    let facts = facts(&shipment.labels, plan, options)?;
+    let (name, settings) = (&plan.variant, settings(options));
+    publish::add_variant(&shipment, reference, name, &facts, &settings).await?;
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! The validation of an assembled image, where this machine can run it: in namespaces, on its
+//! unpacked layers.
+
+use super::super::at_rest::validate_at_rest;
+use super::super::{BuildError, BuildEvent};
+use super::layers::Maker;
+use crate::assemble::Assembled;
+use crate::sandbox::SandboxError;
+use crate::spec::Platform;
+use crate::validate::{Check, Report, Status};
+use serde_json::Value;
+
+impl Maker<'_, '_> {
+    /// What the validation programs find in the image. Where they cannot run, a report that says
+    /// why; a failed check is an error.
+    pub async fn validate(&mut self, image: &Assembled) -> Result<Report, BuildError> {
+        let (plan, cancel) = (self.plan, self.cancel);
+        let (store, gpu) = (self.options.store, self.options.gpu);
+        (self.on)(BuildEvent::Phase { name: "validate" });
+        // Who asks for a GPU is told, not passed over.
+        if Platform::host() != Some(plan.platform) && !gpu {
+            let why = format!("{} does not run on this machine", plan.platform);
+            return Ok(not_run(&plan.parts.validation, &plan.variant, &why));
+        }
+        let at_rest = self.at_rest(image)?;
+        let spec = Some(plan.parts.validation.clone());
+        let mut say = |line: &str| tracing::info!("{line}");
+        match validate_at_rest(store, &at_rest, spec, gpu, cancel, &mut say).await {
+            Ok(report) if report.ok => Ok(report),
+            Ok(report) => Err(BuildError::Invalid {
+                report: Box::new(report),
+            }),
+            // The image is right all the same: whoever runs it can validate it.
+            Err(BuildError::Sandbox(
+                e @ (SandboxError::NotAllowed { .. } | SandboxError::Overlay { .. }),
+            )) if !gpu => {
+                let why = format!("{e}; {}", e.help());
+                Ok(not_run(&plan.parts.validation, &plan.variant, &why))
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// A report that says of each check why it did not run.
+fn not_run(spec: &Value, stack: &str, why: &str) -> Report {
+    let names = spec["checks"].as_array().into_iter().flatten();
+    let checks = names.filter_map(Value::as_str).map(|name| Check {
+        name: name.to_owned(),
+        status: Status::NotRun,
+        reason: Some(why.to_owned()),
+        results: Vec::new(),
+        more: serde_json::Map::new(),
+    });
+    Report {
+        schema: 1,
+        stack: Some(stack.to_owned()),
+        ok: true,
+        device: Value::Null,
+        checks: checks.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_run_says_why() {
+        let spec = serde_json::json!({ "checks": ["imports", "cuda"] });
+        let report = not_run(&spec, "x", "no namespaces");
+        assert!(report.ok);
+        assert_eq!(report.summary(), "not run: imports, cuda");
+        assert!(report.table().contains("no namespaces"));
+    }
+}

@@ -1,0 +1,200 @@
+//! The root file system that libraries are compiled in: the base, what compilers need of the
+//! system, the Python environment and the wheels below what is compiled, each a directory.
+//!
+//! Unlike the image's own layers these have everything of their wheels, static libraries too.
+
+use super::super::BuildError;
+use super::super::at_rest::environment;
+use super::super::base::io as failed_at;
+use super::super::unpacked::unpack_error;
+use super::base::{Base, Sources};
+use super::compile::link;
+use super::environment::{HOME, PATH_WITH_CUDA, interpreter, members, scheme, variables};
+use super::layers::{Maker, tar};
+use super::wheels::Fetched;
+use crate::assemble::Layer;
+use crate::catalog::template;
+use crate::engine::LogStream;
+use crate::layer::{self, Install, Spec, Wheel};
+use crate::plan::{Compile, Plan};
+use crate::render::requirements;
+use crate::sandbox::{self, Root};
+use crate::source::FileSource;
+use crate::spec::nouns::Digest;
+use crate::unpack::{Owner, unpack};
+use flate2::read::MultiGzDecoder;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::io::{BufReader, Seek as _};
+use std::path::{Path, PathBuf};
+
+pub(super) struct Toolchain {
+    /// Without Python's packages, the lowest first.
+    pub system: Vec<PathBuf>,
+    /// `bin/uv`, `bin/python` with pip.
+    pub tools: PathBuf,
+    /// What the image that the compilers are in says, and where Python and CUDA are.
+    pub env: BTreeMap<OsString, OsString>,
+}
+
+impl Maker<'_, '_> {
+    pub fn toolchain(
+        &mut self,
+        base: &Base,
+        devel: Option<&Base>,
+        sources: &Sources,
+        tools: &[Fetched],
+    ) -> Result<Toolchain, BuildError> {
+        let packages = &self.plan.parts.builder_packages;
+        let has_cuda = devel.is_some();
+        let base = devel.unwrap_or(base);
+        let mut layers = base.layers.clone();
+        if !packages.is_empty() {
+            layers.push(self.added("toolchain", base, packages, &sources.builder)?);
+        }
+        let system = self.image_of(&layers)?;
+        let mut system = self.trees(&system)?;
+        let tools = self.tools(&system, &layers, tools)?;
+        system.push(self.environment_tree(HOME)?);
+        let config = base.config.as_ref().and_then(|c| c.config().as_ref());
+        let mut env = environment(&config.and_then(|c| c.env().clone()).unwrap_or_default());
+        let own = variables().into_iter();
+        env.extend(own.map(|(name, value)| (name.into(), value.into())));
+        if has_cuda {
+            env.insert("PATH".into(), PATH_WITH_CUDA.into());
+        }
+        Ok(Toolchain { system, tools, env })
+    }
+
+    fn environment_tree(&self, home: &str) -> Result<PathBuf, BuildError> {
+        let tar = tar(&members(home, self.plan.python), self.native.epoch)
+            .map_err(|e| failed_at("make a layer for", Path::new(home), e))?;
+        self.options.store.tree(&Digest::of(&tar), |into| {
+            let done = unpack(tar.as_slice(), into, Owner::of_process());
+            Ok(done.map_err(|e| unpack_error(e, into))?.content)
+        })
+    }
+
+    /// The installers, as the Dockerfile's own stage makes them, kept by all that goes into them.
+    fn tools(
+        &self,
+        system: &[PathBuf],
+        layers: &[Layer],
+        wheels: &[Fetched],
+    ) -> Result<PathBuf, BuildError> {
+        let all: Vec<&Fetched> = wheels.iter().collect();
+        let mut key = key("tools", &all, self);
+        let below = layers.iter().map(|l| l.diff_id.to_string());
+        key["below"] = below.collect();
+        let script = template(self.options.overlay, "steps/tools.sh").unwrap_or_default();
+        key["script"] = Digest::of(script.as_bytes()).to_string().into();
+        let key = Digest::of(key.to_string().as_bytes());
+        let tree = self.options.store.tree(&key, |into| {
+            let scratch = self.options.store.scratch()?;
+            let inputs = scratch.path();
+            self.lay_scripts(inputs)?;
+            for wheel in wheels {
+                link(&wheel.path, &inputs.join("sources"))?;
+            }
+            let lock = inputs.join("lock.txt");
+            std::fs::write(&lock, requirements(&self.plan.parts.tools))
+                .map_err(|e| failed_at("write", &lock, e))?;
+            let python = format!("/usr/bin/python{}", self.plan.python);
+            let command = ["sh", "/dev/stackforge/steps/tools.sh", &python];
+            let root = Root::layers(system.to_vec(), into);
+            let sandbox = self.sandbox(root, &command, inputs)?;
+            let mut last = String::new();
+            let mut keep = |_: LogStream, line: &[u8]| {
+                let line = String::from_utf8_lossy(line);
+                if !line.trim().is_empty() {
+                    last = line.into_owned();
+                }
+            };
+            let runtime = tokio::runtime::Handle::current();
+            let outcome = runtime.block_on(sandbox.run(self.cancel, &mut keep))?;
+            let work = into.with_extension("work");
+            if work.exists() {
+                runtime.block_on(sandbox::remove(None, &work))?;
+            }
+            match outcome.code() {
+                // Not worth a count: it goes with the compilers that are below it.
+                0 => Ok(0),
+                code => Err(BuildError::NoReport {
+                    reason: format!("the installers: {last} (exit code {code})"),
+                }),
+            }
+        })?;
+        Ok(tree.join("opt/tools"))
+    }
+
+    /// One installed wheel.
+    pub fn wheel_tree(&self, wheel: &Fetched) -> Result<PathBuf, BuildError> {
+        let key = key("wheel", &[wheel], self);
+        let digest = Digest::of(key.to_string().as_bytes());
+        self.options
+            .store
+            .tree(&digest, |into| self.install(wheel, into))
+    }
+
+    /// Installs a wheel below a directory; the bytes that were written.
+    fn install(&self, fetched: &Fetched, into: &Path) -> Result<u64, BuildError> {
+        let path = &fetched.path;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let source = FileSource::open(path).map_err(|e| failed_at("open the wheel", path, e))?;
+        let wheel = Wheel::open(&name, source)?.vouched();
+        let install = Install {
+            wheel: &wheel,
+            requested: fetched.requested,
+            drop: &[],
+        };
+        let spec = Spec {
+            scheme: scheme(self.plan.python),
+            python: interpreter(),
+            epoch: self.native.epoch,
+            // It is unpacked at once.
+            level: 0,
+            threads: self.threads,
+        };
+        let failed = |e| failed_at("install a wheel below", into, e);
+        let mut file = tempfile::tempfile_in(self.options.store.dir("tmp")?).map_err(failed)?;
+        layer::write(&spec, &[install], &file)?;
+        file.rewind().map_err(failed)?;
+        let tar = MultiGzDecoder::new(BufReader::new(file));
+        let done = unpack(tar, into, Owner::of_process());
+        Ok(done.map_err(|e| unpack_error(e, into))?.content)
+    }
+}
+
+/// What decides a directory of installed wheels.
+fn key(kind: &str, wheels: &[&Fetched], maker: &Maker<'_, '_>) -> serde_json::Value {
+    let of = |w: &&Fetched| format!("{} {} {}", w.name, w.sha256, w.requested);
+    serde_json::json!({
+        "installed": kind,
+        "format": super::FORMAT,
+        "python": maker.plan.python.to_string(),
+        "epoch": maker.native.epoch,
+        "wheels": wheels.iter().map(of).collect::<Vec<_>>(),
+    })
+}
+
+/// The wheels that are there while `compile` is compiled: those that its stage starts from, and
+/// what the build itself requires in place of what is there of the same name.
+pub(super) fn present<'a>(
+    plan: &Plan,
+    compile: &Compile,
+    wheels: &'a [Fetched],
+    requires: &'a [Fetched],
+) -> Vec<&'a Fetched> {
+    let layers = &plan.parts.layers;
+    let last = layers.iter().rposition(|l| l.name != "libraries");
+    let last = match layers.len() {
+        1 => Some(0),
+        _ => last,
+    };
+    let below: BTreeSet<&str> = (layers.iter().take(last.map_or(0, |n| n + 1)))
+        .flat_map(|layer| layer.wheels.iter().map(|w| w.name.as_str()))
+        .collect();
+    let required: BTreeSet<&str> = compile.requires.iter().map(|r| r.name.as_str()).collect();
+    let stays = |w: &&Fetched| below.contains(&*w.name) && !required.contains(&*w.name);
+    wheels.iter().filter(stays).chain(requires).collect()
+}

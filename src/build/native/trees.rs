@@ -1,0 +1,32 @@
+//! Layers as directories, for who looks into them or runs a program on them.
+
+use super::super::BuildError;
+use super::super::unpacked::trees;
+use super::layers::Maker;
+use crate::assemble::{Draft, Layer};
+use crate::oci::Image;
+use std::path::PathBuf;
+
+impl Maker<'_, '_> {
+    /// Each layer's directory, the lowest first.
+    pub fn trees(&self, image: &Image) -> Result<Vec<PathBuf>, BuildError> {
+        trees(self.options.store, image, self.threads, self.cancel)
+    }
+
+    /// The layers alone, as an image at rest.
+    pub fn image_of(&self, layers: &[Layer]) -> Result<Image, BuildError> {
+        let draft = Draft {
+            platform: self.plan.platform,
+            epoch: self.native.epoch,
+            base: None,
+            layers: layers.to_vec(),
+            from_base: 0,
+            env: Vec::new(),
+            cmd: Vec::new(),
+            labels: Default::default(),
+        };
+        let image = draft.assemble()?;
+        self.keep(&image)?;
+        self.at_rest(&image)
+    }
+}

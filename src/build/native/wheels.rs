@@ -1,0 +1,227 @@
+//! Wheels to layers: fetched by digest, grouped so that a new version changes one layer, and
+//! stitched without recompressing.
+
+use super::super::base::io as failed_at;
+use super::super::{BuildError, BuildEvent, Options};
+use super::environment::{interpreter, scheme};
+use super::layers::Maker;
+use crate::assemble::Layer;
+use crate::fetch;
+use crate::layer::{self, Install, Limits, Part, Spec, Wheel, group};
+use crate::lock::PythonFile;
+use crate::pack::Compression;
+use crate::plan::Plan;
+use crate::resolve::locked_files;
+use crate::source::FileSource;
+use crate::spec::nouns::Digest;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// Of what is not compressed in a wheel already, and of tar headers.
+const LEVEL: u32 = 6;
+
+/// A wheel of the image, as a file.
+#[derive(Debug, Clone)]
+pub(super) struct Fetched {
+    pub name: String,
+    pub version: String,
+    pub sha256: String,
+    pub size: u64,
+    pub path: PathBuf,
+    /// The stack names it.
+    pub requested: bool,
+}
+
+/// The locked wheels of the plan, from the store or the index.
+pub(super) async fn fetch(
+    plan: &Plan,
+    options: &Options<'_>,
+    on: &mut (dyn FnMut(BuildEvent) + Send),
+) -> Result<Vec<Fetched>, BuildError> {
+    let locked: Vec<PythonFile> = (plan.parts.layers.iter())
+        .flat_map(|layer| layer.wheels.iter().cloned())
+        .collect();
+    wheels(&locked, "wheels", options, on).await
+}
+
+/// Locked wheels as files.
+pub(super) async fn wheels(
+    locked: &[PythonFile],
+    what: &str,
+    options: &Options<'_>,
+    on: &mut (dyn FnMut(BuildEvent) + Send),
+) -> Result<Vec<Fetched>, BuildError> {
+    let paths = files(locked, what, options, on).await?;
+    let fetched = locked.iter().zip(paths).map(|(wheel, path)| {
+        let found = std::fs::metadata(&path).map_err(|e| failed_at("open the wheel", &path, e))?;
+        Ok(Fetched {
+            name: wheel.name.clone(),
+            version: wheel.version.clone(),
+            sha256: wheel.sha256.clone(),
+            size: found.len(),
+            path,
+            requested: wheel.via.is_empty(),
+        })
+    });
+    fetched.collect()
+}
+
+/// Locked files by digest, each under its own name.
+pub(super) async fn files(
+    locked: &[PythonFile],
+    what: &str,
+    options: &Options<'_>,
+    on: &mut (dyn FnMut(BuildEvent) + Send),
+) -> Result<Vec<PathBuf>, BuildError> {
+    let on = Mutex::new(on);
+    let hear = |event: fetch::Event<'_>| {
+        let mut on = on.lock().unwrap_or_else(PoisonError::into_inner);
+        on(BuildEvent::Download {
+            what: what.to_owned(),
+            done: event.all.have,
+            total: event.all.size.unwrap_or_default(),
+        });
+    };
+    let (catalog, store) = (options.catalog, options.store);
+    let files = locked_files(
+        locked,
+        options.stack,
+        catalog,
+        store,
+        options.offline,
+        &hear,
+    );
+    Ok(files.await?)
+}
+
+/// A wheel that was compiled.
+pub(super) fn compiled(
+    plan: &Plan,
+    library: &str,
+    version: &str,
+    options: &Options<'_>,
+) -> Result<Fetched, BuildError> {
+    let store = options.store;
+    let must = || BuildError::MustCompile {
+        library: library.to_owned(),
+    };
+    let key = plan.step(&format!("compile:{library}")).map(|s| &s.key);
+    let action = key.and_then(|key| store.action(key)).ok_or_else(must)?;
+    let digest = action.outputs.get("wheel").ok_or_else(must)?;
+    let file = store.names_of(digest).into_iter().next().ok_or_else(must)?;
+    let path = store.named(digest, &file)?;
+    let found = std::fs::metadata(&path).map_err(|e| failed_at("open the wheel", &path, e))?;
+    Ok(Fetched {
+        name: library.to_owned(),
+        version: version.to_owned(),
+        sha256: digest.hex().to_owned(),
+        size: found.len(),
+        path,
+        requested: true,
+    })
+}
+
+impl Maker<'_, '_> {
+    /// One layer for each large wheel, a few for the others.
+    pub fn wheels(&mut self, wheels: &[Fetched]) -> Result<Vec<Layer>, BuildError> {
+        let parts: Vec<Part<'_>> = wheels
+            .iter()
+            .map(|wheel| Part {
+                name: &wheel.name,
+                size: wheel.size,
+            })
+            .collect();
+        let groups = group(&parts, &Limits::default());
+        let mut layers = Vec::new();
+        for group in groups {
+            let group: Vec<&Fetched> = group.iter().map(|&place| &wheels[place]).collect();
+            layers.push(self.group(&group)?);
+        }
+        Ok(layers)
+    }
+
+    fn group(&mut self, wheels: &[&Fetched]) -> Result<Layer, BuildError> {
+        let slim = &self.options.catalog.slim;
+        let drops: Vec<Vec<String>> = wheels.iter().map(|w| slim.of(&w.name)).collect();
+        let mut inputs = self.inputs("wheels");
+        inputs.insert("python".into(), self.plan.python.to_string());
+        inputs.insert("level".into(), LEVEL.to_string());
+        for (wheel, drops) in wheels.iter().zip(&drops) {
+            let how = if wheel.requested { " requested" } else { "" };
+            let without = drops.iter().map(|d| format!(" -{d}")).collect::<String>();
+            inputs.insert(
+                format!("wheel:{}", wheel.name),
+                format!("{} sha256:{}{how}{without}", wheel.version, wheel.sha256),
+            );
+        }
+        let id = match wheels {
+            [one] => format!("wheel:{}", one.name),
+            _ => format!("wheels:{}…", wheels.first().map_or("", |w| &w.name)),
+        };
+        self.layer(&id, &inputs, |maker, file| {
+            maker.stitch(wheels, &drops, file)
+        })
+    }
+
+    fn stitch(
+        &mut self,
+        wheels: &[&Fetched],
+        drops: &[Vec<String>],
+        file: &File,
+    ) -> Result<Layer, BuildError> {
+        let open = |wheel: &&Fetched| {
+            let path = &wheel.path;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let source =
+                FileSource::open(path).map_err(|e| failed_at("open the wheel", path, e))?;
+            // It was fetched, or kept, by its digest.
+            Ok::<_, BuildError>(Wheel::open(&name, source)?.vouched())
+        };
+        let opened = wheels.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let installs: Vec<Install<'_, FileSource>> = opened
+            .iter()
+            .zip(wheels)
+            .zip(drops)
+            .map(|((wheel, fetched), drop)| Install {
+                wheel,
+                requested: fetched.requested,
+                drop,
+            })
+            .collect();
+        let spec = Spec {
+            scheme: scheme(self.plan.python),
+            python: interpreter(),
+            epoch: self.native.epoch,
+            level: LEVEL,
+            threads: self.threads,
+        };
+        let written = layer::write(&spec, &installs, file)?;
+        for file in &written.misstated {
+            tracing::warn!("{file} has another digest than its wheel's RECORD states");
+        }
+        let digest = |text: &str| {
+            text.parse::<Digest>()
+                .map_err(|e| failed_at("name", std::path::Path::new(text), io::Error::other(e)))
+        };
+        let names: Vec<String> = wheels
+            .iter()
+            .map(|w| format!("{} {}", w.name, w.version))
+            .collect();
+        Ok(Layer {
+            // A member of a wheel is deflated, so such a layer is gzip whatever others are.
+            media_type: Compression::GZIP.media_type().to_owned(),
+            digest: digest(&written.digest)?,
+            diff_id: digest(&written.diff_id)?,
+            size: written.size,
+            plain_size: written.plain_size,
+            annotations: written
+                .annotations()
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+            about: names.join(", "),
+            of: names,
+        })
+    }
+}

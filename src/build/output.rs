@@ -1,0 +1,83 @@
+//! Where an image goes, and what an index of variants says of it.
+
+use super::BuildError;
+use super::Options;
+use crate::plan::Plan;
+use crate::publish::{Facts, PublishError, Settings};
+use crate::registry::Reference;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A place for an image, as `-o` names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// `oci:DIR`, an image layout.
+    Oci(PathBuf),
+    /// `oci-archive:FILE`, a tar of one, which `docker load` takes as well.
+    Archive(PathBuf),
+    /// `docker`, the engine's own store.
+    Docker,
+    /// `registry:REF`.
+    Registry(Reference),
+    /// `index:REF`, an index of variants in a registry.
+    Index(Reference),
+}
+
+impl FromStr for Output {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("oci", path)) if !path.is_empty() => Ok(Self::Oci(path.into())),
+            Some(("oci-archive", path)) if !path.is_empty() => Ok(Self::Archive(path.into())),
+            Some(("registry", name)) => (name.parse().map(Self::Registry))
+                .map_err(|e| format!("`{name}` is no reference: {e}")),
+            Some(("index", name)) => (name.parse().map(Self::Index))
+                .map_err(|e| format!("`{name}` is no reference: {e}")),
+            None if text == "docker" => Ok(Self::Docker),
+            _ => Err(
+                "an output is oci:DIR, oci-archive:FILE, docker, registry:REF or index:REF"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+impl Output {
+    /// Whether an engine that built an image can put it there itself.
+    pub fn of_engine(&self) -> bool {
+        matches!(self, Self::Docker | Self::Registry(_) | Self::Index(_))
+    }
+}
+
+/// What decides on which devices the plan's image runs, from its labels.
+pub(super) fn facts(
+    labels: &BTreeMap<String, String>,
+    plan: &Plan,
+    options: &Options<'_>,
+) -> Result<Facts, BuildError> {
+    let mut facts = Facts::read(labels).map_err(PublishError::Fact)?;
+    if facts.l4t.is_empty() {
+        // The base is what ties an image to releases of L4T.
+        let base = &plan.parts.base.name;
+        let of_jetson = options
+            .catalog
+            .images
+            .get(base)
+            .is_some_and(|i| i.l4t.is_some());
+        let releases = options.catalog.jetson.iter().filter(|_| of_jetson);
+        let releases = releases.filter(|release| release.bases.contains(base));
+        facts.l4t = releases.flat_map(|release| release.l4t.clone()).collect();
+    }
+    facts.complete(options.catalog);
+    Ok(facts)
+}
+
+pub(super) fn settings<'a>(options: &'a Options<'_>) -> Settings<'a> {
+    Settings {
+        store: Some(options.store),
+        plain_http: options.plain_http,
+        ..Settings::default()
+    }
+}

@@ -1,0 +1,275 @@
+//! Compiled wheels that machines share through a registry, by the key of their step.
+//!
+//! In: `cache.registry` of the configuration or the stack, a repository. What no machine has compiled
+//! yet is compiled here and pushed: the wheel is the one layer of an OCI artifact whose tag is the key,
+//! so any registry keeps it. What is there already is fetched by digest, read by the audit like a wheel
+//! of this machine's compiler, and remembered as if it were. A cache that does not answer, or has a
+//! wheel that is not what its key stands for, costs a compile and a warning, never a build.
+
+use super::Options;
+use super::audit::Meant;
+use crate::catalog::Catalog;
+use crate::plan::Plan;
+use crate::registry::{
+    Descriptor, EMPTY, Keychain, MANIFEST_TYPES, Manifest, Options as Client, Payload, Reference,
+    Registry, RegistryError, Repository, Tag, Target,
+};
+use crate::spec::nouns::Digest;
+use crate::store::{Action, Store};
+use crate::wheel::{WheelName, normalized};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tokio::task::block_in_place;
+
+pub const ARTIFACT: &str = "application/vnd.stackforge.wheel.v1";
+/// A wheel is a zip archive, and has no media type of its own.
+const WHEEL: &str = "application/zip";
+const TITLE: &str = "org.opencontainers.image.title";
+
+/// The cache of a build.
+pub(super) struct Shared<'a> {
+    registry: Registry,
+    repository: Repository,
+    plan: &'a Plan,
+    catalog: &'a Catalog,
+    store: &'a Store,
+}
+
+/// Steps that compile and have no wheel in the store, by library.
+fn missing(plan: &Plan, store: &Store) -> BTreeSet<String> {
+    let compiles = plan.parts.compiles.iter();
+    let lacks = |library: &&String| {
+        let step = plan.step(&format!("compile:{library}"));
+        let action = step.and_then(|s| store.action(&s.key));
+        action.is_none_or(|a| !a.outputs.contains_key("wheel"))
+    };
+    compiles
+        .map(|c| &c.library)
+        .filter(lacks)
+        .cloned()
+        .collect()
+}
+
+impl<'a> Shared<'a> {
+    /// The cache that the configuration, else the stack, names; none where none is named, or nothing
+    /// is asked of it.
+    pub fn of(plan: &'a Plan, options: &Options<'a>) -> Option<Self> {
+        let name = options.shared()?;
+        if options.offline || plan.parts.compiles.is_empty() {
+            return None;
+        }
+        // The configuration was checked.
+        let reference: Reference = name.parse().ok()?;
+        let client = Client::default();
+        let keychain = Arc::new(Keychain::of_user());
+        match Registry::connect(reference.host(), keychain, &client) {
+            Ok(registry) => Some(Self {
+                registry,
+                repository: reference.repository().clone(),
+                plan,
+                catalog: options.catalog,
+                store: options.store,
+            }),
+            Err(e) => {
+                warn("cannot be used", &e);
+                None
+            }
+        }
+    }
+
+    /// Fetches what others compiled of what this store lacks; the rest has to be compiled here.
+    pub async fn fetch(&self, meant: &Meant<'_>) {
+        for library in missing(self.plan, self.store) {
+            match self.fetch_one(&library, meant).await {
+                Ok(Some(file)) => tracing::info!("{file} comes from the cache"),
+                Ok(None) => {}
+                Err(e) => warn(&format!("has no usable wheel of {library}"), &*e),
+            }
+        }
+    }
+
+    async fn fetch_one(
+        &self,
+        library: &str,
+        meant: &Meant<'_>,
+    ) -> Result<Option<String>, Box<dyn std::error::Error + Send + Sync>> {
+        let id = format!("compile:{library}");
+        let Some(step) = self.plan.step(&id) else {
+            return Ok(None);
+        };
+        let target = Target::Tag(tag(&step.key)?);
+        let manifest = match self.registry.manifest(&self.repository, &target).await {
+            Ok(manifest) => manifest,
+            Err(e) if e.is_missing() => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let recipe = self.catalog.recipe(library);
+        let distribution = recipe.map_or(library, |r| r.distribution.as_str());
+        let (blob, file) = wheel_of(&manifest, &step.key, distribution)?;
+        self.store.lease([&blob.digest])?;
+        let folder = self.store.dir("blobs/sha256")?;
+        let part = self.store.part(&blob.digest)?;
+        let fetched = (self.registry).fetch_blob_through(&self.repository, &blob, &folder, part);
+        fetched.await?;
+        let path = self.store.named(&blob.digest, &file)?;
+        let audit = block_in_place(|| meant.wheel(&path))?;
+        if !audit.ok {
+            return Err("the audit finds an error in it".into());
+        }
+        let action = Action {
+            step: id,
+            outputs: [("wheel".to_owned(), blob.digest)].into(),
+            audit: serde_json::to_value(audit.count()).ok(),
+            made: Some(json!({ "from": self.repository.to_string() })),
+            ..Action::default()
+        };
+        self.store.record(&step.key, &action)?;
+        Ok(Some(file))
+    }
+
+    /// Pushes the wheels of these libraries, which were compiled here.
+    pub async fn push(&self, libraries: &BTreeSet<String>) {
+        for library in libraries {
+            if let Err(e) = self.push_one(library).await {
+                warn(&format!("does not take the wheel of {library}"), &*e);
+            }
+        }
+    }
+
+    async fn push_one(
+        &self,
+        library: &str,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let Some(step) = self.plan.step(&format!("compile:{library}")) else {
+            return Ok(());
+        };
+        let action = self.store.action(&step.key);
+        let Some(wheel) = action.as_ref().and_then(|a| a.outputs.get("wheel")) else {
+            return Ok(());
+        };
+        let names = self.store.names_of(wheel);
+        let (Some(file), Some(path)) = (names.first(), self.store.blob(wheel)) else {
+            return Ok(());
+        };
+        let size = std::fs::metadata(&path)?.len();
+        let payload = Payload::File(path);
+        let manifest = document(&step.key, library, wheel, size, file);
+        self.registry
+            .push_bytes(&self.repository, Bytes::from_static(b"{}"))
+            .await?;
+        self.registry
+            .push_blob(&self.repository, wheel, size, &payload, &[])
+            .await?;
+        let target = Target::Tag(tag(&step.key)?);
+        let bytes = Bytes::from(manifest.to_string());
+        self.registry
+            .put_manifest(&self.repository, &target, MANIFEST_TYPES[1], &bytes)
+            .await?;
+        Ok(())
+    }
+}
+
+fn warn(what: &str, error: &(dyn std::error::Error + 'static)) {
+    let why = super::chain(error);
+    tracing::warn!("the cache of compiled wheels {what}: {why}");
+}
+
+fn tag(key: &Digest) -> Result<Tag, RegistryError> {
+    format!("compile-{}", key.hex()).parse()
+}
+
+fn document(key: &Digest, library: &str, wheel: &Digest, size: u64, file: &str) -> Value {
+    json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST_TYPES[1],
+        "artifactType": ARTIFACT,
+        "config": { "mediaType": EMPTY, "digest": Digest::of(b"{}").to_string(), "size": 2 },
+        "layers": [{
+            "mediaType": WHEEL,
+            "digest": wheel.to_string(),
+            "size": size,
+            "annotations": { TITLE: file },
+        }],
+        "annotations": { "io.stackforge.key": key.to_string(), "io.stackforge.library": library },
+    })
+}
+
+/// The wheel of an artifact and its file name, which has to be one of the distribution.
+fn wheel_of(
+    manifest: &Manifest,
+    key: &Digest,
+    distribution: &str,
+) -> Result<(Descriptor, String), String> {
+    let document: Value = serde_json::from_slice(&manifest.bytes).map_err(|e| e.to_string())?;
+    if document["artifactType"] != ARTIFACT
+        || document["annotations"]["io.stackforge.key"] != key.to_string()
+    {
+        return Err("its tag names something else".to_owned());
+    }
+    let Some([layer]) = document["layers"].as_array().map(Vec::as_slice) else {
+        return Err("it does not hold one wheel".to_owned());
+    };
+    let digest = layer["digest"].as_str().and_then(|d| d.parse().ok());
+    let (Some(digest), Some(size)) = (digest, layer["size"].as_u64()) else {
+        return Err("its wheel has no digest".to_owned());
+    };
+    let file = layer["annotations"][TITLE].as_str().unwrap_or_default();
+    match file.parse::<WheelName>() {
+        Ok(name) if name.name == normalized(distribution) => {}
+        Ok(_) => return Err(format!("`{file}` is no wheel of {distribution}")),
+        Err(e) => return Err(e.to_string()),
+    }
+    Ok((Descriptor::of_blob(digest, size), file.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(document: &Value, key: &Digest) -> Result<(Descriptor, String), String> {
+        let bytes = Bytes::from(document.to_string());
+        let manifest = Manifest {
+            digest: Digest::of(&bytes),
+            media_type: MANIFEST_TYPES[1].to_owned(),
+            bytes,
+        };
+        wheel_of(&manifest, key, "flash_attn")
+    }
+
+    #[test]
+    fn an_artifact_is_what_its_key_and_its_name_say() {
+        let (key, wheel) = (Digest::of(b"key"), Digest::of(b"wheel"));
+        let file = "flash_attn-2.8.3-cp312-cp312-linux_aarch64.whl";
+        let good = document(&key, "flash-attn", &wheel, 5, file);
+        let (blob, name) = read(&good, &key).unwrap();
+        assert_eq!(
+            (blob.digest, blob.size, name.as_str()),
+            (wheel.clone(), 5, file)
+        );
+        assert!(tag(&key).unwrap().to_string().starts_with("compile-"));
+
+        let says = |document: &Value, key: &Digest| read(document, key).unwrap_err();
+        assert!(says(&good, &wheel).contains("something else"));
+        let other = document(&key, "six", &wheel, 5, "six-1.0-py3-none-any.whl");
+        assert!(says(&other, &key).contains("no wheel of flash_attn"));
+        let outside = document(&key, "x", &wheel, 5, "../flash_attn-1-py3-none-any.whl");
+        says(&outside, &key);
+        for path in [
+            "/layers/0/digest",
+            "/layers/0/size",
+            "/layers/0",
+            "/artifactType",
+        ] {
+            let mut less = good.clone();
+            *less.pointer_mut(path).unwrap() = Value::Null;
+            says(&less, &key);
+        }
+        let mut two = good.clone();
+        let layer = two["layers"][0].clone();
+        two["layers"].as_array_mut().unwrap().push(layer);
+        assert!(says(&two, &key).contains("one wheel"));
+        assert!(says(&json!("x"), &key).contains("something else"));
+    }
+}

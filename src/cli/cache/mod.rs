@@ -1,0 +1,193 @@
+//! `stackforge cache`.
+
+mod select;
+mod table;
+
+use super::Outcome;
+use super::args::{CacheArgs, CacheCommand, Common};
+use super::output::{Failure, json, print, say, warn};
+use super::progress::Amount;
+use super::session::runtime;
+use crate::config::{Config, Size};
+use crate::diag::{Diagnostic, Report, Source, codes};
+use crate::engine::Cancel;
+use crate::store::{Limits, Store, StoreError, Verified};
+use std::path::Path;
+use std::time::Duration;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+pub fn run(common: &Common, args: &CacheArgs) -> Outcome {
+    let store = Store::open(common.store.as_deref())?;
+    match &args.command {
+        CacheCommand::Ls { all } => ls(common, &store, *all),
+        CacheCommand::Gc {
+            max_size,
+            keep_days,
+            all,
+            dry_run,
+        } => {
+            let budget = max_size.or(Config::load()?.cache.max_size);
+            let limits = Limits {
+                max_size: budget.map(|Size(bytes)| bytes),
+                keep: keep_days.map(|days| DAY * days),
+                all: *all,
+                dry_run: *dry_run,
+            };
+            gc(common, &store, &limits)
+        }
+        CacheCommand::Verify { repair } => verify(common, &store, *repair),
+        CacheCommand::Export { to, stack, variant } => {
+            let selection = match stack {
+                Some(stack) => Some(select::of_stack(common, stack, variant.as_deref())?),
+                None => None,
+            };
+            let done = with_progress(common, "export", |hear| {
+                store.export(selection.as_ref(), to, hear)
+            })?;
+            tell(common, &done, &table::exported(&done, to));
+            Ok(())
+        }
+        CacheCommand::Import { from } => {
+            let done = with_progress(common, "import", |hear| store.import(from, hear))?;
+            tell(common, &done, &table::imported(&done, from));
+            Ok(())
+        }
+    }
+}
+
+fn tell(common: &Common, value: &impl serde::Serialize, text: &str) {
+    if common.json {
+        json(value);
+    } else {
+        print(text);
+    }
+}
+
+fn ls(common: &Common, store: &Store, all: bool) -> Outcome {
+    let listing = store.list()?;
+    if common.json {
+        json(&serde_json::json!({
+            "store": store.root(),
+            "size": listing.size(),
+            "actions": listing.actions,
+            "images": listing.images,
+            "entries": listing.entries,
+        }));
+    } else if all {
+        print(&table::every(&listing));
+    } else {
+        print(&table::summary(&listing, store.root()));
+    }
+    Ok(())
+}
+
+fn gc(common: &Common, store: &Store, limits: &Limits) -> Outcome {
+    let done = store.gc(limits)?;
+    tell(common, &done, &table::collected(&done, limits));
+    if let Some(max) = limits.max_size
+        && done.left > max
+        && !limits.dry_run
+    {
+        let (left, over) = (table::size(done.left), table::size(done.left - max));
+        let what = format!("{left} are kept, {over} more than the limit");
+        let kept = Diagnostic::warning(codes::STORE_OVER_BUDGET, what);
+        let kept = kept.help(table::why_kept(&done));
+        warn(common, &Report::new(Source::default(), vec![kept]));
+    }
+    Ok(())
+}
+
+/// What a build leaves is within the budget of the configuration, where it has one.
+pub(super) fn after_build(common: &Common, store: &Store, config: &Config) {
+    let Some(Size(max)) = config.cache.max_size else {
+        return;
+    };
+    let limits = Limits {
+        max_size: Some(max),
+        ..Limits::default()
+    };
+    let made_room = store.list().and_then(|listing| match listing.size() > max {
+        true => store.gc(&limits).map(Some),
+        false => Ok(None),
+    });
+    match made_room {
+        Ok(Some(done)) => say(common, &table::collected(&done, &limits)),
+        Ok(None) => {}
+        // The image is built; what is kept beside it can wait.
+        Err(e) => tracing::warn!("{}", super::output::chain(&e)),
+    }
+}
+
+fn verify(common: &Common, store: &Store, repair: bool) -> Outcome {
+    let found = with_progress(common, "verify", |hear| store.verify(repair, hear))?;
+    if found.is_clean() || found.repaired {
+        tell(common, &found, &table::verified(&found));
+        return Ok(());
+    }
+    let diagnostics = faults(&found);
+    let mut failure = Failure::new(1, Report::new(Source::default(), diagnostics));
+    let document = serde_json::to_value(&found).unwrap_or_default();
+    failure.json.insert("cache".into(), document);
+    Err(failure)
+}
+
+fn faults(found: &Verified) -> Vec<Diagnostic> {
+    let mut messages: Vec<String> = Vec::new();
+    for blob in &found.damaged {
+        let names = match blob.names.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", blob.names.join(", ")),
+        };
+        messages.push(match &blob.found {
+            Some(other) => format!(
+                "blob {}{names} is damaged: its bytes have {other}",
+                blob.digest
+            ),
+            None => format!("blob {}{names} cannot be read", blob.digest),
+        });
+    }
+    for key in &found.dangling {
+        messages.push(format!("the record of step {key} names what is not there"));
+    }
+    for image in &found.incomplete {
+        messages.push(format!("image `{image}` is not whole"));
+    }
+    if let Some(why) = &found.index {
+        messages.push(format!("`index.json` cannot be read: {why}"));
+    }
+    let fault = |message| {
+        Diagnostic::error(codes::STORE_DAMAGED, message).help(
+            "`stackforge cache verify --repair` removes it, and the next run makes or fetches it again",
+        )
+    };
+    messages.into_iter().map(fault).collect()
+}
+
+/// Runs what may take long; Ctrl-C ends it in order.
+fn with_progress<T>(
+    common: &Common,
+    what: &str,
+    work: impl FnOnce(crate::store::Hear<'_>) -> Result<T, StoreError>,
+) -> Result<T, Failure> {
+    let runtime = runtime()?;
+    let cancel = Cancel::new();
+    {
+        let _inside = runtime.enter();
+        super::build::stop_on_signal(&cancel);
+    }
+    let amount = Amount::new(common, what);
+    let hear = |done: u64, total: u64| {
+        amount.set(done, Some(total));
+        !cancel.is_cancelled()
+    };
+    let done = work(&hear);
+    amount.end();
+    runtime.shutdown_background();
+    Ok(done?)
+}
+
+/// A path as a command's answer shows it.
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

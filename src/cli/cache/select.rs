@@ -1,0 +1,54 @@
+//! What a stack needs of the cache: the files of its lock and what its steps gave.
+
+use crate::cli::args::Common;
+use crate::cli::output::Failure;
+use crate::cli::session::Session;
+use crate::lock::PlatformLock;
+use crate::spec::Stack;
+use crate::spec::nouns::Digest;
+use crate::store::Selection;
+use std::path::Path;
+
+/// Of one variant, or of all.
+pub fn of_stack(common: &Common, path: &Path, variant: Option<&str>) -> Result<Selection, Failure> {
+    let session = Session::open(common, path)?;
+    let lock = session.required_lock()?;
+    let stacks: Vec<Stack> = if variant.is_none() && !session.stack.matrix.is_empty() {
+        let expansion = crate::cli::matrix::expand(&session)?;
+        expansion.variants.into_iter().map(|v| v.stack).collect()
+    } else {
+        vec![session.choose(variant)?.stack]
+    };
+    let session = Session::open(common, path)?;
+    let mut selection = Selection::default();
+    for stack in stacks {
+        let plan = session.planned(&stack, &lock)?.0;
+        selection
+            .keys
+            .extend(plan.steps.iter().map(|s| s.key.clone()));
+        selection.images.insert(plan.variant.clone());
+        selection
+            .blobs
+            .extend(lock.section(&stack).into_iter().flat_map(digests));
+    }
+    Ok(selection)
+}
+
+/// Of every file that a section names.
+fn digests(section: &PlatformLock) -> Vec<Digest> {
+    let builds = section.builds.iter().flat_map(|b| &b.requires);
+    let python = section.wheels.iter().chain(&section.tools).chain(builds);
+    let packages = (section.packages.iter())
+        .chain(&section.builder_packages)
+        .chain(&section.base.packages);
+    let sources = section.builds.iter().filter_map(|b| match &b.source {
+        crate::lock::SourceLock::Sdist { sha256, .. } => Some(sha256),
+        crate::lock::SourceLock::Git { .. } => None,
+    });
+    python
+        .map(|f| &f.sha256)
+        .chain(packages.filter_map(|p| p.sha256.as_ref()))
+        .chain(sources)
+        .filter_map(|hex| format!("sha256:{hex}").parse().ok())
+        .collect()
+}

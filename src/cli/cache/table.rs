@@ -1,0 +1,191 @@
+//! Answers of `stackforge cache` for people.
+
+use super::shown;
+use crate::store::{Collected, Entry, Exported, Imported, Kind, Limits, Listing, Verified};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::SystemTime;
+
+const KINDS: [(Kind, &str); 11] = [
+    (Kind::Image, "images"),
+    (Kind::Wheel, "wheels"),
+    (Kind::Source, "sources"),
+    (Kind::OsPackage, "OS packages"),
+    (Kind::Output, "outputs of steps"),
+    (Kind::Unnamed, "other blobs"),
+    (Kind::Unpacked, "unpacked"),
+    (Kind::Part, "unfinished downloads"),
+    (Kind::Log, "logs"),
+    (Kind::Index, "package indices"),
+    (Kind::Tool, "tools"),
+];
+
+fn label(kind: Kind) -> &'static str {
+    let found = KINDS.iter().find(|(k, _)| *k == kind);
+    found.map_or("", |(_, label)| label)
+}
+
+/// In the units that the limits are given in.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.2} GB", bytes as f64 / 1e9),
+    }
+}
+
+fn ago(used: SystemTime) -> String {
+    let age = SystemTime::now().duration_since(used).unwrap_or_default();
+    match age.as_secs() / 3600 {
+        0 => "now".to_owned(),
+        hours @ 1..48 => format!("{hours} h ago"),
+        hours => format!("{} days ago", hours / 24),
+    }
+}
+
+/// One line for each kind.
+pub fn summary(listing: &Listing, root: &Path) -> String {
+    let mut out = format!("{}\n\n", shown(root));
+    let line = |out: &mut String, what: &str, count: &str, bytes: &str, used: &str| {
+        let _ = writeln!(out, "{what:20}  {count:>6}  {bytes:>10}  {used}");
+    };
+    line(&mut out, "what", "count", "size", "last used");
+    for (kind, label) in KINDS {
+        let of_kind: Vec<&Entry> = listing.entries.iter().filter(|e| e.kind == kind).collect();
+        let Some(last) = of_kind.iter().map(|e| e.used).max() else {
+            continue;
+        };
+        let bytes = of_kind.iter().map(|e| e.size).sum();
+        let count = of_kind.len().to_string();
+        line(&mut out, label, &count, &size(bytes), &ago(last));
+    }
+    let count = listing.entries.len().to_string();
+    line(&mut out, "together", &count, &size(listing.size()), "");
+    let _ = writeln!(out, "\n{} remembered", plural(listing.actions, "step"));
+    for image in &listing.images {
+        if let Some(name) = &image.name {
+            let _ = writeln!(out, "image {name} ({})", image.digest.short());
+        }
+    }
+    trimmed(&out)
+}
+
+/// One line for each entry.
+pub fn every(listing: &Listing) -> String {
+    let mut out = String::new();
+    for entry in &listing.entries {
+        line(&mut out, entry);
+    }
+    let _ = writeln!(out, "{:>10}  together", size(listing.size()));
+    out
+}
+
+fn line(out: &mut String, entry: &Entry) {
+    let digest = entry.digest.as_ref().map_or("", |d| d.short());
+    let _ = writeln!(
+        out,
+        "{:>10}  {:12}  {digest:12}  {:20}  {}",
+        size(entry.size),
+        ago(entry.used),
+        label(entry.kind),
+        entry.name
+    );
+}
+
+pub fn collected(done: &Collected, limits: &Limits) -> String {
+    let mut out = String::new();
+    for entry in &done.removed {
+        line(&mut out, entry);
+    }
+    let verb = if limits.dry_run {
+        "would remove"
+    } else {
+        "removed"
+    };
+    let _ = writeln!(
+        out,
+        "{verb} {}, {}; {} left",
+        plural(done.removed.len(), "file"),
+        size(done.freed),
+        size(done.left)
+    );
+    out
+}
+
+/// Why a limit was not reached.
+pub fn why_kept(done: &Collected) -> String {
+    let mut reasons = Vec::new();
+    if done.in_use > 0 {
+        reasons.push(format!("running builds use {}", size(done.in_use)));
+    }
+    if done.named > 0 {
+        let named = size(done.named);
+        reasons.push(format!(
+            "{named} are images with a name, which `--all` lets go"
+        ));
+    }
+    if reasons.is_empty() {
+        reasons.push("tools, and files of the last day, are kept".to_owned());
+    }
+    reasons.join("; ")
+}
+
+pub fn verified(found: &Verified) -> String {
+    let mut out = String::new();
+    for blob in &found.damaged {
+        let names = blob.names.join(", ");
+        let _ = writeln!(out, "removed {} {names}", blob.digest);
+    }
+    for key in &found.dangling {
+        let _ = writeln!(out, "forgot step {key}");
+    }
+    for image in &found.incomplete {
+        let _ = writeln!(out, "forgot image {image}");
+    }
+    if found.index.is_some() {
+        out.push_str("wrote an empty index.json\n");
+    }
+    let end = match found.repaired {
+        true => "repaired",
+        false => "all right",
+    };
+    let bytes = size(found.bytes);
+    let _ = writeln!(out, "{}, {bytes}: {end}", plural(found.blobs, "blob"));
+    trimmed(&out)
+}
+
+pub fn exported(done: &Exported, to: &Path) -> String {
+    format!(
+        "{}: {}, {}, {}, {}\n",
+        shown(to),
+        plural(done.blobs, "blob"),
+        size(done.bytes),
+        plural(done.actions, "step"),
+        plural(done.images, "image")
+    )
+}
+
+pub fn imported(done: &Imported, from: &Path) -> String {
+    format!(
+        "{}: {} new, {}, {}, {}\n",
+        shown(from),
+        plural(done.blobs, "blob"),
+        size(done.bytes),
+        plural(done.actions, "step"),
+        plural(done.images, "image")
+    )
+}
+
+fn plural(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    }
+}
+
+fn trimmed(text: &str) -> String {
+    text.lines()
+        .map(|l| format!("{}\n", l.trim_end()))
+        .collect()
+}

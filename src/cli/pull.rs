@@ -1,0 +1,179 @@
+//! `stackforge pull`.
+
+use super::Outcome;
+use super::args::{Common, PullArgs};
+use super::init::sm_of;
+use super::output::{Failure, chain, json, print};
+use super::progress::{Amount, mib};
+use super::push::plain_http;
+use super::session::{runtime, until_stopped};
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::device::Device;
+use crate::diag::{Diagnostic, codes};
+use crate::engine::Cancel;
+use crate::evidence::{EvidenceError, PublicKey};
+use crate::pull::{self, Fetched, Machine, PullError, Resolved, Rootfs, Settings, Wanted};
+use crate::registry;
+use crate::spec::nouns::Digest;
+use crate::store::Store;
+use std::sync::Arc;
+
+pub fn run(common: &Common, args: &PullArgs) -> Outcome {
+    if common.offline {
+        return Err(Failure::plain(
+            3,
+            Diagnostic::error(codes::OFFLINE, "an image is pulled over the network")
+                .help("leave `--offline` out"),
+        ));
+    }
+    let store = Store::open(common.store.as_deref())?;
+    let config = Config::load()?;
+    let wanted = wanted(common, args)?;
+    let key = args.verify.as_deref().map(PublicKey::read).transpose();
+    let key = key.map_err(EvidenceError::from)?;
+    let amount = Arc::new(Amount::new(common, &args.reference.to_string()));
+    let hears = Arc::clone(&amount);
+    let observer: registry::Observer = Arc::new(move |event| match event {
+        registry::Event::Received { bytes, .. } | registry::Event::Reused { bytes, .. } => {
+            hears.add(bytes);
+        }
+        registry::Event::Lost { bytes, .. } => hears.take(bytes),
+        _ => {}
+    });
+    let settings = Settings {
+        store: &store,
+        config: &config,
+        plain_http: plain_http(args.plain_http),
+        patience: registry::Patience::default(),
+        rate: args.limit_rate.map(|rate| rate.0),
+        observer: Some(observer),
+    };
+    let done = runtime()?.block_on(until_stopped(pull_it(
+        args,
+        key.as_ref(),
+        &wanted,
+        &settings,
+        &amount,
+    )));
+    amount.end();
+    let (resolved, fetched) = done?;
+    show(common, args, &resolved, fetched.as_ref());
+    Ok(())
+}
+
+async fn pull_it(
+    args: &PullArgs,
+    key: Option<&PublicKey>,
+    wanted: &Wanted,
+    settings: &Settings<'_>,
+    amount: &Amount,
+) -> Result<(Resolved, Option<Fetched>), PullError> {
+    let store = settings.store;
+    let resolved = pull::resolve(&args.reference, wanted, settings).await?;
+    // Before anything large is fetched.
+    if let Some(key) = key {
+        resolved.verify(&args.reference, key).await?;
+    }
+    if args.dry_run {
+        return Ok((resolved, None));
+    }
+    amount.expect(resolved.left(store));
+    let mut roots = Vec::new();
+    for place in args.outputs.iter().filter_map(|o| o.rootfs()) {
+        roots.extend(Rootfs::begin(place, &resolved, store)?);
+    }
+    let whole = |digest: &Digest| roots.iter().for_each(|root| root.whole(digest));
+    let fetched = pull::fetch(&resolved, settings, Some(&whole)).await?;
+    let digest = &resolved.manifest.digest;
+    let name = pull::name(&args.reference);
+    pull::keep(store, &name, digest, args.keep)?;
+    let image = pull::assembled(&fetched.image);
+    for root in roots {
+        tokio::task::block_in_place(|| root.finish(digest, args.keep))?;
+    }
+    if let Some(image) = image {
+        let cancel = Cancel::new();
+        for place in &args.outputs {
+            place
+                .write(&image, &name, args.keep, store, &cancel)
+                .await?;
+        }
+    }
+    Ok((resolved, Some(fetched)))
+}
+
+/// What the device is, as doctor reads it, with what was said of it.
+fn wanted(common: &Common, args: &PullArgs) -> Result<Wanted, Failure> {
+    if let Some(name) = &args.variant {
+        return Ok(Wanted::Variant(name.clone()));
+    }
+    let catalog = Catalog::load(common.catalog.as_deref())?;
+    let device = match &args.root {
+        Some(root) => Device::read(root),
+        None => Device::here(),
+    };
+    let mut machine = Machine::of(&device, &catalog);
+    if let Some(platform) = args.platform.filter(|p| Some(*p) != machine.platform) {
+        // Another machine: nothing of this one holds for it.
+        machine = Machine {
+            platform: Some(platform),
+            ..Machine::default()
+        };
+    }
+    if let Some(gpu) = &args.gpu {
+        machine = machine.with_gpu(sm_of(&catalog, gpu)?);
+    }
+    Ok(Wanted::Machine(machine))
+}
+
+fn show(common: &Common, args: &PullArgs, resolved: &Resolved, fetched: Option<&Fetched>) {
+    let choice = resolved.choice.as_ref();
+    let taken = choice.and_then(|c| c.taken.as_ref());
+    let others = choice.map_or(&[][..], |c| &c.others);
+    if common.json {
+        json(&serde_json::json!({
+            "ok": true,
+            "reference": args.reference.to_string(),
+            "name": pull::name(&args.reference),
+            "digest": resolved.manifest.digest,
+            "variant": taken,
+            "refused": others,
+            "size": resolved.size(),
+            "bytes": fetched.map(|f| serde_json::json!({ "fetched": f.bytes, "kept": f.kept })),
+            "outputs": args.outputs.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        }));
+        return;
+    }
+    let mut text = String::new();
+    if let Some(taken) = taken {
+        text += &format!("{}: {}\n", taken.variant, taken.why);
+    }
+    for other in others {
+        text += &format!("  not {}: {}\n", other.variant, other.why);
+    }
+    let digest = &resolved.manifest.digest;
+    text += &match fetched {
+        Some(f) => format!(
+            "{}: {digest}, {} fetched, {} there already\n",
+            args.reference,
+            mib(f.bytes),
+            mib(f.kept)
+        ),
+        None => format!("{}: {digest}, {}\n", args.reference, mib(resolved.size())),
+    };
+    print(&text);
+}
+
+impl From<PullError> for Failure {
+    fn from(e: PullError) -> Self {
+        let mut failure = Self::plain(
+            e.exit(),
+            Diagnostic::error(e.code(), chain(&e)).help(e.help()),
+        );
+        if let PullError::NoVariant { others, .. } = &e {
+            failure = failure.with("refused", serde_json::json!(others));
+        }
+        failure
+    }
+}

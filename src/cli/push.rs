@@ -1,0 +1,174 @@
+//! `stackforge push`.
+
+use super::Outcome;
+use super::args::{Common, PushArgs};
+use super::audit::Target;
+use super::output::{Failure, chain, json, print};
+use super::progress::{Amount, mib};
+use super::session::{runtime, until_stopped};
+use crate::catalog::Catalog;
+use crate::diag::{Diagnostic, codes};
+use crate::oci;
+use crate::publish::{self, Done, Facts, Listed, PublishError, Settings, Shipment};
+use crate::registry::{self, Patience, PlainHttp};
+use crate::spec::Platform;
+use crate::store::Store;
+use std::sync::Arc;
+
+pub fn run(common: &Common, args: &PushArgs) -> Outcome {
+    let store = Store::open(common.store.as_deref())?;
+    let shipment = Shipment::of_image(&image(&store, args)?)?;
+    let amount = Arc::new(Amount::new(common, &args.reference.to_string()));
+    let hears = Arc::clone(&amount);
+    let observer: registry::Observer = Arc::new(move |event| match event {
+        registry::Event::Sent { bytes, .. } => hears.add(bytes),
+        registry::Event::Lost { bytes, .. } => hears.take(bytes),
+        _ => {}
+    });
+    let settings = Settings {
+        store: Some(&store),
+        plain_http: plain_http(args.plain_http),
+        patience: Patience::default(),
+        observer: Some(observer),
+    };
+    let result = match args.index {
+        false => {
+            let pushed = publish::push(&shipment, &args.reference, &settings);
+            runtime()?
+                .block_on(until_stopped(pushed))
+                .map(|done| (done, None))
+        }
+        true => {
+            let catalog = Catalog::load(common.catalog.as_deref())?;
+            let (name, facts) = described(args, &shipment, &catalog)?;
+            let added = publish::add_variant(&shipment, &args.reference, &name, &facts, &settings);
+            let added = runtime()?.block_on(until_stopped(added));
+            added.map(|(done, listed)| (done, Some(listed)))
+        }
+    };
+    amount.end();
+    let (done, listed) = result?;
+    show(common, args, &shipment, &done, listed.as_ref());
+    Ok(())
+}
+
+pub fn plain_http(asked: bool) -> PlainHttp {
+    match asked {
+        true => PlainHttp::Always,
+        false => PlainHttp::Loopback,
+    }
+}
+
+fn image(store: &Store, args: &PushArgs) -> Result<oci::Image, Failure> {
+    if let Target::Image { path, reference } = Target::read(&args.source) {
+        return Ok(oci::open(&path, reference.as_deref(), args.platform)?);
+    }
+    if let Some(image) = stored(store, &args.source, args.platform)? {
+        return Ok(image);
+    }
+    let refs = store.refs()?;
+    let names: Vec<&str> = refs.iter().filter_map(|r| r.name.as_deref()).collect();
+    let there = match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.join(", "),
+    };
+    let source: String = args.source.chars().take(200).collect();
+    Err(Failure::plain(
+        2,
+        Diagnostic::error(
+            codes::NO_SUCH_IMAGE,
+            format!("the store has no image `{source}`; there is {there}"),
+        )
+        .help("name one of these, `oci:DIR` or `oci-archive:FILE`"),
+    ))
+}
+
+/// The store's image of that name, with or without `:latest`.
+pub(super) fn stored(
+    store: &Store,
+    name: &str,
+    platform: Option<Platform>,
+) -> Result<Option<oci::Image>, Failure> {
+    let refs = store.refs()?;
+    let full = format!("{name}:latest");
+    let of = |name: &str| refs.iter().find(|r| r.name.as_deref() == Some(name));
+    let Some(found) = of(name).or_else(|| of(&full)) else {
+        return Ok(None);
+    };
+    let digest = found.digest.to_string();
+    Ok(Some(oci::open(store.root(), Some(&digest), platform)?))
+}
+
+/// The variant's name and facts: what the labels say, and over them what was given.
+fn described(
+    args: &PushArgs,
+    shipment: &Shipment,
+    catalog: &Catalog,
+) -> Result<(String, Facts), Failure> {
+    let mut facts = Facts::read(&shipment.labels).map_err(PublishError::Fact)?;
+    for fact in &args.facts {
+        facts.set(fact)?;
+    }
+    facts.complete(catalog);
+    let label = |name: &str| shipment.labels.get(name).cloned();
+    let named = args.variant.clone();
+    let named = named.or_else(|| label(publish::variant::NAME));
+    let named = named.or_else(|| facts.stack.clone());
+    let name = named.ok_or_else(|| {
+        Failure::plain(
+            2,
+            Diagnostic::error(
+                codes::BAD_REFERENCE,
+                "the image does not say which variant it is",
+            )
+            .help("name it with `--variant NAME`"),
+        )
+    })?;
+    Ok((name, facts))
+}
+
+fn show(
+    common: &Common,
+    args: &PushArgs,
+    shipment: &Shipment,
+    done: &Done,
+    listed: Option<&Listed>,
+) {
+    if common.json {
+        json(&serde_json::json!({
+            "ok": true,
+            "reference": args.reference.to_string(),
+            "digest": done.digest,
+            "platform": shipment.platform,
+            "size": shipment.size(),
+            "blobs": done.blobs,
+            "index": listed,
+        }));
+        return;
+    }
+    let blobs = &done.blobs;
+    let mut text = format!(
+        "{}: {} ({})\n",
+        args.reference, done.digest, shipment.platform
+    );
+    text += &format!(
+        "{} sent of {}; blobs: {} sent, {} mounted, {} there already\n",
+        mib(blobs.bytes),
+        mib(shipment.size()),
+        blobs.sent,
+        blobs.mounted,
+        blobs.existing
+    );
+    if let Some(listed) = listed {
+        let names: Vec<String> = listed.variants.iter().map(|v| v.shown()).collect();
+        text += &format!("index {}: {}\n", listed.digest, names.join(", "));
+    }
+    print(&text);
+}
+
+impl From<PublishError> for Failure {
+    fn from(e: PublishError) -> Self {
+        let diagnostic = Diagnostic::error(e.code(), chain(&e)).help(e.help());
+        Self::plain(e.exit(), diagnostic)
+    }
+}

@@ -1,0 +1,60 @@
+//! `stackforge sbom`.
+
+use super::Outcome;
+use super::args::{Common, SbomArgs, SbomChoice};
+use super::build::epoch;
+use super::output::{Failure, json, print, say};
+use super::session::Session;
+use crate::diag::{Diagnostic, codes};
+use crate::evidence::{Bill, SbomFormat, sbom};
+use crate::plan::Plan;
+use crate::store::write_atomically;
+use std::path::Path;
+
+pub fn run(common: &Common, args: &SbomArgs) -> Outcome {
+    let session = Session::open(common, &args.stack)?.choose(args.variant.as_deref())?;
+    let plan = session.plan(common)?;
+    let bill = bill(&session, &plan);
+    let text = sbom(
+        &bill,
+        match args.format {
+            SbomChoice::Spdx => SbomFormat::Spdx,
+            SbomChoice::CycloneDx => SbomFormat::CycloneDx,
+        },
+    );
+    tell_unknown(common, &bill);
+    if let Some(path) = &args.output {
+        write(path, &text)?;
+    }
+    match (&args.output, common.json) {
+        (Some(path), true) => json(&serde_json::json!({ "ok": true, "file": path })),
+        (Some(path), false) => print(&format!("{}: written\n", path.display())),
+        (None, _) => print(&text),
+    }
+    Ok(())
+}
+
+/// Everything that a plan's image is made of.
+pub fn bill<'a>(session: &Session, plan: &'a Plan) -> Bill<'a> {
+    let image = session.catalog.images.get(&plan.parts.base.name);
+    let os = image.map(|image| &image.os);
+    Bill::of(plan, os, &session.store, epoch())
+}
+
+/// A licence that is missing only because its file is elsewhere should not surprise.
+pub fn tell_unknown(common: &Common, bill: &Bill<'_>) {
+    match bill.without_licence() {
+        0 => {}
+        n => say(
+            common,
+            &format!("{n} files state no licence that can be read, or are not in the store"),
+        ),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Outcome {
+    write_atomically(path, text.as_bytes()).map_err(|e| {
+        let what = format!("write {}: {e}", path.display());
+        Failure::plain(3, Diagnostic::error(codes::STORE_IO, what))
+    })
+}

@@ -1,0 +1,90 @@
+//! `stackforge sign` and `stackforge verify`.
+
+use super::Outcome;
+use super::args::{Common, SignArgs, VerifyArgs};
+use super::attach::{connect, waited};
+use super::output::{Failure, json, print};
+use crate::config::Config;
+use crate::evidence::{self, EvidenceError, PrivateKey, PublicKey, Signed};
+use crate::registry::Reference;
+use std::path::Path;
+use std::str::FromStr as _;
+
+pub fn sign(common: &Common, args: &SignArgs) -> Outcome {
+    let (Some(reference), Some(key)) = (&args.reference, &args.key) else {
+        // Clap asks for both where there is no name of a new pair.
+        return args
+            .generate_key
+            .as_deref()
+            .map_or(Ok(()), |name| generate(common, name).map_err(Failure::from));
+    };
+    let reference = Reference::from_str(reference)?;
+    let key = PrivateKey::read(key).map_err(EvidenceError::from)?;
+    let registry = connect(common, &reference, &[])?;
+    let signed = waited(async {
+        let repository = reference.repository();
+        let manifest = evidence::resolve(&registry, &reference).await?.descriptor();
+        let mut signed = Vec::new();
+        if args.recursive {
+            for image in evidence::named(&registry, &reference).await?.images {
+                if image.digest != manifest.digest {
+                    signed.push(
+                        evidence::sign(&registry, repository, &image.descriptor, &key).await?,
+                    );
+                }
+            }
+        }
+        signed.push(evidence::sign(&registry, repository, &manifest, &key).await?);
+        Ok::<_, EvidenceError>(signed)
+    })?;
+    tell(common, "signed", &reference, &key.public(), &signed);
+    Ok(())
+}
+
+fn generate(common: &Common, name: &Path) -> Result<(), EvidenceError> {
+    let key = PrivateKey::generate();
+    let [private, public] = key.write(name)?;
+    match common.json {
+        true => json(&serde_json::json!({
+            "ok": true, "private": private, "public": public,
+            "key": key.public().fingerprint(),
+        })),
+        false => print(&format!(
+            "{}: written; whoever has it signs in your name\n{}: written\n",
+            private.display(),
+            public.display(),
+        )),
+    }
+    Ok(())
+}
+
+pub fn verify(common: &Common, args: &VerifyArgs) -> Outcome {
+    let reference = Reference::from_str(&args.reference)?;
+    let key = PublicKey::read(&args.key).map_err(EvidenceError::from)?;
+    let config = Config::load()?;
+    let mirror = config.registries.get(reference.host()).cloned();
+    let registry = connect(common, &reference, mirror.as_slice())?;
+    let signed = waited(async {
+        let manifest = evidence::resolve(&registry, &reference).await?;
+        evidence::verify(&registry, &reference, &manifest.digest, &key).await
+    })?;
+    tell(common, "verified", &reference, &key, &signed);
+    Ok(())
+}
+
+fn tell(common: &Common, done: &str, reference: &Reference, key: &PublicKey, signed: &[Signed]) {
+    let fingerprint = key.fingerprint();
+    if common.json {
+        json(&serde_json::json!({
+            "ok": true, "reference": reference.to_string(),
+            "key": fingerprint, "signatures": signed,
+        }));
+        return;
+    }
+    let key = fingerprint.map_or_else(String::new, |f| format!(", key {}", f.short()));
+    let lines = signed
+        .iter()
+        .map(|s| format!("  {}@{}\n", s.name, s.digest));
+    let lines: String = lines.collect();
+    print(&format!("{reference}: {done}{key}\n{lines}"));
+}

@@ -1,0 +1,341 @@
+//! `stackforge build --all-variants`: each variant's build is a process of its own, on the engine that
+//! [`fleet`] gives it.
+
+mod child;
+mod show;
+
+use super::Outcome;
+use super::args::{BuildArgs, Common, EngineChoice};
+use super::build::stop_on_signal;
+use super::matrix::{counted, judged};
+use super::output::{Failure, json, print};
+use super::progress::mib;
+use super::session::{Session, runtime};
+use crate::build::fleet::{self, Came, Said};
+use crate::build::{Wants, wants};
+use crate::diag::{Diagnostic, codes};
+use crate::engine::Cancel;
+use crate::matrix::Variant;
+use crate::rules::Machine;
+use crate::spec::Platform;
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use child::{first, images, load};
+use show::Show;
+
+const HERE: &str = "this machine";
+
+/// Where variants are built: an engine at an address, or this machine as it is.
+struct Place {
+    address: Option<String>,
+    platforms: BTreeSet<Platform>,
+}
+
+impl Place {
+    fn name(&self) -> &str {
+        self.address.as_deref().unwrap_or(HERE)
+    }
+}
+
+/// One variant to build.
+struct Job<'a> {
+    variant: &'a Variant,
+    /// Whether only the native engine can.
+    native: bool,
+    /// The id of an earlier build's, in some engine.
+    image: Option<String>,
+}
+
+/// How a build ended.
+struct Ended {
+    place: usize,
+    seconds: f64,
+    exit: i32,
+    /// What it printed with `--json`.
+    document: Value,
+}
+
+pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
+    let session = Session::open(common, &args.stack)?;
+    let lock = session.required_lock()?;
+    let (expansion, stale) = judged(&session, Some(&lock), &Machine::default())?;
+    if !stale.is_empty() {
+        return Err(Failure::new(1, session.report(stale)));
+    }
+    let mut jobs = Vec::new();
+    for variant in &expansion.variants {
+        let (plan, _) = session.planned(&variant.stack, &lock)?;
+        let built = session.store.action(plan.key());
+        jobs.push(Job {
+            variant,
+            native: matches!(wants(&plan), Wants::NoShell(_)),
+            image: built.and_then(|action| action.image),
+        });
+    }
+    let engines = jobs.iter().filter(|job| !job.native);
+    let platforms: Vec<Platform> = engines.map(|job| job.variant.platform).collect();
+    let mut places = places(&platforms, args.engine, &session.config.builders);
+    // What no engine builds is built here; nothing else is drawn here by that.
+    if jobs.iter().any(|job| job.native) && places.iter().all(|p| p.address.is_some()) {
+        places.push(Place {
+            address: None,
+            platforms: BTreeSet::new(),
+        });
+    }
+    let fleet = Fleet {
+        common,
+        args,
+        jobs: &jobs,
+        places: &places,
+        matrix: !session.stack.matrix.is_empty(),
+        show: Show::new(common),
+    };
+    let start = Instant::now();
+    let (came, lost) = runtime()?.block_on(fleet.build());
+    fleet.tell(&came, &lost, start.elapsed().as_secs_f64())
+}
+
+/// The builders of the platforms, each once, and this machine for those that have none.
+fn places(
+    platforms: &[Platform],
+    engine: EngineChoice,
+    builders: &BTreeMap<Platform, Vec<String>>,
+) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    let mut add = |address: Option<&String>, platform| match places
+        .iter_mut()
+        .find(|p| p.address.as_ref() == address)
+    {
+        Some(place) => drop(place.platforms.insert(platform)),
+        None => places.push(Place {
+            address: address.cloned(),
+            platforms: BTreeSet::from([platform]),
+        }),
+    };
+    for platform in platforms.iter().collect::<BTreeSet<_>>() {
+        let builders = builders.get(platform).filter(|b| !b.is_empty());
+        match builders.filter(|_| engine != EngineChoice::Native) {
+            Some(builders) => builders.iter().for_each(|b| add(Some(b), *platform)),
+            None => add(None, *platform),
+        }
+    }
+    places
+}
+
+struct Fleet<'a> {
+    common: &'a Common,
+    args: &'a BuildArgs,
+    jobs: &'a [Job<'a>],
+    places: &'a [Place],
+    /// Whether the stack has variants to name.
+    matrix: bool,
+    show: Show,
+}
+
+/// Places that were lost, and why.
+type Lost = Vec<(usize, String)>;
+
+impl Fleet<'_> {
+    /// The jobs, each with the place that has its image, or that alone can build it.
+    async fn jobs(&self) -> Vec<fleet::Job> {
+        let asked = self.places.iter().map(|place| images(place, self.jobs));
+        let there = join_all(asked).await;
+        let home = |(number, job): (usize, &Job<'_>)| fleet::Job {
+            platform: job.variant.platform,
+            home: match job.native {
+                true => self.places.iter().position(|p| p.address.is_none()),
+                false => there.iter().position(|have| have.contains(&number)),
+            },
+        };
+        self.jobs.iter().enumerate().map(home).collect()
+    }
+
+    async fn build(&self) -> (Vec<Came<Ended>>, Lost) {
+        let cancel = Cancel::new();
+        stop_on_signal(&cancel);
+        let jobs = self.jobs().await;
+        let places: Vec<_> = self.places.iter().map(|p| p.platforms.clone()).collect();
+        let mut lost = Vec::new();
+        let mut tell = |said: Said<'_>| match said {
+            Said::Starts { job, place } => {
+                let (name, place) = (&self.jobs[job].variant.name, self.places[place].name());
+                self.show.line(&format!("{name}: on {place}"));
+            }
+            Said::Lost { place, why } => {
+                lost.push((place, why.to_owned()));
+                let place = self.places[place].name();
+                self.show.line(&format!("{place} is lost: {why}"));
+            }
+        };
+        let cancelled = &cancel;
+        let came = fleet::spread(
+            &jobs,
+            &places,
+            &cancel,
+            |place| async move { load(&self.places[place]).await }.boxed_local(),
+            |job, place| async move { self.work(job, place, cancelled).await }.boxed_local(),
+            &mut tell,
+        );
+        let came = came.await;
+        (came, lost)
+    }
+
+    fn tell(&self, came: &[Came<Ended>], lost: &Lost, seconds: f64) -> Outcome {
+        let rows: Vec<Row> = (self.jobs.iter().zip(came))
+            .map(|(job, came)| self.row(job.variant, came))
+            .collect();
+        let lost: Vec<Value> = lost
+            .iter()
+            .map(|(place, why)| json!({ "builder": self.places[*place].name(), "reason": why }))
+            .collect();
+        let built = rows.iter().filter(|row| row.exit == 0).count();
+        let mut document = json!({
+            "variants": rows.iter().map(|row| &row.document).collect::<Vec<_>>(),
+            "lost": lost,
+            "seconds": seconds,
+        });
+        let table = table(&rows);
+        if built == rows.len() {
+            match self.common.json {
+                true => {
+                    document["ok"] = true.into();
+                    json(&document);
+                }
+                false => print(&table),
+            }
+            return Ok(());
+        }
+        let exit = if rows.iter().any(|row| row.exit == 130) {
+            130
+        } else if rows.iter().all(|row| [0, 3].contains(&row.exit)) {
+            // Of the environment alone: nothing is wrong with a variant.
+            3
+        } else {
+            1
+        };
+        let of = counted(rows.len(), "variant");
+        let what = format!("{built} of {of} built");
+        let d = Diagnostic::error(codes::VARIANTS_LEFT, what);
+        let mut failure = Failure::plain(exit, d.help(
+            "what each said stands above; run the same command again when it is mended: what is built is found",
+        ));
+        failure.before = Some(table);
+        if let Value::Object(document) = document {
+            failure.json.extend(document);
+        }
+        Err(failure)
+    }
+
+    fn row(&self, variant: &Variant, came: &Came<Ended>) -> Row {
+        let platform = variant.platform.to_string();
+        let mut document = json!({ "name": variant.name, "platform": platform, "ok": false });
+        let unbuilt = |exit, state: &str, mut document: Value| {
+            document["reason"] = state.into();
+            Row {
+                cells: [&variant.name, "-", state, "", ""].map(str::to_owned),
+                exit,
+                document,
+            }
+        };
+        let ended = match came {
+            Came::To(ended) => ended,
+            Came::Nowhere => {
+                let state = format!("no engine for {platform} is left");
+                return unbuilt(3, &state, document);
+            }
+            Came::Dangerous => return unbuilt(3, "engines were lost under it", document),
+            Came::Cancelled => return unbuilt(130, "not begun", document),
+        };
+        let place = self.places[ended.place].name();
+        let said = &ended.document;
+        document["builder"] = place.into();
+        document["seconds"] = ended.seconds.into();
+        for key in ["ok", "image", "cached", "diagnostics", "log"] {
+            if let Some(value) = said.get(key) {
+                document[key] = value.clone();
+            }
+        }
+        let state = match (ended.exit, said["cached"].as_bool()) {
+            (0, Some(true)) => "nothing to do".to_owned(),
+            (0, _) => "built".to_owned(),
+            (130, _) => "stopped".to_owned(),
+            _ => first(said).map_or_else(
+                || "failed".to_owned(),
+                |(code, what)| format!("{code}: {what}"),
+            ),
+        };
+        let size = said["image"]["size"].as_u64().map(mib);
+        let seconds = format!("{:.0} s", ended.seconds);
+        Row {
+            cells: [
+                variant.name.clone(),
+                place.to_owned(),
+                state,
+                seconds,
+                size.unwrap_or_default(),
+            ],
+            exit: ended.exit,
+            document,
+        }
+    }
+}
+
+struct Row {
+    /// Variant, where it was built, how it ended, how long it took, its size.
+    cells: [String; 5],
+    exit: i32,
+    document: Value,
+}
+
+fn table(rows: &[Row]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|r| r.cells[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: [usize; 5] = std::array::from_fn(width);
+    let mut out = String::new();
+    for row in rows {
+        let [name, place, state, seconds, size] = &row.cells;
+        let [w0, w1, w2, w3, w4] = widths;
+        let line = format!("{name:w0$}  {place:w1$}  {state:w2$}  {seconds:>w3$}  {size:>w4$}");
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AMD: Platform = Platform::LinuxAmd64;
+    const ARM: Platform = Platform::LinuxArm64;
+
+    #[test]
+    fn a_builder_of_two_platforms_is_one_place_and_the_rest_is_built_here() {
+        let builders = BTreeMap::from([
+            (AMD, vec!["tcp://a:1".to_owned(), "tcp://both:1".to_owned()]),
+            (ARM, vec!["tcp://both:1".to_owned()]),
+        ]);
+        let named = |platforms: &[Platform], engine, builders| {
+            let places = places(platforms, engine, builders);
+            let one = |p: &Place| (p.name().to_owned(), p.platforms.len());
+            places.iter().map(one).collect::<Vec<_>>()
+        };
+        let auto = EngineChoice::Auto;
+        let none = BTreeMap::from([(ARM, Vec::new())]);
+        assert_eq!(
+            named(&[AMD, ARM, AMD], auto, &builders),
+            [("tcp://a:1".to_owned(), 1), ("tcp://both:1".to_owned(), 2)]
+        );
+        assert_eq!(named(&[AMD, ARM], auto, &none), [(HERE.to_owned(), 2)]);
+        assert_eq!(
+            named(&[AMD], EngineChoice::Native, &builders),
+            [(HERE.to_owned(), 1)]
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! Builds that are under way, shown.
+
+use super::super::args::Common;
+use super::super::progress::shown;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use serde_json::Value;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+/// What is under way, drawn: a line for each builder on a terminal, lines elsewhere, with `--json` the
+/// events of every build, each with its variant.
+pub struct Show {
+    json: bool,
+    quiet: bool,
+    bars: Option<MultiProgress>,
+}
+
+impl Show {
+    pub fn new(common: &Common) -> Self {
+        let live = std::io::stderr().is_terminal() && !common.quiet && !common.json;
+        Self {
+            json: common.json,
+            quiet: common.quiet,
+            bars: live.then(MultiProgress::new),
+        }
+    }
+
+    pub fn line(&self, text: &str) {
+        match &self.bars {
+            Some(bars) => drop(bars.println(text)),
+            None if !self.quiet && !self.json => eprintln!("{text}"),
+            None => {}
+        }
+    }
+
+    /// What a build said besides events: of a failure as it stands and in any case.
+    pub fn told(&self, variant: &str, lines: &[String], failed: bool) {
+        for line in lines {
+            match (failed, &self.bars) {
+                (true, Some(bars)) => drop(bars.println(line)),
+                (true, None) => eprintln!("{line}"),
+                (false, _) if line.trim().is_empty() => {}
+                (false, _) => self.line(&format!("{variant}: {line}")),
+            }
+        }
+    }
+
+    pub fn bar(&self, variant: &str, place: &str) -> ProgressBar {
+        let Some(bars) = &self.bars else {
+            return ProgressBar::hidden();
+        };
+        let style = ProgressStyle::with_template("{spinner} {prefix} {elapsed} {wide_msg:.dim}");
+        let bar = bars.add(ProgressBar::new_spinner());
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.set_prefix(format!("{variant} on {place}"));
+        bar.enable_steady_tick(Duration::from_millis(120));
+        bar
+    }
+
+    pub fn event(&self, (variant, place): (&str, &str), bar: &ProgressBar, mut event: Value) {
+        if self.json {
+            event["variant"] = variant.into();
+            event["builder"] = place.into();
+            eprintln!("{event}");
+            return;
+        }
+        let name = event["name"].as_str().unwrap_or_default();
+        match event["event"].as_str() {
+            Some("phase") if self.bars.is_none() => self.line(&format!("{variant}: {name}")),
+            Some("phase") => bar.set_message(name.to_owned()),
+            Some("step_started") => bar.set_message(shown(name)),
+            Some("step_finished") if event["error"].is_null() => {
+                let (cached, seconds) = (event["cached"] == true, event["seconds"].as_f64());
+                if !cached && seconds.is_some_and(|s| s >= 1.0) {
+                    let seconds = seconds.unwrap_or_default();
+                    self.line(&format!("{variant}: {}, {seconds:.1} s", shown(name)));
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The system that is being finished: what is below, what was laid over it, what is changed.
+//!
+//! Names are kept for everything, contents only for the few files that finishing reads. Changes are
+//! collected by real path and written in that order, so parents come before what is in them.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use super::super::tarball::{Attributes, Tarball};
+use super::super::tree::{Implied, Node, Tree};
+use super::FinishError;
+
+/// A system to add packages to. Paths are real and have no leading `/`.
+pub trait Root {
+    /// What is there, links not followed; None also where it cannot be read.
+    fn node(&self, path: &str) -> Option<Node>;
+    /// A file's content; None where there is no file.
+    fn read(&self, path: &str) -> std::io::Result<Option<Vec<u8>>>;
+    /// The names in a directory, in any order; none where there is no directory.
+    fn names(&self, directory: &str) -> Vec<String>;
+}
+
+/// The system that has nothing.
+pub struct Nothing;
+
+impl Root for Nothing {
+    fn node(&self, _: &str) -> Option<Node> {
+        None
+    }
+
+    fn read(&self, _: &str) -> std::io::Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    fn names(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A root file system that lies unpacked in a directory.
+pub struct Unpacked(pub std::path::PathBuf);
+
+impl Root for Unpacked {
+    fn node(&self, path: &str) -> Option<Node> {
+        let path = self.0.join(path);
+        let kind = path.symlink_metadata().ok()?.file_type();
+        if kind.is_dir() {
+            Some(Node::Directory)
+        } else if kind.is_symlink() {
+            let target = std::fs::read_link(path).ok()?;
+            Some(Node::Symlink(target.to_str()?.to_owned()))
+        } else {
+            Some(Node::File)
+        }
+    }
+
+    fn read(&self, path: &str) -> std::io::Result<Option<Vec<u8>>> {
+        match self.node(path) {
+            Some(Node::File) => std::fs::read(self.0.join(path)).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn names(&self, directory: &str) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.0.join(directory)) else {
+            return Vec::new();
+        };
+        let name =
+            |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
+        entries.filter_map(name).collect()
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    Directory {
+        mode: u32,
+        gid: u64,
+    },
+    Symlink(String),
+    File {
+        mode: u32,
+        gid: u64,
+        content: Vec<u8>,
+    },
+}
+
+pub struct System<'r> {
+    pub tree: Tree<'r>,
+    root: &'r dyn Root,
+    /// Mode and content of files that passed by and were kept.
+    pub kept: BTreeMap<String, (u32, Vec<u8>)>,
+    changes: BTreeMap<String, Change>,
+}
+
+impl<'r> System<'r> {
+    pub fn new(root: &'r dyn Root, tree: Tree<'r>) -> Self {
+        System {
+            tree,
+            root,
+            kept: BTreeMap::new(),
+            changes: BTreeMap::new(),
+        }
+    }
+
+    /// Whether something is at the path when links are followed.
+    pub fn exists(&self, path: &str) -> bool {
+        self.tree.follow(path).is_some()
+    }
+
+    pub fn is_directory(&self, path: &str) -> bool {
+        self.tree
+            .follow(path)
+            .is_some_and(|real| self.tree.node(&real) == Some(Node::Directory))
+    }
+
+    pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>, FinishError> {
+        Ok(self.read_with_mode(path)?.map(|(_, content)| content))
+    }
+
+    fn read_with_mode(&self, path: &str) -> Result<Option<(u32, Vec<u8>)>, FinishError> {
+        let Some(real) = self.tree.follow(path) else {
+            return Ok(None);
+        };
+        if let Some(Change::File { mode, content, .. }) = self.changes.get(&real) {
+            return Ok(Some((*mode, content.clone())));
+        }
+        if let Some((mode, content)) = self.kept.get(&real) {
+            return Ok(Some((*mode, content.clone())));
+        }
+        let content = self
+            .root
+            .read(&real)
+            .map_err(|source| FinishError::Root { path: real, source })?;
+        Ok(content.map(|content| (0o644, content)))
+    }
+
+    /// As text; a system's own tables are ASCII.
+    pub fn text(&self, path: &str) -> Result<Option<String>, FinishError> {
+        let bytes = self.read(path)?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// Sorted names in a directory, of all that is there.
+    pub fn names(&self, directory: &str) -> Vec<String> {
+        let Some(real) = self.tree.follow(directory) else {
+            return Vec::new();
+        };
+        let mut names = self.root.names(&real);
+        names.extend(self.tree.names(&real).into_iter().map(str::to_owned));
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// The real path of a name whose last part is not followed; parents are made.
+    fn place(&mut self, path: &str) -> Result<String, FinishError> {
+        let mut implied = Vec::new();
+        let real = self
+            .tree
+            .real_path(path, &mut implied)
+            .map_err(|_| FinishError::Parent {
+                path: path.to_owned(),
+            })?;
+        for item in implied {
+            match item {
+                Implied::Directory(path) => {
+                    self.changes.insert(
+                        path,
+                        Change::Directory {
+                            mode: 0o755,
+                            gid: 0,
+                        },
+                    );
+                }
+                Implied::Symlink { path, target } => {
+                    self.changes.insert(path, Change::Symlink(target));
+                }
+            }
+        }
+        Ok(real)
+    }
+
+    pub fn directory(&mut self, path: &str, mode: u32, gid: u64) -> Result<(), FinishError> {
+        let real = self.place(path)?;
+        self.tree.put(&real, Node::Directory);
+        self.changes.insert(real, Change::Directory { mode, gid });
+        Ok(())
+    }
+
+    /// A link in the place of whatever is there, unless that is a file or a directory.
+    pub fn link(&mut self, path: &str, target: &str) -> Result<(), FinishError> {
+        let real = self.place(path)?;
+        match self.tree.node(&real) {
+            Some(Node::Symlink(there)) if there == target => return Ok(()),
+            Some(Node::File | Node::Directory) => {
+                return Err(FinishError::Occupied {
+                    path: path.to_owned(),
+                });
+            }
+            _ => {}
+        }
+        self.tree.put(&real, Node::Symlink(target.to_owned()));
+        self.changes
+            .insert(real, Change::Symlink(target.to_owned()));
+        Ok(())
+    }
+
+    /// A file in the place of whatever is there, unless that is a directory.
+    pub fn file(
+        &mut self,
+        path: &str,
+        mode: u32,
+        gid: u64,
+        content: Vec<u8>,
+    ) -> Result<(), FinishError> {
+        let real = self.place(path)?;
+        if self.tree.node(&real) == Some(Node::Directory) {
+            return Err(FinishError::Occupied {
+                path: path.to_owned(),
+            });
+        }
+        self.tree.put(&real, Node::File);
+        self.changes
+            .insert(real, Change::File { mode, gid, content });
+        Ok(())
+    }
+
+    /// A copy where there is none yet.
+    pub fn copy(&mut self, from: &str, to: &str) -> Result<(), FinishError> {
+        if self.exists(to) {
+            return Ok(());
+        }
+        let Some((mode, content)) = self.read_with_mode(from)? else {
+            return Err(FinishError::Missing {
+                path: from.to_owned(),
+            });
+        };
+        self.file(to, mode, 0, content)
+    }
+
+    /// A link in the place of a directory that a package is about to ship.
+    pub fn migrate(&mut self, real: &str, target: &str) {
+        self.tree.put(real, Node::Symlink(target.to_owned()));
+        self.changes
+            .insert(real.to_owned(), Change::Symlink(target.to_owned()));
+    }
+
+    /// Writes the changes after what was laid.
+    pub fn write<W: Write>(self, tar: &mut Tarball<W>, mtime: u64) -> Result<(), FinishError> {
+        let own = |mode, gid| Attributes {
+            mode,
+            uid: 0,
+            gid,
+            mtime,
+        };
+        for (path, change) in self.changes {
+            match change {
+                Change::Directory { mode, gid } => tar.directory(&path, own(mode, gid))?,
+                Change::Symlink(target) => tar.symlink(&path, &target, own(0o777, 0))?,
+                Change::File { mode, gid, content } => {
+                    let size = content.len() as u64;
+                    tar.file(&path, own(mode, gid), &mut content.as_slice(), size)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

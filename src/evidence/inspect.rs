@@ -1,0 +1,227 @@
+//! What an image in a registry is, and what is attached to it.
+//!
+//! In: a reference. Out: an [`Inspection`], and a table of it. It tells what there is; whether a
+//! signature is anybody's is for `verify` to say.
+
+use super::error::EvidenceError;
+use super::image::{self, Found};
+use super::key::PublicKey;
+use super::kind::Kind;
+use super::signature::{count, verify};
+use crate::registry::{Descriptor, Reference, Registry, Target};
+use crate::spec::nouns::Digest;
+use bytes::Bytes;
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// Bytes of one piece of evidence: an SBOM of a large stack has one megabyte.
+const LARGEST: u64 = 64 << 20;
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Inspection {
+    pub reference: String,
+    #[serde(serialize_with = "as_text")]
+    pub digest: Digest,
+    pub media_type: String,
+    /// Of the index, where the reference names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signatures: Option<usize>,
+    pub images: Vec<Inspected>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Inspected {
+    #[serde(flatten)]
+    pub image: Found,
+    /// Absent where there is no registry to ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signatures: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Vec<Evidence>>,
+}
+
+/// One thing that refers to an image.
+#[derive(Debug, Clone, Serialize)]
+pub struct Evidence {
+    /// Absent of what stackforge does not make.
+    pub kind: Option<Kind>,
+    pub artifact_type: String,
+    #[serde(serialize_with = "as_text")]
+    pub digest: Digest,
+}
+
+fn as_text<S: serde::Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(digest)
+}
+
+pub async fn inspect(
+    registry: &Registry,
+    reference: &Reference,
+) -> Result<Inspection, EvidenceError> {
+    let named = image::named(registry, reference).await?;
+    let repository = reference.repository();
+    let mut images = Vec::with_capacity(named.images.len());
+    for image in named.images {
+        images.push(Inspected {
+            signatures: Some(count(registry, repository, &image.digest).await?),
+            evidence: Some(evidence(registry, reference, &image.digest).await?),
+            image,
+        });
+    }
+    let signatures = match (named.is_index, images.first()) {
+        (false, Some(only)) => only.signatures,
+        _ => Some(count(registry, repository, &named.manifest.digest).await?),
+    };
+    Ok(Inspection {
+        reference: reference.to_string(),
+        digest: named.manifest.digest,
+        media_type: named.manifest.media_type,
+        signatures,
+        images,
+    })
+}
+
+async fn evidence(
+    registry: &Registry,
+    reference: &Reference,
+    image: &Digest,
+) -> Result<Vec<Evidence>, EvidenceError> {
+    let listed = registry.referrers(reference.repository(), image, None);
+    let mut all: Vec<Evidence> = listed
+        .await?
+        .into_iter()
+        .map(|descriptor| {
+            let artifact_type = descriptor.artifact_type.unwrap_or_default();
+            Evidence {
+                kind: Kind::of_artifact_type(&artifact_type),
+                artifact_type,
+                digest: descriptor.digest,
+            }
+        })
+        .collect();
+    all.sort_by_key(|e| (e.kind.is_none(), e.kind, e.digest.to_string()));
+    Ok(all)
+}
+
+/// The newest document of a kind that is attached to an image, verified by its digest and, with a
+/// key, refused where that has not signed it.
+pub async fn document(
+    registry: &Registry,
+    reference: &Reference,
+    image: &Digest,
+    kind: Kind,
+    key: Option<&PublicKey>,
+) -> Result<Bytes, EvidenceError> {
+    let none = || EvidenceError::NotAttached {
+        reference: reference.to_string(),
+        kind: kind.to_string(),
+    };
+    let repository = reference.repository();
+    let listed = registry.referrers(repository, image, Some(kind.artifact_type()));
+    // A list grows at its end.
+    let last = listed.await?.pop().ok_or_else(none)?;
+    if let Some(key) = key {
+        verify(registry, reference, &last.digest, key).await?;
+    }
+    let manifest = registry
+        .manifest(repository, &Target::Digest(last.digest))
+        .await?;
+    let document: serde_json::Value = serde_json::from_slice(&manifest.bytes).unwrap_or_default();
+    let layer = &document["layers"][0];
+    let digest = layer["digest"].as_str().and_then(|d| d.parse().ok());
+    let (Some(digest), Some(size)) = (digest, layer["size"].as_u64()) else {
+        return Err(none());
+    };
+    let blob = Descriptor::of_blob(digest, size);
+    Ok(registry.small_blob(repository, &blob, LARGEST).await?)
+}
+
+impl Inspection {
+    /// Of an image at rest or in an engine, where nothing is attached to images.
+    pub fn local(name: &str, image: Found) -> Self {
+        Self {
+            reference: name.to_owned(),
+            digest: image.digest.clone(),
+            media_type: image.descriptor.media_type.clone(),
+            signatures: None,
+            images: vec![Inspected {
+                image,
+                signatures: None,
+                evidence: None,
+            }],
+        }
+    }
+
+    /// For people; ends with a line end.
+    pub fn table(&self) -> String {
+        let mut out = format!("{}\n", self.reference);
+        let what = match self.images.len() {
+            1 if self.images[0].image.digest == self.digest => "image".to_owned(),
+            n => format!("index of {n} images"),
+        };
+        let _ = writeln!(out, "  {what} {}{}", self.digest, signed(self.signatures));
+        for one in &self.images {
+            one.tell(&mut out);
+        }
+        out
+    }
+}
+
+fn signed(signatures: Option<usize>) -> String {
+    match signatures {
+        None => String::new(),
+        Some(0) => ", not signed".to_owned(),
+        Some(1) => ", 1 signature".to_owned(),
+        Some(n) => format!(", {n} signatures"),
+    }
+}
+
+impl Inspected {
+    fn tell(&self, out: &mut String) {
+        let image = &self.image;
+        let label = |name: &str| {
+            let of = [&image.labels, &image.annotations];
+            of.into_iter().find_map(|m| m.get(name)).map(String::as_str)
+        };
+        let mib = image.size.div_ceil(1 << 20);
+        let title = label("org.opencontainers.image.title").unwrap_or("image");
+        let platform = &image.platform;
+        let _ = writeln!(out, "\n{} {platform}, {mib} MiB", printable(title));
+        let _ = writeln!(out, "  {}{}", image.digest, signed(self.signatures));
+        let own = image.labels.iter().filter_map(|(name, value)| {
+            let name = name.strip_prefix("io.stackforge.")?;
+            Some((name, value))
+        });
+        let rows: Vec<(&str, &String)> = own.collect();
+        let width = rows.iter().map(|(n, _)| n.len()).max().unwrap_or(0);
+        for (name, value) in rows {
+            let _ = writeln!(out, "  {name:width$}  {}", printable(value));
+        }
+        let Some(evidence) = &self.evidence else {
+            return;
+        };
+        if evidence.is_empty() {
+            let _ = writeln!(out, "  nothing is attached");
+        }
+        for evidence in evidence {
+            let what = match evidence.kind {
+                Some(kind) => kind.about().to_owned(),
+                None => printable(&evidence.artifact_type),
+            };
+            let _ = writeln!(out, "  {what:20}  {}", evidence.digest);
+        }
+    }
+}
+
+/// Text of others, on one line of a terminal.
+fn printable(text: &str) -> String {
+    text.chars().take(200).flat_map(escaped).collect()
+}
+
+fn escaped(c: char) -> impl Iterator<Item = char> {
+    let (plain, code) = match c.is_control() {
+        true => (None, Some(c.escape_default())),
+        false => (Some(c), None),
+    };
+    plain.into_iter().chain(code.into_iter().flatten())
+}

@@ -1,0 +1,282 @@
+//! Licences, as packages state them themselves.
+//!
+//! In: a wheel or a Debian package in the store. Out: an SPDX expression where what it states is one
+//! beyond doubt, else its own words, else nothing. Nothing is guessed from texts: "BSD" names no
+//! licence.
+
+use crate::debian::deb::Deb;
+use crate::source::{self, FileSource};
+use crate::tar::Reader;
+use crate::zip::Archive;
+use std::collections::BTreeSet;
+use std::io::{BufReader, Read as _};
+use std::path::Path;
+
+/// Most bytes of metadata, or of a copyright file, that are read.
+const LARGEST: u64 = 4 << 20;
+/// Most characters of a licence in its own words.
+const LONGEST: usize = 200;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Licence {
+    /// An SPDX expression.
+    Spdx(String),
+    /// What the package says, which is none.
+    Named(String),
+    #[default]
+    Unknown,
+}
+
+/// What people write, in lower case, for what can be nothing else.
+const WORDS: &[(&str, &str)] = &[
+    ("apache 2.0", "Apache-2.0"),
+    ("apache license 2.0", "Apache-2.0"),
+    ("apache license, version 2.0", "Apache-2.0"),
+    ("apache 2.0 license", "Apache-2.0"),
+    ("apache-2", "Apache-2.0"),
+    ("artistic", "Artistic-1.0-Perl"),
+    ("bsd 3-clause", "BSD-3-Clause"),
+    ("bsd 3-clause license", "BSD-3-Clause"),
+    ("bsd 2-clause", "BSD-2-Clause"),
+    ("expat", "MIT"),
+    ("isc license (iscl)", "ISC"),
+    ("mit license", "MIT"),
+    ("mozilla public license 2.0 (mpl 2.0)", "MPL-2.0"),
+    ("python software foundation license", "PSF-2.0"),
+    ("the unlicense (unlicense)", "Unlicense"),
+];
+
+/// Of a wheel.
+pub fn of_wheel(path: &Path) -> Licence {
+    metadata(path).map_or(Licence::Unknown, |text| of_metadata(&text))
+}
+
+fn metadata(path: &Path) -> Option<String> {
+    let mut file = FileSource::open(path).ok()?;
+    let archive = Archive::read("wheel", &mut file).ok()?;
+    let is_metadata = |name: &str| {
+        let folder = name.strip_suffix("/METADATA");
+        folder.is_some_and(|f| f.ends_with(".dist-info") && !f.contains('/'))
+    };
+    let member = archive.members.iter().find(|m| is_metadata(&m.name))?;
+    if member.size > LARGEST {
+        return None;
+    }
+    let mut content = archive.open(member, file).ok()?;
+    let bytes = source::bytes(&mut content, 0, member.size).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// `License-Expression` (PEP 639), else `License`, else the classifiers.
+fn of_metadata(text: &str) -> Licence {
+    let head = text.split("\n\n").next().unwrap_or_default();
+    let field = |name: &str| {
+        let mut values = head.lines().filter_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim())
+        });
+        values.next().filter(|v| !v.is_empty() && *v != "UNKNOWN")
+    };
+    if let Some(stated) = field("License-Expression").or_else(|| field("License")) {
+        return of_words(stated);
+    }
+    let mut classified: BTreeSet<&str> = BTreeSet::new();
+    for line in head.lines() {
+        if let Some(rest) = line.strip_prefix("Classifier: License ::") {
+            classified.extend(rest.rsplit("::").next().map(str::trim));
+        }
+    }
+    joined(classified.into_iter())
+}
+
+/// Of a Debian package, whose copyright file is in the machine-readable form.
+pub fn of_deb(path: &Path) -> Licence {
+    copyright(path).map_or(Licence::Unknown, |text| of_copyright(&text))
+}
+
+fn copyright(path: &Path) -> Option<String> {
+    let deb = Deb::open(path).ok()?;
+    let wanted = format!("usr/share/doc/{}/copyright", deb.name());
+    let mut reader = Reader::new(BufReader::new(deb.data().ok()?));
+    while let Some(entry) = reader.next().ok()? {
+        if entry.header.path.trim_start_matches("./") != wanted {
+            continue;
+        }
+        let mut text = Vec::new();
+        entry.take(LARGEST).read_to_end(&mut text).ok()?;
+        return Some(String::from_utf8_lossy(&text).into_owned());
+    }
+    None
+}
+
+/// Every licence that a file in Debian's machine-readable form names ("copyright-format 1.0").
+fn of_copyright(text: &str) -> Licence {
+    let first = text.lines().next().unwrap_or_default();
+    if !first.starts_with("Format:") || !first.contains("copyright-format") {
+        return Licence::Unknown;
+    }
+    let stated = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("License:"))
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    joined(stated.collect::<BTreeSet<_>>().into_iter())
+}
+
+/// Several licences that all hold.
+fn joined<'a>(names: impl Iterator<Item = &'a str>) -> Licence {
+    let names: Vec<&str> = names.collect();
+    let mut known = BTreeSet::new();
+    for name in &names {
+        match of_words(name) {
+            Licence::Spdx(expression) => known.insert(expression),
+            _ => return of_own_words(&names.join(", ")),
+        };
+    }
+    let several = known.len() > 1;
+    let each = known.into_iter().map(|e| match several && e.contains(' ') {
+        true => format!("({e})"),
+        false => e,
+    });
+    let all: Vec<String> = each.collect();
+    match all.is_empty() {
+        true => Licence::Unknown,
+        false => Licence::Spdx(all.join(" AND ")),
+    }
+}
+
+fn of_words(text: &str) -> Licence {
+    expression(text).map_or_else(|| of_own_words(text), Licence::Spdx)
+}
+
+fn of_own_words(text: &str) -> Licence {
+    let plain: String = text.chars().filter(|c| !c.is_control()).collect();
+    match plain.trim() {
+        "" => Licence::Unknown,
+        plain => Licence::Named(plain.chars().take(LONGEST).collect()),
+    }
+}
+
+/// What text is an SPDX expression, or one in Debian's spelling.
+fn expression(text: &str) -> Option<String> {
+    if let Ok(parsed) = spdx::Expression::parse(text) {
+        // A reference has to be defined in the document that uses it.
+        let defined = |r: &spdx::expression::ExpressionReq| r.req.license.id().is_some();
+        return parsed
+            .requirements()
+            .all(defined)
+            .then(|| parsed.to_string());
+    }
+    for (word, joint) in [(" or ", " OR "), (" and ", " AND ")] {
+        if text.contains(word) {
+            let parts: Option<Vec<String>> = text.split(word).map(one).collect();
+            return parts.map(|parts| parts.join(joint));
+        }
+    }
+    one(text)
+}
+
+/// One licence, by its identifier or by a name that means it.
+fn one(text: &str) -> Option<String> {
+    let text = text.trim();
+    let lower = text.to_ascii_lowercase();
+    let known = |(word, _): &&(&str, &str)| *word == lower;
+    if let Some((_, id)) = WORDS.iter().find(known) {
+        return Some((*id).to_owned());
+    }
+    if let Some(gnu) = gnu(&lower) {
+        return Some(gnu);
+    }
+    let id = spdx::identifiers::LICENSES.iter();
+    let mut id = id.filter(|l| l.name.eq_ignore_ascii_case(text));
+    id.next().map(|l| l.name.to_owned())
+}
+
+/// Debian's `GPL-2+`, `LGPL-2.1`, `GFDL-1.3+`: with a version, and whether later ones will do.
+fn gnu(lower: &str) -> Option<String> {
+    let (base, later) = match lower.strip_suffix('+') {
+        Some(base) => (base, true),
+        None => (lower, false),
+    };
+    let (family, version) = base.split_once('-')?;
+    if !["gpl", "lgpl", "agpl", "gfdl"].contains(&family) {
+        return None;
+    }
+    let version = match version.contains('.') {
+        true => version.to_owned(),
+        false => format!("{version}.0"),
+    };
+    let end = if later { "or-later" } else { "only" };
+    let id = format!("{}-{version}-{end}", family.to_ascii_uppercase());
+    spdx::license_id(&id).map(|found| found.name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn spdx_of(text: &str) -> Licence {
+        Licence::Spdx(text.into())
+    }
+
+    #[test]
+    fn metadata_state_licences_in_three_ways() {
+        let of = |fields: &str| of_metadata(&format!("Name: x\n{fields}\n\nLicense: MIT\n"));
+        let expression = of("License-Expression: Apache-2.0 OR BSD-2-Clause\nLicense: x");
+        assert_eq!(expression, spdx_of("Apache-2.0 OR BSD-2-Clause"));
+        assert_eq!(of("License: MIT"), spdx_of("MIT"));
+        assert_eq!(of("License: MIT License"), spdx_of("MIT"));
+        assert_eq!(of("License: BSD"), Licence::Named("BSD".into()));
+        let reference = of("License-Expression: LicenseRef-NVIDIA-Proprietary");
+        assert_eq!(
+            reference,
+            Licence::Named("LicenseRef-NVIDIA-Proprietary".into())
+        );
+        let classified = of("Classifier: License :: OSI Approved :: MIT License");
+        assert_eq!(classified, spdx_of("MIT"));
+        assert_eq!(of("License: UNKNOWN"), Licence::Unknown);
+        assert_eq!(of("Summary: x"), Licence::Unknown, "not of the description");
+    }
+
+    #[test]
+    fn debian_names_licences_in_its_own_way() {
+        let of = |names: &[&str]| {
+            let format = "https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/";
+            let lines = names.iter().map(|n| format!("License: {n}\n text\n"));
+            of_copyright(&format!(
+                "Format: {format}\n\n{}",
+                lines.collect::<String>()
+            ))
+        };
+        assert_eq!(of(&["GPL-2+"]), spdx_of("GPL-2.0-or-later"));
+        assert_eq!(
+            of(&["GPL-3", "Expat", "Expat", "LGPL-2.1+"]),
+            spdx_of("GPL-3.0-only AND LGPL-2.1-or-later AND MIT")
+        );
+        assert_eq!(
+            of(&["GPL-2+ or Artistic", "BSD-3-clause"]),
+            spdx_of("BSD-3-Clause AND (GPL-2.0-or-later OR Artistic-1.0-Perl)")
+        );
+        assert_eq!(
+            of(&["public-domain", "ISC"]),
+            Licence::Named("ISC, public-domain".into())
+        );
+        assert_eq!(of(&["GPL-7"]), Licence::Named("GPL-7".into()));
+        assert_eq!(
+            of_copyright("This is GPL-2.\nLicense: MIT"),
+            Licence::Unknown
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_called_an_expression_is_one(text in "[A-Za-z0-9.+() -]{0,40}|\\PC{0,60}") {
+            for licence in [of_words(&text), of_metadata(&text), of_copyright(&text)] {
+                if let Licence::Spdx(expression) = licence {
+                    prop_assert!(spdx::Expression::parse(&expression).is_ok(), "{}", expression);
+                }
+            }
+        }
+    }
+}

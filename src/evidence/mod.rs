@@ -1,0 +1,51 @@
+//! What proves where an image comes from, attached to it in a registry.
+//!
+//! In: a plan and what its build left; a key; an image in a registry. Out: SBOMs in SPDX and
+//! CycloneDX, SLSA provenance, the reports of audit and validation, each attached to the image as a
+//! referrer; signatures as cosign makes them; and what there is of all that. Documents follow from
+//! the lock and the files that it names: no clock, no random name. Never: evidence about an image
+//! that another plan made, a signature called good that is not, a private key shown.
+
+mod attach;
+mod bill;
+mod cyclonedx;
+mod error;
+mod image;
+mod inspect;
+mod key;
+mod kind;
+mod licence;
+mod provenance;
+mod purl;
+mod signature;
+mod spdx;
+
+pub use attach::{Attached, Paths, Request, attach, own};
+pub use bill::{Bill, Item, Role, Subject};
+pub use error::{EvidenceError, KeyError};
+pub use image::{Found, Named, named, resolve};
+pub use inspect::{Evidence, Inspected, Inspection, document, inspect};
+pub use key::{PrivateKey, PublicKey};
+pub use kind::Kind;
+pub use licence::Licence;
+pub use provenance::{Builder, Inputs, PREDICATE, statement};
+pub use signature::{Signed, sign, verify, verify_any};
+
+/// The form of an SBOM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SbomFormat {
+    /// SPDX 2.3.
+    Spdx,
+    /// CycloneDX 1.6.
+    CycloneDx,
+}
+
+/// The SBOM as a file.
+pub fn sbom(bill: &Bill<'_>, format: SbomFormat) -> String {
+    let document = match format {
+        SbomFormat::Spdx => spdx::document(bill),
+        SbomFormat::CycloneDx => cyclonedx::document(bill),
+    };
+    // Texts, numbers and lists always become JSON.
+    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+}

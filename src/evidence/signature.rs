@@ -1,0 +1,377 @@
+//! Signatures of images in the form of cosign, which it and admission controllers verify.
+//!
+//! In: a key and a manifest in a registry. Out: a signature under the tag `sha256-HEX.sig`, an image
+//! whose layers are one signed statement each, with the signature in an annotation; or what a key has
+//! signed. What counts is the manifest's digest in the statement: a manifest that changed, a
+//! statement about another one and a foreign key are refused. The name in a statement is told and
+//! not compared, so that a mirror's images verify.
+//!
+//! Source: "cosign, signature specification" of the sigstore project, `SIGNATURE_SPEC.md`.
+
+use super::error::EvidenceError;
+use super::key::{PrivateKey, PublicKey};
+use crate::registry::{
+    Descriptor, Manifest, Merged, Reference, Registry, RegistryError, Repository, Tag, Target,
+};
+use crate::spec::nouns::Digest;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+const IMAGE: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const STATEMENT: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+const ANNOTATION: &str = "dev.cosignproject.cosign/signature";
+const TYPE: &str = "cosign container image signature";
+/// A statement has some 250 bytes.
+const LARGEST: u64 = 64 << 10;
+/// Signatures of one image that are looked at.
+const MOST: usize = 200;
+
+/// What somebody signed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Signed {
+    /// The repository that the image was signed in.
+    pub name: String,
+    #[serde(serialize_with = "as_text")]
+    pub digest: Digest,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub optional: Value,
+}
+
+fn as_text<S: serde::Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(digest)
+}
+
+#[derive(Debug, Deserialize)]
+struct Statement {
+    critical: Critical,
+    #[serde(default)]
+    optional: Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct Critical {
+    identity: Identity,
+    image: Image,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Identity {
+    docker_reference: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Image {
+    docker_manifest_digest: String,
+}
+
+/// A signature as it lies in the registry.
+#[derive(Debug, Clone)]
+struct Kept {
+    statement: Descriptor,
+    signature: Vec<u8>,
+}
+
+/// Signs a manifest that is there. Signatures of others stay; the same one twice is there once.
+pub async fn sign(
+    registry: &Registry,
+    repository: &Repository,
+    manifest: &Descriptor,
+    key: &PrivateKey,
+) -> Result<Signed, EvidenceError> {
+    let name = format!("{}/{repository}", registry.host());
+    let statement = statement(&name, &manifest.digest);
+    let layer = json!({
+        "mediaType": STATEMENT,
+        "digest": Digest::of(&statement).to_string(),
+        "size": statement.len(),
+        "annotations": { ANNOTATION: STANDARD.encode(key.sign(&statement)) },
+    });
+    let part = of_layers(vec![layer]);
+    for blob in [vec![statement], part.blobs].concat() {
+        registry.push_bytes(repository, blob).await?;
+    }
+    let part = Manifest {
+        digest: Digest::of(&part.bytes),
+        bytes: part.bytes,
+        media_type: part.media_type,
+    };
+    let tag = tag(&manifest.digest)?;
+    let merge = |current: Option<&Manifest>, parts: &[Manifest]| Ok(merged(current, parts));
+    registry.contribute(repository, &tag, &part, merge).await?;
+    Ok(Signed {
+        name,
+        digest: manifest.digest.clone(),
+        optional: Value::Null,
+    })
+}
+
+/// What this key has signed of a manifest, at least one statement; refused where there is none.
+pub async fn verify(
+    registry: &Registry,
+    reference: &Reference,
+    digest: &Digest,
+    key: &PublicKey,
+) -> Result<Vec<Signed>, EvidenceError> {
+    let repository = reference.repository();
+    let (name, digest_of) = (|| reference.to_string(), || digest.clone());
+    let kept = kept(registry, repository, digest).await;
+    let kept = kept.map_err(|e| match e {
+        EvidenceError::Registry(e) => altered(e, reference),
+        other => other,
+    })?;
+    if kept.is_empty() {
+        return Err(EvidenceError::Unsigned {
+            reference: name(),
+            digest: digest_of(),
+        });
+    }
+    let (mut good, mut other) = (Vec::new(), None);
+    for one in &kept {
+        let statement = (registry
+            .small_blob(repository, &one.statement, LARGEST)
+            .await)
+            .map_err(|e| altered(e, reference))?;
+        if !key.has_signed(&statement, &one.signature) {
+            continue;
+        }
+        match read(&statement) {
+            Ok(signed) if signed.digest == *digest => good.push(signed),
+            Ok(signed) => other = Some(signed.digest.to_string()),
+            Err(problem) => other = Some(problem),
+        }
+    }
+    match (good.is_empty(), other) {
+        (false, _) => Ok(good),
+        (true, Some(signed)) => Err(EvidenceError::Changed {
+            reference: name(),
+            digest: digest_of(),
+            signed,
+        }),
+        (true, None) => Err(EvidenceError::ForeignKey {
+            reference: name(),
+            digest: digest_of(),
+            found: kept.len(),
+        }),
+    }
+}
+
+/// The same for what leads to an image and the image itself: a signature of any of them will do, as
+/// an index names its images by digest.
+pub async fn verify_any(
+    registry: &Registry,
+    reference: &Reference,
+    digests: &[&Digest],
+    key: &PublicKey,
+) -> Result<Vec<Signed>, EvidenceError> {
+    let mut refused = None;
+    for digest in digests {
+        match verify(registry, reference, digest, key).await {
+            Ok(signed) => return Ok(signed),
+            // Of several reasons, one that speaks of a signature says more than one that has none.
+            Err(EvidenceError::Unsigned { .. }) if refused.is_some() => {}
+            Err(error) => refused = Some(error),
+        }
+    }
+    Err(refused.unwrap_or_else(|| EvidenceError::Malformed {
+        what: reference.to_string(),
+        problem: "it leads to no manifest".to_owned(),
+    }))
+}
+
+/// How many signatures a manifest has; nobody's key is asked.
+pub async fn count(
+    registry: &Registry,
+    repository: &Repository,
+    digest: &Digest,
+) -> Result<usize, EvidenceError> {
+    Ok(kept(registry, repository, digest).await?.len())
+}
+
+/// Where bytes are not those of their digest, it is the image that is wrong, not the network.
+pub fn altered(error: RegistryError, reference: &Reference) -> EvidenceError {
+    match error {
+        source @ RegistryError::Corrupt { .. } => EvidenceError::Altered {
+            reference: reference.to_string(),
+            source: Box::new(source),
+        },
+        other => other.into(),
+    }
+}
+
+fn tag(digest: &Digest) -> Result<Tag, EvidenceError> {
+    Ok(format!("sha256-{}.sig", digest.hex()).parse::<Tag>()?)
+}
+
+fn statement(name: &str, digest: &Digest) -> Bytes {
+    let document = json!({
+        "critical": {
+            "identity": { "docker-reference": name },
+            "image": { "docker-manifest-digest": digest.to_string() },
+            "type": TYPE,
+        },
+        "optional": null,
+    });
+    Bytes::from(document.to_string())
+}
+
+fn read(statement: &[u8]) -> Result<Signed, String> {
+    let no = |_| "something that is no image".to_owned();
+    let statement: Statement = serde_json::from_slice(statement).map_err(|_| no(()))?;
+    let critical = statement.critical;
+    if critical.kind != TYPE {
+        return Err(no(()));
+    }
+    let digest = critical.image.docker_manifest_digest.parse();
+    Ok(Signed {
+        name: critical.identity.docker_reference,
+        digest: digest.map_err(|_| no(()))?,
+        optional: statement.optional,
+    })
+}
+
+async fn kept(
+    registry: &Registry,
+    repository: &Repository,
+    digest: &Digest,
+) -> Result<Vec<Kept>, EvidenceError> {
+    let found = registry
+        .manifest(repository, &Target::Tag(tag(digest)?))
+        .await;
+    let manifest = match found {
+        Ok(manifest) => manifest,
+        Err(e) if e.is_missing() => return Ok(Vec::new()),
+        Err(e) => return Err(e.into()),
+    };
+    let layers = layers([&manifest]);
+    Ok(layers.iter().filter_map(of_layer).take(MOST).collect())
+}
+
+fn of_layer(layer: &Value) -> Option<Kept> {
+    let text = |key: &str| layer[key].as_str();
+    if text("mediaType")? != STATEMENT {
+        return None;
+    }
+    let signature = layer["annotations"][ANNOTATION].as_str()?;
+    Some(Kept {
+        statement: Descriptor::of_blob(text("digest")?.parse().ok()?, layer["size"].as_u64()?),
+        signature: STANDARD.decode(signature).ok()?,
+    })
+}
+
+/// The layers of manifests, each once.
+fn layers<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> Vec<Value> {
+    let mut all: Vec<Value> = Vec::new();
+    for manifest in manifests {
+        let document: Value = serde_json::from_slice(&manifest.bytes).unwrap_or_default();
+        for layer in document["layers"].as_array().into_iter().flatten() {
+            if !all.contains(layer) {
+                all.push(layer.clone());
+            }
+        }
+    }
+    all
+}
+
+fn merged(current: Option<&Manifest>, parts: &[Manifest]) -> Option<Merged> {
+    let all = layers(current.into_iter().chain(parts));
+    match current {
+        Some(current) if layers([current]).len() == all.len() => None,
+        _ => Some(of_layers(all)),
+    }
+}
+
+/// An image of signatures, with the configuration that cosign gives it.
+fn of_layers(layers: Vec<Value>) -> Merged {
+    const NEVER: &str = "0001-01-01T00:00:00Z";
+    let ids: Vec<&Value> = layers.iter().map(|layer| &layer["digest"]).collect();
+    let history = vec![json!({ "created": NEVER }); layers.len()];
+    let config = json!({
+        "architecture": "",
+        "config": {},
+        "created": NEVER,
+        "history": history,
+        "os": "",
+        "rootfs": { "type": "layers", "diff_ids": ids },
+    });
+    let config = Bytes::from(config.to_string());
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": IMAGE,
+        "config": {
+            "mediaType": CONFIG,
+            "digest": Digest::of(&config).to_string(),
+            "size": config.len(),
+        },
+        "layers": layers,
+    });
+    Merged {
+        media_type: IMAGE.to_owned(),
+        bytes: Bytes::from(manifest.to_string()),
+        blobs: vec![config],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_statement_is_the_one_that_cosign_writes() {
+        let digest = Digest::of(b"x");
+        let text = statement("h:5000/a/b", &digest);
+        let expected = format!(
+            r#"{{"critical":{{"identity":{{"docker-reference":"h:5000/a/b"}},"image":{{"docker-manifest-digest":"{digest}"}},"type":"cosign container image signature"}},"optional":null}}"#
+        );
+        assert_eq!(text, expected);
+        let signed = read(&text).unwrap();
+        assert_eq!(
+            (signed.name.as_str(), &signed.digest),
+            ("h:5000/a/b", &digest)
+        );
+        let other = expected.replace("container image", "blob");
+        assert!(read(other.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn signatures_are_added_and_never_lost() {
+        let layer = |n: u8| json!({ "mediaType": STATEMENT, "digest": Digest::of(&[n]).to_string(), "size": 1, "annotations": { ANNOTATION: "AA==" } });
+        let of = |layers| {
+            let merged = of_layers(layers);
+            Manifest {
+                digest: Digest::of(&merged.bytes),
+                bytes: merged.bytes,
+                media_type: merged.media_type,
+            }
+        };
+        let (one, two) = (of(vec![layer(1)]), of(vec![layer(2)]));
+        let parts = [one.clone(), two];
+        let both = merged(Some(&one), &parts).unwrap();
+        let both = Manifest {
+            digest: Digest::of(&both.bytes),
+            bytes: both.bytes,
+            media_type: both.media_type,
+        };
+        assert_eq!(layers([&both]), [layer(1), layer(2)]);
+        assert_eq!(merged(Some(&both), &parts), None);
+        assert_eq!(layers([&both]).iter().filter_map(of_layer).count(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn no_statement_and_no_layer_panics(text in "\\PC{0,120}") {
+            let _ = read(text.as_bytes());
+            if let Ok(value) = serde_json::from_str::<Value>(&text) {
+                let _ = of_layer(&value);
+            }
+        }
+    }
+}

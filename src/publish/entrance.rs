@@ -1,0 +1,87 @@
+//! A variant that somebody else pushes: an engine that has the image.
+//!
+//! In: an index of variants, and a variant's name. Out: the tag under which the image has to come, and,
+//! when it is there, its entry in the index.
+
+use super::index::{Place, tag_of};
+use super::{Facts, Listed, PublishError, Settings, Variant, connect};
+use crate::oci::parse;
+use crate::registry::{Reference, Registry, Tag, Target};
+use crate::spec::Platform;
+use crate::spec::nouns::Digest;
+
+pub struct Entrance {
+    registry: Registry,
+    index: Reference,
+    tag: Tag,
+    own: Tag,
+    name: String,
+}
+
+impl Entrance {
+    /// Of the index that the tag of `index` stands for; refused before anything is sent where that
+    /// is something else.
+    pub async fn open(
+        index: &Reference,
+        name: &str,
+        settings: &Settings<'_>,
+    ) -> Result<Self, PublishError> {
+        let Target::Tag(tag) = index.target() else {
+            return Err(PublishError::NoTag);
+        };
+        let entrance = Self {
+            own: tag_of(&tag, name)?,
+            registry: connect(index, settings)?,
+            index: index.clone(),
+            name: name.to_owned(),
+            tag,
+        };
+        entrance.place().read().await?;
+        Ok(entrance)
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place {
+            registry: &self.registry,
+            repository: self.index.repository(),
+            tag: &self.tag,
+        }
+    }
+
+    /// Where the image has to be pushed to.
+    pub fn reference(&self) -> Reference {
+        let target = Target::Tag(self.own.clone());
+        Reference::new(self.index.host(), self.index.repository(), target)
+    }
+
+    /// Enters what was pushed, which has to be the image with that id: the digest of its
+    /// configuration or of its manifest, whichever its engine calls so.
+    pub async fn enter(
+        self,
+        id: &str,
+        platform: Platform,
+        facts: Facts,
+    ) -> Result<(Digest, Listed), PublishError> {
+        let repository = self.index.repository();
+        let target = Target::Tag(self.own.clone());
+        let another = || PublishError::Another(self.reference().to_string());
+        let pushed = self.registry.current(repository, &target).await?;
+        let pushed = pushed.ok_or_else(another)?;
+        let manifest = parse::manifest("the manifest", &pushed.bytes).map_err(|_| another())?;
+        let config = manifest.config().digest().to_string();
+        if id != config && id != pushed.digest.to_string() {
+            return Err(another());
+        }
+        let variant = Variant {
+            name: Some(self.name.clone()),
+            platform: Some(platform),
+            digest: pushed.digest.clone(),
+            size: pushed.bytes.len() as u64,
+            media_type: pushed.media_type,
+            facts: Ok(facts),
+        };
+        // The image stays: the entry that takes over its tag names it.
+        let listed = self.place().add(&self.own, &variant).await?;
+        Ok((pushed.digest, listed))
+    }
+}

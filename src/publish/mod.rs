@@ -1,0 +1,182 @@
+//! Images into registries.
+//!
+//! In: a [`Shipment`], an image whose blobs lie in files, and a reference. Out: its digest there.
+//! Blobs go first, several at a time, those that the repository has not at all and no other
+//! repository of the registry lends; then the manifest; a tag last. So whoever reads the tag finds a
+//! whole image, whenever this is stopped. [`add_variant`] puts an image into an [index](index) of
+//! variants beside others.
+
+mod entrance;
+mod error;
+pub mod index;
+mod seen;
+mod shipment;
+pub mod variant;
+
+use crate::registry::{
+    Keychain, Observer, Options, Patience, PlainHttp, Pushed, Reference, Registry, RegistryError,
+    Repository, Target,
+};
+use crate::spec::nouns::Digest;
+use crate::store::Store;
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use serde::Serialize;
+use std::sync::Arc;
+
+pub use entrance::Entrance;
+pub use error::PublishError;
+pub use index::Listed;
+pub use shipment::Shipment;
+pub use variant::{Facts, Variant};
+
+/// Blobs that are sent at a time.
+const AT_ONCE: usize = 4;
+
+/// How to publish.
+#[derive(Clone, Default)]
+pub struct Settings<'a> {
+    /// Remembers which repositories of a registry may lend blobs.
+    pub store: Option<&'a Store>,
+    pub plain_http: PlainHttp,
+    pub patience: Patience,
+    pub observer: Option<Observer>,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Done {
+    /// Of the image's manifest.
+    pub digest: Digest,
+    pub blobs: Blobs,
+}
+
+/// Of an image's blobs, how many came to the repository in which way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Blobs {
+    pub sent: u64,
+    /// From another repository of the registry.
+    pub mounted: u64,
+    pub existing: u64,
+    /// Of those that were sent.
+    pub bytes: u64,
+}
+
+/// Pushes an image under the tag, or the digest, that `reference` names.
+pub async fn push(
+    shipment: &Shipment,
+    reference: &Reference,
+    settings: &Settings<'_>,
+) -> Result<Done, PublishError> {
+    if let Some(asked) = reference.digest()
+        && *asked != shipment.digest
+    {
+        return Err(PublishError::OtherDigest {
+            asked: Box::new(asked.clone()),
+            own: Box::new(shipment.digest.clone()),
+        });
+    }
+    let registry = connect(reference, settings)?;
+    let repository = reference.repository();
+    let done = send(&registry, repository, shipment, settings).await?;
+    if let Target::Tag(tag) = reference.target() {
+        let tag = Target::Tag(tag);
+        let (kind, manifest) = (&shipment.media_type, &shipment.manifest);
+        registry
+            .put_manifest(repository, &tag, kind, manifest)
+            .await?;
+    }
+    Ok(done)
+}
+
+/// Pushes an image and enters it into the index of variants that the tag of `reference` stands for.
+pub async fn add_variant(
+    shipment: &Shipment,
+    reference: &Reference,
+    name: &str,
+    facts: &Facts,
+    settings: &Settings<'_>,
+) -> Result<(Done, Listed), PublishError> {
+    let Target::Tag(tag) = reference.target() else {
+        return Err(PublishError::NoTag);
+    };
+    let registry = connect(reference, settings)?;
+    let repository = reference.repository();
+    let place = index::Place {
+        registry: &registry,
+        repository,
+        tag: &tag,
+    };
+    // What cannot be entered is not sent.
+    let own = index::tag_of(&tag, name)?;
+    place.read().await?;
+    let done = send(&registry, repository, shipment, settings).await?;
+    let variant = Variant {
+        name: Some(name.to_owned()),
+        platform: Some(shipment.platform),
+        digest: shipment.digest.clone(),
+        size: shipment.manifest.len() as u64,
+        media_type: shipment.media_type.clone(),
+        facts: Ok(facts.clone()),
+    };
+    let listed = place.add(&own, &variant).await?;
+    Ok((done, listed))
+}
+
+fn connect(reference: &Reference, settings: &Settings<'_>) -> Result<Registry, RegistryError> {
+    let options = Options {
+        observer: settings.observer.clone(),
+        plain_http: settings.plain_http,
+        patience: settings.patience.clone(),
+        ..Options::default()
+    };
+    Registry::connect(reference.host(), Arc::new(Keychain::of_user()), &options)
+}
+
+/// Everything but the tag.
+async fn send(
+    registry: &Registry,
+    repository: &Repository,
+    shipment: &Shipment,
+    settings: &Settings<'_>,
+) -> Result<Done, PublishError> {
+    let host = registry.host();
+    let lenders = settings.store.map(|store| seen::read(store, host));
+    let lenders = lenders.unwrap_or_default();
+    let ways: Vec<(Pushed, u64)> = stream::iter(&shipment.blobs)
+        .map(|blob| async {
+            let mut sources = blob.sources(host);
+            sources.extend(lenders.iter().cloned());
+            sources.retain(|source| source != repository);
+            sources.truncate(seen::MOST);
+            let (digest, payload) = (&blob.digest, &blob.payload);
+            let way = registry.push_blob(repository, digest, blob.size, payload, &sources);
+            Ok::<_, RegistryError>((way.await?, blob.size))
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await?;
+    let mut blobs = Blobs::default();
+    for (way, size) in ways {
+        match way {
+            Pushed::Existing => blobs.existing += 1,
+            Pushed::Mounted => blobs.mounted += 1,
+            Pushed::Sent => {
+                blobs.sent += 1;
+                blobs.bytes += size;
+            }
+        }
+    }
+    let own = Target::Digest(shipment.digest.clone());
+    let manifest: &Bytes = &shipment.manifest;
+    registry
+        .put_manifest(repository, &own, &shipment.media_type, manifest)
+        .await?;
+    if let Some(store) = settings.store {
+        seen::add(store, host, repository);
+    }
+    Ok(Done {
+        digest: shipment.digest.clone(),
+        blobs,
+    })
+}

@@ -1,0 +1,314 @@
+//! A variant in an index: what its descriptor's annotations say of it.
+//!
+//! In: a descriptor of an index, or the labels of an image. Out: a [`Variant`] with its [`Facts`], and
+//! back to annotations. Annotations come from anyone: what cannot be read is said to be so and never
+//! guessed, because a variant without SMs would pass for one that needs no GPU.
+
+use super::PublishError;
+use crate::catalog::Catalog;
+use crate::rules::DriverVersion;
+use crate::spec::Platform;
+use crate::spec::nouns::{Digest, IsaName, Sm};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+
+pub const NAME: &str = "io.stackforge.variant";
+const STACK: &str = "io.stackforge.stack";
+const SM: &str = "io.stackforge.sm";
+const PTX: &str = "io.stackforge.ptx";
+const CUDA: &str = "io.stackforge.cuda";
+const DRIVER: &str = "io.stackforge.driver";
+const JIT_DRIVER: &str = "io.stackforge.driver.jit";
+const ISA: &str = "io.stackforge.isa";
+const L4T: &str = "io.stackforge.l4t";
+const RULES: &str = "io.stackforge.rules";
+/// More SMs than there are in any index.
+const MOST_SMS: usize = 64;
+
+/// An image of an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variant {
+    /// None for an image that something else than stackforge entered.
+    pub name: Option<String>,
+    /// None for one that no stack can be for.
+    pub platform: Option<Platform>,
+    pub digest: Digest,
+    /// In bytes, of the manifest.
+    pub size: u64,
+    pub media_type: String,
+    /// What it says of itself, or which annotation cannot be read.
+    pub facts: Result<Facts, String>,
+}
+
+/// What decides on which devices an image runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    pub stack: Option<String>,
+    /// SMs that it has machine code for; none for an image without device code.
+    pub sms: Vec<Sm>,
+    /// SMs that it has PTX for, which a driver compiles for newer GPUs.
+    pub ptx: Vec<Sm>,
+    /// Version of its CUDA: `13.0`.
+    pub cuda: Option<String>,
+    /// Oldest driver that runs its machine code, and that compiles its PTX.
+    pub driver: Option<DriverVersion>,
+    pub jit_driver: Option<DriverVersion>,
+    /// Instruction set that it is compiled for.
+    pub isa: Option<IsaName>,
+    /// Releases of NVIDIA's Linux for Jetson of which it needs one, each with all that begin so: `36`
+    /// or `36.4`.
+    pub l4t: Vec<String>,
+    /// Version of stackforge whose rules it was checked by.
+    pub rules: Option<String>,
+}
+
+impl Facts {
+    /// From labels of an image or annotations of a descriptor: both have the same names.
+    pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, String> {
+        let text = |name: &str| annotations.get(name).filter(|text| !text.is_empty());
+        Ok(Self {
+            stack: text(STACK).cloned(),
+            sms: sms(SM, text(SM))?,
+            ptx: sms(PTX, text(PTX))?,
+            cuda: version(CUDA, text(CUDA))?,
+            driver: parsed(DRIVER, text(DRIVER))?,
+            jit_driver: parsed(JIT_DRIVER, text(JIT_DRIVER))?,
+            isa: parsed(ISA, text(ISA))?,
+            l4t: versions(L4T, text(L4T))?,
+            rules: text(RULES).cloned(),
+        })
+    }
+
+    /// Sets a fact that was given as `NAME=VALUE`.
+    pub fn set(&mut self, fact: &str) -> Result<(), PublishError> {
+        let wrong = |why: String| PublishError::Fact(format!("`{fact}`: {why}"));
+        let (name, value) = fact
+            .split_once('=')
+            .ok_or_else(|| wrong("a fact is NAME=VALUE".to_owned()))?;
+        if !["sm", "ptx", "cuda", "driver", "isa", "l4t", "stack"].contains(&name) {
+            return Err(wrong("there is no such fact".to_owned()));
+        }
+        let mut all = self.annotations();
+        all.insert(format!("io.stackforge.{name}"), value.to_owned());
+        *self = Self::read(&all).map_err(wrong)?;
+        Ok(())
+    }
+
+    /// Fills in what follows from the others: driver floors from the version of CUDA, and by whose
+    /// rules the image was checked.
+    pub fn complete(&mut self, catalog: &Catalog) {
+        let toolkit = self.cuda.as_deref().and_then(|c| catalog.toolkit(c));
+        // The driver of a Jetson is part of L4T: no floor of other machines holds for it.
+        if let Some(toolkit) = toolkit.filter(|_| self.l4t.is_empty() && !self.sms.is_empty()) {
+            let floor = |text: &Option<String>| text.as_deref().and_then(|t| t.parse().ok());
+            let full = floor(&toolkit.driver.toolkit);
+            let least = floor(&toolkit.driver.minor).or_else(|| full.clone());
+            self.driver = self.driver.take().or(least);
+            self.jit_driver = self.jit_driver.take().or(full);
+        }
+        (self.rules).get_or_insert_with(|| env!("CARGO_PKG_VERSION").to_owned());
+    }
+
+    pub fn annotations(&self) -> BTreeMap<String, String> {
+        let some = |text: String| Some(text).filter(|text| !text.is_empty());
+        let list = |sms: &[Sm]| {
+            let names: Vec<String> = sms.iter().map(|s| format!("sm_{}", s.digits())).collect();
+            some(names.join(","))
+        };
+        let text = |value: &Option<DriverVersion>| value.as_ref().map(ToString::to_string);
+        let all = [
+            (STACK, self.stack.clone()),
+            (SM, list(&self.sms)),
+            (PTX, list(&self.ptx)),
+            (CUDA, self.cuda.clone()),
+            (DRIVER, text(&self.driver)),
+            (JIT_DRIVER, text(&self.jit_driver)),
+            (ISA, self.isa.as_ref().map(ToString::to_string)),
+            (L4T, some(self.l4t.join(","))),
+            (RULES, self.rules.clone()),
+        ];
+        let known = all.into_iter();
+        known
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect()
+    }
+}
+
+impl Variant {
+    /// From an entry of an index; none for what is no image.
+    pub fn read(entry: &Value) -> Option<Self> {
+        let annotations: BTreeMap<String, String> =
+            serde_json::from_value(entry["annotations"].clone()).unwrap_or_default();
+        let platform = &entry["platform"];
+        let text = |name: &str| platform[name].as_str().unwrap_or_default();
+        let named = format!("{}/{}", text("os"), text("architecture"));
+        // Attestations stand beside images as `unknown/unknown`.
+        if named == "unknown/unknown" || annotations.contains_key("vnd.docker.reference.type") {
+            return None;
+        }
+        Some(Self {
+            name: annotations.get(NAME).cloned(),
+            platform: named.parse().ok(),
+            digest: entry["digest"].as_str()?.parse().ok()?,
+            size: entry["size"].as_u64()?,
+            media_type: entry["mediaType"].as_str()?.to_owned(),
+            facts: Facts::read(&annotations),
+        })
+    }
+
+    /// As an entry of an index.
+    pub fn entry(&self) -> Value {
+        let mut annotations = self
+            .facts
+            .as_ref()
+            .map(Facts::annotations)
+            .unwrap_or_default();
+        if let Some(name) = &self.name {
+            annotations.insert(NAME.to_owned(), name.clone());
+        }
+        let mut entry = json!({
+            "mediaType": self.media_type,
+            "digest": self.digest,
+            "size": self.size,
+            "annotations": annotations,
+        });
+        if let Some(platform) = self.platform {
+            entry["platform"] = json!({ "architecture": platform.arch(), "os": "linux" });
+        }
+        entry
+    }
+
+    /// For people.
+    pub fn shown(&self) -> String {
+        self.name
+            .clone()
+            .unwrap_or_else(|| self.digest.to_string().chars().take(19).collect())
+    }
+}
+
+impl Serialize for Variant {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.entry().serialize(serializer)
+    }
+}
+
+fn unreadable(name: &str, text: &str, why: impl Display) -> String {
+    let text: String = text.chars().take(80).flat_map(char::escape_debug).collect();
+    format!("its annotation {name} is `{text}`: {why}")
+}
+
+fn parsed<T: FromStr<Err: Display>>(
+    name: &str,
+    text: Option<&String>,
+) -> Result<Option<T>, String> {
+    let parse = |text: &String| text.parse().map_err(|e| unreadable(name, text, e));
+    text.map(parse).transpose()
+}
+
+fn sms(name: &str, text: Option<&String>) -> Result<Vec<Sm>, String> {
+    let Some(text) = text else {
+        return Ok(Vec::new());
+    };
+    if text.split(',').count() > MOST_SMS {
+        return Err(unreadable(name, text, "they are too many"));
+    }
+    let sm = |part: &str| part.trim().parse::<Sm>();
+    let sms: Result<Vec<Sm>, _> = text.split(',').map(sm).collect();
+    let mut sms = sms.map_err(|e| unreadable(name, text, e))?;
+    sms.sort();
+    sms.dedup();
+    Ok(sms)
+}
+
+/// Numbers with dots between them.
+fn version(name: &str, text: Option<&String>) -> Result<Option<String>, String> {
+    let is_number = |n: &str| (1..=5).contains(&n.len()) && n.bytes().all(|b| b.is_ascii_digit());
+    match text {
+        Some(text) if text.split('.').count() > 4 || !text.split('.').all(is_number) => {
+            Err(unreadable(name, text, "that is no version"))
+        }
+        text => Ok(text.cloned()),
+    }
+}
+
+fn versions(name: &str, text: Option<&String>) -> Result<Vec<String>, String> {
+    let Some(text) = text else {
+        return Ok(Vec::new());
+    };
+    let each = text.split(',').map(|part| {
+        let part = part.trim().to_owned();
+        Ok(version(name, Some(&part))?.unwrap_or_default())
+    });
+    each.take(MOST_SMS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn facts(text: &[&str]) -> Facts {
+        let mut facts = Facts::default();
+        for fact in text {
+            facts.set(fact).unwrap();
+        }
+        facts
+    }
+
+    #[test]
+    fn driver_floors_follow_from_cuda() {
+        let catalog = Catalog::load(None).unwrap();
+        let mut own = facts(&["sm=90,10.0a", "cuda=12.8"]);
+        own.complete(&catalog);
+        let annotations = own.annotations();
+        assert_eq!(annotations[SM], "sm_90,sm_100a");
+        assert_eq!(annotations[DRIVER], "525");
+        assert_eq!(annotations[JIT_DRIVER], "570.26");
+        assert_eq!(Facts::read(&annotations).unwrap(), own);
+        let mut jetson = facts(&["sm=87", "cuda=12.6", "l4t=36"]);
+        jetson.complete(&catalog);
+        assert_eq!(jetson.driver, None);
+        let mut none = facts(&["cuda=12.8"]);
+        none.complete(&catalog);
+        assert_eq!(none.driver, None, "no device code, no driver");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_fact() {
+        for wrong in [
+            "sm",
+            "sm=x",
+            "cuda=thirteen",
+            "driver=new",
+            "l4t=36.",
+            "color=red",
+        ] {
+            assert!(Facts::default().set(wrong).is_err(), "{wrong}");
+        }
+        let annotations = BTreeMap::from([(SM.to_owned(), "sm_90,warp".to_owned())]);
+        let why = Facts::read(&annotations).unwrap_err();
+        assert!(why.contains("io.stackforge.sm"), "{why}");
+    }
+
+    proptest! {
+        #[test]
+        fn an_entry_of_anything_is_a_variant_or_none(
+            name in "\\PC{0,12}", value in "\\PC{0,40}", os in "[a-z]{0,8}", arch in "[a-z0-9]{0,8}",
+        ) {
+            let entry = json!({
+                "mediaType": "m", "size": 1, "digest": Digest::of(b"x"),
+                "platform": { "os": os, "architecture": arch },
+                "annotations": { format!("io.stackforge.{name}"): value, SM: value, CUDA: value },
+            });
+            if let Some(variant) = Variant::read(&entry) {
+                // Either it is said to be unreadable, or it comes back as it was.
+                if variant.facts.is_ok() {
+                    prop_assert_eq!(Variant::read(&variant.entry()), Some(variant));
+                }
+            }
+        }
+    }
+}

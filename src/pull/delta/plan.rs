@@ -1,0 +1,142 @@
+//! Which stretches of a new layer lie in older ones.
+
+use super::member;
+use super::toc::{Chunk, Key, Toc};
+use crate::registry::Piece;
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Less of what is here, between what is fetched, is fetched with it: a request costs more.
+const LEAST_LOCAL: u64 = 32 << 10;
+/// A member that is shorter is not worth inflating the older one.
+const LEAST_MEMBER: u64 = 64 << 10;
+
+/// A layer of the store.
+pub struct Older {
+    path: PathBuf,
+    toc: Toc,
+    /// Chunks by the digest of their content.
+    places: HashMap<String, Vec<usize>>,
+}
+
+impl Older {
+    pub fn new(path: &Path, toc: Toc) -> Self {
+        let mut places: HashMap<String, Vec<usize>> = HashMap::new();
+        for (place, chunk) in toc.chunks.iter().enumerate() {
+            if !chunk.digest.is_empty() {
+                places.entry(chunk.digest.clone()).or_default().push(place);
+            }
+        }
+        Self {
+            path: path.to_owned(),
+            toc,
+            places,
+        }
+    }
+
+    fn local(&self, offset: u64, length: u64) -> Piece {
+        Piece::Local {
+            path: self.path.clone(),
+            offset,
+            length,
+        }
+    }
+
+    /// Chunks with the same content.
+    fn like<'a>(&'a self, chunk: &'a Chunk) -> impl Iterator<Item = usize> + 'a {
+        let same = |place: &usize| self.toc.chunks[*place].length == chunk.length;
+        let places = self.places.get(&chunk.digest).into_iter().flatten();
+        places.copied().filter(move |place| same(place))
+    }
+}
+
+/// The new layer as pieces; `tail` is what it has from its table of contents on.
+pub fn pieces(toc: &Toc, tail: Bytes, olders: &[Older]) -> Vec<Piece> {
+    let mut all = vec![head(toc, olders)];
+    for (place, chunk) in toc.chunks.iter().enumerate() {
+        stretch(toc, place, chunk, olders, &mut all);
+    }
+    all.push(Piece::Memory(tail));
+    joined(few(joined(all)))
+}
+
+fn head(toc: &Toc, olders: &[Older]) -> Piece {
+    let length = toc.chunks.first().map_or(toc.end, |chunk| chunk.offset);
+    let first = |older: &Older| older.toc.chunks.first().map(|chunk| chunk.offset);
+    let same: Option<(&Older, &Key)> = (olders.iter())
+        .map(|older| (older, &older.toc.head))
+        .find(|(older, key)| **key == toc.head && first(older) == Some(length));
+    match same {
+        Some((older, _)) => older.local(0, length),
+        None => Piece::Remote { length },
+    }
+}
+
+/// From a content to the next one.
+fn stretch(toc: &Toc, place: usize, chunk: &Chunk, olders: &[Older], all: &mut Vec<Piece>) {
+    let length = toc.until(place) - chunk.offset;
+    let mut content = None;
+    for older in olders {
+        for other in older.like(chunk) {
+            let found = &older.toc.chunks[other];
+            let until = older.toc.until(other);
+            if found.behind == chunk.behind && until - found.offset == length {
+                all.push(older.local(found.offset, length));
+                return;
+            }
+            content = content.or(Some((older, found.offset, until)));
+        }
+    }
+    let own = content.filter(|_| length >= LEAST_MEMBER);
+    let own = own.and_then(|(older, offset, until)| {
+        let own = member::length(&older.path, offset, until, chunk.length)?;
+        (own <= length).then(|| (older.local(offset, own), length - own))
+    });
+    match own {
+        Some((piece, behind)) => {
+            all.push(piece);
+            all.push(Piece::Remote { length: behind });
+        }
+        None => all.push(Piece::Remote { length }),
+    }
+}
+
+/// Pieces that follow each other in one place as one.
+fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
+    let mut all: Vec<Piece> = Vec::new();
+    for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+        match (all.last_mut(), &piece) {
+            (Some(Piece::Remote { length }), Piece::Remote { length: more }) => *length += more,
+            (
+                Some(Piece::Local {
+                    path,
+                    offset,
+                    length,
+                }),
+                Piece::Local {
+                    path: other,
+                    offset: next,
+                    length: more,
+                },
+            ) if path == other && *offset + *length == *next => *length += more,
+            _ => all.push(piece),
+        }
+    }
+    all
+}
+
+/// The same with fewer requests.
+fn few(mut pieces: Vec<Piece>) -> Vec<Piece> {
+    let remote = |piece: Option<&Piece>| matches!(piece, Some(Piece::Remote { .. }));
+    for at in 1..pieces.len() {
+        let between = remote(pieces.get(at - 1)) && remote(pieces.get(at + 1));
+        if let Piece::Local { length, .. } = pieces[at]
+            && between
+            && length < LEAST_LOCAL
+        {
+            pieces[at] = Piece::Remote { length };
+        }
+    }
+    pieces
+}

@@ -1,0 +1,123 @@
+//! How pulling fails.
+
+use super::choose::Reason;
+use crate::assemble::AssembleError;
+use crate::diag::{Code, codes};
+use crate::engine::EngineError;
+use crate::evidence::EvidenceError;
+use crate::oci::OciError;
+use crate::registry::RegistryError;
+use crate::store::StoreError;
+use crate::unpack::UnpackError;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Image(#[from] OciError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Evidence(#[from] EvidenceError),
+    #[error("no variant of `{reference}` runs on this device{}", reasons(others))]
+    NoVariant {
+        reference: String,
+        others: Vec<Reason>,
+    },
+    #[error("`{reference}` has no variant `{variant}`; there is {}", list(there))]
+    NoSuchVariant {
+        reference: String,
+        variant: String,
+        there: Vec<String>,
+    },
+    #[error("`{}` has {} MiB of space, {} MiB are needed", path.display(), free >> 20, needed.div_ceil(1 << 20))]
+    Space {
+        path: PathBuf,
+        free: u64,
+        needed: u64,
+    },
+    #[error("unpack a layer below {}", path.display())]
+    Unpack { path: PathBuf, source: UnpackError },
+    #[error("{} is there and was not written by stackforge", .0.display())]
+    InTheWay(PathBuf),
+    #[error("{doing} {}", path.display())]
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("a thread that unpacks ended too early")]
+    Thread,
+}
+
+impl PullError {
+    pub(super) fn io(doing: &'static str, path: &std::path::Path, source: std::io::Error) -> Self {
+        Self::Io {
+            doing,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Registry(RegistryError::Reference { .. }) => codes::BAD_REFERENCE,
+            Self::Registry(e) if e.is_missing() => codes::NO_SUCH_IMAGE,
+            Self::Registry(_) => codes::NETWORK,
+            Self::Image(OciError::NoPlatform { .. } | OciError::Several(_)) => codes::NO_SUCH_IMAGE,
+            Self::Image(_) | Self::Unpack { .. } => codes::IMAGE_UNREADABLE,
+            Self::Store(e) => e.code(),
+            Self::Evidence(e) => e.code(),
+            Self::Engine(EngineError::NotReachable { .. }) => codes::ENGINE_MISSING,
+            Self::Engine(_) => codes::ENGINE_REFUSED,
+            Self::NoVariant { .. } => codes::NONE_RUNS,
+            Self::NoSuchVariant { .. } => codes::NO_SUCH_VARIANT,
+            Self::Space { .. } => codes::NO_SPACE,
+            Self::InTheWay(_) => codes::OUTPUT_IN_THE_WAY,
+            Self::Assemble(_) | Self::Io { .. } | Self::Thread => codes::STORE_IO,
+        }
+    }
+
+    pub fn help(&self) -> String {
+        match self {
+            Self::Registry(e) => e.help(),
+            Self::Store(e) => e.help().to_owned(),
+            Self::Evidence(e) => e.help(),
+            Self::Engine(e) => e.help().to_owned(),
+            other => {
+                let explained = other.code().explanation();
+                explained.map_or(String::new(), |e| e.fix.to_owned())
+            }
+        }
+    }
+
+    pub fn exit(&self) -> u8 {
+        match self {
+            Self::Store(e) => e.exit(),
+            Self::Evidence(e) => e.exit(),
+            other => match other.code() {
+                codes::BAD_REFERENCE | codes::NO_SUCH_IMAGE | codes::NO_SUCH_VARIANT => 2,
+                codes::IMAGE_UNREADABLE | codes::NONE_RUNS | codes::OUTPUT_IN_THE_WAY => 1,
+                _ => 3,
+            },
+        }
+    }
+}
+
+fn reasons(others: &[Reason]) -> String {
+    let line = |reason: &Reason| format!("\n{}: {}", reason.variant, reason.why);
+    others.iter().map(line).collect()
+}
+
+fn list(there: &[String]) -> String {
+    match there.is_empty() {
+        true => "none".to_owned(),
+        false => there.join(", "),
+    }
+}

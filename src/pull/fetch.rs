@@ -1,0 +1,126 @@
+//! The blobs of an image into the store, several at a time.
+
+use super::delta::Olders;
+use super::resolve::{Resolved, Wanted};
+use super::{PullError, Settings};
+use crate::device;
+use crate::oci::{self, Image};
+use crate::registry::Descriptor;
+use crate::spec::nouns::Digest;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+
+/// Blobs that are fetched at a time.
+const AT_ONCE: usize = 4;
+/// That stays free, whatever is fetched.
+const RESERVE: u64 = 16 << 20;
+
+/// Hears of every blob that is whole, the configuration among them.
+pub type Whole<'a> = &'a (dyn Fn(&Digest) + Sync);
+
+#[derive(Debug)]
+pub struct Fetched {
+    pub image: Image,
+    /// Bytes that came over the network.
+    pub bytes: u64,
+    /// Bytes that were here: whole blobs, parts of them, files of older layers.
+    pub kept: u64,
+}
+
+/// Fetches what the store does not have.
+pub async fn fetch(
+    resolved: &Resolved,
+    settings: &Settings<'_>,
+    whole: Option<Whole<'_>>,
+) -> Result<Fetched, PullError> {
+    let store = settings.store;
+    let folder = store.dir("blobs/sha256")?;
+    let root = store.root();
+    let needed = resolved.left(store);
+    if let Some(free) = device::free(&folder).filter(|free| *free < needed + RESERVE && needed > 0)
+    {
+        return Err(PullError::Space {
+            path: folder,
+            free,
+            needed,
+        });
+    }
+    let manifest = &resolved.manifest;
+    store.put(&manifest.bytes[..], Some(&manifest.digest))?;
+    store.lease(resolved.blobs.iter().map(|blob| &blob.digest))?;
+    let olders = tokio::task::block_in_place(|| match needed {
+        0 => Olders::default(),
+        _ => Olders::of(settings, resolved),
+    });
+    let (config, layers) = resolved.blobs.split_at(1.min(resolved.blobs.len()));
+    let mut bytes = Vec::new();
+    for blob in config {
+        bytes.push(one(resolved, blob, settings, &olders, whole).await?);
+        resolved.check_platform(settings, blob)?;
+    }
+    let layers: Vec<(u64, u64)> = stream::iter(layers)
+        .map(|blob| one(resolved, blob, settings, &olders, whole))
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await?;
+    bytes.extend(layers);
+    let size = manifest.bytes.len() as u64;
+    let image = oci::of_manifest(root, &manifest.digest, size)?;
+    Ok(Fetched {
+        image,
+        bytes: bytes.iter().map(|(fetched, _)| fetched).sum(),
+        kept: bytes.iter().map(|(_, kept)| kept).sum(),
+    })
+}
+
+/// Bytes of one blob that came, and that were here.
+async fn one(
+    resolved: &Resolved,
+    blob: &Descriptor,
+    settings: &Settings<'_>,
+    olders: &Olders,
+    whole: Option<Whole<'_>>,
+) -> Result<(u64, u64), PullError> {
+    let store = settings.store;
+    let part = store.part(&blob.digest)?;
+    let (registry, repository) = (&resolved.registry, &resolved.repository);
+    let pieces = match store.blob_path(&blob.digest).exists() {
+        true => None,
+        false => olders.pieces(resolved, blob).await?,
+    };
+    let pieces = pieces.unwrap_or_default();
+    let folder = store.dir("blobs/sha256")?;
+    let fetched = registry.fetch_blob_from(repository, blob, &folder, part, &pieces);
+    let fetched = fetched.await?;
+    if let Some(whole) = whole {
+        whole(&blob.digest);
+    }
+    Ok((fetched.bytes, blob.size.saturating_sub(fetched.bytes)))
+}
+
+impl Resolved {
+    /// An error where the configuration, which is here now, is for another platform.
+    fn check_platform(
+        &self,
+        settings: &Settings<'_>,
+        config: &Descriptor,
+    ) -> Result<(), PullError> {
+        let Some(platform) = self.wanted.platform() else {
+            return Ok(());
+        };
+        let path = settings.store.blob_path(&config.digest);
+        let bytes = std::fs::read(&path).map_err(|e| PullError::io("read", &path, e))?;
+        let (config, _) = oci::parse::config("the configuration", &bytes)?;
+        Ok(oci::check_platform(&config, Some(platform))?)
+    }
+}
+
+impl Wanted {
+    /// The one platform that will do.
+    fn platform(&self) -> Option<crate::spec::Platform> {
+        match self {
+            Self::Platform { platform, only } => only.then_some(*platform),
+            Self::Machine(machine) => machine.platform,
+            Self::Variant(_) => None,
+        }
+    }
+}

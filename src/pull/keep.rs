@@ -1,0 +1,74 @@
+//! Images of a name that were there before: the old one stays until the new one is whole, and some
+//! stay longer.
+//!
+//! In the store `NAME~1` is the one before, `NAME~2` the one before that.
+
+use super::PullError;
+use crate::registry::{Reference, Target};
+use crate::spec::nouns::Digest;
+use crate::store::Store;
+
+/// What an image of a registry is called here: with a tag in any case.
+pub fn name(reference: &Reference) -> String {
+    match reference.target() {
+        Target::Tag(tag) => format!("{}/{}:{tag}", reference.host(), reference.repository()),
+        Target::Digest(digest) => {
+            let short: String = digest.hex().chars().take(12).collect();
+            let tag = reference.tag().map(ToString::to_string);
+            let tag = tag.unwrap_or_else(|| format!("sha256-{short}"));
+            format!("{}/{}:{tag}", reference.host(), reference.repository())
+        }
+    }
+}
+
+/// Gives `name` to an image of the store whose blobs are all there; what had it becomes `NAME~1`.
+pub fn rotate(store: &Store, name: &str, digest: &Digest, keep: u32) -> Result<(), PullError> {
+    let refs = store.refs()?;
+    let of = |wanted: &str| {
+        let found = refs.iter().find(|r| r.name.as_deref() == Some(wanted));
+        found.map(|r| r.digest.clone())
+    };
+    let current = of(name);
+    if current.as_ref() != Some(digest) {
+        let place = |n: u32| format!("{name}~{n}");
+        let mut older = current;
+        for n in 1..=keep {
+            let Some(image) = older.take() else { break };
+            older = of(&place(n));
+            // One whose blobs are gone is no image to go back to.
+            if store.tag(&place(n), &image).is_err() {
+                store.untag(&place(n))?;
+            }
+        }
+    }
+    let prefix = format!("{name}~");
+    for old in refs.iter().filter_map(|r| r.name.as_deref()) {
+        let number = old
+            .strip_prefix(&prefix)
+            .and_then(|n| n.parse::<u32>().ok());
+        if number.is_some_and(|n| n > keep) {
+            store.untag(old)?;
+        }
+    }
+    store.tag(name, digest)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reference_has_a_name_with_a_tag() {
+        let digest = Digest::of(b"x");
+        let named = |text: &str| name(&text.parse().unwrap());
+        assert_eq!(named("a.example/b"), "a.example/b:latest");
+        assert_eq!(named("a.example/b:1"), "a.example/b:1");
+        assert_eq!(named(&format!("a.example/b:1@{digest}")), "a.example/b:1");
+        let short = &digest.hex()[..12];
+        assert_eq!(
+            named(&format!("a.example/b@{digest}")),
+            format!("a.example/b:sha256-{short}")
+        );
+    }
+}

@@ -1,0 +1,52 @@
+//! What a device is, in the words that variants are described in.
+
+use super::choose::Machine;
+use crate::catalog::Catalog;
+use crate::device::Device;
+use crate::spec::nouns::Sm;
+
+impl Machine {
+    /// From what was read of a device.
+    pub fn of(device: &Device, catalog: &Catalog) -> Self {
+        let gpus = catalog.gpus_of(device);
+        let known: Vec<Sm> = gpus.iter().filter_map(|gpu| gpu.sm).collect();
+        let driver = device.driver.as_ref().and_then(|d| d.version());
+        let mut isas = catalog.isas_of(device);
+        // What asks for more of a processor is more.
+        isas.sort_by_key(|isa| isa.cpuinfo.len());
+        let release = catalog.jetson_of(device);
+        let driver = driver
+            .or_else(|| release.and_then(|r| r.driver.as_deref()))
+            .and_then(|version| version.parse().ok());
+        Self {
+            platform: device.platform,
+            unknown_gpus: gpus.len() - known.len(),
+            gpus: known,
+            no_driver: driver.is_none() && device.l4t.is_none(),
+            driver,
+            l4t: device.l4t.clone(),
+            l4t_cuda: release.map_or(Vec::new(), |r| r.cuda.clone()),
+            l4t_runs_server: release.is_some_and(|release| {
+                let own = |name: &String| catalog.images.get(name);
+                release
+                    .bases
+                    .iter()
+                    .filter_map(own)
+                    .any(|i| i.l4t.is_none())
+            }),
+            isas: (!device.cpu.flags.is_empty())
+                .then(|| isas.iter().map(|isa| isa.name.to_string()).collect()),
+        }
+    }
+
+    /// The same machine with another GPU, of whose driver nothing is known.
+    pub fn with_gpu(self, sm: Sm) -> Self {
+        Self {
+            gpus: vec![sm],
+            unknown_gpus: 0,
+            no_driver: false,
+            driver: None,
+            ..self
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Where a pulled image goes besides the store.
+
+use super::{PullError, docker};
+use crate::assemble::{Assembled, Layer, output};
+use crate::engine::Cancel;
+use crate::oci::Image;
+use crate::store::Store;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use tokio::task::block_in_place;
+
+/// A place for an image, as `-o` names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// `docker`, the engine's own store.
+    Docker,
+    /// `oci:DIR`, an image layout.
+    Oci(PathBuf),
+    /// `oci-archive:FILE`, a tar of one, which `docker load` takes as well.
+    Archive(PathBuf),
+    /// `rootfs:DIR`, the files of the image.
+    Rootfs(PathBuf),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("oci", path)) if !path.is_empty() => Ok(Self::Oci(path.into())),
+            Some(("oci-archive", path)) if !path.is_empty() => Ok(Self::Archive(path.into())),
+            Some(("rootfs", path)) if !path.is_empty() => Ok(Self::Rootfs(path.into())),
+            None if text == "docker" => Ok(Self::Docker),
+            _ => Err("an output is docker, oci:DIR, oci-archive:FILE or rootfs:DIR".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Docker => f.write_str("docker"),
+            Self::Oci(path) => write!(f, "oci:{}", path.display()),
+            Self::Archive(path) => write!(f, "oci-archive:{}", path.display()),
+            Self::Rootfs(path) => write!(f, "rootfs:{}", path.display()),
+        }
+    }
+}
+
+/// An image of the store as one to write to outputs.
+pub fn assembled(image: &Image) -> Option<Assembled> {
+    let documents = image.documents.as_ref()?;
+    let platform = format!("{}/{}", image.config.os(), image.config.architecture());
+    Some(Assembled {
+        platform: platform.parse().ok()?,
+        manifest: documents.manifest.clone(),
+        config: documents.config.clone(),
+        digest: image.digest.clone(),
+        config_digest: documents.config_digest.clone(),
+        layers: Layer::of_image(image),
+    })
+}
+
+impl Place {
+    /// Writes an image of the store there, under `name`. Root file systems are written while they
+    /// are fetched: see [`super::Rootfs`].
+    pub async fn write(
+        &self,
+        image: &Assembled,
+        name: &str,
+        keep: u32,
+        store: &Store,
+        cancel: &Cancel,
+    ) -> Result<(), PullError> {
+        let blobs = store.dir("blobs/sha256")?;
+        match self {
+            Self::Docker => docker::replace(image, name, keep, &blobs, cancel).await,
+            Self::Oci(directory) => Ok(block_in_place(|| {
+                output::layout(image, name, &blobs, directory)
+            })?),
+            Self::Archive(file) => block_in_place(|| archive(image, name, &blobs, file)),
+            Self::Rootfs(_) => Ok(()),
+        }
+    }
+
+    pub fn rootfs(&self) -> Option<&Path> {
+        match self {
+            Self::Rootfs(path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+/// An archive has its name when it is whole.
+fn archive(image: &Assembled, name: &str, blobs: &Path, path: &Path) -> Result<(), PullError> {
+    let failed = |source| PullError::io("write the archive", path, source);
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+    let file = tempfile::Builder::new()
+        .prefix(".tmp-")
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .map_err(failed)?;
+    output::archive(image, &[name.to_owned()], blobs, |_| true, file.as_file()).map_err(failed)?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    file.as_file().set_permissions(mode).map_err(failed)?;
+    file.persist(path).map_err(|e| failed(e.error))?;
+    Ok(())
+}

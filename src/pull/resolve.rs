@@ -1,0 +1,199 @@
+//! From a reference to one image's manifest.
+//!
+//! In: a reference, and what is wanted of it. Out: [`Resolved`], which says what there is to fetch,
+//! and for an index why this variant and no other. Only manifests are read.
+
+use super::choose::{Choice, Machine, Reason, choose};
+use super::{PullError, Settings};
+use crate::evidence::{self, EvidenceError, PublicKey, Signed};
+use crate::oci::{self, parse};
+use crate::publish::index;
+use crate::registry::{Descriptor, Manifest, Reference, Registry, Repository, Target};
+use crate::spec::Platform;
+use crate::spec::nouns::Digest;
+use crate::store::Store;
+
+/// An index in an index: more is not followed.
+const DEEPEST: usize = 3;
+
+/// What is wanted of a reference that may be an index.
+#[derive(Debug, Clone)]
+pub enum Wanted {
+    /// The image for a platform; a single image for another is refused where `only` this will do.
+    Platform { platform: Platform, only: bool },
+    /// What suits a device best.
+    Machine(Machine),
+    /// By name, whatever the device is.
+    Variant(String),
+}
+
+/// An image of a registry before its layers are fetched.
+pub struct Resolved {
+    pub(super) registry: Registry,
+    pub repository: Repository,
+    pub manifest: Manifest,
+    /// Of what the reference names: the manifest, or an index that leads to it.
+    pub named: Digest,
+    /// Of the index, where there was a choice.
+    pub choice: Option<Choice>,
+    /// Configuration first, then layers, the lowest first.
+    pub(super) blobs: Vec<Descriptor>,
+    pub(super) layers: Vec<oci_spec::image::Descriptor>,
+    pub(super) wanted: Wanted,
+}
+
+/// Finds out which image it is.
+pub async fn resolve(
+    reference: &Reference,
+    wanted: &Wanted,
+    settings: &Settings<'_>,
+) -> Result<Resolved, PullError> {
+    let registry = settings.connect(reference)?;
+    let repository = reference.repository();
+    let mut manifest = registry.manifest(repository, &reference.target()).await?;
+    let named = manifest.digest.clone();
+    let mut choice = None;
+    for _ in 0..DEEPEST {
+        if !is_index(&manifest) {
+            break;
+        }
+        let (digest, chosen) = pick(reference, &manifest, wanted, settings.store)?;
+        choice = choice.or(chosen);
+        manifest = registry
+            .manifest(repository, &Target::Digest(digest))
+            .await?;
+    }
+    let parsed = parse::manifest("the manifest", &manifest.bytes)?;
+    let mut blobs = Vec::new();
+    for part in [parsed.config()].into_iter().chain(parsed.layers()) {
+        let annotations = part.annotations().clone().unwrap_or_default();
+        blobs.push(Descriptor {
+            annotations: annotations.into_iter().collect(),
+            ..Descriptor::of_blob(parse::digest(part)?, part.size())
+        });
+    }
+    Ok(Resolved {
+        registry,
+        repository: repository.clone(),
+        manifest,
+        named,
+        choice,
+        blobs,
+        layers: parsed.layers().clone(),
+        wanted: wanted.clone(),
+    })
+}
+
+fn pick(
+    reference: &Reference,
+    manifest: &Manifest,
+    wanted: &Wanted,
+    store: &Store,
+) -> Result<(Digest, Option<Choice>), PullError> {
+    let variants = || index::variants(&manifest.bytes);
+    // Also refuses what is no index.
+    parse::index("the index", &manifest.bytes)?;
+    match wanted {
+        Wanted::Platform { platform, .. } => {
+            let chosen = oci::choose(store.root(), &manifest.bytes, Some(*platform));
+            match chosen {
+                // Clients take the first one of a platform.
+                Err(oci::OciError::Several(_)) => {
+                    let first = variants();
+                    let first = first.iter().find(|v| v.platform == Some(*platform));
+                    let first = first.map(|v| v.digest.clone());
+                    Ok((first.map_or_else(|| chosen, Ok)?, None))
+                }
+                chosen => Ok((chosen?, None)),
+            }
+        }
+        Wanted::Machine(machine) => {
+            let variants = variants();
+            let choice = choose(machine, &variants);
+            match &choice.taken {
+                Some(taken) => Ok((variants[taken.place].digest.clone(), Some(choice))),
+                None => Err(PullError::NoVariant {
+                    reference: reference.to_string(),
+                    others: choice.others,
+                }),
+            }
+        }
+        Wanted::Variant(name) => {
+            let variants = variants();
+            let place = variants.iter().position(|v| v.name.as_ref() == Some(name));
+            let Some(place) = place else {
+                return Err(PullError::NoSuchVariant {
+                    reference: reference.to_string(),
+                    variant: name.chars().take(100).collect(),
+                    there: variants.iter().map(|v| v.shown()).collect(),
+                });
+            };
+            let choice = Choice {
+                taken: Some(Reason {
+                    place,
+                    variant: name.clone(),
+                    why: "asked for by its name".to_owned(),
+                }),
+                others: Vec::new(),
+            };
+            Ok((variants[place].digest.clone(), Some(choice)))
+        }
+    }
+}
+
+fn is_index(manifest: &Manifest) -> bool {
+    manifest.media_type.ends_with("image.index.v1+json")
+        || manifest.media_type.ends_with("manifest.list.v2+json")
+}
+
+impl Resolved {
+    /// What a key has signed of it, or of the index that it was chosen from.
+    pub async fn verify(
+        &self,
+        reference: &Reference,
+        key: &PublicKey,
+    ) -> Result<Vec<Signed>, EvidenceError> {
+        let mut digests = vec![&self.named, &self.manifest.digest];
+        digests.dedup();
+        evidence::verify_any(&self.registry, reference, &digests, key).await
+    }
+
+    /// Bytes of all blobs.
+    pub fn size(&self) -> u64 {
+        self.blobs.iter().map(|blob| blob.size).sum()
+    }
+
+    /// Blobs that the store does not have.
+    pub fn missing(&self, store: &Store) -> Vec<&Descriptor> {
+        let there = |blob: &&Descriptor| {
+            let file = std::fs::metadata(store.blob_path(&blob.digest));
+            file.is_ok_and(|file| file.len() == blob.size)
+        };
+        self.blobs.iter().filter(|blob| !there(blob)).collect()
+    }
+
+    /// Bytes that are still to come, less what an earlier run left of them.
+    pub fn left(&self, store: &Store) -> u64 {
+        let left = |blob: &&Descriptor| {
+            let part = store.part(&blob.digest).ok();
+            let part = part.and_then(|part| std::fs::metadata(part).ok());
+            blob.size.saturating_sub(part.map_or(0, |part| part.len()))
+        };
+        self.missing(store).iter().map(left).sum()
+    }
+
+    /// Bytes of the layers' tars, as far as their annotations tell.
+    pub fn plain_size(&self) -> u64 {
+        let told = |blob: &Descriptor| {
+            let text = blob
+                .annotations
+                .get("io.containers.estargz.uncompressed-size");
+            text.and_then(|text| text.parse::<u64>().ok())
+        };
+        let sizes = self
+            .blobs
+            .iter()
+            .map(|blob| told(blob).unwrap_or(blob.size));
+        sizes.fold(0, u64::saturating_add)
+    }
+}

@@ -1,0 +1,55 @@
+//! The root file system of an image as one directory of the store, for who reads what is in it.
+
+use super::PullError;
+use crate::oci::Image;
+use crate::spec::nouns::Digest;
+use crate::store::Store;
+use crate::unpack::{Owner, over};
+use std::io;
+use std::path::PathBuf;
+
+/// Layers over one another, each verified to its last byte. What is there already is taken.
+pub fn tree(image: &Image, store: &Store) -> Result<PathBuf, PullError> {
+    let key = chain(image.layers.iter().map(|layer| layer.diff_id()));
+    store.tree(&key, |into| {
+        let mut bytes = 0;
+        for layer in &image.layers {
+            let mut tar = layer.tar()?;
+            let unpacked = over(&mut tar, into, Owner::of_process());
+            let failed = |source| PullError::Unpack {
+                path: into.to_owned(),
+                source,
+            };
+            bytes += unpacked.map_err(failed)?.content;
+            // Only its end proves it.
+            io::copy(&mut tar, &mut io::sink())
+                .map_err(|e| PullError::io("read the end of a layer of", into, e))?;
+        }
+        Ok(bytes)
+    })
+}
+
+/// The chain ID of the OCI image specification; of one layer, its diff ID.
+fn chain<'a>(mut layers: impl Iterator<Item = &'a Digest>) -> Digest {
+    let Some(first) = layers.next() else {
+        return Digest::of(b"");
+    };
+    layers.fold(first.clone(), |below, layer| {
+        Digest::of(format!("{below} {layer}").as_bytes())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_layer_is_its_own_chain() {
+        let [a, b, c] = ["a", "b", "c"].map(|text| Digest::of(text.as_bytes()));
+        assert_eq!(chain([&a].into_iter()), a);
+        let two = Digest::of(format!("{a} {b}").as_bytes());
+        assert_eq!(chain([&a, &b].into_iter()), two);
+        let three = Digest::of(format!("{two} {c}").as_bytes());
+        assert_eq!(chain([&a, &b, &c].into_iter()), three);
+    }
+}

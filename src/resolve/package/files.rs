@@ -1,0 +1,127 @@
+//! The files of a lock, from wherever the index settings find them, in the store.
+//!
+//! A lock names files by digest and no host. What the store has is taken as it is; the pages of the
+//! other files' projects are asked once each, several at a time, then all is fetched together.
+
+use super::places::{self, Locked};
+use super::{Indexes, PackageError, into};
+use crate::catalog::Catalog;
+use crate::fetch::{Download, Event};
+use crate::lock::PythonFile;
+use crate::spec::Stack;
+use crate::store::Store;
+use crate::wheel::normalized;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use reqwest::Url;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// Pages that are asked for at a time.
+const PAGES: usize = 12;
+
+/// Paths of wheels and sdists in the order of `files`, each ending in its file's own name and
+/// verified when it came. `stack` is whose indexes are asked; without one, the user's. `on_event`
+/// hears of what has to be fetched.
+pub async fn locked_files(
+    files: &[PythonFile],
+    stack: Option<&Stack>,
+    catalog: &Catalog,
+    store: &Store,
+    offline: bool,
+    on_event: &(dyn Fn(Event<'_>) + Sync),
+) -> Result<Vec<PathBuf>, PackageError> {
+    let mut all = Vec::new();
+    for file in files {
+        let sha256 = format!("sha256:{}", file.sha256);
+        let sha256 = sha256.parse().map_err(|_| PackageError::Digest {
+            file: file.file.clone(),
+        })?;
+        all.push(Locked {
+            project: normalized(&file.name),
+            file: file.file.clone(),
+            sha256,
+        });
+    }
+    store.lease(all.iter().map(|f| &f.sha256))?;
+    let lacks = |(locked, file): &(&Locked, &PythonFile)| {
+        let path = store.blob(&locked.sha256);
+        let size = path.and_then(|path| Some(std::fs::metadata(path).ok()?.len()));
+        size.is_none_or(|size| file.size > 0 && size != file.size)
+    };
+    let mut seen = BTreeSet::new();
+    let missing: Vec<(&Locked, &PythonFile)> = (all.iter().zip(files))
+        .filter(lacks)
+        .filter(|(locked, _)| seen.insert(&locked.sha256))
+        .collect();
+    if !missing.is_empty() {
+        if offline {
+            let files = missing.iter().map(|(l, _)| l.file.clone()).collect();
+            return Err(PackageError::OfflineFiles { files });
+        }
+        fetch(&missing, stack, catalog, store, on_event).await?;
+    }
+    let named = |f: &Locked| Ok(store.named(&f.sha256, &f.file)?);
+    all.iter().map(named).collect()
+}
+
+async fn fetch(
+    missing: &[(&Locked, &PythonFile)],
+    stack: Option<&Stack>,
+    catalog: &Catalog,
+    store: &Store,
+    on_event: &(dyn Fn(Event<'_>) + Sync),
+) -> Result<(), PackageError> {
+    let indexes = stack.map_or_else(Indexes::of_user, Indexes::of);
+    let fetcher = into(store)?;
+    let places = places::of(&indexes, catalog, store.root()).await?;
+    let mut projects: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (place, (locked, _)) in missing.iter().enumerate() {
+        projects.entry(&locked.project).or_default().push(place);
+    }
+    let (places, ask) = (&places, &fetcher);
+    let found: Vec<(Vec<usize>, Vec<Vec<Url>>)> = stream::iter(projects)
+        .map(|(project, numbers)| async move {
+            let wanted: Vec<&Locked> = numbers.iter().map(|n| missing[*n].0).collect();
+            let urls = places.locate(project, &wanted, ask).await?;
+            Ok::<_, PackageError>((numbers, urls))
+        })
+        .buffer_unordered(PAGES)
+        .try_collect()
+        .await?;
+    let mut urls = vec![Vec::new(); missing.len()];
+    for (numbers, found) in found {
+        for (number, found) in numbers.into_iter().zip(found) {
+            urls[number] = found;
+        }
+    }
+    let nowhere = missing
+        .iter()
+        .zip(&urls)
+        .filter(|(_, urls)| urls.is_empty());
+    let files: Vec<String> = nowhere.map(|((l, _), _)| l.file.clone()).collect();
+    if !files.is_empty() {
+        return Err(PackageError::Gone { files });
+    }
+    let mut downloads = Vec::new();
+    for ((locked, file), urls) in missing.iter().zip(urls) {
+        // One of the user's own directories.
+        if let Some(path) = urls.iter().find_map(|url| url.to_file_path().ok()) {
+            let copied = std::fs::File::open(&path)
+                .map_err(|e| crate::store::StoreError::at("read", &path, e))
+                .and_then(|file| store.put(file, Some(&locked.sha256)));
+            if copied.is_ok() {
+                continue;
+            }
+        }
+        let remote = urls.iter().filter(|url| url.scheme() != "file");
+        downloads.push(Download {
+            name: locked.sha256.hex().to_owned(),
+            urls: remote.map(Url::to_string).collect(),
+            sha256: locked.sha256.clone(),
+            size: Some(file.size).filter(|size| *size > 0),
+        });
+    }
+    let folder = store.dir("blobs/sha256")?;
+    fetcher.all(&downloads, &folder, on_event).await?;
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! What a run changed, read from the upper directory that it left.
+//!
+//! In overlay's terms a removed file is a character device 0:0, and a directory that replaces a
+//! layer's is marked opaque by an extended attribute. Overlay's own attributes are not handed on.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, OsString};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{lgetxattr, llistxattr};
+
+use super::SandboxError;
+
+/// Something below the upper directory, as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Relative to the root.
+    pub path: PathBuf,
+    pub kind: Kind,
+    /// Permission bits.
+    pub mode: u32,
+    /// As the host counts them.
+    pub uid: u32,
+    pub gid: u32,
+    /// Seconds since 1970.
+    pub mtime: i64,
+    /// Extended attributes without overlay's, by name.
+    pub attributes: Vec<(OsString, Vec<u8>)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    Directory {
+        /// Nothing of the layers below shows through.
+        opaque: bool,
+    },
+    File {
+        /// Bytes.
+        size: u64,
+    },
+    /// Another name of the file that stands before it in the list.
+    HardLink(PathBuf),
+    Symlink(PathBuf),
+    /// Nothing is here any more.
+    Whiteout,
+    Fifo,
+    /// A socket, or a device: neither is part of a layer.
+    Special,
+}
+
+/// Everything below `upper`, parents before what is in them, in the order of their names.
+pub fn changes(upper: &Path) -> Result<Vec<Change>, SandboxError> {
+    let mut out = Vec::new();
+    let mut links = HashMap::new();
+    walk(upper, Path::new(""), &mut links, &mut out).map_err(|(path, source)| {
+        SandboxError::Unreadable {
+            path: upper.join(path),
+            source,
+        }
+    })?;
+    Ok(out)
+}
+
+type Seen = HashMap<(u64, u64), PathBuf>;
+
+fn walk(
+    upper: &Path,
+    below: &Path,
+    links: &mut Seen,
+    out: &mut Vec<Change>,
+) -> Result<(), (PathBuf, std::io::Error)> {
+    let fault = |path: &Path| {
+        let path = path.to_owned();
+        move |e: std::io::Error| (path, e)
+    };
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(upper.join(below)).map_err(fault(below))? {
+        names.push(entry.map_err(fault(below))?.file_name());
+    }
+    names.sort();
+    for name in names {
+        let path = below.join(name);
+        let change = look(upper, &path, links).map_err(fault(&path))?;
+        let directory = matches!(change.kind, Kind::Directory { .. });
+        out.push(change);
+        if directory {
+            walk(upper, &path, links, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn look(upper: &Path, path: &Path, links: &mut Seen) -> std::io::Result<Change> {
+    let full = upper.join(path);
+    let stat = std::fs::symlink_metadata(&full)?;
+    let (attributes, opaque) = attributes(&full);
+    let kind = stat.file_type();
+    let kind = if kind.is_dir() {
+        Kind::Directory { opaque }
+    } else if kind.is_char_device() && stat.rdev() == 0 {
+        // Whiteouts are links of one file: they are no hard links of a layer.
+        Kind::Whiteout
+    } else if let Some(first) = (stat.nlink() > 1)
+        .then(|| links.get(&(stat.dev(), stat.ino())))
+        .flatten()
+    {
+        Kind::HardLink(first.clone())
+    } else if kind.is_file() {
+        Kind::File { size: stat.size() }
+    } else if kind.is_symlink() {
+        Kind::Symlink(std::fs::read_link(&full)?)
+    } else if kind.is_fifo() {
+        Kind::Fifo
+    } else {
+        Kind::Special
+    };
+    if stat.nlink() > 1 && !matches!(kind, Kind::Directory { .. } | Kind::Whiteout) {
+        links
+            .entry((stat.dev(), stat.ino()))
+            .or_insert_with(|| path.to_owned());
+    }
+    Ok(Change {
+        path: path.to_owned(),
+        kind,
+        mode: stat.mode() & 0o7777,
+        uid: stat.uid(),
+        gid: stat.gid(),
+        mtime: stat.mtime(),
+        attributes,
+    })
+}
+
+/// The attributes of a file but for overlay's, and whether overlay marks it opaque. A file system
+/// without attributes has none.
+fn attributes(path: &Path) -> (Vec<(OsString, Vec<u8>)>, bool) {
+    let mut names = vec![0; 64 << 10];
+    let length = llistxattr(path, &mut names).unwrap_or(0);
+    let (mut out, mut opaque) = (Vec::new(), false);
+    for name in names[..length].split_inclusive(|b| *b == 0) {
+        let Ok(name) = CStr::from_bytes_with_nul(name) else {
+            continue;
+        };
+        let mut value = vec![0; 64 << 10];
+        let Ok(length) = lgetxattr(path, name, &mut value) else {
+            continue;
+        };
+        value.truncate(length);
+        match own(name.to_bytes()) {
+            Some(b"opaque") => opaque |= value == b"y",
+            Some(_) => {}
+            None => out.push((OsString::from_vec(name.to_bytes().to_vec()), value)),
+        }
+    }
+    out.sort();
+    (out, opaque)
+}
+
+/// The rest of the name of an attribute that is overlay's.
+fn own(name: &[u8]) -> Option<&[u8]> {
+    [&b"trusted.overlay."[..], b"user.overlay."]
+        .iter()
+        .find_map(|prefix| name.strip_prefix(*prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_overlays_attributes() {
+        assert_eq!(own(b"trusted.overlay.opaque"), Some(&b"opaque"[..]));
+        assert_eq!(own(b"user.overlay.origin"), Some(&b"origin"[..]));
+        assert_eq!(own(b"user.overlays"), None);
+    }
+
+    #[test]
+    fn links_and_files_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir(at("b")).unwrap();
+        std::fs::write(at("a"), "1234").unwrap();
+        std::fs::hard_link(at("a"), at("b/c")).unwrap();
+        std::os::unix::fs::symlink("/etc/shadow", at("d")).unwrap();
+        let all = changes(dir.path()).unwrap();
+        let kinds: Vec<(&str, Kind)> = all
+            .iter()
+            .map(|c| (c.path.to_str().unwrap(), c.kind.clone()))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                ("a", Kind::File { size: 4 }),
+                ("b", Kind::Directory { opaque: false }),
+                ("b/c", Kind::HardLink("a".into())),
+                ("d", Kind::Symlink("/etc/shadow".into())),
+            ]
+        );
+    }
+}

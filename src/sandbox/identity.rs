@@ -1,0 +1,196 @@
+//! Whose ids the program has: how far this process may go, and the user namespace that follows.
+//!
+//! With CAP_SYS_ADMIN no user namespace is needed. Otherwise the program is root of its own: with
+//! the caller's subordinate ids where `newuidmap` hands them out, else with the caller's id alone,
+//! and then calls that change ids are answered without being done (`confine`).
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::{Pid, WaitOptions, getegid, geteuid, getpid, waitpid};
+use rustix::thread::{CapabilitySet, capabilities};
+use serde::{Deserialize, Serialize};
+
+use super::system::{self, Fork};
+use super::wire::{Fault, Stage};
+
+/// Which ids a program in the sandbox has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Identity {
+    /// The machine's own: run as root.
+    Real,
+    /// Root is the caller, other ids are the caller's subordinate ones.
+    Subordinate,
+    /// Root is the caller and there is nobody else.
+    Single,
+}
+
+/// Subordinate ids as one line of `/etc/subuid` gives them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    pub first: u32,
+    pub count: u32,
+}
+
+/// The two programs that may map subordinate ids, and what to map.
+#[derive(Debug, Clone)]
+pub struct Mapper {
+    programs: [PathBuf; 2],
+    ranges: [Range; 2],
+}
+
+pub fn may_administer() -> bool {
+    capabilities(None).is_ok_and(|c| c.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
+/// The way that is open to this process.
+pub fn choose() -> (Identity, Option<Mapper>) {
+    if may_administer() {
+        return (Identity::Real, None);
+    }
+    match mapper() {
+        Some(mapper) => (Identity::Subordinate, Some(mapper)),
+        None => (Identity::Single, None),
+    }
+}
+
+fn mapper() -> Option<Mapper> {
+    let path = std::env::var_os("PATH")?;
+    let find = |name: &str| {
+        std::env::split_paths(&path)
+            .filter(|d| d.is_absolute())
+            .map(|d| d.join(name))
+            .find(|p| p.is_file())
+    };
+    let uid = geteuid().as_raw();
+    let name = std::fs::read_to_string("/etc/passwd")
+        .ok()
+        .and_then(|text| user_name(&text, uid));
+    let range = |file: &str| {
+        let text = std::fs::read_to_string(file).ok()?;
+        subordinate(&text, uid, name.as_deref())
+    };
+    Some(Mapper {
+        programs: [find("newuidmap")?, find("newgidmap")?],
+        ranges: [range("/etc/subuid")?, range("/etc/subgid")?],
+    })
+}
+
+fn user_name(passwd: &str, uid: u32) -> Option<String> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    })
+}
+
+/// The first range of the user in a file of `NAME-OR-ID:FIRST:COUNT` lines.
+pub fn subordinate(text: &str, uid: u32, name: Option<&str>) -> Option<Range> {
+    text.lines().find_map(|line| {
+        let mut fields = line.trim().split(':');
+        let owner = fields.next()?;
+        let (first, count) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        let ours = owner.parse() == Ok(uid) || Some(owner) == name;
+        (ours && count > 0).then_some(Range { first, count })
+    })
+}
+
+/// Enters a user namespace in which this process is root, and whatever `others` holds with it in
+/// the same call. Returns the identity that came of it.
+pub fn become_root(mapper: Option<&Mapper>, others: libc::c_int) -> Result<Identity, Fault> {
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    let helper = mapper
+        .map(|m| Waiting::start(m, getpid(), uid, gid))
+        .transpose()
+        .map_err(Fault::setup("start newuidmap"))?;
+    system::unshare(libc::CLONE_NEWUSER | others)
+        .map_err(Fault::at(Stage::Namespaces, "make a user namespace"))?;
+    if helper.is_some_and(Waiting::map) {
+        return Ok(Identity::Subordinate);
+    }
+    let write = |file: &str, text: &str| {
+        std::fs::write(file, text).map_err(Fault::at(Stage::Namespaces, format!("write {file}")))
+    };
+    write("/proc/self/setgroups", "deny")?;
+    write("/proc/self/uid_map", &format!("0 {uid} 1"))?;
+    write("/proc/self/gid_map", &format!("0 {gid} 1"))?;
+    Ok(Identity::Single)
+}
+
+/// A process outside of the user namespace that maps ids once the namespace is there: nobody
+/// inside may.
+struct Waiting {
+    pid: Pid,
+    go: io::PipeWriter,
+}
+
+impl Waiting {
+    fn start(mapper: &Mapper, target: Pid, uid: u32, gid: u32) -> io::Result<Self> {
+        let (mut wait, go) = io::pipe()?;
+        match system::fork()? {
+            Fork::Parent(pid) => Ok(Waiting { pid, go }),
+            Fork::Child => {
+                drop(go);
+                let told = wait.read(&mut [0]).is_ok_and(|n| n == 1);
+                let ids = [uid, gid];
+                let all = (0..2).all(|i| {
+                    map(&mapper.programs[i], target, ids[i], mapper.ranges[i]).unwrap_or(false)
+                });
+                system::exit(i32::from(!(told && all)));
+            }
+        }
+    }
+
+    /// Whether both maps are written.
+    fn map(mut self) -> bool {
+        let told = self.go.write_all(b"g").is_ok();
+        drop(self.go);
+        let ended = waitpid(Some(self.pid), WaitOptions::empty());
+        told && matches!(ended, Ok(Some((_, status))) if status.exit_status() == Some(0))
+    }
+}
+
+fn map(program: &Path, target: Pid, id: u32, range: Range) -> io::Result<bool> {
+    let words = [
+        target.as_raw_nonzero().get() as u32,
+        0,
+        id,
+        1,
+        1,
+        range.first,
+        range.count,
+    ];
+    let status = Command::new(program)
+        .arg0(program.file_name().unwrap_or_default())
+        .args(words.map(|w| w.to_string()))
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status()?;
+    Ok(status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_found_by_name_and_by_number() {
+        let text = "other:1:2\nann:100000:65536\n1000:5:6\nbad\nann:x:1\n";
+        let range = |first, count| Some(Range { first, count });
+        assert_eq!(subordinate(text, 7, Some("ann")), range(100_000, 65536));
+        assert_eq!(subordinate(text, 1000, None), range(5, 6));
+        assert_eq!(subordinate(text, 7, None), None);
+        assert_eq!(subordinate("ann:5:0", 7, Some("ann")), None);
+    }
+
+    #[test]
+    fn a_user_is_found_by_number() {
+        let text = "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/:/bin/sh\n";
+        assert_eq!(user_name(text, 1000).as_deref(), Some("ann"));
+        assert_eq!(user_name(text, 1), None);
+    }
+}

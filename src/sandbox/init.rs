@@ -1,0 +1,146 @@
+//! Process 1 of a sandbox: makes its namespaces, starts the program, reaps, and tells how the
+//! program ended. When it ends the kernel ends everything else in the sandbox.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::path::Path;
+
+use rustix::fs::{MemfdFlags, Mode, memfd_create};
+use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::process::{WaitOptions, WaitStatus, chdir, setsid, umask, wait};
+use serde::{Deserialize, Serialize};
+
+use super::confine::{Command, confine};
+use super::stubs::Stubs;
+use super::system::{self, Fork};
+use super::wire::{Fault, Stage};
+use super::{End, Identity, Network, Sandbox, rootfs};
+
+/// What process 1 tells the supervisor, one JSON a line.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Report {
+    Mounted(Stubs),
+    Failed(Fault),
+    Ended(End),
+}
+
+const HOST_NAME: &[u8] = b"stackforge";
+
+pub struct Init<'a> {
+    pub sandbox: &'a Sandbox,
+    pub stdin: &'a [u8],
+    pub identity: Identity,
+    /// Files that let a process into its control groups.
+    pub doors: Vec<std::fs::File>,
+    pub reports: std::io::PipeWriter,
+}
+
+impl Init<'_> {
+    pub fn run(mut self) -> ! {
+        let last = match self.work() {
+            Ok(end) => Report::Ended(end),
+            Err(fault) => Report::Failed(fault),
+        };
+        self.report(&last);
+        system::exit(0)
+    }
+
+    fn report(&mut self, report: &Report) {
+        if let Ok(mut line) = serde_json::to_vec(report) {
+            line.push(b'\n');
+            // The supervisor that went away takes this process with it.
+            let _ = self.reports.write_all(&line);
+        }
+    }
+
+    fn work(&mut self) -> Result<End, Fault> {
+        system::die_with_parent().map_err(Fault::setup("tie the sandbox to its supervisor"))?;
+        for door in &mut self.doors {
+            door.write_all(b"0")
+                .map_err(Fault::setup("enter the control group"))?;
+        }
+        self.doors.clear();
+        let mut flags =
+            libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP;
+        if self.sandbox.network == Network::None {
+            flags |= libc::CLONE_NEWNET;
+        }
+        system::unshare(flags).map_err(Fault::at(Stage::Namespaces, "make namespaces"))?;
+        umask(Mode::from_raw_mode(0o022));
+        let stubs = rootfs::enter(self.sandbox, self.identity)?;
+        self.report(&Report::Mounted(stubs));
+        // From the program's side this process, whose executable is the host's, cannot be read.
+        // It cannot be written either: the kernel refuses that while the supervisor, which
+        // outlives every process of the sandbox, runs the same file.
+        system::hide_from_others().map_err(Fault::setup("hide process 1"))?;
+        if self.sandbox.network == Network::None {
+            socket(AddressFamily::INET, SocketType::DGRAM, None)
+                .map_err(std::io::Error::from)
+                .and_then(|s| system::loopback_up(s.as_fd()))
+                .map_err(Fault::setup("start the loopback interface"))?;
+        }
+        rustix::system::sethostname(HOST_NAME).map_err(Fault::setup("name the host"))?;
+        self.start()
+    }
+
+    fn start(&mut self) -> Result<End, Fault> {
+        let command = Command::new(self.sandbox).map_err(|_| {
+            Fault::setup("read the command: it has a NUL byte")(rustix::io::Errno::INVAL)
+        })?;
+        let (mut failed, failing) = std::io::pipe().map_err(Fault::setup("make a pipe"))?;
+        let program = match system::fork().map_err(Fault::setup("start the program"))? {
+            Fork::Parent(pid) => pid,
+            Fork::Child => {
+                drop(failed);
+                let fault = match self.prepare() {
+                    Ok(()) => command.exec(),
+                    Err(fault) => fault,
+                };
+                // An answer that cannot be sent leaves exit code 125.
+                let _ = serde_json::to_writer(failing, &fault);
+                system::exit(125)
+            }
+        };
+        drop(failing);
+        let mut fault = Vec::new();
+        // The pipe closes when the program starts.
+        let _ = failed.read_to_end(&mut fault);
+        if let Ok(fault) = serde_json::from_slice(&fault) {
+            return Err(fault);
+        }
+        loop {
+            match wait(WaitOptions::empty()) {
+                Ok(Some((pid, status))) if pid == program => {
+                    if let Some(end) = end(status) {
+                        return Ok(end);
+                    }
+                }
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(Fault::setup("wait for the program")(e)),
+            }
+        }
+    }
+
+    fn prepare(&self) -> Result<(), Fault> {
+        let io = |doing: &'static str| Fault::setup::<std::io::Error>(doing);
+        setsid().map_err(Fault::setup("start a session"))?;
+        system::reset_signals();
+        let input = memfd_create("stdin", MemfdFlags::CLOEXEC)
+            .map_err(Fault::setup("make the program's input"))?;
+        let mut input = std::fs::File::from(input);
+        input
+            .write_all(self.stdin)
+            .and_then(|()| std::io::Seek::rewind(&mut input))
+            .and_then(|()| system::become_fd(input.as_fd(), 0))
+            .map_err(io("make the program's input"))?;
+        let cwd: &Path = &self.sandbox.cwd;
+        chdir(cwd).map_err(Fault::setup(format!("enter {}", cwd.display())))?;
+        system::close_from(3, true).map_err(io("close files"))?;
+        confine(self.identity).map_err(io("give up what the program may not have"))
+    }
+}
+
+fn end(status: WaitStatus) -> Option<End> {
+    let exited = status.exit_status().map(End::Exited);
+    exited.or_else(|| status.terminating_signal().map(End::Signalled))
+}

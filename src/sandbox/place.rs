@@ -1,0 +1,165 @@
+//! Where mounts go: paths of the sandbox resolved below its root, whatever links lie in it.
+//!
+//! A link in the root, absolute or with `..`, leads to where it would lead the program, never out
+//! of the root: the kernel resolves every path with `RESOLVE_IN_ROOT`.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, readlink,
+    symlinkat,
+};
+use rustix::io::Errno;
+use rustix::mount::{MoveMountFlags, move_mount};
+
+use super::stubs::Stubs;
+use super::wire::Fault;
+
+pub struct Place {
+    root: OwnedFd,
+    /// Device of the root: what is made on another one is in memory and needs no removal.
+    device: u64,
+    /// Where the root seems to lie, as `/proc/self/fd` tells it.
+    name: PathBuf,
+    /// The directory that is written.
+    upper: Option<OwnedFd>,
+    pub stubs: Stubs,
+}
+
+/// What lies, or is made, at a target.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Spot {
+    Directory,
+    File,
+}
+
+const BENEATH: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
+
+impl Place {
+    pub fn new(root: OwnedFd, upper: Option<OwnedFd>) -> io::Result<Self> {
+        Ok(Place {
+            device: fstat(&root)?.st_dev,
+            name: name_of(root.as_fd())?,
+            root,
+            upper,
+            stubs: Stubs::default(),
+        })
+    }
+
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// Puts a mount at `target`, which is made where it is missing.
+    pub fn attach(&mut self, mount: BorrowedFd<'_>, target: &Path) -> Result<(), Fault> {
+        let spot = spot(mount).map_err(Fault::setup("look at a mount"))?;
+        let at = self.find(target, spot)?;
+        attach(mount, at.as_fd()).map_err(Fault::setup(format!(
+            "mount something at {}",
+            target.display()
+        )))
+    }
+
+    /// What is at `target`, or was made there.
+    fn find(&mut self, target: &Path, wanted: Spot) -> Result<OwnedFd, Fault> {
+        let fault = || Fault::setup::<Errno>(format!("make {} in the root", target.display()));
+        let found = match self.open(target) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => self.make(target, wanted).map_err(fault())?,
+            Err(e) => return Err(fault()(e)),
+        };
+        let there = spot(found.as_fd()).map_err(fault())?;
+        match (there, wanted) {
+            (Spot::Directory, Spot::File) => Err(fault()(Errno::ISDIR)),
+            (Spot::File, Spot::Directory) => Err(fault()(Errno::NOTDIR)),
+            _ => Ok(found),
+        }
+    }
+
+    fn open(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        openat2(&self.root, path, flags, Mode::empty(), BENEATH)
+    }
+
+    fn make(&mut self, target: &Path, wanted: Spot) -> Result<OwnedFd, Errno> {
+        let parts: Vec<&Path> = target.ancestors().collect();
+        // From the root down, `/` itself left out: it is there.
+        for path in parts.iter().rev().skip(1) {
+            if !matches!(self.open(path), Err(Errno::NOENT)) {
+                continue;
+            }
+            let (parent, name) = (path.parent(), path.file_name());
+            let (Some(parent), Some(name)) = (parent, name) else {
+                return Err(Errno::INVAL);
+            };
+            let parent = self.open(parent)?;
+            let path_in_root = self.before(parent.as_fd(), Path::new(name));
+            match *path == target && wanted == Spot::File {
+                true => {
+                    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                    openat(&parent, name, flags, Mode::from_raw_mode(0o644)).map(drop)?;
+                }
+                // A link to nowhere is in the way: following it is not ours.
+                false => mkdirat(&parent, name, Mode::from_raw_mode(0o755))?,
+            }
+            self.after(path_in_root);
+        }
+        self.open(target)
+    }
+
+    /// A symbolic link, unless something is there.
+    pub fn link(&mut self, target: &Path, to: &Path) -> Result<(), Fault> {
+        let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
+            return Ok(());
+        };
+        let parent = self.find(parent, Spot::Directory)?;
+        let path = self.before(parent.as_fd(), Path::new(name));
+        match symlinkat(to, &parent, name) {
+            Ok(()) => self.after(path),
+            Err(Errno::EXIST) => {}
+            Err(e) => {
+                return Err(Fault::setup(format!("link {}", target.display()))(e));
+            }
+        }
+        Ok(())
+    }
+
+    /// Path in the root of what is about to be made, if it will be on the root's own device.
+    fn before(&mut self, parent: BorrowedFd<'_>, name: &Path) -> Option<PathBuf> {
+        let upper = self.upper.as_ref()?;
+        if fstat(parent).ok()?.st_dev != self.device {
+            return None;
+        }
+        let parent = name_of(parent).ok()?;
+        let path = parent.strip_prefix(&self.name).ok()?.join(name);
+        self.stubs.above(upper.as_fd(), self.root.as_fd(), &path);
+        Some(path)
+    }
+
+    fn after(&mut self, made: Option<PathBuf>) {
+        if let (Some(upper), Some(path)) = (&self.upper, made) {
+            self.stubs.made(upper.as_fd(), &path);
+        }
+    }
+}
+
+pub fn attach(mount: BorrowedFd<'_>, at: BorrowedFd<'_>) -> Result<(), Errno> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(mount, "", at, "", flags)
+}
+
+fn spot(fd: impl AsFd) -> Result<Spot, Errno> {
+    let mode = rustix::fs::statat(fd, "", AtFlags::EMPTY_PATH)?.st_mode;
+    Ok(match FileType::from_raw_mode(mode) {
+        FileType::Directory => Spot::Directory,
+        _ => Spot::File,
+    })
+}
+
+fn name_of(fd: BorrowedFd<'_>) -> io::Result<PathBuf> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let link = readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new())?;
+    Ok(std::ffi::OsString::from_vec(link.into_bytes()).into())
+}

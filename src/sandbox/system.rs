@@ -1,0 +1,142 @@
+//! The system calls that neither std nor rustix has in a safe form. Everything here runs in the
+//! re-executed process, which has a single thread: that is what makes `fork` sound.
+#![allow(unsafe_code, reason = "each block says why it is sound")]
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, RawFd};
+
+use rustix::process::Pid;
+
+fn checked(result: libc::c_long) -> io::Result<()> {
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+pub enum Fork {
+    Child,
+    Parent(Pid),
+}
+
+pub fn fork() -> io::Result<Fork> {
+    // SAFETY: the process has one thread, so the child's copy of memory, locks of the allocator
+    // included, is as consistent as the parent's.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Fork::Child),
+        pid => Pid::from_raw(pid)
+            .map(Fork::Parent)
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD)),
+    }
+}
+
+/// Ends the process at once, without the exit handlers of the process that it was forked from.
+pub fn exit(code: i32) -> ! {
+    // SAFETY: takes no pointer and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// `CLONE_NEW…` flags.
+pub fn unshare(flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: takes no pointer; the process has one thread, which CLONE_NEWUSER asks for.
+    checked(unsafe { libc::unshare(flags) }.into())
+}
+
+/// Closes every descriptor from `first` on, or marks them to be closed by `exec`.
+pub fn close_from(first: RawFd, at_exec: bool) -> io::Result<()> {
+    let flags = match at_exec {
+        true => libc::CLOSE_RANGE_CLOEXEC,
+        false => 0,
+    };
+    // SAFETY: takes no pointer. Callers own no descriptor in the range when they close for good.
+    checked(unsafe { libc::syscall(libc::SYS_close_range, first, RawFd::MAX, flags) })
+}
+
+/// Makes `fd` (0, 1 or 2) what `from` is.
+pub fn become_fd(from: BorrowedFd<'_>, fd: RawFd) -> io::Result<()> {
+    // SAFETY: takes no pointer; descriptors 0 to 2 belong to nobody in this process.
+    checked(unsafe { libc::dup2(from.as_raw_fd(), fd) }.into())
+}
+
+/// Makes a mount read-only, and all below it.
+pub fn read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+    // SAFETY: the path is a C string, `attributes` lives through the call and its size is given.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    })
+}
+
+/// Every signal as a fresh process has it: Rust's runtime ignores SIGPIPE, which `exec` keeps.
+pub fn reset_signals() {
+    for signal in 1..=64 {
+        // SAFETY: SIG_DFL is no handler of ours; a number that is no signal is refused.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    // SAFETY: `none` is initialised by sigemptyset before it is read.
+    unsafe {
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+}
+
+/// Asks the kernel to kill this process when its parent ends.
+pub fn die_with_parent() -> io::Result<()> {
+    // SAFETY: takes no pointer.
+    checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }.into())
+}
+
+/// Lets no other process read this one's memory, descriptors or executable by ptrace or /proc.
+pub fn hide_from_others() -> io::Result<()> {
+    // SAFETY: takes no pointer.
+    checked(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) }.into())
+}
+
+/// Starts the loopback interface of a new network namespace.
+pub fn loopback_up(socket: impl AsFd) -> io::Result<()> {
+    // SAFETY: an ifreq of zeros is one without name and flags.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(*b"lo") {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the request is an ifreq, as SIOCSIFFLAGS wants, and lives through the call.
+    checked(
+        unsafe {
+            libc::ioctl(
+                socket.as_fd().as_raw_fd(),
+                libc::SIOCSIFFLAGS,
+                &raw const request,
+            )
+        }
+        .into(),
+    )
+}
+
+/// Replaces this process; returns only what went wrong.
+pub fn exec(program: &CString, arguments: &[CString], environment: &[CString]) -> io::Error {
+    let list = |all: &[CString]| -> Vec<*const libc::c_char> {
+        let ended = all.iter().map(|s| s.as_ptr());
+        ended.chain([std::ptr::null()]).collect()
+    };
+    let (arguments, environment) = (list(arguments), list(environment));
+    // SAFETY: both lists end with a null pointer, and their strings outlive the call.
+    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    io::Error::last_os_error()
+}

@@ -1,0 +1,99 @@
+//! What the process that asks and the re-executed one say to each other, over one socket.
+//!
+//! The request is two lengths of eight bytes, little endian, then JSON, then what the program reads
+//! from its standard input. Answers are JSON, one a line. The asking side closing its end means:
+//! stop everything.
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::probe::Tried;
+use super::{Outcome, Sandbox, text};
+
+/// First argument of the re-executed process.
+pub const NAME: &str = "stackforge-sandbox";
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Task {
+    Run(Box<Sandbox>),
+    Probe,
+    /// Removes a directory, with the ids that a run has.
+    Remove(#[serde(with = "text::one")] PathBuf),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Message {
+    Ended(Outcome),
+    Failed(Fault),
+    Tried(Tried),
+    Removed,
+}
+
+/// What could not be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    pub stage: Stage,
+    pub doing: String,
+    pub errno: i32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    Namespaces,
+    Overlay,
+    Program,
+    Setup,
+}
+
+impl Fault {
+    pub fn new(stage: Stage, doing: impl Into<String>, error: impl Into<io::Error>) -> Self {
+        Fault {
+            stage,
+            doing: doing.into(),
+            errno: error.into().raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+
+    /// For `map_err`.
+    pub fn at<E: Into<io::Error>>(
+        stage: Stage,
+        doing: impl Into<String>,
+    ) -> impl FnOnce(E) -> Fault {
+        let doing = doing.into();
+        move |e| Fault::new(stage, doing, e)
+    }
+
+    /// For `map_err` where the machine is being set up.
+    pub fn setup<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> Fault {
+        Fault::at(Stage::Setup, doing)
+    }
+}
+
+pub fn request(task: &Task, stdin: &[u8]) -> io::Result<Vec<u8>> {
+    let json = serde_json::to_vec(task)?;
+    let mut out = Vec::with_capacity(16 + json.len() + stdin.len());
+    out.extend((json.len() as u64).to_le_bytes());
+    out.extend((stdin.len() as u64).to_le_bytes());
+    out.extend(json);
+    out.extend(stdin);
+    Ok(out)
+}
+
+pub fn read_request(from: &mut impl Read) -> io::Result<(Task, Vec<u8>)> {
+    let mut length = || {
+        let mut bytes = [0; 8];
+        from.read_exact(&mut bytes)
+            .map(|()| u64::from_le_bytes(bytes))
+    };
+    let (json, stdin) = (length()?, length()?);
+    let mut text = Vec::new();
+    from.by_ref().take(json).read_to_end(&mut text)?;
+    let mut input = Vec::new();
+    from.take(stdin).read_to_end(&mut input)?;
+    if input.len() as u64 != stdin {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok((serde_json::from_slice(&text)?, input))
+}

@@ -1,0 +1,140 @@
+//! What can go wrong in a store, and what to do.
+
+use crate::diag::{Code, codes};
+use crate::spec::nouns::Digest;
+use std::io;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("{doing} {}", path.display())]
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error("{doing} {}: no space is left{}", path.display(), needed(*.missing))]
+    Full {
+        doing: &'static str,
+        path: PathBuf,
+        /// Bytes that are needed beyond those that are free, where the size was known.
+        missing: Option<u64>,
+        source: io::Error,
+    },
+    #[error("{doing} {}: the store cannot be written", path.display())]
+    Denied {
+        doing: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error("lock {}: the file system has no locks", path.display())]
+    NoLocks { path: PathBuf, source: io::Error },
+    #[error("no place for the store: neither STACKFORGE_STORE, XDG_CACHE_HOME nor HOME is set")]
+    NoPlace,
+    #[error("the store {} has format {version}, of a newer stackforge", path.display())]
+    Newer { path: PathBuf, version: u32 },
+    #[error("`{}` is no index of an OCI image layout: {why}", path.display())]
+    Index { path: PathBuf, why: String },
+    #[error("what was to be {expected} has {found}")]
+    Altered {
+        expected: Box<Digest>,
+        found: Box<Digest>,
+    },
+    #[error("blob {digest} is damaged: its bytes have {found}")]
+    Damaged {
+        digest: Box<Digest>,
+        found: Box<Digest>,
+    },
+    #[error("the store has no blob {0}")]
+    Missing(Digest),
+    #[error("`{0}` is not the name of a file")]
+    Name(String),
+    #[error("`{}` is not an exported cache: {why}", path.display())]
+    Foreign { path: PathBuf, why: String },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+fn needed(missing: Option<u64>) -> String {
+    missing.map_or_else(String::new, |bytes| {
+        format!(", {} MiB more are needed", bytes.div_ceil(1 << 20))
+    })
+}
+
+impl StoreError {
+    /// An error of the system, told apart by what it asks of the user.
+    pub fn at(doing: &'static str, path: &Path, source: io::Error) -> Self {
+        use io::ErrorKind::{
+            FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+        };
+        let path = path.to_owned();
+        match source.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge => Self::Full {
+                doing,
+                path,
+                missing: None,
+                source,
+            },
+            PermissionDenied | ReadOnlyFilesystem => Self::Denied {
+                doing,
+                path,
+                source,
+            },
+            _ => Self::Io {
+                doing,
+                path,
+                source,
+            },
+        }
+    }
+
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Full { .. } => codes::NO_SPACE,
+            Self::Denied { .. } => codes::STORE_DENIED,
+            Self::NoLocks { .. } => codes::STORE_NO_LOCKS,
+            Self::Newer { .. } => codes::STORE_NEWER,
+            Self::Altered { .. } | Self::Damaged { .. } | Self::Missing(_) | Self::Index { .. } => {
+                codes::STORE_DAMAGED
+            }
+            Self::Foreign { .. } | Self::Name(_) => codes::NO_EXPORTED_CACHE,
+            Self::Interrupted => codes::INTERRUPTED,
+            Self::Io { .. } | Self::NoPlace => codes::STORE_IO,
+        }
+    }
+
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::Full { .. } => {
+                "free space there, let `stackforge cache gc --max-size SIZE` do so, or name another directory with `--store`"
+            }
+            Self::Denied { .. } => {
+                "change its owner or mode, or name another directory with `--store`"
+            }
+            Self::NoLocks { .. } => "put the store on a local file system with `--store`",
+            Self::NoPlace => "set one of them, or name a directory with `--store`",
+            Self::Newer { .. } => "update stackforge, or name another directory with `--store`",
+            Self::Index { .. } | Self::Damaged { .. } | Self::Altered { .. } | Self::Missing(_) => {
+                "`stackforge cache verify --repair` removes what is damaged, and the next run makes or fetches it again"
+            }
+            Self::Foreign { .. } | Self::Name(_) => {
+                "name what `stackforge cache export` wrote, a directory or an uncompressed archive"
+            }
+            Self::Interrupted => "run it again: what was finished is kept",
+            Self::Io { .. } => {
+                "check permissions and free space, or name another directory with `--store`"
+            }
+        }
+    }
+
+    pub fn exit(&self) -> u8 {
+        match self {
+            Self::Interrupted => 130,
+            Self::Foreign { .. } | Self::Name(_) => 2,
+            Self::Altered { .. } | Self::Damaged { .. } | Self::Missing(_) | Self::Index { .. } => {
+                1
+            }
+            _ => 3,
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Images of the store by name: entries of `index.json`, and the blobs that they lead to.
+//!
+//! What other programs wrote there is kept as it is. Every change is made under a lock and appears
+//! at once.
+
+use super::layout::write_atomically;
+use super::{Store, StoreError};
+use crate::spec::nouns::Digest;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+
+pub(super) const REF_NAME: &str = "org.opencontainers.image.ref.name";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// Of an index, a manifest, a configuration.
+const MOST_JSON: u64 = 16 << 20;
+/// An index in an index in an index: more is not followed.
+const DEEPEST: usize = 4;
+
+/// A name in `index.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ref {
+    /// None for an entry without one.
+    pub name: Option<String>,
+    pub digest: Digest,
+}
+
+/// What an entry leads to: each blob, and what it is there.
+#[derive(Debug, Default)]
+pub(super) struct Closure {
+    pub blobs: BTreeMap<Digest, &'static str>,
+    /// Blobs that are not in the store.
+    pub missing: Vec<Digest>,
+}
+
+impl Store {
+    /// The image index.
+    pub(super) fn index(&self) -> Result<Value, StoreError> {
+        let path = self.root().join("index.json");
+        if !path.exists() {
+            return Ok(json!({ "schemaVersion": 2, "manifests": [] }));
+        }
+        let why = |why: String| StoreError::Index {
+            path: path.clone(),
+            why,
+        };
+        let file = File::open(&path).map_err(|e| StoreError::at("read", &path, e))?;
+        let mut text = Vec::new();
+        file.take(MOST_JSON)
+            .read_to_end(&mut text)
+            .map_err(|e| StoreError::at("read", &path, e))?;
+        let index: Value = serde_json::from_slice(&text).map_err(|e| why(e.to_string()))?;
+        match index["manifests"].is_array() {
+            true => Ok(index),
+            false => Err(why("it has no list of manifests".to_owned())),
+        }
+    }
+
+    /// Changes the entries of `index.json`.
+    pub(super) fn change_index(
+        &self,
+        change: impl FnOnce(&mut Vec<Value>),
+    ) -> Result<(), StoreError> {
+        self.prepare()?;
+        let _lock = self.index_lock()?;
+        let mut index = self.index()?;
+        if let Some(entries) = index["manifests"].as_array_mut() {
+            change(entries);
+        }
+        let path = self.root().join("index.json");
+        write_atomically(&path, index.to_string().as_bytes())
+            .map_err(|e| StoreError::at("write", &path, e))
+    }
+
+    /// Names the image whose manifest is that blob, in place of what the name stood for.
+    pub fn tag(&self, name: &str, manifest: &Digest) -> Result<(), StoreError> {
+        let closure = self.closure(manifest);
+        if let Some(gone) = closure.missing.first() {
+            return Err(StoreError::Missing(gone.clone()));
+        }
+        self.lease(closure.blobs.keys())?;
+        let document = self.read_json(manifest);
+        let document = document.ok_or_else(|| StoreError::Missing(manifest.clone()))?;
+        let media_type = document["mediaType"].as_str().unwrap_or(MANIFEST);
+        let path = self.blob_path(manifest);
+        let size = std::fs::metadata(&path).map_err(|e| StoreError::at("read", &path, e))?;
+        let mut entry = json!({
+            "mediaType": media_type,
+            "digest": manifest,
+            "size": size.len(),
+            "annotations": { REF_NAME: name },
+        });
+        if let Some(kind) = document.get("artifactType") {
+            entry["artifactType"] = kind.clone();
+        }
+        let config = digest(&document["config"]).and_then(|d| self.read_json(&d));
+        if let Some(config) =
+            config.filter(|c| c["os"].is_string() && c["architecture"].is_string())
+        {
+            entry["platform"] =
+                json!({ "os": config["os"], "architecture": config["architecture"] });
+        }
+        self.change_index(|entries| {
+            entries.retain(|e| name_of(e) != Some(name));
+            entries.push(entry);
+        })
+    }
+
+    /// Takes a name away; its blobs stay until they are collected.
+    pub fn untag(&self, name: &str) -> Result<(), StoreError> {
+        self.change_index(|entries| entries.retain(|e| name_of(e) != Some(name)))
+    }
+
+    pub fn refs(&self) -> Result<Vec<Ref>, StoreError> {
+        let index = self.index()?;
+        let entries = index["manifests"].as_array().cloned().unwrap_or_default();
+        let refs = entries.iter().filter_map(|entry| {
+            Some(Ref {
+                name: name_of(entry).map(str::to_owned),
+                digest: digest(entry)?,
+            })
+        });
+        Ok(refs.collect())
+    }
+
+    /// Every blob below a manifest or an index of images.
+    pub(super) fn closure(&self, top: &Digest) -> Closure {
+        let mut closure = Closure::default();
+        self.walk(top, &mut closure, 0);
+        closure
+    }
+
+    fn walk(&self, at: &Digest, closure: &mut Closure, depth: usize) {
+        if closure.blobs.contains_key(at) || depth > DEEPEST {
+            return;
+        }
+        let kind = if depth == 0 {
+            "manifest"
+        } else {
+            "of an index"
+        };
+        closure.blobs.insert(at.clone(), kind);
+        let Some(document) = self.read_json(at) else {
+            closure.missing.push(at.clone());
+            return;
+        };
+        let lists = [("layers", "layer"), ("blobs", "layer")];
+        let parts = lists.iter().flat_map(|(list, kind)| {
+            let parts = document[*list].as_array().into_iter().flatten();
+            parts.map(move |part| (part, *kind))
+        });
+        for (part, kind) in parts.chain([(&document["config"], "configuration")]) {
+            let Some(digest) = digest(part) else { continue };
+            if !self.blob_path(&digest).is_file() {
+                closure.missing.push(digest.clone());
+            }
+            closure.blobs.entry(digest).or_insert(kind);
+        }
+        for below in document["manifests"].as_array().into_iter().flatten() {
+            if let Some(digest) = digest(below) {
+                self.walk(&digest, closure, depth + 1);
+            }
+        }
+    }
+
+    /// A small blob that is a JSON document.
+    pub(super) fn read_json(&self, digest: &Digest) -> Option<Value> {
+        let file = File::open(self.blob_path(digest)).ok()?;
+        let mut text = Vec::new();
+        file.take(MOST_JSON).read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+}
+
+pub(super) fn name_of(entry: &Value) -> Option<&str> {
+    entry["annotations"][REF_NAME].as_str()
+}
+
+pub(super) fn digest(descriptor: &Value) -> Option<Digest> {
+    descriptor["digest"].as_str()?.parse().ok()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A small image in the store: digests of its manifest, configuration and layer.
+    pub fn image(store: &Store, layer: &[u8]) -> [Digest; 3] {
+        let layer = store.put(layer, None).unwrap();
+        let config = json!({
+            "os": "linux", "architecture": "arm64",
+            "rootfs": { "type": "layers", "diff_ids": [layer.digest] },
+        });
+        let config = store.put(config.to_string().as_bytes(), None).unwrap();
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": MANIFEST,
+            "config": {
+                "mediaType": "application/vnd.oci.image.config.v1+json",
+                "digest": config.digest, "size": config.size,
+            },
+            "layers": [{
+                "mediaType": "application/vnd.oci.image.layer.v1.tar",
+                "digest": layer.digest, "size": layer.size,
+            }],
+        });
+        let manifest = store.put(manifest.to_string().as_bytes(), None).unwrap();
+        [manifest.digest, config.digest, layer.digest]
+    }
+
+    #[test]
+    fn a_name_stands_for_one_image() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(dir.path())).unwrap();
+        let [one, _, layer] = image(&store, b"one");
+        let [two, ..] = image(&store, b"two");
+        store.tag("a:1", &one).unwrap();
+        store.tag("b", &one).unwrap();
+        store.tag("a:1", &two).unwrap();
+        let named = |name: &str, digest: &Digest| Ref {
+            name: Some(name.to_owned()),
+            digest: digest.clone(),
+        };
+        assert_eq!(
+            store.refs().unwrap(),
+            [named("b", &one), named("a:1", &two)]
+        );
+        assert_eq!(
+            store.index().unwrap()["manifests"][0]["platform"]["architecture"],
+            "arm64"
+        );
+        store.untag("b").unwrap();
+        assert_eq!(store.refs().unwrap(), [named("a:1", &two)]);
+        std::fs::remove_file(store.blob_path(&layer)).unwrap();
+        assert!(matches!(store.tag("b", &one), Err(StoreError::Missing(d)) if d == layer));
+    }
+
+    #[test]
+    fn an_index_that_is_none_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(dir.path())).unwrap();
+        store.dir("tmp").unwrap();
+        for text in ["", "[]", "{}"] {
+            std::fs::write(dir.path().join("index.json"), text).unwrap();
+            assert!(
+                matches!(store.refs(), Err(StoreError::Index { .. })),
+                "{text}"
+            );
+        }
+    }
+}

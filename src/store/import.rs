@@ -1,0 +1,214 @@
+//! An exported cache, or any OCI image layout, into the store: each blob verified as it comes.
+
+use super::export::{RECORD, REF, Record};
+use super::images::{REF_NAME, digest};
+use super::layout::entries;
+use super::{Hear, Store, StoreError};
+use crate::spec::nouns::Digest;
+use crate::tar::{Kind, Reader};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+const MOST_JSON: u64 = 64 << 20;
+const PIECE: usize = 256 << 10;
+
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Imported {
+    /// Blobs that were not there.
+    pub blobs: usize,
+    pub bytes: u64,
+    pub actions: usize,
+    pub images: usize,
+}
+
+/// An import on its way.
+struct Import<'a> {
+    store: &'a Store,
+    from: &'a Path,
+    hear: Hear<'a>,
+    total: u64,
+    read: u64,
+    came: BTreeSet<Digest>,
+    index: Option<Vec<u8>>,
+    out: Imported,
+}
+
+impl Store {
+    /// Takes what [`Store::export`] wrote, a directory or an archive. A blob that has not the digest
+    /// of its name ends it; what came before stays.
+    pub fn import(&self, from: &Path, hear: Hear<'_>) -> Result<Imported, StoreError> {
+        let read = |e| StoreError::at("read", from, e);
+        let there = std::fs::metadata(from).map_err(read)?;
+        let mut import = Import {
+            store: self,
+            from,
+            hear,
+            total: super::list::weight(from).0,
+            read: 0,
+            came: BTreeSet::new(),
+            index: None,
+            out: Imported::default(),
+        };
+        match there.is_dir() {
+            true => import.directory()?,
+            false => import.archive(File::open(from).map_err(read)?)?,
+        }
+        import.finish()
+    }
+}
+
+impl Import<'_> {
+    fn foreign(&self, why: impl Into<String>) -> StoreError {
+        StoreError::Foreign {
+            path: self.from.to_owned(),
+            why: why.into(),
+        }
+    }
+
+    fn directory(&mut self) -> Result<(), StoreError> {
+        for name in ["oci-layout", "index.json"] {
+            let path = self.from.join(name);
+            let file =
+                File::open(&path).map_err(|_| self.foreign(format!("it has no `{name}`")))?;
+            self.take(name, file)?;
+        }
+        for path in entries(&self.from.join("blobs/sha256"))? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let file = File::open(&path).map_err(|e| StoreError::at("read", &path, e))?;
+            self.take(&format!("blobs/sha256/{name}"), file)?;
+        }
+        Ok(())
+    }
+
+    fn archive(&mut self, file: File) -> Result<(), StoreError> {
+        let mut reader = Reader::new(BufReader::with_capacity(PIECE, file));
+        loop {
+            let entry = reader.next();
+            let entry = entry.map_err(|e| self.foreign(format!("it is no archive: {e}")))?;
+            let Some(mut entry) = entry else {
+                return Ok(());
+            };
+            if entry.header.kind == Kind::File {
+                let name = entry.header.path.clone();
+                self.take(&name, &mut entry)?;
+            }
+        }
+    }
+
+    /// One file of the layout.
+    fn take(&mut self, name: &str, mut content: impl Read) -> Result<(), StoreError> {
+        if name == "index.json" {
+            let mut text = Vec::new();
+            content
+                .take(MOST_JSON)
+                .read_to_end(&mut text)
+                .map_err(|e| StoreError::at("read", self.from, e))?;
+            self.index = Some(text);
+            return Ok(());
+        }
+        let Some(hex) = name.strip_prefix("blobs/sha256/") else {
+            return Ok(());
+        };
+        let Ok(digest) = format!("sha256:{hex}").parse::<Digest>() else {
+            return Ok(());
+        };
+        let known = self.store.blob(&digest).is_some();
+        let mut writer = match known {
+            true => None,
+            false => Some(self.store.writer()?),
+        };
+        let mut piece = vec![0; PIECE];
+        loop {
+            let count = match content.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(self.foreign(format!("`{name}`: {e}"))),
+            };
+            if let Some(writer) = &mut writer {
+                writer.append(&piece[..count])?;
+                self.out.bytes += count as u64;
+            }
+            self.read += count as u64;
+            if !(self.hear)(self.read.min(self.total), self.total) {
+                return Err(StoreError::Interrupted);
+            }
+        }
+        if let Some(writer) = writer {
+            writer.commit(Some(&digest))?;
+            self.out.blobs += 1;
+        }
+        self.came.insert(digest);
+        Ok(())
+    }
+
+    /// What the index says of the blobs that came.
+    fn finish(mut self) -> Result<Imported, StoreError> {
+        let text = self.index.take();
+        let text = text.ok_or_else(|| self.foreign("it has no `index.json`"))?;
+        let index: Value = serde_json::from_slice(&text)
+            .map_err(|e| self.foreign(format!("its `index.json` is no JSON: {e}")))?;
+        for entry in index["manifests"].as_array().into_iter().flatten() {
+            let name = entry["annotations"][REF_NAME].as_str();
+            let Some((name, top)) = name.zip(digest(entry)) else {
+                continue;
+            };
+            if name == REF {
+                self.record(&top)?;
+                continue;
+            }
+            match self.store.tag(name, &top) {
+                Ok(()) => self.out.images += 1,
+                Err(StoreError::Missing(gone)) => {
+                    return Err(self.foreign(format!("its image `{name}` lacks blob {gone}")));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(self.out)
+    }
+
+    /// Actions and names, of which only those count whose blobs are here.
+    fn record(&mut self, top: &Digest) -> Result<(), StoreError> {
+        let manifest = self.store.read_json(top);
+        let manifest =
+            manifest.ok_or_else(|| self.foreign("it lacks the manifest of its record"))?;
+        let layers = manifest["layers"].as_array();
+        let layer = layers.and_then(|l| l.iter().find(|l| l["mediaType"] == RECORD));
+        let record = layer
+            .and_then(digest)
+            .filter(|d| self.came.contains(d))
+            .and_then(|d| File::open(self.store.blob_path(&d)).ok())
+            .ok_or_else(|| self.foreign("it has no record"))?;
+        let mut text = Vec::new();
+        record
+            .take(MOST_JSON)
+            .read_to_end(&mut text)
+            .map_err(|e| StoreError::at("read the record of", self.from, e))?;
+        let record: Record = serde_json::from_slice(&text)
+            .map_err(|e| self.foreign(format!("its record cannot be read: {e}")))?;
+        if record.version != 1 {
+            return Err(self.foreign(format!("its record has format {}", record.version)));
+        }
+        for (digest, names) in &record.names {
+            for name in names.iter().filter(|_| self.came.contains(digest)) {
+                self.store.named(digest, name)?;
+            }
+        }
+        for (key, action) in &record.actions {
+            if self.store.has(key) {
+                continue;
+            }
+            match self.store.record(key, action) {
+                Ok(()) => self.out.actions += 1,
+                Err(StoreError::Missing(_)) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! Why a layer could not be unpacked.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use crate::tar::TarError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum UnpackError {
+    #[error(transparent)]
+    Tar(#[from] TarError),
+    #[error("{doing} `/{path}`")]
+    Io {
+        doing: &'static str,
+        path: String,
+        source: io::Error,
+    },
+    #[error("write `/{path}`")]
+    Write { path: String, source: io::Error },
+    #[error("`/{0}` lies below a link of the same layer")]
+    BelowLink(String),
+    #[error("`/{0}` lies below a file of the same layer")]
+    BelowFile(String),
+    #[error("`/{0}` would replace a folder that has files")]
+    OverFolder(String),
+    #[error("the whiteout `/{0}` names no file")]
+    Whiteout(String),
+    #[error("the owner of `/{0}` has a number that Linux does not take")]
+    Id(String),
+}
+
+impl UnpackError {
+    pub(super) fn at(doing: &'static str, path: &str, e: Errno) -> Self {
+        Self::Io {
+            doing,
+            path: path.to_owned(),
+            source: e.into(),
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! One layer as a directory, for who mounts layers over each other; or layer over layer in one
+//! directory ([`over`]), for who wants the root file system itself.
+//!
+//! In: a layer's tar from anyone, a directory, whose files they are to be. Out: the layer's files as
+//! overlayfs wants a lower directory: whiteouts as devices 0:0, opaque directories marked. Every
+//! path is opened below the directory without following a link, by the kernel (`openat2`), so
+//! nothing is written outside of it, whatever the layer says. Devices are left out where they are no
+//! whiteouts: a container has its own. What was written before an error stays for the caller to
+//! remove.
+//!
+//! Sources: OCI's image specification 1.1, layer.md; the kernel's overlayfs.rst, "whiteouts and
+//! opaque directories".
+
+mod error;
+mod lower;
+mod place;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Gid, Mode, Timestamps, Uid};
+use rustix::fs::{CWD, FileType, OFlags, Timespec};
+
+use crate::tar::{Entry, Header, Kind, Reader, bytes};
+use lower::Lower;
+use place::{Place, Root};
+
+pub use error::UnpackError;
+
+const WHITEOUT: &str = ".wh.";
+const OPAQUE: &str = ".wh..wh..opq";
+/// Of AUFS, and without a meaning here.
+const META: &str = ".wh..wh.";
+
+/// Whose the files become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// Those that the layer names: only root can do that.
+    Kept,
+    /// Whoever unpacks.
+    Mine,
+}
+
+impl Owner {
+    /// What this process can do.
+    pub fn of_process() -> Self {
+        match rustix::process::geteuid().is_root() {
+            true => Self::Kept,
+            false => Self::Mine,
+        }
+    }
+}
+
+/// What was unpacked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unpacked {
+    pub files: u64,
+    /// Bytes of files' content.
+    pub content: u64,
+    pub whiteouts: u64,
+    /// Devices that were left out.
+    pub devices: u64,
+}
+
+/// Unpacks a tar into an empty directory.
+pub fn unpack(tar: impl Read, into: &Path, owner: Owner) -> Result<Unpacked, UnpackError> {
+    run(tar, Root::alone(open(into)?), None, owner)
+}
+
+/// Unpacks a tar over what lower layers left in a directory: whiteouts remove, links of lower layers
+/// are followed as if the directory were `/`.
+pub fn over(tar: impl Read, into: &Path, owner: Owner) -> Result<Unpacked, UnpackError> {
+    run(
+        tar,
+        Root::shared(open(into)?),
+        Some(Lower::default()),
+        owner,
+    )
+}
+
+fn open(into: &Path) -> Result<OwnedFd, UnpackError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(CWD, into, flags, Mode::empty())
+        .map_err(|e| UnpackError::at("open", &into.display().to_string(), e))
+}
+
+fn run(
+    tar: impl Read,
+    root: Root,
+    lower: Option<Lower>,
+    owner: Owner,
+) -> Result<Unpacked, UnpackError> {
+    let mut layer = Unpacking {
+        root,
+        lower,
+        owner,
+        done: Unpacked::default(),
+        folders: Vec::new(),
+    };
+    let mut reader = Reader::new(tar);
+    while let Some(entry) = reader.next()? {
+        layer.entry(entry)?;
+    }
+    layer.folders()?;
+    Ok(layer.done)
+}
+
+struct Unpacking {
+    root: Root,
+    /// Where the directory holds lower layers as well.
+    lower: Option<Lower>,
+    owner: Owner,
+    done: Unpacked,
+    /// Set when all is written: writing into a folder changes its time, and one that is read-only
+    /// takes no files.
+    folders: Vec<Header>,
+}
+
+impl Unpacking {
+    fn entry<R: Read>(&mut self, mut entry: Entry<'_, R>) -> Result<(), UnpackError> {
+        let header = entry.header.clone();
+        if header.path.is_empty() {
+            self.folders.push(header);
+            return Ok(());
+        }
+        let (folder, name) = header.path.rsplit_once('/').unwrap_or(("", &header.path));
+        if name.starts_with(META) && name != OPAQUE {
+            return Ok(());
+        }
+        let place = Place::open(&self.root, folder, name, &header.path)?;
+        if name == OPAQUE {
+            return match &self.lower {
+                Some(lower) => lower.empty(&place.folder, folder),
+                None => place.opaque(self.owner),
+            };
+        }
+        if let Some(hidden) = name.strip_prefix(WHITEOUT) {
+            if hidden.is_empty() || hidden == "." || hidden == ".." {
+                return Err(UnpackError::Whiteout(header.path));
+            }
+            self.done.whiteouts += 1;
+            let path = join(folder, hidden);
+            if let Some(lower) = &self.lower {
+                return lower.remove(&place.folder, hidden, &path);
+            }
+            return Place {
+                name: bytes(hidden),
+                ..place
+            }
+            .whiteout();
+        }
+        if let Some(lower) = &mut self.lower {
+            let keeps = header.kind == Kind::Directory;
+            lower.replace(&place.folder, name, &header.path, keeps)?;
+        }
+        match header.kind {
+            Kind::Directory => {
+                place.folder()?;
+                self.folders.push(header);
+                return Ok(());
+            }
+            Kind::File => {
+                place.clear()?;
+                let mut file = place.file()?;
+                let wrote = |e: io::Error| UnpackError::Write {
+                    path: header.path.clone(),
+                    source: e,
+                };
+                self.done.content += copy(&mut entry, &mut file).map_err(wrote)?;
+            }
+            Kind::SymLink => {
+                place.clear()?;
+                place.symlink(&bytes(header.link.as_deref().unwrap_or_default()))?;
+            }
+            Kind::HardLink => {
+                place.clear()?;
+                let to = header.link.as_deref().unwrap_or_default();
+                let (folder, name) = to.rsplit_once('/').unwrap_or(("", to));
+                let target = Place::find(&self.root, folder, name, to)?;
+                place.link(&target)?;
+                self.done.files += 1;
+                return Ok(());
+            }
+            Kind::Fifo => {
+                place.clear()?;
+                place.node(FileType::Fifo)?;
+            }
+            Kind::Character | Kind::Block => {
+                self.done.devices += 1;
+                return Ok(());
+            }
+        }
+        self.done.files += 1;
+        place.attributes(&header, self.owner)
+    }
+
+    /// Modes and times of folders, those that lie deepest first.
+    fn folders(&mut self) -> Result<(), UnpackError> {
+        let mut folders = std::mem::take(&mut self.folders);
+        folders.sort_by_key(|f| std::cmp::Reverse(f.path.matches('/').count()));
+        for header in folders {
+            if header.path.is_empty() {
+                Place::root(&self.root)?.attributes(&header, self.owner)?;
+                continue;
+            }
+            let (folder, name) = header.path.rsplit_once('/').unwrap_or(("", &header.path));
+            let place = Place::open(&self.root, folder, name, &header.path)?;
+            // A later member may have put a file in its place.
+            if place.is_folder() {
+                place.attributes(&header, self.owner)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name in a folder of the layer.
+fn join(folder: &str, name: &str) -> String {
+    match folder {
+        "" => name.to_owned(),
+        folder => format!("{folder}/{name}"),
+    }
+}
+
+fn copy(from: &mut impl Read, to: &mut std::fs::File) -> io::Result<u64> {
+    use std::io::Write as _;
+    let mut piece = vec![0; 256 << 10];
+    let mut size = 0;
+    loop {
+        match from.read(&mut piece)? {
+            0 => return Ok(size),
+            n => {
+                to.write_all(&piece[..n])?;
+                size += n as u64;
+            }
+        }
+    }
+}
+
+impl Place<'_> {
+    /// Owner, mode, attributes and time of what lies here.
+    fn attributes(&self, header: &Header, owner: Owner) -> Result<(), UnpackError> {
+        let at = |doing, e| UnpackError::at(doing, &header.path, e);
+        let link = header.kind == Kind::SymLink;
+        if owner == Owner::Kept {
+            let id = |id: u64| u32::try_from(id).map_err(|_| UnpackError::Id(header.path.clone()));
+            let (uid, gid) = (
+                Uid::from_raw(id(header.uid)?),
+                Gid::from_raw(id(header.gid)?),
+            );
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            rustix::fs::chownat(&self.folder, &*self.name, Some(uid), Some(gid), flags)
+                .map_err(|e| at("set the owner of", e))?;
+        }
+        if !link {
+            // Files of a user who is not root stay readable for that user.
+            let own = if owner == Owner::Kept { 0 } else { 0o400 };
+            let dir = if header.kind == Kind::Directory && own > 0 {
+                0o300
+            } else {
+                0
+            };
+            let mode = Mode::from_raw_mode(header.mode & 0o7777 | own | dir);
+            rustix::fs::chmodat(&self.folder, &*self.name, mode, AtFlags::empty())
+                .map_err(|e| at("set the mode of", e))?;
+            self.xattrs(header)?;
+        }
+        let time = Timespec {
+            tv_sec: header.mtime,
+            tv_nsec: 0,
+        };
+        let times = Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        rustix::fs::utimensat(&self.folder, &*self.name, &times, flags)
+            .map_err(|e| at("set the time of", e))
+    }
+
+    /// Capabilities of files and what users set; what names the kernel's own is left out.
+    fn xattrs(&self, header: &Header) -> Result<(), UnpackError> {
+        let kept = |name: &str| {
+            name == "security.capability"
+                || (name.starts_with("user.") && !name.starts_with("user.overlay."))
+        };
+        let wanted = header.xattrs.iter().filter(|(name, _)| kept(name));
+        for (name, value) in wanted {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+            let file = rustix::fs::openat(&self.folder, &*self.name, flags, Mode::empty());
+            let set = file.and_then(|file| {
+                rustix::fs::fsetxattr(file, name.as_str(), value, rustix::fs::XattrFlags::empty())
+            });
+            match set {
+                // A file system or a user without them runs most programs all the same.
+                Ok(()) | Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::PERM) => {}
+                Err(e) => return Err(UnpackError::at("set an attribute of", &header.path, e)),
+            }
+        }
+        Ok(())
+    }
+}

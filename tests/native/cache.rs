@@ -1,0 +1,109 @@
+//! Compiled wheels through a registry: what one machine compiled no other compiles, whichever engine
+//! it builds with.
+
+use super::server::{Kind, Server};
+use super::support::recipe::MARKUPSAFE;
+use super::support::{CleanUp, Sandbox};
+use super::{STACK, ok, out};
+use serde_json::Value;
+
+const NAME: &str = "stackforge-test-shared";
+
+/// A machine: a store of its own, and the cache in its configuration.
+struct Machine {
+    sandbox: Sandbox,
+    config: String,
+}
+
+impl Machine {
+    fn new(config: &str) -> Self {
+        let sandbox = Sandbox::new();
+        let stack = STACK.replace("packages: [tree]\n", "");
+        sandbox.write("s.yaml", &stack.replace("stackforge-test-native", NAME));
+        sandbox.write(".stackforge/libraries/markupsafe.yaml", MARKUPSAFE);
+        sandbox.write("config.yaml", config);
+        let config = sandbox.path("config.yaml").display().to_string();
+        Self { sandbox, config }
+    }
+
+    fn build(&self, lock: &str, args: &[&str]) -> (Value, String) {
+        self.sandbox.write("s.lock", lock);
+        let env = [("STACKFORGE_CONFIG", self.config.as_str())];
+        let all = [&["build", "s.yaml", "--json"], args].concat();
+        let run = self.sandbox.run_with(&all, &env);
+        (ok(&run), run.stderr)
+    }
+}
+
+fn compiled(built: &Value) -> bool {
+    let steps = built["steps"].as_array().unwrap();
+    let of = |s: &&Value| s["id"] == "compile:markupsafe" && s["cached"] == false;
+    steps
+        .iter()
+        .filter(of)
+        .any(|s| s["seconds"].as_f64().unwrap() > 0.5)
+}
+
+#[test]
+fn what_one_machine_compiled_no_other_compiles() {
+    let _clean = CleanUp::of(&[NAME]);
+    let server = Server::start(Kind::Open);
+    let config = format!("cache: {{ registry: {}/team/cache }}\n", server.host);
+    let first = Machine::new(&config);
+    assert_eq!(first.sandbox.run(&["lock", "s.yaml"]).code, 0);
+    let lock = std::fs::read_to_string(first.sandbox.path("s.lock")).unwrap();
+    let native = ["--engine", "native", "-o", "oci:layout"];
+    let (built, _) = first.build(&lock, &native);
+    assert!(compiled(&built), "{built:#}");
+    let repository = format!("docker://{}/team/cache", server.host);
+    let tags = out("skopeo", &["list-tags", "--tls-verify=false", &repository]);
+    let tags: Value = serde_json::from_slice(&tags).unwrap();
+    let [tag] = tags["Tags"].as_array().unwrap().as_slice() else {
+        panic!("one wheel was compiled: {tags:#}");
+    };
+
+    // Another machine takes it, with either engine, and makes the same image.
+    let second = Machine::new(&config);
+    let (again, said) = second.build(&lock, &native);
+    assert!(!compiled(&again), "{again:#}\n{said}");
+    assert_eq!(again["image"]["id"], built["image"]["id"]);
+    let third = Machine::new(&config);
+    let image = format!("{NAME}:docker");
+    let (by_docker, said) = third.build(&lock, &["--engine", "docker", "-t", &image]);
+    assert!(!compiled(&by_docker), "{by_docker:#}\n{said}");
+    let ran = out(
+        "docker",
+        &[
+            "run",
+            "--rm",
+            &image,
+            "python",
+            "-c",
+            "import markupsafe._speedups",
+        ],
+    );
+    assert!(ran.is_empty());
+
+    // Something else under the tag, or a registry that is gone, costs a compile.
+    let tag = tag.as_str().unwrap();
+    let other = format!("{repository}:{tag}");
+    let layout = format!("oci:{}:latest", first.sandbox.path("layout").display());
+    out(
+        "skopeo",
+        &["copy", "-q", "--dest-tls-verify=false", &layout, &other],
+    );
+    let fourth = Machine::new(&config);
+    let (alone, said) = fourth.build(&lock, &native);
+    assert!(
+        compiled(&alone) && said.contains("names something else"),
+        "{said}"
+    );
+    assert_eq!(alone["image"]["id"], built["image"]["id"]);
+    drop(server);
+    let fifth = Machine::new(&config);
+    let (alone, said) = fifth.build(&lock, &native);
+    assert!(
+        compiled(&alone) && said.contains("cache of compiled wheels"),
+        "{said}"
+    );
+}

@@ -1,0 +1,60 @@
+//! Which variant each device gets from one index, as its files tell what it is.
+
+use super::{Kind, Sandbox, Server, answer, layout, machines, refusal};
+
+/// Pushes two variants and pulls as the machines whose files lie in `machine`.
+#[test]
+fn a_device_gets_its_variant_and_reads_why() {
+    let server = Server::start(Kind::Open);
+    let publisher = Sandbox::new();
+    let place = format!("{}/app:1", server.host);
+    let variants: [(u64, &str, &[&str]); 3] = [
+        (41, "hopper", &["sm=90", "cuda=13.0"]),
+        (42, "turing", &["sm=75", "cuda=12.8"]),
+        (43, "next", &["sm=90", "cuda=13.0", "driver=999.1"]),
+    ];
+    for (seed, variant, facts) in variants {
+        let image = layout(server.dir.path(), seed);
+        let source = format!("oci:{}:v1", image.display());
+        let mut args = vec!["push", &source, &place, "--index", "--variant", variant];
+        args.extend(facts.iter().flat_map(|fact| ["--fact", fact]));
+        answer(&publisher, &args);
+    }
+
+    let h100 = Sandbox::new();
+    machines::h100(&h100);
+    let run = h100.run(&["pull", &place, "--root", "machine", "--dry-run"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let shown: Vec<String> = run
+        .stdout
+        .lines()
+        .map(|l| l.replace(&server.host, "HOST"))
+        .collect();
+    insta::assert_snapshot!("a_device_gets_its_variant", shown[..3].join("\n"));
+    let pulled = answer(&h100, &["pull", &place, "--root", "machine"]);
+    assert_eq!(pulled["variant"]["variant"], "hopper");
+
+    let thor = Sandbox::new();
+    machines::thor_r38(&thor);
+    let run = thor.run(&["--json", "pull", &place, "--root", "machine"]);
+    let refused = refusal(&run, 1, "SF1003");
+    assert_eq!(refused["refused"].as_array().unwrap().len(), 3);
+
+    let by_gpu = answer(
+        &h100,
+        &[
+            "pull",
+            &place,
+            "--platform",
+            "linux/amd64",
+            "--gpu",
+            "t4",
+            "--dry-run",
+        ],
+    );
+    assert_eq!(by_gpu["variant"]["variant"], "turing");
+    let by_name = answer(&thor, &["pull", &place, "--variant", "next"]);
+    assert_eq!(by_name["variant"]["variant"], "next");
+    let run = thor.run(&["--json", "pull", &place, "--variant", "nobody"]);
+    refusal(&run, 2, "SF1004");
+}

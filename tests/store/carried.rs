@@ -1,0 +1,227 @@
+//! A store that is carried elsewhere, and read by other programs.
+
+use super::{bytes, damage, image, open};
+use stackforge::spec::nouns::Digest;
+use stackforge::store::{Action, Limits, Selection, StoreError};
+use std::path::Path;
+use std::process::Command;
+
+fn run(program: &str, args: &[&str]) -> String {
+    let out = Command::new(program).args(args).output().unwrap();
+    let error = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{program} {args:?}: {error}");
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// A store with an image, a named wheel, a step and its output; what the step has for a key.
+fn filled(dir: &Path) -> (Digest, Action, Digest) {
+    let store = open(dir);
+    image(&store, "demo:latest", "etc/motd", b"hello");
+    let wheel = store.put(&bytes(1, 700_000)[..], None).unwrap();
+    store.named(&wheel.digest, "x-1-py3-none-any.whl").unwrap();
+    let output = store.put(&bytes(2, 100_000)[..], None).unwrap();
+    let action = Action {
+        step: "compile:x".into(),
+        outputs: [("wheel".to_owned(), output.digest)].into(),
+        seconds: 12.5,
+        ..Action::default()
+    };
+    let key = Digest::of(b"key");
+    store.record(&key, &action).unwrap();
+    store.put(&b"named by nothing"[..], None).unwrap();
+    (key, action, wheel.digest)
+}
+
+#[test]
+fn other_programs_read_the_images_of_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let store_dir = dir.path().join("store");
+    filled(&store_dir);
+    let path = store_dir.to_str().unwrap();
+    let told = run("skopeo", &["inspect", &format!("oci:{path}:demo:latest")]);
+    assert!(told.contains("\"Architecture\": \"amd64\""), "{told}");
+    let copy = dir.path().join("copy");
+    let to = format!("oci:{}:c", copy.display());
+    run(
+        "skopeo",
+        &["copy", "-q", &format!("oci:{path}:demo:latest"), &to],
+    );
+    let bundle = dir.path().join("bundle");
+    let unpacked = bundle.to_str().unwrap();
+    // umoci takes no colon in a tag, and copies of the tag are how it names one.
+    open(&store_dir)
+        .tag("demo", &open(&store_dir).refs().unwrap()[0].digest)
+        .unwrap();
+    run(
+        "umoci",
+        &[
+            "unpack",
+            "--rootless",
+            "--image",
+            &format!("{path}:demo"),
+            unpacked,
+        ],
+    );
+    assert_eq!(
+        std::fs::read(bundle.join("rootfs/etc/motd")).unwrap(),
+        b"hello"
+    );
+
+    // And what they write there is an image of the store.
+    run(
+        "umoci",
+        &["tag", "--image", &format!("{path}:demo"), "theirs"],
+    );
+    let refs = open(&store_dir).refs().unwrap();
+    assert!(refs.iter().any(|r| r.name.as_deref() == Some("theirs")));
+}
+
+#[test]
+fn what_is_exported_is_the_same_where_it_is_imported() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("from");
+    let (key, action, wheel) = filled(&from);
+    for name in ["cache.tar", "cache/"] {
+        let to = dir.path().join(name);
+        let there = open(&from).export(None, &to, &|_, _| true).unwrap();
+        assert_eq!((there.actions, there.images), (1, 1));
+        let layout = match name.ends_with('/') {
+            true => "oci",
+            false => "oci-archive",
+        };
+        let shown = to.to_str().unwrap().trim_end_matches('/');
+        run(
+            "skopeo",
+            &["inspect", &format!("{layout}:{shown}:demo:latest")],
+        );
+
+        let new = dir.path().join(format!("new-{layout}"));
+        let store = open(&new);
+        let done = store.import(&to, &|_, _| true).unwrap();
+        assert_eq!((done.blobs, done.bytes), (there.blobs, there.bytes));
+        assert_eq!((done.actions, done.images), (1, 1));
+        assert_eq!(store.action(&key), Some(action.clone()));
+        assert_eq!(store.names_of(&wheel), ["x-1-py3-none-any.whl"]);
+        assert_eq!(store.refs().unwrap(), open(&from).refs().unwrap());
+        assert!(store.verify(false, &|_, _| true).unwrap().is_clean());
+        let again = store.import(&to, &|_, _| true).unwrap();
+        assert_eq!((again.blobs, again.actions), (0, 0));
+    }
+}
+
+#[test]
+fn a_selection_is_exported_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (key, _, wheel) = filled(&dir.path().join("from"));
+    let store = open(&dir.path().join("from"));
+    let to = dir.path().join("part.tar");
+    let wanted = Selection {
+        blobs: [wheel.clone()].into(),
+        ..Selection::default()
+    };
+    let done = store.export(Some(&wanted), &to, &|_, _| true).unwrap();
+    assert_eq!((done.actions, done.images), (0, 0));
+    let new = open(&dir.path().join("new"));
+    new.import(&to, &|_, _| true).unwrap();
+    assert!(new.blob(&wheel).is_some() && !new.has(&key));
+    assert!(new.refs().unwrap().is_empty());
+}
+
+#[test]
+fn a_damaged_blob_leaves_no_export_and_enters_no_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("from");
+    let (_, _, wheel) = filled(&from);
+    let whole = dir.path().join("whole");
+    std::fs::create_dir(&whole).unwrap();
+    open(&from).export(None, &whole, &|_, _| true).unwrap();
+
+    damage(&open(&from), &wheel);
+    let to = dir.path().join("cache.tar");
+    let error = open(&from).export(None, &to, &|_, _| true).unwrap_err();
+    assert!(matches!(&error, StoreError::Damaged { digest, .. } if **digest == wheel));
+    assert!(!to.exists());
+
+    let carried = whole.join("blobs/sha256").join(wheel.hex());
+    std::fs::write(&carried, "something else").unwrap();
+    let new = open(&dir.path().join("new"));
+    let error = new.import(&whole, &|_, _| true).unwrap_err();
+    assert!(matches!(&error, StoreError::Altered { expected, .. } if **expected == wheel));
+    assert!(new.blob(&wheel).is_none() && new.refs().unwrap().is_empty());
+}
+
+#[test]
+fn foreign_layouts_are_refused_and_write_nothing_outside() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("store"));
+    let hostile = dir.path().join("hostile.tar");
+    let mut archive = tar::Builder::new(Vec::new());
+    for name in [
+        "blobs/sha256/../../../escaped",
+        "blobs/sha256/x",
+        "index.json",
+    ] {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(2);
+        header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_cksum();
+        archive.append(&header, &b"{}"[..]).unwrap();
+    }
+    std::fs::write(&hostile, archive.into_inner().unwrap()).unwrap();
+    assert!(store.import(&hostile, &|_, _| true).is_err());
+    assert!(!dir.path().join("escaped").exists());
+    for content in [&b""[..], b"\x1f\x8b\x08", &[0; 2048]] {
+        std::fs::write(&hostile, content).unwrap();
+        let error = store.import(&hostile, &|_, _| true).unwrap_err();
+        assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+    }
+    // A record whose name leads out of the store.
+    let from = dir.path().join("from");
+    let (_, _, wheel) = filled(&from);
+    let names = from.join("names").join(wheel.hex());
+    let layout = dir.path().join("layout");
+    std::fs::create_dir(&layout).unwrap();
+    open(&from).export(None, &layout, &|_, _| true).unwrap();
+    assert!(names.exists());
+    rename_in_record(&layout, "x-1-py3-none-any.whl", "../../../escaped");
+    let error = store.import(&layout, &|_, _| true).unwrap_err();
+    assert!(matches!(error, StoreError::Name(_)), "{error}");
+    assert!(!dir.path().join("escaped").exists());
+}
+
+/// Writes the record, and what leads to it, anew with another text in it.
+fn rename_in_record(layout: &Path, from: &str, to: &str) {
+    let blob = |digest: &str| layout.join("blobs/sha256").join(&digest[7..]);
+    let index = std::fs::read_to_string(layout.join("index.json")).unwrap();
+    let mut index: serde_json::Value = serde_json::from_str(&index).unwrap();
+    let entries = index["manifests"].as_array_mut().unwrap();
+    let entry = entries.last_mut().unwrap();
+    let manifest = std::fs::read_to_string(blob(entry["digest"].as_str().unwrap())).unwrap();
+    let mut manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    let record = manifest["layers"][0]["digest"].as_str().unwrap().to_owned();
+    let text = std::fs::read_to_string(blob(&record))
+        .unwrap()
+        .replace(from, to);
+    let put = |text: &str| {
+        let digest = Digest::of(text.as_bytes());
+        std::fs::write(blob(&digest.to_string()), text).unwrap();
+        digest.to_string()
+    };
+    manifest["layers"][0]["digest"] = put(&text).into();
+    entry["digest"] = put(&manifest.to_string()).into();
+    std::fs::write(layout.join("index.json"), index.to_string()).unwrap();
+}
+
+#[test]
+fn an_interrupted_export_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(&dir.path().join("from"));
+    let store = open(&dir.path().join("from"));
+    let to = dir.path().join("cache.tar");
+    let error = store
+        .export(None, &to, &|done, _| done < 100_000)
+        .unwrap_err();
+    assert!(matches!(error, StoreError::Interrupted), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    store.gc(&Limits::default()).unwrap();
+}

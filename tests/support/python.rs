@@ -1,0 +1,46 @@
+//! Judges from PyPI, installed once below the target directory.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Mutex;
+
+/// Runs Python with packages; what it prints, or what it says where it fails.
+pub fn run(packages: &[&str], arguments: &[&str]) -> Result<String, String> {
+    let out = Command::new("python3")
+        .args(arguments)
+        .env("PYTHONPATH", installed(packages))
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match out.status.success() {
+        true => Ok(text(&out.stdout)),
+        false => Err(text(&out.stdout) + &text(&out.stderr)),
+    }
+}
+
+fn installed(packages: &[&str]) -> PathBuf {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(packages.join("-"));
+    if place.is_dir() {
+        return place;
+    }
+    let new = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let out = Command::new("python3")
+        .args(["-m", "pip", "install", "--quiet"])
+        .args(["--disable-pip-version-check", "--target"])
+        .arg(new.path())
+        .args(packages)
+        .output();
+    let out = out.expect("python3 is not on PATH: run `sh scripts/setup.sh`");
+    assert!(
+        out.status.success(),
+        "pip could not install {packages:?}, which judge: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    // Another run of the tests may have been first.
+    if std::fs::rename(new.path(), &place).is_ok() {
+        let _ = new.keep();
+    }
+    place
+}
