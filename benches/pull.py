@@ -13,6 +13,7 @@ others use too does not decide.
 What is not installed is left out and said to be. The image is made in target/bench, and kept.
 """
 
+import functools
 import gzip
 import hashlib
 import io
@@ -134,6 +135,16 @@ def timed(command, **options):
     return seconds, usage.ru_maxrss / 1024
 
 
+@functools.cache
+def driver():
+    """Podman's storage: overlay where it runs, else copies of whole layers."""
+    with tempfile.TemporaryDirectory(dir=DIR) as work:
+        places = ["--root", f"{work}/root", "--runroot", f"{work}/run"]
+        info = ["podman", *places, "--storage-driver", "overlay", "info"]
+        overlay = subprocess.run(info, capture_output=True).returncode == 0
+    return "overlay" if overlay else "vfs"
+
+
 def main():
     program = os.path.abspath(sys.argv[1])
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
@@ -189,9 +200,8 @@ def bench(program, rounds, source, host):
         )
 
     def podman(work):
-        root = ["--root", f"{work}/root", "--runroot", f"{work}/run", "--storage-driver", "vfs"]
-        if subprocess.run(["modprobe", "-n", "overlay"], capture_output=True).returncode == 0:
-            root[-1] = "overlay"
+        root = ["--root", f"{work}/root", "--runroot", f"{work}/run"]
+        root += ["--storage-driver", driver()]
         result = timed(["podman", *root, "pull", "--quiet", "--tls-verify=false", name])
         subprocess.run(["podman", *root, "rmi", "-f", name], capture_output=True)
         return result

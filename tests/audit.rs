@@ -178,6 +178,9 @@ fn shown(run: &Run) -> String {
     )
 }
 
+/// SMs of SASS and of PTX.
+type Module = (&'static [u32], &'static [u32]);
+
 const THOR: [&str; 5] = ["site-packages", "--python", "3.12", "--gpu", "thor"];
 
 #[test]
@@ -367,4 +370,41 @@ fn wheels_as_they_are_published() {
         "one of its alternatives runs: {}",
         orin.stdout
     );
+}
+
+#[test]
+fn what_runs_on_newer_gpus_is_what_all_libraries_have_ptx_for() {
+    let reach = |all: &[(&str, &[Module])], gpu: &str| {
+        let sandbox = Sandbox::new();
+        for (path, code) in all {
+            let built = Built {
+                code,
+                ..Built::default()
+            };
+            built.write(&sandbox.path(&format!("site-packages/{path}")));
+        }
+        let (_, document) = audit(&sandbox, &["site-packages", "--gpu", gpu]);
+        document["reach"].clone()
+    };
+    let one: (&str, &[Module]) = ("one/_C.so", &[(&[80, 90], &[90])]);
+    let two: (&str, &[Module]) = ("two/_C.so", &[(&[90], &[80, 120])]);
+    assert_eq!(
+        reach(&[one, two], "h100"),
+        serde_json::json!({ "native": ["9.0"], "ptx": "9.0", "ptx_driver": "570.26" })
+    );
+    // Thor finds no machine code, and PTX of both.
+    let thor = reach(&[one, two], "thor");
+    assert_eq!(
+        (&thor["native"], &thor["ptx"]),
+        (&serde_json::json!([]), &"9.0".into())
+    );
+    let later: (&str, &[Module]) = ("later/_C.so", &[(&[110], &[120])]);
+    assert_eq!(reach(&[one, later], "b200")["ptx"], "12.0");
+    // One has PTX and the other machine code: it runs there, and on nothing newer.
+    let without: (&str, &[Module]) = ("without/_C.so", &[(&[90, 110], &[])]);
+    assert_eq!(
+        reach(&[one, without], "thor"),
+        serde_json::json!({ "native": [], "mixed_driver": "570.26" })
+    );
+    assert_eq!(reach(&[("none.so", &[])], "thor"), Value::Null);
 }

@@ -18,6 +18,8 @@ mod index;
 #[allow(dead_code, reason = "another test file uses the rest")]
 #[path = "doctor/machines.rs"]
 mod machines;
+#[path = "evidence/made.rs"]
+mod made;
 #[allow(dead_code, reason = "another test file uses the rest")]
 #[path = "registry/proxy.rs"]
 mod proxy;

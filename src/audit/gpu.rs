@@ -5,11 +5,12 @@
 //! and single kernels without an SM do not spoil the rest.
 
 mod findings;
+mod reach;
 
 use super::closure::World;
 use super::code::{Code, Module, Ptx};
 use super::inventory::Item;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Toolkit};
 use crate::rules::{Coverage, aligned, coverage};
 use crate::spec::Sm;
 use serde::Serialize;
@@ -17,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use findings::check;
 pub(super) use findings::{below, of_nvidia, package};
+pub use reach::Reach;
 
 /// A device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +68,19 @@ pub struct Verdict {
     /// What the driver has to be for the PTX.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
+    /// Of the newest PTX that runs.
+    #[serde(skip)]
+    isa: Option<(u16, u16)>,
+}
+
+/// Which code counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    All,
+    /// Machine code alone.
+    Sass,
+    /// What runs on every newer GPU alone: PTX without a suffix.
+    Ptx,
 }
 
 /// How many modules run so.
@@ -84,11 +99,15 @@ pub type Verdicts = BTreeMap<usize, Vec<Verdict>>;
 
 /// Of the objects of the tree, or of others that lie in it.
 pub fn verdicts(world: &World<'_>, items: &[Item], gpus: &[Gpu]) -> Verdicts {
+    counting(world, items, gpus, Counts::All)
+}
+
+fn counting(world: &World<'_>, items: &[Item], gpus: &[Gpu], counts: Counts) -> Verdicts {
     let aligned = aligned(cuda(world));
     let with_code = items.iter().enumerate().filter(|(_, i)| !i.code.is_empty());
     with_code
         .map(|(index, item)| {
-            let judge = |gpu| verdict(world.catalog, &item.code, gpu, aligned);
+            let judge = |gpu| verdict(world.catalog, &item.code, gpu, aligned, counts);
             (index, gpus.iter().map(judge).collect())
         })
         .collect()
@@ -108,12 +127,12 @@ fn cuda(world: &World<'_>) -> (u32, u32) {
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
-fn verdict(catalog: &Catalog, code: &Code, gpu: &Gpu, aligned: bool) -> Verdict {
+fn verdict(catalog: &Catalog, code: &Code, gpu: &Gpu, aligned: bool, counts: Counts) -> Verdict {
     let mut modules = Modules::default();
     let mut native = BTreeSet::new();
     let mut jit: BTreeSet<Ptx> = BTreeSet::new();
     for (module, count) in &code.0 {
-        match runs(module, gpu.sm, aligned) {
+        match runs(module, gpu.sm, aligned, counts) {
             Coverage::Native(sm) => {
                 modules.native += count;
                 native.insert(sm);
@@ -146,12 +165,19 @@ fn verdict(catalog: &Catalog, code: &Code, gpu: &Gpu, aligned: bool) -> Verdict 
         code: native.into_iter().chain(jit.iter().map(|p| p.sm)).collect(),
         modules,
         driver: isa.map(|isa| driver(catalog, isa)),
+        isa,
     }
 }
 
-fn runs(module: &Module, device: Sm, aligned: bool) -> Coverage {
-    let sass: Vec<Sm> = module.sass.iter().copied().collect();
-    let ptx: Vec<Sm> = module.ptx.iter().map(|p| p.sm).collect();
+fn runs(module: &Module, device: Sm, aligned: bool, counts: Counts) -> Coverage {
+    let sass = module.sass.iter().filter(|_| counts != Counts::Ptx);
+    let sass: Vec<Sm> = sass.copied().collect();
+    let ptx = module.ptx.iter().map(|p| p.sm).filter(|sm| match counts {
+        Counts::All => true,
+        Counts::Sass => false,
+        Counts::Ptx => sm.suffix.is_none(),
+    });
+    let ptx: Vec<Sm> = ptx.collect();
     coverage(&sass, &ptx, device, aligned)
 }
 
@@ -164,7 +190,8 @@ fn best(code: &Code, aligned: bool) -> usize {
         .collect();
     let running = |device: &Sm| {
         let modules = code.0.iter();
-        let running = modules.filter(|(m, _)| runs(m, device.base(), aligned) != Coverage::None);
+        let running =
+            modules.filter(|(m, _)| runs(m, device.base(), aligned, Counts::All) != Coverage::None);
         running.map(|(_, count)| count).sum()
     };
     devices.iter().map(running).max().unwrap_or(0)
@@ -180,16 +207,18 @@ fn older(module: &Module, device: Sm) -> bool {
 
 /// The driver that knows an ISA, by the toolkit that writes it.
 fn driver(catalog: &Catalog, isa: (u16, u16)) -> String {
-    let isa = format!("{}.{}", isa.0, isa.1);
-    let toolkit = catalog
-        .toolkits
-        .iter()
-        .find(|t| t.ptx.as_ref() == Some(&isa));
-    match toolkit.map(|t| (&t.version, &t.driver.toolkit)) {
+    match toolkit(catalog, isa).map(|t| (&t.version, &t.driver.toolkit)) {
         Some((version, Some(driver))) => format!("{driver} (CUDA {version})"),
         Some((version, None)) => format!("of CUDA {version}"),
-        None => format!("that knows PTX {isa}"),
+        None => format!("that knows PTX {}.{}", isa.0, isa.1),
     }
+}
+
+/// The first toolkit that writes an ISA.
+fn toolkit(catalog: &Catalog, isa: (u16, u16)) -> Option<&Toolkit> {
+    let isa = format!("{}.{}", isa.0, isa.1);
+    let mut toolkits = catalog.toolkits.iter();
+    toolkits.find(|t| t.ptx.as_ref() == Some(&isa))
 }
 
 #[cfg(test)]
@@ -216,7 +245,7 @@ mod tests {
             meant: true,
         };
         let code = Code(code.iter().cloned().collect());
-        verdict(&catalog, &code, &gpu, false)
+        verdict(&catalog, &code, &gpu, false, Counts::All)
     }
 
     #[test]

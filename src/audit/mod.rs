@@ -37,7 +37,7 @@ use std::fmt;
 use std::path::Path;
 
 pub use finding::Finding;
-pub use gpu::{Gpu, How, Verdict};
+pub use gpu::{Gpu, How, Reach, Verdict};
 pub use image::{Fault, Image};
 pub use layout::AtRest;
 pub use promise::Promise;
@@ -82,6 +82,9 @@ pub struct Audit {
     /// Those of wheels that are files of the target and not installed, below the wheel's path.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub packed: Vec<table::Row>,
+    /// None for what has no device code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Reach>,
     /// The worst first.
     pub findings: Vec<Finding>,
 }
@@ -152,6 +155,7 @@ pub fn audit(question: &Question<'_>) -> Result<Audit, TreeError> {
         kind: tree.kind,
         python,
         objects: table::rows(&world, &closure, &verdicts),
+        reach: Reach::of(&world, &verdicts, &question.gpus),
         packed: table::packed(&world, &inventory.packed.items, &question.gpus),
         findings,
     })

@@ -25,7 +25,7 @@ pub(super) async fn push(
             Output::Index(index) => {
                 let image = docker.image(id).await?;
                 let labels = image.map(|image| image.labels).unwrap_or_default();
-                let facts = facts(&labels, plan, options)?;
+                let facts = facts(&labels, options)?;
                 let settings = settings(options);
                 let entrance = Entrance::open(index, &plan.variant, &settings).await?;
                 one(docker, id, &entrance.reference(), cancel).await?;

@@ -18,6 +18,7 @@ pub mod last;
 mod layers;
 pub mod native;
 mod output;
+mod reach;
 mod run;
 mod secrets;
 mod shared;
@@ -38,7 +39,6 @@ use crate::spec::Stack;
 use crate::store::{Action, Store};
 use crate::validate::{REPORT_PATH, Report};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -382,10 +382,9 @@ async fn finish(
             audit: Box::new(audit),
         });
     }
-    let labels = BTreeMap::from([
-        ("io.stackforge.validation".to_owned(), report.summary()),
-        ("io.stackforge.audit".to_owned(), audit.count().to_string()),
-    ]);
+    let mut labels = reach::labels(meant.plan, &audit, options.catalog);
+    labels.insert("io.stackforge.validation".into(), report.summary());
+    labels.insert("io.stackforge.audit".into(), audit.count().to_string());
     let file = |path: &str, text: String| ContextEntry {
         path: path.into(),
         mode: 0o644,

@@ -2,7 +2,6 @@
 
 use super::BuildError;
 use super::Options;
-use crate::plan::Plan;
 use crate::publish::{Facts, PublishError, Settings};
 use crate::registry::Reference;
 use std::collections::BTreeMap;
@@ -51,25 +50,12 @@ impl Output {
     }
 }
 
-/// What decides on which devices the plan's image runs, from its labels.
+/// What decides on which devices an image runs, from its labels.
 pub(super) fn facts(
     labels: &BTreeMap<String, String>,
-    plan: &Plan,
     options: &Options<'_>,
 ) -> Result<Facts, BuildError> {
     let mut facts = Facts::read(labels).map_err(PublishError::Fact)?;
-    if facts.l4t.is_empty() {
-        // The base is what ties an image to releases of L4T.
-        let base = &plan.parts.base.name;
-        let of_jetson = options
-            .catalog
-            .images
-            .get(base)
-            .is_some_and(|i| i.l4t.is_some());
-        let releases = options.catalog.jetson.iter().filter(|_| of_jetson);
-        let releases = releases.filter(|release| release.bases.contains(base));
-        facts.l4t = releases.flat_map(|release| release.l4t.clone()).collect();
-    }
     facts.complete(options.catalog);
     Ok(facts)
 }

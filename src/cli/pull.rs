@@ -139,6 +139,7 @@ fn show(common: &Common, args: &PullArgs, resolved: &Resolved, fetched: Option<&
             "digest": resolved.manifest.digest,
             "variant": taken,
             "refused": others,
+            "doubt": resolved.doubt,
             "size": resolved.size(),
             "bytes": fetched.map(|f| serde_json::json!({ "fetched": f.bytes, "kept": f.kept })),
             "outputs": args.outputs.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -151,6 +152,9 @@ fn show(common: &Common, args: &PullArgs, resolved: &Resolved, fetched: Option<&
     }
     for other in others {
         text += &format!("  not {}: {}\n", other.variant, other.why);
+    }
+    if let Some(doubt) = &resolved.doubt {
+        text += &format!("it does not run on this device: {doubt}\n");
     }
     let digest = &resolved.manifest.digest;
     text += &match fetched {

@@ -30,6 +30,7 @@ use place::Files;
 pub use error::OciError;
 pub use layer::Layer;
 pub use merge::{Merge, MergeError, Node};
+pub use place::MOST_JSON;
 pub use stream::{Tar, Unproven};
 
 #[derive(Debug, Clone)]

@@ -117,6 +117,12 @@ pub fn choose(machine: &Machine, variants: &[Variant]) -> Choice {
     choice
 }
 
+/// Why an image of which there is only one does not run on the device, if it does not.
+pub fn doubt(machine: &Machine, variant: &Variant) -> Option<String> {
+    let cuda = variant.facts.as_ref().map_or(Vec::new(), cuda_numbers);
+    judge(machine, variant, &cuda).err()
+}
+
 fn cuda_numbers(facts: &Facts) -> Vec<u32> {
     facts.cuda.as_deref().map_or(Vec::new(), numbers)
 }

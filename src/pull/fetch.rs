@@ -1,7 +1,7 @@
 //! The blobs of an image into the store, several at a time.
 
 use super::delta::Olders;
-use super::resolve::{Resolved, Wanted};
+use super::resolve::Resolved;
 use super::{PullError, Settings};
 use crate::device;
 use crate::oci::{self, Image};
@@ -9,8 +9,8 @@ use crate::registry::Descriptor;
 use crate::spec::nouns::Digest;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
-/// Blobs that are fetched at a time.
-const AT_ONCE: usize = 4;
+/// Blobs under way, from those that arrive to those that the disk takes.
+const AT_ONCE: usize = 8;
 /// That stays free, whatever is fetched.
 const RESERVE: u64 = 16 << 20;
 
@@ -55,7 +55,6 @@ pub async fn fetch(
     let mut bytes = Vec::new();
     for blob in config {
         bytes.push(one(resolved, blob, settings, &olders, whole).await?);
-        resolved.check_platform(settings, blob)?;
     }
     let layers: Vec<(u64, u64)> = stream::iter(layers)
         .map(|blob| one(resolved, blob, settings, &olders, whole))
@@ -65,10 +64,12 @@ pub async fn fetch(
     bytes.extend(layers);
     let size = manifest.bytes.len() as u64;
     let image = oci::of_manifest(root, &manifest.digest, size)?;
+    let (fetched, kept): (Vec<u64>, Vec<u64>) = bytes.into_iter().unzip();
+    let before = resolved.fetched;
     Ok(Fetched {
         image,
-        bytes: bytes.iter().map(|(fetched, _)| fetched).sum(),
-        kept: bytes.iter().map(|(_, kept)| kept).sum(),
+        bytes: fetched.iter().sum::<u64>() + before,
+        kept: kept.iter().sum::<u64>().saturating_sub(before),
     })
 }
 
@@ -95,32 +96,4 @@ async fn one(
         whole(&blob.digest);
     }
     Ok((fetched.bytes, blob.size.saturating_sub(fetched.bytes)))
-}
-
-impl Resolved {
-    /// An error where the configuration, which is here now, is for another platform.
-    fn check_platform(
-        &self,
-        settings: &Settings<'_>,
-        config: &Descriptor,
-    ) -> Result<(), PullError> {
-        let Some(platform) = self.wanted.platform() else {
-            return Ok(());
-        };
-        let path = settings.store.blob_path(&config.digest);
-        let bytes = std::fs::read(&path).map_err(|e| PullError::io("read", &path, e))?;
-        let (config, _) = oci::parse::config("the configuration", &bytes)?;
-        Ok(oci::check_platform(&config, Some(platform))?)
-    }
-}
-
-impl Wanted {
-    /// The one platform that will do.
-    fn platform(&self) -> Option<crate::spec::Platform> {
-        match self {
-            Self::Platform { platform, only } => only.then_some(*platform),
-            Self::Machine(machine) => machine.platform,
-            Self::Variant(_) => None,
-        }
-    }
 }

@@ -1,13 +1,13 @@
 //! From a reference to one image's manifest.
 //!
 //! In: a reference, and what is wanted of it. Out: [`Resolved`], which says what there is to fetch,
-//! and for an index why this variant and no other. Only manifests are read.
+//! and for an index why this variant and no other. Only manifests and the configuration are read.
 
-use super::choose::{Choice, Machine, Reason, choose};
+use super::choose::{Choice, Machine, Reason, choose, doubt};
 use super::{PullError, Settings};
 use crate::evidence::{self, EvidenceError, PublicKey, Signed};
-use crate::oci::{self, parse};
-use crate::publish::index;
+use crate::oci::{self, OciError, parse};
+use crate::publish::{Facts, Variant, index};
 use crate::registry::{Descriptor, Manifest, Reference, Registry, Repository, Target};
 use crate::spec::Platform;
 use crate::spec::nouns::Digest;
@@ -36,10 +36,13 @@ pub struct Resolved {
     pub named: Digest,
     /// Of the index, where there was a choice.
     pub choice: Option<Choice>,
+    /// Why an image without a choice does not run here, by its labels.
+    pub doubt: Option<String>,
+    /// Bytes that came to find all this out.
+    pub(super) fetched: u64,
     /// Configuration first, then layers, the lowest first.
     pub(super) blobs: Vec<Descriptor>,
     pub(super) layers: Vec<oci_spec::image::Descriptor>,
-    pub(super) wanted: Wanted,
 }
 
 /// Finds out which image it is.
@@ -72,16 +75,19 @@ pub async fn resolve(
             ..Descriptor::of_blob(parse::digest(part)?, part.size())
         });
     }
-    Ok(Resolved {
+    let mut resolved = Resolved {
         registry,
         repository: repository.clone(),
         manifest,
         named,
         choice,
+        doubt: None,
+        fetched: 0,
         blobs,
         layers: parsed.layers().clone(),
-        wanted: wanted.clone(),
-    })
+    };
+    resolved.configured(wanted, settings).await?;
+    Ok(resolved)
 }
 
 fn pick(
@@ -146,7 +152,62 @@ fn is_index(manifest: &Manifest) -> bool {
         || manifest.media_type.ends_with("manifest.list.v2+json")
 }
 
+impl Wanted {
+    /// The one platform that will do.
+    fn platform(&self) -> Option<Platform> {
+        match self {
+            Self::Platform { platform, only } => only.then_some(*platform),
+            Self::Machine(machine) => machine.platform,
+            Self::Variant(_) => None,
+        }
+    }
+}
+
 impl Resolved {
+    /// Reads the configuration; an error where it is for another platform.
+    async fn configured(
+        &mut self,
+        wanted: &Wanted,
+        settings: &Settings<'_>,
+    ) -> Result<(), PullError> {
+        let what = "the configuration";
+        let Some(blob) = self.blobs.first() else {
+            return Ok(());
+        };
+        if blob.size > oci::MOST_JSON {
+            return Err(PullError::Image(OciError::TooLarge {
+                what: what.to_owned(),
+                size: blob.size,
+                most: oci::MOST_JSON,
+            }));
+        }
+        let folder = settings.store.dir("blobs/sha256")?;
+        let part = settings.store.part(&blob.digest)?;
+        let fetched = self
+            .registry
+            .fetch_blob_through(&self.repository, blob, &folder, part);
+        self.fetched = fetched.await?.bytes;
+        let path = settings.store.blob_path(&blob.digest);
+        let bytes = std::fs::read(&path).map_err(|e| PullError::io("read", &path, e))?;
+        let (config, _) = parse::config(what, &bytes)?;
+        oci::check_platform(&config, wanted.platform())?;
+        if let (None, Wanted::Machine(machine)) = (&self.choice, wanted) {
+            let labels = config.config().as_ref().and_then(|c| c.labels().clone());
+            let labels = labels.unwrap_or_default().into_iter().collect();
+            let platform = format!("{}/{}", config.os(), config.architecture());
+            let only = Variant {
+                name: None,
+                platform: platform.parse().ok(),
+                digest: self.manifest.digest.clone(),
+                size: self.manifest.bytes.len() as u64,
+                media_type: self.manifest.media_type.clone(),
+                facts: Facts::read(&labels),
+            };
+            self.doubt = doubt(machine, &only);
+        }
+        Ok(())
+    }
+
     /// What a key has signed of it, or of the index that it was chosen from.
     pub async fn verify(
         &self,

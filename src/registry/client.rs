@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio::sync::{Semaphore, SemaphorePermit};
+
 use super::RegistryError;
 use super::auth::Scope;
 use super::credentials::Keychain;
@@ -12,6 +14,9 @@ use super::event::{Event, Observer};
 use super::pace::Pace;
 use super::reference::Repository;
 use super::retry::{Backoff, Patience};
+
+/// Blobs that arrive at a time.
+const ARRIVING: usize = 4;
 
 /// Where requests may go without TLS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -65,6 +70,7 @@ struct Inner {
     patience: Patience,
     observer: Option<Observer>,
     pace: Option<Pace>,
+    arriving: Semaphore,
     chunk: Option<u64>,
 }
 
@@ -97,6 +103,7 @@ impl Registry {
             patience: options.patience.clone(),
             observer: options.observer.clone(),
             pace: options.rate.map(Pace::new),
+            arriving: Semaphore::new(ARRIVING),
             chunk: options.chunk,
         };
         Ok(Self {
@@ -126,6 +133,11 @@ impl Registry {
         if let Some(pace) = &self.inner.pace {
             pace.take(bytes).await;
         }
+    }
+
+    /// The right to fetch a blob, until it is dropped; none only if nobody waits any more.
+    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.inner.arriving.acquire().await.ok()
     }
 
     pub(super) fn notify(&self, event: Event) {

@@ -82,12 +82,17 @@ impl Registry {
             return Ok(Fetched { path, bytes: 0 });
         }
         let mut bytes = 0;
+        let turn = self.turn().await;
         let patched = !pieces.is_empty()
             && (self.patch(repository, blob, pieces, &file, &part, &mut bytes)).await?;
         if !patched {
             self.fetch_whole(repository, blob, &file, &part, &mut bytes)
                 .await?;
         }
+        // While the disk takes it, others arrive.
+        drop(turn);
+        let synced = file.try_clone().map_err(failed)?;
+        blocking(move || synced.sync_all()).await.map_err(failed)?;
         tokio::fs::rename(&part, &path).await.map_err(failed)?;
         Ok(Fetched { path, bytes })
     }
@@ -175,9 +180,7 @@ async fn fill(
         .map_err(|error| failed(io::Error::other(error)))?
         .map_err(failed)?;
     result?;
-    reader.verify(hash)?;
-    let file = copy()?;
-    blocking(move || file.sync_all()).await.map_err(failed)
+    reader.verify(hash)
 }
 
 /// The part file, opened and locked, and still under its name.

@@ -161,8 +161,6 @@ impl Registry {
             self.notify(Event::Lost { digest, bytes });
             return Ok(false);
         }
-        let file = copy()?;
-        blocking(move || file.sync_all()).await.map_err(failed)?;
         Ok(true)
     }
 

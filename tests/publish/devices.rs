@@ -1,6 +1,7 @@
 //! Which variant each device gets from one index, as its files tell what it is.
 
-use super::{Kind, Sandbox, Server, answer, layout, machines, refusal};
+use super::{Kind, Sandbox, Server, answer, layout, machines, made, refusal};
+use serde_json::{Value, json};
 
 /// Pushes two variants and pulls as the machines whose files lie in `machine`.
 #[test]
@@ -57,4 +58,41 @@ fn a_device_gets_its_variant_and_reads_why() {
     assert_eq!(by_name["variant"]["variant"], "next");
     let run = thor.run(&["--json", "pull", &place, "--variant", "nobody"]);
     refusal(&run, 2, "SF1004");
+}
+
+/// There is nothing to choose, so it comes as it was asked for; whether it runs is said.
+#[test]
+fn an_image_that_is_the_only_one_is_pulled_with_its_doubts() {
+    let server = Server::start(Kind::Open);
+    let push = |tag: &str, labels: Value| {
+        let place = format!("{}/app:{tag}", server.host);
+        made::push(server.dir.path(), &place, &labels, &[]);
+        place
+    };
+    let h100 = Sandbox::new();
+    machines::h100(&h100);
+    let doubt = |place: &str| {
+        let pulled = answer(&h100, &["pull", place, "--root", "machine"]);
+        pulled["doubt"].clone()
+    };
+    let turing = push("turing", json!({ "io.stackforge.sm": "sm_75" }));
+    assert_eq!(doubt(&turing), "it has sm_75, nothing for sm_90");
+    let run = h100.run(&["pull", &turing, "--root", "machine", "--dry-run"]);
+    let said = "it does not run on this device: it has sm_75, nothing for sm_90\n";
+    assert!(
+        run.code == 0 && run.stdout.starts_with(said),
+        "{}",
+        run.stdout
+    );
+    let by_ptx = json!({ "io.stackforge.sm": "sm_75", "io.stackforge.ptx": "sm_80" });
+    assert_eq!(doubt(&push("ptx", by_ptx)), Value::Null);
+    let new = json!({ "io.stackforge.sm": "sm_90", "io.stackforge.driver": "999.1" });
+    let too_old = doubt(&push("new", new));
+    assert!(
+        too_old.as_str().unwrap().contains("it needs driver 999.1"),
+        "{too_old}"
+    );
+    assert_eq!(doubt(&push("any", json!({}))), Value::Null);
+    let by_gpu = ["pull", &turing, "--root", "machine", "--gpu", "t4"];
+    assert_eq!(answer(&h100, &by_gpu)["doubt"], Value::Null);
 }

@@ -20,7 +20,9 @@ mod wheels;
 
 use super::audit::Meant;
 use super::shared::Shared;
-use super::{AUDIT_PATH, BuildError, BuildEvent, Built, Options, StepResult, document, last};
+use super::{
+    AUDIT_PATH, BuildError, BuildEvent, Built, Options, StepResult, document, last, reach,
+};
 use crate::assemble::{Assembled, Draft, Layer};
 use crate::audit::{AtRest, Count, Target};
 use crate::engine::Cancel;
@@ -39,7 +41,7 @@ use compile::Needs;
 use layers::{Maker, Member};
 
 /// Changes when the same inputs make other layers.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// What the native engine is told beyond [`Options`].
 pub struct Native {
@@ -152,6 +154,7 @@ pub async fn assemble(
     ];
     layers.push(maker.files("evidence", "what was found of the image", &evidence)?);
     let mut labels = labels(plan);
+    labels.extend(reach::labels(plan, &audit, options.catalog));
     labels.insert("io.stackforge.audit".into(), audit.count().to_string());
     let image = draft(layers, labels).assemble()?;
     maker.keep(&image)?;

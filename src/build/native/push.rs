@@ -28,7 +28,7 @@ pub(super) async fn add(
     blobs: &Path,
 ) -> Result<(), BuildError> {
     let shipment = Shipment::of_assembled(image, blobs);
-    let facts = facts(&shipment.labels, plan, options)?;
+    let facts = facts(&shipment.labels, options)?;
     let (name, settings) = (&plan.variant, settings(options));
     publish::add_variant(&shipment, reference, name, &facts, &settings).await?;
     Ok(())
