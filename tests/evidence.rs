@@ -3,6 +3,11 @@
 
 #[path = "evidence/made.rs"]
 mod made;
+#[allow(dead_code, reason = "another test file uses the rest")]
+#[path = "registry/proxy.rs"]
+mod proxy;
+#[path = "evidence/referrers.rs"]
+mod referrers;
 #[path = "evidence/sboms.rs"]
 mod sboms;
 #[path = "registry/server.rs"]

@@ -152,7 +152,8 @@ impl EngineError {
             }
             EngineError::Build { message } if tells_of_pull(message) => {
                 "the engine could not fetch a base image: see that the name is right, that the \
-                 engine reaches the registry and that the image is public or loaded already"
+                 engine reaches the registry, and that the image is public, loaded already, or \
+                 opened to you by `docker login`"
             }
             EngineError::Build { .. } => "the engine's own log may say more",
             EngineError::Cancelled { .. } => {
@@ -171,6 +172,9 @@ fn tells_of_pull(message: &str) -> bool {
     message.ends_with(": not found")
         || [
             "pull access denied",
+            "pulling from host",
+            "authorization failed",
+            "no basic auth credentials",
             "failed to do request",
             "unable to copy from source",
         ]
@@ -193,6 +197,11 @@ mod tests {
              registry.example/x/y:1: not found",
         );
         assert!(of_pull.contains("base image"));
+        let private = help(
+            "failed to solve with frontend dockerfile.v0: failed to create LLB definition: pulling \
+             from host registry.example failed with status code [manifests 1]: 401 Unauthorized",
+        );
+        assert!(private.contains("docker login"));
         assert!(!help("failed to compute cache key").contains("base image"));
     }
 

@@ -291,18 +291,21 @@ fn an_index_is_signed_with_its_images_where_that_is_asked() {
         "schemaVersion": 2, "mediaType": kind,
         "manifests": [entry("v1", &signing.image), entry("v2", &two)],
     });
-    let index = bytes::Bytes::from(index.to_string());
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        use stackforge::registry::{Keychain, Options, Registry, Target};
-        let keychain = std::sync::Arc::new(Keychain::of_files([]));
-        let host = &signing.server.host;
-        let registry = Registry::connect(host, keychain, &Options::default()).unwrap();
-        let tag = Target::Tag("all".parse().unwrap());
-        let repository = "team/app".parse().unwrap();
-        let put = registry.put_manifest(&repository, &tag, kind, &index);
-        put.await.unwrap();
-    });
+    let put = |index: &Value| {
+        let index = bytes::Bytes::from(index.to_string());
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            use stackforge::registry::{Keychain, Options, Registry, Target};
+            let keychain = std::sync::Arc::new(Keychain::of_files([]));
+            let host = &signing.server.host;
+            let registry = Registry::connect(host, keychain, &Options::default()).unwrap();
+            let tag = Target::Tag("all".parse().unwrap());
+            let repository = "team/app".parse().unwrap();
+            let put = registry.put_manifest(&repository, &tag, kind, &index);
+            put.await.unwrap();
+        });
+    };
+    put(&index);
     let all = format!("{}/team/app:all", signing.server.host);
     let verify = |name: &str| {
         let run = signing.sandbox.run(&["verify", name, "--key", "own.pub"]);
@@ -314,10 +317,30 @@ fn an_index_is_signed_with_its_images_where_that_is_asked() {
             .run(&[&["sign", &all, "--key", "own.key"], more].concat());
         assert_eq!(run.code, 0, "{}", run.stderr);
     };
+    let pull = |name: &str| {
+        let arguments = ["pull", name, "--platform", "linux/amd64"];
+        let verify = ["--verify", "own.pub"];
+        let run = signing.sandbox.run(&[&arguments[..], &verify].concat());
+        (run.code, run.stderr.chars().take(6).collect::<String>())
+    };
+    let unsigned = (1, "SF1104".to_owned());
+    assert_eq!(pull(&all), unsigned);
     sign(&[]);
     assert_eq!((verify(&all), verify(&second)), (0, 1));
+    // Who signed an index vouches for what it names, under its name alone.
+    assert_eq!(pull(&all).0, 0);
+    assert_eq!(pull(&second), unsigned);
     sign(&["--recursive"]);
     assert_eq!((verify(&second), verify(&signing.name)), (0, 0));
+    assert_eq!(pull(&second).0, 0);
+    // The tag is moved to an index with one image more, which nobody signed.
+    let third = format!("{}/team/app:v3", signing.server.host);
+    let three = made::push(dir, &third, &json!({ "n": "3" }), &[]);
+    put(&json!({
+        "schemaVersion": 2, "mediaType": kind,
+        "manifests": [entry("v3", &three), entry("v1", &signing.image)],
+    }));
+    assert_eq!(pull(&all), unsigned);
 }
 
 /// A release and an audit may sign one image at the same moment.

@@ -5,6 +5,9 @@ use super::support::exported::{exported, unexplained};
 use super::support::recipe::MARKUPSAFE;
 use super::support::{CleanUp, Sandbox};
 use super::{build_tiny, digest, ok, out, tiny};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
 
 /// Each test's own: one that ends removes all tags of its name.
 const OVER: &str = "stackforge-test-over";
@@ -42,7 +45,10 @@ fn images<const N: usize>(server: &Server, name: &str, made: [(&str, &str); N]) 
             "docker",
             &["build", "-q", "-t", &pushed, context.to_str().unwrap()],
         );
-        let said = String::from_utf8(out("docker", &["push", &pushed])).unwrap();
+        login(&sandbox, server);
+        let config = sandbox.path("docker").display().to_string();
+        let said = out("docker", &["--config", &config, "push", &pushed]);
+        let said = String::from_utf8(said).unwrap();
         super::support::remove(&pushed);
         let (_, rest) = said.split_once("digest: ").unwrap();
         let digest = rest.split(' ').next().unwrap();
@@ -50,19 +56,37 @@ fn images<const N: usize>(server: &Server, name: &str, made: [(&str, &str); N]) 
     })
 }
 
+/// Docker's configuration in `docker`, with what the registry asks for.
+fn login(sandbox: &Sandbox, server: &Server) {
+    let config = json!({ "auths": { &server.host: { "auth": STANDARD.encode("user:s3cret") } } });
+    sandbox.write("docker/config.json", &config.to_string());
+}
+
 #[test]
 fn a_registrys_base_gets_what_it_lacks() {
     let _clean = CleanUp::of(&[OVER]);
-    let server = Server::start(Kind::Open);
+    // It opens to a login: the engine's builder gets it too, for the base and for its cache.
+    let server = Server::start(Kind::Htpasswd);
     let base = base(&server);
     let sandbox = Sandbox::new();
+    login(&sandbox, &server);
+    let cache = format!("cache: {{ registry: {}/team/cache }}\n", server.host);
+    sandbox.write("config.yaml", &cache);
     sandbox.write(
         "s.yaml",
         &format!(
             "stack: over-registry\nbase: {base}\ntarget: {{ platform: linux/amd64, gpu: [h100] }}\npython: \"3.11\"\nlibraries: {{ six: \"1.17.0\" }}\npackages: [jq]\njit: false\n"
         ),
     );
-    let run = |args: &[&str]| sandbox.run(&[&[args[0], "s.yaml"], &args[1..]].concat());
+    let (config, docker) = (sandbox.path("config.yaml"), sandbox.path("docker"));
+    let known = [
+        ("STACKFORGE_CONFIG", config.to_str().unwrap()),
+        ("DOCKER_CONFIG", docker.to_str().unwrap()),
+    ];
+    let as_one = |args: &[&str], env: &[(&str, &str)]| {
+        sandbox.run_with(&[&[args[0], "s.yaml"], &args[1..]].concat(), env)
+    };
+    let run = |args: &[&str]| as_one(args, &known);
     assert_eq!(run(&["lock"]).code, 0);
     let refused = run(&["build", "--engine", "native", "-o", "oci:layout"]);
     assert_eq!(refused.code, 3, "{}", refused.stderr);
@@ -88,6 +112,20 @@ fn a_registrys_base_gets_what_it_lacks() {
     let lock = std::fs::read_to_string(sandbox.path("s.lock")).unwrap();
     assert!(lock.contains("name = \"tree\"") && !lock.contains("name = \"python3\""));
 
+    // Nobody gets it who may not.
+    let nobody = [("DOCKER_CONFIG", "/nonexistent"), known[0]];
+    for engine in ["docker", "native"] {
+        let refused = as_one(
+            &["build", "--engine", engine, "--push", "x.invalid/y"],
+            &nobody,
+        );
+        assert_eq!(refused.code, 3, "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("docker login"),
+            "{}",
+            refused.stderr
+        );
+    }
     let image = |engine: &str, more: &[&str]| {
         let tag = format!("{OVER}:over-{engine}");
         let args = ["build", "--json", "--engine", engine, "-t", &tag];
@@ -100,6 +138,11 @@ fn a_registrys_base_gets_what_it_lacks() {
     assert!(differ.is_empty(), "{differ:#?}");
     assert!(by_native.contains_key("usr/bin/jq") && by_native.contains_key("etc/more"));
     assert!(!by_native.contains_key("etc/issue"));
+    // The layers that the engine made are there for others.
+    let list = format!("docker://{}/team/cache", server.host);
+    let login = "--creds=user:s3cret";
+    let tags = out("skopeo", &["list-tags", "--tls-verify=false", login, &list]);
+    assert!(String::from_utf8_lossy(&tags).contains("layers-over-registry"));
     let tag = format!("{OVER}:over-native");
     let said = out("docker", &["run", "--rm", &tag, "dpkg", "--status", "jq"]);
     assert!(String::from_utf8_lossy(&said).contains("Status: install ok installed"));

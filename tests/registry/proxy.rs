@@ -53,6 +53,8 @@ impl Request {
 /// What the proxy does with a request.
 pub enum Act {
     Pass,
+    /// With another header in the answer, `NAME: VALUE`.
+    Adding(String),
     Harm(Fault),
     /// Status line and headers, body.
     Answer(String, String),
@@ -132,8 +134,13 @@ fn serve(shared: &Shared, client: TcpStream) -> std::io::Result<()> {
     }
     let line = format!("{} {}", request.method, request.path);
     shared.seen.lock().unwrap().push(line.clone());
+    let mut added = None;
     let fault = match (shared.judge)(&request) {
         Act::Pass => None,
+        Act::Adding(header) => {
+            added = Some(header);
+            None
+        }
         Act::Harm(fault) => Some(fault),
         Act::Answer(head, body) => {
             drain(&mut from, &request)?;
@@ -209,6 +216,9 @@ fn serve(shared: &Shared, client: TcpStream) -> std::io::Result<()> {
         } else if !name.eq_ignore_ascii_case("connection") {
             write!(to, "{name}: {value}\r\n")?;
         }
+    }
+    if let Some(header) = added {
+        write!(to, "{header}\r\n")?;
     }
     to.write_all(b"Connection: close\r\n\r\n")?;
     if request.method == "HEAD" {
