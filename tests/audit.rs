@@ -404,7 +404,7 @@ fn what_runs_on_newer_gpus_is_what_all_libraries_have_ptx_for() {
     let without: (&str, &[Module]) = ("without/_C.so", &[(&[90, 110], &[])]);
     assert_eq!(
         reach(&[one, without], "thor"),
-        serde_json::json!({ "native": [], "mixed_driver": "570.26" })
+        serde_json::json!({ "native": [], "mixed": ["11.0"], "mixed_driver": "570.26" })
     );
     assert_eq!(reach(&[("none.so", &[])], "thor"), Value::Null);
 }

@@ -10,9 +10,10 @@ mod reach;
 use super::closure::World;
 use super::code::{Code, Module, Ptx};
 use super::inventory::Item;
-use crate::catalog::{Catalog, Toolkit};
+use crate::catalog::{Catalog, Toolkit, numbers};
 use crate::rules::{Coverage, aligned, coverage};
 use crate::spec::Sm;
+use crate::spec::nouns::Suffix;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,6 +80,8 @@ enum Counts {
     All,
     /// Machine code alone.
     Sass,
+    /// Machine code that newer GPUs of the family run too.
+    Family,
     /// What runs on every newer GPU alone: PTX without a suffix.
     Ptx,
 }
@@ -170,11 +173,15 @@ fn verdict(catalog: &Catalog, code: &Code, gpu: &Gpu, aligned: bool, counts: Cou
 }
 
 fn runs(module: &Module, device: Sm, aligned: bool, counts: Counts) -> Coverage {
-    let sass = module.sass.iter().filter(|_| counts != Counts::Ptx);
-    let sass: Vec<Sm> = sass.copied().collect();
+    let sass = module.sass.iter().copied().filter(|sm| match counts {
+        Counts::All | Counts::Sass => true,
+        Counts::Family => sm.suffix != Some(Suffix::Arch),
+        Counts::Ptx => false,
+    });
+    let sass: Vec<Sm> = sass.collect();
     let ptx = module.ptx.iter().map(|p| p.sm).filter(|sm| match counts {
         Counts::All => true,
-        Counts::Sass => false,
+        Counts::Sass | Counts::Family => false,
         Counts::Ptx => sm.suffix.is_none(),
     });
     let ptx: Vec<Sm> = ptx.collect();
@@ -214,11 +221,23 @@ fn driver(catalog: &Catalog, isa: (u16, u16)) -> String {
     }
 }
 
-/// The first toolkit that writes an ISA.
+/// The toolkit that writes an ISA.
 fn toolkit(catalog: &Catalog, isa: (u16, u16)) -> Option<&Toolkit> {
     let isa = format!("{}.{}", isa.0, isa.1);
     let mut toolkits = catalog.toolkits.iter();
     toolkits.find(|t| t.ptx.as_ref() == Some(&isa))
+}
+
+/// The oldest driver that is known to compile an ISA: that of the first toolkit that writes it, or a
+/// newer one, and has one.
+fn compiler(catalog: &Catalog, isa: (u16, u16)) -> Option<&str> {
+    let wanted = [u32::from(isa.0), u32::from(isa.1)];
+    let known = catalog.toolkits.iter().filter_map(|toolkit| {
+        let ptx = numbers(toolkit.ptx.as_deref()?);
+        let driver = toolkit.driver.toolkit.as_deref()?;
+        (ptx[..] >= wanted[..]).then_some((ptx, numbers(driver), driver))
+    });
+    known.min().map(|(_, _, driver)| driver)
 }
 
 #[cfg(test)]

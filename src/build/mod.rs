@@ -296,7 +296,9 @@ async fn existing(
     let image = docker
         .image(&id)
         .await?
-        .filter(|i| i.labels.get("io.stackforge.key") == Some(&key));
+        .filter(|i| i.labels.get("io.stackforge.key") == Some(&key))
+        // Older releases did not say where it runs.
+        .filter(|i| i.labels.contains_key("io.stackforge.rules"));
     // Another engine may have it.
     let Some(image) = image else {
         return Ok(None);

@@ -6,6 +6,7 @@ use crate::plan::Plan;
 use crate::publish::Facts;
 use crate::rules::DriverVersion;
 use crate::spec::Sm;
+use crate::spec::nouns::Suffix;
 use std::collections::BTreeMap;
 
 const SM: &str = "io.stackforge.sm";
@@ -32,16 +33,31 @@ pub(super) fn labels(plan: &Plan, audit: &Audit, catalog: &Catalog) -> BTreeMap<
 
 /// What was planned, made what was found.
 fn found(facts: &mut Facts, reach: &Reach) {
-    // A GPU of the target that runs some libraries natively and some by PTX stays among those that
-    // need no PTX: nothing follows from it for newer ones.
     let by_ptx = |sm: &Sm| reach.ptx.is_some_and(|from| from <= sm.base());
-    facts
-        .sms
-        .retain(|sm| reach.native.contains(&sm.base()) || !by_ptx(sm));
+    let known = |sm: Sm| {
+        let native = reach.native.iter().find(|own| own.base() == sm.base());
+        match native {
+            // The narrower of what was compiled and what was found.
+            Some(own) => Some(Sm {
+                suffix: own.suffix.or(sm.suffix),
+                ..sm
+            }),
+            None if by_ptx(&sm) => None,
+            // It runs there, which says nothing of its family.
+            None => Some(Sm {
+                suffix: Some(Suffix::Arch),
+                ..sm
+            }),
+        }
+    };
+    facts.sms = facts.sms.iter().copied().filter_map(known).collect();
     facts.ptx = reach.ptx.into_iter().collect();
     // Of two floors the higher holds.
     let driver = |text: &Option<String>| text.as_deref()?.parse::<DriverVersion>().ok();
-    facts.driver = facts.driver.take().max(driver(&reach.mixed_driver));
+    if !reach.mixed.is_empty() {
+        let floor = driver(&reach.mixed_driver).or_else(|| facts.jit_driver.clone());
+        facts.driver = facts.driver.take().max(floor);
+    }
     facts.jit_driver = facts.jit_driver.take().max(driver(&reach.ptx_driver));
 }
 
@@ -86,26 +102,33 @@ mod tests {
     #[test]
     fn gpus_that_compile_are_those_of_the_ptx() {
         let reach = Reach {
-            native: sms(&["9.0"]),
-            ptx: Some("10.0".parse().unwrap()),
+            native: sms(&["9.0", "10.0a"]),
+            ptx: Some("11.0".parse().unwrap()),
             ptx_driver: Some("570.26".to_owned()),
-            mixed_driver: None,
+            ..Reach::default()
         };
-        let (native, ptx, driver, jit) = told(&["9.0a", "11.0"], &reach);
-        assert_eq!((native, ptx), (sms(&["9.0a"]), sms(&["10.0"])));
+        let (native, ptx, driver, jit) = told(&["9.0a", "10.0", "11.0"], &reach);
+        // What has only sm_100a is not for the sm_103 of its family.
+        assert_eq!((native, ptx), (sms(&["9.0a", "10.0a"]), sms(&["11.0"])));
         assert_eq!((driver.as_str(), jit.as_str()), ("525", "580.65.06"));
     }
 
     #[test]
     fn a_gpu_that_only_compiles_some_needs_the_driver_for_it() {
-        let reach = Reach {
+        let mut reach = Reach {
             native: sms(&["9.0"]),
-            ptx: None,
-            ptx_driver: None,
+            mixed: sms(&["11.0"]),
             mixed_driver: Some("570.26".to_owned()),
+            ..Reach::default()
         };
         let (native, ptx, driver, _) = told(&["9.0", "11.0"], &reach);
-        assert_eq!((native, ptx), (sms(&["9.0", "11.0"]), sms(&[])));
+        assert_eq!((native, ptx), (sms(&["9.0", "11.0a"]), sms(&[])));
         assert_eq!(driver, "570.26");
+        reach.mixed_driver = None;
+        let (_, _, driver, _) = told(&["9.0", "11.0"], &reach);
+        assert_eq!(
+            driver, "580.65.06",
+            "unknown: what compiles all that its CUDA writes"
+        );
     }
 }

@@ -131,6 +131,9 @@ fn show(common: &Common, args: &PullArgs, resolved: &Resolved, fetched: Option<&
     let choice = resolved.choice.as_ref();
     let taken = choice.and_then(|c| c.taken.as_ref());
     let others = choice.map_or(&[][..], |c| &c.others);
+    // Of another machine's GPU nothing is known before it is named.
+    let elsewhere = args.platform.is_some() && args.gpu.is_none();
+    let doubt = resolved.doubt.as_ref().filter(|_| !elsewhere);
     if common.json {
         json(&serde_json::json!({
             "ok": true,
@@ -139,7 +142,7 @@ fn show(common: &Common, args: &PullArgs, resolved: &Resolved, fetched: Option<&
             "digest": resolved.manifest.digest,
             "variant": taken,
             "refused": others,
-            "doubt": resolved.doubt,
+            "doubt": doubt,
             "size": resolved.size(),
             "bytes": fetched.map(|f| serde_json::json!({ "fetched": f.bytes, "kept": f.kept })),
             "outputs": args.outputs.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -153,8 +156,12 @@ fn show(common: &Common, args: &PullArgs, resolved: &Resolved, fetched: Option<&
     for other in others {
         text += &format!("  not {}: {}\n", other.variant, other.why);
     }
-    if let Some(doubt) = &resolved.doubt {
-        text += &format!("it does not run on this device: {doubt}\n");
+    if let Some(doubt) = doubt {
+        let place = match args.gpu.is_some() || args.root.is_some() {
+            true => "there",
+            false => "here",
+        };
+        text += &format!("by its labels it does not run {place}: {doubt}\n");
     }
     let digest = &resolved.manifest.digest;
     text += &match fetched {

@@ -10,7 +10,7 @@ use crate::spec::nouns::Digest;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
 /// Blobs under way, from those that arrive to those that the disk takes.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 6;
 /// That stays free, whatever is fetched.
 const RESERVE: u64 = 16 << 20;
 
@@ -47,6 +47,10 @@ pub async fn fetch(
     let manifest = &resolved.manifest;
     store.put(&manifest.bytes[..], Some(&manifest.digest))?;
     store.lease(resolved.blobs.iter().map(|blob| &blob.digest))?;
+    store.put(
+        &resolved.config[..],
+        resolved.blobs.first().map(|b| &b.digest),
+    )?;
     let olders = tokio::task::block_in_place(|| match needed {
         0 => Olders::default(),
         _ => Olders::of(settings, resolved),

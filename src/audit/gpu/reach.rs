@@ -1,28 +1,35 @@
-//! On which GPUs all of a target runs, as the variants of an index have to say it.
+//! On which GPUs a target runs, as the variants of an index have to say it.
 //!
-//! In: the objects of a tree, the GPUs that it has to run on. Out: a [`Reach`]. What has to run is what
-//! [`check`] calls an error when it does not.
+//! In: the objects of a tree, the GPUs that it has to run on. Out: a [`Reach`]. To run is what [`check`]
+//! says nothing of, or only warns of: a library's core runs, single kernels may not.
 
-use super::{Counts, Gpu, Verdicts, check, counting, toolkit};
+use super::{Counts, Gpu, Verdicts, check, compiler, counting, of_nvidia};
 use crate::audit::closure::World;
+use crate::audit::inventory::Item;
+use crate::elf::Machine;
 use crate::spec::Sm;
+use crate::spec::nouns::Suffix;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// What runs a target, beside the GPUs that it was asked about.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Reach {
-    /// Of the GPUs that it has to run on, those that find machine code for all of it.
+    /// Of the GPUs that it has to run on, those for which libraries have machine code; with the
+    /// suffix `a` where no newer GPU of the family runs it too.
     pub native: Vec<Sm>,
-    /// From this SM on every GPU runs all of it: its driver compiles the PTX.
+    /// Those that run some libraries so and some by PTX, of which nothing follows for newer ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mixed: Vec<Sm>,
+    /// The oldest driver for these, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mixed_driver: Option<String>,
+    /// From this SM on every GPU runs it: its driver compiles the PTX of all libraries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ptx: Option<Sm>,
     /// The oldest driver that compiles that PTX, where it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ptx_driver: Option<String>,
-    /// The oldest driver for GPUs that run some of it natively and some by PTX, where there are such.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mixed_driver: Option<String>,
 }
 
 impl Reach {
@@ -33,23 +40,38 @@ impl Reach {
         }
         let meant = gpus.iter().filter(|gpu| gpu.meant).map(|gpu| gpu.sm);
         let meant: BTreeSet<Sm> = meant.collect();
-        let native = |sm: &Sm| runs(world, *sm, Counts::Sass).is_some();
-        let native: Vec<Sm> = meant.iter().copied().filter(native).collect();
-        let code = world.items.iter().flat_map(|item| item.code.ptx());
-        let code = code.map(|ptx| ptx.sm).filter(|sm| sm.suffix.is_none());
-        let mut candidates = code.collect::<BTreeSet<Sm>>().into_iter();
+        let native = |sm: &Sm| {
+            runs(world, *sm, Counts::Sass)?;
+            let family = runs(world, *sm, Counts::Family).is_some();
+            let suffix = (!family).then_some(Suffix::Arch);
+            Some(Sm { suffix, ..*sm })
+        };
+        let native: Vec<Sm> = meant.iter().filter_map(native).collect();
+        let code = world.items.iter().filter(|item| decides(item));
+        let code = code.flat_map(|item| item.code.ptx()).map(|ptx| ptx.sm);
+        let candidates: BTreeSet<Sm> = code.filter(|sm| sm.suffix.is_none()).collect();
+        let mut candidates = candidates.into_iter();
         let ptx = candidates.find_map(|sm| Some((sm, runs(world, sm, Counts::Ptx)?)));
-        let covered = |sm: Sm| native.contains(&sm) || ptx.is_some_and(|(from, _)| from <= sm);
-        let mixed = meant.iter().filter(|sm| !covered(**sm));
-        let mixed = mixed.filter_map(|sm| runs(world, *sm, Counts::All)).max();
-        let driver = |isa: (u16, u16)| toolkit(world.catalog, isa)?.driver.toolkit.clone();
+        let is_native = |sm: Sm| native.iter().any(|own| own.base() == sm);
+        let covered = |sm: Sm| is_native(sm) || ptx.is_some_and(|(from, _)| from <= sm);
+        let mixed = meant.into_iter().filter(|sm| !covered(*sm));
+        let mixed = mixed.filter_map(|sm| Some((sm, runs(world, sm, Counts::All)?)));
+        let (mixed, isas): (Vec<Sm>, Vec<_>) = mixed.unzip();
+        let driver = |isa: (u16, u16)| compiler(world.catalog, isa).map(str::to_owned);
         Some(Self {
+            mixed_driver: isas.into_iter().max().and_then(driver),
+            mixed,
             ptx: ptx.map(|(sm, _)| sm),
             ptx_driver: ptx.and_then(|(_, isa)| driver(isa)),
-            mixed_driver: mixed.and_then(driver),
             native,
         })
     }
+}
+
+/// Whether it can decide that the target does not run: CUDA's own libraries choose by themselves, and
+/// cubins are one of several.
+fn decides(item: &Item) -> bool {
+    !of_nvidia(&item.path) && item.object.machine != Machine::Cuda
 }
 
 /// Version of the newest PTX that a GPU compiles when only some code counts, 0.0 for none; None if
@@ -67,6 +89,9 @@ fn runs(world: &World<'_>, sm: Sm, counts: Counts) -> Option<(u16, u16)> {
     if findings.iter().any(|finding| finding.is_error()) {
         return None;
     }
-    let isas = verdicts.values().flatten().filter_map(|v| v.isa);
+    let deciding = verdicts
+        .iter()
+        .filter(|(index, _)| decides(&world.items[**index]));
+    let isas = deciding.flat_map(|(_, verdicts)| verdicts.iter().filter_map(|v| v.isa));
     Some(isas.max().unwrap_or_default())
 }
