@@ -8,7 +8,7 @@ needs 45 GB of disk, docker-registry and Docker. One registry on loopback serves
   pushed by Docker
 
 The device has 0.32.0 and asks for 0.33.0. The two pin different releases of torch, and those different
-cuDNN, NCCL and Triton. Bytes are those that went over loopback. The layers that changed are listed: they
+cuDNN, NCCL and Triton. Bytes are those that went over loopback. The wheels that changed are listed: they
 are what limits the ratio.
 """
 
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 
 import pull as cold
 
@@ -75,17 +76,14 @@ def ours(program, host):
 
 def wheels(version):
     """The wheels of a lock under their names, for pip in a container."""
-    import tomllib
-
     folder = f"{DIR}/wheels-{version}"
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
-    with open(f"{DIR}/v{version}.lock", "rb") as file:
-        locked = tomllib.load(file)["platform"][0]["wheel"]
-    for wheel in locked:
+    all = locked(version).values()
+    for wheel in all:
         os.link(f"{DIR}/store/blobs/sha256/{wheel['sha256']}", f"{folder}/{wheel['file']}")
     with open(f"{folder}/all.txt", "w") as file:
-        file.writelines(f"/wheels/{wheel['file']}\n" for wheel in locked)
+        file.writelines(f"/wheels/{wheel['file']}\n" for wheel in all)
     return folder
 
 
@@ -135,16 +133,22 @@ def stackforge(program, host, *output):
         return measured(*base, f"{host}/ours:{NEW}", *output)
 
 
-def limits(host):
-    """What of the new image the old one does not have, by layer."""
-    old, new = (manifest(host, "ours", version)["layers"] for version in VERSIONS)
-    have = {layer["digest"] for layer in old}
-    size = sum(layer["size"] for layer in new)
-    changed = [layer for layer in new if layer["digest"] not in have]
-    print(f"\n{len(changed)} of {len(new)} layers changed, {sum(l['size'] for l in changed) / 1e6:.0f} of {size / 1e6:.0f} MB:")
-    for layer in sorted(changed, key=lambda layer: -layer["size"])[:8]:
-        label = layer.get("annotations", {}).get("io.stackforge.layer", layer["digest"][:19])
-        print(f"  {layer['size'] / 1e6:8.1f} MB  {label}")
+def locked(version):
+    with open(f"{DIR}/v{version}.lock", "rb") as file:
+        wheels = tomllib.load(file)["platform"][0]["wheel"]
+    return {wheel["name"]: wheel for wheel in wheels}
+
+
+def limits():
+    """Wheels of the new lock that the old one does not have: of these most has to come."""
+    old, new = locked(OLD), locked(NEW)
+    size = sum(wheel["size"] for wheel in new.values())
+    changed = [w for n, w in new.items() if old.get(n, {}).get("sha256") != w["sha256"]]
+    total = sum(wheel["size"] for wheel in changed)
+    print(f"\n{len(changed)} of {len(new)} wheels changed, {total / 1e6:.0f} of {size / 1e6:.0f} MB:")
+    for wheel in sorted(changed, key=lambda wheel: -wheel["size"])[:6]:
+        before = old.get(wheel["name"], {}).get("version", "-")
+        print(f"  {wheel['size'] / 1e6:8.1f} MB  {wheel['name']} {before} -> {wheel['version']}")
 
 
 def main():
@@ -173,7 +177,7 @@ def main():
             faster = median(b[0] / a[0] for a, b in zip(all, peer))
             seconds, size = (median(way[n] for way in all) for n in (0, 1))
             print(f"{label:20} {seconds:8.1f} {size / 1e6:9.1f}   {fewer:17.2f}   {faster:13.2f}")
-        limits(host)
+        limits()
     finally:
         server.kill()
         server.wait()
