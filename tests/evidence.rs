@@ -3,7 +3,6 @@
 
 #[path = "evidence/made.rs"]
 mod made;
-#[allow(dead_code, reason = "another test file uses the rest")]
 #[path = "registry/proxy.rs"]
 mod proxy;
 #[path = "evidence/referrers.rs"]

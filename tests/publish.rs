@@ -20,7 +20,6 @@ mod index;
 mod machines;
 #[path = "evidence/made.rs"]
 mod made;
-#[allow(dead_code, reason = "another test file uses the rest")]
 #[path = "registry/proxy.rs"]
 mod proxy;
 #[allow(dead_code, reason = "another test file uses the rest")]
