@@ -82,7 +82,7 @@ pub struct Audit {
     /// Those of wheels that are files of the target and not installed, below the wheel's path.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub packed: Vec<table::Row>,
-    /// None for what has no device code.
+    /// None for what has no device code, or where no GPU was asked about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reach: Option<Reach>,
     /// The worst first.

@@ -33,9 +33,9 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// None for what has no device code.
+    /// None for what has no device code, or where no GPU was asked about.
     pub fn of(world: &World<'_>, verdicts: &Verdicts, gpus: &[Gpu]) -> Option<Self> {
-        if verdicts.is_empty() {
+        if verdicts.is_empty() || gpus.is_empty() {
             return None;
         }
         let meant = gpus.iter().filter(|gpu| gpu.meant).map(|gpu| gpu.sm);
