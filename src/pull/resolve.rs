@@ -178,7 +178,9 @@ impl Resolved {
             return Ok(());
         };
         // Read, and not stored yet: nothing is wanted of the store when it is only asked what there is.
-        let here = std::fs::read(settings.store.blob_path(&blob.digest)).ok();
+        let path = settings.store.blob_path(&blob.digest);
+        let small = blob.size <= oci::MOST_JSON;
+        let here = small.then(|| std::fs::read(path).ok()).flatten();
         let here = here.filter(|bytes| Digest::of(bytes) == blob.digest);
         self.config = match here {
             Some(bytes) => bytes.into(),
