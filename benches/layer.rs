@@ -30,10 +30,12 @@ fn main() -> Fallible<()> {
         Ok(Wheel::open(name.ok_or("a wheel has a name")?, source)?)
     };
     let wheels: Vec<_> = paths.iter().map(open).collect::<Fallible<_>>()?;
+    let changed = std::collections::BTreeMap::new();
     let install = |wheel| Install {
         wheel,
         requested: true,
         drop: &[],
+        changed: &changed,
     };
     let installs: Vec<_> = wheels.iter().map(install).collect();
     let spec = Spec {

@@ -3,11 +3,11 @@
 Usage: update.py PATH_OF_STACKFORGE [ROUNDS]. Fetches some 6 GB of wheels, kept in target/bench/update, and
 needs 45 GB of disk, docker-registry and Docker. One registry on loopback serves both stacks twice:
 
-- as `stackforge build --engine native --push` makes them
+- as `stackforge build --engine native --push` makes them, with `prune: true`: for the GPU of the stack
 - the ordinary way: one `pip install` of the same wheels in a container of the same base, committed and
   pushed by Docker
 
-The device has 0.32.0 and asks for 0.33.0. The two pin different releases of torch, and those different
+The device has 0.32.0 and asks for 0.33.0. PRUNE=false in the environment leaves pruning out. The two pin different releases of torch, and those different
 cuDNN, NCCL and Triton. Bytes are those that went over loopback. The wheels that changed are listed: they
 are what limits the ratio.
 """
@@ -28,6 +28,7 @@ DIR = os.path.abspath("target/bench/update")
 OLD, NEW = "0.32.0", "0.33.0"
 VERSIONS = [OLD, NEW]
 # vLLM 0.33.0 asks for a certifi that the index does not have.
+PRUNE = os.environ.get("PRUNE", "true")
 STACK = """\
 stack: update
 base: debian-bookworm
@@ -35,6 +36,7 @@ target: {{ platform: linux/amd64, gpu: [h100] }}
 python: "3.11"
 libraries: {{ vllm: "{version}", torch: auto }}
 overrides: [certifi>=2026.1, cuda-python>=13]
+prune: {prune}
 """
 INSTALL = (
     "python3 -m venv /opt/venv && /opt/venv/bin/pip install --quiet --no-cache-dir --no-index"
@@ -65,7 +67,7 @@ def ours(program, host):
     for version in VERSIONS:
         stack = f"{DIR}/v{version}.yaml"
         with open(stack, "w") as file:
-            file.write(STACK.format(version=version))
+            file.write(STACK.format(version=version, prune=PRUNE))
         base = [program, "--quiet", "--store", f"{DIR}/store"]
         run(*base, "lock", stack)
         run(*base, "build", stack, "--engine", "native", "--push", f"{host}/ours:{version}")

@@ -61,10 +61,12 @@ fn layer(spec: &Spec, files: &[PathBuf], to: &Path) -> Layer {
         Wheel::open(name, FileSource::open(path).unwrap()).unwrap()
     };
     let wheels: Vec<_> = files.iter().map(open).collect();
+    let changed = BTreeMap::new();
     let install = |wheel| Install {
         wheel,
         requested: true,
         drop: &[],
+        changed: &changed,
     };
     let installs: Vec<_> = wheels.iter().map(install).collect();
     let layer = write(spec, &installs, std::fs::File::create(to).unwrap()).unwrap();

@@ -7,6 +7,8 @@
 mod cache;
 #[path = "native/hostile.rs"]
 mod hostile;
+#[path = "native/prune.rs"]
+mod prune;
 #[path = "native/registry.rs"]
 mod registry;
 #[path = "registry/server.rs"]

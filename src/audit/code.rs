@@ -1,7 +1,7 @@
 //! The device code of one object, by module: the same kernels for one or more SMs.
 
 use crate::elf::Object;
-use crate::fatbin::{self, FatbinError, Kind, Place};
+use crate::fatbin::{self, Entry, FatbinError, Kind, Place};
 use crate::source::Source;
 use crate::spec::Sm;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,9 +28,15 @@ impl Code {
     /// Holds one module at a time beside those that differ: an object may have a container for
     /// every eighty bytes.
     pub fn read(object: &Object, source: &mut dyn Source) -> Result<Self, FatbinError> {
+        Self::of(fatbin::entries(object, source))
+    }
+
+    pub fn of(
+        entries: impl IntoIterator<Item = Result<Entry, FatbinError>>,
+    ) -> Result<Self, FatbinError> {
         let mut loaded = Containers::default();
         let mut relocatable = Containers::default();
-        for entry in fatbin::entries(object, source) {
+        for entry in entries {
             let entry = entry?;
             let containers = match entry.place {
                 Place::Relocatable => &mut relocatable,

@@ -152,14 +152,7 @@ fn verdict(catalog: &Catalog, code: &Code, gpu: &Gpu, aligned: bool, counts: Cou
             }
         }
     }
-    let running = modules.native + modules.jit;
-    let how = if 2 * running < best(code, aligned) || running == 0 {
-        How::None
-    } else if modules.native >= modules.jit {
-        How::Native
-    } else {
-        How::Jit
-    };
+    let how = how(&modules, best(code, aligned));
     let isa = jit.iter().map(|p| p.isa).max();
     Verdict {
         gpu: gpu.name.clone(),
@@ -170,6 +163,33 @@ fn verdict(catalog: &Catalog, code: &Code, gpu: &Gpu, aligned: bool, counts: Cou
         driver: isa.map(|isa| driver(catalog, isa)),
         isa,
     }
+}
+
+fn how(modules: &Modules, best: usize) -> How {
+    let running = modules.native + modules.jit;
+    if 2 * running < best || running == 0 {
+        How::None
+    } else if modules.native >= modules.jit {
+        How::Native
+    } else {
+        How::Jit
+    }
+}
+
+/// What an audit says of the code of an object in a wheel on a device: how it runs, and whether some
+/// is for older ones only. By CUDA's rules before 13.2 and from then on.
+pub fn told(catalog: &Catalog, path: &str, code: &Code, sm: Sm) -> [(How, bool); 2] {
+    let gpu = Gpu {
+        name: String::new(),
+        sm,
+        meant: true,
+    };
+    [false, true].map(|aligned| {
+        let verdict = verdict(catalog, code, &gpu, aligned, Counts::All);
+        let runs = verdict.how != How::None;
+        let forgotten = runs && verdict.modules.forgotten > 0 && !of_nvidia(path);
+        (verdict.how, forgotten)
+    })
 }
 
 fn runs(module: &Module, device: Sm, aligned: bool, counts: Counts) -> Coverage {

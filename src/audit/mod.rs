@@ -17,7 +17,7 @@ mod layout;
 mod missing;
 #[cfg(test)]
 #[path = "../../tests/audit/objects.rs"]
-mod objects;
+pub(crate) mod objects;
 mod packed;
 mod promise;
 mod python;
@@ -36,12 +36,15 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 
+pub(crate) use code::Code;
 pub use finding::Finding;
+pub(crate) use gpu::told;
 pub use gpu::{Gpu, How, Reach, Verdict};
 pub use image::{Fault, Image};
 pub use layout::AtRest;
 pub use promise::Promise;
 pub use sarif::sarif;
+pub(crate) use stream::{Wishes, object};
 pub use table::table;
 pub use tree::{Tree, TreeError};
 

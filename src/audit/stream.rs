@@ -39,15 +39,9 @@ pub enum Passed {
 
 /// Reads the file at `path` of `size` bytes, of which `content` are those that are there.
 pub fn pass(path: &str, size: u64, content: &mut impl Read, wishes: Wishes) -> io::Result<Passed> {
-    if size < 4 {
+    let Some(mut kept) = object(size, content, &wishes)? else {
         return Ok(Passed::Other);
-    }
-    let mut magic = [0; 4];
-    content.read_exact(&mut magic)?;
-    if magic != elf::MAGIC {
-        return Ok(Passed::Other);
-    }
-    let mut kept = keep(size, &magic, content, &wishes)?;
+    };
     Ok(match read(path, &mut kept) {
         Ok(None) => Passed::Other,
         Ok(Some(item)) => Passed::Object(Box::new(item)),
@@ -56,6 +50,19 @@ pub fn pass(path: &str, size: u64, content: &mut impl Read, wishes: Wishes) -> i
             _ => Passed::Damaged(e.to_string()),
         },
     })
+}
+
+/// What is kept of an object of `size` bytes as it passes; none of what is no object.
+pub fn object(size: u64, content: &mut impl Read, wishes: &Wishes) -> io::Result<Option<Kept>> {
+    if size < 4 {
+        return Ok(None);
+    }
+    let mut magic = [0; 4];
+    content.read_exact(&mut magic)?;
+    if magic != elf::MAGIC {
+        return Ok(None);
+    }
+    keep(size, &magic, content, wishes).map(Some)
 }
 
 impl Wishes {
@@ -68,7 +75,7 @@ impl Wishes {
 }
 
 /// What is kept of an object.
-struct Kept {
+pub struct Kept {
     tables: Sparse,
     code: Sparse,
 }
@@ -134,6 +141,10 @@ impl Source for Kept {
             Err(ReadError::Absent { .. }) => self.code.read_at(offset, buf),
             answer => answer,
         }
+    }
+
+    fn zeros(&self, offset: u64) -> u64 {
+        self.code.zeros(offset)
     }
 }
 

@@ -13,12 +13,19 @@ pub enum Wants {
     Base(String),
     /// None can build it: the steps of a Dockerfile need a shell.
     NoShell(String),
+    /// None can build it: wheels are installed without some of their device code.
+    Prune,
 }
 
 impl Wants {
     /// Whether a Docker engine builds it, should one answer.
     pub fn docker(&self) -> bool {
         matches!(self, Self::Compiles(_) | Self::Base(_))
+    }
+
+    /// Whether the native engine alone builds it.
+    pub fn native(&self) -> bool {
+        matches!(self, Self::NoShell(_) | Self::Prune)
     }
 }
 
@@ -27,6 +34,9 @@ pub fn wants(plan: &Plan) -> Wants {
     let parts = &plan.parts;
     if !parts.shell {
         return Wants::NoShell(parts.base.name.clone());
+    }
+    if parts.prune {
+        return Wants::Prune;
     }
     if !parts.compiles.is_empty() {
         let libraries = parts.compiles.iter().map(|c| c.library.clone());
@@ -43,6 +53,7 @@ impl std::fmt::Display for Wants {
         match self {
             Self::Nothing => write!(f, "native: nothing is compiled, and no base is pulled"),
             Self::NoShell(base) => write!(f, "native: {base} has no shell"),
+            Self::Prune => write!(f, "native: device code is pruned"),
             Self::Compiles(libraries) => write!(
                 f,
                 "docker where it answers, to compile {}; else native",

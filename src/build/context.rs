@@ -10,13 +10,14 @@ use crate::render::{self, BaseImage, Content, Context};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Steps of a Dockerfile are shell programs.
-pub(super) fn has_shell(plan: &Plan) -> Result<(), BuildError> {
-    match plan.parts.shell {
-        true => Ok(()),
-        false => Err(BuildError::NoShell {
+/// Steps of a Dockerfile are shell programs, and install wheels as they are.
+pub(super) fn by_dockerfile(plan: &Plan) -> Result<(), BuildError> {
+    match (plan.parts.shell, plan.parts.prune) {
+        (true, false) => Ok(()),
+        (false, _) => Err(BuildError::NoShell {
             base: plan.parts.base.name.clone(),
         }),
+        (true, true) => Err(BuildError::Prunes),
     }
 }
 
@@ -68,7 +69,7 @@ pub(super) fn rendered(
     base: BaseImage,
     wheels: &BTreeMap<String, PathBuf>,
 ) -> Result<Context, BuildError> {
-    has_shell(plan)?;
+    by_dockerfile(plan)?;
     Ok(render::render(
         plan,
         &render::Options {

@@ -6,6 +6,7 @@ use crate::diag::{Code, codes};
 use crate::engine::{EngineError, StepFailure};
 use crate::layer::LayerError;
 use crate::oci::OciError;
+use crate::prune::PruneError;
 use crate::publish::PublishError;
 use crate::pull::PullError;
 use crate::render::RenderError;
@@ -62,6 +63,8 @@ pub enum BuildError {
     #[error(transparent)]
     Layer(#[from] LayerError),
     #[error(transparent)]
+    Prune(#[from] PruneError),
+    #[error(transparent)]
     Assemble(#[from] AssembleError),
     #[error(transparent)]
     Image(#[from] OciError),
@@ -81,6 +84,8 @@ pub enum BuildError {
     MustInstall { packages: String },
     #[error("`{base}` has no shell, which the steps of a Dockerfile run in")]
     NoShell { base: String },
+    #[error("`prune: true`: the steps of a Dockerfile install wheels with all their device code")]
+    Prunes,
     #[error("a Docker engine writes no files")]
     EngineWritesNoFiles,
     #[error("stopped")]
@@ -123,14 +128,15 @@ impl BuildError {
             Self::Render(_) => codes::TEMPLATE,
             Self::Assemble(_) => codes::STORE_IO,
             Self::Layer(LayerError::Write(_)) => codes::STORE_IO,
-            Self::Layer(_) => codes::WHEEL_UNSOUND,
+            Self::Layer(_) | Self::Prune(PruneError::Zip(_)) => codes::WHEEL_UNSOUND,
+            Self::Prune(PruneError::Member { .. }) => codes::STORE_IO,
             Self::Image(_) => codes::IMAGE_UNREADABLE,
             Self::Pull(e) => e.code(),
             Self::Push(e) => e.code(),
             Self::Package(e) => e.code(),
             Self::NoBase { .. } => codes::NO_SUCH_IMAGE,
             Self::MustCompile { .. } | Self::MustInstall { .. } => codes::NEEDS_ENGINE,
-            Self::NoShell { .. } | Self::EngineWritesNoFiles => codes::NEEDS_NATIVE,
+            Self::NoShell { .. } | Self::Prunes | Self::EngineWritesNoFiles => codes::NEEDS_NATIVE,
             Self::Stopped => codes::INTERRUPTED,
             Self::Store(e) => e.code(),
             Self::Io { .. } => codes::STORE_IO,

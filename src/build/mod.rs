@@ -54,7 +54,7 @@ pub use stages::{plan_step, stage};
 pub use validation::validate_image;
 
 use audit::Meant;
-use context::{compiled, entries, has_shell, rendered};
+use context::{by_dockerfile, compiled, entries, rendered};
 use layers::Layers;
 use run::Run;
 use shared::Shared;
@@ -153,7 +153,7 @@ pub async fn build(
         image_push::push(docker, &built.id, plan, options, cancel).await?;
         return Ok(built);
     }
-    has_shell(plan)?;
+    by_dockerfile(plan)?;
     let info = docker.info().await?;
     if info.architecture != plan.platform.machine() && info.architecture != plan.platform.arch() {
         return Err(BuildError::WrongArchitecture {

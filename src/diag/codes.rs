@@ -255,8 +255,8 @@ codes! {
         "The native engine assembles files and compiles on this machine's own platform; here a library has to be compiled for another one, or the base's own package manager has to run first.",
         "Build with `--engine docker`; what it compiles is kept in the store, and later builds without an engine use it.";
     NEEDS_NATIVE = 309, "only the native engine builds this",
-        "A base without a shell runs no step of a Dockerfile. stackforge's own engine lays the files of such an image itself, and runs compilers beside it.",
-        "Build with `--engine native`, or name the base that has a shell: the same name without `-slim`.";
+        "A base without a shell runs no step of a Dockerfile. stackforge's own engine lays the files of such an image itself, and runs compilers beside it; with `prune: true` it also leaves device code out of wheels, which no step of a Dockerfile does.",
+        "Build with `--engine native`; or name the base that has a shell, the same name without `-slim`, or leave `prune` out.";
     VARIANTS_LEFT = 310, "not every variant was built",
         "`build --all-variants` gives each variant to an engine that is free and goes on when one fails or an engine is lost. Some failed, or no engine for their platform was left.",
         "Read what each said, mend it, and run the same command again: what is built is found, not built again.";

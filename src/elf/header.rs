@@ -7,7 +7,7 @@ use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64};
 use object::endian::LittleEndian as LE;
 use object::pod::{Pod, from_bytes};
 
-use super::error::{Fault, Problem, fault, too_many};
+use super::error::{ElfError, Fault, Problem, fault, too_many};
 use super::{Kind, Machine};
 use crate::source::{self, Forward, Source};
 
@@ -24,6 +24,23 @@ pub struct Section {
     pub name: String,
     /// Its bytes in the object.
     pub range: Range<u64>,
+}
+
+/// A table for linkers, debuggers and profilers, which no loader maps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmapped {
+    pub content: Range<u64>,
+    /// Where the section table says what it is.
+    pub kind: Range<u64>,
+}
+
+/// Symbols that are not the dynamic ones, their names, and debug information.
+pub fn unmapped(name: &str, mut source: impl Source) -> Result<Vec<Unmapped>, ElfError> {
+    let read = |source: &mut dyn Source| {
+        let header = Header::read(source)?;
+        header.unmapped(source)
+    };
+    read(&mut source).map_err(|fault| fault.of(name))
 }
 
 /// Where an object's dynamic table lies, if its first bytes say so.
@@ -228,6 +245,56 @@ impl Header {
             }
         }
         Ok(found)
+    }
+
+    fn unmapped(&self, source: &mut dyn Source) -> Result<Vec<Unmapped>, Fault> {
+        let (offset, count) = self.sections;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        if count > MAX_SECTIONS {
+            return too_many("sections", MAX_SECTIONS, offset);
+        }
+        let size = source.size();
+        let loaded = self.segments(source)?.loaded;
+        let names = self.section_names(source)?;
+        let mut table = Forward::new(source, offset, count * 64)?;
+        // By place, with whether it is one and whose names it has.
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let at = table.position();
+            let bytes: [u8; 64] = table.array()?;
+            let header: &SectionHeader64<LE> = structure(&bytes);
+            let name = header.sh_name.get(LE) as usize;
+            let starts = |prefix: &str| {
+                let name = names.get(name..).unwrap_or_default();
+                name.starts_with(prefix.as_bytes())
+            };
+            let kind = header.sh_type.get(LE);
+            let debug = kind == elf::SHT_PROGBITS && (starts(".debug_") || starts(".zdebug_"));
+            let symbols = kind == elf::SHT_SYMTAB;
+            let range = source::range(header.sh_offset.get(LE), header.sh_size.get(LE), size);
+            let free = |range: &Range<u64>| {
+                let apart = |l: &Loaded| range.end <= l.range.start || l.range.end <= range.start;
+                loaded.iter().all(apart)
+            };
+            let mapped = header.sh_flags.get(LE) & u64::from(elf::SHF_ALLOC) != 0;
+            let content = (range.ok()).filter(|r| kind != elf::SHT_NOBITS && !mapped && free(r));
+            let link = symbols.then(|| u64::from(header.sh_link.get(LE)));
+            all.push((content, at + 4..at + 8, debug || symbols, link, kind));
+        }
+        let of_symbols: Vec<u64> = all.iter().filter_map(|(.., link, _)| *link).collect();
+        let is_names = |n: usize, kind: u32| {
+            let n = n as u64;
+            kind == elf::SHT_STRTAB && n != self.names && of_symbols.contains(&n)
+        };
+        let found = all.into_iter().enumerate();
+        let found = found.filter(|(n, (_, _, table, _, kind))| *table || is_names(*n, *kind));
+        let found = found.filter_map(|(_, (content, kind, ..))| {
+            let content = content.filter(|range| !range.is_empty())?;
+            Some(Unmapped { content, kind })
+        });
+        Ok(found.collect())
     }
 
     fn section_names(&self, source: &mut (impl Source + ?Sized)) -> Result<Vec<u8>, Fault> {

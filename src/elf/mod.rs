@@ -25,7 +25,7 @@ use symbols::SymbolTable;
 
 pub use dynamic::SearchPath;
 pub use error::{ElfError, Problem};
-pub use header::{Section, dynamic_table};
+pub use header::{Section, Unmapped, dynamic_table, unmapped};
 pub use symbols::{Linkage, Symbol, mentions};
 pub use version::{Floors, Version, VersionNeed, newest};
 

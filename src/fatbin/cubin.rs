@@ -47,6 +47,7 @@ pub(super) fn entry(object: &Object, source: &mut impl Source) -> Result<Entry, 
         uncompressed: object.size,
         place: Place::Bare,
         offset: 0,
+        len: object.size,
         container: 0,
     })
 }

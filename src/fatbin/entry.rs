@@ -64,6 +64,7 @@ pub(super) fn read(
         uncompressed: compression.map_or(stored, |_| u64_at(&header, 56)),
         place,
         offset: at,
+        len: total,
         container,
     };
     Ok((entry, total))

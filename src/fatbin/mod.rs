@@ -15,6 +15,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod without;
 
 use std::collections::BTreeMap;
 
@@ -27,6 +28,7 @@ use crate::spec::nouns::Sm;
 pub use error::{FatbinError, Problem};
 pub use scan::Scan;
 pub use walk::Entries;
+pub use without::{Edit, Stretch, edited, rewrite, without};
 
 /// Names of the sections to read an object with: fatbins of linked code, fatbins of relocatable
 /// code, and what a cubin says of its SM.
@@ -79,6 +81,8 @@ pub struct Entry {
     pub place: Place,
     /// Of the entry in the object.
     pub offset: u64,
+    /// In bytes, from the offset to the next entry.
+    pub len: u64,
     /// Of the container that it is in: entries of one container are the same kernels.
     pub container: u64,
 }

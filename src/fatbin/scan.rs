@@ -23,6 +23,8 @@ pub struct Scan {
     container: Option<u64>,
     /// Outside of containers, up to where bytes may be padding.
     padding: u64,
+    /// Nothing but zeros since the last container: what was pruned leaves many.
+    zeros: bool,
     /// Of what has passed, the bytes from `next` on, a cut header.
     held: Vec<u8>,
     passed: u64,
@@ -62,6 +64,11 @@ impl Scan {
 
     /// Looks for the next container; `None` when its header is cut.
     fn between(&mut self, rest: &[u8], kept: &mut Sparse) -> Option<()> {
+        if self.zeros {
+            let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+            kept.keep_zeros(self.next..self.next + zeros as u64);
+            self.zeros = zeros == rest.len();
+        }
         let found = memchr::memmem::find(rest, &START);
         let padding = self.padding.saturating_sub(self.next) as usize;
         kept.keep(self.next, &rest[..found.unwrap_or(rest.len()).min(padding)]);
@@ -95,6 +102,7 @@ impl Scan {
 
     fn leave(&mut self, at: u64) -> Option<()> {
         (self.next, self.container) = (at, None);
+        self.zeros = true;
         self.padding = at.saturating_add(PADDING);
         Some(())
     }

@@ -302,3 +302,39 @@ proptest! {
         prop_assert!(scanned(&bytes, len).kept() <= bytes.len());
     }
 }
+
+proptest! {
+    /// What is left of the code reads the same as it passes by, however far apart it lies now.
+    #[test]
+    fn an_object_without_some_entries_is_walked_and_scanned(
+        stays in prop::collection::vec(any::<bool>(), 1..40),
+        long in 0usize..3000,
+        len in 1usize..5000,
+    ) {
+        let mut section = Vec::new();
+        let mut of = stays.chunks(3).peekable();
+        while let Some(own) = of.next() {
+            let code = |n: usize| Code { len: 32 + n * 8 * long / 8 * 8, ..Code::sass(75 + 5 * n as u32) };
+            section.extend(container(&(0..own.len()).map(code).collect::<Vec<_>>()));
+            if of.peek().is_some() {
+                section.resize(section.len() + 16, 0);
+            }
+        }
+        let all = bare(&section).unwrap();
+        prop_assert_eq!(all.len(), stays.len());
+        let edits = without(&all, &stays).unwrap();
+        let Some(stretches) = edited(edits, section.len() as u64) else {
+            prop_assert!(stays.iter().all(|stays| *stays));
+            return Ok(());
+        };
+        let mut new = std::io::Cursor::new(vec![0; section.len()]);
+        rewrite(&stretches, &mut &section[..], &mut new).unwrap();
+        let new = new.into_inner();
+        let left = bare(&new).unwrap();
+        let brief = |e: &Entry| (e.container, e.sm, e.stored);
+        let kept = all.iter().zip(&stays).filter(|(_, stays)| **stays);
+        prop_assert_eq!(left.iter().map(brief).collect::<Vec<_>>(), kept.map(|(e, _)| brief(e)).collect::<Vec<_>>());
+        let scanned: Result<Vec<Entry>, FatbinError> = bare_entries("x", scanned(&new, len)).collect();
+        prop_assert_eq!(scanned.unwrap(), left);
+    }
+}

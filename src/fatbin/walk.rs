@@ -104,8 +104,15 @@ impl<'a, S: Source> Entries<'a, S> {
         let mut piece = [0; 4096];
         // Padding is short most often, and of what follows no more than a header may be there to be
         // read.
-        let (start, mut len) = (self.section.start, HEADER);
+        let (mut start, mut len) = (self.section.start, HEADER);
         while !self.section.is_empty() {
+            let known = self.source.zeros(self.section.start);
+            if known > 0 {
+                let left = self.section.end - self.section.start;
+                self.section.start += known.min(left);
+                (start, len) = (self.section.start, HEADER);
+                continue;
+            }
             let left = self.section.end - self.section.start;
             let piece = &mut piece[..left.min(len) as usize];
             if self.section.start - start >= PADDING {

@@ -4,10 +4,13 @@
 //! that a member of any size passes in a few hundred KiB. Length, end and CRC-32 of a member must
 //! be what the wheel's directory says.
 
+use std::os::unix::fs::FileExt as _;
+
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
 use super::LayerError;
-use super::gzip::{self, Compressor};
+use super::cut::Changed;
+use super::gzip::{self, Compressor, Dense};
 use super::ordered::Parts;
 use super::record::{self, Sha256};
 use super::wheel::Wheel;
@@ -25,6 +28,8 @@ pub(super) enum Content<'a, S> {
     Deflated(&'a Wheel<S>, &'a Member),
     /// From an offset on, so many bytes of a stored member.
     Stored(&'a Wheel<S>, &'a Member, u64, u64),
+    /// From an offset on, so many bytes of a file that takes a member's place.
+    Changed(&'a Wheel<S>, &'a Member, &'a Changed, u64, u64),
 }
 
 pub(super) struct Part {
@@ -44,6 +49,7 @@ pub(super) enum Role {
 /// What a thread uses again.
 pub(super) struct Worker {
     compressor: Compressor,
+    dense: Dense,
     inflate: Decompress,
 }
 
@@ -53,6 +59,7 @@ impl Worker {
     pub fn new(level: u32) -> Self {
         Self {
             compressor: Compressor::new(level),
+            dense: Dense::default(),
             inflate: Decompress::new(false),
         }
     }
@@ -82,6 +89,12 @@ impl Worker {
         let plain = match *content {
             Content::Deflated(wheel, member) => return self.deflated(wheel, member, out),
             Content::Bytes(bytes) => bytes.to_vec(),
+            Content::Changed(wheel, member, changed, offset, len) => {
+                let mut plain = vec![0; len as usize];
+                (changed.file.read_exact_at(&mut plain, offset))
+                    .map_err(|source| wheel.content(member, ReadError::Io { offset, source }))?;
+                plain
+            }
             Content::Stored(wheel, member, offset, len) => {
                 let mut source = wheel.source.clone();
                 let range = wheel.archive.locate(member, &mut source)?;
@@ -94,7 +107,10 @@ impl Worker {
         let mut crc = Crc::new();
         crc.update(&plain);
         let digest = record::sha256(&plain);
-        let gzip = self.member(&plain)?;
+        let gzip = match content {
+            Content::Changed(..) => self.dense.member(&plain, &crc)?,
+            _ => self.member(&plain)?,
+        };
         let role = Role::End(Some((digest, crc)));
         out.put(Part { gzip, plain, role });
         Ok(())

@@ -3,6 +3,7 @@
 //! In: bytes to compress, or a deflate stream that exists already. Out: members without a name or
 //! a time. Never depends on anything but what it is given.
 
+use super::LayerError;
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 
 /// Deflate, no flags, no time, unknown system.
@@ -60,6 +61,32 @@ impl Compressor {
         crc.update(plain);
         out.extend_from_slice(&trailer(crc.sum(), plain.len() as u64));
         Ok(())
+    }
+}
+
+/// Compresses what is compressed once and fetched often: smaller, and slower than [`Compressor`].
+#[derive(Default)]
+pub(super) struct Dense(Option<libdeflater::Compressor>);
+
+impl Dense {
+    /// Of libdeflate. 12 takes seven times as long for a percent less.
+    const LEVEL: i32 = 9;
+
+    /// The member that inflates to `plain`, whose checksum is known.
+    pub fn member(&mut self, plain: &[u8], crc: &Crc) -> Result<Vec<u8>, LayerError> {
+        let level = libdeflater::CompressionLvl::new(Self::LEVEL).unwrap_or_default();
+        let compressor = (self.0).get_or_insert_with(|| libdeflater::Compressor::new(level));
+        let mut out = HEADER.to_vec();
+        out.resize(
+            HEADER.len() + compressor.deflate_compress_bound(plain.len()),
+            0,
+        );
+        let len = compressor
+            .deflate_compress(plain, &mut out[HEADER.len()..])
+            .map_err(|e| LayerError::Write(std::io::Error::other(e)))?;
+        out.truncate(HEADER.len() + len);
+        out.extend_from_slice(&trailer(crc.sum(), plain.len() as u64));
+        Ok(out)
     }
 }
 

@@ -4,6 +4,9 @@
 //! root, modes and contents; RECORD's content is known only when all else was read. Where the
 //! specification leaves a choice, the files are those that pip installs.
 
+use std::collections::BTreeMap;
+
+use super::cut::Changed;
 use super::error::WheelFault;
 use super::record;
 use super::scheme::Scheme;
@@ -27,6 +30,8 @@ pub struct Install<'a, S> {
     /// Files to leave out, by their names in the wheel: `*` and `?` within a folder, `**` across.
     /// Metadata stay, whatever a pattern says.
     pub drop: &'a [String],
+    /// Members that have another content, of the same size, by their names in the wheel.
+    pub changed: &'a BTreeMap<String, Changed>,
 }
 
 #[derive(Debug, Clone)]

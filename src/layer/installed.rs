@@ -42,10 +42,14 @@ pub(super) fn check<'a, S: Source + Clone>(
         };
         let digest = digest.ok_or(LayerError::Thread)?;
         for (place, member) in &file.owners {
-            let wheel = installs[*place].wheel;
+            let Install { wheel, changed, .. } = installs[*place];
             let Some(member) = member.map(|m| &wheel.archive.members[m]) else {
                 continue;
             };
+            // What its RECORD states is of the content that it had.
+            if changed.contains_key(&member.name) {
+                continue;
+            }
             let name = || format!("{}: {}", wheel.file, member.name);
             match wheel.check_record(member, digest)? {
                 Stated::Right => {}

@@ -122,20 +122,29 @@ pub(super) fn jobs<'a, S>(entries: &[Entry<'a>], installs: &[Install<'a, S>]) ->
             install::Content::Record => continue,
             install::Content::Bytes(bytes) => jobs.push(whole(Content::Bytes(bytes))),
             install::Content::Member(wheel, member) => {
-                let wheel = installs[*wheel].wheel;
+                let Install { wheel, changed, .. } = installs[*wheel];
                 let member = &wheel.archive.members[*member];
-                match member.method {
-                    Method::Deflate => jobs.push(whole(Content::Deflated(wheel, member))),
-                    Method::Stored => {
+                let part = |chunk: Range<u64>, content| Job {
+                    entries: match chunk.start {
+                        0 => from..place + 1,
+                        _ => 0..0,
+                    },
+                    content: Some(content),
+                    last: chunk.end == member.size,
+                    chunk: (chunk.end - chunk.start < member.size).then_some(chunk),
+                };
+                let changed = changed.get(&member.name);
+                match (changed.filter(|c| c.size == member.size), member.method) {
+                    (Some(changed), _) => jobs.extend(changed.chunks().map(|chunk| {
+                        let (start, len) = (chunk.start, chunk.end - chunk.start);
+                        part(chunk, Content::Changed(wheel, member, changed, start, len))
+                    })),
+                    (None, Method::Deflate) => jobs.push(whole(Content::Deflated(wheel, member))),
+                    (None, Method::Stored) => {
                         for start in (0..member.size).step_by(CHUNK as usize) {
                             let chunk = start..member.size.min(start + CHUNK);
                             let len = chunk.end - chunk.start;
-                            jobs.push(Job {
-                                entries: if start == 0 { from..place + 1 } else { 0..0 },
-                                content: Some(Content::Stored(wheel, member, start, len)),
-                                last: chunk.end == member.size,
-                                chunk: (len < member.size).then_some(chunk),
-                            });
+                            jobs.push(part(chunk, Content::Stored(wheel, member, start, len)));
                         }
                     }
                 }

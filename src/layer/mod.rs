@@ -17,9 +17,11 @@
 //! the archive says nothing, no byte code, no `direct_url.json`, and RECORD is sorted. Two wheels
 //! with different files of one name are refused, where pip keeps the one that it installs last.
 //! A deflate stream cannot be entered in its middle, so such a file is one chunk for a snapshotter,
-//! however large; files that are stored in the wheel are compressed here in chunks.
+//! however large; files that are stored in the wheel are compressed here in chunks, and so are those
+//! that take a member's place, cut by their content.
 
 mod content;
+mod cut;
 mod error;
 mod group;
 mod gzip;
@@ -39,6 +41,7 @@ mod tree;
 mod wheel;
 mod write;
 
+pub use cut::Changed;
 pub use error::{LayerError, WheelFault};
 pub use group::{Limits, Part, group};
 pub use install::Install;

@@ -59,10 +59,12 @@ fn layer_of(
     let wheels = wheels.iter().map(|(name, bytes)| open(name, bytes));
     let wheels: Vec<_> = wheels.collect::<Result<_, _>>()?;
     let requested = true;
+    let changed = BTreeMap::new();
     let install = |wheel| Install {
         wheel,
         requested,
         drop,
+        changed: &changed,
     };
     let installs: Vec<_> = wheels.iter().map(install).collect();
     let mut out = Vec::new();
@@ -175,6 +177,64 @@ fn a_pattern_drops_files_and_their_lines() {
     assert!(!files.contains_key(&format!("{SITE}/a/include/")));
     let bad = layer_of(&spec(), &[("a", &bytes)], &["a/***".to_owned()]);
     assert!(matches!(bad, Err(LayerError::Pattern { .. })));
+}
+
+#[test]
+fn another_content_takes_a_members_place() {
+    let old = vec![7; 3 << 20];
+    let bytes = wheel("a", &[("a/x.so", &old), ("a/y.so", &old)], vec![]);
+    let wheel = open("a", &bytes).unwrap();
+    let new: Vec<u8> = (0..3u32 << 20)
+        .map(|n| (n.wrapping_mul(n) >> 13) as u8)
+        .collect();
+    let mut file = tempfile::tempfile().unwrap();
+    std::io::Write::write_all(&mut file, &new).unwrap();
+    let changed = Changed::new(file, new.len() as u64).unwrap();
+    let chunks = changed.chunks().count();
+    assert!(chunks > 2);
+    let install = Install {
+        wheel: &wheel,
+        requested: false,
+        drop: &[],
+        changed: &BTreeMap::from([("a/x.so".to_owned(), changed)]),
+    };
+    let mut layer = Vec::new();
+    let written = write(&spec(), &[install], &mut layer).unwrap();
+    // It was meant to be another: nobody misstated anything.
+    assert!(written.misstated.is_empty() && written.unlisted.is_empty());
+    let files = files(&layer);
+    assert_eq!(files[&format!("{SITE}/a/x.so")].1, new);
+    assert_eq!(files[&format!("{SITE}/a/y.so")].1, old);
+    let listed = String::from_utf8(files[&format!("{SITE}/a-1.dist-info/RECORD")].1.clone());
+    let row = record::digest("sha256", &record::sha256(&new));
+    assert!(
+        listed
+            .unwrap()
+            .contains(&format!("a/x.so,{row},{}\n", new.len()))
+    );
+    // Its chunks are members of their own.
+    let toc: serde_json::Value = serde_json::from_slice(&files["stargz.index.json"].1).unwrap();
+    let entries = toc["entries"].as_array().unwrap();
+    let own = entries
+        .iter()
+        .filter(|e| e["name"].as_str().unwrap().ends_with("a/x.so"));
+    let mut at = 0;
+    for (n, entry) in own.enumerate() {
+        let number = |key: &str| entry[key].as_u64().unwrap_or(0);
+        assert_eq!(number("chunkOffset"), at as u64);
+        let end = match number("chunkSize") {
+            0 => new.len(),
+            size => at + size as usize,
+        };
+        let mut content = Vec::new();
+        flate2::read::GzDecoder::new(&layer[number("offset") as usize..])
+            .read_to_end(&mut content)
+            .unwrap();
+        assert_eq!(content, new[at..end], "chunk {n}");
+        assert_eq!(entry["chunkDigest"], record::oci(&record::sha256(&content)));
+        at = end;
+    }
+    assert_eq!(at, new.len());
 }
 
 #[test]

@@ -74,6 +74,7 @@ pub fn plan(
         runtime_packages: lock.packages.clone(),
         builder_packages: lock.builder_packages.clone(),
         slim: slim(lock, catalog),
+        prune: stack.prune,
         python_packages,
         validation,
         devices: case.devices(),
@@ -247,6 +248,10 @@ fn steps(plan: &mut Plan, jit: bool, own_templates: Option<&Digest>) {
     }
     let slim = serde_json::to_string(&parts.slim).unwrap_or_default();
     runtime.insert("slim".into(), Digest::of(slim.as_bytes()).to_string());
+    if parts.prune {
+        let sms: Vec<String> = plan.sm.iter().map(ToString::to_string).collect();
+        runtime.insert("prune".into(), sms.join(" "));
+    }
     let step = Step::new("runtime", Kind::Layer, runtime);
     let mut validate = Inputs::from([chain(&step)]);
     steps.push(step);

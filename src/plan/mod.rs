@@ -54,6 +54,9 @@ pub struct Parts {
     pub builder_packages: Vec<OsPackageLock>,
     /// What the image leaves out of its wheels, by distribution: globs.
     pub slim: BTreeMap<String, Vec<String>>,
+    /// Whether device code that none of the plan's SMs runs, symbols and debug information are left
+    /// out of wheels.
+    pub prune: bool,
     /// OS package names that put the interpreter into a base that has none yet.
     pub python_packages: Vec<String>,
     pub validation: serde_json::Value,

@@ -30,6 +30,8 @@ use toc::{FOOTER, Toc};
 const LEAST: u64 = 1 << 20;
 /// Of what is fetched first: with luck the whole table of contents.
 const TAIL: u64 = 256 << 10;
+/// The part of a layer that has to be here.
+const LEAST_SHARE: u64 = 50;
 /// Older layers that are looked at.
 const MOST: usize = 256;
 
@@ -104,8 +106,8 @@ impl Olders {
             .filter(|piece| matches!(piece, Piece::Remote { .. }))
             .map(Piece::len)
             .sum();
-        // One request in order is faster than many that bring nearly as much.
-        Ok((fetched < layer.size / 10 * 9).then_some(pieces))
+        // What is here between two requests is worth them; all of it together is worth the work.
+        Ok((fetched < layer.size - layer.size / LEAST_SHARE).then_some(pieces))
     }
 }
 

@@ -169,6 +169,9 @@ pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
     if plan.variant != plan.stack {
         labels.insert("io.stackforge.variant".into(), plan.variant.clone());
     }
+    if plan.parts.prune {
+        labels.insert("io.stackforge.pruned".into(), sms.join(","));
+    }
     if let Some(isa) = &plan.isa {
         labels.insert("io.stackforge.isa".into(), isa.to_string());
     }

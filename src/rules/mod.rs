@@ -27,7 +27,7 @@ use environment::Environment;
 use pep440_rs::Version;
 use serde::Serialize;
 
-pub use cubin::{Coverage, aligned, coverage};
+pub use cubin::{Coverage, aligned, coverage, ptx_runs, same, sass_runs};
 pub use driver::{DriverVersion, Support};
 use fit::{Fit, wheel_fit};
 pub use shared::Picks;

@@ -29,6 +29,11 @@ pub trait Source {
 
     /// Fills `buf` with the bytes from `offset` on.
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError>;
+
+    /// How many bytes from `offset` on are zeros as far as is known without reading them.
+    fn zeros(&self, _offset: u64) -> u64 {
+        0
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -130,6 +135,10 @@ impl<S: Source + ?Sized> Source for &mut S {
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
         (**self).read_at(offset, buf)
     }
+
+    fn zeros(&self, offset: u64) -> u64 {
+        (**self).zeros(offset)
+    }
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
@@ -139,6 +148,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
         (**self).read_at(offset, buf)
+    }
+
+    fn zeros(&self, offset: u64) -> u64 {
+        (**self).zeros(offset)
     }
 }
 
@@ -207,6 +220,12 @@ impl<S: Source> Source for Window<S> {
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError> {
         range(offset, buf.len() as u64, self.size())?;
         self.inner.read_at(self.range.start + offset, buf)
+    }
+
+    fn zeros(&self, offset: u64) -> u64 {
+        let left = self.size().saturating_sub(offset);
+        let at = self.range.start.saturating_add(offset);
+        self.inner.zeros(at).min(left)
     }
 }
 

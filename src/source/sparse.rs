@@ -16,6 +16,8 @@ pub struct Sparse {
     starts: Vec<(u64, usize)>,
     /// End of the last piece.
     end: u64,
+    /// Where it is known that zeros are, in order.
+    zeros: Vec<Range<u64>>,
 }
 
 impl Sparse {
@@ -41,6 +43,15 @@ impl Sparse {
         }
         self.bytes.extend_from_slice(piece);
         self.end = offset + piece.len() as u64;
+    }
+
+    /// Remembers that a range, no earlier than the last one, is zeros; that takes no room.
+    pub fn keep_zeros(&mut self, range: Range<u64>) {
+        match self.zeros.last_mut() {
+            _ if range.is_empty() => {}
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => self.zeros.push(range),
+        }
     }
 
     /// Bytes that are kept.
@@ -83,6 +94,12 @@ impl Source for Sparse {
             }
         }
         Ok(())
+    }
+
+    fn zeros(&self, offset: u64) -> u64 {
+        let next = self.zeros.partition_point(|zeros| zeros.start <= offset);
+        let range = next.checked_sub(1).and_then(|at| self.zeros.get(at));
+        range.map_or(0, |zeros| zeros.end.saturating_sub(offset))
     }
 }
 

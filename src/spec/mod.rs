@@ -64,6 +64,9 @@ pub struct Stack {
     pub indexes: Vec<At<String>>,
     /// Whether the image must be able to compile kernels at run time.
     pub jit: bool,
+    /// Whether device code that none of the GPUs runs, symbols and debug information are left out of
+    /// wheels.
+    pub prune: bool,
     pub attention: Option<AttentionShape>,
     pub matrix: Matrix,
     pub publish: Option<Publish>,

@@ -106,6 +106,9 @@ pub struct RawStack {
     /// Whether the image must compile kernels at run time (Triton, torch.compile); false
     /// leaves the C compiler out.
     pub jit: Option<bool>,
+    /// Whether libraries are installed without what nothing in the image loads: device code that none
+    /// of the target's GPUs runs, symbol tables, debug information. Only the native engine does it.
+    pub prune: Option<bool>,
     #[serde(default)]
     pub validate: RawValidate,
     #[serde(default)]

@@ -209,6 +209,7 @@ impl Checker<'_> {
             overrides,
             indexes,
             jit: raw.jit.unwrap_or(true),
+            prune: raw.prune.unwrap_or(false),
             attention: raw.validate.attention,
             matrix,
             publish: raw.publish,

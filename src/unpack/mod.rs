@@ -225,19 +225,43 @@ fn join(folder: &str, name: &str) -> String {
     }
 }
 
+/// What is nothing but zeros over this length becomes a hole: pruned libraries have many.
+const HOLE: usize = 64 << 10;
+
 fn copy(from: &mut impl Read, to: &mut std::fs::File) -> io::Result<u64> {
-    use std::io::Write as _;
-    let mut piece = vec![0; 256 << 10];
+    use std::io::{Seek as _, SeekFrom, Write as _};
+    let mut piece = vec![0; 4 * HOLE];
     let mut size = 0;
     loop {
-        match from.read(&mut piece)? {
-            0 => return Ok(size),
-            n => {
-                to.write_all(&piece[..n])?;
-                size += n as u64;
+        let len = fill(from, &mut piece)?;
+        for block in piece[..len].chunks(HOLE) {
+            if block.len() == HOLE && block.iter().all(|byte| *byte == 0) {
+                to.seek(SeekFrom::Current(HOLE as i64))?;
+            } else {
+                to.write_all(block)?;
             }
         }
+        size += len as u64;
+        if len < piece.len() {
+            // It may end with a hole.
+            to.set_len(size)?;
+            return Ok(size);
+        }
     }
+}
+
+/// Reads until the buffer is full or there is no more; how much that is.
+fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match from.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(len) => filled += len,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(filled)
 }
 
 impl Place<'_> {

@@ -141,3 +141,29 @@ fn whiteouts_are_as_overlayfs_has_them_and_devices_are_left_out() {
         Err(e) => panic!("{e}"),
     }
 }
+
+#[test]
+fn zeros_become_holes_and_read_as_zeros() {
+    let mut content = vec![0; 2 << 20];
+    content[..10].copy_from_slice(b"0123456789");
+    content[700_000] = 1;
+    let ending = [b"x".repeat(100).as_slice(), &vec![0; 1 << 20]].concat();
+    let (dir, done) = Layer::new()
+        .file("middle", &content)
+        .file("end", &ending)
+        .file("all", &vec![0; 300 << 10])
+        .unpack();
+    let all = [
+        ("middle", content),
+        ("end", ending),
+        ("all", vec![0; 300 << 10]),
+    ];
+    let size: usize = all.iter().map(|(_, content)| content.len()).sum();
+    assert_eq!(done.unwrap().content, size as u64);
+    for (name, content) in all {
+        let path = dir.path().join("root").join(name);
+        assert!(fs::read(&path).unwrap() == content, "{name}");
+        let taken = fs::metadata(&path).unwrap().blocks() * 512;
+        assert!(taken < content.len() as u64 / 2, "{name}: {taken}");
+    }
+}

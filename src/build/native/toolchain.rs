@@ -146,6 +146,7 @@ impl Maker<'_, '_> {
             wheel: &wheel,
             requested: fetched.requested,
             drop: &[],
+            changed: &BTreeMap::new(),
         };
         let spec = Spec {
             scheme: scheme(self.plan.python),

@@ -11,6 +11,7 @@ use crate::layer::{self, Install, Limits, Part, Spec, Wheel, group};
 use crate::lock::PythonFile;
 use crate::pack::Compression;
 use crate::plan::Plan;
+use crate::prune::{self, Pruned, Pruner};
 use crate::resolve::locked_files;
 use crate::source::FileSource;
 use crate::spec::nouns::Digest;
@@ -148,6 +149,12 @@ impl Maker<'_, '_> {
         let mut inputs = self.inputs("wheels");
         inputs.insert("python".into(), self.plan.python.to_string());
         inputs.insert("level".into(), LEVEL.to_string());
+        let pruned = wheels.iter().any(|wheel| self.prunes(wheel));
+        if pruned {
+            let sms: Vec<String> = self.plan.sm.iter().map(ToString::to_string).collect();
+            let how = format!("{} {}", prune::FORMAT, sms.join(" "));
+            inputs.insert("prune".into(), how);
+        }
         for (wheel, drops) in wheels.iter().zip(&drops) {
             let how = if wheel.requested { " requested" } else { "" };
             let without = drops.iter().map(|d| format!(" -{d}")).collect::<String>();
@@ -165,6 +172,35 @@ impl Maker<'_, '_> {
         })
     }
 
+    /// Whether device code is left out of a wheel: pure ones have none.
+    fn prunes(&self, wheel: &Fetched) -> bool {
+        let pure = wheel.path.to_string_lossy().ends_with("-any.whl");
+        self.plan.parts.prune && !pure
+    }
+
+    fn pruned(&self, wheel: &Fetched, source: &FileSource) -> Result<Pruned, BuildError> {
+        if !self.prunes(wheel) {
+            return Ok(Pruned::default());
+        }
+        let tmp = self.options.store.dir("tmp")?;
+        let pruner = Pruner {
+            catalog: self.options.catalog,
+            sms: &self.plan.sm,
+            threads: self.threads,
+            scratch: &|| tempfile::tempfile_in(&tmp),
+        };
+        let pruned = pruner.wheel(&wheel.name, source)?;
+        if pruned.removed > 0 {
+            let mib = pruned.removed >> 20;
+            tracing::info!(
+                "{} {}: {mib} MiB of device code pruned",
+                wheel.name,
+                wheel.version
+            );
+        }
+        Ok(pruned)
+    }
+
     fn stitch(
         &mut self,
         wheels: &[&Fetched],
@@ -176,18 +212,20 @@ impl Maker<'_, '_> {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let source =
                 FileSource::open(path).map_err(|e| failed_at("open the wheel", path, e))?;
+            let pruned = self.pruned(wheel, &source)?;
             // It was fetched, or kept, by its digest.
-            Ok::<_, BuildError>(Wheel::open(&name, source)?.vouched())
+            Ok::<_, BuildError>((Wheel::open(&name, source)?.vouched(), pruned))
         };
         let opened = wheels.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let installs: Vec<Install<'_, FileSource>> = opened
             .iter()
             .zip(wheels)
             .zip(drops)
-            .map(|((wheel, fetched), drop)| Install {
+            .map(|(((wheel, pruned), fetched), drop)| Install {
                 wheel,
                 requested: fetched.requested,
                 drop,
+                changed: &pruned.members,
             })
             .collect();
         let spec = Spec {

@@ -12,7 +12,7 @@ use super::output::{Failure, json, print};
 use super::progress::mib;
 use super::session::{Session, runtime};
 use crate::build::fleet::{self, Came, Said};
-use crate::build::{Wants, wants};
+use crate::build::wants;
 use crate::diag::{Diagnostic, codes};
 use crate::engine::Cancel;
 use crate::matrix::Variant;
@@ -72,7 +72,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
         let built = session.store.action(plan.key());
         jobs.push(Job {
             variant,
-            native: matches!(wants(&plan), Wants::NoShell(_)),
+            native: wants(&plan).native(),
             image: built.and_then(|action| action.image),
         });
     }

@@ -50,6 +50,7 @@ fn a_record_that_lies_is_an_error() {
         wheel: &vouched,
         requested: false,
         drop: &[],
+        changed: &BTreeMap::new(),
     };
     let mut layer = Vec::new();
     let written = write(&spec(), &[install], &mut layer).unwrap();
@@ -255,6 +256,7 @@ fn a_disk_that_is_full_is_an_error() {
         wheel: &wheel,
         requested: false,
         drop: &[],
+        changed: &BTreeMap::new(),
     };
     for room in [0, 1000, 1 << 20] {
         let answer = write(&spec(), std::slice::from_ref(&install), Full(room));

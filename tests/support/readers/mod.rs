@@ -14,7 +14,7 @@ pub use tars::tar;
 pub use wheels::wheel;
 
 use stackforge::elf::{self, Object};
-use stackforge::fatbin::{self, Entry, Scan};
+use stackforge::fatbin::{self, Edit, Entry, Scan};
 use stackforge::source::{Source, Sparse, array, bytes};
 use stackforge::zip::{Archive, Passing};
 use std::io::Read as _;
@@ -25,6 +25,18 @@ const MAX_CONTENT: u64 = 4 << 20;
 pub fn elf(bytes: &[u8]) {
     assert!(elf::dynamic_table(bytes).is_none_or(|d| d.start <= d.end));
     object(&mut &bytes[..]);
+    let tables = elf::unmapped("x", bytes).unwrap_or_default();
+    let size = bytes.len() as u64;
+    assert!(
+        tables
+            .iter()
+            .all(|t| t.content.end <= size && t.kind.end <= size)
+    );
+    let ranges = tables.into_iter().flat_map(|t| [t.content, t.kind]);
+    let edits: Vec<Edit> = ranges.map(Edit::zeros).collect();
+    if let Some(stretches) = fatbin::edited(edits, size) {
+        rewritten(bytes, &stretches);
+    }
 }
 
 fn object(source: &mut impl Source) {
@@ -61,6 +73,36 @@ pub fn fatbin(bytes: &[u8]) {
     let passed = fatbin::bare_entries("x", kept).map_while(Result::ok);
     let read = fatbin::bare_entries("x", bytes).map_while(Result::ok);
     assert!(passed.zip(read).all(|(passed, read)| passed == read));
+    without(bytes);
+}
+
+/// Some entries less are those entries less, and nothing else.
+fn without(bytes: &[u8]) {
+    let all: Result<Vec<Entry>, _> = fatbin::bare_entries("x", bytes).collect();
+    let Ok(all) = all else { return };
+    let stays: Vec<bool> = all.iter().map(|e| (e.offset >> 3) % 3 != 0).collect();
+    let edits = fatbin::without(&all, &stays).unwrap_or_default();
+    let Some(stretches) = fatbin::edited(edits, bytes.len() as u64) else {
+        return;
+    };
+    let new = rewritten(bytes, &stretches);
+    let left = fatbin::bare_entries("x", &new[..]).map(|entry| code(&new, &entry.unwrap()));
+    let kept = all.iter().zip(&stays).filter(|(_, stays)| **stays);
+    assert!(left.eq(kept.map(|(entry, _)| code(bytes, entry))));
+}
+
+/// An entry's bytes, and the container that they are in.
+fn code<'a>(bytes: &'a [u8], entry: &Entry) -> (u64, &'a [u8]) {
+    let range = entry.offset as usize..(entry.offset + entry.len) as usize;
+    (entry.container, &bytes[range])
+}
+
+fn rewritten(old: &[u8], stretches: &[fatbin::Stretch]) -> Vec<u8> {
+    let mut new = std::io::Cursor::new(vec![0; old.len()]);
+    fatbin::rewrite(stretches, &mut &old[..], &mut new).unwrap();
+    let new = new.into_inner();
+    assert_eq!(new.len(), old.len());
+    new
 }
 
 /// What a scan keeps of bytes that pass in pieces.

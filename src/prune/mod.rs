@@ -1,0 +1,267 @@
+//! What nothing in an image loads, left out of a wheel's objects: device code that none of the GPUs
+//! that are meant runs, as NVIDIA's `nvprune` does for static libraries, and as `strip` does, symbols
+//! and debug information.
+//!
+//! In: a wheel, the SMs of the GPUs. Out: [`Pruned`], the members that are others now. An object keeps
+//! its size and every address, so nothing has to be linked again. No code is taken that would make an
+//! audit say something else of these GPUs: where it would, kernels that none of them runs stay, as
+//! proof, and so does an object that is of no use to any of them. What cannot be read is left as it
+//! is, for the audit to name. A large object with device code is compressed again even where nothing
+//! is taken, in chunks cut by content: updates then bring new kernels only.
+
+mod wanted;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write as _};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use crate::audit::{Code, Wishes, object, told};
+use crate::catalog::Catalog;
+use crate::elf::{Kind, Machine, Object, Unmapped, unmapped};
+use crate::fatbin::{self, Edit, Entry, Stretch, rewrite};
+use crate::layer::Changed;
+use crate::source::{Once, Source, Window};
+use crate::spec::Sm;
+use crate::zip::{Archive, Content, Member, Method, ZipError};
+
+use wanted::{Rest, wanted};
+
+/// Changes when the same wheel is pruned in another way.
+pub const FORMAT: u32 = 1;
+
+/// A smaller object is not worth compressing again for its own sake.
+const LEAST: u64 = 1 << 20;
+/// Symbols and debug information that are shorter stay.
+const LEAST_TABLES: u64 = 64 << 10;
+/// An object with more entries is left as it is: real ones have some ten thousand.
+const MOST_ENTRIES: usize = 1 << 20;
+const BUFFER: usize = 1 << 20;
+
+#[derive(Debug, Default)]
+pub struct Pruned {
+    /// Contents in place of those of members, by their names: each of its old size.
+    pub members: BTreeMap<String, Changed>,
+    /// Bytes that were taken away.
+    pub removed: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PruneError {
+    #[error(transparent)]
+    Zip(#[from] ZipError),
+    #[error(
+        "`{file}` of wheel `{wheel}` cannot be read, or written without some of its device code"
+    )]
+    Member {
+        wheel: String,
+        file: String,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Which GPUs, by the rules of which catalog.
+pub struct Pruner<'a> {
+    pub catalog: &'a Catalog,
+    pub sms: &'a [Sm],
+    pub threads: usize,
+    /// Makes a file that is gone when it is closed.
+    pub scratch: &'a (dyn Fn() -> io::Result<File> + Sync),
+}
+
+impl Pruner<'_> {
+    /// A wheel without the code that none of the GPUs runs.
+    pub fn wheel<S: Source + Clone + Sync>(
+        &self,
+        name: &str,
+        source: &S,
+    ) -> Result<Pruned, PruneError> {
+        let archive = Archive::read(name, &mut source.clone())?;
+        let mut members: Vec<&Member> = archive.members.iter().filter(|m| !m.is_folder()).collect();
+        // The largest decides how long it takes.
+        members.sort_by_key(|member| std::cmp::Reverse(member.size));
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(Ok(Pruned::default()));
+        let work = || {
+            while let Some(member) = members.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let pruned = self.member(&archive, member, source);
+                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                match (pruned, &mut *done) {
+                    (Ok(Some((content, removed))), Ok(all)) => {
+                        all.members.insert(member.name.clone(), content);
+                        all.removed += removed;
+                    }
+                    (Err(error), Ok(_)) => *done = Err(error),
+                    (_, Err(_)) => return,
+                    (Ok(None), Ok(_)) => {}
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..self.threads.min(members.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        done.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn member<S: Source + Clone>(
+        &self,
+        archive: &Archive,
+        member: &Member,
+        source: &S,
+    ) -> Result<Option<(Changed, u64)>, PruneError> {
+        let failed = |source| PruneError::Member {
+            wheel: archive.name.clone(),
+            file: member.name.clone(),
+            source,
+        };
+        let Some(stretches) = self.stretches(archive, member, source)? else {
+            return Ok(None);
+        };
+        let content = (self.scratch)().map_err(failed)?;
+        let mut old = Forward::open(archive, member, source)?;
+        let mut new = io::BufWriter::with_capacity(BUFFER, &content);
+        let written = rewrite(&stretches, &mut old, &mut new)
+            .and_then(|()| new.flush())
+            .and_then(|()| content.set_len(member.size));
+        drop(new);
+        let changed = written.and_then(|()| Changed::new(content, member.size));
+        let zeros = |stretch: &Stretch| match stretch {
+            Stretch::Zeros(len) => *len,
+            _ => 0,
+        };
+        let removed = stretches.iter().map(zeros).sum();
+        Ok(Some((changed.map_err(failed)?, removed)))
+    }
+
+    /// How the member is written; none where it stays as it is.
+    fn stretches<S: Source + Clone>(
+        &self,
+        archive: &Archive,
+        member: &Member,
+        source: &S,
+    ) -> Result<Option<Vec<Stretch>>, PruneError> {
+        let name = &member.name;
+        if member.method == Method::Deflate {
+            let mut content = Forward::open(archive, member, source)?;
+            match object(member.size, &mut content, &Wishes::default()) {
+                Ok(None) => return Ok(None),
+                Ok(Some(mut kept)) => {
+                    if let Ok(found) = Found::read(name, &mut kept) {
+                        return Ok(self.of(name, &found, member.size));
+                    }
+                }
+                // The audit names what is damaged.
+                Err(_) => {}
+            }
+        }
+        let mut content = archive.open(member, source.clone())?;
+        Ok(match Found::read(name, &mut content) {
+            Ok(found) => self.of(name, &found, member.size),
+            Err(_) => None,
+        })
+    }
+
+    fn of(&self, name: &str, found: &Found, size: u64) -> Option<Vec<Stretch>> {
+        let mut edits = self.without(name, &found.code).unwrap_or_default();
+        let length = |table: &Unmapped| table.content.end - table.content.start;
+        if found.tables.iter().map(length).sum::<u64>() >= LEAST_TABLES {
+            for table in &found.tables {
+                // Of type 0, a section is none.
+                edits.push(Edit::zeros(table.content.clone()));
+                edits.push(Edit::zeros(table.kind.clone()));
+            }
+        }
+        let whole = || vec![Stretch::Copy { from: 0, len: size }];
+        match edits.is_empty() {
+            true => (!found.code.is_empty() && size >= LEAST).then(whole),
+            false => fatbin::edited(edits, size),
+        }
+    }
+
+    fn without(&self, name: &str, entries: &[Entry]) -> Option<Vec<Edit>> {
+        let before = code(entries.iter())?;
+        [Rest::Empty, Rest::Whole].into_iter().find_map(|rest| {
+            let stays = wanted(entries, self.sms, rest);
+            let kept = entries.iter().zip(&stays).filter(|(_, stays)| **stays);
+            let after = code(kept.map(|(entry, _)| entry)).filter(|code| !code.is_empty())?;
+            let told = |code, sm| told(self.catalog, name, code, sm);
+            let same = |sm: &Sm| told(&before, *sm) == told(&after, *sm);
+            match self.sms.iter().all(same) {
+                true => fatbin::without(entries, &stays),
+                false => None,
+            }
+        })
+    }
+}
+
+fn code<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<Code> {
+    Code::of(entries.cloned().map(Ok)).ok()
+}
+
+/// What of an object may be left out; nothing of one that no loader loads.
+#[derive(Default)]
+struct Found {
+    code: Vec<Entry>,
+    tables: Vec<Unmapped>,
+}
+
+/// It cannot be read, or not so.
+struct Unreadable;
+
+impl Found {
+    fn read(name: &str, source: &mut dyn Source) -> Result<Self, Unreadable> {
+        let object = Object::read(name, source, &fatbin::SECTIONS).map_err(|_| Unreadable)?;
+        let host = matches!(object.machine, Machine::X86_64 | Machine::Aarch64);
+        if !host || !matches!(object.kind, Kind::Shared | Kind::Executable) {
+            return Ok(Self::default());
+        }
+        let tables = unmapped(name, &mut *source).map_err(|_| Unreadable)?;
+        let all = fatbin::entries(&object, source).take(MOST_ENTRIES + 1);
+        let code: Vec<Entry> = all.collect::<Result<_, _>>().map_err(|_| Unreadable)?;
+        match code.len() > MOST_ENTRIES {
+            true => Err(Unreadable),
+            false => Ok(Self { code, tables }),
+        }
+    }
+}
+
+/// A member's content; a deflated one is checked by its end.
+enum Forward<S> {
+    Deflated(Box<Once<Window<S>>>),
+    /// And the offset of the next byte.
+    Stored(Content<S>, u64),
+}
+
+impl<S: Source + Clone> Forward<S> {
+    fn open(archive: &Archive, member: &Member, source: &S) -> Result<Self, ZipError> {
+        Ok(match archive.once(member, source.clone())? {
+            Some(once) => Self::Deflated(Box::new(once)),
+            None => Self::Stored(archive.open(member, source.clone())?, 0),
+        })
+    }
+}
+
+impl<S: Source> Read for Forward<S> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Deflated(once) => once.read(buf),
+            Self::Stored(content, at) => {
+                let left = content.size() - *at;
+                let len = usize::try_from(left).unwrap_or(buf.len()).min(buf.len());
+                let read = content.read_at(*at, &mut buf[..len]);
+                read.map_err(io::Error::other)?;
+                *at += len as u64;
+                Ok(len)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! `prune: true`: an image with the device code of its GPUs alone, from a real wheel with the code of
+//! ten.
+
+use super::{ok, out};
+use crate::support::Sandbox;
+use std::path::Path;
+
+const STACK: &str = "\
+stack: pruned
+base: debian-bookworm
+target: { platform: linux/amd64, gpu: [h100, thor] }
+python: \"3.11\"
+libraries: { nvidia-curand: \"10.4.0.35\" }
+jit: false
+prune: true
+";
+const LIBRARY: &str = "nvidia/cu13/lib/libcurand.so.10";
+/// Loads the library, and compares it with its wheel's RECORD and with the wheel's own.
+const LOOK: &str = r#"
+import base64, ctypes, hashlib, os, pathlib, sys, zipfile
+site, wheel, library = pathlib.Path(sys.argv[1]), zipfile.ZipFile(sys.argv[2]), sys.argv[3]
+content = (site / library).read_bytes()
+digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+record = (site / "nvidia_curand-10.4.0.35.dist-info/RECORD").read_text().splitlines()
+assert f"{library},sha256={digest},{len(content)}" in record, "RECORD"
+before = wheel.read(library)
+assert len(before) == len(content), "size"
+assert content.count(0) - before.count(0) > len(content) // 2, "zeros"
+version = ctypes.c_int()
+loaded = ctypes.CDLL(str(site / library))
+assert loaded.curandGetVersion(ctypes.byref(version)) == 0 and version.value > 10000, "version"
+"#;
+
+fn sass(audit: &serde_json::Value) -> &serde_json::Value {
+    let objects = audit["objects"].as_array().unwrap();
+    let found = objects
+        .iter()
+        .find(|o| o["path"].as_str().unwrap().ends_with("libcurand.so.10"));
+    &found.unwrap()["sass"]
+}
+
+#[test]
+fn an_image_has_the_code_of_its_gpus_alone() {
+    let sandbox = Sandbox::new();
+    sandbox.write("s.yaml", STACK);
+    assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
+    let plan = sandbox.run(&["plan", "s.yaml"]);
+    assert!(
+        plan.stdout.contains("native: device code is pruned"),
+        "{}",
+        plan.stdout
+    );
+
+    // No step of a Dockerfile does that.
+    for args in [
+        &["build", "s.yaml", "--engine", "docker"][..],
+        &["render", "s.yaml", "-o", "context"],
+    ] {
+        let refused = sandbox.run(args);
+        assert_eq!(refused.code, 1, "{}", refused.stderr);
+        assert!(refused.stderr.contains("SF0309"), "{}", refused.stderr);
+        assert!(refused.stderr.contains("prune: true"), "{}", refused.stderr);
+    }
+
+    let build = |store: &str| {
+        let store = sandbox.path(store);
+        let args = [
+            "build",
+            "s.yaml",
+            "--json",
+            "-o",
+            "oci:layout",
+            "--store",
+            store.to_str().unwrap(),
+        ];
+        ok(&sandbox.run(&args))
+    };
+    let built = build("one");
+    assert_eq!(built["image"]["id"], build("two")["image"]["id"]);
+
+    let wheel = "nvidia-curand==10.4.0.35";
+    let whole = ok(&sandbox.run(&[
+        "audit",
+        wheel,
+        "--platform",
+        "linux/amd64",
+        "--python",
+        "3.11",
+        "--json",
+    ]));
+    assert!(sass(&whole).as_array().unwrap().len() > 8, "{whole}");
+    let audit = ok(&sandbox.run(&[
+        "audit",
+        "oci:layout",
+        "--gpu",
+        "h100",
+        "--gpu",
+        "thor",
+        "--json",
+    ]));
+    assert_eq!(sass(&audit), &serde_json::json!(["9.0", "11.0"]));
+
+    let unpacked = sandbox.path("unpacked");
+    let layout = format!("{}:pruned", sandbox.path("layout").display());
+    out(
+        "umoci",
+        &[
+            "unpack",
+            "--rootless",
+            "--image",
+            &layout,
+            unpacked.to_str().unwrap(),
+        ],
+    );
+    let site = unpacked.join("rootfs/opt/venv/lib/python3.11/site-packages");
+    let of = |path: &Path| path.to_str().unwrap().to_owned();
+    let wheels = std::fs::read_dir(sandbox.path("one/blobs/sha256")).unwrap();
+    let wheels = wheels.map(|entry| entry.unwrap().path());
+    let wheel = wheels
+        .max_by_key(|path| path.metadata().unwrap().len())
+        .unwrap();
+    out("python3", &["-c", LOOK, &of(&site), &of(&wheel), LIBRARY]);
+
+    // Most of the layer is gone.
+    let layers = built["image"]["layers"].as_array().unwrap();
+    let of_wheel = |l: &&serde_json::Value| l["of"].to_string().contains("curand");
+    let layer = layers.iter().find(of_wheel).unwrap()["size"]
+        .as_u64()
+        .unwrap();
+    assert!(layer * 2 < wheel.metadata().unwrap().len(), "{layer}");
+}
