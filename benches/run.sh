@@ -8,6 +8,7 @@ python3 benches/diagnose.py target/release/stackforge
 python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 \
     --platform manylinux_2_28_x86_64 --dest target/bench torch==2.13.0
 cargo bench --quiet --bench layer -- "$PWD"/target/bench/torch-*.whl
+cargo bench --quiet --bench prune -- 9.0 "$PWD"/target/bench/pruned "$PWD"/target/bench/torch-*.whl
 # Fetches some 8 GB the first time.
 inflate=$(cargo bench --quiet --no-run --bench inflate --message-format json | python3 -c '
 import json, sys

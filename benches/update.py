@@ -27,8 +27,8 @@ import pull as cold
 DIR = os.path.abspath("target/bench/update")
 OLD, NEW = "0.32.0", "0.33.0"
 VERSIONS = [OLD, NEW]
-# vLLM 0.33.0 asks for a certifi that the index does not have.
 PRUNE = os.environ.get("PRUNE", "true")
+# vLLM 0.33.0 asks for a certifi that the index does not have.
 STACK = """\
 stack: update
 base: debian-bookworm

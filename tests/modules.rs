@@ -7,9 +7,9 @@ use std::path::Path;
 const ORDER: &[&str] = &[
     "diag", "spec", "wheel", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
     "matrix", "source", "elf", "fatbin", "zip", "layer", "pack", "tar", "unpack", "oci", "store",
-    "assemble", "registry", "audit", "fetch", "debian", "resolve", "plan", "render", "emit",
-    "engine", "sandbox", "validate", "evidence", "publish", "pull", "build", "doctor", "starter",
-    "cli",
+    "assemble", "registry", "audit", "prune", "fetch", "debian", "resolve", "plan", "render",
+    "emit", "engine", "sandbox", "validate", "evidence", "publish", "pull", "build", "doctor",
+    "starter", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
 const LEAVES: &[(&str, &[&str])] = &[

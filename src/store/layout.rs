@@ -61,6 +61,8 @@ impl Store {
             .or_else(|| env("XDG_CACHE_HOME").map(|d| Path::new(&d).join("stackforge")))
             .or_else(|| env("HOME").map(|d| Path::new(&d).join(".cache/stackforge")))
             .ok_or(StoreError::NoPlace)?;
+        // Programs of the store are started in other directories.
+        let root = std::path::absolute(&root).map_err(|e| StoreError::at("find", &root, e))?;
         if let Ok(text) = std::fs::read(root.join(FORMAT_FILE))
             && let Ok(Format { version }) = serde_json::from_slice(&text)
             && version > FORMAT
@@ -229,6 +231,13 @@ fn temporary(path: &Path, content: &[u8]) -> io::Result<tempfile::NamedTempFile>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_has_one_place_wherever_its_programs_start() {
+        let store = Store::open(Some(Path::new("somewhere/store"))).unwrap();
+        let expected = std::env::current_dir().unwrap().join("somewhere/store");
+        assert_eq!(store.root(), expected);
+    }
 
     #[test]
     fn what_nobody_holds_is_swept() {
