@@ -176,19 +176,21 @@ fn how(modules: &Modules, best: usize) -> How {
     }
 }
 
-/// What an audit says of the code of an object in a wheel on a device: how it runs, and whether some
-/// is for older ones only. By CUDA's rules before 13.2 and from then on.
-pub fn told(catalog: &Catalog, path: &str, code: &Code, sm: Sm) -> [(How, bool); 2] {
+/// What an audit says of the code of an object in a wheel on a device: how it runs, with all of it and
+/// by machine code alone, and whether some is for older ones only. By CUDA's rules before 13.2 and
+/// from then on. What is pruned depends on it.
+pub fn told(catalog: &Catalog, path: &str, code: &Code, sm: Sm) -> [(How, How, bool); 2] {
     let gpu = Gpu {
         name: String::new(),
         sm,
         meant: true,
     };
     [false, true].map(|aligned| {
-        let verdict = verdict(catalog, code, &gpu, aligned, Counts::All);
-        let runs = verdict.how != How::None;
-        let forgotten = runs && verdict.modules.forgotten > 0 && !of_nvidia(path);
-        (verdict.how, forgotten)
+        let judge = |counts| verdict(catalog, code, &gpu, aligned, counts);
+        let all = judge(Counts::All);
+        let runs = all.how != How::None;
+        let forgotten = runs && all.modules.forgotten > 0 && !of_nvidia(path);
+        (all.how, judge(Counts::Sass).how, forgotten)
     })
 }
 

@@ -23,7 +23,7 @@ pub(super) fn labels(plan: &Plan, audit: &Audit, catalog: &Catalog) -> BTreeMap<
     };
     facts.complete(catalog);
     if let Some(reach) = &audit.reach {
-        found(&mut facts, reach);
+        found(&mut facts, reach, plan.parts.prune);
     }
     let mut labels = facts.annotations();
     // Also when it has machine code for none: the plan's label names all SMs.
@@ -31,8 +31,9 @@ pub(super) fn labels(plan: &Plan, audit: &Audit, catalog: &Catalog) -> BTreeMap<
     labels
 }
 
-/// What was planned, made what was found.
-fn found(facts: &mut Facts, reach: &Reach) {
+/// What was planned, made what was found. Of a pruned image nothing follows for another GPU: kernels
+/// that it alone would take, or its driver compile, are gone.
+fn found(facts: &mut Facts, reach: &Reach, pruned: bool) {
     let by_ptx = |sm: &Sm| reach.ptx.is_some_and(|from| from <= sm.base());
     let known = |sm: Sm| {
         let native = reach.native.iter().find(|own| own.base() == sm.base());
@@ -50,8 +51,20 @@ fn found(facts: &mut Facts, reach: &Reach) {
             }),
         }
     };
-    facts.sms = facts.sms.iter().copied().filter_map(known).collect();
-    facts.ptx = reach.ptx.into_iter().collect();
+    let alone = |sm: Sm| Sm {
+        suffix: Some(Suffix::Arch),
+        ..sm
+    };
+    let planned = std::mem::take(&mut facts.sms);
+    let native = planned.iter().copied().filter_map(known);
+    if pruned {
+        facts.sms = native.map(alone).collect();
+        let compile = planned.iter().filter(|sm| known(**sm).is_none());
+        facts.ptx = compile.map(|sm| alone(*sm)).collect();
+    } else {
+        facts.sms = native.collect();
+        facts.ptx = reach.ptx.into_iter().collect();
+    }
     // Of two floors the higher holds.
     let driver = |text: &Option<String>| text.as_deref()?.parse::<DriverVersion>().ok();
     if !reach.mixed.is_empty() {
@@ -83,13 +96,21 @@ mod tests {
 
     /// SMs, PTX and the two drivers that a plan's become.
     fn told(planned: &[&str], reach: &Reach) -> (Vec<Sm>, Vec<Sm>, String, String) {
+        labelled(planned, reach, false)
+    }
+
+    fn labelled(
+        planned: &[&str],
+        reach: &Reach,
+        pruned: bool,
+    ) -> (Vec<Sm>, Vec<Sm>, String, String) {
         let mut facts = Facts {
             sms: sms(planned),
             driver: "525".parse().ok(),
             jit_driver: "580.65.06".parse().ok(),
             ..Facts::default()
         };
-        found(&mut facts, reach);
+        found(&mut facts, reach, pruned);
         let text = |driver: Option<DriverVersion>| driver.unwrap().to_string();
         (
             facts.sms,
@@ -111,6 +132,19 @@ mod tests {
         // What has only sm_100a is not for the sm_103 of its family.
         assert_eq!((native, ptx), (sms(&["9.0a", "10.0a"]), sms(&["11.0"])));
         assert_eq!((driver.as_str(), jit.as_str()), ("525", "580.65.06"));
+    }
+
+    #[test]
+    fn a_pruned_image_is_for_its_gpus_alone() {
+        let reach = Reach {
+            native: sms(&["8.0", "9.0"]),
+            ptx: Some("8.0".parse().unwrap()),
+            ptx_driver: Some("570.26".to_owned()),
+            ..Reach::default()
+        };
+        let (native, ptx, ..) = labelled(&["8.0", "9.0", "12.0"], &reach, true);
+        // No 8.9, whose own kernels are gone, and no 12.1, whose PTX may be.
+        assert_eq!((native, ptx), (sms(&["8.0a", "9.0a"]), sms(&["12.0a"])));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The ELF header and the two tables it points to: segments, of which the loader knows, and
 //! sections, of which it does not.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64};
@@ -15,6 +16,10 @@ use crate::source::{self, Forward, Source};
 const MAX_SECTION_NAMES: u64 = 16 << 20;
 /// Shared objects have some forty; relocatable ones one for each function.
 const MAX_SECTIONS: u64 = 1 << 20;
+/// Of an object with more sections no table is taken for what no loader maps.
+const MAX_STRIPPED: u64 = 4 << 10;
+/// How names of sections with debug information begin.
+const DEBUG: [&[u8]; 2] = [b".debug_", b".zdebug_"];
 /// Sections of one object that are remembered. Real ones have a few.
 const MAX_WANTED: usize = 4 << 10;
 
@@ -249,52 +254,60 @@ impl Header {
 
     fn unmapped(&self, source: &mut dyn Source) -> Result<Vec<Unmapped>, Fault> {
         let (offset, count) = self.sections;
-        if count == 0 {
+        if count == 0 || count > MAX_STRIPPED {
             return Ok(Vec::new());
         }
-        if count > MAX_SECTIONS {
-            return too_many("sections", MAX_SECTIONS, offset);
-        }
         let size = source.size();
-        let loaded = self.segments(source)?.loaded;
         let names = self.section_names(source)?;
+        let mut taken: Vec<Range<u64>> = self
+            .segments(source)?
+            .loaded
+            .into_iter()
+            .map(|l| l.range)
+            .collect();
+        taken.extend([0..64, offset..offset + count * 64]);
+        taken.push(self.segments.0..self.segments.0.saturating_add(self.segments.1 * 56));
         let mut table = Forward::new(source, offset, count * 64)?;
-        // By place, with whether it is one and whose names it has.
-        let mut all = Vec::new();
-        for _ in 0..count {
+        let mut candidates = Vec::new();
+        let mut of_symbols = BTreeSet::new();
+        for number in 0..count {
             let at = table.position();
             let bytes: [u8; 64] = table.array()?;
             let header: &SectionHeader64<LE> = structure(&bytes);
-            let name = header.sh_name.get(LE) as usize;
-            let starts = |prefix: &str| {
-                let name = names.get(name..).unwrap_or_default();
-                name.starts_with(prefix.as_bytes())
-            };
             let kind = header.sh_type.get(LE);
-            let debug = kind == elf::SHT_PROGBITS && (starts(".debug_") || starts(".zdebug_"));
-            let symbols = kind == elf::SHT_SYMTAB;
-            let range = source::range(header.sh_offset.get(LE), header.sh_size.get(LE), size);
-            let free = |range: &Range<u64>| {
-                let apart = |l: &Loaded| range.end <= l.range.start || l.range.end <= range.start;
-                loaded.iter().all(apart)
-            };
+            if kind == elf::SHT_NULL || kind == elf::SHT_NOBITS {
+                continue;
+            }
+            let start = header.sh_offset.get(LE);
+            let content = start..start.saturating_add(header.sh_size.get(LE));
+            let name = names.get(header.sh_name.get(LE) as usize..);
+            let debug = name.is_some_and(|n| DEBUG.iter().any(|start| n.starts_with(start)));
             let mapped = header.sh_flags.get(LE) & u64::from(elf::SHF_ALLOC) != 0;
-            let content = (range.ok()).filter(|r| kind != elf::SHT_NOBITS && !mapped && free(r));
-            let link = symbols.then(|| u64::from(header.sh_link.get(LE)));
-            all.push((content, at + 4..at + 8, debug || symbols, link, kind));
+            if kind == elf::SHT_SYMTAB {
+                of_symbols.insert(u64::from(header.sh_link.get(LE)));
+            }
+            let candidate = match kind {
+                elf::SHT_SYMTAB => true,
+                elf::SHT_STRTAB => number != self.names,
+                elf::SHT_PROGBITS => debug,
+                _ => false,
+            };
+            match candidate && !mapped && !content.is_empty() && content.end <= size {
+                true => candidates.push((number, kind, content, at + 4..at + 8)),
+                false => taken.push(content),
+            }
         }
-        let of_symbols: Vec<u64> = all.iter().filter_map(|(.., link, _)| *link).collect();
-        let is_names = |n: usize, kind: u32| {
-            let n = n as u64;
-            kind == elf::SHT_STRTAB && n != self.names && of_symbols.contains(&n)
+        // Names of something else than these symbols are somebody's.
+        let (found, others): (Vec<_>, Vec<_>) = (candidates.into_iter())
+            .partition(|(n, kind, ..)| *kind != elf::SHT_STRTAB || of_symbols.contains(n));
+        taken.extend(others.into_iter().map(|(_, _, content, _)| content));
+        let free = |content: &Range<u64>| {
+            let apart = |t: &Range<u64>| content.end <= t.start || t.end <= content.start;
+            taken.iter().all(|t| t.is_empty() || apart(t))
         };
-        let found = all.into_iter().enumerate();
-        let found = found.filter(|(n, (_, _, table, _, kind))| *table || is_names(*n, *kind));
-        let found = found.filter_map(|(_, (content, kind, ..))| {
-            let content = content.filter(|range| !range.is_empty())?;
-            Some(Unmapped { content, kind })
-        });
-        Ok(found.collect())
+        let found = found.into_iter().filter(|(_, _, content, _)| free(content));
+        let table = |(_, _, content, kind)| Unmapped { content, kind };
+        Ok(found.map(table).collect())
     }
 
     fn section_names(&self, source: &mut (impl Source + ?Sized)) -> Result<Vec<u8>, Fault> {

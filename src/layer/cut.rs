@@ -170,7 +170,7 @@ mod tests {
         assert!(chunks(&zeros).iter().all(|c| c.len() == MOST as usize));
     }
 
-    /// A change of this would be a change of every layer: see [`crate::prune::FORMAT`].
+    /// Whoever changes this has to count up the format of what is pruned: layers are known by it.
     #[test]
     fn cuts_are_where_they_always_were() {
         let bytes = noise(7, 1 << 20);

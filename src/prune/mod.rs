@@ -23,19 +23,21 @@ use crate::catalog::Catalog;
 use crate::elf::{Kind, Machine, Object, Unmapped, unmapped};
 use crate::fatbin::{self, Edit, Entry, Stretch, rewrite};
 use crate::layer::Changed;
-use crate::source::{Once, Source, Window};
+use crate::source::{Once, ReadError, Source, Window};
 use crate::spec::Sm;
 use crate::zip::{Archive, Content, Member, Method, ZipError};
 
 use wanted::{Rest, wanted};
 
-/// Changes when the same wheel is pruned in another way.
+/// Changes when the same wheel is pruned, cut or compressed in another way.
 pub const FORMAT: u32 = 1;
 
 /// A smaller object is not worth compressing again for its own sake.
 const LEAST: u64 = 1 << 20;
 /// Symbols and debug information that are shorter stay.
-const LEAST_TABLES: u64 = 64 << 10;
+const LEAST_TABLES: u64 = 256 << 10;
+/// Each may hold 64 MiB.
+const MOST_THREADS: usize = 8;
 /// An object with more entries is left as it is: real ones have some ten thousand.
 const MOST_ENTRIES: usize = 1 << 20;
 const BUFFER: usize = 1 << 20;
@@ -101,7 +103,7 @@ impl Pruner<'_> {
             }
         };
         thread::scope(|scope| {
-            for _ in 1..self.threads.min(members.len()) {
+            for _ in 1..self.threads.min(MOST_THREADS).min(members.len()) {
                 scope.spawn(work);
             }
             work();
@@ -234,15 +236,27 @@ impl Found {
 /// A member's content; a deflated one is checked by its end.
 enum Forward<S> {
     Deflated(Box<Once<Window<S>>>),
-    /// And the offset of the next byte.
-    Stored(Content<S>, u64),
+    Stored(Stored<S>),
+}
+
+struct Stored<S> {
+    content: Content<S>,
+    /// Of the next byte.
+    at: u64,
+    crc: flate2::Crc,
+    expected: u32,
 }
 
 impl<S: Source + Clone> Forward<S> {
     fn open(archive: &Archive, member: &Member, source: &S) -> Result<Self, ZipError> {
         Ok(match archive.once(member, source.clone())? {
             Some(once) => Self::Deflated(Box::new(once)),
-            None => Self::Stored(archive.open(member, source.clone())?, 0),
+            None => Self::Stored(Stored {
+                content: archive.open(member, source.clone())?,
+                at: 0,
+                crc: flate2::Crc::new(),
+                expected: member.crc32,
+            }),
         })
     }
 }
@@ -251,14 +265,26 @@ impl<S: Source> Read for Forward<S> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Deflated(once) => once.read(buf),
-            Self::Stored(content, at) => {
-                let left = content.size() - *at;
-                let len = usize::try_from(left).unwrap_or(buf.len()).min(buf.len());
-                let read = content.read_at(*at, &mut buf[..len]);
-                read.map_err(io::Error::other)?;
-                *at += len as u64;
-                Ok(len)
-            }
+            Self::Stored(stored) => stored.read(buf).map_err(io::Error::other),
+        }
+    }
+}
+
+impl<S: Source> Stored<S> {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize, ReadError> {
+        let left = self.content.size() - self.at;
+        let len = usize::try_from(left).unwrap_or(buf.len()).min(buf.len());
+        self.content.read_at(self.at, &mut buf[..len])?;
+        self.crc.update(&buf[..len]);
+        self.at += len as u64;
+        let (found, expected, offset) = (self.crc.sum(), self.expected, self.at);
+        match left == len as u64 && found != expected {
+            true => Err(ReadError::Checksum {
+                offset,
+                expected,
+                found,
+            }),
+            false => Ok(len),
         }
     }
 }

@@ -153,6 +153,24 @@ fn what_is_of_no_use_stays_as_it_is() {
 }
 
 #[test]
+fn a_member_that_is_damaged_is_not_written_again() {
+    let catalog = Catalog::load(None).unwrap();
+    let pruner = Pruner {
+        catalog: &catalog,
+        sms: &["9.0".parse().unwrap()],
+        threads: 1,
+        scratch: &tempfile::tempfile,
+    };
+    for make in [Packed::new, Packed::deflated] {
+        let mut member = make("x.so", &built(&[FOUR]));
+        member.crc32 ^= 1;
+        let wheel = Build::of(vec![member]).bytes();
+        let error = pruner.wheel("x", &&wheel[..]).unwrap_err();
+        assert!(matches!(error, PruneError::Member { .. }), "{error}");
+    }
+}
+
+#[test]
 fn a_stored_member_is_pruned_as_a_deflated_one() {
     let old = built(&[FOUR, FOUR]);
     let both = vec![Packed::new("a.so", &old), Packed::deflated("b.so", &old)];

@@ -38,7 +38,8 @@ fn of_container(entries: &[Entry], sms: &[Sm]) -> Vec<bool> {
     for device in sms.iter().map(|sm| sm.base()) {
         // Whichever rules the driver follows.
         for aligned in [false, true] {
-            let taken = |entry: &Entry| match coverage(&sass, &ptx, device, aligned) {
+            let best = coverage(&sass, &ptx, device, aligned);
+            let taken = |entry: &Entry| match best {
                 Coverage::Native(best) => {
                     entry.kind == Kind::Sass
                         && same(entry.sm, best)

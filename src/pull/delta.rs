@@ -32,6 +32,8 @@ const LEAST: u64 = 1 << 20;
 const TAIL: u64 = 256 << 10;
 /// The part of a layer that has to be here.
 const LEAST_SHARE: u64 = 50;
+/// What each request has to spare, in bytes.
+const LEAST_SAVED: u64 = 128 << 10;
 /// Older layers that are looked at.
 const MOST: usize = 256;
 
@@ -106,8 +108,11 @@ impl Olders {
             .filter(|piece| matches!(piece, Piece::Remote { .. }))
             .map(Piece::len)
             .sum();
-        // What is here between two requests is worth them; all of it together is worth the work.
-        Ok((fetched < layer.size - layer.size / LEAST_SHARE).then_some(pieces))
+        // One request in order is faster than many that bring nearly as much.
+        let remote = |piece: &&Piece| matches!(piece, Piece::Remote { .. });
+        let requests = pieces.iter().filter(remote).count() as u64;
+        let worth = (layer.size / LEAST_SHARE).max(requests * LEAST_SAVED);
+        Ok((layer.size - fetched > worth).then_some(pieces))
     }
 }
 

@@ -24,8 +24,8 @@ use super::{Registry, RegistryError};
 
 /// How often a blob is fetched as a whole when what arrived was damaged.
 const WHOLE_ATTEMPTS: u32 = 3;
-/// Bytes that are hashed and written at once.
-const BATCH: usize = 256 << 10;
+/// Chunks that wait to be written: a network that is faster than the disk holds memory.
+const WAITING: usize = 32;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,56 +148,39 @@ async fn fill(
         .await
         .map_err(failed)?;
     let mut reader = reader.unverified(offset);
-    let mut batch = Batch {
-        hash,
-        file: copy()?,
-        waiting: Vec::new(),
-        bytes: 0,
-    };
+    let (sender, mut receiver) = tokio::sync::mpsc::channel::<Bytes>(WAITING);
+    let mut writer = copy()?;
+    // Hashing and writing have a thread for each blob. Dropped in its middle, it still writes what
+    // came: the lock goes with its file.
+    let writing = tokio::task::spawn_blocking(move || {
+        let mut hash = hash;
+        while let Some(chunk) = receiver.blocking_recv() {
+            hash.update(&chunk);
+            writer.write_all(&chunk)?;
+        }
+        Ok::<_, io::Error>(hash)
+    });
     let result = loop {
         match reader.next().await {
             Ok(Some(chunk)) => {
                 *bytes += chunk.len() as u64;
-                batch.put(chunk).map_err(failed)?;
+                if sender.send(chunk).await.is_err() {
+                    // The writer ended: it says why.
+                    break Ok(());
+                }
             }
             Ok(None) => break Ok(()),
             Err(error) => break Err(error),
         }
     };
+    drop(sender);
     // Also after an error: what arrived is where the next attempt begins.
-    batch.flush().map_err(failed)?;
+    let hash = writing
+        .await
+        .map_err(|error| failed(io::Error::other(error)))?
+        .map_err(failed)?;
     result?;
-    reader.verify(batch.hash)
-}
-
-/// Hashes and writes what came where it came, while a processor's cache still has it.
-struct Batch {
-    hash: Sha256,
-    file: File,
-    waiting: Vec<Bytes>,
-    bytes: usize,
-}
-
-impl Batch {
-    fn put(&mut self, chunk: Bytes) -> io::Result<()> {
-        self.bytes += chunk.len();
-        self.waiting.push(chunk);
-        match self.bytes < BATCH {
-            true => Ok(()),
-            false => self.flush(),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.bytes = 0;
-        tokio::task::block_in_place(|| {
-            for chunk in self.waiting.drain(..) {
-                self.hash.update(&chunk);
-                self.file.write_all(&chunk)?;
-            }
-            Ok(())
-        })
-    }
+    reader.verify(hash)
 }
 
 /// The part file, opened and locked, and still under its name.

@@ -61,8 +61,6 @@ impl Store {
             .or_else(|| env("XDG_CACHE_HOME").map(|d| Path::new(&d).join("stackforge")))
             .or_else(|| env("HOME").map(|d| Path::new(&d).join(".cache/stackforge")))
             .ok_or(StoreError::NoPlace)?;
-        // Programs of the store are started in other directories.
-        let root = std::path::absolute(&root).map_err(|e| StoreError::at("find", &root, e))?;
         if let Ok(text) = std::fs::read(root.join(FORMAT_FILE))
             && let Ok(Format { version }) = serde_json::from_slice(&text)
             && version > FORMAT
@@ -72,6 +70,8 @@ impl Store {
                 version,
             });
         }
+        // Programs of the store are started in other directories.
+        let root = std::path::absolute(&root).map_err(|e| StoreError::at("find", &root, e))?;
         Ok(Self(Arc::new(Inner {
             root,
             prepared: AtomicBool::new(false),

@@ -3,7 +3,7 @@
 
 use super::{ok, out};
 use crate::support::Sandbox;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const STACK: &str = "\
 stack: pruned
@@ -25,7 +25,7 @@ record = (site / "nvidia_curand-10.4.0.35.dist-info/RECORD").read_text().splitli
 assert f"{library},sha256={digest},{len(content)}" in record, "RECORD"
 before = wheel.read(library)
 assert len(before) == len(content), "size"
-assert content.count(0) - before.count(0) > len(content) // 2, "zeros"
+assert content.count(0) - before.count(0) > len(content) // 4, "zeros"
 version = ctypes.c_int()
 loaded = ctypes.CDLL(str(site / library))
 assert loaded.curandGetVersion(ctypes.byref(version)) == 0 and version.value > 10000, "version"
@@ -101,7 +101,7 @@ fn an_image_has_the_code_of_its_gpus_alone() {
     assert_eq!(sass(&audit), &serde_json::json!(["9.0", "12.0"]));
 
     let unpacked = sandbox.path("unpacked");
-    let layout = format!("{}:pruned", sandbox.path("layout").display());
+    let layout = format!("{}:latest", sandbox.path("layout").display());
     out(
         "umoci",
         &[
@@ -115,10 +115,9 @@ fn an_image_has_the_code_of_its_gpus_alone() {
     let site = unpacked.join("rootfs/opt/venv/lib/python3.11/site-packages");
     let of = |path: &Path| path.to_str().unwrap().to_owned();
     let wheels = std::fs::read_dir(sandbox.path("one/blobs/sha256")).unwrap();
-    let wheels = wheels.map(|entry| entry.unwrap().path());
-    let wheel = wheels
-        .max_by_key(|path| path.metadata().unwrap().len())
-        .unwrap();
+    let mut wheels = wheels.map(|entry| entry.unwrap().path());
+    let is_zip = |path: &PathBuf| std::fs::read(path).unwrap().starts_with(b"PK\x03\x04");
+    let wheel = wheels.find(is_zip).unwrap();
     out("python3", &["-c", LOOK, &of(&site), &of(&wheel), LIBRARY]);
 
     // The rest of it are tables.

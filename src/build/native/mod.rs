@@ -29,6 +29,7 @@ use crate::engine::Cancel;
 use crate::oci::parse;
 use crate::pack::Compression;
 use crate::plan::Plan;
+use crate::prune;
 use crate::render::labels;
 use crate::spec::nouns::Digest;
 use crate::store::Action;
@@ -213,6 +214,7 @@ fn key(plan: &Plan, native: &Native) -> Digest {
         "plan": plan.key(),
         "compression": format!("{:?}", native.compression),
         "epoch": native.epoch,
+        "prune": plan.parts.prune.then_some(prune::FORMAT),
     });
     Digest::of(canonical.to_string().as_bytes())
 }

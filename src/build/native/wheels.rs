@@ -192,11 +192,7 @@ impl Maker<'_, '_> {
         let pruned = pruner.wheel(&wheel.name, source)?;
         if pruned.removed > 0 {
             let mib = pruned.removed >> 20;
-            tracing::info!(
-                "{} {}: {mib} MiB of device code pruned",
-                wheel.name,
-                wheel.version
-            );
+            tracing::info!("{} {}: {mib} MiB pruned", wheel.name, wheel.version);
         }
         Ok(pruned)
     }

@@ -154,8 +154,9 @@ impl Toc {
             });
             // The end of a file is filled up to a block.
             let ends = entry.chunk_offset.checked_add(length)? == size;
+            let filled = if ends { size % BLOCK } else { 0 };
             between.update([u8::from(ends)]);
-            between.update((size % BLOCK).to_le_bytes());
+            between.update(filled.to_le_bytes());
         }
         let last: Key = between.finalize().into();
         chunks.last_mut()?.behind = last;
