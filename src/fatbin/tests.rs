@@ -314,7 +314,7 @@ proptest! {
         let mut section = Vec::new();
         let mut of = stays.chunks(3).peekable();
         while let Some(own) = of.next() {
-            let code = |n: usize| Code { len: 32 + n * 8 * long / 8 * 8, ..Code::sass(75 + 5 * n as u32) };
+            let code = |n: usize| Code { len: 32 + n * 8 * long, ..Code::sass(75 + 5 * n as u32) };
             section.extend(container(&(0..own.len()).map(code).collect::<Vec<_>>()));
             if of.peek().is_some() {
                 section.resize(section.len() + 16, 0);
