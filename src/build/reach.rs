@@ -35,6 +35,10 @@ pub(super) fn labels(plan: &Plan, audit: &Audit, catalog: &Catalog) -> BTreeMap<
 /// that it alone would take, or its driver compile, are gone.
 fn found(facts: &mut Facts, reach: &Reach, pruned: bool) {
     let by_ptx = |sm: &Sm| reach.ptx.is_some_and(|from| from <= sm.base());
+    let alone = |sm: Sm| Sm {
+        suffix: Some(Suffix::Arch),
+        ..sm
+    };
     let known = |sm: Sm| {
         let native = reach.native.iter().find(|own| own.base() == sm.base());
         match native {
@@ -45,15 +49,8 @@ fn found(facts: &mut Facts, reach: &Reach, pruned: bool) {
             }),
             None if by_ptx(&sm) => None,
             // It runs there, which says nothing of its family.
-            None => Some(Sm {
-                suffix: Some(Suffix::Arch),
-                ..sm
-            }),
+            None => Some(alone(sm)),
         }
-    };
-    let alone = |sm: Sm| Sm {
-        suffix: Some(Suffix::Arch),
-        ..sm
     };
     let planned = std::mem::take(&mut facts.sms);
     let native = planned.iter().copied().filter_map(known);

@@ -1,8 +1,8 @@
 //! An object without some of its device code: of the same size, and everything else where it was.
 //!
-//! In: the entries of an object, and which of them stay. Out: [`Edit`]s, and with them [`Stretch`]es of the new object, in its
-//! order and in that of the old one, so that either may be a stream. Host code points at containers:
-//! each stays where it is, gets shorter, and zeros follow it. One that loses all its entries stays as
+//! In: the entries of an object, and which of them stay. Out: [`Edit`]s, and with them [`Stretch`]es of
+//! the new object, in its order and in that of the old one, so that either may be a stream. Host code
+//! points at containers: each stays where it is, gets shorter, and zeros follow it. One that loses all its entries stays as
 //! a header; kernels in it then fail as before, with `cudaErrorNoKernelImageForDevice` (seen with the
 //! driver 580.159 on an H200, loading lazily and eagerly).
 

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt as _;
 /// compressor's start each.
 const LEAST: u64 = 32 << 10;
 const WANTED: u64 = 128 << 10;
-pub(super) const MOST: u64 = 1 << 20;
+const MOST: u64 = 1 << 20;
 /// Bits of the hash that are zero at a cut, before and after the wanted length.
 const BEFORE: u64 = !0 << (64 - 19);
 const AFTER: u64 = !0 << (64 - 15);

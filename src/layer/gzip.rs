@@ -69,7 +69,7 @@ impl Compressor {
 pub(super) struct Dense(Option<libdeflater::Compressor>);
 
 impl Dense {
-    /// Of libdeflate. 12 takes seven times as long for a percent less.
+    /// Of libdeflate. 12, its slowest, makes libcudnn_graph.so 2 % smaller than this.
     const LEVEL: i32 = 9;
 
     /// The member that inflates to `plain`, whose checksum is known.

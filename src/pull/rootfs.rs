@@ -262,7 +262,7 @@ impl Ahead {
             scope.spawn(move || {
                 loop {
                     let mut piece = vec![0; PIECE];
-                    let read = full(&mut stream, &mut piece).map(|n| {
+                    let read = unpack::fill(&mut stream, &mut piece).map(|n| {
                         piece.truncate(n);
                         piece
                     });
@@ -279,19 +279,6 @@ impl Ahead {
             })
         })
     }
-}
-
-fn full(stream: &mut impl Read, piece: &mut [u8]) -> io::Result<usize> {
-    let mut at = 0;
-    while at < piece.len() {
-        match stream.read(&mut piece[at..]) {
-            Ok(0) => break,
-            Ok(n) => at += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(at)
 }
 
 impl Read for Ahead {

@@ -251,7 +251,7 @@ fn copy(from: &mut impl Read, to: &mut std::fs::File) -> io::Result<u64> {
 }
 
 /// Reads until the buffer is full or there is no more; how much that is.
-fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match from.read(&mut buffer[filled..]) {
