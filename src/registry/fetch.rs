@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::spec::nouns::Digest;
-use bytes::Bytes;
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
+use tokio::task::JoinSet;
 
 use super::event::Event;
 use super::manifest::Descriptor;
@@ -24,8 +24,6 @@ use super::{Registry, RegistryError};
 
 /// How often a blob is fetched as a whole when what arrived was damaged.
 const WHOLE_ATTEMPTS: u32 = 3;
-/// Chunks that wait to be written: a network that is faster than the disk holds memory.
-const WAITING: usize = 32;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,6 +132,12 @@ impl Registry {
     }
 }
 
+/// Why a blob's bytes stopped coming.
+enum Stopped {
+    File(io::Error),
+    Registry(RegistryError),
+}
+
 /// Fetches what the file lacks.
 async fn fill(
     reader: BlobReader,
@@ -147,40 +151,34 @@ async fn fill(
     let (hash, offset) = blocking(move || hash_part(existing, size))
         .await
         .map_err(failed)?;
-    let mut reader = reader.unverified(offset);
-    let (sender, mut receiver) = tokio::sync::mpsc::channel::<Bytes>(WAITING);
-    let mut writer = copy()?;
-    // Hashing and writing have a thread for each blob. Dropped in its middle, it still writes what
-    // came: the lock goes with its file.
-    let writing = tokio::task::spawn_blocking(move || {
-        let mut hash = hash;
-        while let Some(chunk) = receiver.blocking_recv() {
-            hash.update(&chunk);
-            writer.write_all(&chunk)?;
-        }
-        Ok::<_, io::Error>(hash)
-    });
-    let result = loop {
-        match reader.next().await {
-            Ok(Some(chunk)) => {
-                *bytes += chunk.len() as u64;
-                if sender.send(chunk).await.is_err() {
-                    // The writer ended: it says why.
-                    break Ok(());
+    let (mut reader, mut file) = (reader.resume(hash, offset), copy()?);
+    // A task of its own, so that blobs are hashed on several cores, each chunk as it comes: handed to
+    // another thread it would leave the cache. Dropped in its middle, what came is written.
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        let mut came = 0;
+        let result = loop {
+            match reader.next().await {
+                Ok(Some(chunk)) => {
+                    came += chunk.len() as u64;
+                    if let Err(error) = file.write_all(&chunk) {
+                        break Err(Stopped::File(error));
+                    }
                 }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(Stopped::Registry(error)),
             }
-            Ok(None) => break Ok(()),
-            Err(error) => break Err(error),
-        }
-    };
-    drop(sender);
-    // Also after an error: what arrived is where the next attempt begins.
-    let hash = writing
-        .await
-        .map_err(|error| failed(io::Error::other(error)))?
-        .map_err(failed)?;
-    result?;
-    reader.verify(hash)
+        };
+        (came, result)
+    });
+    let lost = || failed(io::Error::other("the task that writes it ended"));
+    let done = task.join_next().await.and_then(Result::ok);
+    let (came, result) = done.ok_or_else(lost)?;
+    *bytes += came;
+    result.map_err(|stopped| match stopped {
+        Stopped::File(error) => failed(error),
+        Stopped::Registry(error) => error,
+    })
 }
 
 /// The part file, opened and locked, and still under its name.

@@ -28,8 +28,7 @@ pub struct BlobReader {
     digest: Digest,
     size: u64,
     ask: Ask,
-    /// None where another thread hashes.
-    hash: Option<Sha256>,
+    hash: Sha256,
     offset: u64,
     body: Option<BlobStream>,
     /// Where the current connection began.
@@ -48,7 +47,7 @@ impl Registry {
             repository: repository.clone(),
             digest: digest.clone(),
             size,
-            hash: Some(Sha256::new()),
+            hash: Sha256::new(),
             offset: 0,
             body: None,
             begun: 0,
@@ -61,13 +60,7 @@ impl Registry {
 impl BlobReader {
     /// Goes on from `offset`; `hash` has taken the bytes before.
     pub fn resume(mut self, hash: Sha256, offset: u64) -> Self {
-        (self.hash, self.offset, self.begun) = (Some(hash), offset, offset);
-        self
-    }
-
-    /// The same without hashing: whoever takes the bytes verifies them by [`BlobReader::verify`].
-    pub(super) fn unverified(mut self, offset: u64) -> Self {
-        (self.hash, self.offset, self.begun) = (None, offset, offset);
+        (self.hash, self.offset, self.begun) = (hash, offset, offset);
         self
     }
 
@@ -91,7 +84,7 @@ impl BlobReader {
         loop {
             let Some(body) = &mut self.body else {
                 if self.offset == self.size {
-                    return self.finish();
+                    return self.verify().map(|()| None);
                 }
                 match self.open().await {
                     Ok(body) => {
@@ -104,9 +97,7 @@ impl BlobReader {
             };
             match body.next().await {
                 Ok(Some(chunk)) => {
-                    if let Some(hash) = &mut self.hash {
-                        hash.update(&chunk);
-                    }
+                    self.hash.update(&chunk);
                     self.offset += chunk.len() as u64;
                     self.registry.paced(chunk.len() as u64).await;
                     self.registry.notify(Event::Received {
@@ -130,7 +121,7 @@ impl BlobReader {
         }
     }
 
-    async fn open(&self) -> Result<BlobStream, RegistryError> {
+    async fn open(&mut self) -> Result<BlobStream, RegistryError> {
         let endpoint = Arc::clone(&self.registry.endpoints()[self.endpoint]);
         let range = self.offset..self.size;
         let body = blob::open(
@@ -165,16 +156,9 @@ impl BlobReader {
         self.registry.rest(&mut self.backoff, error).await
     }
 
-    fn finish(&mut self) -> Result<Option<Bytes>, RegistryError> {
-        match self.hash.clone() {
-            Some(hash) => self.verify(hash).map(|()| None),
-            None => Ok(None),
-        }
-    }
-
     /// Whether all bytes together have the digest.
-    pub(super) fn verify(&self, hash: Sha256) -> Result<(), RegistryError> {
-        let found = Digest::from_hash(&hash.finalize());
+    fn verify(&self) -> Result<(), RegistryError> {
+        let found = Digest::from_hash(&self.hash.clone().finalize());
         if found == self.digest {
             return Ok(());
         }
