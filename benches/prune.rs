@@ -6,7 +6,7 @@
 
 use std::error::Error;
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _};
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -55,9 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (member, changed) in pruned.members {
             let to = Path::new(folder).join(member);
             std::fs::create_dir_all(to.parent().unwrap_or(Path::new(".")))?;
-            let mut content = changed.content();
-            content.rewind()?;
-            io::copy(&mut content, &mut File::create(to)?)?;
+            changed.write_to(&mut File::create(to)?)?;
         }
     }
     Ok(())

@@ -4,8 +4,6 @@
 //! that a member of any size passes in a few hundred KiB. Length, end and CRC-32 of a member must
 //! be what the wheel's directory says.
 
-use std::os::unix::fs::FileExt as _;
-
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
 use super::LayerError;
@@ -91,7 +89,7 @@ impl Worker {
             Content::Bytes(bytes) => bytes.to_vec(),
             Content::Changed(wheel, member, changed, offset, len) => {
                 let mut plain = vec![0; len as usize];
-                (changed.file.read_exact_at(&mut plain, offset))
+                (changed.read_exact_at(&mut plain, offset))
                     .map_err(|source| wheel.content(member, ReadError::Io { offset, source }))?;
                 plain
             }

@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 
 /// In bytes. Shorter chunks would share more, and cost a line of the table of contents and a
 /// compressor's start each.
@@ -20,22 +21,41 @@ const BEFORE: u64 = !0 << (64 - 19);
 const AFTER: u64 = !0 << (64 - 15);
 const BUFFER: usize = 1 << 20;
 
-/// A file that takes a member's place in a layer.
+/// A stretch of a file that takes a member's place in a layer.
 #[derive(Debug)]
 pub struct Changed {
-    pub(super) file: File,
-    pub(super) size: u64,
+    file: Arc<File>,
+    start: u64,
     ends: Vec<u64>,
 }
 
 impl Changed {
-    pub fn new(file: File, size: u64) -> io::Result<Self> {
-        let ends = ends(&file, size)?;
-        Ok(Self { file, size, ends })
+    /// `size` bytes from `start` on.
+    pub fn new(file: Arc<File>, start: u64, size: u64) -> io::Result<Self> {
+        let mut ends = Vec::new();
+        let mut cutter = Cutter::default();
+        pass(&file, start, size, |bytes, at| {
+            cutter.pass(bytes, at, &mut ends);
+            Ok(())
+        })?;
+        if ends.last() != Some(&size) && size > 0 {
+            ends.push(size);
+        }
+        Ok(Self { file, start, ends })
     }
 
-    pub fn content(&self) -> &File {
-        &self.file
+    pub fn size(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
+        pass(&self.file, self.start, self.size(), |bytes, _| {
+            to.write_all(bytes)
+        })
+    }
+
+    pub(super) fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buf, self.start + offset)
     }
 
     pub(super) fn chunks(&self) -> impl Iterator<Item = std::ops::Range<u64>> + '_ {
@@ -44,21 +64,22 @@ impl Changed {
     }
 }
 
-fn ends(file: &File, size: u64) -> io::Result<Vec<u64>> {
-    let mut ends = Vec::new();
-    let mut cutter = Cutter::default();
-    let mut buffer = vec![0; BUFFER];
+/// Reads a stretch of a file; told is where in the stretch bytes lie.
+fn pass(
+    file: &File,
+    start: u64,
+    size: u64,
+    mut on: impl FnMut(&[u8], u64) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER.min(usize::try_from(size).unwrap_or(BUFFER))];
     let mut at = 0;
     while at < size {
         let len = (size - at).min(BUFFER as u64) as usize;
-        file.read_exact_at(&mut buffer[..len], at)?;
-        cutter.pass(&buffer[..len], at, &mut ends);
+        file.read_exact_at(&mut buffer[..len], start + at)?;
+        on(&buffer[..len], at)?;
         at += len as u64;
     }
-    if ends.last() != Some(&size) && size > 0 {
-        ends.push(size);
-    }
-    Ok(ends)
+    Ok(())
 }
 
 #[derive(Default)]
@@ -150,8 +171,10 @@ mod tests {
 
     fn chunks(bytes: &[u8]) -> Vec<&[u8]> {
         let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"before").unwrap();
         file.write_all(bytes).unwrap();
-        let changed = Changed::new(file, bytes.len() as u64).unwrap();
+        let changed = Changed::new(Arc::new(file), 6, bytes.len() as u64).unwrap();
+        assert_eq!(changed.size(), bytes.len() as u64);
         let of = |range: std::ops::Range<u64>| &bytes[range.start as usize..range.end as usize];
         changed.chunks().map(of).collect()
     }

@@ -96,6 +96,24 @@ mod tests {
     use flate2::read::MultiGzDecoder;
     use std::io::Read as _;
 
+    /// Which thread compresses a chunk, and after which others, must not be seen in a layer.
+    #[test]
+    fn what_was_compressed_before_does_not_matter() {
+        let parts = [vec![3; 200_000], b"kernel".repeat(9000), Vec::new()];
+        let mut used = Dense::default();
+        for part in parts.iter().chain(&parts) {
+            let mut crc = Crc::new();
+            crc.update(part);
+            let member = used.member(part, &crc).unwrap();
+            assert_eq!(member, Dense::default().member(part, &crc).unwrap());
+            let mut found = Vec::new();
+            MultiGzDecoder::new(&member[..])
+                .read_to_end(&mut found)
+                .unwrap();
+            assert_eq!(found, *part);
+        }
+    }
+
     #[test]
     fn members_in_a_row_are_one_stream() {
         let mut compressor = Compressor::new(6);

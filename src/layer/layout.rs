@@ -134,7 +134,7 @@ pub(super) fn jobs<'a, S>(entries: &[Entry<'a>], installs: &[Install<'a, S>]) ->
                     chunk: (chunk.end - chunk.start < member.size).then_some(chunk),
                 };
                 let changed = changed.get(&member.name);
-                match (changed.filter(|c| c.size == member.size), member.method) {
+                match (changed.filter(|c| c.size() == member.size), member.method) {
                     (Some(changed), _) => jobs.extend(changed.chunks().map(|chunk| {
                         let (start, len) = (chunk.start, chunk.end - chunk.start);
                         part(chunk, Content::Changed(wheel, member, changed, start, len))

@@ -189,7 +189,7 @@ fn another_content_takes_a_members_place() {
         .collect();
     let mut file = tempfile::tempfile().unwrap();
     std::io::Write::write_all(&mut file, &new).unwrap();
-    let changed = Changed::new(file, new.len() as u64).unwrap();
+    let changed = Changed::new(file.into(), 0, new.len() as u64).unwrap();
     let chunks = changed.chunks().count();
     assert!(chunks > 2);
     let install = Install {

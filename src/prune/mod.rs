@@ -13,9 +13,10 @@ mod wanted;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use crate::audit::{Code, Wishes, object, told};
@@ -41,6 +42,8 @@ const MOST_THREADS: usize = 8;
 /// An object with more entries is left as it is: real ones have some ten thousand.
 const MOST_ENTRIES: usize = 1 << 20;
 const BUFFER: usize = 1 << 20;
+/// Of file systems: holes are whole ones.
+const BLOCK: u64 = 4096;
 
 #[derive(Debug, Default)]
 pub struct Pruned {
@@ -70,7 +73,7 @@ pub struct Pruner<'a> {
     pub catalog: &'a Catalog,
     pub sms: &'a [Sm],
     pub threads: usize,
-    /// Makes a file that is gone when it is closed.
+    /// Makes a file that is gone when it is closed; one holds all that is new of a wheel.
     pub scratch: &'a (dyn Fn() -> io::Result<File> + Sync),
 }
 
@@ -85,11 +88,12 @@ impl Pruner<'_> {
         let mut members: Vec<&Member> = archive.members.iter().filter(|m| !m.is_folder()).collect();
         // The largest decides how long it takes.
         members.sort_by_key(|member| std::cmp::Reverse(member.size));
+        let room = Mutex::new(Room::default());
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Ok(Pruned::default()));
         let work = || {
             while let Some(member) = members.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let pruned = self.member(&archive, member, source);
+                let pruned = self.member(&archive, member, source, &room);
                 let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                 match (pruned, &mut *done) {
                     (Ok(Some((content, removed))), Ok(all)) => {
@@ -116,6 +120,7 @@ impl Pruner<'_> {
         archive: &Archive,
         member: &Member,
         source: &S,
+        room: &Mutex<Room>,
     ) -> Result<Option<(Changed, u64)>, PruneError> {
         let failed = |source| PruneError::Member {
             wheel: archive.name.clone(),
@@ -125,14 +130,17 @@ impl Pruner<'_> {
         let Some(stretches) = self.stretches(archive, member, source)? else {
             return Ok(None);
         };
-        let content = (self.scratch)().map_err(failed)?;
+        let place = room
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take(member.size, self.scratch)
+            .map_err(failed)?;
+        let (file, start) = (Arc::clone(&place.file), place.at);
         let mut old = Forward::open(archive, member, source)?;
-        let mut new = io::BufWriter::with_capacity(BUFFER, &content);
-        let written = rewrite(&stretches, &mut old, &mut new)
+        let mut new = io::BufWriter::with_capacity(BUFFER, place);
+        let changed = rewrite(&stretches, &mut old, &mut new)
             .and_then(|()| new.flush())
-            .and_then(|()| content.set_len(member.size));
-        drop(new);
-        let changed = written.and_then(|()| Changed::new(content, member.size));
+            .and_then(|()| Changed::new(file, start, member.size));
         let zeros = |stretch: &Stretch| match stretch {
             Stretch::Zeros(len) => *len,
             _ => 0,
@@ -230,6 +238,58 @@ impl Found {
             true => Err(Unreadable),
             false => Ok(Self { code, tables }),
         }
+    }
+}
+
+/// The file of all that is new of a wheel, if there is any.
+#[derive(Default)]
+struct Room {
+    file: Option<Arc<File>>,
+    end: u64,
+}
+
+impl Room {
+    /// So many bytes of it, all of them zero.
+    fn take(&mut self, size: u64, made: &dyn Fn() -> io::Result<File>) -> io::Result<Place> {
+        let file = match &self.file {
+            Some(file) => Arc::clone(file),
+            None => Arc::clone(self.file.insert(Arc::new(made()?))),
+        };
+        let at = self.end.next_multiple_of(BLOCK);
+        let end = at.checked_add(size).ok_or(io::ErrorKind::FileTooLarge)?;
+        file.set_len(end)?;
+        self.end = end;
+        Ok(Place { file, at })
+    }
+}
+
+/// Where it is written next; what is passed over is zeros.
+struct Place {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Write for Place {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write_at(bytes, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for Place {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Current(count) => self.at.checked_add_signed(count),
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(_) => None,
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
     }
 }
 

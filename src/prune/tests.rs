@@ -1,5 +1,3 @@
-use std::io::Read as _;
-
 use proptest::prelude::*;
 
 use super::*;
@@ -55,9 +53,8 @@ fn pruned(members: Vec<Packed>, sms: &[&str], threads: usize) -> (BTreeMap<Strin
     let wheel = Build::of(members).bytes();
     let pruned = pruner.wheel("x", &&wheel[..]).unwrap();
     let read = |(name, changed): (String, Changed)| {
-        let (mut bytes, mut file) = (Vec::new(), changed.content());
-        std::io::Seek::rewind(&mut file).unwrap();
-        file.read_to_end(&mut bytes).unwrap();
+        let mut bytes = Vec::new();
+        changed.write_to(&mut bytes).unwrap();
         (name, bytes)
     };
     (

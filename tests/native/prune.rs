@@ -51,6 +51,21 @@ fn an_image_has_the_code_of_its_gpus_alone() {
         plan.stdout
     );
 
+    // What is left of the wheels depends on the GPUs, and on whether it is asked for.
+    let key = |stack: &str| {
+        sandbox.write("s.yaml", stack);
+        assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
+        let plan = ok(&sandbox.run(&["plan", "s.yaml", "--json"]));
+        let steps = plan["variants"][0]["steps"].as_array().unwrap();
+        let runtime = steps.iter().find(|step| step["id"] == "runtime").unwrap();
+        runtime["key"].as_str().unwrap().to_owned()
+    };
+    let whole = STACK.replace("prune: true", "prune: false");
+    let other = STACK.replace("sm_120", "a100");
+    let keys = [&other, &whole, STACK].map(key);
+    let apart: std::collections::BTreeSet<&String> = keys.iter().collect();
+    assert_eq!(apart.len(), 3, "{keys:?}");
+
     // No step of a Dockerfile does that.
     for args in [
         &["build", "s.yaml", "--engine", "docker"][..],
