@@ -6,7 +6,6 @@ use crate::engine::Cancel;
 use crate::oci::{self, Image};
 use crate::store::Store;
 use crate::unpack::{Owner, UnpackError, unpack};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -47,19 +46,8 @@ pub(super) fn trees(
 
 fn tree(store: &Store, layer: &oci::Layer) -> Result<PathBuf, BuildError> {
     store.tree(layer.diff_id(), |into| {
-        let mut tar = layer.tar()?;
-        let unpacked = unpack(&mut tar, into, Owner::of_process());
-        let unpacked = unpacked.map_err(|e| unpack_error(e, into))?;
-        // Only its end proves it.
-        io::copy(&mut tar, &mut io::sink()).map_err(|source| {
-            let (doing, path) = ("read the end of the layer of", String::new());
-            BuildError::Unpack(UnpackError::Io {
-                doing,
-                path,
-                source,
-            })
-        })?;
-        Ok(unpacked.content)
+        let unpacked = unpack(layer.tar()?, into, Owner::of_process());
+        Ok(unpacked.map_err(|e| unpack_error(e, into))?.content)
     })
 }
 

@@ -3,10 +3,11 @@
 use super::OciError;
 use super::parse::{self, Compression};
 use super::place::Place;
-use super::stream::Tar;
+use super::stream::{Proof, Stream, Tar};
 use crate::source::Source as _;
 use crate::spec::nouns::Digest;
 use oci_spec::image::Descriptor;
+use sha2::{Digest as _, Sha256};
 use std::path::Path;
 
 #[derive(Debug, Clone)]
@@ -65,15 +66,18 @@ impl Layer {
     /// The tar from its start, unpacked as it is read. A blob that is not what the image names is
     /// an error of a read, of the last one at the latest.
     pub fn tar(&self) -> Result<Tar, OciError> {
-        self.read(self.digest.clone())
+        let hash = self.digest.is_some().then(Sha256::new);
+        let (digest, diff_id) = (self.digest.clone(), self.diff_id.clone());
+        Ok(Tar::new(self.stream(hash)?, digest, diff_id))
     }
 
-    /// The same for a blob that was verified just now: only the diff ID is checked.
-    pub fn tar_of_verified(&self) -> Result<Tar, OciError> {
-        self.read(None)
+    /// The same of a blob that was verified just now, for who unpacks in one thread and proves in
+    /// another.
+    pub fn tar_of_verified(&self) -> Result<(Stream, Proof), OciError> {
+        Ok((self.stream(None)?, Proof::new(self.diff_id.clone())))
     }
 
-    fn read(&self, digest: Option<Digest>) -> Result<Tar, OciError> {
+    fn stream(&self, hash: Option<Sha256>) -> Result<Stream, OciError> {
         let what = || format!("layer {}", self.digest());
         let blob = self.place.open()?;
         if blob.size() != self.size {
@@ -83,7 +87,7 @@ impl Layer {
                 found: blob.size(),
             });
         }
-        Tar::new(blob, self.compression, digest, self.diff_id.clone())
+        Stream::new(blob, self.compression, hash)
             .map_err(|source| parse::malformed(&what(), format!("cannot be read: {source}")))
     }
 }

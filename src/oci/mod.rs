@@ -31,7 +31,7 @@ pub use error::OciError;
 pub use layer::Layer;
 pub use merge::{Merge, MergeError, Node};
 pub use place::MOST_JSON;
-pub use stream::{Tar, Unproven};
+pub use stream::{Proof, Stream, Tar, Unproven};
 
 #[derive(Debug, Clone)]
 pub struct Image {

@@ -14,12 +14,20 @@ const BUFFER: usize = 64 << 10;
 /// The tar of a layer. Its last read is an error unless every byte was right, so only who reads
 /// to the end knows that it was.
 pub struct Tar {
-    packed: Packed,
+    stream: Stream,
     /// Digest of the blob; None where only the diff ID is known.
     digest: Option<Digest>,
+    proof: Proof,
+    state: State,
+}
+
+/// The bytes of a tar, which nothing has proven.
+pub struct Stream(Packed);
+
+/// What proves a tar, fed by whoever reads it.
+pub struct Proof {
     diff_id: Digest,
     hash: Sha256,
-    state: State,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -47,42 +55,77 @@ pub enum Unproven {
     Before,
 }
 
-impl Tar {
+impl Stream {
     pub(super) fn new(
         blob: Window<FileSource>,
         compression: Compression,
-        digest: Option<Digest>,
-        diff_id: Digest,
+        hash: Option<Sha256>,
     ) -> io::Result<Self> {
-        let blob = BufReader::with_capacity(
-            BUFFER,
-            Hashing {
-                blob,
-                at: 0,
-                hash: digest.is_some().then(Sha256::new),
-            },
-        );
-        Ok(Self {
-            packed: match compression {
-                Compression::None => Packed::None(blob),
-                Compression::Gzip => Packed::Gzip(Box::new(MultiGzDecoder::new(blob))),
-                // Takes windows of up to 128 MiB, which is what zstd's levels use.
-                Compression::Zstd => Packed::Zstd(zstd::Decoder::with_buffer(blob)?),
-            },
-            digest,
+        let blob = BufReader::with_capacity(BUFFER, Hashing { blob, at: 0, hash });
+        Ok(Self(match compression {
+            Compression::None => Packed::None(blob),
+            Compression::Gzip => Packed::Gzip(Box::new(MultiGzDecoder::new(blob))),
+            // Takes windows of up to 128 MiB, which is what zstd's levels use.
+            Compression::Zstd => Packed::Zstd(zstd::Decoder::with_buffer(blob)?),
+        }))
+    }
+
+    fn blob(&mut self) -> &mut Blob {
+        match &mut self.0 {
+            Packed::None(blob) => blob,
+            Packed::Gzip(decoder) => decoder.get_mut(),
+            Packed::Zstd(decoder) => decoder.get_mut(),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Packed::None(blob) => blob.read(buf),
+            Packed::Gzip(decoder) => decoder.read(buf),
+            Packed::Zstd(decoder) => decoder.read(buf),
+        }
+    }
+}
+
+impl Proof {
+    pub(super) fn new(diff_id: Digest) -> Self {
+        Self {
             diff_id,
             hash: Sha256::new(),
+        }
+    }
+
+    /// The next bytes of the tar.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.hash.update(bytes);
+    }
+
+    /// An error unless all that came is the tar.
+    pub fn verify(&mut self) -> io::Result<()> {
+        let found = Digest::from_hash(&std::mem::take(&mut self.hash).finalize());
+        if found != self.diff_id {
+            let expected = self.diff_id.clone();
+            return Err(unproven(Unproven::DiffId { expected, found }));
+        }
+        Ok(())
+    }
+}
+
+impl Tar {
+    pub(super) fn new(stream: Stream, digest: Option<Digest>, diff_id: Digest) -> Self {
+        Self {
+            stream,
+            digest,
+            proof: Proof::new(diff_id),
             state: State::Reading,
-        })
+        }
     }
 
     /// After the last byte of the tar.
     fn verify(&mut self) -> io::Result<()> {
-        let blob = match &mut self.packed {
-            Packed::None(blob) => blob,
-            Packed::Gzip(decoder) => decoder.get_mut(),
-            Packed::Zstd(decoder) => decoder.get_mut(),
-        };
+        let blob = self.stream.blob();
         // The digest is that of the whole blob.
         loop {
             match blob.fill_buf()?.len() {
@@ -97,12 +140,7 @@ impl Tar {
                 return Err(unproven(Unproven::Blob { expected, found }));
             }
         }
-        let found = Digest::from_hash(&std::mem::take(&mut self.hash).finalize());
-        if found != self.diff_id {
-            let expected = self.diff_id.clone();
-            return Err(unproven(Unproven::DiffId { expected, found }));
-        }
-        Ok(())
+        self.proof.verify()
     }
 }
 
@@ -114,18 +152,13 @@ impl Read for Tar {
             State::Verified => return Ok(0),
             State::Failed => return Err(unproven(Unproven::Before)),
         }
-        let read = match &mut self.packed {
-            Packed::None(blob) => blob.read(buf),
-            Packed::Gzip(decoder) => decoder.read(buf),
-            Packed::Zstd(decoder) => decoder.read(buf),
-        };
-        let done = match read {
+        let done = match self.stream.read(buf) {
             Ok(0) => self.verify().map(|()| {
                 self.state = State::Verified;
                 0
             }),
             Ok(n) => {
-                self.hash.update(&buf[..n]);
+                self.proof.update(&buf[..n]);
                 Ok(n)
             }
             Err(e) if e.kind() == ErrorKind::Interrupted => return Err(e),

@@ -7,7 +7,7 @@
 
 use super::PullError;
 use super::resolve::Resolved;
-use crate::oci::{Layer, parse};
+use crate::oci::{Layer, Proof, parse};
 use crate::spec::nouns::Digest;
 use crate::store::{Store, write_atomically};
 use crate::unpack::{self, Owner};
@@ -31,6 +31,8 @@ pub struct Rootfs {
     _lock: File,
     whole: Option<Sender<Digest>>,
     unpacker: Option<JoinHandle<Result<(), PullError>>>,
+    /// Whether what lies at `fresh` is what was there before.
+    placed: bool,
 }
 
 impl Rootfs {
@@ -71,6 +73,7 @@ impl Rootfs {
             _lock: lock,
             whole: Some(sender),
             unpacker: Some(std::thread::spawn(move || job.run())),
+            placed: false,
         }))
     }
 
@@ -102,6 +105,7 @@ impl Rootfs {
         };
         renameat_with(CWD, &self.fresh, CWD, &self.target, flags)
             .map_err(failed("replace", &self.target))?;
+        self.placed = true;
         let marker = json!({ "digest": digest }).to_string();
         let path = beside(&self.target, ".stackforge.json");
         write_atomically(&path, marker.as_bytes()).map_err(|e| PullError::io("write", &path, e))?;
@@ -133,6 +137,8 @@ impl Drop for Rootfs {
         drop(self.whole.take());
         if let Some(unpacker) = self.unpacker.take() {
             let _ = unpacker.join();
+        }
+        if !self.placed {
             let _ = remove(&self.fresh);
         }
     }
@@ -226,7 +232,8 @@ impl Job {
             if !self.wait(layer.digest()) {
                 return Ok(());
             }
-            let unpacked = Ahead::read(layer.tar_of_verified()?, |tar| {
+            let (tar, proof) = layer.tar_of_verified()?;
+            let unpacked = Ahead::read(tar, proof, |tar| {
                 unpack::over(tar, &self.into, Owner::of_process())
             });
             unpacked.map_err(|source| PullError::Unpack {
@@ -249,16 +256,16 @@ impl Job {
     }
 }
 
-/// A stream that another thread reads ahead: it inflates while this one writes files.
+/// A tar that two threads read ahead: one inflates, one hashes, and this one writes files.
 struct Ahead {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: io::Cursor<Vec<u8>>,
 }
 
 impl Ahead {
-    fn read<T>(mut stream: impl Read + Send, take: impl FnOnce(Self) -> T) -> T {
+    fn read<T>(mut stream: impl Read + Send, mut proof: Proof, take: impl FnOnce(Self) -> T) -> T {
         std::thread::scope(|scope| {
-            let (sender, pieces) = sync_channel(PIECES);
+            let (sender, inflated) = sync_channel(PIECES);
             scope.spawn(move || {
                 loop {
                     let mut piece = vec![0; PIECE];
@@ -269,6 +276,21 @@ impl Ahead {
                     let last = read.as_ref().map_or(true, Vec::is_empty);
                     // Whoever reads may have enough.
                     if sender.send(read).is_err() || last {
+                        return;
+                    }
+                }
+            });
+            let (sender, pieces) = sync_channel(PIECES);
+            scope.spawn(move || {
+                for piece in inflated {
+                    let proven = piece.and_then(|piece| {
+                        match piece.is_empty() {
+                            true => proof.verify()?,
+                            false => proof.update(&piece),
+                        }
+                        Ok(piece)
+                    });
+                    if sender.send(proven).is_err() {
                         return;
                     }
                 }

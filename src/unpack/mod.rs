@@ -65,7 +65,7 @@ pub struct Unpacked {
     pub devices: u64,
 }
 
-/// Unpacks a tar into an empty directory.
+/// Unpacks a tar into an empty directory. The stream is read to its end, where it may prove itself.
 pub fn unpack(tar: impl Read, into: &Path, owner: Owner) -> Result<Unpacked, UnpackError> {
     run(tar, Root::alone(open(into)?), None, owner)
 }

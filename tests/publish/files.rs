@@ -1,6 +1,6 @@
 //! Root file systems of pulled images.
 
-use super::{Kind, Sandbox, Server, answer, digest, refusal};
+use super::{Digest, Kind, Sandbox, Server, answer, digest, refusal};
 use serde_json::json;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,6 +16,11 @@ use Member::{File, Folder, Link};
 
 /// An image of layers as a layout with the tag `v1`.
 fn image(dir: &Path, layers: &[&[Member]]) {
+    named(dir, layers, |diff_ids| diff_ids);
+}
+
+/// The same, with the diff IDs that its configuration says.
+fn named(dir: &Path, layers: &[&[Member]], said: impl FnOnce(Vec<Digest>) -> Vec<Digest>) {
     let blobs = dir.join("blobs/sha256");
     std::fs::create_dir_all(&blobs).unwrap();
     let put = |bytes: &[u8]| {
@@ -58,7 +63,7 @@ fn image(dir: &Path, layers: &[&[Member]]) {
         descriptors.push(descriptor);
     }
     let config = json!({ "architecture": "amd64", "os": "linux",
-        "rootfs": { "type": "layers", "diff_ids": diff_ids } });
+        "rootfs": { "type": "layers", "diff_ids": said(diff_ids) } });
     let mut config = put(config.to_string().as_bytes());
     config["mediaType"] = "application/vnd.oci.image.config.v1+json".into();
     let manifest = json!({ "schemaVersion": 2, "config": config, "layers": descriptors,
@@ -95,6 +100,39 @@ fn tree(root: &Path) -> Vec<String> {
     }
     out.sort();
     out
+}
+
+#[test]
+fn a_layer_that_is_not_what_the_configuration_says_is_unpacked_nowhere() {
+    let server = Server::start(Kind::Open);
+    let sandbox = Sandbox::new();
+    let layers: [&[Member]; 2] = [&[File("a", "1")], &[File("b", "2")]];
+    named(&sandbox.path("image"), &layers, |mut said| {
+        said[1] = said[0].clone();
+        said
+    });
+    let place = format!("{}/app:v1", server.host);
+    answer(&sandbox, &["push", "oci:image:v1", &place]);
+    let args = [
+        "pull",
+        &place,
+        "--platform",
+        "linux/amd64",
+        "-o",
+        "rootfs:root",
+    ];
+    let refused = sandbox.run(&args);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("diff ID"), "{}", refused.stderr);
+    assert!(!sandbox.path("root").exists());
+    assert_eq!(leftovers(&sandbox), Vec::<String>::new());
+}
+
+/// Directories that began and were not finished.
+fn leftovers(sandbox: &Sandbox) -> Vec<String> {
+    let entries = std::fs::read_dir(sandbox.path(".")).unwrap();
+    let names = entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.contains(".new-")).collect()
 }
 
 #[test]
