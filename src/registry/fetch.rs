@@ -153,7 +153,8 @@ async fn fill(
         .map_err(failed)?;
     let (mut reader, mut file) = (reader.resume(hash, offset), copy()?);
     // A task of its own, so that blobs are hashed on several cores, each chunk as it comes: handed to
-    // another thread it would leave the cache. Dropped in its middle, what came is written.
+    // another thread it would leave the cache. A slow disk holds up the runtime's threads, and so what
+    // arrives. Dropped in its middle, what came is written.
     let mut task = JoinSet::new();
     task.spawn(async move {
         let mut came = 0;
