@@ -76,6 +76,12 @@ fn named(dir: &Path, layers: &[&[Member]], said: impl FnOnce(Vec<Digest>) -> Vec
     std::fs::write(dir.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
 }
 
+/// The image at `place`, into `root`.
+fn pull(place: &str) -> [&str; 6] {
+    let platform = "linux/amd64";
+    ["pull", place, "--platform", platform, "-o", "rootfs:root"]
+}
+
 fn tree(root: &Path) -> Vec<String> {
     let mut out = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -113,15 +119,7 @@ fn a_layer_that_is_not_what_the_configuration_says_is_unpacked_nowhere() {
     });
     let place = format!("{}/app:v1", server.host);
     answer(&sandbox, &["push", "oci:image:v1", &place]);
-    let args = [
-        "pull",
-        &place,
-        "--platform",
-        "linux/amd64",
-        "-o",
-        "rootfs:root",
-    ];
-    let refused = sandbox.run(&args);
+    let refused = sandbox.run(&pull(&place));
     assert_eq!(refused.code, 1, "{}", refused.stderr);
     assert!(refused.stderr.contains("diff ID"), "{}", refused.stderr);
     assert!(!sandbox.path("root").exists());
@@ -175,15 +173,7 @@ fn layers_lie_over_each_other_as_they_say() {
     image(&sandbox.path("image"), &layers);
     let place = format!("{}/app:v1", server.host);
     answer(&sandbox, &["push", "oci:image:v1", &place]);
-    let args = [
-        "pull",
-        &place,
-        "--platform",
-        "linux/amd64",
-        "-o",
-        "rootfs:root",
-    ];
-    answer(&sandbox, &args);
+    answer(&sandbox, &pull(&place));
     assert_eq!(
         tree(&sandbox.path("root")),
         [

@@ -32,6 +32,12 @@ pub enum Fault {
     DropAnswer,
     /// One byte of the request's body is another one.
     FlipRequest(usize),
+    /// Two stretches of the answer's body have changed places.
+    Reorder(usize),
+    /// The same of the request's.
+    ReorderRequest(usize),
+    /// The answer comes after those of later requests.
+    Late(usize),
 }
 
 pub struct Request {
@@ -187,6 +193,10 @@ fn serve(shared: &Shared, client: TcpStream) -> std::io::Result<()> {
             let at = at % body.len();
             body[at] ^= 1;
         }
+        Some(Fault::ReorderRequest(at)) if !body.is_empty() => {
+            let at = at % body.len();
+            body.rotate_left(at);
+        }
         _ => {}
     }
     up.write_all(&body)?;
@@ -207,6 +217,9 @@ fn serve(shared: &Shared, client: TcpStream) -> std::io::Result<()> {
         && !body.is_empty()
     {
         body.truncate(at % body.len());
+    }
+    if let Some(Fault::Late(at)) = fault {
+        std::thread::sleep(Duration::from_millis(at as u64 % 60));
     }
     let truncated = matches!(fault, Some(Fault::Truncate(_)));
     write!(to, "{status}\r\n")?;
@@ -239,6 +252,11 @@ fn serve(shared: &Shared, client: TcpStream) -> std::io::Result<()> {
         Some(Fault::Flip(at)) if !body.is_empty() => {
             let at = at % body.len();
             body[at] ^= 1;
+            to.write_all(&body)
+        }
+        Some(Fault::Reorder(at)) if !body.is_empty() => {
+            let at = at % body.len();
+            body.rotate_left(at);
             to.write_all(&body)
         }
         _ => to.write_all(&body),
