@@ -42,6 +42,9 @@ if [ "${1:-}" = tests ]; then
     need busybox busybox-static
     need newuidmap uidmap
     need systemd-analyze systemd
+    # The schemas of the OCI image specification.
+    schemas=/usr/share/gocode/src/github.com/opencontainers/image-spec/schema
+    [ -e "$schemas" ] || missing="$missing golang-github-opencontainers-image-spec-dev"
 fi
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
 if [ -n "$missing" ]; then

@@ -7,6 +7,8 @@
 mod cache;
 #[path = "native/hostile.rs"]
 mod hostile;
+#[path = "support/image_spec.rs"]
+mod image_spec;
 #[path = "native/prune.rs"]
 mod prune;
 #[path = "native/registry.rs"]

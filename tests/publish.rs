@@ -11,6 +11,8 @@ mod docker;
 mod faults;
 #[path = "publish/files.rs"]
 mod files;
+#[path = "support/image_spec.rs"]
+mod image_spec;
 #[path = "publish/images.rs"]
 mod images;
 #[path = "publish/index.rs"]

@@ -1,7 +1,7 @@
 //! `prune: true`: an image with the device code of its GPUs alone, from a real wheel with the code of
 //! ten.
 
-use super::{ok, out};
+use super::{image_spec, ok, out};
 use crate::support::Sandbox;
 use std::path::{Path, PathBuf};
 
@@ -92,6 +92,7 @@ fn an_image_has_the_code_of_its_gpus_alone() {
     };
     let built = build("one");
     assert_eq!(built["image"]["id"], build("two")["image"]["id"]);
+    assert_eq!(image_spec::wrong_in(&sandbox.path("layout")), [""; 0]);
 
     let wheel = "nvidia-curand==10.4.0.35";
     let whole = ok(&sandbox.run(&[

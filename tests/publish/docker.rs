@@ -1,7 +1,7 @@
 //! Docker and Podman as the other side.
 
 use super::support::remove;
-use super::{Kind, Sandbox, Server, answer, enter, layout};
+use super::{Kind, Sandbox, Server, answer, digest, enter, layout, skopeo};
 use std::process::Command;
 
 /// What Docker says of an image, if it has it.
@@ -94,4 +94,21 @@ fn docker_pulls_from_an_index_of_variants() {
     podman(&[&args[..], &["linux/amd64", &place]].concat());
     let named = podman(&["image", "inspect", "--format", "{{.Id}}", &place]);
     assert_eq!(format!("sha256:{named}"), id);
+
+    // And what they push is pulled.
+    let [ours, theirs] = ["docker", "podman"].map(|name| format!("{}/{name}:1", server.host));
+    let _names = Names(vec![ours.clone()]);
+    for args in [["tag", &place, &ours], ["push", "--quiet", &ours]] {
+        let out = Command::new("docker").args(args).output().unwrap();
+        assert!(out.status.success(), "{out:?}");
+    }
+    podman(&["push", "--quiet", "--tls-verify=false", &place, &theirs]);
+    for (place, to) in [(&ours, "ours"), (&theirs, "theirs")] {
+        let output = format!("oci:{to}");
+        let args = ["pull", place, "--platform", "linux/amd64", "-o", &output];
+        answer(&sandbox, &args);
+        let copied = format!("oci:{}:1", sandbox.path(to).display());
+        let config = skopeo(&["inspect", "--config", "--raw", &copied]);
+        assert_eq!(digest(config.as_bytes()).to_string(), id, "{to}");
+    }
 }

@@ -1,6 +1,6 @@
 //! Indexes of variants: many writers, and what ordinary clients take.
 
-use super::{Kind, Sandbox, Server, answer, enter, layout, refusal, skopeo};
+use super::{Kind, Sandbox, Server, answer, enter, image_spec, layout, refusal, skopeo};
 use serde_json::Value;
 use std::process::Stdio;
 
@@ -10,6 +10,22 @@ fn names(index: &Value) -> Vec<&str> {
         .iter()
         .map(|e| &e["annotations"]["io.stackforge.variant"]);
     named.map(|name| name.as_str().unwrap()).collect()
+}
+
+/// The judges refuse what is wrong, and a layout that is pulled passes.
+#[test]
+fn what_is_pulled_follows_the_specification() {
+    let server = Server::start(Kind::Open);
+    let sandbox = Sandbox::new();
+    let place = format!("{}/app:1", server.host);
+    enter(&sandbox, &server, &place, (71, "one", "sm=90"));
+    let args = ["pull", &place, "--variant", "one", "-o", "oci:pulled"];
+    answer(&sandbox, &args);
+    assert_eq!(image_spec::wrong_in(&sandbox.path("pulled")), [""; 0]);
+    let mut index = index(&place);
+    index["manifests"][0]["digest"] = "short".into();
+    index["schemaVersion"] = 1.into();
+    assert_eq!(image_spec::wrong("image-index", &index).len(), 2);
 }
 
 fn index(place: &str) -> Value {
@@ -45,6 +61,7 @@ fn of_sixteen_publishers_at_once_no_variant_is_lost() {
         );
     }
     let index = index(&place);
+    assert_eq!(image_spec::wrong("image-index", &index), [""; 0]);
     let expected: Vec<String> = (0..16).map(|n| format!("v{n:02}")).collect();
     assert_eq!(names(&index), expected);
 }
