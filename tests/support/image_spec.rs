@@ -33,14 +33,10 @@ impl jsonschema::Retrieve for Beside {
 
 /// How a document breaks the schema of `image-index`, `image-manifest`, `config` or `image-layout`.
 pub fn wrong(kind: &str, document: &Value) -> Vec<String> {
-    let name = match kind {
-        "config" => "config-schema.json".to_owned(),
-        kind => format!("{kind}-schema.json"),
-    };
     let schema = jsonschema::options()
         .with_draft(jsonschema::Draft::Draft4)
         .with_retriever(Beside)
-        .build(&schema(&name))
+        .build(&schema(&format!("{kind}-schema.json")))
         .unwrap();
     let errors = schema.iter_errors(document);
     errors
