@@ -132,12 +132,6 @@ impl Registry {
     }
 }
 
-/// Why a blob's bytes stopped coming.
-enum Stopped {
-    File(io::Error),
-    Registry(RegistryError),
-}
-
 /// Fetches what the file lacks.
 async fn fill(
     reader: BlobReader,
@@ -152,6 +146,7 @@ async fn fill(
         .await
         .map_err(failed)?;
     let (mut reader, mut file) = (reader.resume(hash, offset), copy()?);
+    let path = part.to_owned();
     // A task of its own, so that blobs are hashed on several cores, each chunk as it comes: handed to
     // another thread it would leave the cache. A slow disk holds up the runtime's threads, and so what
     // arrives. Dropped in its middle, what came is written.
@@ -163,11 +158,11 @@ async fn fill(
                 Ok(Some(chunk)) => {
                     came += chunk.len() as u64;
                     if let Err(error) = file.write_all(&chunk) {
-                        break Err(Stopped::File(error));
+                        break Err(written(&path, error));
                     }
                 }
                 Ok(None) => break Ok(()),
-                Err(error) => break Err(Stopped::Registry(error)),
+                Err(error) => break Err(error),
             }
         };
         (came, result)
@@ -176,10 +171,7 @@ async fn fill(
     let done = task.join_next().await.and_then(Result::ok);
     let (came, result) = done.ok_or_else(lost)?;
     *bytes += came;
-    result.map_err(|stopped| match stopped {
-        Stopped::File(error) => failed(error),
-        Stopped::Registry(error) => error,
-    })
+    result
 }
 
 /// The part file, opened and locked, and still under its name.
