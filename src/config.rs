@@ -44,6 +44,10 @@ pub struct Cache {
     /// A repository that compiled wheels are shared through: `registry: ghcr.io/team/cache`.
     #[serde(default)]
     pub registry: Option<String>,
+    /// Repositories that a stack's own `cache.registry` may name. A wheel of a cache runs in images,
+    /// so a stack file alone does not decide where it comes from.
+    #[serde(default)]
+    pub allow: Vec<String>,
 }
 
 fn size<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Size>, D::Error> {
@@ -104,10 +108,10 @@ impl Config {
                 }
             }
         }
-        if let Some(name) = &config.cache.registry
-            && !crate::spec::repository(name)
-        {
-            return Err(format!("`{name}` is not a repository: `HOST/NAME`"));
+        for name in config.cache.registry.iter().chain(&config.cache.allow) {
+            if !crate::spec::repository(name) {
+                return Err(format!("`{name}` is not a repository: `HOST/NAME`"));
+            }
         }
         for engine in config.builders.values().flatten() {
             let kind = engine.split_once("://").map(|(kind, _)| kind);

@@ -57,6 +57,7 @@ shows! {
     empty_file: String::new();
     bad_package: format!("{GOOD}packages: [git, \"x; rm -rf /\"]\n");
     bad_override: format!("{GOOD}overrides: [\"certifi >> 1\"]\n");
+    an_override_whose_name_ends_with_a_dash: format!("{GOOD}overrides: [\"certifi->=1\"]\n");
     attention_out_of_range: format!("{GOOD}validate: {{ attention: {{ batch: 0, heads: 1, seq: 1, head_dim: 1, dtype: float16 }} }}\n");
     unknown_dtype: format!("{GOOD}validate: {{ attention: {{ batch: 1, heads: 1, seq: 1, head_dim: 1, dtype: fp16 }} }}\n");
     alias_bomb: {
@@ -73,6 +74,20 @@ shows! {
 fn a_file_of_ten_megabytes_is_refused_by_its_size() {
     let shown = check(&format!("{GOOD}# {}\n", "x".repeat(10 << 20)));
     insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn a_device_without_an_end_is_refused_and_a_pipe_is_read() {
+    let sandbox = Sandbox::new();
+    let run = sandbox.run(&["check", "/dev/zero"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("has more than"), "{}", run.stderr);
+    let pipe = sandbox.path("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let writer = std::thread::spawn(move || std::fs::write(pipe, GOOD));
+    assert_eq!(sandbox.run(&["check", "pipe"]).code, 0);
+    writer.join().unwrap().unwrap();
 }
 
 #[test]

@@ -7,7 +7,9 @@ mod server;
 mod support;
 
 use server::{Kind, Server};
-use std::process::Command;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command};
+use std::time::Duration;
 use support::{Sandbox, project, remove};
 
 fn docker(args: &[&str]) -> String {
@@ -27,6 +29,7 @@ struct Device {
 impl Drop for Device {
     fn drop(&mut self) {
         remove(&self.current);
+        remove(&format!("{}-before", self.current));
         // The newest first: what others were made from stays as long as they are there.
         let repository = self.image.trim_end_matches(":stable");
         let list = ["images", "--format", "{{.Repository}}:{{.Tag}}", repository];
@@ -79,18 +82,50 @@ impl Device {
 
     /// Exit code, and what was said.
     fn update(&self) -> (i32, String) {
-        let own = std::path::Path::new(env!("CARGO_BIN_EXE_stackforge"));
-        let mut path = vec![self.sandbox.path("bin"), own.parent().unwrap().to_owned()];
-        path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
-        let out = Command::new(project("examples/edge/update"))
-            .arg(self.sandbox.path("edge.conf"))
-            .env("PATH", std::env::join_paths(path).unwrap())
-            .env("STACKFORGE_STORE", self.sandbox.path("store"))
-            .output()
-            .unwrap();
+        let out = self.command().output().unwrap();
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
         let said = text(&out.stdout) + &text(&out.stderr);
         (out.status.code().unwrap_or(-1), said)
+    }
+
+    fn command(&self) -> Command {
+        let own = std::path::Path::new(env!("CARGO_BIN_EXE_stackforge"));
+        let mut path = vec![self.sandbox.path("bin"), own.parent().unwrap().to_owned()];
+        path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
+        let mut command = Command::new(project("examples/edge/update"));
+        command
+            .arg(self.sandbox.path("edge.conf"))
+            .env("PATH", std::env::join_paths(path).unwrap())
+            .env("STACKFORGE_STORE", self.sandbox.path("store"));
+        command
+    }
+
+    /// An update whose validation hangs, once the service is stopped for it. The leader of a
+    /// process group of its own.
+    fn hung(&self) -> Child {
+        let real = env!("CARGO_BIN_EXE_stackforge");
+        let hang = format!("[ \"$1\" != validate ] || exec sleep 1000\nexec {real} \"$@\"");
+        self.sandbox.program("bin", "stackforge", &hang);
+        let update = self.command().process_group(0).spawn().unwrap();
+        let paused = self.sandbox.path("state/services");
+        while !std::fs::read_to_string(&paused).is_ok_and(|text| text.contains("stop")) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        std::fs::remove_file(self.sandbox.path("bin/stackforge")).unwrap();
+        update
+    }
+
+    /// A stack of two wheels on a base of Debian packages, made by stackforge itself.
+    fn build(&self, name: &str) {
+        for name in ["tiny.yaml", "tiny.lock"] {
+            let text = std::fs::read_to_string(project(&format!("examples/{name}"))).unwrap();
+            self.sandbox.write(name, &text);
+        }
+        let build = ["build", "tiny.yaml", "--engine", "native", "--tag", name];
+        let run = self
+            .sandbox
+            .run(&[&build[..], &["--output", "docker"]].concat());
+        assert_eq!(run.code, 0, "{}", run.stderr);
     }
 
     fn current(&self) -> String {
@@ -124,16 +159,7 @@ impl Device {
 fn a_device_takes_what_is_good_and_keeps_what_it_has() {
     let device = Device::new();
     let good = format!("{}/edge:good", device.server.host);
-    // A stack of two wheels on a base of Debian packages, made by stackforge itself.
-    for name in ["tiny.yaml", "tiny.lock"] {
-        let text = std::fs::read_to_string(project(&format!("examples/{name}"))).unwrap();
-        device.sandbox.write(name, &text);
-    }
-    let build = ["build", "tiny.yaml", "--engine", "native", "--tag", &good];
-    let run = device
-        .sandbox
-        .run(&[&build[..], &["--output", "docker"]].concat());
-    assert_eq!(run.code, 0, "{}", run.stderr);
+    device.build(&good);
     let key = device.sandbox.run(&["sign", "--generate-key", "publisher"]);
     assert_eq!(key.code, 0, "{}", key.stderr);
     let key = device.sandbox.path("publisher.pub").display().to_string();
@@ -199,6 +225,116 @@ fn a_device_takes_what_is_good_and_keeps_what_it_has() {
 }
 
 #[test]
+fn whatever_stops_an_update_the_service_runs_again() {
+    let device = Device::new();
+    let good = format!("{}/edge:good", device.server.host);
+    device.build(&good);
+    device.settings("");
+    device.publish(&good, "LABEL version=1");
+    let (code, said) = device.update();
+    assert_eq!(code, 0, "{said}");
+    let first = device.current();
+    device.services();
+
+    // The unit is stopped while a validation hangs.
+    device.settings("PAUSE=yes");
+    device.publish(&good, "LABEL version=2");
+    let mut update = device.hung();
+    let signal = |pid: u32, name: &str| {
+        let kill = ["-s", name, "--", &format!("-{pid}")];
+        assert!(Command::new("kill").args(kill).status().unwrap().success());
+    };
+    signal(update.id(), "TERM");
+    assert_eq!(update.wait().unwrap().code(), Some(143));
+    assert_eq!(device.services(), ["stop app.service", "start app.service"]);
+    assert_eq!(device.current(), first);
+
+    // Power fails in a validation, three times with one image.
+    for _ in 0..3 {
+        let mut update = device.hung();
+        signal(update.id(), "KILL");
+        update.wait().unwrap();
+        let stopped = device.services();
+        assert_eq!(stopped.last().unwrap(), "stop app.service");
+    }
+    let (code, said) = device.update();
+    assert_eq!((code, device.current()), (1, first.clone()), "{said}");
+    assert!(said.contains("three times"), "{said}");
+    assert_eq!(device.services(), ["start app.service"]);
+
+    // A validation without an end is the image's fault.
+    device.settings("PAUSE=yes\nLIMIT=1s");
+    device.publish(&good, "LABEL version=3");
+    let mut update = device.hung();
+    assert_eq!(update.wait().unwrap().code(), Some(1));
+    assert_eq!(device.services(), ["stop app.service", "start app.service"]);
+
+    // Two refusals in a row: the image of a service without a container is still there.
+    assert_eq!(device.current(), first);
+
+    // The unit is stopped while nobody knows yet whether the service is well.
+    device.settings("HEALTH='sleep 1000'");
+    device.publish(&good, "LABEL version=3.1");
+    let mut update = device.command().process_group(0).spawn().unwrap();
+    let trial = device.sandbox.path("state/trial");
+    while !trial.exists() || device.current() == first {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    signal(update.id(), "TERM");
+    assert_eq!(update.wait().unwrap().code(), Some(143));
+    assert_eq!(device.current(), first);
+    assert!(!trial.exists());
+    let blamed = std::fs::read_to_string(device.sandbox.path("state/interrupted")).unwrap();
+    assert_eq!(blamed.lines().count(), 3, "{blamed}");
+    device.services();
+
+    // Power fails there, and the engine does not answer when it is back.
+    device.settings("HEALTH='kill -9 $PPID'");
+    device.publish(&good, "LABEL version=3.2");
+    assert_eq!(device.update().0, -1);
+    device.sandbox.program("bin", "docker", "exit 1");
+    let (code, said) = device.update();
+    assert!(code == 3 && trial.exists(), "{code} {said}");
+    std::fs::remove_file(device.sandbox.path("bin/docker")).unwrap();
+    device.settings(&format!("IMAGE={}/edge:gone", device.server.host));
+    let (code, said) = device.update();
+    assert_eq!((code, device.current()), (3, first.clone()), "{said}");
+
+    // Somebody moves the tag while an update is on trial.
+    device.settings("HEALTH='kill -9 $PPID'");
+    device.publish(&good, "LABEL version=3.3");
+    assert_eq!(device.update().0, -1);
+    docker(&["tag", &good, &device.current]);
+    let own = device.current();
+    device.settings(&format!("IMAGE={}/edge:gone", device.server.host));
+    let (_, said) = device.update();
+    assert_eq!(device.current(), own, "{said}");
+    docker(&["tag", &first, &device.current]);
+    device.services();
+
+    // The image before is gone when the tag has to go back.
+    device.settings("HEALTH='kill -9 $PPID'");
+    device.publish(&good, "LABEL version=4");
+    assert_eq!(device.update().0, -1);
+    let fourth = device.current();
+    remove(&format!("{}-before", device.current));
+    docker(&["image", "rm", "--force", &first]);
+    device.settings("");
+    let (code, said) = device.update();
+    assert_eq!((code, device.current()), (4, fourth.clone()), "{said}");
+    assert!(said.contains("is gone"), "{said}");
+    let (code, said) = device.update();
+    assert_eq!((code, device.current()), (0, fourth), "{said}");
+    device.publish(&good, "LABEL version=5");
+    let (code, said) = device.update();
+    assert_eq!(code, 0, "{said}");
+    let interrupted = device.sandbox.path("state/interrupted");
+    let interrupted = std::fs::read_to_string(interrupted).unwrap();
+    assert!(!interrupted.contains(&device.current()), "{interrupted}");
+}
+
+#[test]
 fn settings_that_say_too_little_are_refused() {
     let sandbox = Sandbox::new();
     sandbox.write("edge.conf", "IMAGE=a/b\n");
@@ -236,6 +372,12 @@ fn systemd_takes_the_units() {
     for unit in units {
         assert!(judge(unit).is_empty(), "{:?}", judge(unit));
     }
+    let security = ["security", "--offline=true", "--threshold=45", "--no-pager"];
+    let mut command = Command::new("systemd-analyze");
+    let exposed = command.args(security).arg(sandbox.path(units[0]));
+    let exposed = exposed.output().unwrap();
+    let said = String::from_utf8_lossy(&exposed.stdout);
+    assert!(exposed.status.success(), "{said}");
     let text = std::fs::read_to_string(sandbox.path(units[0])).unwrap();
     sandbox.write(
         "stackforge-edge-wrong.service",

@@ -19,6 +19,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
+use readers::TARGETS;
 use stackforge::elf::Object;
 use stackforge::fatbin;
 use stackforge::source::Inflate;
@@ -66,22 +67,9 @@ fn allowed(input: usize) -> usize {
     16 * input + (1 << 20)
 }
 
-type Reader = (&'static str, fn(&[u8]));
-
-const READERS: [Reader; 8] = [
-    ("elf", readers::elf),
-    ("fatbin", readers::fatbin),
-    ("inflate", readers::inflate),
-    ("manifest", readers::manifest),
-    ("names", readers::names),
-    ("tar", readers::tar),
-    ("wheel", readers::wheel),
-    ("zip", readers::zip),
-];
-
 /// Inputs by the place of their reader.
-static CORPUS: LazyLock<[Vec<Vec<u8>>; READERS.len()]> =
-    LazyLock::new(|| READERS.map(|(target, _)| corpus(target)));
+static CORPUS: LazyLock<[Vec<Vec<u8>>; TARGETS.len()]> =
+    LazyLock::new(|| TARGETS.map(|target| corpus(target.name)));
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let dir = format!("{}/fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
@@ -95,11 +83,13 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
 
 #[test]
 fn the_corpus() {
-    for ((target, read), inputs) in READERS.iter().zip(&*CORPUS) {
-        assert!(inputs.len() > 10, "{target}");
+    for (target, inputs) in TARGETS.iter().zip(&*CORPUS) {
+        let name = target.name;
+        assert!(inputs.len() > 10, "{name}");
         for input in inputs {
-            let held = peak(|| read(input));
-            assert!(held <= allowed(input.len()), "{target}: {held} bytes");
+            let held = peak(|| (target.read)(input));
+            let allowed = allowed(input.len()) + target.buffers;
+            assert!(held <= allowed, "{name}: {held} bytes");
         }
     }
 }
@@ -109,12 +99,12 @@ proptest! {
     /// Inputs of the corpus with bytes changed, cut out and doubled.
     #[test]
     fn the_corpus_damaged(
-        which in 0..READERS.len(),
+        which in 0..TARGETS.len(),
         pick: Index,
         edits in proptest::collection::vec((any::<Index>(), any::<u8>()), 0..6),
         cut: (Index, Index, bool),
     ) {
-        let (target, read) = READERS[which];
+        let target = &TARGETS[which];
         let inputs = &CORPUS[which];
         let mut input = inputs[pick.index(inputs.len())].clone();
         if input.is_empty() {
@@ -131,8 +121,9 @@ proptest! {
             let part = input[from..to].to_vec();
             input.splice(from..from, part);
         }
-        let held = peak(|| read(&input));
-        prop_assert!(held <= allowed(input.len()), "{}: {} bytes", target, held);
+        let held = peak(|| (target.read)(&input));
+        let allowed = allowed(input.len()) + target.buffers;
+        prop_assert!(held <= allowed, "{}: {} bytes", target.name, held);
     }
 }
 

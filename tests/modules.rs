@@ -7,7 +7,7 @@ use std::path::Path;
 const ORDER: &[&str] = &[
     "diag", "spec", "wheel", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
     "matrix", "source", "elf", "fatbin", "zip", "layer", "pack", "tar", "unpack", "oci", "store",
-    "assemble", "registry", "audit", "prune", "fetch", "debian", "resolve", "plan", "render",
+    "registry", "assemble", "audit", "prune", "fetch", "debian", "resolve", "plan", "render",
     "emit", "engine", "sandbox", "validate", "evidence", "publish", "pull", "build", "doctor",
     "starter", "cli",
 ];
@@ -22,11 +22,11 @@ const LEAVES: &[(&str, &[&str])] = &[
     ("pack", &["spec"]),
     ("unpack", &["tar"]),
     ("oci", &["tar", "source", "spec"]),
-    ("store", &["spec", "tar", "diag"]),
+    ("store", &["spec", "tar", "diag", "unpack"]),
     ("fetch", &["spec"]),
     ("debian", &["fetch", "elf", "source"]),
     ("engine", &[]),
-    ("sandbox", &["engine"]),
+    ("sandbox", &["engine", "unpack"]),
     ("registry", &["spec"]),
     ("diag", &[]),
     ("validate", &[]),

@@ -5,6 +5,8 @@
 
 #[path = "native/cache.rs"]
 mod cache;
+#[path = "native/damage.rs"]
+mod damage;
 #[path = "native/hostile.rs"]
 mod hostile;
 #[path = "support/image_spec.rs"]

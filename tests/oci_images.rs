@@ -1,6 +1,9 @@
 //! Images and archives that other programs made, judged by other programs: umoci and Docker say
 //! which files an image has, Python's tarfile what an archive holds.
 
+#[path = "oci_images/random.rs"]
+mod random;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::Read as _;

@@ -17,6 +17,8 @@ mod image_spec;
 mod images;
 #[path = "publish/index.rs"]
 mod index;
+#[path = "support/layers.rs"]
+mod layers;
 #[allow(dead_code, reason = "another test file uses the rest")]
 #[path = "doctor/machines.rs"]
 mod machines;
@@ -24,6 +26,8 @@ mod machines;
 mod made;
 #[path = "registry/proxy.rs"]
 mod proxy;
+#[path = "publish/rootfs.rs"]
+mod rootfs;
 #[allow(dead_code, reason = "another test file uses the rest")]
 #[path = "registry/server.rs"]
 mod server;

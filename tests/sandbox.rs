@@ -4,6 +4,8 @@
 //! Each check runs once in this process as root, and again as an ordinary user: this program
 //! starts itself with another user id. Everything is made below a directory that both may use.
 
+#[path = "sandbox/calls.rs"]
+mod calls;
 #[path = "sandbox/machine.rs"]
 mod machine;
 #[path = "sandbox/world.rs"]

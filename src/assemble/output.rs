@@ -12,18 +12,28 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::{AssembleError, Assembled, MANIFEST};
+use crate::registry::Reference;
 use crate::spec::nouns::Digest;
 
 const LAYOUT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
 const NAME: &str = "org.opencontainers.image.ref.name";
-/// What Docker and containerd take for a name, which has a repository too.
+/// The name of an image for containerd, which takes no short ones: `docker.io/library/NAME:TAG`.
 const FULL_NAME: &str = "io.containerd.image.name";
 
 type Result<T> = std::result::Result<T, AssembleError>;
 
 /// Adds an image to the layout at `directory`, which is made if it is not there. Blobs are linked
-/// where both are on one file system, else copied.
+/// where both are on one file system, else copied. Writers of one layout wait for each other.
+///
+/// # Errors
+/// [`AssembleError::NoLayout`] for a directory with something else in it, and an error for an index
+/// that cannot be read: what it names is not thrown away.
 pub fn layout(image: &Assembled, name: &str, blobs: &Path, directory: &Path) -> Result<()> {
+    fs::create_dir_all(directory).map_err(io_at("create", directory))?;
+    let held = File::open(directory).map_err(io_at("open", directory))?;
+    if let Err(e) = held.lock() {
+        tracing::debug!("{} has no locks: {e}", directory.display());
+    }
     let own = directory.join("blobs/sha256");
     let marker = directory.join("oci-layout");
     if !marker.exists() {
@@ -43,25 +53,31 @@ pub fn layout(image: &Assembled, name: &str, blobs: &Path, directory: &Path) -> 
     write(&own.join(image.digest.hex()), &image.manifest)?;
     write(&marker, LAYOUT.as_bytes())?;
     let index = directory.join("index.json");
-    let before = fs::read(&index).ok();
-    let before = before.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    let before = match fs::read(&index) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => return Err(io_at("read", &index)(e)),
+        Ok(bytes) => {
+            let read = serde_json::from_slice::<Value>(&bytes).map_err(io::Error::other);
+            Some(read.map_err(io_at("read", &index))?)
+        }
+    };
     let document = index_with(before, image, name);
     write(&index, document.to_string().as_bytes())
 }
 
 /// The image's entry among those that are there.
 fn index_with(before: Option<Value>, image: &Assembled, name: &str) -> Value {
-    let mut manifests = match before.map(|mut index| index["manifests"].take()) {
-        Some(Value::Array(manifests)) => manifests,
+    let mut index = before.filter(Value::is_object).unwrap_or(json!({}));
+    let mut manifests = match index["manifests"].take() {
+        Value::Array(manifests) => manifests,
         _ => Vec::new(),
     };
     manifests.retain(|m| m["annotations"][NAME] != tag(name) || is_of_other(m, image));
     manifests.push(entry(image, name));
-    json!({
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.index.v1+json",
-        "manifests": manifests,
-    })
+    index["schemaVersion"] = 2.into();
+    index["mediaType"] = "application/vnd.oci.image.index.v1+json".into();
+    index["manifests"] = manifests.into();
+    index
 }
 
 fn is_of_other(entry: &Value, image: &Assembled) -> bool {
@@ -74,8 +90,16 @@ fn entry(image: &Assembled, name: &str) -> Value {
         "digest": image.digest,
         "size": image.manifest.len(),
         "platform": { "architecture": image.platform.arch(), "os": "linux" },
-        "annotations": { NAME: tag(name), FULL_NAME: name },
+        "annotations": { NAME: tag(name), FULL_NAME: canonical(name) },
     })
+}
+
+/// The name in full, with its host and tag. What is not a reference stays as it is.
+fn canonical(name: &str) -> String {
+    match name.parse::<Reference>() {
+        Ok(name) => Reference::new(name.host(), name.repository(), name.target()).to_string(),
+        Err(_) => name.to_owned(),
+    }
 }
 
 /// The last part of `REPOSITORY:TAG`: the layout's own names are tags.
@@ -86,7 +110,12 @@ fn tag(name: &str) -> &str {
 
 fn place(digest: &Digest, size: u64, from: &Path, to: &Path) -> Result<()> {
     let (source, target) = (from.join(digest.hex()), to.join(digest.hex()));
-    if fs::metadata(&target).is_ok_and(|there| there.len() == size) {
+    // A link to the blob is what the blob is; an older copy may be damaged.
+    let copy = |there: &fs::Metadata| {
+        let source = fs::metadata(&source);
+        source.is_ok_and(|source| source.dev() != there.dev() || source.ino() == there.ino())
+    };
+    if fs::metadata(&target).is_ok_and(|there| there.len() == size && copy(&there)) {
         return Ok(());
     }
     let _ = fs::remove_file(&target);

@@ -142,6 +142,58 @@ fn an_archive_holds_the_layers_that_are_wanted() {
 }
 
 #[test]
+fn containerd_is_told_names_in_full() {
+    let blobs = tempfile::tempdir().unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let directory = out.path().join("layout");
+    let image = draft(vec![layer(blobs.path(), b"one")]).assemble().unwrap();
+    let names = ["nat:1", "nat", "a/b:2", "local.example:5000/nat:3"].map(str::to_owned);
+    let full = [
+        "docker.io/library/nat:1",
+        "docker.io/library/nat:latest",
+        "docker.io/a/b:2",
+        "local.example:5000/nat:3",
+    ];
+    let told = |index: &[u8]| -> Vec<String> {
+        let index: Value = from_slice(index).unwrap();
+        let manifests = index["manifests"].as_array().unwrap().iter();
+        let names = manifests.map(|m| &m["annotations"]["io.containerd.image.name"]);
+        names.map(|n| n.as_str().unwrap().to_owned()).collect()
+    };
+    for name in &names {
+        output::layout(&image, name, blobs.path(), &directory).unwrap();
+    }
+    assert_eq!(
+        told(&std::fs::read(directory.join("index.json")).unwrap()),
+        full
+    );
+    // Both forms are found in it.
+    for name in names.iter().map(String::as_str).chain(full) {
+        let found = crate::oci::open(&directory, Some(name), None).unwrap();
+        assert_eq!(found.digest, image.digest, "{name}");
+    }
+    let mut bytes = Vec::new();
+    output::archive(&image, &names, blobs.path(), |_| true, &mut bytes).unwrap();
+    let mut reader = Reader::new(bytes.as_slice());
+    let mut seen = 0;
+    while let Some(mut entry) = reader.next().unwrap() {
+        let mut text = Vec::new();
+        std::io::Read::read_to_end(&mut entry, &mut text).unwrap();
+        match entry.header.path.as_str() {
+            "index.json" => assert_eq!(told(&text), full),
+            // People see these, and Docker takes them.
+            "manifest.json" => {
+                let document: Value = from_slice(&text).unwrap();
+                assert_eq!(document[0]["RepoTags"], json!(names));
+            }
+            _ => continue,
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, 2);
+}
+
+#[test]
 fn times_are_those_of_date() {
     // As `date -u -d @SECONDS +%FT%TZ` prints them.
     for (seconds, text) in [
@@ -153,4 +205,55 @@ fn times_are_those_of_date() {
     ] {
         assert_eq!(time(seconds), text);
     }
+}
+
+#[test]
+fn writers_of_one_layout_lose_no_image_and_no_field() {
+    let blobs = tempfile::tempdir().unwrap();
+    let to = tempfile::tempdir().unwrap();
+    let directory = to.path().join("layout");
+    let image = draft(vec![layer(blobs.path(), b"one")]);
+    let image = image.assemble().unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..8 {
+            let (image, directory, blobs) = (&image, &directory, blobs.path());
+            scope.spawn(move || {
+                for number in 0..5 {
+                    let name = format!("x:{writer}-{number}");
+                    output::layout(image, &name, blobs, directory).unwrap();
+                }
+            });
+        }
+    });
+    let index = directory.join("index.json");
+    let mut read: Value = from_slice(&std::fs::read(&index).unwrap()).unwrap();
+    assert_eq!(read["manifests"].as_array().unwrap().len(), 40);
+
+    read["annotations"] = json!({ "kept": "yes" });
+    std::fs::write(&index, read.to_string()).unwrap();
+    output::layout(&image, "x:more", blobs.path(), &directory).unwrap();
+    let read: Value = from_slice(&std::fs::read(&index).unwrap()).unwrap();
+    assert_eq!(read["annotations"]["kept"], "yes");
+
+    std::fs::write(&index, "{\"manifests\": [torn").unwrap();
+    let refused = output::layout(&image, "x:last", blobs.path(), &directory);
+    assert!(refused.is_err());
+    assert!(std::fs::read_to_string(&index).unwrap().ends_with("torn"));
+}
+
+#[test]
+fn a_copy_of_the_same_length_is_not_taken_for_the_blob() {
+    let blobs = tempfile::tempdir().unwrap();
+    let to = tempfile::tempdir().unwrap();
+    let image = draft(vec![layer(blobs.path(), b"one")]);
+    let image = image.assemble().unwrap();
+    output::layout(&image, "x:1", blobs.path(), to.path()).unwrap();
+    let there = to
+        .path()
+        .join("blobs/sha256")
+        .join(image.layers[0].digest.hex());
+    std::fs::remove_file(&there).unwrap();
+    std::fs::write(&there, "oen").unwrap();
+    output::layout(&image, "x:1", blobs.path(), to.path()).unwrap();
+    assert_eq!(std::fs::read(&there).unwrap(), b"one");
 }

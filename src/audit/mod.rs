@@ -33,6 +33,7 @@ use crate::catalog::Catalog;
 use crate::diag::Severity;
 use crate::spec::PythonVersion;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -90,6 +91,9 @@ pub struct Audit {
     pub reach: Option<Reach>,
     /// The worst first.
     pub findings: Vec<Finding>,
+    /// RECORD of each installed distribution, by its path.
+    #[serde(skip)]
+    pub records: BTreeMap<String, String>,
 }
 
 /// How many findings of each severity.
@@ -161,5 +165,9 @@ pub fn audit(question: &Question<'_>) -> Result<Audit, TreeError> {
         reach: Reach::of(&world, &verdicts, &question.gpus),
         packed: table::packed(&world, &inventory.packed.items, &question.gpus),
         findings,
+        records: (tree.texts.iter())
+            .filter(|(path, _)| path.ends_with(".dist-info/RECORD"))
+            .map(|(path, text)| (path.clone(), text.clone()))
+            .collect(),
     })
 }

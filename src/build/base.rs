@@ -28,7 +28,16 @@ use std::time::Instant;
 const EPOCH: u64 = 1_704_067_200;
 
 const FINISHED: &str = "FROM scratch\nADD rootfs.tar /\n";
-const UNPACKED: &str = "FROM scratch\nADD rootfs.tar /\nRUN --mount=type=bind,source=configure.sh,target=/dev/configure.sh sh /dev/configure.sh\n";
+
+/// The Dockerfile of a base that its packages' own scripts configure. It names the digest of the script,
+/// which Podman does not look at.
+fn unpacked() -> String {
+    let key = Digest::of(crate::debian::configure::CONFIGURE.as_bytes());
+    format!(
+        "{FINISHED}RUN --mount=type=bind,source=configure.sh,target=/dev/configure.sh \
+         sh /dev/configure.sh # {key}\n"
+    )
+}
 
 /// Name of the bootstrapped base in the engine, made if it is not there; None where the
 /// plan's base comes from a registry.
@@ -48,13 +57,13 @@ pub(super) async fn ensure(
     }
     let start = Instant::now();
     let (tar, dockerfile) = match finished_tar(plan, options, on).await? {
-        Some(tar) => (tar, FINISHED),
-        None => (rootfs_tar(plan, options, on).await?, UNPACKED),
+        Some(tar) => (tar, FINISHED.to_owned()),
+        None => (rootfs_tar(plan, options, on).await?, unpacked()),
     };
     on(BuildEvent::Phase { name: "base" });
     let request = BuildRequest {
         context: vec![
-            entry("Dockerfile", Source::Bytes(dockerfile.as_bytes().to_vec())),
+            entry("Dockerfile", Source::Bytes(dockerfile.into_bytes())),
             entry(
                 "configure.sh",
                 Source::Bytes(crate::debian::configure::CONFIGURE.as_bytes().to_vec()),
@@ -259,6 +268,7 @@ pub(super) async fn fetch(
             }
         })?;
     for (deb, digest) in debs.iter().zip(&digests) {
+        options.store.verified(digest);
         let file = deb.path.rsplit('/').next().unwrap_or(&deb.path);
         options.store.named(digest, file)?;
     }

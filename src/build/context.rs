@@ -3,10 +3,11 @@
 //! In: a [`Plan`], its base in the engine or as a tar, wheels that are compiled already. Out: a
 //! [`Context`]; the locked OS packages of it lie in the store.
 
-use super::{BuildError, BuildEvent, Options, base};
+use super::{BuildError, BuildEvent, Options, base, native};
 use crate::engine::{ContextEntry, Source};
 use crate::plan::Plan;
 use crate::render::{self, BaseImage, Content, Context};
+use crate::store::Store;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -31,6 +32,7 @@ pub async fn render_context(
     base::fetch_packages(plan, options, on).await?;
     // Whoever builds it may have no store.
     let none = BTreeMap::new();
+    fetch_sources(plan, &none, options, on).await?;
     if !plan.parts.bootstrap {
         return Ok((
             rendered(plan, options, BaseImage::Named(String::new()), &none)?,
@@ -42,21 +44,42 @@ pub async fn render_context(
     Ok((context, Some(tar)))
 }
 
+/// Fetches the sources of what is to be compiled: the context carries them, for whoever downloads a
+/// source with pip runs its code.
+pub(super) async fn fetch_sources(
+    plan: &Plan,
+    compiled: &BTreeMap<String, PathBuf>,
+    options: &Options<'_>,
+    on: &mut (dyn FnMut(BuildEvent) + Send),
+) -> Result<(), BuildError> {
+    let compiles = plan.parts.compiles.iter();
+    let sources: Vec<_> = compiles
+        .filter(|c| !compiled.contains_key(&c.library))
+        .filter_map(native::sdist)
+        .collect();
+    if sources.is_empty() {
+        return Ok(());
+    }
+    native::locked(&sources, "sources", options, on)
+        .await
+        .map(drop)
+}
+
 /// Wheels that were compiled before, here or, by the cache, elsewhere.
 pub(super) fn compiled(
     plan: &Plan,
-    options: &Options<'_>,
+    store: &Store,
 ) -> Result<BTreeMap<String, PathBuf>, BuildError> {
     let mut wheels = BTreeMap::new();
-    for compile in plan.parts.compiles.iter().filter(|_| !options.no_cache) {
+    for compile in &plan.parts.compiles {
         let step = plan.step(&format!("compile:{}", compile.library));
-        let action = step.and_then(|s| options.store.action(&s.key));
+        let action = step.and_then(|s| store.action(&s.key));
         let read = action.filter(|a| a.audit.is_some());
         let Some(digest) = read.as_ref().and_then(|a| a.outputs.get("wheel")) else {
             continue;
         };
-        if let Some(file) = options.store.names_of(digest).first() {
-            let path = options.store.named(digest, file)?;
+        if let Some(file) = store.names_of(digest).first() {
+            let path = store.named(digest, file)?;
             wheels.insert(compile.library.clone(), path);
         }
     }

@@ -34,6 +34,8 @@ pub enum BuildError {
     Audit { what: String, audit: Box<Audit> },
     #[error(transparent)]
     Unread(#[from] TreeError),
+    #[error("the image does not hold what the lock says: {}", some(.differences))]
+    NotTheLocks { differences: Vec<String> },
     #[error("the image has no validation report: {reason}")]
     NoReport { reason: String },
     #[error("the validation was killed for memory{}", if *.certain { "" } else { ", most likely" })]
@@ -117,6 +119,7 @@ impl BuildError {
             Self::Audit { .. } => codes::AUDIT_FAILED,
             Self::Unread(TreeError::Layer { .. }) => codes::IMAGE_UNREADABLE,
             Self::Unread(_) => codes::OBJECT_DAMAGED,
+            Self::NotTheLocks { .. } => codes::NOT_THE_LOCKS,
             Self::NoReport { .. } => codes::NO_REPORT,
             Self::ValidationMemory { .. } => codes::KILLED_FOR_MEMORY,
             Self::Sandbox(e) => sandbox_code(e),
@@ -196,6 +199,8 @@ pub fn engine_code(e: &EngineError) -> Code {
         EngineError::DockerfileSyntax { .. } => codes::TEMPLATE,
         EngineError::Unsupported { what, .. } if what.contains("GPU") => codes::GPU_UNAVAILABLE,
         EngineError::Context { .. } | EngineError::Log { .. } => codes::STORE_IO,
+        EngineError::Misnamed { .. } => codes::MISNAMED,
+        EngineError::TooOld { .. } => codes::ENGINE_TOO_OLD,
         _ => codes::ENGINE_REFUSED,
     }
 }
@@ -220,6 +225,16 @@ fn hash_mismatch(failure: &StepFailure) -> bool {
             || line.contains("DO NOT MATCH THE HASHES")
             || line.contains("hash mismatch")
     })
+}
+
+/// The first few of what may be many.
+fn some(differences: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let mut text = differences[..differences.len().min(SHOWN)].join("; ");
+    if let Some(more @ 1..) = differences.len().checked_sub(SHOWN) {
+        text.push_str(&format!("; and {more} more"));
+    }
+    text
 }
 
 /// An error with its sources, each said once.

@@ -5,8 +5,9 @@ use super::{BuildError, Options};
 use crate::engine::docker::Docker;
 use crate::engine::{Cancel, Login, Secret};
 use crate::plan::Plan;
-use crate::publish::{Entrance, PublishError};
+use crate::publish::{Entrance, Facts, Listed, PublishError, Settings};
 use crate::registry::{Keychain, Login as Known, Reference, Target};
+use crate::spec::Platform;
 use std::collections::BTreeMap;
 
 /// Puts the image into every output that is not the engine.
@@ -35,6 +36,26 @@ pub(super) async fn push(
         }
     }
     Ok(())
+}
+
+/// Pushes an image that an engine has, and with `variant` enters it into the index `reference` under that
+/// name and with those facts. Returns the index as it is then.
+pub async fn push_image(
+    docker: &Docker,
+    id: &str,
+    reference: &Reference,
+    variant: Option<(&str, Platform, Facts)>,
+    settings: &Settings<'_>,
+    cancel: &Cancel,
+) -> Result<Option<Listed>, BuildError> {
+    let Some((name, platform, facts)) = variant else {
+        one(docker, id, reference, cancel).await?;
+        return Ok(None);
+    };
+    let entrance = Entrance::open(reference, name, settings).await?;
+    one(docker, id, &entrance.reference(), cancel).await?;
+    let (_, listed) = entrance.enter(id, platform, facts).await?;
+    Ok(Some(listed))
 }
 
 /// Pushes the image with that id as `reference`, a name that the engine keeps only if it had it.

@@ -14,6 +14,7 @@ mod error;
 pub mod fleet;
 mod image_push;
 mod in_place;
+mod installed;
 pub mod last;
 mod layers;
 pub mod native;
@@ -39,6 +40,7 @@ use crate::spec::Stack;
 use crate::store::{Action, Store};
 use crate::validate::{REPORT_PATH, Report};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -47,6 +49,7 @@ pub use audit::{AUDIT_PATH, Hear, audit_image};
 pub use choice::{Wants, wants};
 pub use context::render_context;
 pub use error::{BuildError, chain};
+pub use image_push::push_image;
 pub use in_place::validate_rootfs;
 pub use output::Output;
 pub use secrets::{IndexSettings, ca_bundle};
@@ -54,7 +57,7 @@ pub use stages::{plan_step, stage};
 pub use validation::validate_image;
 
 use audit::Meant;
-use context::{by_dockerfile, compiled, entries, rendered};
+use context::{by_dockerfile, compiled, entries, fetch_sources, rendered};
 use layers::Layers;
 use run::Run;
 use shared::Shared;
@@ -86,11 +89,29 @@ pub struct Options<'a> {
 }
 
 impl Options<'_> {
-    /// The repository that machines share their work through: the configuration's, else the stack's.
+    /// The repository that machines share their work through: the configuration's, else the stack's if
+    /// the configuration allows it.
     fn shared(&self) -> Option<&str> {
-        let of_stack = || Some(&self.stack?.cache.as_ref()?.registry);
-        let name = self.config.cache.registry.as_ref().or_else(of_stack)?;
-        Some(name)
+        let own = self.config.cache.registry.as_deref();
+        own.or_else(|| self.of_stack().filter(|name| self.allows(name)))
+    }
+
+    /// The stack's own repository, if it would be used but is not allowed.
+    fn refused(&self) -> Option<&str> {
+        let none = self.config.cache.registry.is_none();
+        self.of_stack().filter(|name| none && !self.allows(name))
+    }
+
+    fn of_stack(&self) -> Option<&str> {
+        Some(&self.stack?.cache.as_ref()?.registry)
+    }
+
+    fn allows(&self, repository: &str) -> bool {
+        self.config
+            .cache
+            .allow
+            .iter()
+            .any(|name| name == repository)
     }
 }
 
@@ -154,6 +175,8 @@ pub async fn build(
         return Ok(built);
     }
     by_dockerfile(plan)?;
+    // Every step that installs mounts the installer from its stage.
+    docker.mounts_from_stages()?;
     let info = docker.info().await?;
     if info.architecture != plan.platform.machine() && info.architecture != plan.platform.arch() {
         return Err(BuildError::WrongArchitecture {
@@ -171,8 +194,12 @@ pub async fn build(
     if let Some(shared) = shared.as_ref().filter(|_| !options.no_cache) {
         shared.fetch(&meant).await;
     }
-    let wheels = compiled(plan, options)?;
-    let context = rendered(plan, options, base, &wheels)?;
+    let wheels = match options.no_cache {
+        true => BTreeMap::new(),
+        false => compiled(plan, options.store)?,
+    };
+    fetch_sources(plan, &wheels, options, on).await?;
+    let context = rendered(plan, options, base.clone(), &wheels)?;
     let temporary = format!("stackforge/build:{}", plan.key().short());
     let mut request = BuildRequest {
         context: entries(context),
@@ -204,6 +231,9 @@ pub async fn build(
             .await;
     }
     (run.on)(BuildEvent::Phase { name: "build" });
+    // The image takes the very wheels that were audited, whatever the engine's cache has.
+    let made = compiled(plan, options.store)?;
+    request.context = entries(rendered(plan, options, base, &made)?);
     request.target = None;
     request.tags = vec![temporary.clone()];
     engine.extend(run.build(&mut request).await?.steps);
@@ -214,7 +244,16 @@ pub async fn build(
         let what = "audit".to_owned();
         tell(BuildEvent::Download { what, done, total });
     };
-    let finish = finish(&meant, docker, options, (&temporary, &log), cancel, &hear).await;
+    let finish = finish(
+        &meant,
+        docker,
+        options,
+        (&temporary, &log),
+        &made,
+        cancel,
+        &hear,
+    )
+    .await;
     if let Some(layers) = layers.filter(|_| finish.is_ok() && !engine.iter().all(|s| s.cached)) {
         tell(BuildEvent::Phase { name: "share" });
         layers.push(docker, &temporary, cancel).await;
@@ -317,6 +356,7 @@ async fn existing(
             docker.tag(&image.id, tag).await?;
         }
     }
+    docker.expect(&options.tags, &[&image.id]).await?;
     Ok(Some(Built {
         id: image.id,
         tags: options.tags.clone(),
@@ -352,6 +392,7 @@ async fn finish(
     docker: &Docker,
     options: &Options<'_>,
     (temporary, log): (&str, &Path),
+    wheels: &BTreeMap<String, PathBuf>,
     cancel: &Cancel,
     hear: Hear<'_>,
 ) -> Result<Finished, BuildError> {
@@ -378,6 +419,7 @@ async fn finish(
     })
     .await?;
     audit.target.clone_from(&meant.plan.variant);
+    installed::check(meant.plan, &report, &audit, wheels)?;
     if !audit.ok {
         return Err(BuildError::Audit {
             what: "the image".to_owned(),
@@ -417,6 +459,7 @@ async fn finish(
         .ok_or_else(|| BuildError::NoReport {
             reason: format!("image {id} of plan {} is gone", meant.plan.key().short()),
         })?;
+    docker.expect(&options.tags, &[&image.id, &id]).await?;
     Ok(Finished {
         id: image.id,
         size: image.size,

@@ -1,6 +1,7 @@
 //! Compiled wheels that machines share through a registry, by the key of their step.
 //!
-//! In: `cache.registry` of the configuration or the stack, a repository. What no machine has compiled
+//! In: `cache.registry` of the configuration, or of the stack if the configuration allows that
+//! repository. What no machine has compiled
 //! yet is compiled here and pushed: the wheel is the one layer of an OCI artifact whose tag is the key,
 //! so any registry keeps it. What is there already is fetched by digest, read by the audit like a wheel
 //! of this machine's compiler, and remembered as if it were. A cache that does not answer, or has a
@@ -56,6 +57,15 @@ impl<'a> Shared<'a> {
     /// The cache that the configuration, else the stack, names; none where none is named, or nothing
     /// is asked of it.
     pub fn of(plan: &'a Plan, options: &Options<'a>) -> Option<Self> {
+        if let Some(name) = options
+            .refused()
+            .filter(|_| !plan.parts.compiles.is_empty())
+        {
+            tracing::warn!(
+                "the stack's cache {name} is not used: your configuration does not allow it; add \
+                 `cache: {{ allow: [{name}] }}` if you trust whoever may push there"
+            );
+        }
         let name = options.shared()?;
         if options.offline || plan.parts.compiles.is_empty() {
             return None;
@@ -113,6 +123,7 @@ impl<'a> Shared<'a> {
         let part = self.store.part(&blob.digest)?;
         let fetched = (self.registry).fetch_blob_through(&self.repository, &blob, &folder, part);
         fetched.await?;
+        self.store.verified(&blob.digest);
         let path = self.store.named(&blob.digest, &file)?;
         let audit = block_in_place(|| meant.wheel(&path))?;
         if !audit.ok {

@@ -137,6 +137,7 @@ fn placeholders(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diag::codes;
 
     const OWN: &str = "schema: 1
 diagnoses:
@@ -160,7 +161,9 @@ diagnoses:
         let all = Diagnoses::load(None).unwrap().0;
         check(&all).unwrap();
         for d in &all {
-            assert!(d.code.0 / 100 == 7, "{}: {}", d.id, d.code);
+            // Two are of steps of our own, which have codes elsewhere too.
+            let own = [codes::COMPILE_OFFLINE, codes::WHEEL_UNSOUND].contains(&d.code);
+            assert!(d.code.0 / 100 == 7 || own, "{}: {}", d.id, d.code);
             assert!(!d.patterns.is_empty() && !d.source.is_empty(), "{}", d.id);
             assert!(
                 d.cause.ends_with(['.', ')', '}']) && d.fix.ends_with('.'),

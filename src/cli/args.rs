@@ -330,7 +330,8 @@ pub struct ValidateArgs {
 
 #[derive(Debug, Args)]
 pub struct PushArgs {
-    /// `oci:DIR[:TAG]`, `oci-archive:FILE[:TAG]`, or the tag of an image that was built or pulled
+    /// `oci:DIR[:TAG]`, `oci-archive:FILE[:TAG]`, or the tag of an image that was built or pulled, of the
+    /// store or else of the engine
     pub source: String,
     /// Where it goes: `REGISTRY/NAME:TAG`
     pub reference: Reference,
@@ -551,11 +552,22 @@ pub enum CacheCommand {
         /// Variant of that stack, where it has a matrix (default: all of them)
         #[arg(long, value_name = "NAME", requires = "stack")]
         variant: Option<String>,
+        /// Sign it, so that `cache import --verify` takes its steps: a private key in PEM, a file or
+        /// `env://NAME`
+        #[arg(long, value_name = "KEY")]
+        key: Option<String>,
     },
     /// Take what `cache export` wrote, each blob verified
+    ///
+    /// Blobs are what their digests say, whoever wrote them. What steps gave (compiled wheels, layers,
+    /// reports, finished images) is taken only with `--verify`, since builds hand it out; without it,
+    /// steps are made again.
     Import {
         /// The file or the directory
         from: PathBuf,
+        /// Take it only if this public key has signed it, and its steps too: a PEM file, or `env://NAME`
+        #[arg(long, value_name = "KEY")]
+        verify: Option<String>,
     },
 }
 

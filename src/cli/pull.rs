@@ -79,10 +79,8 @@ async fn pull_it(
         return Ok((resolved, None));
     }
     amount.expect(resolved.left(store));
-    let mut roots = Vec::new();
-    for place in args.outputs.iter().filter_map(|o| o.rootfs()) {
-        roots.extend(Rootfs::begin(place, &resolved, store)?);
-    }
+    let places = args.outputs.iter().filter_map(|output| output.rootfs());
+    let roots = Rootfs::begin(places, &resolved, store, args.keep).await?;
     let whole = |digest: &Digest| roots.iter().for_each(|root| root.whole(digest));
     let fetched = pull::fetch(&resolved, settings, Some(&whole)).await?;
     let digest = &resolved.manifest.digest;
@@ -90,7 +88,7 @@ async fn pull_it(
     pull::keep(store, &name, digest, args.keep)?;
     let image = pull::assembled(&fetched.image);
     for root in roots {
-        tokio::task::block_in_place(|| root.finish(digest, args.keep))?;
+        tokio::task::block_in_place(|| root.finish(args.keep))?;
     }
     if let Some(image) = image {
         let cancel = Cancel::new();

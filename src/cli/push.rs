@@ -3,21 +3,29 @@
 use super::Outcome;
 use super::args::{Common, PushArgs};
 use super::audit::Target;
+use super::build::stop_on_signal;
 use super::output::{Failure, chain, json, print};
 use super::progress::{Amount, mib};
 use super::session::{runtime, until_stopped};
+use crate::build::push_image;
 use crate::catalog::Catalog;
 use crate::diag::{Diagnostic, codes};
+use crate::engine::Cancel;
+use crate::engine::docker::Docker;
 use crate::oci;
 use crate::publish::{self, Done, Facts, Listed, PublishError, Settings, Shipment};
 use crate::registry::{self, Patience, PlainHttp};
 use crate::spec::Platform;
 use crate::store::Store;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub fn run(common: &Common, args: &PushArgs) -> Outcome {
     let store = Store::open(common.store.as_deref())?;
-    let shipment = Shipment::of_image(&image(&store, args)?)?;
+    let Some(image) = image(&store, args)? else {
+        return of_engine(common, args, &store);
+    };
+    let shipment = Shipment::of_image(&image)?;
     let amount = Arc::new(Amount::new(common, &args.reference.to_string()));
     let hears = Arc::clone(&amount);
     let observer: registry::Observer = Arc::new(move |event| match event {
@@ -40,7 +48,7 @@ pub fn run(common: &Common, args: &PushArgs) -> Outcome {
         }
         true => {
             let catalog = Catalog::load(common.catalog.as_deref())?;
-            let (name, facts) = described(args, &shipment, &catalog)?;
+            let (name, facts) = described(args, &shipment.labels, &catalog)?;
             let added = publish::add_variant(&shipment, &args.reference, &name, &facts, &settings);
             let added = runtime()?.block_on(until_stopped(added));
             added.map(|(done, listed)| (done, Some(listed)))
@@ -59,13 +67,69 @@ pub fn plain_http(asked: bool) -> PlainHttp {
     }
 }
 
-fn image(store: &Store, args: &PushArgs) -> Result<oci::Image, Failure> {
+/// The image at rest, or the store's. `None` if the store has none of that name.
+fn image(store: &Store, args: &PushArgs) -> Result<Option<oci::Image>, Failure> {
     if let Target::Image { path, reference } = Target::read(&args.source) {
-        return Ok(oci::open(&path, reference.as_deref(), args.platform)?);
+        return Ok(Some(oci::open(&path, reference.as_deref(), args.platform)?));
     }
-    if let Some(image) = stored(store, &args.source, args.platform)? {
-        return Ok(image);
-    }
+    stored(store, &args.source, args.platform)
+}
+
+/// Has the engine push its image of that name.
+fn of_engine(common: &Common, args: &PushArgs, store: &Store) -> Outcome {
+    runtime()?.block_on(async {
+        let cancel = Cancel::new();
+        stop_on_signal(&cancel);
+        // Without an engine the store alone is to blame.
+        let Ok(docker) = Docker::connect(None).await else {
+            return Err(absent(store, args)?);
+        };
+        let image = docker.image(&args.source).await.ok().flatten();
+        let platform = image.as_ref().and_then(|image| {
+            let of = |p: &Platform| image.os == "linux" && image.architecture == p.arch();
+            Platform::ALL.into_iter().find(of)
+        });
+        let fits = platform.is_some() && (args.platform.is_none() || args.platform == platform);
+        let (Some(image), Some(platform), true) = (image, platform, fits) else {
+            return Err(absent(store, args)?);
+        };
+        let settings = Settings {
+            store: Some(store),
+            plain_http: plain_http(args.plain_http),
+            patience: Patience::default(),
+            observer: None,
+        };
+        let described = match args.index {
+            false => None,
+            true => {
+                let catalog = Catalog::load(common.catalog.as_deref())?;
+                Some(described(args, &image.labels, &catalog)?)
+            }
+        };
+        let variant = described.as_ref();
+        let variant = variant.map(|(name, facts)| (name.as_str(), platform, facts.clone()));
+        let (id, to) = (&image.id, &args.reference);
+        let listed = push_image(&docker, id, to, variant, &settings, &cancel).await?;
+        if common.json {
+            json(&serde_json::json!({
+                "ok": true,
+                "reference": to.to_string(),
+                "image": id,
+                "platform": platform,
+                "engine": docker.server(),
+                "index": listed,
+            }));
+            return Ok(());
+        }
+        let mut text = format!("{to}: {id} ({platform}), pushed by {}\n", docker.server());
+        text += &listed.as_ref().map(shown).unwrap_or_default();
+        print(&text);
+        Ok(())
+    })
+}
+
+/// Says that neither the store nor an engine has the image.
+fn absent(store: &Store, args: &PushArgs) -> Result<Failure, Failure> {
     let refs = store.refs()?;
     let names: Vec<&str> = refs.iter().filter_map(|r| r.name.as_deref()).collect();
     let there = match names.is_empty() {
@@ -73,13 +137,13 @@ fn image(store: &Store, args: &PushArgs) -> Result<oci::Image, Failure> {
         false => names.join(", "),
     };
     let source: String = args.source.chars().take(200).collect();
-    Err(Failure::plain(
+    Ok(Failure::plain(
         2,
         Diagnostic::error(
             codes::NO_SUCH_IMAGE,
             format!("the store has no image `{source}`; there is {there}"),
         )
-        .help("name one of these, `oci:DIR` or `oci-archive:FILE`"),
+        .help("name one of these, an image of the engine, `oci:DIR` or `oci-archive:FILE`"),
     ))
 }
 
@@ -102,15 +166,15 @@ pub(super) fn stored(
 /// The variant's name and facts: what the labels say, and over them what was given.
 fn described(
     args: &PushArgs,
-    shipment: &Shipment,
+    labels: &BTreeMap<String, String>,
     catalog: &Catalog,
 ) -> Result<(String, Facts), Failure> {
-    let mut facts = Facts::read(&shipment.labels).map_err(PublishError::Fact)?;
+    let mut facts = Facts::read(labels).map_err(PublishError::Fact)?;
     for fact in &args.facts {
         facts.set(fact)?;
     }
     facts.complete(catalog);
-    let label = |name: &str| shipment.labels.get(name).cloned();
+    let label = |name: &str| labels.get(name).cloned();
     let named = args.variant.clone();
     let named = named.or_else(|| label(publish::variant::NAME));
     let named = named.or_else(|| facts.stack.clone());
@@ -160,10 +224,14 @@ fn show(
         blobs.existing
     );
     if let Some(listed) = listed {
-        let names: Vec<String> = listed.variants.iter().map(|v| v.shown()).collect();
-        text += &format!("index {}: {}\n", listed.digest, names.join(", "));
+        text += &shown(listed);
     }
     print(&text);
+}
+
+fn shown(listed: &Listed) -> String {
+    let names: Vec<String> = listed.variants.iter().map(|v| v.shown()).collect();
+    format!("index {}: {}\n", listed.digest, names.join(", "))
 }
 
 impl From<PublishError> for Failure {

@@ -13,7 +13,11 @@ use crate::rules::{Case, Machine, Picks};
 use crate::spec::{self, Stack};
 use crate::store::Store;
 use crate::target::Target;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
+
+/// Largest stack or lock that is read, in bytes.
+const MOST_TEXT: u64 = 64 << 20;
 
 pub struct Session {
     /// With a matrix, until [`Session::choose`]: the pattern of its variants.
@@ -51,7 +55,12 @@ impl Session {
 
     /// The lock, if there is one that parses.
     pub fn lock(&self) -> Result<Option<Lock>, Failure> {
-        let text = match std::fs::read_to_string(&self.lock_path) {
+        let read = std::fs::File::open(&self.lock_path).and_then(|file| {
+            let mut text = String::new();
+            file.take(MOST_TEXT).read_to_string(&mut text)?;
+            Ok(text)
+        });
+        let text = match read {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => {
@@ -230,17 +239,20 @@ pub fn read_stack(path: &Path) -> Result<Stack, Failure> {
                 .help("check the path and its permissions"),
         )
     };
-    let size = std::fs::metadata(path)
-        .map_err(|e| unreadable(e.to_string()))?
-        .len();
-    if size > 64 << 20 {
+    let file = std::fs::File::open(path).map_err(|e| unreadable(e.to_string()))?;
+    // A device or a pipe has no size and perhaps no end.
+    let mut text = String::new();
+    file.take(MOST_TEXT + 1)
+        .read_to_string(&mut text)
+        .map_err(|e| unreadable(e.to_string()))?;
+    if text.len() as u64 > MOST_TEXT {
+        let what = format!("{name} has more than {MOST_TEXT} bytes");
         return Err(Failure::plain(
             2,
-            Diagnostic::error(codes::TOO_LARGE, format!("{name} has {size} bytes"))
+            Diagnostic::error(codes::TOO_LARGE, what)
                 .help("check that the path names a stack file"),
         ));
     }
-    let text = std::fs::read_to_string(path).map_err(|e| unreadable(e.to_string()))?;
     spec::read(&name, &text).map_err(|r| Failure::new(2, r))
 }
 

@@ -5,7 +5,7 @@
 //! without a judgement: names of the catalog and what fits what are others' business. It is never
 //! an error: what is absent, unreadable or odd is None. No UUID, serial or host name is read.
 
-mod containers;
+pub mod containers;
 mod disk;
 mod driver;
 mod nvml;

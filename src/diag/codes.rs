@@ -295,6 +295,15 @@ codes! {
     PROGRAM_MISSING = 333, "a program is not in the root file system",
         "The program, or the interpreter or loader that it names, is missing there, cannot be executed, or is for another processor.",
         "Install it in the root, or name a root that has it.";
+    UNSIGNED_CACHE = 334, "an exported cache that the key has not signed",
+        "`cache import --verify KEY` takes an export only if KEY's private half has signed it: what its steps say of its blobs is believed by every later build.",
+        "Write it with `stackforge cache export --key`, or import it without `--verify`: then blobs are taken by their digests, and steps are made again.";
+    MISNAMED = 360, "the engine does not have the image under its name",
+        "After an image was built or loaded the engine is asked for it by each of its names. One of them is not there, or is another image.",
+        "Run the same command again. If the name is still not there, the engine's own log says why.";
+    ENGINE_TOO_OLD = 361, "the engine is too old for this build",
+        "Podman before 4.4 loses what a step mounts from another stage when that stage comes from its cache: the step fails, or takes other files.",
+        "Use Podman 5 or newer, Docker 20.10 or newer, or the native engine (`--engine native`).", source "https://github.com/containers/buildah/issues/4375";
     STEP_FAILED = 401, "a build step failed",
         "A command of the Dockerfile ended with an error; its last lines are shown and its whole log is kept.",
         "Read the last lines, then the whole log at the path that is shown; finished steps are cached for the next run.";
@@ -310,6 +319,12 @@ codes! {
     TEMPLATE = 405, "a template could not be rendered",
         "A template from `--catalog` uses a value that it is not given, or is malformed.",
         "Correct the template; the message names the file and line.";
+    COMPILE_OFFLINE = 420, "a compile wants to download",
+        "Compiles run foreign code, so they have no network and no settings of package indexes. Build requirements, the source and its git submodules are fetched before; this build fetches something else by itself.",
+        "Use a source that has it (git with `submodules: true`), add it to `requires` or `packages` of the recipe, or set in its `env` the switch with which the build leaves it out or uses the system's.";
+    NOT_THE_LOCKS = 430, "the image does not hold what the lock says",
+        "The distributions that are installed in the finished image are compared with the lock, and compiled ones with the wheel that was audited. A difference means that the engine took a layer of another build from its cache.",
+        "Run the build again with `--no-cache`. If it comes back, remove the engine's build cache (`docker builder prune`, `podman image prune`) and report it.";
     VALIDATION_FAILED = 501, "the image does not validate",
         "A check inside the image failed, so the image was not given its tag.",
         "The table shows the check and the reason; the report holds the traceback.";
@@ -656,7 +671,10 @@ codes! {
         "Use one of the names that the message lists.";
     OUTPUT_IN_THE_WAY = 1005, "a directory that is in the way of an image",
         "A root file system replaces only one that stackforge wrote, so that no other directory is ever removed.",
-        "Name a directory that is not there yet, or remove it yourself.";
+        "Name a directory that is not there yet, or move it away. If it is `DIR~N`, a lower `--keep` leaves it alone.";
+    OUTPUT_MOUNTED = 1008, "a mount in a directory that an image replaces",
+        "A root file system is exchanged for the one before, which is removed later. A file system that is mounted at it or in it would move away with the old files.",
+        "Unmount it, or name a directory below the mount point, without mounts in it.";
     EVIDENCE_OTHER_STACK = 1101, "evidence for an image that another stack made",
         "SBOM and provenance are made from a stack's lock and attached to an image. This image's labels name another plan, so they would say what is not true.",
         "Name the stack and variant that the image was built from, with its lock of that time.";

@@ -41,6 +41,19 @@ pub enum EngineError {
     /// The build failed outside of any step.
     #[error("the build failed: {message}")]
     Build { message: String },
+    #[error("{engine} cannot {what}")]
+    TooOld {
+        engine: String,
+        what: String,
+        help: &'static str,
+    },
+    /// A name that was given to an image is not that image's.
+    #[error("{}", misnamed(reference, wanted, found.as_deref()))]
+    Misnamed {
+        reference: String,
+        wanted: String,
+        found: Option<String>,
+    },
     #[error("cancelled while {doing}")]
     Cancelled { doing: String },
     #[error("{engine} cannot do this: {what}")]
@@ -114,6 +127,13 @@ impl std::fmt::Display for StepFailure {
     }
 }
 
+fn misnamed(reference: &str, wanted: &str, found: Option<&str>) -> String {
+    match found {
+        Some(found) => format!("the engine's image `{reference}` is {found}, not {wanted}"),
+        None => format!("the engine has no image `{reference}`, though it took {wanted}"),
+    }
+}
+
 fn at_line(line: Option<u32>) -> String {
     line.map_or_else(String::new, |line| format!(" at Dockerfile line {line}"))
 }
@@ -156,10 +176,14 @@ impl EngineError {
                  opened to you by `docker login`"
             }
             EngineError::Build { .. } => "the engine's own log may say more",
+            EngineError::Misnamed { .. } => {
+                "run the same command again; if the name is still not there, see what the engine's own \
+                 log says of it"
+            }
             EngineError::Cancelled { .. } => {
                 "run the same command again to go on: finished steps stay cached"
             }
-            EngineError::Invalid { help, .. } => help,
+            EngineError::Invalid { help, .. } | EngineError::TooOld { help, .. } => help,
             EngineError::Context { .. } => "see that the file is there, readable and not changing",
             EngineError::Log { .. } => "see that the directory is there and writable",
             EngineError::TooLarge { .. } => "raise the limit, or read something smaller",

@@ -163,7 +163,8 @@ pub struct ImageInfo {
     pub labels: BTreeMap<String, String>,
     pub architecture: String,
     pub os: String,
-    /// Bytes of all its layers, unpacked.
+    /// Bytes of all its layers as the engine counts them: unpacked, or packed where it keeps images in
+    /// containerd ([`EngineInfo::in_containerd`]).
     pub size: u64,
     /// `NAME=value`, in the image's order.
     pub env: Vec<String>,
@@ -190,6 +191,8 @@ pub struct EngineInfo {
     /// Whether it hands devices to containers by CDI.
     pub cdi: bool,
     pub storage_driver: String,
+    /// Whether it keeps images in containerd, as they come from a registry, and not by a graph driver.
+    pub in_containerd: bool,
     /// Where it keeps images, on its own machine.
     pub data: PathBuf,
     pub is_podman: bool,

@@ -166,10 +166,35 @@ impl Plan<'_> {
         if path.split('/').any(|part| part.starts_with(".wh.")) {
             return Err(WheelFault::Reserved(path.to_owned()));
         }
-        if self.python.strip_prefix('/') == Some(path) {
+        if self.is_interpreter(path) {
             return Err(WheelFault::Interpreter(path.to_owned()));
         }
         Ok(())
+    }
+
+    /// Whether a file is the interpreter, another name of it, or what tells it where its library is.
+    fn is_interpreter(&self, path: &str) -> bool {
+        let below = |folder: &str| {
+            let folder = folder.trim_matches('/');
+            path.strip_prefix(folder)?.strip_prefix('/')
+        };
+        let version = |name: &str| match name.strip_prefix("python") {
+            Some("" | "3") => true,
+            Some(rest) => rest.strip_prefix("3.").is_some_and(|minor| {
+                !minor.is_empty() && minor.bytes().all(|b| b.is_ascii_digit())
+            }),
+            None => false,
+        };
+        let own = self
+            .python
+            .rsplit_once('/')
+            .map_or("", |(folder, _)| folder);
+        self.python.strip_prefix('/') == Some(path)
+            || [own, &self.scheme.scripts]
+                .into_iter()
+                .filter_map(below)
+                .any(version)
+            || matches!(below(&self.scheme.data), Some("pyvenv.cfg" | "lib64"))
     }
 }
 

@@ -44,6 +44,12 @@ pub(super) enum Stated {
 }
 
 impl<S: Source + Clone> Wheel<S> {
+    /// The digest that RECORD states of each file: `sha256=…`, in URL-safe base64.
+    pub fn stated(&self) -> impl Iterator<Item = (&str, &str)> {
+        let rows = self.rows.iter();
+        rows.filter_map(|(path, digest)| Some((path.as_str(), digest.as_deref()?)))
+    }
+
     pub fn open(file: &str, mut source: S) -> Result<Self, LayerError> {
         let name: WheelName = file.parse()?;
         let archive = Archive::read(file, &mut source)?;

@@ -39,7 +39,7 @@ pub(super) fn choose(
     let mut walk = Walk::new(files);
     let mut entries: Vec<&Descriptor> = index.manifests().iter().collect();
     if let (Some(reference), None) = (reference, &wanted) {
-        entries.retain(|entry| names(entry).any(|name| name == reference));
+        entries.retain(|entry| names(entry).any(|name| is_named(name, reference)));
         if entries.is_empty() {
             let mut there: Vec<String> = index
                 .manifests()
@@ -113,7 +113,21 @@ fn names(entry: &Descriptor) -> impl Iterator<Item = &str> {
     NAMES
         .iter()
         .filter_map(|name| entry.annotations().as_ref()?.get(*name))
-        .map(String::as_str)
+        .map(|name| familiar(name))
+}
+
+/// The name as people write it: containerd is told Docker Hub's names in full.
+fn familiar(name: &str) -> &str {
+    match name.strip_prefix("docker.io/") {
+        Some(path) => path.strip_prefix("library/").unwrap_or(path),
+        None => name,
+    }
+}
+
+/// Whether an entry's name is what `reference` names, with `:latest` or without.
+fn is_named(name: &str, reference: &str) -> bool {
+    let reference = familiar(reference);
+    name == reference || name.strip_suffix(":latest") == Some(reference)
 }
 
 struct Walk<'a> {

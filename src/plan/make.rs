@@ -337,6 +337,7 @@ fn compile_step(plan: &Plan, compile: &Compile, from: &(String, String), steps: 
         ("version".into(), compile.version.clone()),
         ("sm".into(), compile.sms.clone()),
         ("script".into(), templates_digest("steps/compile.sh")),
+        ("offline".into(), templates_digest("steps/offline.py")),
         ("nvcc-filter".into(), templates_digest("builders")),
     ]);
     if let Some(home) = &compile.toolkit_home {

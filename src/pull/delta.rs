@@ -11,7 +11,7 @@ mod member;
 mod plan;
 #[cfg(test)]
 mod tests;
-mod toc;
+pub mod toc;
 
 use super::Settings;
 use super::resolve::Resolved;

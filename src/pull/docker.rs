@@ -6,7 +6,7 @@ use crate::engine::docker::Docker;
 use crate::engine::{Cancel, EngineError};
 use std::path::Path;
 
-/// Loads an image under each of `names`.
+/// Loads an image under each of `names`, and sees that the engine has it under each.
 pub async fn load(
     docker: &Docker,
     image: &Assembled,
@@ -28,11 +28,20 @@ pub async fn load(
         // An engine that keeps images another way wants every file that the archive names.
         Err(_) if there > 0 && !cancel.is_cancelled() => load(0).await,
         other => other,
-    }
+    }?;
+    docker
+        .expect(names, &ids(image).each_ref().map(String::as_str))
+        .await
+}
+
+/// What engines call the image: a graph driver its configuration, containerd its manifest.
+fn ids(image: &Assembled) -> [String; 2] {
+    [&image.config_digest, &image.digest].map(ToString::to_string)
 }
 
 /// Loads an image under `name`. What has the name there stays until the new one is whole; after that
-/// `keep` such images stay, as `NAME-previous-1` and so on.
+/// `keep` such images stay, as `NAME-previous-1` and so on. An older one only loses that name: Docker
+/// removes an image with its last name, and not while a container has it.
 pub async fn replace(
     image: &Assembled,
     name: &str,
@@ -41,24 +50,110 @@ pub async fn replace(
     cancel: &Cancel,
 ) -> Result<(), PullError> {
     let docker = Docker::connect(None).await?;
-    let before = docker.image(name).await?.map(|image| image.id);
-    load(&docker, image, &[name.to_owned()], blobs, cancel).await?;
-    let now = docker.image(name).await?.map(|image| image.id);
-    let Some(before) = before.filter(|before| Some(before) != now.as_ref()) else {
-        return Ok(());
+    let previous = Previous {
+        docker: &docker,
+        name,
     };
-    let place = |n: u32| format!("{name}-previous-{n}");
-    let mut older = Some(before);
-    for n in 1..=keep {
-        let Some(id) = older.take() else { break };
-        older = docker.image(&place(n)).await?.map(|image| image.id);
-        docker.tag(&id, &place(n)).await?;
+    // What a killed process left.
+    previous.settle().await?;
+    if let Some(before) = previous.id(name).await? {
+        docker.tag(&before, &previous.slot(0)).await?;
     }
-    if let Some(oldest) = older {
-        // It may have other names, or a container that runs: then it stays.
-        if let Err(error) = docker.remove_image(&oldest).await {
-            tracing::debug!(%error, "an old image stays");
+    let loaded = load(&docker, image, &[name.to_owned()], blobs, cancel).await;
+    let settled = previous.settle().await;
+    loaded?;
+    settled?;
+    Ok(previous.forget(keep).await?)
+}
+
+/// The names of those that had `name` before. Slot 0 holds the one before while the new one is loaded,
+/// so that it has a name at any moment; slot 1 and those after it are what `--keep` counts.
+struct Previous<'a> {
+    docker: &'a Docker,
+    name: &'a str,
+}
+
+impl Previous<'_> {
+    fn slot(&self, n: u32) -> String {
+        format!("{}-previous-{n}", self.name)
+    }
+
+    async fn id(&self, name: &str) -> Result<Option<String>, EngineError> {
+        Ok(self.docker.image(name).await?.map(|image| image.id))
+    }
+
+    /// Empties slot 0: what is in it moves to slot 1, unless it still is what `name` stands for.
+    async fn settle(&self) -> Result<(), EngineError> {
+        let Some(held) = self.id(&self.slot(0)).await? else {
+            return Ok(());
+        };
+        if self.id(self.name).await?.as_ref() != Some(&held) {
+            self.enter(&held).await?;
+        }
+        self.docker.remove_image(&self.slot(0)).await?;
+        Ok(())
+    }
+
+    /// Gives slot 1 to an image. What was there moves on, up to the first slot that is free; one that
+    /// has the same image as the next is free as well, which is what a killed process leaves.
+    async fn enter(&self, image: &str) -> Result<(), EngineError> {
+        let mut moving = Vec::new();
+        let mut next = self.id(&self.slot(1)).await?;
+        while let Some(id) = next.take() {
+            next = self.id(&self.slot(moving.len() as u32 + 2)).await?;
+            if id == image || next.as_ref() == Some(&id) {
+                break;
+            }
+            moving.push(id);
+        }
+        // The last first, so that each has its new name before it loses the old one.
+        for (n, id) in moving.iter().enumerate().rev() {
+            self.docker.tag(id, &self.slot(n as u32 + 2)).await?;
+        }
+        self.docker.tag(image, &self.slot(1)).await
+    }
+
+    /// Takes the names from the images after the first `keep`.
+    async fn forget(&self, keep: u32) -> Result<(), EngineError> {
+        let names = self.docker.names().await?;
+        for n in slots(self.name, &names).filter(|n| *n > keep) {
+            // Docker refuses it while a container has the image and the image has no other name. The next
+            // pull tries again.
+            if let Err(error) = self.docker.remove_image(&self.slot(n)).await {
+                tracing::debug!(%error, "an old image stays");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Numbers of the slots among an engine's names, which Docker shows without `docker.io/library/`.
+fn slots(name: &str, names: &[String]) -> impl Iterator<Item = u32> {
+    names.iter().filter_map(move |full| {
+        let (image, number) = full.rsplit_once("-previous-")?;
+        let above = name.strip_suffix(image)?;
+        let number = number.parse().ok()?;
+        (above.is_empty() || above.ends_with('/')).then_some(number)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_image() {
+        let of = |name: &str, full: &str| slots(name, &[full.to_owned()]).next();
+        assert_eq!(of("h:5000/a:1", "h:5000/a:1-previous-12"), Some(12));
+        assert_eq!(of("docker.io/library/a:1", "a:1-previous-2"), Some(2));
+        for other in [
+            "h:5000/a:1",
+            "h:5000/a:1-previous-x",
+            "h:5000/aa:1-previous-1",
+            "000/a:1-previous-1",
+            "h:5000/a:1-previous-1-previous-",
+        ] {
+            assert_eq!(of("h:5000/a:1", other), None, "{other}");
         }
     }
-    Ok(())
 }

@@ -46,6 +46,12 @@ pub enum PullError {
     Unpack { path: PathBuf, source: UnpackError },
     #[error("{} is there and was not written by stackforge", .0.display())]
     InTheWay(PathBuf),
+    #[error("{} is a mount point, and what is mounted cannot be moved", .0.display())]
+    Mounted(PathBuf),
+    #[error(
+        "the image has `/{0}`, which is the name of stackforge's own file in a root file system"
+    )]
+    Reserved(&'static str),
     #[error("{doing} {}", path.display())]
     Io {
         doing: &'static str,
@@ -71,7 +77,7 @@ impl PullError {
             Self::Registry(e) if e.is_missing() => codes::NO_SUCH_IMAGE,
             Self::Registry(_) => codes::NETWORK,
             Self::Image(OciError::NoPlatform { .. } | OciError::Several(_)) => codes::NO_SUCH_IMAGE,
-            Self::Image(_) | Self::Unpack { .. } => codes::IMAGE_UNREADABLE,
+            Self::Image(_) | Self::Unpack { .. } | Self::Reserved(_) => codes::IMAGE_UNREADABLE,
             Self::Store(e) => e.code(),
             Self::Evidence(e) => e.code(),
             Self::Engine(EngineError::NotReachable { .. }) => codes::ENGINE_MISSING,
@@ -80,6 +86,7 @@ impl PullError {
             Self::NoSuchVariant { .. } => codes::NO_SUCH_VARIANT,
             Self::Space { .. } => codes::NO_SPACE,
             Self::InTheWay(_) => codes::OUTPUT_IN_THE_WAY,
+            Self::Mounted(_) => codes::OUTPUT_MOUNTED,
             Self::Assemble(_) | Self::Io { .. } | Self::Thread => codes::STORE_IO,
         }
     }
@@ -90,6 +97,7 @@ impl PullError {
             Self::Store(e) => e.help().to_owned(),
             Self::Evidence(e) => e.help(),
             Self::Engine(e) => e.help().to_owned(),
+            Self::Reserved(_) => "remove it from the image, or pull to another output".to_owned(),
             other => {
                 let explained = other.code().explanation();
                 explained.map_or(String::new(), |e| e.fix.to_owned())
@@ -103,7 +111,8 @@ impl PullError {
             Self::Evidence(e) => e.exit(),
             other => match other.code() {
                 codes::BAD_REFERENCE | codes::NO_SUCH_IMAGE | codes::NO_SUCH_VARIANT => 2,
-                codes::IMAGE_UNREADABLE | codes::NONE_RUNS | codes::OUTPUT_IN_THE_WAY => 1,
+                codes::IMAGE_UNREADABLE | codes::NONE_RUNS => 1,
+                codes::OUTPUT_IN_THE_WAY | codes::OUTPUT_MOUNTED => 1,
                 _ => 3,
             },
         }

@@ -36,7 +36,8 @@ pub async fn fetch(
     let folder = store.dir("blobs/sha256")?;
     let root = store.root();
     let needed = resolved.left(store);
-    if let Some(free) = device::free(&folder).filter(|free| *free < needed + RESERVE && needed > 0)
+    if let Some(free) =
+        device::free(&folder).filter(|free| *free < needed.saturating_add(RESERVE) && needed > 0)
     {
         return Err(PullError::Space {
             path: folder,
@@ -96,6 +97,7 @@ async fn one(
     let folder = store.dir("blobs/sha256")?;
     let fetched = registry.fetch_blob_from(repository, blob, &folder, part, &pieces);
     let fetched = fetched.await?;
+    store.verified(&blob.digest);
     if let Some(whole) = whole {
         whole(&blob.digest);
     }

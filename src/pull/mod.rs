@@ -8,7 +8,7 @@
 //! gone before the new one is whole.
 
 pub mod choose;
-mod delta;
+pub mod delta;
 mod docker;
 mod error;
 mod fetch;

@@ -76,7 +76,9 @@ impl Place {
         match self {
             Self::Docker => docker::replace(image, name, keep, &blobs, cancel).await,
             Self::Oci(directory) => Ok(block_in_place(|| {
-                output::layout(image, name, &blobs, directory)
+                store.keeping_notes(image.blobs().values(), || {
+                    output::layout(image, name, &blobs, directory)
+                })
             })?),
             Self::Archive(file) => block_in_place(|| archive(image, name, &blobs, file)),
             Self::Rootfs(_) => Ok(()),

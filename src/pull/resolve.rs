@@ -225,7 +225,8 @@ impl Resolved {
 
     /// Bytes of all blobs.
     pub fn size(&self) -> u64 {
-        self.blobs.iter().map(|blob| blob.size).sum()
+        let sizes = self.blobs.iter().map(|blob| blob.size);
+        sizes.fold(0, u64::saturating_add)
     }
 
     /// Blobs that the store does not have.
@@ -244,7 +245,8 @@ impl Resolved {
             let part = part.and_then(|part| std::fs::metadata(part).ok());
             blob.size.saturating_sub(part.map_or(0, |part| part.len()))
         };
-        self.missing(store).iter().map(left).sum()
+        let left = self.missing(store).iter().map(left).collect::<Vec<u64>>();
+        left.into_iter().fold(0, u64::saturating_add)
     }
 
     /// Bytes of the layers' tars, as far as their annotations tell.

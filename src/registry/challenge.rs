@@ -6,12 +6,13 @@
 
 /// One scheme and its parameters; names in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Challenge {
+pub struct Challenge {
     pub scheme: String,
     pub parameters: Vec<(String, String)>,
 }
 
 impl Challenge {
+    /// The value of the first parameter of this name, which is in lower case.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.parameters
             .iter()
@@ -20,10 +21,11 @@ impl Challenge {
     }
 }
 
-/// More than a server has reason to send.
-const MOST: usize = 32;
+/// More challenges, and parameters of one, than a server has reason to send.
+pub const MOST: usize = 32;
 
-pub(super) fn parse(header: &str) -> Vec<Challenge> {
+/// Reads the challenges of a header up to the first damage, and at most [`MOST`].
+pub fn parse(header: &str) -> Vec<Challenge> {
     let mut text = Text { rest: header };
     let mut found: Vec<Challenge> = Vec::new();
     loop {

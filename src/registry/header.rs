@@ -8,7 +8,7 @@ use reqwest::header::HeaderMap;
 
 /// `bytes 10-19/100` or `bytes 10-19/*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ContentRange {
+pub struct ContentRange {
     pub first: u64,
     /// The last byte, itself part of the range.
     pub last: u64,
@@ -19,7 +19,8 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-pub(super) fn content_range(value: &str) -> Option<ContentRange> {
+/// Reads `Content-Range`. `None` if it is damaged or names an empty range.
+pub fn content_range(value: &str) -> Option<ContentRange> {
     let (unit, rest) = value.trim().split_once(' ')?;
     let (range, size) = rest.trim().split_once('/')?;
     let (first, last) = pair(range)?;
@@ -34,7 +35,7 @@ pub(super) fn content_range(value: &str) -> Option<ContentRange> {
 /// How many bytes an upload has, from `Range: 0-99` or the `bytes=0-99` that some send. The
 /// specification has no way to say none; an absent header and `0-0` both do (registry:2 sends the
 /// latter), so one byte counts as none.
-pub(super) fn received(value: &str) -> Option<u64> {
+pub fn received(value: &str) -> Option<u64> {
     let value = value.trim();
     let (first, last) = pair(value.strip_prefix("bytes=").unwrap_or(value))?;
     match (first, last) {
@@ -60,7 +61,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// The next page, from `Link: </v2/…>; rel="next"` (RFC 8288).
-pub(super) fn next_page(value: &str) -> Option<&str> {
+pub fn next_page(value: &str) -> Option<&str> {
     let mut rest = value;
     while let Some(open) = rest.find('<') {
         let (address, after) = rest[open + 1..].split_once('>')?;

@@ -52,6 +52,24 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
         );
         context.insert("base/rootfs.tar".into(), Content::File(tar.clone()));
     }
+    for compile in &plan.parts.compiles {
+        let SourceLock::Sdist { file, sha256, .. } = &compile.source else {
+            continue;
+        };
+        if options.wheels.contains_key(&compile.library) {
+            continue;
+        }
+        let from = options.debs.join(sha256);
+        if !from.is_file() {
+            return Err(RenderError::SourceMissing {
+                library: compile.library.clone(),
+                file: file.clone(),
+                folder: options.debs.to_owned(),
+            });
+        }
+        let path = format!("sources/{}/{file}", compile.library);
+        context.insert(path, Content::File(from));
+    }
     for (library, wheel) in options.wheels {
         if let Some(name) = wheel.file_name().and_then(|n| n.to_str()) {
             let path = format!("compiled/{library}/{name}");
@@ -132,13 +150,8 @@ pub fn builder(compile: &Compile) -> Vec<(&'static str, String)> {
         ("patches.json", patches + "\n"),
     ];
     files.push(match &compile.source {
-        SourceLock::Sdist { sha256, .. } => (
-            "source.txt",
-            format!(
-                "{}=={} --hash=sha256:{sha256}\n",
-                compile.library, compile.version
-            ),
-        ),
+        // As `sha256sum --check` reads it.
+        SourceLock::Sdist { file, sha256, .. } => ("sdist.txt", format!("{sha256}  {file}\n")),
         SourceLock::Git { url, revision } => ("git.txt", format!("{url} {revision}\n")),
     });
     if !compile.commands.is_empty() {

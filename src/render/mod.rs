@@ -6,6 +6,7 @@
 //! that it was not quoted for.
 
 mod files;
+pub mod keys;
 pub mod quote;
 pub mod yaml;
 
@@ -13,7 +14,7 @@ pub use files::{builder, requirements};
 
 use crate::catalog::template;
 use crate::config::Config;
-use crate::lock::{OsPackageLock, PinnedImage};
+use crate::lock::{OsPackageLock, PinnedImage, SourceLock};
 use crate::plan::Plan;
 use handlebars::Handlebars;
 use serde_json::json;
@@ -45,6 +46,17 @@ pub enum RenderError {
     },
     #[error("locked OS package {name} is not in {}", folder.display())]
     DebMissing { name: String, folder: PathBuf },
+    #[error("the source {file} of {library} is not in {}", folder.display())]
+    SourceMissing {
+        library: String,
+        file: String,
+        folder: PathBuf,
+    },
+    #[error("cannot read {} for the build context", path.display())]
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
 }
 
 /// Where the base of the Dockerfile comes from, for bases bootstrapped from packages.
@@ -64,14 +76,14 @@ pub struct Options<'a> {
     pub config: &'a Config,
     /// Wheels that are compiled already, by library: they take their builder stage's place.
     pub wheels: &'a BTreeMap<String, PathBuf>,
-    /// Folder of fetched OS packages, named by their sha256.
+    /// Folder of fetched OS packages and sources, named by their sha256.
     pub debs: &'a Path,
 }
 
 /// The Dockerfile and its context.
 pub fn render(plan: &Plan, options: &Options<'_>) -> Result<Context, RenderError> {
     let mut context = files::context(plan, options)?;
-    let dockerfile = dockerfile(plan, options)?;
+    let dockerfile = keys::keyed(&dockerfile(plan, options)?, &context)?;
     context.insert("Dockerfile".into(), Content::Text(dockerfile));
     Ok(context)
 }
@@ -135,6 +147,7 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
             "requirement": format!("{}=={}", c.library, c.version),
             "after": c.after,
             "compiled": options.wheels.contains_key(&c.library),
+            "git": matches!(c.source, SourceLock::Git { .. }),
         })).collect::<Vec<_>>(),
         "rounds": parts.rounds(),
         "builder_packages": names(&parts.builder_packages),

@@ -20,7 +20,7 @@ mod python;
 mod reach;
 mod requirements;
 mod settings;
-mod simple;
+pub mod simple;
 
 mod uv;
 mod ways;

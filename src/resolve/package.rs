@@ -119,6 +119,7 @@ pub async fn package(
     store.lease([&sha256])?;
     let folder = store.dir("blobs/sha256")?;
     let fetched = fetcher.file(&download, &folder, on_event).await?;
+    store.verified(&sha256);
     package.path = store.named(&sha256, &file.file)?;
     package.cached = fetched.cached;
     package.sha256 = Some(sha256);
@@ -166,6 +167,7 @@ async fn kept(
     let fetcher = Fetcher::new(Policy::default())?;
     let fetched = fetcher.file(&download, &folder, on_event).await;
     fetched.map_err(|_| missing())?;
+    store.verified(&sha256);
     Ok(Package {
         path: store.named(&sha256, &file.file)?,
         file: file.file.clone(),

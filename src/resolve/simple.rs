@@ -30,7 +30,7 @@ pub enum PageError {
 
 /// A file of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Listed {
+pub struct Listed {
     pub file: String,
     pub kind: Kind,
     /// May hold credentials or a signature.
@@ -43,7 +43,7 @@ pub(super) struct Listed {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     Wheel(WheelName),
     Source(Version),
 }
@@ -71,7 +71,7 @@ impl Kind {
 }
 
 /// The files of `project` on a page that came from `url`.
-pub(super) fn read(
+pub fn read(
     body: &[u8],
     content_type: Option<&str>,
     url: &Url,

@@ -9,7 +9,7 @@
 use super::Case;
 use super::clash::Clash;
 use crate::catalog::{Pin, Release, split_local};
-use crate::spec::{From, Platform, Wanted};
+use crate::spec::{From, Platform, Wanted, requirement};
 use crate::wheel::normalized;
 use pep440_rs::{Operator, Version, VersionSpecifiers};
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,9 +95,7 @@ impl<'c, 'a> Search<'c, 'a> {
         }
         let mut overridden = BTreeSet::new();
         for line in &case.stack.overrides {
-            let Ok(requirement) =
-                pep508_rs::Requirement::<pep508_rs::VerbatimUrl>::from_str(&line.value)
-            else {
+            let Ok(requirement) = requirement(&line.value) else {
                 continue;
             };
             let name = normalized(requirement.name.as_ref());

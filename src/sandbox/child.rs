@@ -19,6 +19,7 @@ use super::stubs::Stubs;
 use super::system::{self, Fork};
 use super::wire::{Fault, Message, NAME, Stage, Task, read_request};
 use super::{Applied, End, Identity, Memory, Outcome, Sandbox, Writes, identity, probe, rootfs};
+use crate::unpack;
 
 /// Does the work of a sandbox and returns its exit code, if this process was started for that.
 /// To be called first in `main`: threads, or descriptors that somebody owns, must not be there.
@@ -212,7 +213,7 @@ fn make(path: &Path, like: Option<&PathBuf>) -> Result<(), Fault> {
 fn drop_work(work: &Path) {
     let _ = std::fs::remove_dir(work.join("work"));
     if std::fs::remove_dir(work).is_err() {
-        let _ = remove_tree(work);
+        let _ = unpack::remove(work);
     }
 }
 
@@ -221,25 +222,5 @@ fn remove(directory: &Path) -> Result<(), Fault> {
     if identity == Identity::Subordinate {
         identity::become_root(mapper.as_ref(), 0)?;
     }
-    remove_tree(directory).map_err(Fault::setup(format!("remove {}", directory.display())))
-}
-
-/// As `rm -rf`: directories that their owner locked are opened first.
-fn remove_tree(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let first = std::fs::remove_dir_all(directory);
-    if !matches!(&first, Err(e) if e.kind() == io::ErrorKind::PermissionDenied) {
-        return first;
-    }
-    let mut all = vec![directory.to_owned()];
-    while let Some(path) = all.pop() {
-        let _ = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700));
-        for entry in std::fs::read_dir(&path)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                all.push(entry.path());
-            }
-        }
-    }
-    std::fs::remove_dir_all(directory)
+    unpack::remove(directory).map_err(Fault::setup(format!("remove {}", directory.display())))
 }

@@ -1,6 +1,5 @@
 //! The last steps of the program's own process: what it may not do, then `exec`.
 
-use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,10 +8,9 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 use super::wire::{Fault, Stage};
-use super::{Identity, Sandbox, system};
+use super::{Identity, Sandbox, seccomp, system};
 
 /// What installing packages and compiling as root takes, and no more: no device, no mount, no
 /// network setting, no tracing of others.
@@ -27,58 +25,6 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::NET_BIND_SERVICE)
     .union(CapabilitySet::SYS_CHROOT)
     .union(CapabilitySet::SETFCAP);
-
-/// Calls that reach what namespaces do not divide, or that only a stolen capability could use.
-const REFUSED: [libc::c_long; 26] = [
-    libc::SYS_acct,
-    libc::SYS_add_key,
-    libc::SYS_bpf,
-    libc::SYS_delete_module,
-    libc::SYS_finit_module,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fsopen,
-    libc::SYS_init_module,
-    libc::SYS_kexec_load,
-    libc::SYS_keyctl,
-    libc::SYS_mount,
-    libc::SYS_mount_setattr,
-    libc::SYS_move_mount,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_open_tree,
-    libc::SYS_pivot_root,
-    libc::SYS_quotactl,
-    libc::SYS_reboot,
-    libc::SYS_request_key,
-    libc::SYS_setns,
-    libc::SYS_swapoff,
-    libc::SYS_swapon,
-    libc::SYS_syslog,
-    libc::SYS_umount2,
-    libc::SYS_userfaultfd,
-];
-
-/// Calls that change ids, answered with success where there is only one id: package managers stop
-/// otherwise, and what they want cannot be kept anyway.
-const PRETENDED: [libc::c_long; 12] = [
-    libc::SYS_capset,
-    libc::SYS_fchown,
-    libc::SYS_fchownat,
-    libc::SYS_setfsgid,
-    libc::SYS_setfsuid,
-    libc::SYS_setgid,
-    libc::SYS_setgroups,
-    libc::SYS_setregid,
-    libc::SYS_setresgid,
-    libc::SYS_setresuid,
-    libc::SYS_setreuid,
-    libc::SYS_setuid,
-];
-/// The calls of old that newer processors do not have.
-#[cfg(target_arch = "x86_64")]
-const PRETENDED_OF_OLD: [libc::c_long; 2] = [libc::SYS_chown, libc::SYS_lchown];
-#[cfg(not(target_arch = "x86_64"))]
-const PRETENDED_OF_OLD: [libc::c_long; 0] = [];
 
 /// Gives up what the program may not have. Nothing is opened after this.
 pub fn confine(identity: Identity) -> io::Result<()> {
@@ -105,31 +51,9 @@ pub fn confine(identity: Identity) -> io::Result<()> {
         },
     )?;
     if identity == Identity::Single {
-        let pretended = PRETENDED.into_iter().chain(PRETENDED_OF_OLD);
-        install(&filter(pretended, 0)?)?;
+        seccomp::pretend()?;
     }
-    let refused = libc::EPERM.unsigned_abs();
-    install(&filter(REFUSED.into_iter(), refused)?)
-}
-
-/// A filter that answers `calls` with `errno`. Calls in the convention of another processor end
-/// the program: their numbers mean other things.
-fn filter(calls: impl Iterator<Item = libc::c_long>, errno: u32) -> io::Result<BpfProgram> {
-    let rules: BTreeMap<i64, Vec<_>> = calls.map(|c| (c, Vec::new())).collect();
-    let processor = std::env::consts::ARCH
-        .try_into()
-        .map_err(io::Error::other)?;
-    let filter = SeccompFilter::new(
-        rules,
-        SeccompAction::Allow,
-        SeccompAction::Errno(errno),
-        processor,
-    );
-    filter.and_then(TryInto::try_into).map_err(io::Error::other)
-}
-
-fn install(filter: &BpfProgram) -> io::Result<()> {
-    apply_filter(filter).map_err(io::Error::other)
+    seccomp::refuse()
 }
 
 /// Program, arguments and environment as `exec` wants them.
@@ -194,13 +118,6 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn filters_compile_for_this_processor() {
-        let pretended = PRETENDED.into_iter().chain(PRETENDED_OF_OLD);
-        assert!(filter(pretended, 0).unwrap().len() > PRETENDED.len());
-        assert!(filter(REFUSED.into_iter(), 1).unwrap().len() > REFUSED.len());
-    }
 
     #[test]
     fn no_capability_that_reaches_the_machine_is_kept() {

@@ -1,7 +1,8 @@
 //! Whose ids the program has: how far this process may go, and the user namespace that follows.
 //!
-//! With CAP_SYS_ADMIN no user namespace is needed. Otherwise the program is root of its own: with
-//! the caller's subordinate ids where `newuidmap` hands them out, else with the caller's id alone,
+//! With CAP_SYS_ADMIN no user namespace is needed to set a sandbox up. Its program gets one all the
+//! same, with every id as it is ([`own_namespace`]): what it may do as root it may do to its files,
+//! not to the machine. Otherwise the program is root of its own: with the caller's subordinate ids where `newuidmap` hands them out, else with the caller's id alone,
 //! and then calls that change ids are answered without being done (`confine`).
 
 use std::io::{self, Read as _, Write as _};
@@ -120,6 +121,52 @@ pub fn become_root(mapper: Option<&Mapper>, others: libc::c_int) -> Result<Ident
     Ok(Identity::Single)
 }
 
+/// The map of a user namespace in which every id is what it is outside: the lines of `map`, which
+/// are `INSIDE OUTSIDE COUNT` for this process, with the first in both places.
+fn same_ids(map: &str) -> String {
+    let line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (first, count) = (words.next()?, words.nth(1)?);
+        Some(format!("{first} {first} {count}\n"))
+    };
+    map.lines().filter_map(line).collect()
+}
+
+/// The program's side: enters a user namespace and waits until process 1 has mapped its ids.
+/// Without user namespaces in the kernel the program keeps the machine's.
+pub fn enter_own_namespace(ask: &mut impl io::Write, answer: &mut impl io::Read) -> io::Result<()> {
+    let made = system::unshare(libc::CLONE_NEWUSER).is_ok();
+    ask.write_all(if made { b"m" } else { b"-" })?;
+    let mut mapped = [0];
+    answer.read_exact(&mut mapped)?;
+    match mapped {
+        [b'm'] | [b'-'] => Ok(()),
+        _ => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}
+
+/// The side of process 1: maps the ids of the program's namespace once it is there. Only a process
+/// outside of it, with capabilities, may.
+pub fn own_namespace(
+    program: Pid,
+    asked: &mut impl io::Read,
+    tell: &mut impl io::Write,
+) -> io::Result<()> {
+    let mut made = [0];
+    // A program that ended says itself why.
+    if asked.read_exact(&mut made).is_err() {
+        return Ok(());
+    }
+    if made == *b"m" {
+        for file in ["uid_map", "gid_map"] {
+            let map = same_ids(&std::fs::read_to_string(format!("/proc/self/{file}"))?);
+            let of = program.as_raw_nonzero();
+            std::fs::write(format!("/proc/{of}/{file}"), map)?;
+        }
+    }
+    tell.write_all(&made)
+}
+
 /// A process outside of the user namespace that maps ids once the namespace is there: nobody
 /// inside may.
 struct Waiting {
@@ -185,6 +232,15 @@ mod tests {
         assert_eq!(subordinate(text, 1000, None), range(5, 6));
         assert_eq!(subordinate(text, 7, None), None);
         assert_eq!(subordinate("ann:5:0", 7, Some("ann")), None);
+    }
+
+    #[test]
+    fn ids_stay_what_they_are() {
+        assert_eq!(
+            same_ids("         0          0 4294967295\n"),
+            "0 0 4294967295\n"
+        );
+        assert_eq!(same_ids("0 1000 1\n1 100000 65536\n"), "0 0 1\n1 1 65536\n");
     }
 
     #[test]

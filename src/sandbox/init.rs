@@ -14,7 +14,7 @@ use super::confine::{Command, confine};
 use super::stubs::Stubs;
 use super::system::{self, Fork};
 use super::wire::{Fault, Stage};
-use super::{End, Identity, Network, Sandbox, rootfs};
+use super::{End, Identity, Network, Sandbox, identity, rootfs};
 
 /// What process 1 tells the supervisor, one JSON a line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -88,11 +88,18 @@ impl Init<'_> {
             Fault::setup("read the command: it has a NUL byte")(rustix::io::Errno::INVAL)
         })?;
         let (mut failed, failing) = std::io::pipe().map_err(Fault::setup("make a pipe"))?;
+        let (mut asked, mut ask) = std::io::pipe().map_err(Fault::setup("make a pipe"))?;
+        let (mut answer, mut tell) = std::io::pipe().map_err(Fault::setup("make a pipe"))?;
         let program = match system::fork().map_err(Fault::setup("start the program"))? {
             Fork::Parent(pid) => pid,
             Fork::Child => {
-                drop(failed);
-                let fault = match self.prepare() {
+                drop((failed, asked, tell));
+                let own = match self.identity {
+                    Identity::Real => identity::enter_own_namespace(&mut ask, &mut answer),
+                    Identity::Subordinate | Identity::Single => Ok(()),
+                };
+                let own = own.map_err(Fault::at(Stage::Namespaces, "enter a user namespace"));
+                let fault = match own.and_then(|()| self.prepare()) {
                     Ok(()) => command.exec(),
                     Err(fault) => fault,
                 };
@@ -101,7 +108,11 @@ impl Init<'_> {
                 system::exit(125)
             }
         };
-        drop(failing);
+        drop((failing, ask, answer));
+        if self.identity == Identity::Real {
+            identity::own_namespace(program, &mut asked, &mut tell)
+                .map_err(Fault::at(Stage::Namespaces, "map the ids of the program"))?;
+        }
         let mut fault = Vec::new();
         // The pipe closes when the program starts.
         let _ = failed.read_to_end(&mut fault);

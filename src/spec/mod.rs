@@ -11,6 +11,7 @@ pub mod nouns;
 pub mod raw;
 mod read;
 mod reference;
+mod requirement;
 
 use crate::diag::{Source, Span};
 use pep440_rs::VersionSpecifiers;
@@ -23,6 +24,7 @@ pub use nouns::{IsaName, LibraryName, Platform, PythonVersion, Sm, StackName};
 pub use raw::{AttentionShape, From, Publish, SharedCache};
 pub use read::read;
 pub(crate) use reference::{image_reference, repository};
+pub(crate) use requirement::requirement;
 
 /// A value and where it stands in the stack file.
 #[derive(Debug, Clone, PartialEq, Eq)]

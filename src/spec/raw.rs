@@ -211,8 +211,8 @@ pub struct RawMatrix {
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct SharedCache {
-    /// A repository of a registry, `HOST/NAME`, that keeps compiled wheels; the user's own
-    /// configuration goes before it.
+    /// A repository of a registry, `HOST/NAME`, that keeps compiled wheels. It is used if
+    /// the user's own configuration names no other and lists it under `cache.allow`.
     pub registry: String,
 }
 

@@ -4,6 +4,7 @@
 use super::fault::{first_line, structural, widen};
 use super::raw::{From, RawFrom, RawStack, Spot};
 use super::reference::{image_reference, repository};
+use super::requirement::requirement;
 use super::{At, Library, Stack, Wanted};
 use crate::diag::{Code, Diagnostic, Report, Source, Span, codes};
 use std::str::FromStr;
@@ -133,18 +134,10 @@ impl Checker<'_> {
             self.push(span, editable());
         }
         let overrides = self.each(plain, |s| {
-            pep508_rs::Requirement::<pep508_rs::VerbatimUrl>::from_str(s)
-                .map(|_| s.to_owned())
-                .map_err(|e| {
-                    (
-                        codes::BAD_REQUIREMENT,
-                        format!(
-                            "`{}` is not a requirement: {}",
-                            clip(s),
-                            first_line(&e.to_string())
-                        ),
-                    )
-                })
+            requirement(s).map(|_| s.to_owned()).map_err(|why| {
+                let text = format!("`{}` is not a requirement: {why}", clip(s));
+                (codes::BAD_REQUIREMENT, text)
+            })
         });
         let indexes = self.each(raw.indexes, |s| {
             let url = s.starts_with("https://") || s.starts_with("http://");

@@ -46,7 +46,9 @@ impl Store {
         self.root().join("blobs/sha256").join(digest.hex())
     }
 
-    /// A blob that is there. It is not collected as long as this store, or a clone of it, is open.
+    /// A blob that is there and has the bytes of its digest; one that is damaged counts as absent, so
+    /// that it is made or fetched again. It is not collected as long as this store, or a clone of it,
+    /// is open.
     pub fn blob(&self, digest: &Digest) -> Option<PathBuf> {
         let path = self.blob_path(digest);
         if !path.is_file() {
@@ -56,7 +58,13 @@ impl Store {
         if let Err(e) = self.lease([digest]) {
             tracing::debug!("{e}");
         }
-        stamp(&path);
+        if !self.sound(digest) {
+            tracing::warn!("{} is damaged and not used", path.display());
+            return None;
+        }
+        if stamp(&path) {
+            self.verified(digest);
+        }
         path.is_file().then_some(path)
     }
 
@@ -155,11 +163,16 @@ impl Temp {
         let path = self.store.blob_path(&digest);
         match std::fs::metadata(&path) {
             // The same bytes: links to the first one stay links to the blob.
-            Ok(there) if there.is_file() && there.len() == size => stamp(&path),
+            Ok(there) if there.len() == size && self.store.sound(&digest) => {
+                if stamp(&path) {
+                    self.store.verified(&digest);
+                }
+            }
             _ => {
                 self.store.forget_names(&digest);
                 std::fs::rename(&self.path, &path).map_err(|e| StoreError::at("name", &path, e))?;
                 sync_folder(&self.store.root().join("blobs/sha256"))?;
+                self.store.verified(&digest);
             }
         }
         Ok(Blob { digest, size, path })
@@ -219,15 +232,15 @@ impl Write for Writer {
 }
 
 /// Notes that a blob or an action is used, in its time of last change: access times are off on many
-/// systems, and these files never change.
-pub(super) fn stamp(path: &Path) {
+/// systems, and these files never change. Whether that changed the file's times.
+pub(super) fn stamp(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
     let fresh = |m: std::fs::Metadata| {
         let age = SystemTime::now().duration_since(m.modified()?);
         Ok::<_, io::Error>(age.is_ok_and(|age| age < STAMP))
     };
     if std::fs::metadata(path).and_then(fresh).unwrap_or(true) {
-        return;
+        return false;
     }
     let now = Timespec {
         tv_sec: 0,
@@ -238,7 +251,7 @@ pub(super) fn stamp(path: &Path) {
         last_modification: now,
     };
     // In a store that belongs to another user it stays as it is.
-    let _ = utimensat(CWD, path, &times, AtFlags::empty());
+    utimensat(CWD, path, &times, AtFlags::empty()).is_ok()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::{Entry, Kind, Store, StoreError};
 use crate::spec::nouns::Digest;
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -53,6 +54,7 @@ impl Store {
         if !limits.dry_run {
             out.freed += self.sweep()?;
             self.sweep_locks()?;
+            self.sweep_notes()?;
             self.sweep_unnamed(now)?;
         }
         let leased = self.leased()?;
@@ -70,7 +72,7 @@ impl Store {
                 out.in_use += entry.size;
             } else if entry.kind != Kind::Unpacked && is(&images) && !limits.all {
                 out.named += entry.size;
-            } else if may_go(&entry, now) {
+            } else if may_go(&entry, limits.all, now) {
                 candidates.push(entry);
             }
         }
@@ -203,10 +205,17 @@ impl Store {
     }
 }
 
-/// Whether nothing but its age decides: a part may be growing, a log being written.
-fn may_go(entry: &Entry, now: SystemTime) -> bool {
+/// Whether nothing but its age decides: a part may be growing, a log being written. With `all`, a part
+/// goes that no process holds.
+fn may_go(entry: &Entry, all: bool, now: SystemTime) -> bool {
     match entry.kind {
         Kind::Tool => false,
+        Kind::Part if all => {
+            let free = |file: File| {
+                Ok::<_, StoreError>(try_lock(&file, &entry.path)? && is_at(&file, &entry.path))
+            };
+            open(&entry.path).and_then(free).unwrap_or(false)
+        }
         Kind::Part | Kind::Log | Kind::Index => {
             now.duration_since(entry.used).is_ok_and(|age| age > FRESH)
         }
@@ -318,6 +327,29 @@ mod tests {
         let done = store.gc(&limits).unwrap();
         assert_eq!((done.removed.len(), done.left), (3, 0));
         assert!(store.refs().unwrap().is_empty());
+    }
+
+    #[test]
+    fn with_all_a_part_goes_that_no_process_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(dir.path())).unwrap();
+        let parts = ["held", "left"].map(|name| store.part(&Digest::of(name.as_bytes())).unwrap());
+        for part in &parts {
+            std::fs::write(part, "1234").unwrap();
+        }
+        let held = File::open(&parts[0]).unwrap();
+        held.lock().unwrap();
+        let nothing = Limits {
+            max_size: Some(0),
+            ..Limits::default()
+        };
+        assert_eq!(store.gc(&nothing).unwrap().freed, 0, "they are young");
+        let all = Limits {
+            all: true,
+            ..nothing
+        };
+        assert_eq!(store.gc(&all).unwrap().freed, 4);
+        assert!(parts[0].exists() && !parts[1].exists());
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub enum StoreError {
     Name(String),
     #[error("`{}` is not an exported cache: {why}", path.display())]
     Foreign { path: PathBuf, why: String },
+    #[error("{} is not signed by that key", .0.display())]
+    Unsigned(PathBuf),
     #[error("interrupted")]
     Interrupted,
 }
@@ -98,6 +100,7 @@ impl StoreError {
                 codes::STORE_DAMAGED
             }
             Self::Foreign { .. } | Self::Name(_) => codes::NO_EXPORTED_CACHE,
+            Self::Unsigned(_) => codes::UNSIGNED_CACHE,
             Self::Interrupted => codes::INTERRUPTED,
             Self::Io { .. } | Self::NoPlace => codes::STORE_IO,
         }
@@ -120,6 +123,9 @@ impl StoreError {
             Self::Foreign { .. } | Self::Name(_) => {
                 "name what `stackforge cache export` wrote, a directory or an uncompressed archive"
             }
+            Self::Unsigned(_) => {
+                "write it with `stackforge cache export --key`, or import it without `--verify`: then its blobs are taken and its steps are made again"
+            }
             Self::Interrupted => "run it again: what was finished is kept",
             Self::Io { .. } => {
                 "check permissions and free space, or name another directory with `--store`"
@@ -131,9 +137,11 @@ impl StoreError {
         match self {
             Self::Interrupted => 130,
             Self::Foreign { .. } | Self::Name(_) => 2,
-            Self::Altered { .. } | Self::Damaged { .. } | Self::Missing(_) | Self::Index { .. } => {
-                1
-            }
+            Self::Altered { .. }
+            | Self::Damaged { .. }
+            | Self::Missing(_)
+            | Self::Index { .. }
+            | Self::Unsigned(_) => 1,
             _ => 3,
         }
     }

@@ -7,6 +7,7 @@
 use super::images::{REF_NAME, digest};
 use super::{Action, Hear, Store, StoreError, write_atomically};
 use crate::spec::nouns::Digest;
+use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -22,6 +23,23 @@ const ARTIFACT: &str = "application/vnd.stackforge.cache.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const TITLE: &str = "org.opencontainers.image.title";
 const PIECE: usize = 1 << 20;
+
+/// Annotation of that manifest's entry in the index: a signature, in base64.
+const SIGNATURE: &str = "io.stackforge.cache.signature";
+
+/// Signs a statement.
+pub type Sign<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+
+/// What is signed of an export: the manifest names the record and all blobs by digest.
+pub(super) fn statement(manifest: &Digest) -> Vec<u8> {
+    format!("stackforge cache export\n{manifest}\n").into_bytes()
+}
+
+/// The signature of an entry of the index.
+pub(super) fn signature(entry: &Value) -> Option<Vec<u8>> {
+    let text = entry["annotations"][SIGNATURE].as_str()?;
+    base64::engine::general_purpose::STANDARD.decode(text).ok()
+}
 
 /// What a record says of the blobs beside it.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -57,10 +75,12 @@ enum Sink<'a> {
 
 impl Store {
     /// Writes what is selected, else everything, to `to`: a directory that is there, or whose name
-    /// ends in `/`, else a file. Every blob is verified on its way.
+    /// ends in `/`, else a file. Every blob is verified on its way. A signature lets
+    /// [`Store::import`] believe the steps.
     pub fn export(
         &self,
         selection: Option<&Selection>,
+        sign: Option<Sign<'_>>,
         to: &Path,
         hear: Hear<'_>,
     ) -> Result<Exported, StoreError> {
@@ -68,7 +88,12 @@ impl Store {
         let (record, images, mut blobs) = self.selected(selection)?;
         self.lease(&blobs)?;
         let actions = record.actions.len();
-        let cache = self.cache_manifest(&record, &images, &mut blobs)?;
+        let mut cache = self.cache_manifest(&record, &images, &mut blobs)?;
+        if let Some((sign, manifest)) = sign.zip(digest(&cache)) {
+            let signature = sign(&statement(&manifest));
+            let text = base64::engine::general_purpose::STANDARD.encode(signature);
+            cache["annotations"][SIGNATURE] = text.into();
+        }
         let mut entries: Vec<Value> = images.clone();
         entries.push(cache);
         let index = json!({

@@ -8,7 +8,7 @@ use super::{Store, StoreError};
 use crate::spec::nouns::Digest;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 
@@ -16,6 +16,8 @@ pub(super) const REF_NAME: &str = "org.opencontainers.image.ref.name";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// Of an index, a manifest, a configuration.
 const MOST_JSON: u64 = 16 << 20;
+/// Longest name of an image, in bytes.
+const LONGEST_NAME: usize = 255;
 /// An index in an index in an index: more is not followed.
 const DEEPEST: usize = 4;
 
@@ -70,12 +72,56 @@ impl Store {
             change(entries);
         }
         let path = self.root().join("index.json");
-        write_atomically(&path, index.to_string().as_bytes())
-            .map_err(|e| StoreError::at("write", &path, e))
+        let text = index.to_string();
+        if text.len() as u64 >= MOST_JSON {
+            let why = format!("it would have {} bytes, more than are read", text.len());
+            return Err(StoreError::Index { path, why });
+        }
+        write_atomically(&path, text.as_bytes()).map_err(|e| StoreError::at("write", &path, e))
     }
 
     /// Names the image whose manifest is that blob, in place of what the name stood for.
     pub fn tag(&self, name: &str, manifest: &Digest) -> Result<(), StoreError> {
+        self.tag_all(&[(name.to_owned(), manifest.clone())])
+    }
+
+    /// Names several images at once. Nothing is written if all have their names already.
+    ///
+    /// # Errors
+    /// [`StoreError::Name`] for a name that is empty, longer than 255 bytes or has control
+    /// characters, [`StoreError::Missing`] for an image that is not whole. Then no name is given.
+    pub fn tag_all(&self, images: &[(String, Digest)]) -> Result<(), StoreError> {
+        // Many names may be of few images.
+        let mut entries = BTreeMap::new();
+        let mut new = Vec::new();
+        for (name, manifest) in images {
+            if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
+                return Err(StoreError::Name(name.escape_debug().take(120).collect()));
+            }
+            let mut entry = match entries.get(manifest) {
+                Some(entry) => Value::clone(entry),
+                None => self.entry(manifest)?,
+            };
+            entries.entry(manifest).or_insert_with(|| entry.clone());
+            entry["annotations"] = json!({ REF_NAME: name });
+            new.push(entry);
+        }
+        let index = self.index()?;
+        let there = index["manifests"].as_array().into_iter().flatten();
+        let there: BTreeMap<&str, &Value> = there.filter_map(|e| Some((name_of(e)?, e))).collect();
+        let known = |entry| name_of(entry).and_then(|name| there.get(name)) == Some(&entry);
+        if new.iter().all(known) {
+            return Ok(());
+        }
+        let names: BTreeSet<&str> = images.iter().map(|(name, _)| name.as_str()).collect();
+        self.change_index(|entries| {
+            entries.retain(|e| name_of(e).is_none_or(|name| !names.contains(name)));
+            entries.extend(new);
+        })
+    }
+
+    /// An image as the index has it, without a name.
+    fn entry(&self, manifest: &Digest) -> Result<Value, StoreError> {
         let closure = self.closure(manifest);
         if let Some(gone) = closure.missing.first() {
             return Err(StoreError::Missing(gone.clone()));
@@ -90,7 +136,6 @@ impl Store {
             "mediaType": media_type,
             "digest": manifest,
             "size": size.len(),
-            "annotations": { REF_NAME: name },
         });
         if let Some(kind) = document.get("artifactType") {
             entry["artifactType"] = kind.clone();
@@ -102,10 +147,7 @@ impl Store {
             entry["platform"] =
                 json!({ "os": config["os"], "architecture": config["architecture"] });
         }
-        self.change_index(|entries| {
-            entries.retain(|e| name_of(e) != Some(name));
-            entries.push(entry);
-        })
+        Ok(entry)
     }
 
     /// Takes a name away; its blobs stay until they are collected.

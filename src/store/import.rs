@@ -1,9 +1,13 @@
 //! An exported cache, or any OCI image layout, into the store: each blob verified as it comes.
+//!
+//! A blob is what its digest says, whoever brings it. What a record says of blobs (that a step gave
+//! this layer, that an image was validated, that a wheel has this name) is believed only if a key
+//! that the user trusts signed it: builds hand out what the store's steps name.
 
-use super::export::{RECORD, REF, Record};
+use super::export::{RECORD, REF, Record, signature, statement};
 use super::images::{REF_NAME, digest};
 use super::layout::entries;
-use super::{Hear, Store, StoreError};
+use super::{Hear, Ref, Store, StoreError};
 use crate::spec::nouns::Digest;
 use crate::tar::{Kind, Reader};
 use serde::Serialize;
@@ -23,12 +27,20 @@ pub struct Imported {
     pub bytes: u64,
     pub actions: usize,
     pub images: usize,
+    /// Steps of a record that nobody trusted has signed. They are made again.
+    pub untrusted: usize,
+    /// Images of such an export whose names are here for others.
+    pub kept_names: Vec<String>,
 }
+
+/// Whether a key that the user trusts made this signature of these bytes.
+pub type HasSigned<'a> = &'a dyn Fn(&[u8], &[u8]) -> bool;
 
 /// An import on its way.
 struct Import<'a> {
     store: &'a Store,
     from: &'a Path,
+    trusted: Option<HasSigned<'a>>,
     hear: Hear<'a>,
     total: u64,
     read: u64,
@@ -38,14 +50,24 @@ struct Import<'a> {
 }
 
 impl Store {
-    /// Takes what [`Store::export`] wrote, a directory or an archive. A blob that has not the digest
-    /// of its name ends it; what came before stays.
-    pub fn import(&self, from: &Path, hear: Hear<'_>) -> Result<Imported, StoreError> {
+    /// Takes what [`Store::export`] wrote, a directory or an archive. A blob that does not have the
+    /// digest of its name ends the import; what came before stays. Steps and names of files are taken
+    /// from an export that is signed.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsigned`] if a key is given that has not signed the export.
+    pub fn import(
+        &self,
+        from: &Path,
+        trusted: Option<HasSigned<'_>>,
+        hear: Hear<'_>,
+    ) -> Result<Imported, StoreError> {
         let read = |e| StoreError::at("read", from, e);
         let there = std::fs::metadata(from).map_err(read)?;
         let mut import = Import {
             store: self,
             from,
+            trusted,
             hear,
             total: super::list::weight(from).0,
             read: 0,
@@ -72,12 +94,16 @@ impl Import<'_> {
     fn directory(&mut self) -> Result<(), StoreError> {
         for name in ["oci-layout", "index.json"] {
             let path = self.from.join(name);
-            let file =
-                File::open(&path).map_err(|_| self.foreign(format!("it has no `{name}`")))?;
+            let file = path.is_file().then(|| File::open(&path).ok()).flatten();
+            let file = file.ok_or_else(|| self.foreign(format!("it has no `{name}`")))?;
             self.take(name, file)?;
         }
         for path in entries(&self.from.join("blobs/sha256"))? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
+            // A pipe would be waited for, a device may have no end.
+            if !path.is_file() {
+                return Err(self.foreign(format!("`{name}` is not a regular file")));
+            }
             let file = File::open(&path).map_err(|e| StoreError::at("read", &path, e))?;
             self.take(&format!("blobs/sha256/{name}"), file)?;
         }
@@ -152,28 +178,58 @@ impl Import<'_> {
         let text = text.ok_or_else(|| self.foreign("it has no `index.json`"))?;
         let index: Value = serde_json::from_slice(&text)
             .map_err(|e| self.foreign(format!("its `index.json` is no JSON: {e}")))?;
-        for entry in index["manifests"].as_array().into_iter().flatten() {
+        let entries: Vec<&Value> = index["manifests"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .collect();
+        let record = |entry: &&&Value| entry["annotations"][REF_NAME] == REF;
+        let signed = self.is_signed(entries.iter().find(record).copied())?;
+        let here = self.store.refs()?;
+        let mut images = Vec::new();
+        for entry in entries {
             let name = entry["annotations"][REF_NAME].as_str();
             let Some((name, top)) = name.zip(digest(entry)) else {
                 continue;
             };
             if name == REF {
-                self.record(&top)?;
+                self.record(&top, signed)?;
                 continue;
             }
-            match self.store.tag(name, &top) {
-                Ok(()) => self.out.images += 1,
-                Err(StoreError::Missing(gone)) => {
-                    return Err(self.foreign(format!("its image `{name}` lacks blob {gone}")));
-                }
-                Err(e) => return Err(e),
+            let other = |image: &Ref| image.name.as_deref() == Some(name) && image.digest != top;
+            if !signed && here.iter().any(other) {
+                self.out.kept_names.push(name.to_owned());
+                continue;
             }
+            images.push((name.to_owned(), top));
+        }
+        match self.store.tag_all(&images) {
+            Ok(()) => self.out.images = images.len(),
+            Err(StoreError::Missing(gone)) => {
+                return Err(self.foreign(format!("one of its images lacks blob {gone}")));
+            }
+            Err(e) => return Err(e),
         }
         Ok(self.out)
     }
 
+    /// Whether the record is signed by the key that the user named, if one was named.
+    fn is_signed(&self, record: Option<&Value>) -> Result<bool, StoreError> {
+        let Some(has_signed) = self.trusted else {
+            return Ok(false);
+        };
+        let signed = record.is_some_and(|entry| {
+            let parts = digest(entry).zip(signature(entry));
+            parts.is_some_and(|(top, signature)| has_signed(&statement(&top), &signature))
+        });
+        match signed {
+            true => Ok(true),
+            false => Err(StoreError::Unsigned(self.from.to_owned())),
+        }
+    }
+
     /// Actions and names, of which only those count whose blobs are here.
-    fn record(&mut self, top: &Digest) -> Result<(), StoreError> {
+    fn record(&mut self, top: &Digest, signed: bool) -> Result<(), StoreError> {
         let manifest = self.store.read_json(top);
         let manifest =
             manifest.ok_or_else(|| self.foreign("it lacks the manifest of its record"))?;
@@ -193,6 +249,10 @@ impl Import<'_> {
             .map_err(|e| self.foreign(format!("its record cannot be read: {e}")))?;
         if record.version != 1 {
             return Err(self.foreign(format!("its record has format {}", record.version)));
+        }
+        if !signed {
+            self.out.untrusted = record.actions.len();
+            return Ok(());
         }
         for (digest, names) in &record.names {
             for name in names.iter().filter(|_| self.came.contains(digest)) {

@@ -16,7 +16,7 @@ const FORMAT: u32 = 1;
 const FORMAT_FILE: &str = "store.json";
 const LAYOUT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
 pub(super) const EMPTY_INDEX: &str = "{\"schemaVersion\":2,\"mediaType\":\"application/vnd.oci.image.index.v1+json\",\"manifests\":[]}";
-const FOLDERS: [&str; 7] = [
+const FOLDERS: [&str; 8] = [
     "blobs/sha256",
     "actions",
     "names",
@@ -24,6 +24,7 @@ const FOLDERS: [&str; 7] = [
     "tmp",
     "locks",
     "leases",
+    super::sound::FOLDER,
 ];
 
 #[derive(Serialize, Deserialize)]
@@ -46,7 +47,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
+        let _ = crate::unpack::remove(&self.path);
     }
 }
 
@@ -130,7 +131,7 @@ impl Store {
             }
             let (size, _) = super::list::weight(&path);
             let gone = match file.metadata().is_ok_and(|m| m.is_dir()) {
-                true => std::fs::remove_dir_all(&path),
+                true => crate::unpack::remove(&path),
                 false => std::fs::remove_file(&path),
             };
             if gone.is_ok() {

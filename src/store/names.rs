@@ -9,7 +9,10 @@ use super::{Store, StoreError};
 use crate::spec::nouns::Digest;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// How often a name is tried whose blob is replaced meanwhile.
+const TRIES: usize = 8;
 
 impl Store {
     /// The path of a blob that ends in a file's own name.
@@ -21,28 +24,20 @@ impl Store {
         let path = folder.join(file);
         let failed = |e| StoreError::at("name", &path, e);
         let there = || File::open(&path).is_ok_and(|file| is_at(&file, &blob));
-        if there() {
-            return Ok(path);
-        }
-        std::fs::create_dir_all(&folder).map_err(failed)?;
-        // A link to a blob that was replaced, or of another process that was faster.
-        match std::fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
-            _ => {}
-        }
-        let linked = std::fs::hard_link(&blob, &path).or_else(|e| match e.kind() {
-            io::ErrorKind::AlreadyExists => Ok(()),
-            io::ErrorKind::NotFound => Err(e),
-            // Not every file system has hard links.
-            _ => {
-                let to = PathBuf::from("../../blobs/sha256").join(digest.hex());
-                std::os::unix::fs::symlink(to, &path)
+        // Another process may put a blob in this one's place, which takes its names away.
+        for _ in 0..TRIES {
+            if there() {
+                return Ok(path);
             }
-        });
-        match linked {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(failed(e)),
-            _ if there() => Ok(path),
-            _ => Err(failed(io::ErrorKind::NotFound.into())),
+            std::fs::create_dir_all(&folder).map_err(failed)?;
+            match self.keeping_notes([digest], || link(digest, &blob, &folder, file)) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
+                _ => {}
+            }
+        }
+        match there() {
+            true => Ok(path),
+            false => Err(failed(io::ErrorKind::NotFound.into())),
         }
     }
 
@@ -52,12 +47,31 @@ impl Store {
         let names = entries(&folder).unwrap_or_default().into_iter();
         names
             .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+            .filter(|name| !name.starts_with('.'))
             .collect()
     }
 
     pub(super) fn forget_names(&self, digest: &Digest) {
         let _ = std::fs::remove_dir_all(self.root().join("names").join(digest.hex()));
     }
+}
+
+/// Makes `folder/file` a link to the blob in one step, whatever is there: other processes may want
+/// the same name at the same time.
+fn link(digest: &Digest, blob: &Path, folder: &Path, file: &str) -> io::Result<()> {
+    let temporary = folder.join(format!(".tmp-{:016x}", fastrand::u64(..)));
+    std::fs::hard_link(blob, &temporary).or_else(|e| match e.kind() {
+        io::ErrorKind::NotFound => Err(e),
+        // Not every file system has hard links.
+        _ => {
+            let to = PathBuf::from("../../blobs/sha256").join(digest.hex());
+            std::os::unix::fs::symlink(to, &temporary)
+        }
+    })?;
+    let renamed = std::fs::rename(&temporary, folder.join(file));
+    // Between two links of one file a rename does nothing.
+    let _ = std::fs::remove_file(&temporary);
+    renamed
 }
 
 /// A name without a directory, a control character or a leading dot.
@@ -73,6 +87,24 @@ pub(super) fn plain(name: &str) -> Result<&str, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_may_want_one_name_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(dir.path())).unwrap();
+        let blob = store.put(&b"wheel"[..], None).unwrap();
+        for round in 0..40 {
+            let name = format!("a-{round}-py3-none-any.whl");
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| store.named(&blob.digest, &name).unwrap());
+                }
+            });
+        }
+        assert_eq!(store.names_of(&blob.digest).len(), 40);
+        let folder = dir.path().join("names").join(blob.digest.hex());
+        assert_eq!(entries(&folder).unwrap().len(), 40);
+    }
 
     #[test]
     fn a_name_is_a_link_to_the_blob() {

@@ -1,19 +1,24 @@
 //! Directories that are made once and shared: unpacked layers, installed packages.
 //!
 //! `unpacked/HEX` holds `root/`, the files, and `bytes`, their size. A tree gets its name when it is
-//! whole, and is made by one process at a time. Files that keep their owners are another tree than
-//! those that became this user's.
+//! whole and on disk, and is made by one process at a time. Files that keep their owners are another tree
+//! than those that became this user's. Each tree is closed to other users (mode 0700): it may hold
+//! set-uid programs of an image that nobody trusts yet.
 
 use super::layout::{entries, write_atomically};
 use super::{Entry, Kind, Store, StoreError};
 use crate::spec::nouns::Digest;
-use std::fs::File;
+use crate::unpack;
+use std::fs::{DirBuilder, File, Permissions};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const FOLDER: &str = "unpacked";
 const ROOT: &str = "root";
 const BYTES: &str = "bytes";
+/// For nobody but its owner.
+const CLOSED: u32 = 0o700;
 
 impl Store {
     /// The directory of what `key` says, filled by `make` if it is not there; `make` gives the
@@ -28,7 +33,9 @@ impl Store {
             true => key.hex().to_owned(),
             false => format!("{}-{}", key.hex(), rustix::process::geteuid().as_raw()),
         };
-        let tree = self.dir(FOLDER)?.join(own);
+        let folder = self.dir(FOLDER)?;
+        close(&folder).map_err(|e| StoreError::at("close", &folder, e))?;
+        let tree = folder.join(own);
         let root = tree.join(ROOT);
         if used(&tree) {
             return Ok(root);
@@ -40,11 +47,18 @@ impl Store {
         let scratch = self.scratch()?;
         let made = scratch.path().join("tree");
         let inside = made.join(ROOT);
-        std::fs::create_dir_all(&inside).map_err(|e| StoreError::at("create", &inside, e))?;
+        let created = DirBuilder::new().mode(CLOSED).create(&made);
+        created
+            .and_then(|()| std::fs::create_dir(&inside))
+            .map_err(|e| StoreError::at("create", &inside, e))?;
         let bytes = make(&inside)?;
         let note = made.join(BYTES);
         write_atomically(&note, bytes.to_string().as_bytes())
             .map_err(|e| StoreError::at("write", &note, e))?;
+        // Its name says that it is whole, also after power failed.
+        File::open(&made)
+            .and_then(|folder| Ok(rustix::fs::syncfs(folder)?))
+            .map_err(|e| StoreError::at("write", &made, e))?;
         // Half a tree without its note is none.
         if tree.exists() {
             discard(&tree)?;
@@ -91,8 +105,32 @@ fn used(tree: &Path) -> bool {
     note.is_ok_and(|note| note.set_modified(SystemTime::now()).is_ok())
 }
 
+/// Closes the directory of all trees to other users, where an earlier version left it and the trees in
+/// it open. One that others may write into is shared with them: then each tree is closed.
+fn close(folder: &Path) -> std::io::Result<()> {
+    let own = |at: &Path| {
+        let found = std::fs::symlink_metadata(at)?;
+        let own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+        Ok::<_, std::io::Error>((own, found.mode() & 0o777))
+    };
+    let (mine, mode) = own(folder)?;
+    if !mine || mode == CLOSED {
+        return Ok(());
+    }
+    if mode & 0o022 == 0 {
+        return std::fs::set_permissions(folder, Permissions::from_mode(CLOSED));
+    }
+    for entry in std::fs::read_dir(folder)? {
+        let tree = entry?.path();
+        if own(&tree).is_ok_and(|(mine, mode)| mine && mode != CLOSED) {
+            std::fs::set_permissions(&tree, Permissions::from_mode(CLOSED))?;
+        }
+    }
+    Ok(())
+}
+
 fn discard(tree: &Path) -> Result<(), StoreError> {
-    std::fs::remove_dir_all(tree).map_err(|e| StoreError::at("remove", tree, e))
+    unpack::remove(tree).map_err(|e| StoreError::at("remove", tree, e))
 }
 
 #[cfg(test)]
@@ -133,6 +171,31 @@ mod tests {
         assert!(entries(&dir.path().join(FOLDER)).unwrap().is_empty());
         made(&other, &key, &mut times);
         assert_eq!(times, 2);
+    }
+
+    #[test]
+    fn a_tree_is_closed_to_other_users_while_it_is_made_and_after() {
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
+        for (shared, expected) in [(0o755, 0o700), (0o775, 0o775)] {
+            let dir = tempfile::tempdir().unwrap();
+            let store = Store::open(Some(dir.path())).unwrap();
+            // As an earlier version left it.
+            let unpacked = store.dir(FOLDER).unwrap();
+            let older = unpacked.join("0".repeat(64));
+            for (path, mode) in [(&older, 0o755), (&unpacked, shared)] {
+                std::fs::create_dir_all(path).unwrap();
+                std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+            }
+            let make = |into: &Path| {
+                assert_eq!(mode(into.parent().unwrap()), 0o700);
+                Ok::<_, StoreError>(0)
+            };
+            let root = store.tree(&Digest::of(b"layer"), make).unwrap();
+            assert_eq!(mode(root.parent().unwrap()), 0o700);
+            assert_eq!(mode(&unpacked), expected);
+            let open = |path: &Path| mode(path) & 0o077 != 0;
+            assert!(!open(&unpacked) || !open(&older));
+        }
     }
 
     #[test]

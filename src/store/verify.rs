@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -116,6 +116,7 @@ impl Store {
         let _alone = self.exclusive()?;
         if found.index.is_some() {
             let path = self.root().join("index.json");
+            put_aside(&path)?;
             let text = super::layout::EMPTY_INDEX.as_bytes();
             super::write_atomically(&path, text).map_err(|e| StoreError::at("write", &path, e))?;
         }
@@ -133,6 +134,17 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Keeps what cannot be read under a name that nothing else has: `index.json.damaged-1`, …
+fn put_aside(path: &Path) -> Result<(), StoreError> {
+    let free = (1..).map(|n| path.with_extension(format!("json.damaged-{n}")));
+    let Some(aside) = free.into_iter().find(|aside| !aside.exists()) else {
+        return Ok(());
+    };
+    std::fs::rename(path, &aside).map_err(|e| StoreError::at("put aside", path, e))?;
+    tracing::warn!("what cannot be read is kept as {}", aside.display());
+    Ok(())
 }
 
 fn check(

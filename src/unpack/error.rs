@@ -6,6 +6,10 @@ use rustix::io::Errno;
 
 use crate::tar::TarError;
 
+/// Folders that a member of a layer may lie in, itself counted. Linux takes paths of 4096 bytes, and
+/// programs walk trees with a descriptor for each level.
+pub const DEEPEST: usize = 1024;
+
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
     #[error(transparent)]
@@ -26,6 +30,10 @@ pub enum UnpackError {
     OverFolder(String),
     #[error("the whiteout `/{0}` names no file")]
     Whiteout(String),
+    #[error("`/{0}…` lies in more than {DEEPEST} folders")]
+    Deep(String),
+    #[error("the layer has more files or folders than an image has")]
+    Many,
     #[error("the owner of `/{0}` has a number that Linux does not take")]
     Id(String),
 }

@@ -13,10 +13,13 @@
 
 mod error;
 mod lower;
+mod paths;
 mod place;
+mod remove;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -28,12 +31,15 @@ use crate::tar::{Entry, Header, Kind, Reader, bytes};
 use lower::Lower;
 use place::{Place, Root};
 
-pub use error::UnpackError;
+pub use error::{DEEPEST, UnpackError};
+pub use remove::remove;
 
 const WHITEOUT: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";
 /// Of AUFS, and without a meaning here.
 const META: &str = ".wh..wh.";
+/// Bytes that the paths of a layer's directories may take in memory; a large image has 10 MB of them.
+const MOST_FOLDERS: usize = 64 << 20;
 
 /// Whose the files become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +104,8 @@ fn run(
         lower,
         owner,
         done: Unpacked::default(),
-        folders: Vec::new(),
+        folders: BTreeMap::new(),
+        text: 0,
     };
     let mut reader = Reader::new(tar);
     while let Some(entry) = reader.next()? {
@@ -116,15 +123,42 @@ struct Unpacking {
     done: Unpacked,
     /// Set when all is written: writing into a folder changes its time, and one that is read-only
     /// takes no files.
-    folders: Vec<Header>,
+    folders: BTreeMap<String, Attributes>,
+    /// Bytes that those take, about.
+    text: usize,
+}
+
+/// What a file has besides its content.
+#[derive(Clone, Copy)]
+struct Attributes {
+    kind: Kind,
+    mode: u32,
+    uid: u64,
+    gid: u64,
+    mtime: i64,
+}
+
+impl From<&Header> for Attributes {
+    fn from(header: &Header) -> Self {
+        Self {
+            kind: header.kind,
+            mode: header.mode,
+            uid: header.uid,
+            gid: header.gid,
+            mtime: header.mtime,
+        }
+    }
 }
 
 impl Unpacking {
     fn entry<R: Read>(&mut self, mut entry: Entry<'_, R>) -> Result<(), UnpackError> {
         let header = entry.header.clone();
         if header.path.is_empty() {
-            self.folders.push(header);
-            return Ok(());
+            Place::root(&self.root)?.xattrs(&header)?;
+            return self.later(&header);
+        }
+        if header.path.split('/').count() > DEEPEST {
+            return Err(UnpackError::Deep(header.path.chars().take(60).collect()));
         }
         let (folder, name) = header.path.rsplit_once('/').unwrap_or(("", &header.path));
         if name.starts_with(META) && name != OPAQUE {
@@ -159,8 +193,8 @@ impl Unpacking {
         match header.kind {
             Kind::Directory => {
                 place.folder()?;
-                self.folders.push(header);
-                return Ok(());
+                place.xattrs(&header)?;
+                return self.later(&header);
             }
             Kind::File => {
                 place.clear()?;
@@ -194,23 +228,41 @@ impl Unpacking {
             }
         }
         self.done.files += 1;
-        place.attributes(&header, self.owner)
+        place.attributes(Attributes::from(&header), self.owner)?;
+        // Last: a new owner or mode takes a file's capabilities.
+        if header.kind != Kind::SymLink {
+            place.xattrs(&header)?;
+        }
+        Ok(())
     }
 
-    /// Modes and times of folders, those that lie deepest first.
+    /// Remembers what a folder gets at the end.
+    fn later(&mut self, header: &Header) -> Result<(), UnpackError> {
+        let attributes = Attributes::from(header);
+        if let Some(earlier) = self.folders.get_mut(&header.path) {
+            *earlier = attributes;
+            return Ok(());
+        }
+        self.text += header.path.len() + size_of::<(String, Attributes)>();
+        if self.text > MOST_FOLDERS {
+            return Err(UnpackError::Many);
+        }
+        self.folders.insert(header.path.clone(), attributes);
+        Ok(())
+    }
+
+    /// Modes and times of folders, each after those in it.
     fn folders(&mut self) -> Result<(), UnpackError> {
-        let mut folders = std::mem::take(&mut self.folders);
-        folders.sort_by_key(|f| std::cmp::Reverse(f.path.matches('/').count()));
-        for header in folders {
-            if header.path.is_empty() {
-                Place::root(&self.root)?.attributes(&header, self.owner)?;
+        for (path, attributes) in std::mem::take(&mut self.folders).into_iter().rev() {
+            if path.is_empty() {
+                Place::root(&self.root)?.attributes(attributes, self.owner)?;
                 continue;
             }
-            let (folder, name) = header.path.rsplit_once('/').unwrap_or(("", &header.path));
-            let place = Place::open(&self.root, folder, name, &header.path)?;
+            let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
+            let place = Place::open(&self.root, folder, name, &path)?;
             // A later member may have put a file in its place.
             if place.is_folder() {
-                place.attributes(&header, self.owner)?;
+                place.attributes(attributes, self.owner)?;
             }
         }
         Ok(())
@@ -265,35 +317,33 @@ pub(crate) fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize>
 }
 
 impl Place<'_> {
-    /// Owner, mode, attributes and time of what lies here.
-    fn attributes(&self, header: &Header, owner: Owner) -> Result<(), UnpackError> {
-        let at = |doing, e| UnpackError::at(doing, &header.path, e);
-        let link = header.kind == Kind::SymLink;
+    /// Owner, mode and time of what lies here.
+    fn attributes(&self, wanted: Attributes, owner: Owner) -> Result<(), UnpackError> {
+        let at = |doing, e| UnpackError::at(doing, self.path, e);
         if owner == Owner::Kept {
-            let id = |id: u64| u32::try_from(id).map_err(|_| UnpackError::Id(header.path.clone()));
+            let id = |id: u64| u32::try_from(id).map_err(|_| UnpackError::Id(self.path.to_owned()));
             let (uid, gid) = (
-                Uid::from_raw(id(header.uid)?),
-                Gid::from_raw(id(header.gid)?),
+                Uid::from_raw(id(wanted.uid)?),
+                Gid::from_raw(id(wanted.gid)?),
             );
             let flags = AtFlags::SYMLINK_NOFOLLOW;
             rustix::fs::chownat(&self.folder, &*self.name, Some(uid), Some(gid), flags)
                 .map_err(|e| at("set the owner of", e))?;
         }
-        if !link {
+        if wanted.kind != Kind::SymLink {
             // Files of a user who is not root stay readable for that user.
             let own = if owner == Owner::Kept { 0 } else { 0o400 };
-            let dir = if header.kind == Kind::Directory && own > 0 {
+            let dir = if wanted.kind == Kind::Directory && own > 0 {
                 0o300
             } else {
                 0
             };
-            let mode = Mode::from_raw_mode(header.mode & 0o7777 | own | dir);
+            let mode = Mode::from_raw_mode(wanted.mode & 0o7777 | own | dir);
             rustix::fs::chmodat(&self.folder, &*self.name, mode, AtFlags::empty())
                 .map_err(|e| at("set the mode of", e))?;
-            self.xattrs(header)?;
         }
         let time = Timespec {
-            tv_sec: header.mtime,
+            tv_sec: wanted.mtime,
             tv_nsec: 0,
         };
         let times = Timestamps {

@@ -167,3 +167,107 @@ fn zeros_become_holes_and_read_as_zeros() {
         assert!(taken < content.len() as u64 / 2, "{name}: {taken}");
     }
 }
+
+#[test]
+fn a_member_has_a_bound_of_depth() {
+    for (depth, fits) in [(DEEPEST, true), (DEEPEST + 1, false)] {
+        let path = vec!["d"; depth].join("/");
+        let mut tar = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(EntryType::Regular);
+        header.set_size(0);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, &path, std::io::empty())
+            .unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let done = over(
+            &*tar.into_inner().unwrap(),
+            root.path(),
+            Owner::of_process(),
+        );
+        match fits {
+            true => assert_eq!(done.unwrap().files, 1),
+            false => {
+                let said = done.unwrap_err().to_string();
+                assert!(said.contains("more than 1024 folders"), "{said}");
+                assert!(said.len() < 200, "{said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn whiteouts_remove_deep_folders_but_for_what_the_layer_has() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    for name in ["a/b/c/d", "a/own/deep/er", "a/other/x", "gone/b/c"] {
+        fs::create_dir_all(at(name)).unwrap();
+        fs::write(at(name).join("lower"), "lower").unwrap();
+    }
+    let layer = Layer::new()
+        .file("a/own/deep/mine", b"upper")
+        .file("a/.wh..wh..opq", b"")
+        .file(".wh.gone", b"");
+    over(
+        &*layer.0.into_inner().unwrap(),
+        root.path(),
+        Owner::of_process(),
+    )
+    .unwrap();
+    assert!(!at("gone").exists() && !at("a/b").exists() && !at("a/other").exists());
+    assert!(!at("a/own/deep/er").exists());
+    assert_eq!(fs::read(at("a/own/deep/mine")).unwrap(), b"upper");
+}
+
+/// A tar of one directory, over and over.
+struct Again {
+    header: Vec<u8>,
+    left: usize,
+    at: usize,
+}
+
+impl Read for Again {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.header.len() && self.left > 0 {
+            (self.at, self.left) = (0, self.left - 1);
+        }
+        let len = buf.len().min(self.header.len() - self.at);
+        buf[..len].copy_from_slice(&self.header[self.at..self.at + len]);
+        self.at += len;
+        Ok(len)
+    }
+}
+
+#[test]
+fn a_directory_that_comes_again_takes_no_memory() {
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(EntryType::Directory);
+    header.set_size(0);
+    header.set_mode(0o755);
+    let path = vec!["directory"; 300].join("/");
+    tar.append_data(&mut header, &path, std::io::empty())
+        .unwrap();
+    let mut header = tar.into_inner().unwrap();
+    header.truncate(header.len() - 1024);
+    let root = tempfile::tempdir().unwrap();
+    let mut layer = Unpacking {
+        root: Root::shared(open(root.path()).unwrap()),
+        lower: Some(Lower::default()),
+        owner: Owner::of_process(),
+        done: Unpacked::default(),
+        folders: BTreeMap::new(),
+        text: 0,
+    };
+    let again = Again {
+        header,
+        left: 20_000,
+        at: 0,
+    };
+    let mut reader = Reader::new(again);
+    while let Some(entry) = reader.next().unwrap() {
+        layer.entry(entry).unwrap();
+    }
+    assert_eq!(layer.folders.len(), 1);
+    assert!(layer.text < 10_000, "{}", layer.text);
+}

@@ -1,18 +1,14 @@
-# Compiles one library to a wheel in /opt/wheels.
+# Compiles one library to a wheel in /opt/wheels, without a network: what it takes is there.
 #
-# /dev/stackforge/build holds what this build is told: source.txt (a requirement with its
-# hash) or git.txt (URL and revision), requires.txt, env.sh (exported settings),
-# patches.json, commands.sh (in place of the standard wheel build).
+# /dev/stackforge/build holds what this build is told: sdist.txt (digest and name of the source) or
+# git.txt (URL and revision), env.sh (exported settings), patches.json, commands.sh (in place of the
+# standard wheel build). /dev/stackforge/source holds the sdist, or the repository as `git`.
 set -eu
 build=/dev/stackforge/build
-. /dev/stackforge/steps/net.sh
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_NO_INDEX=1 PIP_ROOT_USER_ACTION=ignore UV_LINK_MODE=copy UV_NO_CACHE=1 UV_NO_PROGRESS=1 UV_OFFLINE=1
 . "$build/env.sh"
 uv=/dev/stackforge/tools/bin/uv
 
-if [ -s "$build/requires.txt" ]; then
-    echo "installing build requirements"
-    "$uv" pip install --quiet --no-config --no-deps --no-build --require-hashes -r "$build/requires.txt"
-fi
 for wheel in /dev/stackforge/after/*/*.whl; do
     [ -e "$wheel" ] || continue
     "$uv" pip install --quiet --no-config --no-cache --no-deps --no-index --offline "$wheel"
@@ -76,15 +72,12 @@ echo "stackforge: jobs=$jobs cores=$cores memory=${memory}MiB per-job=${STACKFOR
 work=/opt/build
 mkdir -p "$work" /opt/wheels
 cd "$work"
-if [ -s "$build/source.txt" ]; then
-    /dev/stackforge/tools/bin/python -m pip --python /opt/venv/bin/python download --quiet --no-cache-dir --no-deps --no-build-isolation --no-binary :all: --require-hashes --dest "$work" -r "$build/source.txt"
+if [ -s "$build/sdist.txt" ]; then
+    (cd /dev/stackforge/source && sha256sum --quiet --check "$build/sdist.txt")
     mkdir source
-    tar -xf "$work"/*.tar.* -C source --strip-components=1 --no-same-owner
+    tar -xf /dev/stackforge/source/*.tar.* -C source --strip-components=1 --no-same-owner
 else
-    read -r url revision < "$build/git.txt"
-    git clone --quiet --no-checkout "$url" source
-    git -C source checkout --quiet --detach "$revision"
-    git -C source submodule --quiet update --init --recursive
+    cp -a /dev/stackforge/source/git source
 fi
 cd source
 python /dev/stackforge/patch.py "$build/patches.json"

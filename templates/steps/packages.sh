@@ -1,5 +1,7 @@
 # OS packages by name from the base's own archive, for bases that registries have.
 set -eu
+# Programs of wheels come first in the image's PATH.
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 [ "$#" -gt 0 ] || exit 0
 . /dev/stackforge/steps/net.sh
 export DEBIAN_FRONTEND=noninteractive

@@ -4,6 +4,7 @@
 mod archives;
 mod code;
 mod objects;
+mod tables;
 
 use std::io::Write as _;
 

@@ -116,6 +116,37 @@ fn documents_for_programs() {
     assert_eq!(exported["images"], 1);
     let imported = document(&["cache", "import", "cache.tar", "--store", "other", "--json"]);
     assert_eq!(imported["blobs"], exported["blobs"]);
+    assert_eq!(
+        (&imported["actions"], &imported["untrusted"]),
+        (&0.into(), &1.into())
+    );
+
+    // The steps come with a signature alone, and only with the right one.
+    for key in ["team", "other"] {
+        let run = sandbox.run(&["sign", "--generate-key", key]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+    document(&[
+        "cache",
+        "export",
+        "signed.tar",
+        "--key",
+        "team.key",
+        "--json",
+    ]);
+    let import = ["cache", "import", "signed.tar", "--store", "third"];
+    let run = sandbox.run(&[&import[..], &["--verify", "other.pub"]].concat());
+    assert!(
+        run.code == 1 && run.stderr.contains("SF0334"),
+        "{}",
+        run.stderr
+    );
+    let signed = document(&[&import[..], &["--verify", "team.pub", "--json"]].concat());
+    assert_eq!(
+        (&signed["actions"], &signed["untrusted"]),
+        (&1.into(), &0.into())
+    );
+
     let collected = document(&["cache", "gc", "--max-size", "1MB", "--json"]);
     assert_eq!(collected["removed"][0]["digest"], wheel.to_string());
 }

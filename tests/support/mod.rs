@@ -52,7 +52,12 @@ impl Sandbox {
     }
 
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_stackforge"));
+        self.command_of(env!("CARGO_BIN_EXE_stackforge"))
+    }
+
+    /// Another program that runs the real binary.
+    pub fn command_of(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
         command
             .current_dir(self.dir.path())
             .env("STACKFORGE_STORE", self.path("store"))

@@ -6,7 +6,6 @@
 
 use super::super::audit::Meant;
 use super::super::base::io as failed_at;
-use super::super::secrets::{ca_bundle, proxies};
 use super::super::{BuildError, BuildEvent, Options};
 use super::base::{Base, Sources};
 use super::environment::variables;
@@ -18,7 +17,7 @@ use crate::engine::{Event, LogStream, StepFailure, StepKind};
 use crate::lock::{PythonFile, SourceLock};
 use crate::plan::{Compile, Plan};
 use crate::render::builder;
-use crate::sandbox::{self, Memory, Mount, Network, OWN, Outcome, Root, Sandbox};
+use crate::sandbox::{self, Memory, Mount, OWN, Outcome, Root, Sandbox};
 use crate::spec::Platform;
 use crate::spec::nouns::Digest;
 use crate::store::Action;
@@ -31,10 +30,6 @@ use tokio::task::block_in_place;
 
 /// Lines of a failed step that are shown.
 const TAIL: usize = 30;
-/// What the scripts read instead of the network's indexes.
-const NO_INDEX: &str =
-    "export PIP_NO_INDEX=1 PIP_FIND_LINKS=/dev/stackforge/sources UV_OFFLINE=1\n";
-
 /// What compiling one library needs, as files of the store.
 pub(super) struct Needs {
     pub library: String,
@@ -49,7 +44,7 @@ pub(super) fn missing<'p>(plan: &'p Plan, options: &Options<'_>) -> Vec<&'p Comp
 }
 
 /// The sdist of a library, as a locked file.
-pub(super) fn source(compile: &Compile) -> Option<PythonFile> {
+pub(in crate::build) fn source(compile: &Compile) -> Option<PythonFile> {
     match &compile.source {
         SourceLock::Sdist { file, sha256, size } => Some(PythonFile {
             name: compile.library.clone(),
@@ -146,8 +141,12 @@ impl Maker<'_, '_> {
         sandbox.env.extend(toolchain.env.clone());
         let tools = Mount::read_only(&toolchain.tools, Path::new(OWN).join("tools"));
         sandbox.mounts.push(tools);
-        if matches!(compile.source, SourceLock::Git { .. }) {
-            sandbox.network = Network::Host;
+        if let SourceLock::Git { url, revision } = &compile.source {
+            let tree = block_in_place(|| self.cloned(toolchain, compile, (url, revision)))?;
+            let source = Path::new(OWN).join("source");
+            sandbox
+                .mounts
+                .push(Mount::read_only(tree.join("opt/source"), source));
         }
         let outcome = self.run(&sandbox, step).await;
         let made = match outcome {
@@ -172,7 +171,7 @@ impl Maker<'_, '_> {
         inputs: &Path,
     ) -> Result<Sandbox, BuildError> {
         let mut sandbox = Sandbox::new(root, command);
-        for (name, value) in variables().into_iter().chain(proxies()) {
+        for (name, value) in variables() {
             sandbox.env.insert(name.into(), value.into());
         }
         sandbox.env.insert("HOME".into(), "/root".into());
@@ -183,14 +182,10 @@ impl Maker<'_, '_> {
             let target = own.join(entry.file_name());
             sandbox.mounts.push(Mount::read_only(entry.path(), target));
         }
-        sandbox.mounts.push(Mount::Tmpfs {
-            target: own.join("uv"),
-            size: None,
-        });
         Ok(sandbox)
     }
 
-    /// The scripts of steps, the host's certificates, and where packages are found: nowhere else.
+    /// The scripts of steps.
     pub fn lay_scripts(&self, folder: &Path) -> Result<(), BuildError> {
         for (from, to) in [("steps", "steps/"), ("builders", "")] {
             for (name, text) in templates_in(from) {
@@ -199,11 +194,7 @@ impl Maker<'_, '_> {
                 write(&folder.join(format!("{to}{name}")), text.as_bytes())?;
             }
         }
-        if let Some(path) = ca_bundle() {
-            let ca = std::fs::read(&path).map_err(|e| failed_at("read", &path, e))?;
-            write(&folder.join("ca"), &ca)?;
-        }
-        write(&folder.join("index"), NO_INDEX.as_bytes())
+        Ok(())
     }
 
     /// What the compile's script reads.
@@ -228,7 +219,7 @@ impl Maker<'_, '_> {
             link(&wheel.path, &place)?;
         }
         if let Some(source) = &step.need.source {
-            link(source, &folder.join("sources"))?;
+            link(source, &folder.join("source"))?;
         }
         Ok(())
     }
@@ -362,7 +353,7 @@ enum Ended {
     },
 }
 
-fn write(path: &Path, content: &[u8]) -> Result<(), BuildError> {
+pub(super) fn write(path: &Path, content: &[u8]) -> Result<(), BuildError> {
     let parent = path.parent().unwrap_or(path);
     std::fs::create_dir_all(parent)
         .and_then(|()| std::fs::write(path, content))

@@ -18,7 +18,7 @@ pub(super) async fn load(
         for tag in options.tags.iter().filter(|t| !there.tags.contains(t)) {
             docker.tag(&there.id, tag).await?;
         }
-        return Ok(());
+        return Ok(docker.expect(&options.tags, &[&there.id]).await?);
     }
     Ok(pull::load(&docker, image, &options.tags, blobs, cancel).await?)
 }

@@ -115,8 +115,7 @@ impl<'a, 'on> Maker<'a, 'on> {
     fn kept(&self, key: &Digest) -> Option<Layer> {
         let made = self.options.store.action(key)?.made?;
         let layer: Layer = serde_json::from_value(made).ok()?;
-        let blob = std::fs::metadata(self.options.store.blob_path(&layer.digest)).ok()?;
-        (blob.len() == layer.size).then_some(layer)
+        self.options.store.blob(&layer.digest).map(|_| layer)
     }
 
     /// A layer of what `content` writes as a tar.

@@ -7,6 +7,7 @@
 //! written to an output before the image was audited, and validated where this machine can run it.
 
 mod base;
+mod clone;
 mod compile;
 mod docker;
 mod environment;
@@ -21,7 +22,8 @@ mod wheels;
 use super::audit::Meant;
 use super::shared::Shared;
 use super::{
-    AUDIT_PATH, BuildError, BuildEvent, Built, Options, StepResult, document, last, reach,
+    AUDIT_PATH, BuildError, BuildEvent, Built, Options, StepResult, document, installed, last,
+    reach,
 };
 use crate::assemble::{Assembled, Draft, Layer};
 use crate::audit::{AtRest, Count, Target};
@@ -34,12 +36,14 @@ use crate::render::labels;
 use crate::spec::nouns::Digest;
 use crate::store::Action;
 use crate::validate::{Report, SPEC_PATH};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 use tokio::task::block_in_place;
 
 use compile::Needs;
+pub(super) use compile::source as sdist;
 use layers::{Maker, Member};
+pub(super) use wheels::files as locked;
 
 /// Changes when the same inputs make other layers.
 const FORMAT: u32 = 2;
@@ -66,6 +70,7 @@ pub async fn assemble(
     if !options.no_cache
         && let Some(built) = existing(plan, &key, options)
     {
+        name(&built.0.digest, options)?;
         outputs::write(&built.0, plan, options, cancel, on).await?;
         return Ok(built.1);
     }
@@ -137,6 +142,8 @@ pub async fn assemble(
     let at_rest = AtRest::new(&plan.variant, maker.at_rest(&content)?);
     let mut audit = block_in_place(|| meant.image(Target::Image(&at_rest)))?;
     audit.target.clone_from(&plan.variant);
+    // Its layers are of the locked wheels by digest, which pruning may have changed.
+    installed::check(plan, &report, &audit, &BTreeMap::new())?;
     if !audit.ok {
         return Err(BuildError::Audit {
             what: "the image".to_owned(),
@@ -189,9 +196,7 @@ pub async fn assemble(
         };
         options.store.record(&step.key, &done)?;
     }
-    for tag in &options.tags {
-        options.store.tag(tag, &image.digest)?;
-    }
+    name(&image.digest, options)?;
     last::record(options.store, plan)?;
     outputs::write(&image, plan, options, cancel, on).await?;
     Ok(Built {
@@ -205,6 +210,13 @@ pub async fn assemble(
         noop: false,
         log: None,
     })
+}
+
+/// Gives the image its names in the store.
+fn name(image: &Digest, options: &Options<'_>) -> Result<(), BuildError> {
+    let named = |tag: &String| (tag.clone(), image.clone());
+    let names: Vec<(String, Digest)> = options.tags.iter().map(named).collect();
+    Ok(options.store.tag_all(&names)?)
 }
 
 /// Of an image: its plan, and what the native engine puts into it beyond that.
@@ -229,10 +241,7 @@ fn existing(plan: &Plan, key: &Digest, options: &Options<'_>) -> Option<(Assembl
     }
     let audit: Count = serde_json::from_value(action.audit?).ok()?;
     let digest: Digest = action.image?.parse().ok()?;
-    let there = |layer: &Layer| {
-        let blob = std::fs::metadata(options.store.blob_path(&layer.digest));
-        blob.is_ok_and(|blob| blob.len() == layer.size)
-    };
+    let there = |layer: &Layer| options.store.blob(&layer.digest).is_some();
     if !layers.iter().all(there) {
         return None;
     }

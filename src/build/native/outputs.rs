@@ -24,10 +24,13 @@ pub(super) async fn write(
     for to in &options.outputs {
         match to {
             Output::Oci(directory) => block_in_place(|| {
-                for tag in &options.tags {
-                    output::layout(image, tag, &blobs, directory)?;
-                }
-                Ok::<_, BuildError>(())
+                // The layout has links to the store's blobs where it can.
+                options.store.keeping_notes(image.blobs().values(), || {
+                    for tag in &options.tags {
+                        output::layout(image, tag, &blobs, directory)?;
+                    }
+                    Ok::<_, BuildError>(())
+                })
             })?,
             Output::Archive(file) => block_in_place(|| archive(image, options, &blobs, file))?,
             Output::Docker => super::docker::load(image, options, &blobs, cancel).await?,

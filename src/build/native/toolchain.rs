@@ -8,7 +8,7 @@ use super::super::at_rest::environment;
 use super::super::base::io as failed_at;
 use super::super::unpacked::unpack_error;
 use super::base::{Base, Sources};
-use super::compile::link;
+use super::compile::{link, write};
 use super::environment::{HOME, PATH_WITH_CUDA, interpreter, members, scheme, variables};
 use super::layers::{Maker, tar};
 use super::wheels::Fetched;
@@ -18,7 +18,7 @@ use crate::engine::LogStream;
 use crate::layer::{self, Install, Spec, Wheel};
 use crate::plan::{Compile, Plan};
 use crate::render::requirements;
-use crate::sandbox::{self, Root};
+use crate::sandbox::{self, Root, Sandbox};
 use crate::source::FileSource;
 use crate::spec::nouns::Digest;
 use crate::unpack::{Owner, unpack};
@@ -27,6 +27,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{BufReader, Seek as _};
 use std::path::{Path, PathBuf};
+
+/// What the installers' script reads instead of the network's indexes.
+const NO_INDEX: &str =
+    "export PIP_NO_INDEX=1 PIP_FIND_LINKS=/dev/stackforge/sources UV_OFFLINE=1\n";
 
 pub(super) struct Toolchain {
     /// Without Python's packages, the lowest first.
@@ -93,6 +97,7 @@ impl Maker<'_, '_> {
             let scratch = self.options.store.scratch()?;
             let inputs = scratch.path();
             self.lay_scripts(inputs)?;
+            write(&inputs.join("index"), NO_INDEX.as_bytes())?;
             for wheel in wheels {
                 link(&wheel.path, &inputs.join("sources"))?;
             }
@@ -103,28 +108,41 @@ impl Maker<'_, '_> {
             let command = ["sh", "/dev/stackforge/steps/tools.sh", &python];
             let root = Root::layers(system.to_vec(), into);
             let sandbox = self.sandbox(root, &command, inputs)?;
-            let mut last = String::new();
-            let mut keep = |_: LogStream, line: &[u8]| {
-                let line = String::from_utf8_lossy(line);
-                if !line.trim().is_empty() {
-                    last = line.into_owned();
-                }
-            };
-            let runtime = tokio::runtime::Handle::current();
-            let outcome = runtime.block_on(sandbox.run(self.cancel, &mut keep))?;
-            let work = into.with_extension("work");
-            if work.exists() {
-                runtime.block_on(sandbox::remove(None, &work))?;
-            }
-            match outcome.code() {
-                // Not worth a count: it goes with the compilers that are below it.
-                0 => Ok(0),
-                code => Err(BuildError::NoReport {
-                    reason: format!("the installers: {last} (exit code {code})"),
-                }),
-            }
+            self.fill(&sandbox, into, "the installers")
         })?;
         Ok(tree.join("opt/tools"))
+    }
+
+    /// Runs what fills `into`, a tree of the store. Returns no count of its bytes, since it goes with
+    /// the layers below it.
+    ///
+    /// # Errors
+    /// [`BuildError::NoReport`] with the program's last line if it fails; `what` names what it makes.
+    pub(super) fn fill(
+        &self,
+        sandbox: &Sandbox,
+        into: &Path,
+        what: &str,
+    ) -> Result<u64, BuildError> {
+        let mut last = String::new();
+        let mut keep = |_: LogStream, line: &[u8]| {
+            let line = String::from_utf8_lossy(line);
+            if !line.trim().is_empty() {
+                last = line.into_owned();
+            }
+        };
+        let runtime = tokio::runtime::Handle::current();
+        let outcome = runtime.block_on(sandbox.run(self.cancel, &mut keep))?;
+        let work = into.with_extension("work");
+        if work.exists() {
+            runtime.block_on(sandbox::remove(None, &work))?;
+        }
+        match outcome.code() {
+            0 => Ok(0),
+            code => Err(BuildError::NoReport {
+                reason: format!("{what}: {last} (exit code {code})"),
+            }),
+        }
     }
 
     /// One installed wheel.

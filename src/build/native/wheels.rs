@@ -70,7 +70,7 @@ pub(super) async fn wheels(
 }
 
 /// Locked files by digest, each under its own name.
-pub(super) async fn files(
+pub(in crate::build) async fn files(
     locked: &[PythonFile],
     what: &str,
     options: &Options<'_>,

@@ -11,7 +11,8 @@ use super::session::runtime;
 use crate::config::{Config, Size};
 use crate::diag::{Diagnostic, Report, Source, codes};
 use crate::engine::Cancel;
-use crate::store::{Limits, Store, StoreError, Verified};
+use crate::evidence::{EvidenceError, PrivateKey, PublicKey};
+use crate::store::{HasSigned, Limits, Sign, Store, StoreError, Verified};
 use std::path::Path;
 use std::time::Duration;
 
@@ -37,19 +38,32 @@ pub fn run(common: &Common, args: &CacheArgs) -> Outcome {
             gc(common, &store, &limits)
         }
         CacheCommand::Verify { repair } => verify(common, &store, *repair),
-        CacheCommand::Export { to, stack, variant } => {
+        CacheCommand::Export {
+            to,
+            stack,
+            variant,
+            key,
+        } => {
+            let key = key.as_deref().map(PrivateKey::read).transpose();
+            let key = key.map_err(EvidenceError::from)?;
+            let sign = key.map(|key| move |bytes: &[u8]| key.sign(bytes));
+            let sign = sign.as_ref().map(|sign| sign as Sign<'_>);
             let selection = match stack {
                 Some(stack) => Some(select::of_stack(common, stack, variant.as_deref())?),
                 None => None,
             };
             let done = with_progress(common, "export", |hear| {
-                store.export(selection.as_ref(), to, hear)
+                store.export(selection.as_ref(), sign, to, hear)
             })?;
             tell(common, &done, &table::exported(&done, to));
             Ok(())
         }
-        CacheCommand::Import { from } => {
-            let done = with_progress(common, "import", |hear| store.import(from, hear))?;
+        CacheCommand::Import { from, verify } => {
+            let key = verify.as_deref().map(PublicKey::read).transpose();
+            let key = key.map_err(EvidenceError::from)?;
+            let has_signed = key.map(|key| move |b: &[u8], s: &[u8]| key.has_signed(b, s));
+            let trusted = has_signed.as_ref().map(|f| f as HasSigned<'_>);
+            let done = with_progress(common, "import", |hear| store.import(from, trusted, hear))?;
             tell(common, &done, &table::imported(&done, from));
             Ok(())
         }

@@ -167,14 +167,25 @@ pub fn exported(done: &Exported, to: &Path) -> String {
 }
 
 pub fn imported(done: &Imported, from: &Path) -> String {
-    format!(
+    let mut text = format!(
         "{}: {} new, {}, {}, {}\n",
         shown(from),
         plural(done.blobs, "blob"),
         size(done.bytes),
         plural(done.actions, "step"),
         plural(done.images, "image")
-    )
+    );
+    if done.untrusted > 0 {
+        text += &format!(
+            "{} not taken and made again: no key that you named has signed them (`--verify KEY`)\n",
+            plural(done.untrusted, "step")
+        );
+    }
+    for name in &done.kept_names {
+        let name = name.escape_debug();
+        text += &format!("{name} stays the image that it was here\n");
+    }
+    text
 }
 
 fn plural(count: usize, what: &str) -> String {

@@ -1,12 +1,16 @@
 //! Where an engine is: `DOCKER_HOST` and its kin, read into an [`Address`].
 //!
-//! In come strings and a view of the environment, out come addresses in the order in which they
-//! are tried. Nothing is dialled here.
+//! In come strings, a view of the environment and docker's own configuration, out come addresses in the
+//! order in which they are tried. Nothing is dialled here.
 
 use std::fmt;
 use std::path::PathBuf;
 
+use super::contexts;
 use crate::engine::EngineError;
+
+/// Where Docker listens unless it is told otherwise.
+const USUAL: &str = "/var/run/docker.sock";
 
 /// One way to an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +59,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// The addresses to try: the one that was asked for, else the one in `DOCKER_HOST`, else the
-/// usual sockets. `var` reads the environment.
+/// The addresses to try: the one that was asked for, else the one in `DOCKER_HOST`, else that of the
+/// docker context in use, else the usual sockets. `var` reads the environment.
 pub(super) fn candidates(
     asked: Option<&str>,
     var: impl Fn(&str) -> Option<String>,
@@ -66,14 +70,23 @@ pub(super) fn candidates(
         let tls = var("DOCKER_TLS_VERIFY").map(|_| certificates(&var));
         return Ok(vec![parse(&text, tls.flatten())?]);
     }
-    let mut found = vec![Address::Unix("/var/run/docker.sock".into())];
-    let runtime = var("XDG_RUNTIME_DIR").map(PathBuf::from);
-    if let Some(dir) = &runtime {
-        found.push(Address::Unix(dir.join("docker.sock")));
-        found.push(Address::Unix(dir.join("podman/podman.sock")));
+    if let Some(address) = contexts::current(var)? {
+        return Ok(vec![address]);
     }
-    found.push(Address::Unix("/run/podman/podman.sock".into()));
-    Ok(found)
+    let runtime = var("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let home = var("HOME").map(PathBuf::from);
+    let below = |folder: &Option<PathBuf>, path: &str| Some(folder.as_ref()?.join(path));
+    let sockets = [
+        Some(PathBuf::from(USUAL)),
+        // Rootless Docker; Docker Desktop on macOS and on Linux; Colima; rootless Podman.
+        below(&runtime, "docker.sock"),
+        below(&home, ".docker/run/docker.sock"),
+        below(&home, ".docker/desktop/docker.sock"),
+        below(&home, ".colima/default/docker.sock"),
+        below(&runtime, "podman/podman.sock"),
+        Some("/run/podman/podman.sock".into()),
+    ];
+    Ok(sockets.into_iter().flatten().map(Address::Unix).collect())
 }
 
 fn certificates(var: &impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
@@ -82,7 +95,7 @@ fn certificates(var: &impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
         .or_else(|| var("HOME").map(|home| PathBuf::from(home).join(".docker")))
 }
 
-fn parse(text: &str, tls: Option<PathBuf>) -> Result<Address, EngineError> {
+pub(super) fn parse(text: &str, tls: Option<PathBuf>) -> Result<Address, EngineError> {
     let invalid = || EngineError::Invalid {
         what: "the engine's address",
         value: text.to_owned(),
@@ -192,12 +205,19 @@ mod tests {
         assert_eq!(
             of(
                 None,
-                &[("XDG_RUNTIME_DIR", "/run/user/7"), ("DOCKER_HOST", "")]
+                &[
+                    ("XDG_RUNTIME_DIR", "/run/user/7"),
+                    ("DOCKER_HOST", ""),
+                    ("HOME", "/nonexistent"),
+                ]
             )
             .unwrap(),
             [
                 "unix:///var/run/docker.sock",
                 "unix:///run/user/7/docker.sock",
+                "unix:///nonexistent/.docker/run/docker.sock",
+                "unix:///nonexistent/.docker/desktop/docker.sock",
+                "unix:///nonexistent/.colima/default/docker.sock",
                 "unix:///run/user/7/podman/podman.sock",
                 "unix:///run/podman/podman.sock",
             ]

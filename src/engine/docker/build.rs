@@ -1,7 +1,7 @@
 //! One build, from a request to an image's id.
 //!
-//! The context is streamed as the body of `POST /build`; BuildKit's progress comes back in the
-//! answer, and secrets are asked for over a [`Session`]. Podman has no session: there a secret is
+//! BuildKit asks for the context and secrets over a [`Session`], and its progress comes back in the answer
+//! to `POST /build`. Podman has no session: there the context is the body of the request, and a secret is
 //! a file that its server moves out of the context before the build begins. Tags are the
 //! engine's to give, after the last step.
 
@@ -14,6 +14,7 @@ use bollard::errors::Error as Client;
 use bollard::models::{BuildInfo, BuildInfoAux};
 use bollard::query_parameters::{BuildImageOptions, BuilderVersion};
 use bollard_buildkit_proto::google::protobuf::Timestamp;
+use bytes::Bytes;
 use futures_util::StreamExt;
 
 use super::build_log::{LogFile, Redaction};
@@ -21,7 +22,7 @@ use super::classic::Classic;
 use super::context::{self, Upload};
 use super::progress::Progress;
 use super::push;
-use super::session::Session;
+use super::session::{self, Session};
 use super::{Docker, check_reference};
 use crate::engine::{
     BuildOutcome, BuildRequest, Cancel, ContextEntry, EngineError, Event, Secret, Source,
@@ -33,7 +34,7 @@ const TICK: Duration = Duration::from_millis(250);
 impl Docker {
     /// Builds `request`. Every line of every step goes to the file `log`, which is replaced, and
     /// with everything else that happens to `on_event`. Cancelling, and dropping the future, stop
-    /// the engine's work; Podman 4.3 goes on with the step that runs.
+    /// the engine's work; Podman goes on with the step that runs.
     ///
     /// BuildKit itself clips what a step prints faster than 200 KiB/s or beyond 2 MiB (measured:
     /// Docker 20.10.24): it says so in a line, and of a step that fails the end comes anyway.
@@ -58,31 +59,36 @@ impl Docker {
         let id = unique();
         let secrets = std::mem::take(&mut request.secrets);
         let logins = std::mem::take(&mut request.logins);
-        let mut credentials = None;
-        let (query, _session) = if self.is_podman() {
-            let each = logins.iter();
-            let each = each.map(|(host, login)| (host.clone(), push::credentials(login)));
-            credentials = (!logins.is_empty()).then(|| each.collect());
-            (podman_secrets(&mut request, secrets, &id)?, None)
-        } else {
-            let session = tokio::select! {
-                session = Session::open(&self.address, &id, secrets, logins) => session,
-                () = cancel.cancelled() => return Err(cancelled()),
-            };
-            let session = session.map_err(|source| EngineError::Gone {
-                doing: "opening the build's session".to_owned(),
-                source: Some(Box::new(source)),
-            })?;
-            (String::new(), Some(session))
+        let query = match self.is_podman() {
+            true => podman_secrets(&mut request, &secrets, &id)?,
+            false => String::new(),
         };
         let query = request
             .tags
             .iter()
             .fold(query, |query, tag| query + "&t=" + &escaped(tag));
         let context = std::mem::take(&mut request.context);
-        let (body, upload) = context::tar_stream(context, true)?;
+        let (context, upload) = context::tar_stream(context, true)?;
         let mut options = options(request);
-        if !self.is_podman() {
+        let (mut credentials, mut _session) = (None, None);
+        // The client library insists on a body.
+        let mut body = bollard::body_full(Bytes::new());
+        if self.is_podman() {
+            let each = logins.iter();
+            let each = each.map(|(host, login)| (host.clone(), push::credentials(login)));
+            credentials = (!logins.is_empty()).then(|| each.collect());
+            body = bollard::body_try_stream(context);
+        } else {
+            let context = Box::pin(context);
+            let session = tokio::select! {
+                session = Session::open(&self.address, &id, secrets, logins, context) => session,
+                () = cancel.cancelled() => return Err(cancelled()),
+            };
+            _session = Some(session.map_err(|source| EngineError::Gone {
+                doing: "opening the build's session".to_owned(),
+                source: Some(Box::new(source)),
+            })?);
+            options.remote = Some(session::context_address(&id));
             options.session = Some(id);
         }
 
@@ -100,7 +106,7 @@ impl Docker {
             }
             request
         });
-        let answers = api.build_image(options, credentials, Some(bollard::body_try_stream(body)));
+        let answers = api.build_image(options, credentials, Some(body));
         let mut run = Run {
             docker: self,
             progress,
@@ -207,7 +213,11 @@ impl Run<'_> {
                 },
                 steps: self.progress.summary(),
             }),
-            End::Told(text) => Err(self.progress.failure(&text)),
+            // The engine's error would be of what is missing, not of why.
+            End::Told(text) => Err(self
+                .upload
+                .take_failure()
+                .unwrap_or_else(|| self.progress.failure(&text))),
             End::Silence => Err(EngineError::Gone {
                 doing: DOING.to_owned(),
                 source: None,
@@ -283,15 +293,15 @@ fn options(request: BuildRequest) -> BuildImageOptions {
 /// moves such files out of the context before the first step.
 fn podman_secrets(
     request: &mut BuildRequest,
-    secrets: BTreeMap<String, Secret>,
+    secrets: &BTreeMap<String, Secret>,
     unique: &str,
 ) -> Result<String, EngineError> {
     let mut named = Vec::new();
-    for (number, (id, secret)) in secrets.into_iter().enumerate() {
+    for (number, (id, secret)) in secrets.iter().enumerate() {
         if id.contains([',', '=', '"']) {
             return Err(EngineError::Invalid {
                 what: "the id of a secret",
-                value: id,
+                value: id.clone(),
                 help: "Podman takes letters, digits, `.`, `_` and `-`",
             });
         }

@@ -6,6 +6,7 @@
 use std::io::Read;
 
 use bollard::container::LogOutput;
+use bollard::errors::Error as Client;
 use bollard::models::{ContainerCreateBody, DeviceRequest, HostConfig};
 use bollard::query_parameters::{
     AttachContainerOptions, CreateContainerOptions, DownloadFromContainerOptions,
@@ -156,23 +157,40 @@ impl Docker {
         let options = WaitContainerOptions {
             condition: "not-running".to_owned(),
         };
-        // Its answer is an error for a container that failed; the state below tells all of that.
         let mut end = std::pin::pin!(self.api.wait_container(name, Some(options)));
+        let mut exit_code = None;
         while let Some(answer) = end.next().await {
             match answer {
-                Ok(_) | Err(bollard::errors::Error::DockerContainerWaitError { .. }) => {}
+                Ok(answer) => exit_code = Some(answer.status_code),
+                // The client library makes an error of every code but 0.
+                Err(Client::DockerContainerWaitError { code, .. }) => exit_code = Some(code),
                 Err(error) => return Err(failed(error)),
             }
         }
-        let state = self.api.inspect_container(name, None).await;
-        let state = state.map_err(failed)?.state.unwrap_or_default();
+        let exit_code = exit_code.ok_or_else(|| EngineError::Gone {
+            doing: doing.to_owned(),
+            source: None,
+        })?;
         Ok(RunOutcome {
-            exit_code: state.exit_code.unwrap_or(-1),
-            oom_killed: state.oom_killed.unwrap_or(false),
+            exit_code,
+            oom_killed: self.killed_for_memory(name).await.unwrap_or(false),
             truncated: out.truncated || err.truncated,
             stdout: out.text(),
             stderr: err.text(),
         })
+    }
+
+    /// Whether the kernel killed a process of the container for want of memory. `None` if the engine
+    /// does not say.
+    async fn killed_for_memory(&self, container: &str) -> Option<bool> {
+        match self.api.inspect_container(container, None).await {
+            Ok(answer) => answer.state?.oom_killed,
+            Err(Client::JsonDataError { contents, .. }) => oom_killed(&contents),
+            Err(error) => {
+                tracing::debug!("cannot look at the container {container}: {error}");
+                None
+            }
+        }
     }
 
     /// The bytes of a file of an image, links followed; `None` if it is not there. More than
@@ -234,6 +252,13 @@ impl Docker {
         }
         Ok(None)
     }
+}
+
+/// Reads an answer that the client library could not: it knows all states of a container by name, and
+/// Podman 5 has one more, `stopped`, until it has cleaned up.
+fn oom_killed(answer: &str) -> Option<bool> {
+    let answer: serde_json::Value = serde_json::from_str(answer).ok()?;
+    answer["State"]["OOMKilled"].as_bool()
 }
 
 fn too_large(image: &str, path: &str, limit: usize) -> EngineError {
@@ -366,5 +391,23 @@ fn resolved(at: &str, target: &str) -> String {
     match (target.starts_with('/'), at.rsplit_once('/')) {
         (false, Some((parent, _))) => format!("{parent}/{target}"),
         _ => target.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // What Podman 5.4.2 answered straight after `wait`, shortened.
+    const STOPPED: &str = r#"{"Id":"5ee8","State":{"Status":"stopped","Running":false,
+        "Paused":false,"OOMKilled":true,"Dead":false,"Pid":0,"ExitCode":137},"Name":"/x"}"#;
+
+    #[test]
+    fn a_state_that_is_not_known_does_not_hide_why_a_container_ended() {
+        let known = serde_json::from_str::<bollard::models::ContainerInspectResponse>(STOPPED);
+        assert!(known.is_err(), "the client library knows it by now");
+        assert_eq!(oom_killed(STOPPED), Some(true));
+        assert_eq!(oom_killed(r#"{"State":{}}"#), None);
+        assert_eq!(oom_killed("no JSON"), None);
     }
 }

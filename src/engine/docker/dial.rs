@@ -71,12 +71,17 @@ fn tls_config(dir: &Path) -> io::Result<rustls::ClientConfig> {
     for certificate in certificates("ca.pem")? {
         roots.add(certificate).map_err(io::Error::other)?;
     }
-    let key = PrivateKeyDer::from_pem_file(dir.join("key.pem")).map_err(named("key.pem"))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    rustls::ClientConfig::builder_with_provider(provider)
+    let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
-        .with_root_certificates(roots)
+        .with_root_certificates(roots);
+    // A docker context may have the engine's CA alone.
+    if !dir.join("cert.pem").exists() {
+        return Ok(config.with_no_client_auth());
+    }
+    let key = PrivateKeyDer::from_pem_file(dir.join("key.pem")).map_err(named("key.pem"))?;
+    config
         .with_client_auth_cert(certificates("cert.pem")?, key)
         .map_err(io::Error::other)
 }

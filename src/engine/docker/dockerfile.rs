@@ -1,8 +1,9 @@
-//! From BuildKit's name of a step to the line of the Dockerfile that asked for it.
+//! From an engine's name of a step to the line of the Dockerfile that asked for it.
 //!
 //! BuildKit numbers the steps of a stage (`[build 2/5] RUN …`) and says no line. Its count is
-//! redone here: one for a FROM that names an image, one for each RUN, COPY, ADD and WORKDIR. When
-//! the count or the instruction does not agree, there is no answer rather than a wrong one.
+//! redone here: one for a FROM that names an image, one for each RUN, COPY, ADD and WORKDIR. Podman
+//! counts every instruction, and those that it adds at the end for labels. When the count or the
+//! instruction does not agree, there is no answer rather than a wrong one.
 
 struct Stage {
     name: Option<String>,
@@ -11,6 +12,8 @@ struct Stage {
     from_line: u32,
     /// Keyword and line of each counted instruction.
     counted: Vec<(String, u32)>,
+    /// The same of every instruction, FROM being the first.
+    all: Vec<(String, u32)>,
 }
 
 impl Stage {
@@ -37,15 +40,14 @@ pub(super) fn line_of(dockerfile: &str, step: &str) -> Option<u32> {
             .or_else(|| stages.get(name.strip_prefix("stage-")?.parse::<usize>().ok()?))?,
         None => stages.first()?,
     };
-    if stage.total() != total || number == 0 {
-        return None;
-    }
-    let (found, line) = if stage.counts_from && number == 1 {
+    let place = number.checked_sub(1)?;
+    let (found, line) = if stage.total() != total {
+        let (found, line) = stage.all.get(place).filter(|_| total >= stage.all.len())?;
+        (found.as_str(), *line)
+    } else if stage.counts_from && place == 0 {
         ("FROM", stage.from_line)
     } else {
-        let (found, line) = stage
-            .counted
-            .get(number - 1 - usize::from(stage.counts_from))?;
+        let (found, line) = stage.counted.get(place - usize::from(stage.counts_from))?;
         (found.as_str(), *line)
     };
     found.eq_ignore_ascii_case(keyword).then_some(line)
@@ -75,14 +77,17 @@ fn stages(dockerfile: &str) -> Vec<Stage> {
                     counts_from: image != "scratch" && !of_stage,
                     from_line: line,
                     counted: Vec::new(),
+                    all: vec![(keyword, line)],
                 });
             }
-            "RUN" | "COPY" | "ADD" | "WORKDIR" => {
+            _ => {
                 if let Some(stage) = stages.last_mut() {
-                    stage.counted.push((keyword, line));
+                    if ["RUN", "COPY", "ADD", "WORKDIR"].contains(&keyword.as_str()) {
+                        stage.counted.push((keyword.clone(), line));
+                    }
+                    stage.all.push((keyword, line));
                 }
             }
-            _ => {}
         }
     }
     stages
@@ -156,9 +161,23 @@ RUN echo last
     }
 
     #[test]
+    fn podman_counts_every_instruction() {
+        for (step, line) in [
+            ("[build 1/5] FROM 0123 AS Build", Some(3)),
+            ("[build 3/5] RUN echo", Some(5)),
+            ("[stage-1 2/2] COPY --from=build /a /a", Some(14)),
+            // Two labels of the request come after it.
+            ("[last 2/4] RUN echo last", Some(16)),
+            ("[last 3/4] LABEL a=b", None),
+        ] {
+            assert_eq!(line_of(DOCKERFILE, step), line, "{step}");
+        }
+    }
+
+    #[test]
     fn what_does_not_agree_has_no_line() {
         for step in [
-            "[build 2/5] RUN x",
+            "[build 2/3] RUN x",
             "[build 2/4] COPY x",
             "[build 0/4] RUN x",
             "[build 9/4] RUN x",

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use bollard::errors::Error as Client;
-use bollard::query_parameters::{CreateImageOptions, RemoveImageOptions, TagImageOptions};
+use bollard::query_parameters::{
+    CreateImageOptions, ListImagesOptions, RemoveImageOptions, TagImageOptions,
+};
 use futures_util::StreamExt;
 
 use super::build::escaped;
@@ -33,6 +35,25 @@ impl Docker {
         }))
     }
 
+    /// Asks for the image by each of `names`. Each has to be one of `ids`: engines know an image by the
+    /// digest of its configuration or of its manifest.
+    ///
+    /// # Errors
+    /// [`EngineError::Misnamed`] for the first name that is not there or is another image.
+    pub async fn expect(&self, names: &[String], ids: &[&str]) -> Result<(), EngineError> {
+        for name in names {
+            let found = self.image(name).await?.map(|image| image.id);
+            if !found.as_deref().is_some_and(|id| ids.contains(&id)) {
+                return Err(EngineError::Misnamed {
+                    reference: name.clone(),
+                    wanted: ids.first().copied().unwrap_or_default().to_owned(),
+                    found,
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Gives the image `id` the name `reference`, taking it from whichever image has it now.
     pub async fn tag(&self, id: &str, reference: &str) -> Result<(), EngineError> {
         check_reference(id)?;
@@ -46,7 +67,16 @@ impl Docker {
         tagged.map_err(|error| self.failed(error, &format!("tagging {id} as {reference}")))
     }
 
-    /// Takes the name away, and the image if that was its last. Whether there was one.
+    /// Every name that an image has here, as the engine shows it.
+    pub async fn names(&self) -> Result<Vec<String>, EngineError> {
+        let images = self.api.list_images(None::<ListImagesOptions>).await;
+        let images = images.map_err(|error| self.failed(error, "listing images"))?;
+        let names = images.into_iter().flat_map(|image| image.repo_tags);
+        Ok(names.collect())
+    }
+
+    /// Takes the name away, and the image if that was its last. Whether there was one. The engine removes
+    /// an image that is named by its id together with its last name, whoever gave it that: pass a name.
     pub async fn remove_image(&self, reference: &str) -> Result<bool, EngineError> {
         check_reference(reference)?;
         let options = RemoveImageOptions::default();

@@ -10,6 +10,7 @@ mod build_log;
 mod classic;
 mod container;
 mod context;
+mod contexts;
 mod dial;
 mod dockerfile;
 mod failure;
@@ -54,8 +55,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LONGEST_REQUEST: u64 = 7 * 24 * 3600;
 
 impl Docker {
-    /// Connects to the engine at `address`, else to the one that `DOCKER_HOST` names, else to the
-    /// first of the usual sockets that answers: Docker's, rootless Docker's, Podman's.
+    /// Connects to the engine at `address`, else to the one that `DOCKER_HOST` or the docker context in use
+    /// names, else to the first of the usual sockets that answers: Docker's, rootless Docker's, Docker
+    /// Desktop's, Colima's, Podman's.
     pub async fn connect(address: Option<&str>) -> Result<Docker, EngineError> {
         let candidates = address::candidates(address, |name| std::env::var(name).ok())?;
         let mut first_failure = None;
@@ -146,6 +148,23 @@ impl Docker {
         self.server.is_podman
     }
 
+    /// Whether the engine can mount files of one stage in a step of another.
+    ///
+    /// # Errors
+    /// [`EngineError::TooOld`] for Podman before 4.4: its mounts are lost when the stage comes from the
+    /// cache (buildah#4375).
+    pub fn mounts_from_stages(&self) -> Result<(), EngineError> {
+        let old = release(&self.server.version).is_some_and(|release| release < (4, 4));
+        match self.is_podman() && old {
+            false => Ok(()),
+            true => Err(EngineError::TooOld {
+                engine: self.server(),
+                what: "mount files of one build stage in another".to_owned(),
+                help: "use Podman 5 or newer, Docker 20.10 or newer, or `--engine native`",
+            }),
+        }
+    }
+
     pub async fn ping(&self) -> Result<(), EngineError> {
         let answer = self.api.ping().await;
         answer.map_err(|error| self.failed(error, "pinging it"))?;
@@ -170,6 +189,9 @@ impl Docker {
             runtimes,
             cdi: info.cdi_spec_dirs.is_some_and(|dirs| !dirs.is_empty()),
             storage_driver: info.driver.unwrap_or_default(),
+            in_containerd: info.driver_status.iter().flatten().any(|pair| {
+                matches!(pair.as_slice(), [key, kind] if key == "driver-type" && kind.starts_with("io.containerd."))
+            }),
             data: info.docker_root_dir.unwrap_or_default().into(),
             is_podman: self.is_podman(),
         })
@@ -178,6 +200,12 @@ impl Docker {
     fn failed(&self, error: bollard::errors::Error, doing: &str) -> EngineError {
         failure::of_client(error, &self.address.to_string(), doing)
     }
+}
+
+/// Major and minor number of `4.3.1` or `26.1.5+dfsg1`.
+fn release(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.split(['.', '-', '+', '~']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 fn silent(place: &str, reason: &str) -> EngineError {
@@ -213,7 +241,15 @@ fn check_reference(reference: &str) -> Result<(), EngineError> {
 
 #[cfg(test)]
 mod tests {
-    use super::check_reference;
+    use super::{check_reference, release};
+
+    #[test]
+    fn releases_are_compared_by_their_numbers() {
+        assert_eq!(release("4.3.1"), Some((4, 3)));
+        assert_eq!(release("26.1.5+dfsg1"), Some((26, 1)));
+        assert_eq!(release("5.0-rc1"), Some((5, 0)));
+        assert_eq!(release("dev"), None);
+    }
 
     #[test]
     fn references_cannot_leave_their_place_in_a_url() {

@@ -26,9 +26,17 @@ impl Docker {
             ..PushImageOptions::default()
         };
         let doing = format!("pushing {reference}");
-        let answers = self
-            .api
-            .push_image(repository, Some(options), login.map(credentials));
+        let mut api = self.api.clone();
+        if self.is_podman() && is_on_loopback(reference) {
+            // Docker and we talk plain HTTP to such a registry; Podman has to be told.
+            api = api.with_request_modifier(|mut request| {
+                if let Ok(uri) = format!("{}&tlsVerify=false", request.uri()).parse() {
+                    *request.uri_mut() = uri;
+                }
+                request
+            });
+        }
+        let answers = api.push_image(repository, Some(options), login.map(credentials));
         let mut answers = std::pin::pin!(answers);
         loop {
             let answer = tokio::select! {
@@ -50,6 +58,14 @@ impl Docker {
     }
 }
 
+/// Whether the registry that a reference names is on loopback.
+fn is_on_loopback(reference: &str) -> bool {
+    let host = reference.split('/').next().unwrap_or_default();
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let address = name.parse::<std::net::IpAddr>();
+    reference.contains('/') && (name == "localhost" || address.is_ok_and(|a| a.is_loopback()))
+}
+
 pub(super) fn credentials(login: &Login) -> DockerCredentials {
     let text = |secret: &crate::engine::Secret| {
         Some(String::from_utf8_lossy(secret.expose()).into_owned())
@@ -64,5 +80,33 @@ pub(super) fn credentials(login: &Login) -> DockerCredentials {
             identitytoken: text(token),
             ..DockerCredentials::default()
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_on_loopback;
+
+    #[test]
+    fn only_a_registry_on_loopback_goes_without_tls() {
+        for on in [
+            "127.0.0.1:5599/x:1",
+            "localhost/x",
+            "localhost:5000/a/b:c",
+            "127.9.9.9/x",
+        ] {
+            assert!(is_on_loopback(on), "{on}");
+        }
+        for off in [
+            "localhost",
+            "localhost:1",
+            "x:1",
+            "a/127.0.0.1:1",
+            "127.0.0.1.example.com/x",
+            "10.0.0.1:5000/x",
+            "localhost.example.com/x",
+        ] {
+            assert!(!is_on_loopback(off), "{off}");
+        }
     }
 }

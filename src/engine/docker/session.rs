@@ -1,12 +1,14 @@
 //! The BuildKit session: the channel over which a build asks for its secrets.
 //!
 //! A `POST /session` is upgraded to HTTP/2 without TLS; from then on the daemon is the client and
-//! we serve gRPC. It may ask for the secrets and the registries' logins of one request and for our
-//! health, nothing else: no files, no agent. (bollard 0.21 either serves secrets or reports progress, not
+//! we serve gRPC. It may ask for the context, the secrets and the registries' logins of one request and
+//! for our health, nothing else: no other files, no agent. (bollard 0.21 either serves secrets or reports progress, not
 //! both; this module goes when it does.)
 
 use std::collections::BTreeMap;
 use std::io;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 
 use bollard_buildkit_proto::health::health_check_response::ServingStatus;
 use bollard_buildkit_proto::health::health_server::{Health, HealthServer};
@@ -21,9 +23,13 @@ use bollard_buildkit_proto::moby::filesync::v1::{
     GetTokenAuthorityRequest, GetTokenAuthorityResponse, VerifyTokenAuthorityRequest,
     VerifyTokenAuthorityResponse,
 };
+use bollard_buildkit_proto::moby::upload::v1::BytesMessage;
+use bollard_buildkit_proto::moby::upload::v1::upload_server::{Upload, UploadServer};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 use super::address::Address;
 use super::dial::Wire;
@@ -47,6 +53,7 @@ impl Session {
         id: &str,
         secrets: BTreeMap<String, Secret>,
         logins: BTreeMap<String, Login>,
+        context: Context,
     ) -> io::Result<Self> {
         let mut wire = address.dial().await?;
         let ask = format!(
@@ -56,6 +63,7 @@ impl Session {
              X-Docker-Expose-Session-Name: stackforge\r\n\
              X-Docker-Expose-Session-Grpc-Method: /grpc.health.v1.Health/Check\r\n\
              X-Docker-Expose-Session-Grpc-Method: /moby.filesync.v1.Auth/Credentials\r\n\
+             X-Docker-Expose-Session-Grpc-Method: /moby.upload.v1.Upload/Pull\r\n\
              X-Docker-Expose-Session-Grpc-Method: \
              /moby.buildkit.secrets.v1.Secrets/GetSecret\r\n\r\n"
         );
@@ -72,12 +80,30 @@ impl Session {
             .add_service(HealthServer::new(Healthy))
             .add_service(SecretsServer::new(SecretsOfOneBuild(secrets)))
             .add_service(AuthServer::new(LoginsOfOneBuild(logins)))
+            .add_service(UploadServer::new(ContextOfOneBuild {
+                path: context_path(id),
+                context: Mutex::new(Some(context)),
+            }))
             .serve_with_incoming(tokio_stream::once(Ok::<_, io::Error>(wire)));
         Ok(Session(tokio::spawn(async move {
             // When the channel breaks, the build's own stream breaks too and says so.
             let _ = server.await;
         })))
     }
+}
+
+/// A build's context, a tar.
+pub(super) type Context = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+
+/// Where a build reads its context over the session with that id. Every engine with BuildKit takes it from
+/// there; as the body of the request it would not reach one that keeps images in containerd (Docker
+/// before 28, moby#47717).
+pub(super) fn context_address(id: &str) -> String {
+    format!("http://buildkit-session{}", context_path(id))
+}
+
+fn context_path(id: &str) -> String {
+    format!("/context-{id}")
 }
 
 /// Reads up to the empty line, byte by byte: what follows it is HTTP/2 already.
@@ -106,6 +132,35 @@ impl Secrets for SecretsOfOneBuild {
             })),
             None => Err(Status::not_found("the build has no such secret")),
         }
+    }
+}
+
+struct ContextOfOneBuild {
+    path: String,
+    context: Mutex<Option<Context>>,
+}
+
+#[tonic::async_trait]
+impl Upload for ContextOfOneBuild {
+    type PullStream = Pin<Box<dyn Stream<Item = Result<BytesMessage, Status>> + Send>>;
+
+    /// The whole context, once: a stream cannot go back.
+    async fn pull(
+        &self,
+        request: Request<Streaming<BytesMessage>>,
+    ) -> Result<Response<Self::PullStream>, Status> {
+        let asked = request.metadata().get("urlpath");
+        if asked.and_then(|path| path.to_str().ok()) != Some(&self.path) {
+            return Err(Status::not_found("the build has no such upload"));
+        }
+        let mut context = self.context.lock().unwrap_or_else(PoisonError::into_inner);
+        let context = context.take();
+        let context = context.ok_or_else(|| Status::not_found("the context was sent already"))?;
+        let messages = context.map(|piece| match piece {
+            Ok(bytes) => Ok(BytesMessage { data: bytes.into() }),
+            Err(error) => Err(Status::aborted(error.to_string())),
+        });
+        Ok(Response::new(Box::pin(messages)))
     }
 }
 

@@ -5,15 +5,19 @@
 //! `docs/estargz.md` of containerd's stargz-snapshotter.
 
 use flate2::bufread::GzDecoder;
-use serde::Deserialize;
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
-use std::io::Read as _;
+use std::fmt;
+use std::io::{BufReader, Read as _};
 
 pub const FOOTER: usize = 51;
-/// Of what is fetched for it, and of what that inflates to.
+/// Most bytes that are fetched for a table, and that it inflates to.
 pub const LONGEST: u64 = 64 << 20;
-const PLAIN: u64 = 256 << 20;
-const MOST_ENTRIES: usize = 2_000_000;
+const PLAIN: u64 = 32 << 20;
+/// A layer of torch's environment has some 30,000. A layer with more is fetched whole.
+const MOST_ENTRIES: usize = 200_000;
 const NAME: &str = "stargz.index.json";
 /// Of a tar.
 const BLOCK: u64 = 512;
@@ -53,35 +57,211 @@ pub struct Chunk {
     pub behind: Key,
 }
 
-#[derive(Deserialize)]
-struct Document {
-    entries: Vec<Entry>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// One entry of the table, as far as it matters here.
+#[derive(Default)]
 struct Entry {
     name: String,
-    #[serde(rename = "type")]
     kind: String,
-    #[serde(default)]
     size: u64,
-    #[serde(default)]
     offset: u64,
-    #[serde(default)]
     chunk_offset: u64,
-    #[serde(default)]
     chunk_size: u64,
-    #[serde(default)]
     digest: String,
-    #[serde(default)]
     chunk_digest: String,
     /// Several contents in one member: nothing that is taken apart here.
-    #[serde(default)]
     inner_offset: u64,
-    /// Everything else: what headers are made from.
-    #[serde(flatten)]
-    rest: serde_json::Map<String, serde_json::Value>,
+    /// Of everything else: what headers are made from.
+    rest: Key,
+}
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EntryVisitor)
+    }
+}
+
+/// Keeps nothing of fields that it does not know but their hash: there may be many of them.
+struct EntryVisitor;
+
+impl<'de> Visitor<'de> for EntryVisitor {
+    type Value = Entry;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an entry of a table of contents")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry, A::Error> {
+        let mut entry = Entry::default();
+        let mut rest = Sha256::new();
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "name" => entry.name = map.next_value()?,
+                "type" => entry.kind = map.next_value()?,
+                "size" => entry.size = map.next_value()?,
+                "offset" => entry.offset = map.next_value()?,
+                "chunkOffset" => entry.chunk_offset = map.next_value()?,
+                "chunkSize" => entry.chunk_size = map.next_value()?,
+                "digest" => entry.digest = map.next_value()?,
+                "chunkDigest" => entry.chunk_digest = map.next_value()?,
+                "innerOffset" => entry.inner_offset = map.next_value()?,
+                _ => {
+                    let value: Box<RawValue> = map.next_value()?;
+                    rest.update(key.as_bytes());
+                    rest.update([0]);
+                    rest.update(value.get().as_bytes());
+                    rest.update([0]);
+                }
+            }
+        }
+        entry.rest = rest.finalize().into();
+        Ok(entry)
+    }
+}
+
+/// Reads the list of entries one by one into a [`Builder`].
+struct Entries<'a>(&'a mut Builder);
+
+impl<'de> DeserializeSeed<'de> for Entries<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Entries<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of entries")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let mut left = MOST_ENTRIES;
+        while let Some(entry) = list.next_element::<Entry>()? {
+            if left == 0 || self.0.add(entry).is_none() {
+                return Err(A::Error::custom("the table does not hold together"));
+            }
+            left -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// The document around the list.
+struct Document<'a>(&'a mut Builder);
+
+impl<'de> DeserializeSeed<'de> for Document<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of contents")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "entries" {
+                map.next_value_seed(Entries(self.0))?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A table of contents on its way.
+struct Builder {
+    chunks: Vec<Chunk>,
+    head: Option<Key>,
+    between: Sha256,
+    /// Of the file whose chunks follow.
+    size: u64,
+    end: u64,
+}
+
+impl Builder {
+    fn new(end: u64) -> Self {
+        Self {
+            chunks: Vec::new(),
+            head: None,
+            between: Sha256::new(),
+            size: 0,
+            end,
+        }
+    }
+
+    /// `None` for an entry that does not fit those before.
+    fn add(&mut self, entry: Entry) -> Option<()> {
+        if entry.inner_offset > 0 {
+            return None;
+        }
+        let content = match entry.kind.as_str() {
+            "reg" => {
+                self.size = entry.size;
+                self.size > 0
+            }
+            "chunk" => true,
+            _ => false,
+        };
+        if entry.kind != "chunk" {
+            self.between.update(entry.name.as_bytes());
+            self.between.update([0]);
+            self.between.update(entry.kind.as_bytes());
+            self.between.update(entry.size.to_le_bytes());
+            self.between.update(entry.rest);
+        }
+        if !content {
+            return Some(());
+        }
+        let key = std::mem::take(&mut self.between).finalize().into();
+        match self.chunks.last_mut() {
+            Some(before) => before.behind = key,
+            None => self.head = Some(key),
+        }
+        let length = match entry.chunk_size {
+            0 => self.size.checked_sub(entry.chunk_offset)?,
+            length => length,
+        };
+        let follows = (self.chunks.last()).is_none_or(|c| c.offset < entry.offset);
+        if !follows || entry.offset >= self.end || length == 0 {
+            return None;
+        }
+        // The end of a file is filled up to a block.
+        let ends = entry.chunk_offset.checked_add(length)? == self.size;
+        let filled = if ends { self.size % BLOCK } else { 0 };
+        self.between.update([u8::from(ends)]);
+        self.between.update(filled.to_le_bytes());
+        let digest = match entry.chunk_digest.is_empty() {
+            true => entry.digest,
+            false => entry.chunk_digest,
+        };
+        self.chunks.push(Chunk {
+            offset: entry.offset,
+            digest,
+            length,
+            behind: Key::default(),
+        });
+        Some(())
+    }
+
+    fn finish(mut self) -> Option<Toc> {
+        let last: Key = self.between.finalize().into();
+        self.chunks.last_mut()?.behind = last;
+        Some(Toc {
+            chunks: self.chunks,
+            head: self.head?,
+            end: self.end,
+        })
+    }
 }
 
 impl Toc {
@@ -93,78 +273,11 @@ impl Toc {
         if entry.header.path != NAME {
             return None;
         }
-        let mut json = Vec::new();
-        entry.read_to_end(&mut json).ok()?;
-        let document: Document = serde_json::from_slice(&json).ok()?;
-        if document.entries.len() > MOST_ENTRIES {
-            return None;
-        }
-        Self::of(&document.entries, at)
-    }
-
-    fn of(entries: &[Entry], end: u64) -> Option<Self> {
-        let mut chunks: Vec<Chunk> = Vec::new();
-        let mut head = None;
-        let mut between = Sha256::new();
-        let mut size = 0;
-        for entry in entries {
-            if entry.inner_offset > 0 {
-                return None;
-            }
-            let content = match entry.kind.as_str() {
-                "reg" => {
-                    size = entry.size;
-                    size > 0
-                }
-                "chunk" => true,
-                _ => false,
-            };
-            if entry.kind != "chunk" {
-                between.update(entry.name.as_bytes());
-                between.update([0]);
-                between.update(entry.kind.as_bytes());
-                between.update(entry.size.to_le_bytes());
-                between.update(serde_json::to_vec(&entry.rest).ok()?);
-            }
-            if !content {
-                continue;
-            }
-            let key = std::mem::take(&mut between).finalize().into();
-            match chunks.last_mut() {
-                Some(before) => before.behind = key,
-                None => head = Some(key),
-            }
-            let length = match entry.chunk_size {
-                0 => size.checked_sub(entry.chunk_offset)?,
-                length => length,
-            };
-            let follows = chunks.last().is_none_or(|c| c.offset < entry.offset);
-            if !follows || entry.offset >= end || length == 0 {
-                return None;
-            }
-            let digest = match entry.chunk_digest.is_empty() {
-                true => &entry.digest,
-                false => &entry.chunk_digest,
-            };
-            chunks.push(Chunk {
-                offset: entry.offset,
-                digest: digest.clone(),
-                length,
-                behind: Key::default(),
-            });
-            // The end of a file is filled up to a block.
-            let ends = entry.chunk_offset.checked_add(length)? == size;
-            let filled = if ends { size % BLOCK } else { 0 };
-            between.update([u8::from(ends)]);
-            between.update(filled.to_le_bytes());
-        }
-        let last: Key = between.finalize().into();
-        chunks.last_mut()?.behind = last;
-        Some(Self {
-            chunks,
-            head: head?,
-            end,
-        })
+        let mut toc = Builder::new(at);
+        let mut json = serde_json::Deserializer::from_reader(BufReader::new(&mut entry));
+        Document(&mut toc).deserialize(&mut json).ok()?;
+        json.end().ok()?;
+        toc.finish()
     }
 
     /// Where the surroundings of a chunk end.

@@ -123,5 +123,8 @@ async fn fetch(
     }
     let folder = store.dir("blobs/sha256")?;
     fetcher.all(&downloads, &folder, on_event).await?;
+    for download in &downloads {
+        store.verified(&download.sha256);
+    }
     Ok(())
 }

@@ -1,17 +1,16 @@
 //! Everything that the readers of foreign bytes can be asked about some bytes, and what has to
 //! hold of any answer. Tests and the fuzz targets share it.
 
+mod debian;
+mod documents;
 mod images;
 mod inflated;
+mod layers;
 mod names;
 mod tars;
+mod variants;
+mod web;
 mod wheels;
-
-pub use images::manifest;
-pub use inflated::inflate;
-pub use names::names;
-pub use tars::tar;
-pub use wheels::wheel;
 
 use stackforge::elf::{self, Object};
 use stackforge::fatbin::{self, Edit, Entry, Scan};
@@ -19,10 +18,70 @@ use stackforge::source::{Source, Sparse, array, bytes};
 use stackforge::zip::{Archive, Passing};
 use std::io::Read as _;
 
+/// A reader by the name of its corpus.
+pub struct Target {
+    pub name: &'static str,
+    pub read: fn(&[u8]),
+    /// Bytes that decoders of its formats hold whatever the input's size.
+    pub buffers: usize,
+}
+
+pub const TARGETS: [Target; 21] = [
+    target("cdi", documents::cdi),
+    target("control", debian::control),
+    // xz and zstd say themselves how large a window they want.
+    Target {
+        buffers: 96 << 20,
+        ..target("deb", debian::deb)
+    },
+    target("elf", elf),
+    target("fatbin", fatbin),
+    target("headers", web::headers),
+    target("inflate", inflated::inflate),
+    target("lock", documents::lock),
+    target("manifest", images::manifest),
+    target("names", names::names),
+    target("packages", debian::packages),
+    target("page", web::page),
+    target("release", debian::release),
+    target("stack", documents::stack),
+    target("tar", tars::tar),
+    // What a table inflates to may be read.
+    Target {
+        buffers: 128 << 20,
+        ..target("toc", layers::toc)
+    },
+    target("unpack", layers::unpacked),
+    target("variants", variants::variants),
+    target("wheel", wheels::wheel),
+    target("zip", zip),
+    Target {
+        buffers: 16 << 20,
+        ..target("zstd", layers::zstd)
+    },
+];
+
+const fn target(name: &'static str, read: fn(&[u8])) -> Target {
+    Target {
+        name,
+        read,
+        buffers: 0,
+    }
+}
+
+/// An empty directory for readers of files; a fuzzer names one in memory by `FUZZ_SCRATCH`.
+fn scratch() -> tempfile::TempDir {
+    let made = match std::env::var_os("FUZZ_SCRATCH") {
+        Some(dir) => tempfile::tempdir_in(dir),
+        None => tempfile::tempdir(),
+    };
+    made.expect("a directory for files can be made")
+}
+
 /// Content of a member that is read, so that a bomb does not stop the fuzzer.
 const MAX_CONTENT: u64 = 4 << 20;
 
-pub fn elf(bytes: &[u8]) {
+fn elf(bytes: &[u8]) {
     assert!(elf::dynamic_table(bytes).is_none_or(|d| d.start <= d.end));
     object(&mut &bytes[..]);
     let tables = elf::unmapped("x", bytes).unwrap_or_default();
@@ -64,7 +123,7 @@ fn object(source: &mut impl Source) {
     entries(fatbin::entries(&object, source), size);
 }
 
-pub fn fatbin(bytes: &[u8]) {
+fn fatbin(bytes: &[u8]) {
     entries(fatbin::bare_entries("x", bytes), bytes.len() as u64);
     // Few pieces, so that a fuzzer is not slow, and of many lengths.
     let piece = 1 + bytes.len() / 48 + bytes.len() % 13;
@@ -124,7 +183,7 @@ fn entries<E>(entries: impl Iterator<Item = Result<Entry, E>>, size: u64) {
     }
 }
 
-pub fn zip(archive: &[u8]) {
+fn zip(archive: &[u8]) {
     nested(&mut &archive[..], 1);
     passing(archive);
 }

@@ -1,0 +1,58 @@
+//! The images that were there before: `DIR~1`, `DIR~2` and so on.
+//!
+//! Each step is one rename into a name that is free. A killed process leaves a free name between them and
+//! the newest in the hidden directory, and the next one goes on from there.
+
+use super::beside::Beside;
+use super::marker::Marker;
+use super::rename;
+use super::target::Target;
+use crate::pull::PullError;
+use std::path::{Path, PathBuf};
+
+/// Refuses if a name that `keep` images need belongs to something that stackforge did not write.
+pub(super) fn free(target: &Target, keep: u32) -> Result<(), PullError> {
+    let other = |path: &Path| path.symlink_metadata().is_ok() && !ours(path);
+    match (1..=keep).map(|n| target.slot(n)).find(|path| other(path)) {
+        Some(path) => Err(PullError::InTheWay(path)),
+        None => Ok(()),
+    }
+}
+
+/// Makes `tree` the newest of `keep` images.
+pub(super) fn enter(
+    target: &Target,
+    beside: &Beside,
+    tree: &Path,
+    keep: u32,
+) -> Result<(), PullError> {
+    if keep == 0 {
+        return beside.discard(tree);
+    }
+    free(target, keep)?;
+    let empty = |n: &u32| target.slot(*n).symlink_metadata().is_err();
+    let last = match (1..=keep).find(empty) {
+        Some(n) => n,
+        None => {
+            beside.discard(&target.slot(keep))?;
+            keep
+        }
+    };
+    for n in (1..last).rev() {
+        rename(&target.slot(n), &target.slot(n + 1))?;
+    }
+    rename(tree, &target.slot(1))?;
+    target.sync()
+}
+
+/// Those after the first `keep`. What stackforge did not write is not among them.
+pub(super) fn after(target: &Target, keep: u32) -> Result<Vec<PathBuf>, PullError> {
+    let names = target.names()?;
+    let numbers = names.iter().filter_map(|name| target.slot_of(name));
+    let more = numbers.filter(|n| *n > keep).map(|n| target.slot(n));
+    Ok(more.filter(|path| ours(path)).collect())
+}
+
+fn ours(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_dir()) && Marker::read(path).is_some()
+}

@@ -1,0 +1,190 @@
+//! The hidden directory beside the target, `.NAME.new-HEX`, in which the new files grow and old ones are
+//! removed.
+//!
+//! No other user can enter it (mode 0700), so no program of an image can be run before the image is in its
+//! place. A marker in it says what it is for. In it lie, each only at times:
+//!
+//! - `growing`: the new files, until they are whole;
+//! - `root`: the new files, whole and with their own marker; after the exchange, the files before. Which
+//!   of both is told by its marker, as that of the hidden directory names the new image;
+//! - `gone`: what is being removed.
+
+use super::marker::{self, Marker};
+use super::rename;
+use super::target::Target;
+use crate::pull::PullError;
+use crate::spec::nouns::Digest;
+use crate::unpack;
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+const GROWING: &str = "growing";
+const ROOT: &str = "root";
+const GONE: &str = "gone";
+const INSIDE: [&str; 4] = [marker::NAME, GROWING, ROOT, GONE];
+/// Digits of the number in its name.
+const DIGITS: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Beside {
+    path: PathBuf,
+    /// Of the image that it was made for. None if it was killed before it wrote that.
+    digest: Option<Digest>,
+}
+
+impl Beside {
+    /// Makes one for an image.
+    pub fn make(target: &Target, digest: &Digest) -> Result<Self, PullError> {
+        let path = target.beside(&format!(".new-{:016x}", fastrand::u64(..)));
+        let failed = |e| PullError::io("make", &path, e);
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(failed)?;
+        let beside = Self {
+            path: path.clone(),
+            digest: Some(digest.clone()),
+        };
+        let marked = Marker::of(Some(digest)).write(&path);
+        marked
+            .and_then(|()| File::open(&path)?.sync_all())
+            .map_err(failed)?;
+        Ok(beside)
+    }
+
+    /// Makes the directory in which files grow.
+    pub fn grow(&self) -> Result<PathBuf, PullError> {
+        let growing = self.path.join(GROWING);
+        fs::create_dir(&growing)
+            // Whatever the process's umask is.
+            .and_then(|()| fs::set_permissions(&growing, Permissions::from_mode(0o755)))
+            .map_err(|e| PullError::io("make", &growing, e))?;
+        Ok(growing)
+    }
+
+    /// Marks what has grown as whole, on disk. Returns where it is then.
+    pub fn ripen(&self) -> Result<PathBuf, PullError> {
+        let growing = self.path.join(GROWING);
+        let failed = |e| PullError::io("write", &growing, e);
+        let folder = File::open(&growing).map_err(failed)?;
+        let found = folder.metadata().map_err(failed)?;
+        let at = growing.join(marker::NAME);
+        // An image that was made of such a directory brings its marker.
+        if Marker::read(&growing).is_some() {
+            fs::remove_file(&at).map_err(failed)?;
+        }
+        match Marker::of(self.digest.as_ref()).write(&growing) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                return Err(PullError::Reserved(marker::NAME));
+            }
+            written => written.map_err(failed)?,
+        }
+        let readable = fs::set_permissions(&at, Permissions::from_mode(0o644));
+        readable.map_err(failed)?;
+        // The time that the image says.
+        if let (Ok(accessed), Ok(modified)) = (found.accessed(), found.modified()) {
+            let times = fs::FileTimes::new();
+            let times = times.set_accessed(accessed).set_modified(modified);
+            folder.set_times(times).map_err(failed)?;
+        }
+        rustix::fs::syncfs(&folder).map_err(|e| failed(e.into()))?;
+        let root = self.path.join(ROOT);
+        rename(&growing, &root)?;
+        Ok(root)
+    }
+
+    /// The hidden directories beside a target that stackforge made, as their marker and nothing else in
+    /// them says. Others stay as they are.
+    pub fn left(target: &Target) -> Result<Vec<Self>, PullError> {
+        let names = target.names()?;
+        let own = names.iter().filter(|name| is_hidden(target, name));
+        Ok(own
+            .filter_map(|name| Self::of(target.above().join(name)))
+            .collect())
+    }
+
+    fn of(path: PathBuf) -> Option<Self> {
+        if !path.symlink_metadata().ok()?.is_dir() {
+            return None;
+        }
+        let entries: Option<Vec<_>> = fs::read_dir(&path)
+            .ok()?
+            .map(|e| Some(e.ok()?.file_name()))
+            .collect();
+        let entries = entries?;
+        if !entries
+            .iter()
+            .all(|name| INSIDE.iter().any(|own| name == own))
+        {
+            return None;
+        }
+        let marker = Marker::read(&path);
+        // Killed before it was marked: an empty file, if anything, is in it.
+        let begun = || {
+            let at = path.join(marker::NAME);
+            let empty = |at: &Path| {
+                at.symlink_metadata()
+                    .is_ok_and(|m| m.is_file() && m.len() == 0)
+            };
+            entries.is_empty() || entries.len() == 1 && empty(&at)
+        };
+        (marker.is_some() || begun()).then_some(Self {
+            path,
+            digest: marker.and_then(|marker| marker.digest),
+        })
+    }
+
+    /// Removes what a killed process left in it. Returns the files of the image before, if it was killed
+    /// before they had a name of their own.
+    pub fn recover(&self) -> Result<Option<PathBuf>, PullError> {
+        for name in [GONE, GROWING] {
+            let path = self.path.join(name);
+            if path.symlink_metadata().is_ok() {
+                self.discard(&path)?;
+            }
+        }
+        let root = self.path.join(ROOT);
+        match Marker::read(&root) {
+            Some(marker) if marker.digest == self.digest => self.discard(&root).map(|()| None),
+            Some(_) => Ok(Some(root)),
+            None => Ok(None),
+        }
+    }
+
+    /// Removes a directory that lies here or beside. First its name goes, so that no name ever stands
+    /// for a part of it.
+    pub fn discard(&self, tree: &Path) -> Result<(), PullError> {
+        let gone = self.path.join(GONE);
+        if tree != gone {
+            rename(tree, &gone)?;
+        }
+        unpack::remove(&gone).map_err(|e| PullError::io("remove", &gone, e))
+    }
+
+    /// Removes the hidden directory itself. What is still in it and not known stays.
+    pub fn close(&self) -> Result<(), PullError> {
+        let root = self.path.join(ROOT);
+        if root.symlink_metadata().is_ok() {
+            tracing::warn!("{} is not known to stackforge and stays", root.display());
+            return Ok(());
+        }
+        match fs::remove_file(self.path.join(marker::NAME)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
+            _ => fs::remove_dir(&self.path),
+        }
+        .map_err(|e| PullError::io("remove", &self.path, e))
+    }
+}
+
+/// Exactly `.NAME.new-` and a number of [`DIGITS`] hexadecimal digits.
+fn is_hidden(target: &Target, name: &OsStr) -> bool {
+    let start = target.beside(".new-");
+    let start = start.file_name().unwrap_or_default().as_bytes();
+    let number = name.as_bytes().strip_prefix(start);
+    number.is_some_and(|n| {
+        n.len() == DIGITS && n.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}

@@ -1,0 +1,128 @@
+//! The thread that unpacks layers as they arrive, the lowest first.
+
+use crate::oci::{Layer, Proof, parse};
+use crate::pull::PullError;
+use crate::spec::nouns::Digest;
+use crate::unpack::{self, Owner};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+/// What is read ahead of who writes: so much at a time, so often.
+const PIECE: usize = 256 << 10;
+const PIECES: usize = 16;
+
+pub(super) struct Job {
+    pub root: PathBuf,
+    pub config: Option<Digest>,
+    pub layers: Vec<oci_spec::image::Descriptor>,
+    pub into: PathBuf,
+    pub whole: BTreeSet<Digest>,
+    pub receiver: Receiver<Digest>,
+}
+
+impl Job {
+    pub fn run(mut self) -> Result<(), PullError> {
+        let Some(config) = self.config.clone() else {
+            return Ok(());
+        };
+        if !self.wait(&config) {
+            return Ok(());
+        }
+        let path = self.root.join("blobs/sha256").join(config.hex());
+        let bytes = fs::read(&path).map_err(|e| PullError::io("read", &path, e))?;
+        let (_, diff_ids) = parse::config("the configuration", &bytes)?;
+        for (descriptor, diff_id) in self.layers.clone().iter().zip(diff_ids) {
+            let layer = Layer::of_blob(&self.root, descriptor, diff_id)?;
+            // The fetch has failed, and says why.
+            if !self.wait(layer.digest()) {
+                return Ok(());
+            }
+            let (tar, proof) = layer.tar_of_verified()?;
+            let unpacked = Ahead::read(tar, proof, |tar| {
+                unpack::over(tar, &self.into, Owner::of_process())
+            });
+            unpacked.map_err(|source| PullError::Unpack {
+                path: self.into.clone(),
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether the blob came.
+    fn wait(&mut self, digest: &Digest) -> bool {
+        while !self.whole.contains(digest) {
+            match self.receiver.recv() {
+                Ok(whole) => self.whole.insert(whole),
+                Err(_) => return false,
+            };
+        }
+        true
+    }
+}
+
+/// A tar that two threads read ahead: one inflates, one hashes, and this one writes files.
+struct Ahead {
+    pieces: Receiver<io::Result<Vec<u8>>>,
+    piece: io::Cursor<Vec<u8>>,
+}
+
+impl Ahead {
+    fn read<T>(mut stream: impl Read + Send, mut proof: Proof, take: impl FnOnce(Self) -> T) -> T {
+        std::thread::scope(|scope| {
+            let (sender, inflated) = sync_channel(PIECES);
+            scope.spawn(move || {
+                loop {
+                    let mut piece = vec![0; PIECE];
+                    let read = unpack::fill(&mut stream, &mut piece).map(|n| {
+                        piece.truncate(n);
+                        piece
+                    });
+                    let last = read.as_ref().map_or(true, Vec::is_empty);
+                    // Whoever reads may have enough.
+                    if sender.send(read).is_err() || last {
+                        return;
+                    }
+                }
+            });
+            let (sender, pieces) = sync_channel(PIECES);
+            scope.spawn(move || {
+                for piece in inflated {
+                    let proven = piece.and_then(|piece| {
+                        match piece.is_empty() {
+                            true => proof.verify()?,
+                            false => proof.update(&piece),
+                        }
+                        Ok(piece)
+                    });
+                    if sender.send(proven).is_err() {
+                        return;
+                    }
+                }
+            });
+            take(Self {
+                pieces,
+                piece: io::Cursor::default(),
+            })
+        })
+    }
+}
+
+impl Read for Ahead {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.piece.read(buf)? {
+                0 if !buf.is_empty() => match self.pieces.recv() {
+                    Ok(Ok(piece)) if piece.is_empty() => return Ok(0),
+                    Ok(piece) => self.piece = io::Cursor::new(piece?),
+                    // It has sent its end or its error.
+                    Err(_) => return Ok(0),
+                },
+                n => return Ok(n),
+            }
+        }
+    }
+}

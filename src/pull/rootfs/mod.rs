@@ -1,0 +1,215 @@
+//! The files of an image in a directory, unpacked while later layers are still fetched.
+//!
+//! In: a [`Resolved`] image, and word of each blob that is whole and verified. Out: a directory that
+//! replaces the one before in one step, when all is there and on disk. Until then the new one grows in a
+//! hidden directory beside it (`beside.rs`). A marker in the files' root says which image they are
+//! (`marker.rs`), so a directory and what is known of it change in the same rename, and whatever a killed
+//! process left is understood from the directories alone. One process at a time works on a directory.
+//! Never: a directory that stackforge did not write is replaced, renamed or removed; a link is
+//! replaced by a directory; a mount is moved.
+
+mod before;
+mod beside;
+mod job;
+mod marker;
+mod target;
+
+use super::PullError;
+use super::resolve::Resolved;
+use crate::spec::nouns::Digest;
+use crate::store::Store;
+use beside::Beside;
+use job::Job;
+use marker::Marker;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use target::{Target, There};
+use tokio::task::block_in_place;
+
+/// Between two looks at a lock that another process has.
+const WAIT: Duration = Duration::from_millis(200);
+
+pub struct Rootfs {
+    whole: Option<Sender<Digest>>,
+    unpacker: Option<JoinHandle<Result<(), PullError>>>,
+    beside: Beside,
+    /// Whether nothing is left to tidy up.
+    done: bool,
+    /// Last, since it holds the lock.
+    target: Target,
+}
+
+impl Rootfs {
+    /// Gets ready for an image in each of the directories that does not hold it already. Waits for other
+    /// processes that write them.
+    pub async fn begin(
+        directories: impl Iterator<Item = &Path>,
+        resolved: &Resolved,
+        store: &Store,
+        keep: u32,
+    ) -> Result<Vec<Self>, PullError> {
+        let targets: Result<Vec<Target>, PullError> = directories.map(Target::find).collect();
+        let mut targets = targets?;
+        // In one order, so that two processes never wait for each other.
+        targets.sort_by(|a, b| a.path().cmp(b.path()));
+        targets.dedup_by(|a, b| a.path() == b.path());
+        let mut all = Vec::new();
+        for mut target in targets {
+            wait(&mut target).await?;
+            all.extend(block_in_place(|| Self::one(target, resolved, store, keep))?);
+        }
+        Ok(all)
+    }
+
+    fn one(
+        target: Target,
+        resolved: &Resolved,
+        store: &Store,
+        keep: u32,
+    ) -> Result<Option<Self>, PullError> {
+        let digest = &resolved.manifest.digest;
+        target.unmounted()?;
+        marker::take_over(&target).map_err(|e| PullError::io("mark", target.path(), e))?;
+        for left in Beside::left(&target)? {
+            if let Some(tree) = left.recover()? {
+                before::enter(&target, &left, &tree, keep)?;
+            }
+            left.close()?;
+        }
+        match target.there()? {
+            There::Image(marker) if marker.digest.as_ref() == Some(digest) => {
+                let more = before::after(&target, keep)?;
+                if !more.is_empty() {
+                    let beside = Beside::make(&target, digest)?;
+                    more.iter().try_for_each(|tree| beside.discard(tree))?;
+                    beside.close()?;
+                }
+                return Ok(None);
+            }
+            There::Image(_) | There::Nothing => {}
+            There::Other => return Err(PullError::InTheWay(target.path().to_owned())),
+        }
+        before::free(&target, keep)?;
+        let beside = Beside::make(&target, digest)?;
+        let (sender, receiver) = channel();
+        let mut rootfs = Self {
+            whole: Some(sender),
+            unpacker: None,
+            beside,
+            done: false,
+            target,
+        };
+        let job = Job {
+            root: store.root().to_owned(),
+            config: resolved.blobs.first().map(|blob| blob.digest.clone()),
+            layers: resolved.layers.clone(),
+            into: rootfs.beside.grow()?,
+            whole: BTreeSet::new(),
+            receiver,
+        };
+        rootfs.unpacker = Some(std::thread::spawn(move || job.run()));
+        Ok(Some(rootfs))
+    }
+
+    /// A blob lies verified in the store.
+    pub fn whole(&self, digest: &Digest) {
+        if let Some(sender) = &self.whole {
+            // When the unpacker has failed, `finish` says why.
+            let _ = sender.send(digest.clone());
+        }
+    }
+
+    /// Waits until all is unpacked, and puts it in its place. As many of those that were there before
+    /// as `keep` says stay as `DIR~1` and so on.
+    pub fn finish(mut self, keep: u32) -> Result<(), PullError> {
+        drop(self.whole.take());
+        let unpacked = self.unpacker.take().map(JoinHandle::join);
+        unpacked
+            .ok_or(PullError::Thread)?
+            .map_err(|_| PullError::Thread)??;
+        let root = self.beside.ripen()?;
+        self.place(&root)?;
+        self.target.sync()?;
+        if root.symlink_metadata().is_ok() {
+            before::enter(&self.target, &self.beside, &root, keep)?;
+        }
+        for more in before::after(&self.target, keep)? {
+            self.beside.discard(&more)?;
+        }
+        self.beside.close()?;
+        self.done = true;
+        Ok(())
+    }
+
+    /// Puts the new files in the target's place. What was there lies at `root` then, unless it was
+    /// nothing.
+    fn place(&self, root: &Path) -> Result<(), PullError> {
+        let path = self.target.path();
+        let failed = |e| PullError::io("replace", path, e);
+        let exchange = || renameat_with(CWD, root, CWD, path, RenameFlags::EXCHANGE);
+        let in_the_way = || PullError::InTheWay(path.to_owned());
+        // Others may have changed it while layers were fetched.
+        self.target.unmounted()?;
+        match self.target.there()? {
+            There::Other => return Err(in_the_way()),
+            // It replaces an empty directory, and nothing else.
+            There::Nothing => return fs::rename(root, path).map_err(failed),
+            There::Image(_) => exchange().map_err(|e| failed(e.into()))?,
+        }
+        if Marker::read(root).is_none() {
+            exchange().map_err(|e| failed(e.into()))?;
+            return Err(in_the_way());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Rootfs {
+    fn drop(&mut self) {
+        drop(self.whole.take());
+        if let Some(unpacker) = self.unpacker.take() {
+            let _ = unpacker.join();
+        }
+        if self.done {
+            return;
+        }
+        let left = match self.beside.recover() {
+            Ok(None) => self.beside.close(),
+            // The next one gives the image before its name.
+            Ok(Some(_)) => Ok(()),
+            Err(e) => Err(e),
+        };
+        if let Err(e) = left {
+            tracing::warn!("what was begun stays: {e}");
+        }
+    }
+}
+
+/// Takes the lock on a target.
+async fn wait(target: &mut Target) -> Result<(), PullError> {
+    let mut said = false;
+    while !target.try_lock()? {
+        if !std::mem::replace(&mut said, true) {
+            let path = target.path().display();
+            tracing::warn!("another pull writes {path}: waiting until it ends");
+        }
+        tokio::time::sleep(WAIT).await;
+    }
+    Ok(())
+}
+
+/// Renames, but over nothing that is there.
+fn rename(from: &Path, to: &Path) -> Result<(), PullError> {
+    let renamed = match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // The file system cannot say it: then an empty directory may be replaced.
+        Err(Errno::INVAL) => fs::rename(from, to),
+        renamed => renamed.map_err(Into::into),
+    };
+    renamed.map_err(|e| PullError::io("rename", from, e))
+}

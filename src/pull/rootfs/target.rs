@@ -1,0 +1,161 @@
+//! The directory that an image's files go to, and the names beside it.
+
+use super::marker::Marker;
+use crate::pull::PullError;
+use crate::sandbox::mountinfo;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// As many links as Linux follows.
+const MOST_LINKS: usize = 40;
+
+/// A directory, without links in its path, and the lock on it.
+#[derive(Debug)]
+pub(super) struct Target {
+    path: PathBuf,
+    lock: Option<File>,
+}
+
+/// What lies at the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum There {
+    /// Nothing, or an empty directory.
+    Nothing,
+    Image(Marker),
+    /// What stackforge did not write.
+    Other,
+}
+
+impl Target {
+    /// Resolves where a directory is. A link is followed, also one that leads to nothing yet: what it names
+    /// is replaced, never the link.
+    pub fn find(directory: &Path) -> Result<Self, PullError> {
+        let failed = |e| PullError::io("find the directory", directory, e);
+        let mut path = std::path::absolute(directory).map_err(failed)?;
+        for _ in 0..MOST_LINKS {
+            let Some(name) = path.file_name().map(OsStr::to_owned) else {
+                // It ends with `..`, or is `/`.
+                path = fs::canonicalize(&path).map_err(failed)?;
+                match path.file_name() {
+                    Some(_) => continue,
+                    None => return Err(PullError::InTheWay(path)),
+                }
+            };
+            let above = path.parent().unwrap_or(Path::new("/"));
+            fs::create_dir_all(above).map_err(|e| PullError::io("make", above, e))?;
+            path = fs::canonicalize(above).map_err(failed)?.join(name);
+            match fs::read_link(&path) {
+                Ok(to) => path = path.with_file_name("").join(to),
+                Err(_) => return Ok(Self { path, lock: None }),
+            }
+        }
+        Err(failed(Errno::LOOP.into()))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory that it lies in.
+    pub fn above(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// `.NAMEsuffix` in the same directory.
+    pub fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = OsString::from(".");
+        name.push(self.path.file_name().unwrap_or_default());
+        name.push(suffix);
+        self.path.with_file_name(name)
+    }
+
+    /// Where the `n`th image before lies: `NAME~n`.
+    pub fn slot(&self, n: u32) -> PathBuf {
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(format!("~{n}"));
+        self.path.with_file_name(name)
+    }
+
+    /// Names in the same directory, as bytes.
+    pub fn names(&self) -> Result<Vec<OsString>, PullError> {
+        let failed = |e| PullError::io("list", self.above(), e);
+        let entries = fs::read_dir(self.above()).map_err(failed)?;
+        let names: io::Result<Vec<OsString>> = entries.map(|e| Ok(e?.file_name())).collect();
+        names.map_err(failed)
+    }
+
+    /// The number of a slot, if a name is one.
+    pub fn slot_of(&self, name: &OsStr) -> Option<u32> {
+        let own = self.path.file_name()?.as_bytes();
+        let number = name.as_bytes().strip_prefix(own)?.strip_prefix(b"~")?;
+        let number: u32 = std::str::from_utf8(number).ok()?.parse().ok()?;
+        (self.slot(number).file_name() == Some(name) && number > 0).then_some(number)
+    }
+
+    /// Takes the lock on the target if it is free: one process at a time looks at it and changes it. The
+    /// empty file stays, since a lock that is removed can be held twice.
+    pub fn try_lock(&mut self) -> Result<bool, PullError> {
+        if self.lock.is_some() {
+            return Ok(true);
+        }
+        let path = self.beside(".lock");
+        let failed = |e| PullError::io("lock", &path, e);
+        let flags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits();
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(flags as i32)
+            .open(&path)
+            .map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => self.lock = Some(file),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
+            Err(e) => return Err(failed(e.into())),
+        }
+        Ok(self.lock.is_some())
+    }
+
+    pub fn there(&self) -> Result<There, PullError> {
+        let mut entries = match fs::read_dir(&self.path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(There::Nothing),
+            Err(e) if e.kind() == io::ErrorKind::NotADirectory => return Ok(There::Other),
+            entries => entries.map_err(|e| PullError::io("list", &self.path, e))?,
+        };
+        if entries.next().is_none() {
+            return Ok(There::Nothing);
+        }
+        Ok(Marker::read(&self.path).map_or(There::Other, There::Image))
+    }
+
+    /// Refuses a target with a mount at it or below: what is mounted would move away with the old files, and
+    /// be removed with them later. The same for those before.
+    pub fn unmounted(&self) -> Result<(), PullError> {
+        let own = self.path.file_name();
+        let ours = |at: &Path| {
+            let below = at.strip_prefix(self.above()).ok();
+            let first = below.and_then(|below| below.iter().next());
+            first.is_some_and(|name| Some(name) == own || self.slot_of(name).is_some())
+        };
+        let mounts = mountinfo::here();
+        match mounts.into_iter().find(|mount| ours(&mount.at)) {
+            Some(mount) => Err(PullError::Mounted(mount.at)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes renames in the directory above last.
+    pub fn sync(&self) -> Result<(), PullError> {
+        File::open(self.above())
+            .and_then(|above| above.sync_all())
+            .map_err(|e| PullError::io("write", self.above(), e))
+    }
+}

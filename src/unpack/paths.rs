@@ -1,0 +1,92 @@
+//! A set of paths in a few bytes each.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+/// As many as an image may have files (`oci/merge.rs`).
+const MOST: usize = 2_000_000;
+
+/// Paths with the folders that they lie in, as hashes of 128 bits under keys of this process: 16 bytes for
+/// each, however long it is, and none for one that comes again.
+pub(super) struct Paths {
+    keys: [RandomState; 2],
+    hashes: HashSet<u128>,
+    most: usize,
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        Self {
+            keys: Default::default(),
+            hashes: HashSet::new(),
+            most: MOST,
+        }
+    }
+}
+
+impl Paths {
+    /// Enters a path and the folders above it. False if there are too many.
+    #[must_use]
+    pub fn insert(&mut self, path: &str) -> bool {
+        let Self { keys, hashes, most } = self;
+        hashes.extend(prefixes(keys, path));
+        hashes.len() <= *most
+    }
+
+    pub fn contains(&self, path: &str) -> bool {
+        prefixes(&self.keys, path)
+            .last()
+            .is_some_and(|hash| self.hashes.contains(&hash))
+    }
+}
+
+/// Hashes of `a`, `a/b` and `a/b/c`.
+fn prefixes(keys: &[RandomState; 2], path: &str) -> impl Iterator<Item = u128> {
+    let mut hashers = keys.each_ref().map(|key| key.build_hasher());
+    path.split('/').map(move |part| {
+        let [high, low] = hashers.each_mut().map(|hasher| {
+            hasher.write(part.as_bytes());
+            hasher.write_u8(b'/');
+            hasher.finish()
+        });
+        u128::from(high) << 64 | u128::from(low)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_in_it_and_what_only_looks_alike_is_not() {
+        let mut paths = Paths::default();
+        for _ in 0..3 {
+            assert!(paths.insert("a/bc/d"));
+        }
+        assert_eq!(paths.hashes.len(), 3);
+        for (path, there) in [
+            ("a", true),
+            ("a/bc", true),
+            ("a/bc/d", true),
+            ("a/b", false),
+            ("a/b/c/d", false),
+            ("abc", false),
+            ("", false),
+        ] {
+            assert_eq!(paths.contains(path), there, "{path}");
+        }
+    }
+
+    #[test]
+    fn there_is_an_end() {
+        let mut paths = Paths {
+            most: 1000,
+            ..Paths::default()
+        };
+        let mut entered = 0;
+        while paths.insert(&entered.to_string()) {
+            entered += 1;
+        }
+        assert_eq!(entered, 1000);
+    }
+}

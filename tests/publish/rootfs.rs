@@ -1,0 +1,288 @@
+//! What lies at and beside a directory that `pull -o rootfs:DIR` writes: other people's directories, links,
+//! mounts, other pulls, and trees that are too deep for descriptors.
+
+use super::files::{leftovers, pull};
+use super::layers::Member::{self, File};
+use super::layers::{MARKER, deep, image, named, tree};
+use super::{Kind, Sandbox, Server, answer, refusal};
+use rustix::fs::{FlockOperation, flock};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::process::Stdio;
+
+/// Pushes an image of one file, and says where it is.
+fn push(sandbox: &Sandbox, server: &Server, name: &str) -> String {
+    let text: &'static str = name.to_owned().leak();
+    let layer: &[Member] = &[File("version", text)];
+    image(&sandbox.path(&format!("images/{name}")), &[layer]);
+    let place = format!("{}/app:{name}", server.host);
+    answer(sandbox, &["push", &format!("oci:images/{name}:v1"), &place]);
+    place
+}
+
+fn read(sandbox: &Sandbox, name: &str) -> Option<String> {
+    std::fs::read_to_string(sandbox.path(name)).ok()
+}
+
+/// The answer of a pull that is refused.
+fn refused(sandbox: &Sandbox, place: &str, code: &str) -> String {
+    let run = sandbox.run(&[&["--json"][..], &pull(place)].concat());
+    refusal(&run, 1, code)["diagnostics"].to_string()
+}
+
+#[test]
+fn a_directory_of_its_user_beside_it_is_never_touched() {
+    let server = Server::start(Kind::Open);
+    let sandbox = Sandbox::new();
+    let [one, two] = ["one", "two"].map(|name| push(&sandbox, &server, name));
+    let own = [
+        "root~1/file",
+        "root~2/file",
+        "root~02/file",
+        ".root.new-project/src/main",
+        ".root.new-0123456789abcdef/root/file",
+        ".root.new-0123456789ABCDEF/.stackforge.json",
+        ".root.new-00000000000000001/growing/file",
+    ];
+    for name in own {
+        sandbox.write(name, "precious");
+    }
+    let said = refused(&sandbox, &one, "SF1005");
+    assert!(said.contains("root~1"), "{said}");
+    assert!(!sandbox.path("root").exists());
+    for place in [&one, &two, &one] {
+        let args = [&pull(place)[..], &["--keep", "0"]].concat();
+        answer(&sandbox, &args);
+    }
+    assert_eq!(read(&sandbox, "root/version").as_deref(), Some("one"));
+    refused(&sandbox, &two, "SF1005");
+    assert_eq!(read(&sandbox, "root/version").as_deref(), Some("one"));
+    // Beyond those that are kept nothing is in the way.
+    std::fs::remove_dir_all(sandbox.path("root~1")).unwrap();
+    for place in [&two, &one, &two] {
+        answer(&sandbox, &pull(place));
+    }
+    assert_eq!(read(&sandbox, "root~1/version").as_deref(), Some("one"));
+    for name in &own[1..] {
+        assert_eq!(read(&sandbox, name).as_deref(), Some("precious"), "{name}");
+    }
+}
+
+#[test]
+fn a_directory_that_took_the_place_of_an_image_is_not_replaced() {
+    let server = Server::start(Kind::Open);
+    let sandbox = Sandbox::new();
+    let [one, two] = ["one", "two"].map(|name| push(&sandbox, &server, name));
+    answer(&sandbox, &pull(&one));
+    // An earlier version's word for a directory that is gone.
+    std::fs::rename(
+        sandbox.path(&format!("root/{MARKER}")),
+        sandbox.path(".root.stackforge.json"),
+    )
+    .unwrap();
+    std::fs::remove_dir_all(sandbox.path("root")).unwrap();
+    sandbox.write("root/file", "precious");
+    refused(&sandbox, &two, "SF1005");
+    assert_eq!(read(&sandbox, "root/file").as_deref(), Some("precious"));
+}
+
+#[test]
+fn a_link_stays_and_the_image_lies_where_it_leads() {
+    let server = Server::start(Kind::Open);
+    let sandbox = Sandbox::new();
+    let [one, two] = ["one", "two"].map(|name| push(&sandbox, &server, name));
+    std::fs::create_dir(sandbox.path("large")).unwrap();
+    symlink("large/image", sandbox.path("link")).unwrap();
+    symlink("link", sandbox.path("root")).unwrap();
+    for place in [&one, &two] {
+        answer(&sandbox, &pull(place));
+    }
+    assert!(sandbox.path("root").is_symlink() && sandbox.path("link").is_symlink());
+    assert_eq!(
+        read(&sandbox, "large/image/version").as_deref(),
+        Some("two")
+    );
+    assert_eq!(
+        read(&sandbox, "large/image~1/version").as_deref(),
+        Some("one")
+    );
+    assert!(!sandbox.path("root~1").exists() && !sandbox.path("link~1").exists());
+}
+
+#[test]
+fn a_mount_is_refused_before_anything_changes() {
+    let server = Server::start(Kind::Open);
+    let sandbox = Sandbox::new();
+    let [one, two] = ["one", "two"].map(|name| push(&sandbox, &server, name));
+    answer(&sandbox, &pull(&one));
+    sandbox.write("data/file", "precious");
+    let before = tree(&sandbox.path("root"));
+    for at in ["root", "root/in it"] {
+        std::fs::create_dir_all(sandbox.path(at)).unwrap();
+        let script = "mount --bind data \"$1\" && shift && exec \"$@\"";
+        let own = sandbox.command();
+        let out = sandbox
+            .command_of("unshare")
+            .args([
+                "--user",
+                "--map-root-user",
+                "--mount",
+                "sh",
+                "-c",
+                script,
+                "sh",
+                at,
+            ])
+            .arg(own.get_program())
+            .arg("--json")
+            .args(pull(&two))
+            .args(["--keep", "0"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&out.stdout);
+        assert_eq!(out.status.code(), Some(1), "{out:?}");
+        assert!(said.contains("SF1008") && said.contains(at), "{said}");
+        std::fs::remove_dir(sandbox.path("root/in it")).ok();
+        assert_eq!(tree(&sandbox.path("root")), before);
+        assert_eq!(read(&sandbox, "data/file").as_deref(), Some("precious"));
+        assert_eq!(leftovers(&sandbox), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn one_pull_at_a_time_writes_a_directory() {
+    let server = Server::start(Kind::Open);
+    let sandbox = Sandbox::new();
+    let places = ["one", "two"].map(|name| push(&sandbox, &server, name));
+    let lock = std::fs::File::create(sandbox.path(".root.lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let start = |place: &str| {
+        let mut pull = sandbox.command();
+        // Twice the same directory is once.
+        pull.args(super::files::pull(place))
+            .args(["-o", "rootfs:./root/"]);
+        pull.stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut both = places.each_ref().map(|place| start(place));
+    for pull in &mut both {
+        let mut lines = BufReader::new(pull.stderr.as_mut().unwrap()).lines();
+        let waits = lines.any(|line| line.unwrap().contains("another pull writes"));
+        assert!(waits);
+    }
+    assert!(!sandbox.path("root").exists());
+    drop(lock);
+    for pull in &mut both {
+        assert!(pull.wait().unwrap().success());
+    }
+    // Whichever was the last: the other is the one before, and is found to be another one.
+    let there = read(&sandbox, "root/version").unwrap();
+    let other = if there == "one" { "two" } else { "one" };
+    assert_eq!(read(&sandbox, "root~1/version").as_deref(), Some(other));
+    let place = format!("{}/app:{other}", server.host);
+    answer(&sandbox, &pull(&place));
+    assert_eq!(read(&sandbox, "root/version").as_deref(), Some(other));
+    assert_eq!(leftovers(&sandbox), Vec::<String>::new());
+}
+
+#[test]
+fn deep_layers_come_and_go_with_few_descriptors() {
+    let server = Server::start(Kind::Open);
+    let sandbox = Sandbox::new();
+    let next = push(&sandbox, &server, "next");
+    let pushed = |name: &str, depth: usize, last: Member, wrong: bool| {
+        let layers: [&[Member]; 3] = [&[deep(depth)], &[File("version", "deep")], &[last]];
+        named(
+            &sandbox.path(&format!("images/{name}")),
+            &layers,
+            |mut said| {
+                if wrong {
+                    said[1] = said[0].clone();
+                }
+                said
+            },
+        );
+        let place = format!("{}/app:{name}", server.host);
+        answer(
+            &sandbox,
+            &["push", &format!("oci:images/{name}:v1"), &place],
+        );
+        place
+    };
+    let hides = Member::Gone("d");
+    let [good, hidden, bad, deeper] = [
+        pushed("good", 1000, File("more", ""), false),
+        pushed("hidden", 1000, hides, false),
+        pushed("bad", 1000, hides, true),
+        pushed("deeper", 2000, hides, false),
+    ];
+    for files in ["1024", "64"] {
+        let run = |place: &str| {
+            let script = "ulimit -n \"$1\" && shift && exec \"$@\"";
+            let own = sandbox.command();
+            let out = sandbox
+                .command_of("sh")
+                .args(["-c", script, "sh", files])
+                .arg(own.get_program())
+                .arg("--json")
+                .args(pull(place))
+                .args(["--keep", "0"])
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&out.stdout).into_owned();
+            assert_eq!(leftovers(&sandbox), Vec::<String>::new(), "{said}");
+            (out.status.code(), said)
+        };
+        let (code, said) = run(&bad);
+        assert!(
+            code == Some(1) && said.contains("diff ID"),
+            "{files}: {said}"
+        );
+        let (code, said) = run(&deeper);
+        assert!(
+            code == Some(1) && said.contains("1024 folders"),
+            "{files}: {said}"
+        );
+        for place in [&good, &hidden, &next] {
+            let (code, said) = run(place);
+            assert_eq!(code, Some(0), "{files}: {said}");
+        }
+        assert_eq!(read(&sandbox, "root/version").as_deref(), Some("next"));
+    }
+}
+
+#[test]
+fn a_file_of_the_marker_s_name_in_an_image_is_refused_unless_it_is_a_marker() {
+    let server = Server::start(Kind::Open);
+    let sandbox = Sandbox::new();
+    let marker = r#"{"stackforge":"0.1.0","digest":null}"#;
+    for (name, text, taken) in [("marked", marker, true), ("other", "mine", false)] {
+        image(
+            &sandbox.path(&format!("images/{name}")),
+            &[&[File(MARKER, text)]],
+        );
+        let place = format!("{}/app:{name}", server.host);
+        answer(
+            &sandbox,
+            &["push", &format!("oci:images/{name}:v1"), &place],
+        );
+        if taken {
+            let digest = answer(&sandbox, &pull(&place))["digest"].to_string();
+            let said = read(&sandbox, &format!("root/{MARKER}")).unwrap();
+            assert!(said.contains(&digest), "{said}");
+        } else {
+            let said = refused(&sandbox, &place, "SF0920");
+            assert!(said.contains(MARKER), "{said}");
+        }
+        assert_eq!(leftovers(&sandbox), Vec::<String>::new());
+    }
+    let mode = sandbox
+        .path("root")
+        .metadata()
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o7777, 0o755);
+}
