@@ -10,7 +10,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use hyper_util::client::legacy::connect::{Connected as HttpConnected, Connection};
 use hyper_util::rt::TokioIo;
@@ -91,9 +91,18 @@ fn tls_config(dir: &Path) -> io::Result<rustls::ClientConfig> {
 struct SshStream {
     stdin: ChildStdin,
     stdout: ChildStdout,
+    spoken: Spoken,
     complaint: Option<JoinHandle<String>>,
     /// Killed when the stream is dropped.
     _child: Child,
+}
+
+/// Whether the client has sent something. An end before that is held back: a client drops a
+/// connection that ends while idle, and what ssh said with it.
+enum Spoken {
+    /// Nothing yet. A reader that saw the end waits here.
+    No(Option<Waker>),
+    Yes,
 }
 
 impl SshStream {
@@ -130,6 +139,7 @@ impl SshStream {
         Ok(SshStream {
             stdin,
             stdout,
+            spoken: Spoken::No(None),
             complaint,
             _child: child,
         })
@@ -179,6 +189,10 @@ impl AsyncRead for SshStream {
         let Some(complaint) = &mut self.complaint else {
             return Poll::Ready(Ok(()));
         };
+        if let Spoken::No(waiting) = &mut self.spoken {
+            *waiting = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
         let said = std::task::ready!(Pin::new(complaint).poll(cx)).unwrap_or_default();
         self.complaint = None;
         match said.as_str() {
@@ -194,6 +208,9 @@ impl AsyncWrite for SshStream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if let Spoken::No(Some(waiting)) = std::mem::replace(&mut self.spoken, Spoken::Yes) {
+            waiting.wake();
+        }
         match std::task::ready!(Pin::new(&mut self.stdin).poll_write(cx, bytes)) {
             // Its stderr says more than "broken pipe"; whoever reads next gets to see it.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe && self.complaint.is_some() => {
