@@ -376,6 +376,13 @@ pub struct PullArgs {
     /// Take only what this public key has signed: a PEM file, or `env://NAME`
     #[arg(long, value_name = "KEY")]
     pub verify: Option<String>,
+    /// The repository that it has to be signed as, for a mirror (default: that of the reference); may be
+    /// repeated
+    #[arg(long, value_name = "NAME", requires = "verify")]
+    pub verify_name: Vec<Reference>,
+    /// Refuse an image that was signed before the one that was pulled under this name
+    #[arg(long, requires = "verify")]
+    pub no_downgrade: bool,
     /// Fetch no more than this in a second, `2MB` for instance
     #[arg(long, value_name = "SIZE")]
     pub limit_rate: Option<Size>,
@@ -479,6 +486,10 @@ pub struct InspectArgs {
     /// Print it only if this public key has signed it: a PEM file, or `env://NAME`
     #[arg(long, value_name = "KEY", requires = "print")]
     pub key: Option<String>,
+    /// The repository that it has to be signed as, for a mirror (default: that of the reference); may be
+    /// repeated
+    #[arg(long, value_name = "NAME", requires = "key")]
+    pub verify_name: Vec<Reference>,
 }
 
 #[derive(Debug, Args)]
@@ -504,6 +515,10 @@ pub struct VerifyArgs {
     /// Public key in PEM: a file, or `env://NAME`
     #[arg(long, value_name = "KEY")]
     pub key: String,
+    /// The repository that it has to be signed as, for a mirror (default: that of the reference); may be
+    /// repeated
+    #[arg(long, value_name = "NAME")]
+    pub verify_name: Vec<Reference>,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use super::session::runtime;
 use crate::config::Config;
 use crate::diag::{Diagnostic, codes};
 use crate::engine::docker::Docker;
-use crate::evidence::{self, EvidenceError, Found, Inspection, Kind, PublicKey};
+use crate::evidence::{self, EvidenceError, Found, Inspection, Kind, PublicKey, Trust};
 use crate::oci;
 use crate::registry::Reference;
 use crate::spec::nouns::Digest;
@@ -80,6 +80,7 @@ fn document(common: &Common, args: &InspectArgs, name: &str, kind: Kind) -> Outc
     let registry = connect(common, &reference, mirror.as_slice())?;
     let key = args.key.as_deref().map(PublicKey::read).transpose();
     let key = key.map_err(EvidenceError::from)?;
+    let trust = key.map(|key| Trust::new(key, args.verify_name.clone()));
     let bytes = waited(async {
         let named = evidence::named(&registry, &reference).await?;
         let platform = args.platform.map(|p| p.to_string());
@@ -87,8 +88,8 @@ fn document(common: &Common, args: &InspectArgs, name: &str, kind: Kind) -> Outc
         let mut images = named.images.iter().filter(fits);
         match (images.next(), images.next()) {
             (Some(image), None) => {
-                let (digest, key) = (&image.digest, key.as_ref());
-                evidence::document(&registry, &reference, digest, kind, key).await
+                let (digest, trust) = (&image.digest, trust.as_ref());
+                evidence::document(&registry, &reference, digest, kind, trust).await
             }
             _ => Err(EvidenceError::NotAttached {
                 reference: format!("{reference} (several images: name one by its digest)"),

@@ -6,14 +6,15 @@ use super::init::sm_of;
 use super::output::{Failure, chain, json, print};
 use super::progress::{Amount, mib};
 use super::push::plain_http;
+use super::sign::line;
 use super::session::{runtime, until_stopped};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::device::Device;
 use crate::diag::{Diagnostic, codes};
 use crate::engine::Cancel;
-use crate::evidence::{EvidenceError, PublicKey};
-use crate::pull::{self, Fetched, Machine, PullError, Resolved, Rootfs, Settings, Wanted};
+use crate::evidence::{EvidenceError, PublicKey, Signed, Trust};
+use crate::pull::{self, Age, Fetched, Machine, PullError, Resolved, Rootfs, Settings, Wanted};
 use crate::registry;
 use crate::spec::nouns::Digest;
 use crate::store::Store;
@@ -32,6 +33,7 @@ pub fn run(common: &Common, args: &PullArgs) -> Outcome {
     let wanted = wanted(common, args)?;
     let key = args.verify.as_deref().map(PublicKey::read).transpose();
     let key = key.map_err(EvidenceError::from)?;
+    let trust = key.map(|key| Trust::new(key, args.verify_name.clone()));
     let amount = Arc::new(Amount::new(common, &args.reference.to_string()));
     let hears = Arc::clone(&amount);
     let observer: registry::Observer = Arc::new(move |event| match event {
@@ -51,32 +53,49 @@ pub fn run(common: &Common, args: &PullArgs) -> Outcome {
     };
     let done = runtime()?.block_on(until_stopped(pull_it(
         args,
-        key.as_ref(),
+        trust.as_ref(),
         &wanted,
         &settings,
         &amount,
     )));
     amount.end();
-    let (resolved, fetched) = done?;
-    show(common, args, &resolved, fetched.as_ref());
+    show(common, args, &done?);
     Ok(())
+}
+
+/// What a pull has found and done.
+struct Pulled {
+    resolved: Resolved,
+    signed: Vec<Signed>,
+    /// Absent where nothing was to be fetched.
+    fetched: Option<Fetched>,
 }
 
 async fn pull_it(
     args: &PullArgs,
-    key: Option<&PublicKey>,
+    trust: Option<&Trust>,
     wanted: &Wanted,
     settings: &Settings<'_>,
     amount: &Amount,
-) -> Result<(Resolved, Option<Fetched>), PullError> {
+) -> Result<Pulled, PullError> {
     let store = settings.store;
     let resolved = pull::resolve(&args.reference, wanted, settings).await?;
+    let name = pull::name(&args.reference);
     // Before anything large is fetched.
-    if let Some(key) = key {
-        resolved.verify(&args.reference, key).await?;
+    let signed = match trust {
+        Some(trust) => resolved.verify(&args.reference, trust).await?,
+        None => Vec::new(),
+    };
+    let age = Age::of(&name, &resolved, &signed);
+    if args.no_downgrade {
+        age.check(store)?;
     }
     if args.dry_run {
-        return Ok((resolved, None));
+        return Ok(Pulled {
+            resolved,
+            signed,
+            fetched: None,
+        });
     }
     amount.expect(resolved.left(store));
     let places = args.outputs.iter().filter_map(|output| output.rootfs());
@@ -84,8 +103,10 @@ async fn pull_it(
     let whole = |digest: &Digest| roots.iter().for_each(|root| root.whole(digest));
     let fetched = pull::fetch(&resolved, settings, Some(&whole)).await?;
     let digest = &resolved.manifest.digest;
-    let name = pull::name(&args.reference);
     pull::keep(store, &name, digest, args.keep)?;
+    if trust.is_some() {
+        age.remember(store)?;
+    }
     let image = pull::assembled(&fetched.image);
     for root in roots {
         tokio::task::block_in_place(|| root.finish(args.keep))?;
@@ -98,7 +119,11 @@ async fn pull_it(
                 .await?;
         }
     }
-    Ok((resolved, Some(fetched)))
+    Ok(Pulled {
+        resolved,
+        signed,
+        fetched: Some(fetched),
+    })
 }
 
 /// What the device is, as doctor reads it, with what was said of it.
@@ -125,7 +150,8 @@ fn wanted(common: &Common, args: &PullArgs) -> Result<Wanted, Failure> {
     Ok(Wanted::Machine(machine))
 }
 
-fn show(common: &Common, args: &PullArgs, resolved: &Resolved, fetched: Option<&Fetched>) {
+fn show(common: &Common, args: &PullArgs, pulled: &Pulled) {
+    let (resolved, fetched) = (&pulled.resolved, pulled.fetched.as_ref());
     let choice = resolved.choice.as_ref();
     let taken = choice.and_then(|c| c.taken.as_ref());
     let others = choice.map_or(&[][..], |c| &c.others);
@@ -138,6 +164,7 @@ fn show(common: &Common, args: &PullArgs, resolved: &Resolved, fetched: Option<&
             "reference": args.reference.to_string(),
             "name": pull::name(&args.reference),
             "digest": resolved.manifest.digest,
+            "signatures": args.verify.as_ref().map(|_| &pulled.signed),
             "variant": taken,
             "refused": others,
             "doubt": doubt,
@@ -171,6 +198,10 @@ fn show(common: &Common, args: &PullArgs, resolved: &Resolved, fetched: Option<&
         ),
         None => format!("{}: {digest}, {}\n", args.reference, mib(resolved.size())),
     };
+    if !pulled.signed.is_empty() {
+        text += "signed as\n";
+        text.extend(pulled.signed.iter().map(line));
+    }
     print(&text);
 }
 

@@ -4,8 +4,9 @@ use super::Outcome;
 use super::args::{Common, SignArgs, VerifyArgs};
 use super::attach::{connect, waited};
 use super::output::{Failure, json, print};
+use crate::assemble::time;
 use crate::config::Config;
-use crate::evidence::{self, EvidenceError, PrivateKey, PublicKey, Signed};
+use crate::evidence::{self, EvidenceError, PrivateKey, PublicKey, Signed, Trust};
 use crate::registry::Reference;
 use std::path::Path;
 use std::str::FromStr as _;
@@ -21,6 +22,7 @@ pub fn sign(common: &Common, args: &SignArgs) -> Outcome {
     let reference = Reference::from_str(reference)?;
     let key = PrivateKey::read(key).map_err(EvidenceError::from)?;
     let registry = connect(common, &reference, &[])?;
+    let now = Some(evidence::now());
     let signed = waited(async {
         let repository = reference.repository();
         let manifest = evidence::resolve(&registry, &reference).await?.descriptor();
@@ -29,12 +31,13 @@ pub fn sign(common: &Common, args: &SignArgs) -> Outcome {
             for image in evidence::named(&registry, &reference).await?.images {
                 if image.digest != manifest.digest {
                     signed.push(
-                        evidence::sign(&registry, repository, &image.descriptor, &key).await?,
+                        evidence::sign(&registry, repository, &image.descriptor, &key, now)
+                            .await?,
                     );
                 }
             }
         }
-        signed.push(evidence::sign(&registry, repository, &manifest, &key).await?);
+        signed.push(evidence::sign(&registry, repository, &manifest, &key, now).await?);
         Ok::<_, EvidenceError>(signed)
     })?;
     tell(common, "signed", &reference, &key.public(), &signed);
@@ -61,14 +64,15 @@ fn generate(common: &Common, name: &Path) -> Result<(), EvidenceError> {
 pub fn verify(common: &Common, args: &VerifyArgs) -> Outcome {
     let reference = Reference::from_str(&args.reference)?;
     let key = PublicKey::read(&args.key).map_err(EvidenceError::from)?;
+    let trust = Trust::new(key, args.verify_name.clone());
     let config = Config::load()?;
     let mirror = config.registries.get(reference.host()).cloned();
     let registry = connect(common, &reference, mirror.as_slice())?;
     let signed = waited(async {
         let manifest = evidence::resolve(&registry, &reference).await?;
-        evidence::verify(&registry, &reference, &manifest.digest, &key).await
+        evidence::verify(&registry, &reference, &manifest.digest, &trust).await
     })?;
-    tell(common, "verified", &reference, &key, &signed);
+    tell(common, "verified", &reference, &trust.key, &signed);
     Ok(())
 }
 
@@ -82,9 +86,13 @@ fn tell(common: &Common, done: &str, reference: &Reference, key: &PublicKey, sig
         return;
     }
     let key = fingerprint.map_or_else(String::new, |f| format!(", key {}", f.short()));
-    let lines = signed
-        .iter()
-        .map(|s| format!("  {}@{}\n", s.name, s.digest));
-    let lines: String = lines.collect();
+    let lines: String = signed.iter().map(line).collect();
     print(&format!("{reference}: {done}{key}\n{lines}"));
+}
+
+/// One statement, for people.
+pub(super) fn line(signed: &Signed) -> String {
+    let seconds = signed.time.and_then(|time| u32::try_from(time).ok());
+    let at = seconds.map_or_else(String::new, |s| format!(", {}", time(s)));
+    format!("  {}@{}{at}\n", signed.name, signed.digest)
 }

@@ -675,6 +675,9 @@ codes! {
     OUTPUT_MOUNTED = 1008, "a mount in a directory that an image replaces",
         "A root file system is exchanged for the one before, which is removed later. A file system that is mounted at it or in it would move away with the old files.",
         "Unmount it, or name a directory below the mount point, without mounts in it.";
+    IMAGE_OLDER = 1009, "an image that is older than the one before it",
+        "With `--no-downgrade` the time that an image was signed at is compared with that of the image that was pulled under the name before. The registry now has one that was signed earlier, or one that does not say when: an old image with a known fault is signed as well as the new one.",
+        "If the publisher went back on purpose, have it sign the older image again; or pull without `--no-downgrade`.";
     EVIDENCE_OTHER_STACK = 1101, "evidence for an image that another stack made",
         "SBOM and provenance are made from a stack's lock and attached to an image. This image's labels name another plan, so they would say what is not true.",
         "Name the stack and variant that the image was built from, with its lock of that time.";
@@ -693,6 +696,9 @@ codes! {
     SIGNATURE_OTHER = 1106, "a signature of another manifest",
         "The key did sign, but another manifest than the one that is there; or what the registry sends is not what its digest says. Somebody changed the image, or moved a signature to it.",
         "Do not use the image; ask the publisher for its digest.";
+    SIGNATURE_NAME = 1107, "an image that was signed under another name",
+        "The key did sign this image, for another repository or tag than the one it was asked for. A key signs many products: whoever holds a registry could put any of them, or an old one, under this tag.",
+        "For a mirror, give the name that was signed with `--verify-name`. Else do not use the image, and ask the publisher.";
 }
 
 #[cfg(test)]

@@ -114,7 +114,8 @@ pub async fn attach(
             .attach(reference.repository(), &image.descriptor, &artifact)
             .await?;
         if let Some(key) = &request.key {
-            sign(registry, reference.repository(), &descriptor, key).await?;
+            // Without a time: attached again, it is the same statement.
+            sign(registry, reference.repository(), &descriptor, key, None).await?;
         }
         attached.push(Attached {
             kind,

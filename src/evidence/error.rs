@@ -46,6 +46,12 @@ pub enum EvidenceError {
         digest: Digest,
         signed: String,
     },
+    #[error("`{reference}` is signed as {}, and {wanted} is wanted", signed.join(", "))]
+    OtherName {
+        reference: String,
+        wanted: String,
+        signed: Vec<String>,
+    },
     #[error("`{reference}` is not what its digest says")]
     Altered {
         reference: String,
@@ -99,6 +105,7 @@ impl EvidenceError {
             Self::Unsigned { .. } => codes::SIGNATURE_MISSING,
             Self::ForeignKey { .. } => codes::SIGNATURE_FOREIGN,
             Self::Changed { .. } | Self::Altered { .. } => codes::SIGNATURE_OTHER,
+            Self::OtherName { .. } => codes::SIGNATURE_NAME,
         }
     }
 
@@ -125,6 +132,9 @@ impl EvidenceError {
             }
             Self::ForeignKey { .. } => {
                 "check that the key is its publisher's; an image that somebody else signed is not to be trusted".into()
+            }
+            Self::OtherName { .. } => {
+                "if this is a mirror of that repository, say so with `--verify-name`; else the tag was moved to another product of the same publisher".into()
             }
             Self::Changed { .. } => {
                 "do not use it: the tag or the signature was moved; ask its publisher for the digest".into()

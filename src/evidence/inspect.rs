@@ -5,9 +5,9 @@
 
 use super::error::EvidenceError;
 use super::image::{self, Found};
-use super::key::PublicKey;
 use super::kind::Kind;
 use super::signature::{count, verify};
+use super::trust::Trust;
 use crate::registry::{Descriptor, Reference, Registry, Target};
 use crate::spec::nouns::Digest;
 use bytes::Bytes;
@@ -110,7 +110,7 @@ pub async fn document(
     reference: &Reference,
     image: &Digest,
     kind: Kind,
-    key: Option<&PublicKey>,
+    trust: Option<&Trust>,
 ) -> Result<Bytes, EvidenceError> {
     let none = || EvidenceError::NotAttached {
         reference: reference.to_string(),
@@ -120,8 +120,8 @@ pub async fn document(
     let listed = registry.referrers(repository, image, Some(kind.artifact_type()));
     // A list grows at its end.
     let last = listed.await?.pop().ok_or_else(none)?;
-    if let Some(key) = key {
-        verify(registry, reference, &last.digest, key).await?;
+    if let Some(trust) = trust {
+        verify(registry, reference, &last.digest, trust).await?;
     }
     let manifest = registry
         .manifest(repository, &Target::Digest(last.digest))

@@ -19,6 +19,7 @@ mod provenance;
 mod purl;
 mod signature;
 mod spdx;
+mod trust;
 
 pub use attach::{Attached, Paths, Request, attach, own};
 pub use bill::{Bill, Item, Role, Subject};
@@ -29,7 +30,8 @@ pub use key::{PrivateKey, PublicKey};
 pub use kind::Kind;
 pub use licence::Licence;
 pub use provenance::{Builder, Inputs, PREDICATE, statement};
-pub use signature::{Signed, sign, verify, verify_any};
+pub use signature::{Signed, now, sign, verify, verify_any};
+pub use trust::{Names, Trust};
 
 /// The form of an SBOM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

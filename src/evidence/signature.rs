@@ -3,13 +3,14 @@
 //! In: a key and a manifest in a registry. Out: a signature under the tag `sha256-HEX.sig`, an image
 //! whose layers are one signed statement each, with the signature in an annotation; or what a key has
 //! signed. What counts is the manifest's digest in the statement: a manifest that changed, a
-//! statement about another one and a foreign key are refused. The name in a statement is told and
-//! not compared, so that a mirror's images verify.
+//! statement about another one, a foreign key and a name that is not trusted (`trust.rs`) are refused. A
+//! statement says when it was signed, so that an older image can be told from a newer one.
 //!
 //! Source: "cosign, signature specification" of the sigstore project, `SIGNATURE_SPEC.md`.
 
 use super::error::EvidenceError;
-use super::key::{PrivateKey, PublicKey};
+use super::key::PrivateKey;
+use super::trust::Trust;
 use crate::registry::{
     Descriptor, Manifest, Merged, Reference, Registry, RegistryError, Repository, Tag, Target,
 };
@@ -19,12 +20,16 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const IMAGE: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const STATEMENT: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 const ANNOTATION: &str = "dev.cosignproject.cosign/signature";
 const TYPE: &str = "cosign container image signature";
+/// In the optional part: what the form calls the time of a signature, in seconds since 1970.
+/// Source: "Atomic signature format" of the containers/image project, `optional.timestamp`.
+const TIME: &str = "timestamp";
 /// A statement has some 250 bytes.
 const LARGEST: u64 = 64 << 10;
 /// Signatures of one image that are looked at.
@@ -37,8 +42,20 @@ pub struct Signed {
     pub name: String,
     #[serde(serialize_with = "as_text")]
     pub digest: Digest,
+    /// When, in seconds since 1970, where the statement tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<u64>,
     #[serde(skip_serializing_if = "Value::is_null")]
     pub optional: Value,
+}
+
+/// Seconds since 1970, or `SOURCE_DATE_EPOCH`.
+pub fn now() -> u64 {
+    let fixed = std::env::var("SOURCE_DATE_EPOCH").ok();
+    let clock = || SystemTime::now().duration_since(UNIX_EPOCH);
+    fixed
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_else(|| clock().map_or(0, |since| since.as_secs()))
 }
 
 fn as_text<S: serde::Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
@@ -85,9 +102,11 @@ pub async fn sign(
     repository: &Repository,
     manifest: &Descriptor,
     key: &PrivateKey,
+    time: Option<u64>,
 ) -> Result<Signed, EvidenceError> {
     let name = format!("{}/{repository}", registry.host());
-    let statement = statement(&name, &manifest.digest);
+    let optional = time.map_or(Value::Null, |time| json!({ TIME: time }));
+    let statement = statement(&name, &manifest.digest, &optional);
     let layer = json!({
         "mediaType": STATEMENT,
         "digest": Digest::of(&statement).to_string(),
@@ -109,16 +128,18 @@ pub async fn sign(
     Ok(Signed {
         name,
         digest: manifest.digest.clone(),
-        optional: Value::Null,
+        time,
+        optional,
     })
 }
 
-/// What this key has signed of a manifest, at least one statement; refused where there is none.
+/// What a key has signed of a manifest under a name that is wanted, at least one statement; refused
+/// where there is none.
 pub async fn verify(
     registry: &Registry,
     reference: &Reference,
     digest: &Digest,
-    key: &PublicKey,
+    trust: &Trust,
 ) -> Result<Vec<Signed>, EvidenceError> {
     let repository = reference.repository();
     let (name, digest_of) = (|| reference.to_string(), || digest.clone());
@@ -133,20 +154,34 @@ pub async fn verify(
             digest: digest_of(),
         });
     }
-    let (mut good, mut other) = (Vec::new(), None);
+    let (mut good, mut named, mut other) = (Vec::new(), Vec::new(), None);
     for one in &kept {
         let statement = (registry
             .small_blob(repository, &one.statement, LARGEST)
             .await)
             .map_err(|e| altered(e, reference))?;
-        if !key.has_signed(&statement, &one.signature) {
+        if !trust.key.has_signed(&statement, &one.signature) {
             continue;
         }
         match read(&statement) {
-            Ok(signed) if signed.digest == *digest => good.push(signed),
+            Ok(signed) if signed.digest == *digest => {
+                match trust.names.take(&signed.name, reference) {
+                    true => good.push(signed),
+                    false => named.push(signed.name),
+                }
+            }
             Ok(signed) => other = Some(signed.digest.to_string()),
             Err(problem) => other = Some(problem),
         }
+    }
+    if good.is_empty() && !named.is_empty() {
+        named.sort();
+        named.dedup();
+        return Err(EvidenceError::OtherName {
+            reference: name(),
+            wanted: trust.names.shown(reference).to_string(),
+            signed: named,
+        });
     }
     match (good.is_empty(), other) {
         (false, _) => Ok(good),
@@ -169,11 +204,11 @@ pub async fn verify_any(
     registry: &Registry,
     reference: &Reference,
     digests: &[&Digest],
-    key: &PublicKey,
+    trust: &Trust,
 ) -> Result<Vec<Signed>, EvidenceError> {
     let mut refused = None;
     for digest in digests {
-        match verify(registry, reference, digest, key).await {
+        match verify(registry, reference, digest, trust).await {
             Ok(signed) => return Ok(signed),
             // Of several reasons, one that speaks of a signature says more than one that has none.
             Err(EvidenceError::Unsigned { .. }) if refused.is_some() => {}
@@ -210,14 +245,14 @@ fn tag(digest: &Digest) -> Result<Tag, EvidenceError> {
     Ok(format!("sha256-{}.sig", digest.hex()).parse::<Tag>()?)
 }
 
-fn statement(name: &str, digest: &Digest) -> Bytes {
+fn statement(name: &str, digest: &Digest, optional: &Value) -> Bytes {
     let document = json!({
         "critical": {
             "identity": { "docker-reference": name },
             "image": { "docker-manifest-digest": digest.to_string() },
             "type": TYPE,
         },
-        "optional": null,
+        "optional": optional,
     });
     Bytes::from(document.to_string())
 }
@@ -231,6 +266,7 @@ fn read(statement: &[u8]) -> Result<Signed, String> {
     }
     let digest = critical.image.docker_manifest_digest.parse();
     Ok(Signed {
+        time: statement.optional[TIME].as_u64(),
         name: critical.identity.docker_reference,
         digest: digest.map_err(|_| no(()))?,
         optional: statement.optional,
@@ -251,7 +287,9 @@ async fn kept(
         Err(e) => return Err(e.into()),
     };
     let layers = layers([&manifest]);
-    Ok(layers.iter().filter_map(of_layer).take(MOST).collect())
+    // New ones are added at the end.
+    let newest = layers.iter().rev().filter_map(of_layer);
+    Ok(newest.take(MOST).collect())
 }
 
 fn of_layer(layer: &Value) -> Option<Kept> {
@@ -327,7 +365,7 @@ mod tests {
     #[test]
     fn a_statement_is_the_one_that_cosign_writes() {
         let digest = Digest::of(b"x");
-        let text = statement("h:5000/a/b", &digest);
+        let text = statement("h:5000/a/b", &digest, &Value::Null);
         let expected = format!(
             r#"{{"critical":{{"identity":{{"docker-reference":"h:5000/a/b"}},"image":{{"docker-manifest-digest":"{digest}"}},"type":"cosign container image signature"}},"optional":null}}"#
         );
@@ -337,6 +375,8 @@ mod tests {
             (signed.name.as_str(), &signed.digest),
             ("h:5000/a/b", &digest)
         );
+        let timed = statement("h:5000/a/b", &digest, &json!({ TIME: 7 }));
+        assert_eq!(read(&timed).unwrap().time, Some(7));
         let other = expected.replace("container image", "blob");
         assert!(read(other.as_bytes()).is_err());
     }

@@ -48,6 +48,9 @@ pub struct Reason {
     #[serde(skip)]
     pub place: usize,
     pub variant: String,
+    /// Whether that is a name of the index, and not a digest.
+    #[serde(skip)]
+    pub named: bool,
     pub why: String,
 }
 
@@ -96,6 +99,7 @@ pub fn choose(machine: &Machine, variants: &[Variant]) -> Choice {
     let reason = |place: usize, why: String| Reason {
         place,
         variant: variants[place].shown(),
+        named: variants[place].name.is_some(),
         why,
     };
     let mut choice = Choice {

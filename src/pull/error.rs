@@ -52,6 +52,14 @@ pub enum PullError {
         "the image has `/{0}`, which is the name of stackforge's own file in a root file system"
     )]
     Reserved(&'static str),
+    #[error("`{name}` would go back: {why}")]
+    Older { name: String, why: String },
+    #[error("the index that leads to `{reference}` is not signed and calls the image {index}, and the signed image calls itself {image}")]
+    OtherVariant {
+        reference: String,
+        index: String,
+        image: String,
+    },
     #[error("{doing} {}", path.display())]
     Io {
         doing: &'static str,
@@ -86,6 +94,8 @@ impl PullError {
             Self::NoSuchVariant { .. } => codes::NO_SUCH_VARIANT,
             Self::Space { .. } => codes::NO_SPACE,
             Self::InTheWay(_) => codes::OUTPUT_IN_THE_WAY,
+            Self::Older { .. } => codes::IMAGE_OLDER,
+            Self::OtherVariant { .. } => codes::SIGNATURE_NAME,
             Self::Mounted(_) => codes::OUTPUT_MOUNTED,
             Self::Assemble(_) | Self::Io { .. } | Self::Thread => codes::STORE_IO,
         }
@@ -96,6 +106,8 @@ impl PullError {
             Self::Registry(e) => e.help(),
             Self::Store(e) => e.help().to_owned(),
             Self::Evidence(e) => e.help(),
+            Self::Older { .. } => "if the publisher went back on purpose, it signs the older image again; or leave `--no-downgrade` out".into(),
+            Self::OtherVariant { .. } => "ask the publisher to sign the index; an index that nobody signed leads anywhere".into(),
             Self::Engine(e) => e.help().to_owned(),
             Self::Reserved(_) => "remove it from the image, or pull to another output".to_owned(),
             other => {
@@ -113,6 +125,7 @@ impl PullError {
                 codes::BAD_REFERENCE | codes::NO_SUCH_IMAGE | codes::NO_SUCH_VARIANT => 2,
                 codes::IMAGE_UNREADABLE | codes::NONE_RUNS => 1,
                 codes::OUTPUT_IN_THE_WAY | codes::OUTPUT_MOUNTED => 1,
+                codes::IMAGE_OLDER | codes::SIGNATURE_NAME => 1,
                 _ => 3,
             },
         }

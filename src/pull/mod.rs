@@ -14,6 +14,7 @@ mod error;
 mod fetch;
 mod keep;
 mod machine;
+mod newer;
 mod place;
 mod resolve;
 mod rootfs;
@@ -30,9 +31,10 @@ pub use docker::{load, replace};
 pub use error::PullError;
 pub use fetch::{Fetched, fetch};
 pub use keep::{name, rotate as keep};
+pub use newer::Age;
 pub use place::{Place, assembled};
 pub use resolve::{Resolved, Wanted, resolve};
-pub use rootfs::Rootfs;
+pub use rootfs::{Rootfs, exchange, image_in, replaceable};
 pub use tree::tree;
 
 /// Where images come from and go, and how.

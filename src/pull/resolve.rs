@@ -5,9 +5,9 @@
 
 use super::choose::{Choice, Machine, Reason, choose, doubt};
 use super::{PullError, Settings};
-use crate::evidence::{self, EvidenceError, PublicKey, Signed};
+use crate::evidence::{self, Signed, Trust};
 use crate::oci::{self, parse};
-use crate::publish::{Facts, Variant, index};
+use crate::publish::{Facts, Variant, index, variant};
 use crate::registry::{Descriptor, Manifest, Reference, Registry, Repository, Target};
 use crate::spec::Platform;
 use crate::spec::nouns::Digest;
@@ -141,6 +141,7 @@ fn pick(
                 taken: Some(Reason {
                     place,
                     variant: name.clone(),
+                    named: true,
                     why: "asked for by its name".to_owned(),
                 }),
                 others: Vec::new(),
@@ -216,11 +217,41 @@ impl Resolved {
     pub async fn verify(
         &self,
         reference: &Reference,
-        key: &PublicKey,
-    ) -> Result<Vec<Signed>, EvidenceError> {
+        trust: &Trust,
+    ) -> Result<Vec<Signed>, PullError> {
         let mut digests = vec![&self.named, &self.manifest.digest];
         digests.dedup();
-        evidence::verify_any(&self.registry, reference, &digests, key).await
+        let signed = evidence::verify_any(&self.registry, reference, &digests, trust).await?;
+        // What an index says of an image is signed with the index alone.
+        let by_index = signed.iter().any(|one| one.digest == self.named);
+        let taken = self.choice.as_ref().and_then(|c| c.taken.as_ref());
+        match (taken, self.label(variant::NAME)) {
+            (Some(taken), Some(image))
+                if !by_index && taken.named && taken.variant != image =>
+            {
+                Err(PullError::OtherVariant {
+                    reference: reference.to_string(),
+                    index: taken.variant.clone(),
+                    image,
+                })
+            }
+            _ => Ok(signed),
+        }
+    }
+
+    fn configuration(&self) -> Option<oci_spec::image::ImageConfiguration> {
+        let (config, _) = parse::config("the configuration", &self.config).ok()?;
+        Some(config)
+    }
+
+    fn label(&self, name: &str) -> Option<String> {
+        let config = self.configuration()?;
+        config.config().as_ref()?.labels().as_ref()?.get(name).cloned()
+    }
+
+    /// When its maker says that it was made.
+    pub(super) fn created(&self) -> Option<String> {
+        self.configuration()?.created().clone()
     }
 
     /// Bytes of all blobs.

@@ -36,7 +36,8 @@ impl Signing {
     }
 
     fn sign(&self, key: &str) {
-        let run = self.sandbox.run(&["sign", &self.name, "--key", key]);
+        let sign = ["sign", &self.name, "--key", key];
+        let run = (self.sandbox).run_with(&sign, &[("SOURCE_DATE_EPOCH", "1767225600")]);
         assert_eq!(run.code, 0, "{}", run.stderr);
     }
 
@@ -430,4 +431,97 @@ fn only_what_is_signed_is_pulled() {
     let (code, said) = pull("own.pub");
     assert_eq!(code, 0, "{said}");
     assert!(layout.join("index.json").exists());
+}
+
+/// One key signs many products; whoever holds the registry could put any of them under any name.
+#[test]
+fn a_signature_is_for_its_name() {
+    let signing = Signing::new();
+    let dir = signing.server.dir.path();
+    let host = &signing.server.host;
+    let shell = format!("{host}/internal/debug-shell:1");
+    made::push(dir, &shell, &json!({ "n": "1" }), &[]);
+    let run = signing.sandbox.run(&["sign", &shell, "--key", "own.key"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    // The image and all that was signed of it, under another name.
+    let signatures = format!("internal/debug-shell:{}", signing.tag());
+    for (from, to) in [
+        ("internal/debug-shell:1".to_owned(), "team/app:v1".to_owned()),
+        (signatures, format!("team/app:{}", signing.tag())),
+    ] {
+        skopeo(&[
+            "copy",
+            "--quiet",
+            "--preserve-digests",
+            "--src-tls-verify=false",
+            "--dest-tls-verify=false",
+            &format!("docker://{host}/{from}"),
+            &format!("docker://{host}/{to}"),
+        ]);
+    }
+    let (code, said) = signing.verify("own.pub");
+    assert_eq!(code, 1, "{said}");
+    assert!(said.starts_with("SF1107"), "{said}");
+    insta::assert_snapshot!("another_name", said);
+    let pull = |more: &[&str]| {
+        let arguments = ["pull", &signing.name, "--platform", "linux/amd64"];
+        let all = [&arguments[..], &["--verify", "own.pub"], more].concat();
+        signing.sandbox.run(&all)
+    };
+    let run = pull(&[]);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert!(run.stderr.starts_with("SF1107"), "{}", run.stderr);
+    // A mirror says whose images it has.
+    let name = format!("{host}/internal/debug-shell");
+    let run = pull(&["--verify-name", &name]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains(&format!("  {name}@sha256:")), "{}", run.stdout);
+    let run = pull(&["--verify-name", &format!("{host}/internal/other")]);
+    assert_eq!(run.code, 1, "{}", run.stdout);
+    let verify = ["verify", &signing.name, "--key", "own.pub"];
+    let named = ["--verify-name", &name];
+    let run = signing.sandbox.run(&[&verify[..], &named].concat());
+    assert_eq!(run.code, 0, "{}", run.stderr);
+}
+
+/// The registry puts an old image, that the same key signed, under the tag again.
+#[test]
+fn an_older_image_is_refused_where_that_is_asked() {
+    let signing = Signing::new();
+    let image = |name: &str, n: &str, time: &str| {
+        made::push(signing.server.dir.path(), name, &json!({ "n": n }), &[]);
+        let sign = ["sign", name, "--key", "own.key"];
+        let run = signing
+            .sandbox
+            .run_with(&sign, &[("SOURCE_DATE_EPOCH", time)]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    };
+    let pull = |more: &[&str]| {
+        let arguments = ["pull", &signing.name, "--platform", "linux/amd64"];
+        let all = [&arguments[..], &["--verify", "own.pub", "--json"], more].concat();
+        let run = signing.sandbox.run(&all);
+        (run.code, document(&run))
+    };
+    let guarded = ["--no-downgrade"];
+    image(&signing.name, "old", "1000");
+    assert_eq!(pull(&guarded).0, 0, "the first one");
+    image(&signing.name, "new", "2000");
+    let (code, said) = pull(&guarded);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(said["signatures"][0]["time"], 2000, "{said}");
+    assert_eq!(pull(&guarded).0, 0, "what is there already");
+    made::push(signing.server.dir.path(), &signing.name, &json!({ "n": "old" }), &[]);
+    for more in [&guarded[..], &["--no-downgrade", "--dry-run"]] {
+        let (code, said) = pull(more);
+        assert_eq!(code, 1, "{said}");
+        assert_eq!(said["diagnostics"][0]["code"], "SF1009", "{said}");
+    }
+    // Signed again, it is the newest.
+    image(&signing.name, "old", "3000");
+    assert_eq!(pull(&guarded).0, 0);
+    // A person may go back.
+    made::push(signing.server.dir.path(), &signing.name, &json!({ "n": "new" }), &[]);
+    assert_eq!(pull(&guarded).0, 1);
+    assert_eq!(pull(&[]).0, 0);
+    assert_eq!(pull(&guarded).0, 0, "and stays there");
 }

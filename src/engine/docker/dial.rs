@@ -108,8 +108,12 @@ enum Spoken {
 impl SshStream {
     fn spawn(address: &Address) -> io::Result<Self> {
         let mut command = Command::new("ssh");
+        command.args(ssh_arguments(address));
+        Self::start(command)
+    }
+
+    fn start(mut command: Command) -> io::Result<Self> {
         command
-            .args(ssh_arguments(address))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -176,25 +180,26 @@ fn ssh_arguments(address: &Address) -> Vec<String> {
 
 impl AsyncRead for SshStream {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let stream = self.get_mut();
         let before = buf.filled().len();
-        std::task::ready!(Pin::new(&mut self.stdout).poll_read(cx, buf))?;
+        std::task::ready!(Pin::new(&mut stream.stdout).poll_read(cx, buf))?;
         if buf.filled().len() > before {
-            self.complaint = None;
+            stream.complaint = None;
             return Poll::Ready(Ok(()));
         }
-        let Some(complaint) = &mut self.complaint else {
+        let Some(complaint) = &mut stream.complaint else {
             return Poll::Ready(Ok(()));
         };
-        if let Spoken::No(waiting) = &mut self.spoken {
+        if let Spoken::No(waiting) = &mut stream.spoken {
             *waiting = Some(cx.waker().clone());
             return Poll::Pending;
         }
         let said = std::task::ready!(Pin::new(complaint).poll(cx)).unwrap_or_default();
-        self.complaint = None;
+        stream.complaint = None;
         match said.as_str() {
             "" => Poll::Ready(Ok(())),
             said => Poll::Ready(Err(io::Error::other(format!("ssh: {said}")))),
@@ -284,5 +289,26 @@ impl tower_service::Service<http::Uri> for Connector {
     fn call(&mut self, _: http::Uri) -> Self::Future {
         let address = Arc::clone(&self.0);
         Box::pin(async move { address.dial().await.map(TokioIo::new) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::io::AsyncWriteExt as _;
+
+    #[tokio::test]
+    async fn an_end_before_the_question_is_told_to_whoever_asks() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo denied >&2; exit 255"]);
+        let mut stream = SshStream::start(command).unwrap();
+        stream._child.wait().await.unwrap();
+        let mut byte = [0];
+        let idle = tokio::time::timeout(Duration::from_millis(200), stream.read(&mut byte)).await;
+        assert!(idle.is_err(), "{idle:?}");
+        stream.write_all(b"GET /version").await.unwrap();
+        let told = stream.read(&mut byte).await.unwrap_err();
+        assert_eq!(told.to_string(), "ssh: denied");
     }
 }

@@ -170,6 +170,43 @@ impl Rootfs {
     }
 }
 
+/// The image whose files a directory holds; none where stackforge did not write it.
+pub fn image_in(directory: &Path) -> Option<Digest> {
+    Marker::read(directory)?.digest
+}
+
+/// Refuses a directory that no image may take the place of.
+pub fn replaceable(directory: &Path) -> Result<(), PullError> {
+    let target = Target::find(directory)?;
+    target.unmounted()?;
+    match target.there()? {
+        There::Other => Err(PullError::InTheWay(target.path().to_owned())),
+        There::Image(_) | There::Nothing => Ok(()),
+    }
+}
+
+/// Gives each of two directories the other one's files, in one step; where one of them holds nothing, the
+/// files move there. Both lie in the same directory.
+pub fn exchange(one: &Path, other: &Path) -> Result<(), PullError> {
+    replaceable(one)?;
+    replaceable(other)?;
+    let (one, other) = (Target::find(one)?, Target::find(other)?);
+    let (from, to) = match (one.there()?, other.there()?) {
+        (There::Nothing, There::Nothing) => return Ok(()),
+        (There::Nothing, _) => (&other, &one),
+        (_, There::Nothing) => (&one, &other),
+        _ => {
+            let both = (one.path(), other.path());
+            renameat_with(CWD, both.0, CWD, both.1, RenameFlags::EXCHANGE)
+                .map_err(|e| PullError::io("replace", both.0, e.into()))?;
+            return one.sync();
+        }
+    };
+    // It replaces an empty directory, and nothing else.
+    fs::rename(from.path(), to.path()).map_err(|e| PullError::io("replace", to.path(), e))?;
+    to.sync()
+}
+
 impl Drop for Rootfs {
     fn drop(&mut self) {
         drop(self.whole.take());

@@ -1,0 +1,132 @@
+//! `stackforge update`.
+
+use super::Outcome;
+use super::args::{Common, UpdateArgs};
+use super::build::stop_on_signal;
+use super::output::{Failure, chain, json, print, say};
+use super::progress::Amount;
+use super::push::plain_http;
+use super::session::runtime;
+use crate::assemble::time;
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::device::Device;
+use crate::diag::{Diagnostic, codes};
+use crate::engine::Cancel;
+use crate::pull::{self, Machine, Wanted};
+use crate::registry;
+use crate::store::Store;
+use crate::update::{self, Job, Last, Settings, State, UpdateError};
+use std::sync::Arc;
+
+pub fn run(common: &Common, args: &UpdateArgs) -> Outcome {
+    let settings = Settings::read(&args.config)?;
+    if args.status {
+        return status(common, &settings);
+    }
+    if common.offline {
+        return Err(Failure::plain(
+            3,
+            Diagnostic::error(codes::OFFLINE, "an image is pulled over the network")
+                .help("leave `--offline` out"),
+        ));
+    }
+    if settings.verify.is_none() {
+        tracing::warn!("no key in `verify`: whatever has the tag is believed");
+    }
+    let store = Store::open(common.store.as_deref())?;
+    let config = Config::load()?;
+    let catalog = Catalog::load(common.catalog.as_deref())?;
+    let wanted = Wanted::Machine(Machine::of(&Device::here(), &catalog));
+    let amount = Arc::new(Amount::new(common, &settings.image.to_string()));
+    let hears = Arc::clone(&amount);
+    let observer: registry::Observer = Arc::new(move |event| match event {
+        registry::Event::Received { bytes, .. } | registry::Event::Reused { bytes, .. } => {
+            hears.add(bytes);
+        }
+        registry::Event::Lost { bytes, .. } => hears.take(bytes),
+        _ => {}
+    });
+    let pull = pull::Settings {
+        store: &store,
+        config: &config,
+        plain_http: plain_http(args.plain_http),
+        patience: registry::Patience::default(),
+        rate: args.limit_rate.map(|rate| rate.0),
+        observer: Some(observer),
+    };
+    let done = runtime()?.block_on(async {
+        let cancel = Cancel::new();
+        stop_on_signal(&cancel);
+        let job = Job {
+            settings: &settings,
+            wanted: &wanted,
+            pull: &pull,
+            cancel: &cancel,
+            retry: args.retry,
+        };
+        update::update(&job, &mut |line| say(common, line)).await
+    });
+    amount.end();
+    let (last, state) = done?;
+    tell(common, &last, &state, false)
+}
+
+/// Where it stands, by the state alone.
+fn status(common: &Common, settings: &Settings) -> Outcome {
+    let state = update::read(&settings.state)?;
+    if update::under_way(&settings.state) {
+        let under_way = Failure::from(UpdateError::UnderWay);
+        return Err(under_way.with("state", serde_json::json!(state)));
+    }
+    let Some((state, last)) = state.and_then(|state| state.last.clone().map(|last| (state, last)))
+    else {
+        let what = format!("{}: no update has run yet", settings.image);
+        let none = Diagnostic::error(codes::UPDATE_FAILED, what);
+        return Err(Failure::plain(
+            3,
+            none.help("`stackforge update CONFIG` runs one"),
+        ));
+    };
+    tell(common, &last, &state, true)
+}
+
+/// The end of a run, and its exit code.
+fn tell(common: &Common, last: &Last, state: &State, asked: bool) -> Outcome {
+    use update::Outcome as End;
+    let at = match asked {
+        true => format!("{}: ", time(u32::try_from(last.time).unwrap_or(u32::MAX))),
+        false => String::new(),
+    };
+    let said = format!("{at}{}", last.said);
+    let code = match last.outcome {
+        End::UpToDate | End::Updated => {
+            match common.json {
+                true => json(&serde_json::json!({ "ok": true, "state": state })),
+                false => print(&format!("{said}\n")),
+            }
+            return Ok(());
+        }
+        End::Refused => codes::UPDATE_REFUSED,
+        End::Failed => codes::UPDATE_FAILED,
+        End::NeedsHelp => codes::UPDATE_NEEDS_HELP,
+    };
+    let help = match last.outcome {
+        End::Refused => {
+            "the service has the image before; `--retry` forgets what was refused".to_owned()
+        }
+        End::Failed => "the next update tries again".to_owned(),
+        _ => "look at the service: it may not run".to_owned(),
+    };
+    let failure = Failure::plain(last.outcome.exit(), Diagnostic::error(code, said).help(help));
+    Err(failure.with("state", serde_json::json!(state)))
+}
+
+impl From<UpdateError> for Failure {
+    fn from(e: UpdateError) -> Self {
+        Self::plain(
+            e.exit(),
+            Diagnostic::error(e.code(), chain(&e)).help(e.help()),
+        )
+    }
+}

@@ -1,0 +1,131 @@
+//! How an update cannot be done.
+
+use crate::build::BuildError;
+use crate::diag::{Code, codes};
+use crate::engine::EngineError;
+use crate::evidence::KeyError;
+use crate::oci::OciError;
+use crate::pull::PullError;
+use crate::store::StoreError;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, thiserror::Error)]
+pub enum UpdateError {
+    #[error("the settings {} are not valid: {message}", path.display())]
+    Settings { path: PathBuf, message: String },
+    #[error("the state {} cannot be read: {message}", path.display())]
+    State { path: PathBuf, message: String },
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error(transparent)]
+    Pull(#[from] PullError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Image(#[from] OciError),
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error("the engine does not have `{0}`, which was loaded")]
+    NotLoaded(String),
+    #[error("the image has no manifest of its own")]
+    NoDocuments,
+    #[error("`systemctl {verb} {unit}` failed: {said}")]
+    Service {
+        verb: &'static str,
+        unit: String,
+        said: String,
+    },
+    #[error("another update of this device is under way")]
+    UnderWay,
+    #[error("stopped")]
+    Stopped,
+    #[error("{doing} {}", path.display())]
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl From<EngineError> for UpdateError {
+    fn from(e: EngineError) -> Self {
+        Self::Build(e.into())
+    }
+}
+
+impl From<crate::assemble::AssembleError> for UpdateError {
+    fn from(e: crate::assemble::AssembleError) -> Self {
+        Self::Pull(e.into())
+    }
+}
+
+impl UpdateError {
+    pub fn io(doing: &'static str, path: &Path, source: std::io::Error) -> Self {
+        Self::Io {
+            doing,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Settings { .. } => codes::UPDATE_SETTINGS,
+            Self::State { .. } => codes::UPDATE_STATE,
+            Self::Key(_) => codes::KEY_UNUSABLE,
+            Self::Pull(e) => e.code(),
+            Self::Store(e) => e.code(),
+            Self::Build(e) => e.code(),
+            Self::Image(_) | Self::NotLoaded(_) | Self::NoDocuments => codes::IMAGE_UNREADABLE,
+            Self::Service { .. } => codes::UPDATE_SERVICE,
+            Self::UnderWay => codes::UPDATE_UNDER_WAY,
+            Self::Stopped => codes::INTERRUPTED,
+            Self::Io { doing: "read", .. } => codes::UNREADABLE,
+            Self::Io { .. } => codes::STORE_IO,
+        }
+    }
+
+    pub fn help(&self) -> String {
+        match self {
+            Self::Settings { .. } => "examples/edge/edge.yaml says what each setting is".into(),
+            Self::State { .. } => {
+                "see that the service runs, then remove the file: the next update begins anew".into()
+            }
+            Self::Key(e) => e.help().into(),
+            Self::Pull(e) => e.help(),
+            Self::Store(e) => e.help().into(),
+            Self::Build(e) => e.help().unwrap_or_default(),
+            Self::NotLoaded(_) => "something else removes images; the next update loads it again".into(),
+            Self::NoDocuments | Self::Image(_) => "push the image again".into(),
+            Self::Service { unit, .. } => {
+                format!("`systemctl status {unit}` and `journalctl -u {unit}` say why")
+            }
+            Self::UnderWay => "`stackforge update CONFIG --status` says where it stands".into(),
+            Self::Stopped => "the next update goes on from there".into(),
+            Self::Io { .. } => "check the path, its permissions and the disk".into(),
+        }
+    }
+
+    pub fn exit(&self) -> u8 {
+        match self {
+            Self::Settings { .. } | Self::State { .. } | Self::Key(_) => 2,
+            Self::Pull(e) => e.exit(),
+            Self::Store(e) => e.exit(),
+            Self::Build(e) => e.exit(),
+            Self::Stopped => 130,
+            Self::UnderWay => 5,
+            Self::Io { doing: "read", .. } => 2,
+            _ => 3,
+        }
+    }
+
+    /// Whether the publisher's image is at fault, and not this device or its network.
+    pub fn is_of_image(&self) -> bool {
+        match self {
+            Self::Pull(e) => e.exit() == 1,
+            Self::Image(_) | Self::NoDocuments => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Whether a service is well with its image.
+
+use super::UpdateError;
+use super::settings::{Health, Service};
+use crate::engine::Cancel;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long a unit has to stay active where nothing else is asked.
+const SETTLED: Duration = Duration::from_secs(10);
+
+/// Waits until the service is well.
+///
+/// # Errors
+/// [`UpdateError::Stopped`] on a signal.
+pub async fn well(
+    health: &Health,
+    service: Option<&Service>,
+    cancel: &Cancel,
+) -> Result<Result<(), String>, UpdateError> {
+    let looks = async {
+        let end = Instant::now() + health.within;
+        let asked = health.command.is_some() || health.http.is_some();
+        let active = health.active.or((!asked).then_some(SETTLED));
+        if let (Some(service), Some(active)) = (service, active) {
+            stays_active(service, active.min(health.within), end).await?;
+        }
+        if let Some(address) = &health.http {
+            answers(address, end).await?;
+        }
+        if let Some(line) = &health.command {
+            succeeds(line, end).await?;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        done = looks => Ok(done),
+        () = cancel.cancelled() => Err(UpdateError::Stopped),
+    }
+}
+
+/// Active for that long without a break. A unit that systemd restarts all the time is active now and then.
+async fn stays_active(service: &Service, long: Duration, end: Instant) -> Result<(), String> {
+    let mut since: Option<(Instant, u64)> = None;
+    loop {
+        let unit = service.unit().await.map_err(|e| e.to_string())?;
+        let now = Instant::now();
+        since = match since {
+            _ if unit.active != "active" => None,
+            Some((from, restarts)) if restarts == unit.restarts => Some((from, restarts)),
+            _ => Some((now, unit.restarts)),
+        };
+        match since {
+            Some((from, _)) if now.duration_since(from) >= long => return Ok(()),
+            _ if unit.active == "failed" => {
+                return Err(format!("{} has failed", service.unit));
+            }
+            // A moment that is too short to be active in for long enough is the end too.
+            _ if now >= end => {
+                let (unit, restarts) = (&unit.active, unit.restarts);
+                return Err(format!(
+                    "{} does not stay active: it is {unit}, after {restarts} restarts",
+                    service.unit
+                ));
+            }
+            _ => sleep(PAUSE.min(long).max(Duration::from_millis(50))).await,
+        }
+    }
+}
+
+async fn answers(address: &str, end: Instant) -> Result<(), String> {
+    // The service is on this machine: no proxy is between.
+    let client = reqwest::Client::builder().no_proxy().build();
+    let client = client.map_err(|e| e.to_string())?;
+    let mut said = "no answer".to_owned();
+    until(end, async || {
+        match timeout_at(end, client.get(address).send()).await {
+            Ok(Ok(answer)) if answer.status().is_success() => true,
+            Ok(Ok(answer)) => {
+                said = format!("status {}", answer.status());
+                false
+            }
+            Ok(Err(e)) => {
+                said = crate::build::chain(&e.without_url());
+                false
+            }
+            Err(_) => false,
+        }
+    })
+    .await
+    .map_err(|()| format!("{address} is not well: {said}"))
+}
+
+async fn succeeds(line: &str, end: Instant) -> Result<(), String> {
+    let mut said = "it does not end".to_owned();
+    until(end, async || {
+        let child = Command::new("/bin/sh")
+            .args(["-c", line])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .kill_on_drop(true)
+            .status();
+        match timeout_at(end, child).await {
+            Ok(Ok(status)) if status.success() => true,
+            Ok(Ok(status)) => {
+                said = status.to_string();
+                false
+            }
+            Ok(Err(e)) => {
+                said = e.to_string();
+                false
+            }
+            Err(_) => false,
+        }
+    })
+    .await
+    .map_err(|()| format!("the command of `health` does not succeed: {said}"))
+}
+
+/// Looks again and again, at least once.
+async fn until(end: Instant, mut look: impl AsyncFnMut() -> bool) -> Result<(), ()> {
+    loop {
+        if look().await {
+            return Ok(());
+        }
+        if Instant::now() + PAUSE >= end {
+            return Err(());
+        }
+        sleep(PAUSE).await;
+    }
+}

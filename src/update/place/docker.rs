@@ -1,0 +1,96 @@
+//! A name in the engine, which is moved from one image to another.
+
+use super::Back;
+use crate::build::BuildError;
+use crate::engine::Cancel;
+use crate::engine::docker::Docker;
+use crate::oci::Image;
+use crate::pull::{self, PullError};
+use crate::store::Store;
+use crate::update::UpdateError;
+use crate::validate::Report;
+
+/// The new image, until it is taken or refused.
+fn next(name: &str) -> String {
+    format!("{name}-next")
+}
+
+/// With a name of its own, no `docker image prune` takes the one before.
+fn before_name(name: &str) -> String {
+    format!("{name}-before")
+}
+
+async fn connect() -> Result<Docker, UpdateError> {
+    Ok(Docker::connect(None).await?)
+}
+
+async fn id(docker: &Docker, name: &str) -> Result<Option<String>, UpdateError> {
+    Ok(docker.image(name).await?.map(|image| image.id))
+}
+
+pub async fn there(name: &str) -> Result<Option<String>, UpdateError> {
+    id(&connect().await?, name).await
+}
+
+pub async fn bring(
+    name: &str,
+    image: &Image,
+    store: &Store,
+    cancel: &Cancel,
+) -> Result<String, UpdateError> {
+    let docker = connect().await?;
+    let next = next(name);
+    let blobs = store.dir("blobs/sha256")?;
+    let assembled = pull::assembled(image).ok_or(UpdateError::NoDocuments)?;
+    pull::load(&docker, &assembled, std::slice::from_ref(&next), &blobs, cancel)
+        .await
+        .map_err(PullError::from)?;
+    id(&docker, &next).await?.ok_or(UpdateError::NotLoaded(next))
+}
+
+pub async fn validate(
+    id: &str,
+    gpu: bool,
+    cancel: &Cancel,
+    line: &mut (dyn FnMut(&str) + Send),
+) -> Result<Report, BuildError> {
+    let docker = Docker::connect(None).await?;
+    crate::build::validate_image(&docker, id, None, gpu, cancel, line).await
+}
+
+pub async fn switch(name: &str, id: &str, before: Option<&str>) -> Result<(), UpdateError> {
+    let docker = connect().await?;
+    if let Some(before) = before {
+        docker.tag(before, &before_name(name)).await?;
+    }
+    Ok(docker.tag(id, name).await?)
+}
+
+pub async fn back(name: &str, new: &str, before: Option<&str>) -> Result<Back, UpdateError> {
+    let docker = connect().await?;
+    let there = id(&docker, name).await?;
+    if there.as_deref() == before {
+        return Ok(Back::Done);
+    }
+    if there.as_deref() != Some(new) {
+        return Ok(Back::Moved);
+    }
+    let Some(before) = before else {
+        docker.remove_image(name).await?;
+        return Ok(Back::Done);
+    };
+    if id(&docker, before).await?.is_none() {
+        return Ok(Back::Gone);
+    }
+    docker.tag(before, name).await?;
+    Ok(Back::Done)
+}
+
+pub async fn settle(name: &str) -> Result<(), UpdateError> {
+    let docker = connect().await?;
+    // Docker refuses it while a container runs the image under no other name; the next update loads over it.
+    if let Err(error) = docker.remove_image(&next(name)).await {
+        tracing::debug!(%error, "a name stays");
+    }
+    Ok(())
+}

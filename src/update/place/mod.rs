@@ -1,0 +1,204 @@
+//! Where a service finds its image, and how another one gets there.
+//!
+//! A new image is brought beside the one that the service has, and takes its place in one step that can be
+//! repeated: after a power cut the same step is done again. The one before stays under a name of its own
+//! until the next update is well.
+
+mod docker;
+mod layout;
+mod rootfs;
+
+use super::UpdateError;
+use crate::engine::Cancel;
+use crate::pull::{self, Resolved};
+use crate::registry::Reference;
+use crate::spec::Platform;
+use crate::spec::nouns::Digest;
+use crate::store::Store;
+use crate::validate::Report;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A place as settings name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A name in the engine.
+    Docker(String),
+    /// The files of the image, for systemd-nspawn or a unit with `RootDirectory=`. The other image lies in
+    /// `DIR.other`.
+    Rootfs(PathBuf),
+    /// An image layout, for engines that start from one.
+    Layout(PathBuf),
+}
+
+/// How going back ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Back {
+    /// The image before has its place again; or there was none, and there is none.
+    Done,
+    /// Somebody put another image there meanwhile. It stays.
+    Moved,
+    /// The image before is not there any more. The new one stays.
+    Gone,
+}
+
+/// A place, and what an update of it needs.
+pub struct Site<'a> {
+    pub place: &'a Place,
+    pub reference: &'a Reference,
+    pub store: &'a Store,
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "a place is docker:NAME, rootfs:DIR or oci:DIR".to_owned();
+        let path = |rest: &str| {
+            let path = PathBuf::from(rest);
+            match path.is_absolute() {
+                true => Ok(path),
+                false => Err(format!("`{text}`: a service finds only an absolute path")),
+            }
+        };
+        match text.split_once(':').ok_or_else(wrong)? {
+            ("docker", name) if crate::spec::image_reference(name) && !name.contains('@') => {
+                let short = name.rsplit('/').next().unwrap_or(name);
+                let tag = if short.contains(':') { "" } else { ":latest" };
+                Ok(Self::Docker(format!("{name}{tag}")))
+            }
+            ("rootfs", rest) => path(rest).map(Self::Rootfs),
+            ("oci", rest) => path(rest).map(Self::Layout),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Docker(name) => write!(f, "docker:{name}"),
+            Self::Rootfs(path) => write!(f, "rootfs:{}", path.display()),
+            Self::Layout(path) => write!(f, "oci:{}", path.display()),
+        }
+    }
+}
+
+impl Site<'_> {
+    /// What the place calls the image that is there.
+    pub async fn there(&self) -> Result<Option<String>, UpdateError> {
+        match self.place {
+            Place::Docker(name) => docker::there(name).await,
+            Place::Rootfs(dir) => Ok(rootfs::there(dir)),
+            Place::Layout(dir) => Ok(layout::there(dir, &self.name())),
+        }
+    }
+
+    /// Fetches an image and puts it beside the one that is there. What the place calls it.
+    pub async fn bring(
+        &self,
+        resolved: &Resolved,
+        settings: &pull::Settings<'_>,
+        cancel: &Cancel,
+    ) -> Result<String, UpdateError> {
+        if let Place::Rootfs(dir) = self.place {
+            return rootfs::bring(dir, resolved, settings).await;
+        }
+        let fetched = pull::fetch(resolved, settings, None).await?;
+        // Under a name, what was fetched is not collected.
+        let digest = &resolved.manifest.digest;
+        self.store.tag(&self.beside("next"), digest)?;
+        match self.place {
+            Place::Docker(name) => docker::bring(name, &fetched.image, self.store, cancel).await,
+            _ => Ok(digest.to_string()),
+        }
+    }
+
+    pub async fn validate(
+        &self,
+        id: &str,
+        gpu: bool,
+        cancel: &Cancel,
+        line: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<Report, UpdateError> {
+        Ok(match self.place {
+            Place::Docker(_) => docker::validate(id, gpu, cancel, line).await?,
+            Place::Rootfs(dir) => {
+                let other = rootfs::other(dir);
+                crate::build::validate_rootfs(&other, None, gpu, cancel, line).await?
+            }
+            Place::Layout(_) => {
+                let image = self.of_store(id)?;
+                let validate = crate::build::validate_at_rest;
+                validate(self.store, &image, None, gpu, cancel, line).await?
+            }
+        })
+    }
+
+    /// Puts the new image in its place. Done again, it changes nothing.
+    pub async fn switch(&self, id: &str, before: Option<&str>) -> Result<(), UpdateError> {
+        match self.place {
+            Place::Docker(name) => docker::switch(name, id, before).await,
+            Place::Rootfs(dir) => rootfs::switch(dir, id),
+            Place::Layout(dir) => {
+                // The layout may have been written by somebody else.
+                if let Some(before) = before.and_then(|before| before.parse().ok()) {
+                    let _ = self.store.tag(&self.beside("before"), &before);
+                }
+                layout::write(dir, &self.name(), &self.of_store(id)?, self.store)
+            }
+        }
+    }
+
+    /// Puts the image before in its place again. Done again, it changes nothing.
+    pub async fn back(&self, id: &str, before: Option<&str>) -> Result<Back, UpdateError> {
+        match self.place {
+            Place::Docker(name) => docker::back(name, id, before).await,
+            Place::Rootfs(dir) => rootfs::back(dir, id, before),
+            Place::Layout(dir) => {
+                let there = layout::there(dir, &self.name());
+                match (there.as_deref(), before) {
+                    (there, Some(before)) if there == Some(before) => Ok(Back::Done),
+                    (there, _) if there != Some(id) => Ok(Back::Moved),
+                    // Nothing was there: the name leads to the new one, as after a first switch.
+                    (_, None) => Ok(Back::Gone),
+                    (_, Some(before)) => match self.of_store(before) {
+                        Err(_) => Ok(Back::Gone),
+                        Ok(image) => {
+                            layout::write(dir, &self.name(), &image, self.store)?;
+                            Ok(Back::Done)
+                        }
+                    },
+                }
+            }
+        }
+    }
+
+    /// Lets go of what an image that was tried, and taken or refused, leaves beside the place.
+    pub async fn settle(&self, taken: Option<&Digest>) -> Result<(), UpdateError> {
+        if let Some(image) = taken
+            && !matches!(self.place, Place::Rootfs(_))
+        {
+            pull::keep(self.store, &self.name(), image, 1)?;
+        }
+        self.store.untag(&self.beside("next"))?;
+        if let Place::Docker(name) = self.place {
+            docker::settle(name).await?;
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        pull::name(self.reference)
+    }
+
+    /// A name in the store.
+    fn beside(&self, what: &str) -> String {
+        format!("{}-{what}", self.name())
+    }
+
+    fn of_store(&self, id: &str) -> Result<crate::oci::Image, UpdateError> {
+        Ok(crate::oci::open(self.store.root(), Some(id), Platform::host())?)
+    }
+}

@@ -1,0 +1,63 @@
+//! A directory with the files of an image, and one beside it with those of the other.
+//!
+//! Each holds a whole image, whose marker says which. New files grow in the one that the service does not
+//! use; switching and going back are the same exchange of two names.
+
+use super::Back;
+use crate::pull::{self, PullError, Resolved, Rootfs};
+use crate::update::UpdateError;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use tokio::task::block_in_place;
+
+/// Where the image lies that the service does not use.
+pub fn other(dir: &Path) -> PathBuf {
+    let mut name = dir.file_name().map_or_else(OsString::new, OsString::from);
+    name.push(".other");
+    dir.with_file_name(name)
+}
+
+pub fn there(dir: &Path) -> Option<String> {
+    pull::image_in(dir).map(|digest| digest.to_string())
+}
+
+pub async fn bring(
+    dir: &Path,
+    resolved: &Resolved,
+    settings: &pull::Settings<'_>,
+) -> Result<String, UpdateError> {
+    // Refused now and not when the service stands still.
+    pull::replaceable(dir)?;
+    let other = other(dir);
+    let store = settings.store;
+    let roots = Rootfs::begin(std::iter::once(other.as_path()), resolved, store, 0).await?;
+    let whole = |digest: &_| roots.iter().for_each(|root| root.whole(digest));
+    pull::fetch(resolved, settings, Some(&whole)).await?;
+    for root in roots {
+        block_in_place(|| root.finish(0))?;
+    }
+    Ok(resolved.manifest.digest.to_string())
+}
+
+pub fn switch(dir: &Path, id: &str) -> Result<(), UpdateError> {
+    if there(dir).as_deref() == Some(id) {
+        return Ok(());
+    }
+    Ok(block_in_place(|| pull::exchange(dir, &other(dir)))?)
+}
+
+pub fn back(dir: &Path, id: &str, before: Option<&str>) -> Result<Back, UpdateError> {
+    let (here, beside) = (there(dir), there(&other(dir)));
+    if here.as_deref() == before {
+        return Ok(Back::Done);
+    }
+    if here.as_deref() != Some(id) {
+        return Ok(Back::Moved);
+    }
+    if before.is_some() && beside.as_deref() != before {
+        return Ok(Back::Gone);
+    }
+    let exchanged: Result<(), PullError> = block_in_place(|| pull::exchange(dir, &other(dir)));
+    exchanged?;
+    Ok(Back::Done)
+}

@@ -1,0 +1,219 @@
+//! What an update is to do: a file on the device, `/etc/stackforge/edge.yaml` by custom.
+
+use super::UpdateError;
+use super::place::Place;
+use crate::registry::Reference;
+use serde::{Deserialize, Deserializer};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// No settings are longer.
+const MOST: u64 = 64 << 10;
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// What the publisher moves: an image, or an index from which the device takes its variant.
+    #[serde(deserialize_with = "text")]
+    pub image: Reference,
+    /// Where the service finds the image: `docker:NAME`, `rootfs:DIR` or `oci:DIR`.
+    #[serde(deserialize_with = "text")]
+    pub place: Place,
+    #[serde(default)]
+    pub verify: Option<Verify>,
+    #[serde(default)]
+    pub validate: Validate,
+    #[serde(default)]
+    pub service: Option<Service>,
+    #[serde(default)]
+    pub health: Health,
+    /// Where the update keeps what it has to know after a power cut.
+    #[serde(default = "state")]
+    pub state: PathBuf,
+}
+
+/// Whose images are taken.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Verify {
+    /// The publisher's public key in PEM: a file, or `env://NAME`.
+    pub key: String,
+    /// Repositories that images have to be signed as, where `image` is a mirror of them.
+    #[serde(default, deserialize_with = "texts")]
+    pub names: Vec<Reference>,
+    /// Take an image that was signed before the one that runs.
+    #[serde(default)]
+    pub downgrade: bool,
+}
+
+/// How a new image is tried before the service gets it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Validate {
+    pub gpu: bool,
+    /// An image whose validation takes longer is refused.
+    #[serde(deserialize_with = "duration")]
+    pub within: Duration,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Service {
+    /// A unit of systemd, which is restarted when the image has changed.
+    pub unit: String,
+    /// Stop the unit while an image is validated: for devices whose memory does not hold both.
+    #[serde(default)]
+    pub pause: bool,
+}
+
+/// When the service is well. All that is set has to hold; with a unit and nothing set, the unit has to
+/// stay active.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Health {
+    /// A line for `/bin/sh` that succeeds.
+    pub command: Option<String>,
+    /// An address that answers with a status of 200 to 299.
+    pub http: Option<String>,
+    /// How long the unit has to stay active, without a restart of its own.
+    #[serde(deserialize_with = "optional_duration")]
+    pub active: Option<Duration>,
+    /// All of it has to hold by then: the time that a model takes to load is part of it.
+    #[serde(deserialize_with = "duration")]
+    pub within: Duration,
+}
+
+impl Default for Validate {
+    fn default() -> Self {
+        Self {
+            gpu: true,
+            within: Duration::from_secs(2 * 3600),
+        }
+    }
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            command: None,
+            http: None,
+            active: None,
+            within: Duration::from_secs(300),
+        }
+    }
+}
+
+fn state() -> PathBuf {
+    "/var/lib/stackforge-edge".into()
+}
+
+impl Settings {
+    pub fn read(path: &Path) -> Result<Self, UpdateError> {
+        use std::io::Read as _;
+        let file = std::fs::File::open(path).map_err(|e| UpdateError::io("read", path, e))?;
+        let mut text = String::new();
+        file.take(MOST)
+            .read_to_string(&mut text)
+            .map_err(|e| UpdateError::io("read", path, e))?;
+        Self::parse(&text).map_err(|message| UpdateError::Settings {
+            path: path.to_owned(),
+            message,
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let settings: Self =
+            serde_saphyr::from_str(text).map_err(|e| e.without_snippet().to_string())?;
+        if let Some(service) = &settings.service
+            && !is_unit(&service.unit)
+        {
+            return Err(format!("`{}` is no name of a unit", service.unit));
+        }
+        let health = &settings.health;
+        if settings.service.is_none() && health.active.is_some() {
+            return Err("`health.active` is about a unit: name it in `service.unit`".to_owned());
+        }
+        if health.active.is_some_and(|active| active > health.within) {
+            return Err("`health.active` is longer than `health.within`".to_owned());
+        }
+        if let Some(address) = &health.http {
+            let read = reqwest::Url::parse(address).map_err(|e| format!("`{address}`: {e}"))?;
+            if !matches!(read.scheme(), "http" | "https") {
+                return Err(format!("`{address}` is no address of HTTP"));
+            }
+        }
+        Ok(settings)
+    }
+}
+
+/// Characters of unit names, after systemd.unit(5); and no option of systemctl.
+fn is_unit(text: &str) -> bool {
+    let taken = |b: u8| b.is_ascii_alphanumeric() || b":-_.\\@".contains(&b);
+    !text.starts_with('-') && text.bytes().all(taken) && (1..256).contains(&text.len())
+}
+
+fn text<'de, D: Deserializer<'de>, T: FromStr<Err: std::fmt::Display>>(d: D) -> Result<T, D::Error> {
+    let text = String::deserialize(d)?;
+    text.parse().map_err(serde::de::Error::custom)
+}
+
+fn texts<'de, D: Deserializer<'de>, T: FromStr<Err: std::fmt::Display>>(
+    d: D,
+) -> Result<Vec<T>, D::Error> {
+    let texts = Vec::<String>::deserialize(d)?;
+    let read = texts.iter().map(|text| text.parse());
+    read.collect::<Result<_, T::Err>>()
+        .map_err(serde::de::Error::custom)
+}
+
+fn duration<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(d)?;
+    let wrong = |_| format!("`{text}` is no duration: write it as `90s`, `5m` or `2h`");
+    humantime::parse_duration(&text)
+        .map_err(wrong)
+        .map_err(serde::de::Error::custom)
+}
+
+fn optional_duration<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
+    duration(d).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_with_their_defaults() {
+        let least = Settings::parse("image: a.example/b:1\nplace: docker:b:current\n").unwrap();
+        assert_eq!(least.place.to_string(), "docker:b:current");
+        assert!(least.validate.gpu && least.service.is_none() && least.verify.is_none());
+        let text = "image: a.example/b:1\nplace: rootfs:/srv/b\nverify: { key: k.pub }\n\
+                    validate: { gpu: false, within: 90s }\nservice: { unit: b@1.service, pause: true }\n\
+                    health: { http: 'http://127.0.0.1:8000/health', active: 10s, within: 5m }\n";
+        let all = Settings::parse(text).unwrap();
+        assert_eq!(all.validate.within, Duration::from_secs(90));
+        assert!(!all.verify.unwrap().downgrade);
+        assert_eq!(all.health.active, Some(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for bad in [
+            "image: a.example/b\n",
+            "image: a.example/b\nplace: docker\n",
+            "image: a.example/b\nplace: 'docker:-x'\n",
+            "image: 'a b'\nplace: docker:b\n",
+            "image: a.example/b\nplace: docker:b\nkey: x\n",
+            "image: a.example/b\nplace: docker:b\nservice: { unit: '--force' }\n",
+            "image: a.example/b\nplace: docker:b\nservice: { unit: 'a b' }\n",
+            "image: a.example/b\nplace: docker:b\nhealth: { active: 1s }\n",
+            "image: a.example/b\nplace: docker:b\nhealth: { within: soon }\n",
+            "image: a.example/b\nplace: docker:b\nhealth: { http: 'file:///etc/passwd' }\n",
+            "image: a.example/b\nplace: docker:b\nservice: { unit: u }\nhealth: { active: 1h }\n",
+            "",
+        ] {
+            assert!(Settings::parse(bad).is_err(), "{bad}");
+        }
+    }
+}
