@@ -48,6 +48,12 @@ pub struct Cache {
     /// so a stack file alone does not decide where it comes from.
     #[serde(default)]
     pub allow: Vec<String>,
+    /// Take only what this public key has signed from a shared cache: a PEM file, or `env://NAME`.
+    #[serde(default)]
+    pub verify: Option<String>,
+    /// Sign what goes there with this private key: a PEM file, or `env://NAME`.
+    #[serde(default)]
+    pub key: Option<String>,
 }
 
 fn size<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Size>, D::Error> {

@@ -38,6 +38,7 @@ pub mod store;
 pub mod tar;
 pub mod target;
 pub mod unpack;
+pub mod update;
 pub mod validate;
 pub mod wheel;
 pub mod zip;

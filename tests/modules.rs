@@ -8,7 +8,8 @@ const ORDER: &[&str] = &[
     "diag", "spec", "wheel", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
     "matrix", "source", "elf", "fatbin", "zip", "layer", "pack", "tar", "unpack", "oci", "store",
     "registry", "assemble", "audit", "prune", "fetch", "debian", "resolve", "plan", "render",
-    "emit", "engine", "sandbox", "validate", "evidence", "publish", "pull", "build", "doctor",
+    "emit", "engine", "sandbox", "validate", "evidence", "publish", "pull", "build", "update",
+    "doctor",
     "starter", "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.

@@ -6,21 +6,29 @@
 //! does not answer fails a build.
 
 use super::image_push::one;
+use super::trusted::Keys;
 use super::{Options, chain};
 use crate::engine::docker::Docker;
 use crate::engine::{BuildRequest, Cancel};
 use crate::plan::Plan;
-use crate::registry::{Reference, Tag, Target};
+use crate::evidence::EvidenceError;
+use crate::registry::{Keychain, Options as Client, Reference, Registry, Tag, Target};
+use std::sync::Arc;
 
 /// Tells BuildKit to write its cache into the image.
 const INLINE: &str = "BUILDKIT_INLINE_CACHE";
 /// The specification's bound on tags.
 const LONGEST_TAG: usize = 128;
 
-pub(super) struct Layers(Reference);
+pub(super) struct Layers {
+    place: Reference,
+    /// What may be read of it: the place, or where a key is wanted, the image that it has signed.
+    read: Option<Reference>,
+    keys: Keys,
+}
 
 impl Layers {
-    pub fn of(plan: &Plan, docker: &Docker, options: &Options<'_>) -> Option<Self> {
+    pub async fn of(plan: &Plan, docker: &Docker, options: &Options<'_>) -> Option<Self> {
         if options.offline || docker.is_podman() {
             return None;
         }
@@ -29,26 +37,75 @@ impl Layers {
         name.truncate(LONGEST_TAG);
         let tag: Tag = name.parse().ok()?;
         let (host, repository) = (reference.host(), reference.repository());
-        Some(Self(Reference::new(host, repository, Target::Tag(tag))))
+        let place = Reference::new(host, repository, Target::Tag(tag));
+        // Of keys that cannot be read the cache of wheels has warned.
+        let keys = Keys::of(options.config).ok()?;
+        let mut layers = Self {
+            read: Some(place.clone()),
+            place,
+            keys,
+        };
+        if layers.keys.verifies() {
+            let signed = layers.signed().await;
+            layers.read = signed.unwrap_or_else(|e| {
+                tracing::warn!("the cache of layers is not used: {}", chain(&e));
+                None
+            });
+        }
+        Some(layers)
     }
 
-    pub fn reference(&self) -> String {
-        self.0.to_string()
+    /// Where builds read from.
+    pub fn read(&self) -> Option<String> {
+        Some(self.read.as_ref()?.to_string())
+    }
+
+    /// The image that is there by its digest, if the key that is wanted has signed it.
+    async fn signed(&self) -> Result<Option<Reference>, EvidenceError> {
+        let registry = connect(&self.place)?;
+        let repository = self.place.repository();
+        let found = registry.manifest(repository, &self.place.target()).await;
+        let digest = match found {
+            Ok(manifest) => manifest.digest,
+            Err(e) if e.is_missing() => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        self.keys.check(&registry, &self.place, &digest).await?;
+        let host = self.place.host();
+        Ok(Some(Reference::new(host, repository, Target::Digest(digest))))
+    }
+
+    /// Signs what the engine has pushed under a digest.
+    async fn sign(&self) -> Result<(), EvidenceError> {
+        let registry = connect(&self.place)?;
+        let target = self.place.target();
+        let pushed = registry.manifest(self.place.repository(), &target);
+        let pushed = pushed.await?.descriptor();
+        self.keys.sign(&registry, &self.place, &pushed).await
     }
 
     /// Has a build be fit to be taken from and, with `read`, take its own steps from there.
     pub fn ask(&self, request: &mut BuildRequest, read: bool) {
         if read {
-            request.cache_from = vec![self.reference()];
+            request.cache_from = self.read().into_iter().collect();
         }
         (request.build_args).insert(INLINE.to_owned(), "1".to_owned());
     }
 
     /// Pushes the image with that id for the builds of others.
     pub async fn push(&self, docker: &Docker, id: &str, cancel: &Cancel) {
-        if let Err(e) = one(docker, id, &self.0, cancel).await {
-            let why = chain(&e);
+        let failed = match one(docker, id, &self.place, cancel).await {
+            Ok(_) => self.sign().await.err().map(|e| chain(&e)),
+            Err(e) => Some(chain(&e)),
+        };
+        if let Some(why) = failed {
             tracing::warn!("the cache of layers does not take the image: {why}");
         }
     }
+}
+
+fn connect(place: &Reference) -> Result<Registry, EvidenceError> {
+    let keychain = Arc::new(Keychain::of_user());
+    let client = Client::default();
+    Ok(Registry::connect(place.host(), keychain, &client)?)
 }

@@ -23,6 +23,7 @@ mod reach;
 mod run;
 mod secrets;
 mod shared;
+mod trusted;
 mod stages;
 mod unpacked;
 mod validation;
@@ -188,7 +189,7 @@ pub async fn build(
     let base = base::ensure(plan, docker, options, &log, cancel, on).await?;
     base::fetch_packages(plan, options, on).await?;
     let base = BaseImage::Named(base.unwrap_or_default());
-    let layers = Layers::of(plan, docker, options);
+    let layers = Layers::of(plan, docker, options).await;
     let meant = Meant::of(plan, options.catalog);
     let shared = Shared::of(plan, options);
     if let Some(shared) = shared.as_ref().filter(|_| !options.no_cache) {
@@ -316,7 +317,7 @@ fn read_from(plan: &Plan, options: &Options<'_>, layers: Option<&Layers>) -> Vec
     let bases = [&base.runtime, &base.devel].into_iter().flatten();
     let bases = bases.map(|image| options.config.image(&image.reference));
     let bases = bases.filter(|_| !plan.parts.bootstrap);
-    bases.chain(layers.map(Layers::reference)).collect()
+    bases.chain(layers.and_then(Layers::read)).collect()
 }
 
 /// The image of an earlier build of the very same plan, with each tag that was asked for.

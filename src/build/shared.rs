@@ -9,6 +9,7 @@
 
 use super::Options;
 use super::audit::Meant;
+use super::trusted::Keys;
 use crate::catalog::Catalog;
 use crate::plan::Plan;
 use crate::registry::{
@@ -33,6 +34,7 @@ const TITLE: &str = "org.opencontainers.image.title";
 pub(super) struct Shared<'a> {
     registry: Registry,
     repository: Repository,
+    keys: Keys,
     plan: &'a Plan,
     catalog: &'a Catalog,
     store: &'a Store,
@@ -72,12 +74,20 @@ impl<'a> Shared<'a> {
         }
         // The configuration was checked.
         let reference: Reference = name.parse().ok()?;
+        let keys = match Keys::of(options.config) {
+            Ok(keys) => keys,
+            Err(e) => {
+                warn("is not used", &e);
+                return None;
+            }
+        };
         let client = Client::default();
         let keychain = Arc::new(Keychain::of_user());
         match Registry::connect(reference.host(), keychain, &client) {
             Ok(registry) => Some(Self {
                 registry,
                 repository: reference.repository().clone(),
+                keys,
                 plan,
                 catalog: options.catalog,
                 store: options.store,
@@ -109,12 +119,15 @@ impl<'a> Shared<'a> {
         let Some(step) = self.plan.step(&id) else {
             return Ok(None);
         };
-        let target = Target::Tag(tag(&step.key)?);
+        let reference = self.reference(&step.key)?;
+        let target = reference.target();
         let manifest = match self.registry.manifest(&self.repository, &target).await {
             Ok(manifest) => manifest,
             Err(e) if e.is_missing() => return Ok(None),
             Err(e) => return Err(e.into()),
         };
+        let signed = self.keys.check(&self.registry, &reference, &manifest.digest);
+        signed.await?;
         let recipe = self.catalog.recipe(library);
         let distribution = recipe.map_or(library, |r| r.distribution.as_str());
         let (blob, file) = wheel_of(&manifest, &step.key, distribution)?;
@@ -173,12 +186,29 @@ impl<'a> Shared<'a> {
         self.registry
             .push_blob(&self.repository, wheel, size, &payload, &[])
             .await?;
-        let target = Target::Tag(tag(&step.key)?);
+        let reference = self.reference(&step.key)?;
         let bytes = Bytes::from(manifest.to_string());
         self.registry
-            .put_manifest(&self.repository, &target, MANIFEST_TYPES[1], &bytes)
+            .put_manifest(
+                &self.repository,
+                &reference.target(),
+                MANIFEST_TYPES[1],
+                &bytes,
+            )
             .await?;
-        Ok(())
+        let digest = Digest::of(&bytes);
+        let pushed = Manifest {
+            digest,
+            bytes,
+            media_type: MANIFEST_TYPES[1].to_owned(),
+        };
+        let pushed = pushed.descriptor();
+        Ok((self.keys).sign(&self.registry, &reference, &pushed).await?)
+    }
+
+    fn reference(&self, key: &Digest) -> Result<Reference, RegistryError> {
+        let target = Target::Tag(tag(key)?);
+        Ok(Reference::new(self.registry.host(), &self.repository, target))
     }
 }
 

@@ -123,6 +123,8 @@ pub enum Command {
     Push(PushArgs),
     /// Fetch the image, or the variant of it, that fits this device
     Pull(PullArgs),
+    /// Bring this device's service to the newest image, if it is good on this device
+    Update(UpdateArgs),
     /// Say what this machine is, what it can build and run, and what to install
     Doctor(DoctorArgs),
     /// Say what binaries need, whether they get it, and on which GPUs they run
@@ -392,6 +394,24 @@ pub struct PullArgs {
     /// Choose, say why, and fetch nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Talk plain HTTP to a registry that is not on this machine
+    #[arg(long)]
+    pub plain_http: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct UpdateArgs {
+    /// The settings: which image, for which service
+    pub config: PathBuf,
+    /// Say how the last update ended and where this one stands, and do nothing
+    #[arg(long)]
+    pub status: bool,
+    /// Forget which images were refused
+    #[arg(long, conflicts_with = "status")]
+    pub retry: bool,
+    /// Fetch no more than this in a second, `2MB` for instance
+    #[arg(long, value_name = "SIZE")]
+    pub limit_rate: Option<Size>,
     /// Talk plain HTTP to a registry that is not on this machine
     #[arg(long)]
     pub plain_http: bool,

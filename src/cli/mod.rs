@@ -28,6 +28,7 @@ mod render;
 mod sbom;
 mod session;
 mod sign;
+mod update;
 mod validate;
 mod variants;
 
@@ -57,6 +58,7 @@ pub fn main() -> ExitCode {
         Command::Validate(a) => validate::run(common, &a),
         Command::Push(a) => push::run(common, &a),
         Command::Pull(a) => pull::run(common, &a),
+        Command::Update(a) => update::run(common, &a),
         Command::Doctor(a) => doctor::run(common, &a),
         Command::Audit(a) => audit::run(common, &a),
         Command::Sbom(a) => sbom::run(common, &a),

@@ -678,6 +678,27 @@ codes! {
     IMAGE_OLDER = 1009, "an image that is older than the one before it",
         "With `--no-downgrade` the time that an image was signed at is compared with that of the image that was pulled under the name before. The registry now has one that was signed earlier, or one that does not say when: an old image with a known fault is signed as well as the new one.",
         "If the publisher went back on purpose, have it sign the older image again; or pull without `--no-downgrade`.";
+    UPDATE_SETTINGS = 1010, "settings of an update that cannot be meant",
+        "`stackforge update` reads a file that says which image the device takes, where its service finds it, and when the service is well. A key that is not known, or a value that contradicts another one, is refused before anything is done.",
+        "Correct what the message names; examples/edge/edge.yaml has every setting.";
+    UPDATE_STATE = 1011, "the state of an update that cannot be read",
+        "`state.json` says which step was begun, so that the next run can end it after a power cut. It is written whole, so a file that does not parse was damaged by something else; what it knew is not guessed.",
+        "See that the service runs, and start it if it does not. Then remove the file.";
+    UPDATE_SERVICE = 1012, "a service that does not start or stop",
+        "systemd was asked to start, stop or restart the unit, and refused.",
+        "`systemctl status UNIT` and `journalctl -u UNIT` say why.";
+    UPDATE_UNDER_WAY = 1013, "another update of this device is under way",
+        "One run at a time has the state: a validation takes long, and a timer may fire meanwhile.",
+        "Wait for it. `stackforge update CONFIG --status` says where it stands.";
+    UPDATE_REFUSED = 1014, "a new image that this device does not take",
+        "The image was not signed as it has to be, did not validate on this device, the service was not well with it, or the device went down with it three times. The service has the image before.",
+        "The message and `report.json` beside the state say why. A publisher publishes a better one; `--retry` forgets what was refused.";
+    UPDATE_FAILED = 1015, "an update that could not be done now",
+        "The network, the engine or the disk kept it from that, or it was stopped. The service has the image before, and no image is blamed.",
+        "The next run goes on from there; `stackforge doctor` says what this machine lacks.";
+    UPDATE_NEEDS_HELP = 1016, "a device that a person has to look at",
+        "The service may not run: it was not well with the new image, and the one before is gone, does not start, or is not well either.",
+        "Look at the unit and at the engine. The next update goes on by itself if it can.";
     EVIDENCE_OTHER_STACK = 1101, "evidence for an image that another stack made",
         "SBOM and provenance are made from a stack's lock and attached to an image. This image's labels name another plan, so they would say what is not true.",
         "Name the stack and variant that the image was built from, with its lock of that time.";

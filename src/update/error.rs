@@ -109,10 +109,8 @@ impl UpdateError {
 
     pub fn exit(&self) -> u8 {
         match self {
+            _ if self.is_of_image() => 1,
             Self::Settings { .. } | Self::State { .. } | Self::Key(_) => 2,
-            Self::Pull(e) => e.exit(),
-            Self::Store(e) => e.exit(),
-            Self::Build(e) => e.exit(),
             Self::Stopped => 130,
             Self::UnderWay => 5,
             Self::Io { doing: "read", .. } => 2,
@@ -123,7 +121,16 @@ impl UpdateError {
     /// Whether the publisher's image is at fault, and not this device or its network.
     pub fn is_of_image(&self) -> bool {
         match self {
-            Self::Pull(e) => e.exit() == 1,
+            Self::Pull(e) => matches!(
+                e.code(),
+                codes::NONE_RUNS
+                    | codes::IMAGE_UNREADABLE
+                    | codes::IMAGE_OLDER
+                    | codes::SIGNATURE_MISSING
+                    | codes::SIGNATURE_FOREIGN
+                    | codes::SIGNATURE_OTHER
+                    | codes::SIGNATURE_NAME
+            ),
             Self::Image(_) | Self::NoDocuments => true,
             _ => false,
         }

@@ -84,6 +84,29 @@ fn what_one_machine_compiled_no_other_compiles() {
     );
     assert!(ran.is_empty());
 
+    // Who wants a signature takes nothing that has none.
+    let signing = |name: &str| {
+        let run = first.sandbox.run(&["sign", "--generate-key", name]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        [".key", ".pub"].map(|end| first.sandbox.path(&format!("{name}{end}")).display().to_string())
+    };
+    let ([own, trusted], [_, foreign]) = (signing("team"), signing("other"));
+    let keys = |keys: &str| {
+        let place = format!("registry: {}/team/cache", server.host);
+        Machine::new(&format!("cache: {{ {place}, {keys} }}\n"))
+    };
+    let careful = keys(&format!("verify: {trusted}, key: {own}"));
+    let (alone, said) = careful.build(&lock, &native);
+    assert!(compiled(&alone) && said.contains("has no signature"), "{said}");
+    // It has pushed its own, signed.
+    let (taken, said) = keys(&format!("verify: {trusted}")).build(&lock, &native);
+    assert!(!compiled(&taken), "{said}");
+    assert_eq!(taken["image"]["id"], built["image"]["id"]);
+    let (alone, said) = keys(&format!("verify: {foreign}")).build(&lock, &native);
+    assert!(compiled(&alone) && said.contains("with this key"), "{said}");
+    let (alone, said) = keys("verify: gone.pub").build(&lock, &native);
+    assert!(compiled(&alone) && said.contains("read the key"), "{said}");
+
     // Something else under the tag, or a registry that is gone, costs a compile.
     let tag = tag.as_str().unwrap();
     let other = format!("{repository}:{tag}");
