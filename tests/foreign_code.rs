@@ -21,6 +21,14 @@ sources: [test]
 build:
   source: sdist
   requires: [setuptools, wheel]
+  packages: [git]
+  fetch:
+    - name: extra
+      git: GIT/extra
+      revision: COMMIT
+      folder: part
+      variable: EVILBUILD_EXTRA
+      source: test
   jobs: { variable: MAX_JOBS, memory_gb: 0.1, source: test }
   metadata: { \"*\": { requires_python: \">=3.9\", requires_dist: [] } }
 ";
@@ -59,6 +67,58 @@ impl Index {
     }
 }
 
+/// A repository that the source's build wants, at an address that containers reach.
+struct Repository {
+    daemon: Child,
+    url: String,
+    commit: String,
+}
+
+impl Repository {
+    fn start(sandbox: &Sandbox, address: &str) -> Self {
+        let dir = sandbox.path("git/extra");
+        std::fs::create_dir_all(dir.join("part")).unwrap();
+        std::fs::write(dir.join("part/marker"), "here\n").unwrap();
+        let git = |args: &[&str]| {
+            let mut command = Command::new("git");
+            command.args(["-c", "user.name=t", "-c", "user.email=t@example.org"]);
+            let out = command.current_dir(&dir).args(args).output().unwrap();
+            let error = String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.success(), "git {args:?}: {error}");
+            String::from_utf8_lossy(&out.stdout).trim().to_owned()
+        };
+        git(&["init", "--quiet"]);
+        git(&["add", "."]);
+        git(&["commit", "--quiet", "--message", "extra"]);
+        let commit = git(&["rev-parse", "HEAD"]);
+        let free = std::net::TcpListener::bind((address, 0)).unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let daemon = Command::new("git")
+            .args(["daemon", "--reuseaddr", "--export-all"])
+            .arg(format!("--base-path={}", sandbox.path("git").display()))
+            .arg(format!("--listen={address}"))
+            .arg(format!("--port={port}"))
+            .spawn()
+            .unwrap();
+        while std::net::TcpStream::connect((address, port)).is_err() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Self {
+            daemon,
+            url: format!("git://{address}:{port}"),
+            commit,
+        }
+    }
+}
+
+impl Drop for Repository {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
 impl Drop for Index {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -71,7 +131,11 @@ fn found(engine: &str) {
     let _clean = CleanUp::of(&[&name]);
     let sandbox = Sandbox::new();
     let index = Index::start(&sandbox);
-    sandbox.write(".stackforge/libraries/evilbuild.yaml", RECIPE);
+    let address = index.url.rsplit('@').next().unwrap().split(':').next();
+    let repository = Repository::start(&sandbox, address.unwrap());
+    let recipe = RECIPE.replace("GIT", &repository.url);
+    let recipe = recipe.replace("COMMIT", &repository.commit);
+    sandbox.write(".stackforge/libraries/evilbuild.yaml", &recipe);
     sandbox.write(
         "s.yaml",
         &format!(

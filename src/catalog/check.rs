@@ -5,7 +5,7 @@
 //! they are true, their sources say.
 
 use super::release::{Pin, Release, ReleaseWheel, WheelCuda};
-use super::{Catalog, CatalogError, Conditions, Recipe};
+use super::{Build, Catalog, CatalogError, Conditions, Fetch, Recipe};
 use crate::spec::nouns::{Digest, PythonVersion, Sm};
 use pep440_rs::Version;
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,6 +134,9 @@ fn recipe_names(catalog: &Catalog, recipe: &Recipe) -> Result<(), String> {
         let variables = build.partial_arch.iter().map(|p| p.variable.as_str());
         unique("partial_arch", variables)?;
         unique("patches", build.patches.iter().map(|p| p.id.as_str()))?;
+        unique("fetch", build.fetch.iter().map(|f| f.name.as_str()))?;
+        build.fetch.iter().try_for_each(|f| fetched(build, f))?;
+        conditions.extend(build.fetch.iter().map(|f| &f.when));
         conditions.extend(build.partial_arch.iter().map(|p| &p.when));
         conditions.extend(build.sm_limit.iter().map(|o| &o.when));
         conditions.extend(build.patches.iter().map(|p| &p.when));
@@ -144,6 +147,31 @@ fn recipe_names(catalog: &Catalog, recipe: &Recipe) -> Result<(), String> {
     match sms.iter().find(|sm| catalog.sm_facts(**sm).is_none()) {
         Some(sm) => Err(format!("names unknown SM {sm}")),
         None => Ok(()),
+    }
+}
+
+/// What is cloned is one commit, into a folder of one plain name, by a git that the build has.
+fn fetched(build: &Build, fetch: &Fetch) -> Result<(), String> {
+    let wrong = |why: &str| Err(format!("`fetch` of `{}`: {why}", fetch.name));
+    let plain = |text: &str| {
+        let taken = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        !text.is_empty() && !text.starts_with('.') && text.bytes().all(taken)
+    };
+    let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    if fetch.revision.len() != 40 || !fetch.revision.bytes().all(hex) {
+        return wrong("`revision` is a commit, 40 hexadecimal digits: a tag may move");
+    }
+    if !plain(&fetch.name) || !fetch.folder.iter().flat_map(|f| f.split('/')).all(plain) {
+        return wrong("its `name` and the parts of its `folder` are letters, digits, `-`, `_` and `.`");
+    }
+    let kinds = ["https://", "http://", "ssh://", "git://"];
+    let address = kinds.iter().any(|kind| fetch.git.starts_with(kind));
+    if !address || fetch.git.bytes().any(|b| b.is_ascii_whitespace()) {
+        return wrong("`git` is an address: https://HOST/PATH");
+    }
+    match build.packages.iter().any(|package| package == "git") {
+        true => Ok(()),
+        false => wrong("`packages` has to name git, which clones it"),
     }
 }
 

@@ -39,6 +39,9 @@ impl Build {
         for extra in self.env_when.iter().filter(|e| e.when.hold(facts)) {
             variables.extend(extra.env.clone());
         }
+        for fetch in self.fetch.iter().filter(|f| f.when.hold(facts)) {
+            variables.insert(fetch.variable.clone(), fetch.path());
+        }
         for arch in &self.arch {
             variables.insert(arch.variable.clone(), arch.value(facts.sms));
         }

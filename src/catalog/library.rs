@@ -101,6 +101,9 @@ pub struct Build {
     pub sm_limit: Option<SmLimit>,
     #[serde(default)]
     pub patches: Vec<Patch>,
+    /// Repositories that its build would clone by itself: a compile has no network.
+    #[serde(default)]
+    pub fetch: Vec<Fetch>,
     /// Static metadata by version (`*`: any) so that resolving needs no build.
     #[serde(default)]
     pub metadata: BTreeMap<String, StaticMetadata>,
@@ -237,6 +240,32 @@ pub struct Patch {
     pub with: String,
     pub why: String,
     pub source: String,
+}
+
+/// A repository that is cloned before the compile, in a folder that a variable names.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fetch {
+    pub name: String,
+    #[serde(default)]
+    pub when: Conditions,
+    pub git: String,
+    /// A commit: a tag may move.
+    pub revision: String,
+    /// The part of it that the variable names.
+    #[serde(default)]
+    pub folder: Option<String>,
+    pub variable: String,
+    /// Where its build says so.
+    pub source: String,
+}
+
+impl Fetch {
+    /// Where a compile finds it.
+    pub fn path(&self) -> String {
+        let folder = self.folder.as_ref().map(|folder| format!("/{folder}"));
+        format!("/opt/fetched/{}{}", self.name, folder.unwrap_or_default())
+    }
 }
 
 /// All that are given must hold.

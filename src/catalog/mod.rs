@@ -37,7 +37,7 @@ pub use images::{Bootstrap, Image, Os, OsRoles, Reference};
 pub use jetson::JetsonRelease;
 pub use library::{
     ArchFormat, ArchVariable, Build, BuildSource, Conditions, CxxFloor, CxxStandard, Extensions,
-    Facts, Jobs, Known, OsRequirement, PartialArch, Patch, Recipe, Refusal, SmLimit,
+    Facts, Fetch, Jobs, Known, OsRequirement, PartialArch, Patch, Recipe, Refusal, SmLimit,
     StaticMetadata, Way, WheelSource,
 };
 pub use load::CatalogError;

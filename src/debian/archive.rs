@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::deb::{Bounded, xz_decoder};
+use super::newest;
 use super::download::{DownloadError, Expected, fetch_to_cache, get};
 use super::index::{IndexBuilder, IndexError, PackageIndex};
 use super::keyring::Keyring;
@@ -196,6 +197,16 @@ async fn fetch_suite_from(
     .await
     .map_err(download)?;
     let release = Release::verify(&bytes, &suite.name, source.keyring, source.now)?;
+    if let Some(date) = release.date
+        && let Some(newest) = newest::older(source.cache, &suite.name, date)
+    {
+        let days = newest.duration_since(date).map_or(0, |d| d.as_secs() / 86_400);
+        tracing::warn!(
+            "{mirror} shows `{}` as it was {days} days before it was last seen: it is out of date, or \
+             its index is an old one",
+            suite.name
+        );
+    }
     let mut files = Vec::new();
     for component in &suite.components {
         let directory = format!("{component}/binary-{architecture}");

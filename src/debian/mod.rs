@@ -22,6 +22,7 @@ pub mod index;
 pub mod keyring;
 mod members;
 pub mod mirror;
+mod newest;
 pub mod package;
 pub mod relation;
 pub mod release;

@@ -81,6 +81,8 @@ pub struct Release {
     /// Whether index files are also found by their digest, which survives a mirror's update.
     pub by_hash: bool,
     pub architectures: Vec<String>,
+    /// When the archive made it.
+    pub date: Option<SystemTime>,
 }
 
 impl Release {
@@ -216,6 +218,7 @@ pub fn parse(text: &str, suite: &str, now: SystemTime) -> Result<Release, Releas
             .split_ascii_whitespace()
             .map(str::to_owned)
             .collect(),
+        date: stanza.get("Date").and_then(parse_date),
     })
 }
 

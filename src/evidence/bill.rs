@@ -206,6 +206,18 @@ impl Collector<'_> {
             },
         };
         let made_from = self.add(source);
+        for cloned in &compile.fetch {
+            let own = cloned.folder.rsplit('/').next().unwrap_or(&cloned.folder);
+            let (url, revision) = (&cloned.url, &cloned.revision);
+            self.add(Item {
+                name: own.to_owned(),
+                version: revision.clone(),
+                role: Role::Source,
+                purl: purl::git(own, revision, url, revision),
+                git: Some((url.clone(), revision.clone())),
+                ..empty()
+            });
+        }
         let step = plan.step(&format!("compile:{name}"));
         let action = step.and_then(|step| self.store.action(&step.key));
         let wheel = action.and_then(|a| a.outputs.get("wheel").cloned());

@@ -24,6 +24,9 @@ pub struct Compile {
     pub sms: String,
     pub jobs: JobLimits,
     pub patches: Vec<Replacement>,
+    /// Cloned before, beside the source.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fetch: Vec<Cloned>,
     pub commands: Vec<String>,
     /// CUDA's directory below site-packages; absent where the base has the toolkit.
     pub toolkit_home: Option<String>,
@@ -42,6 +45,30 @@ pub struct JobLimits {
     pub threads: u32,
     /// The stack's own limit.
     pub max: Option<u32>,
+}
+
+/// One commit of a repository, in a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cloned {
+    pub url: String,
+    pub revision: String,
+    /// Below what is cloned for a library.
+    pub folder: String,
+}
+
+impl Compile {
+    /// All that is cloned for it, its own source first.
+    pub fn clones(&self) -> Vec<Cloned> {
+        let own = match &self.source {
+            SourceLock::Git { url, revision } => Some(Cloned {
+                url: url.clone(),
+                revision: revision.clone(),
+                folder: "git".to_owned(),
+            }),
+            SourceLock::Sdist { .. } => None,
+        };
+        own.into_iter().chain(self.fetch.iter().cloned()).collect()
+    }
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -131,6 +158,16 @@ pub(super) fn compile(
             with: p.with.clone(),
         })
         .collect();
+    let fetch = recipe_build
+        .fetch
+        .iter()
+        .filter(|f| f.when.hold(&facts))
+        .map(|f| Cloned {
+            url: f.git.clone(),
+            revision: f.revision.clone(),
+            folder: format!("fetched/{}", f.name),
+        })
+        .collect();
     let none = BTreeMap::new();
     let environment = recipe_build.environment(
         &facts,
@@ -178,6 +215,7 @@ pub(super) fn compile(
         sms: digits.join(";"),
         jobs,
         patches,
+        fetch,
         commands: recipe_build.commands.clone(),
         toolkit_home,
         how,

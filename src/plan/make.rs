@@ -346,6 +346,10 @@ fn compile_step(plan: &Plan, compile: &Compile, from: &(String, String), steps: 
     for (name, value) in &compile.env {
         inputs.insert(format!("env:{name}"), value.clone());
     }
+    for cloned in &compile.fetch {
+        let text = format!("{} {}", cloned.url, cloned.revision);
+        inputs.insert(cloned.folder.clone(), text);
+    }
     for patch in &compile.patches {
         let text = format!("{} {} → {}", patch.file, patch.replace, patch.with);
         inputs.insert(format!("patch:{}", patch.id), text);

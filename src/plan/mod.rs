@@ -15,7 +15,7 @@ use crate::spec::nouns::{Digest, IsaName, Platform, PythonVersion, Sm};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-pub use compile::Compile;
+pub use compile::{Cloned, Compile};
 pub use layers::{WheelLayer, wheel_layers};
 pub use make::{PlanError, plan};
 

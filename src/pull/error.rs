@@ -85,7 +85,12 @@ impl PullError {
             Self::Registry(e) if e.is_missing() => codes::NO_SUCH_IMAGE,
             Self::Registry(_) => codes::NETWORK,
             Self::Image(OciError::NoPlatform { .. } | OciError::Several(_)) => codes::NO_SUCH_IMAGE,
-            Self::Image(_) | Self::Unpack { .. } | Self::Reserved(_) => codes::IMAGE_UNREADABLE,
+            Self::Unpack { source, .. } => match source.of_disk().map(std::io::Error::kind) {
+                Some(std::io::ErrorKind::StorageFull) => codes::NO_SPACE,
+                Some(_) => codes::STORE_IO,
+                None => codes::IMAGE_UNREADABLE,
+            },
+            Self::Image(_) | Self::Reserved(_) => codes::IMAGE_UNREADABLE,
             Self::Store(e) => e.code(),
             Self::Evidence(e) => e.code(),
             Self::Engine(EngineError::NotReachable { .. }) => codes::ENGINE_MISSING,

@@ -2,6 +2,7 @@
 
 use super::delta::Olders;
 use super::resolve::Resolved;
+use super::room::{RESERVE, runs_out};
 use super::{PullError, Settings};
 use crate::device;
 use crate::oci::{self, Image};
@@ -11,8 +12,6 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
 /// Blobs under way, from those that arrive to those that the disk takes.
 const AT_ONCE: usize = 6;
-/// That stays free, whatever is fetched.
-const RESERVE: u64 = 16 << 20;
 
 /// Hears of every blob that is whole, the configuration among them.
 pub type Whole<'a> = &'a (dyn Fn(&Digest) + Sync);
@@ -61,11 +60,14 @@ pub async fn fetch(
     for blob in config {
         bytes.push(one(resolved, blob, settings, &olders, whole).await?);
     }
-    let layers: Vec<(u64, u64)> = stream::iter(layers)
+    let all = stream::iter(layers)
         .map(|blob| one(resolved, blob, settings, &olders, whole))
         .buffer_unordered(AT_ONCE)
-        .try_collect()
-        .await?;
+        .try_collect();
+    let layers: Vec<(u64, u64)> = tokio::select! {
+        all = all => all?,
+        full = runs_out(&folder, needed), if needed > 0 => return Err(full),
+    };
     bytes.extend(layers);
     let size = manifest.bytes.len() as u64;
     let image = oci::of_manifest(root, &manifest.digest, size)?;

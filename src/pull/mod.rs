@@ -17,6 +17,7 @@ mod machine;
 mod newer;
 mod place;
 mod resolve;
+mod room;
 mod rootfs;
 mod tree;
 

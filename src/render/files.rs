@@ -4,7 +4,7 @@ use super::quote::sh;
 use super::{BaseImage, Content, Context, Options, RenderError};
 use crate::catalog::templates_in;
 use crate::lock::{OsPackageLock, PythonFile, SourceLock};
-use crate::plan::{Compile, Plan};
+use crate::plan::{Cloned, Compile, Plan};
 use std::fmt::Write as _;
 
 pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, RenderError> {
@@ -149,11 +149,15 @@ pub fn builder(compile: &Compile) -> Vec<(&'static str, String)> {
         ("requires.txt", requirements(&compile.requires)),
         ("patches.json", patches + "\n"),
     ];
-    files.push(match &compile.source {
+    if let SourceLock::Sdist { file, sha256, .. } = &compile.source {
         // As `sha256sum --check` reads it.
-        SourceLock::Sdist { file, sha256, .. } => ("sdist.txt", format!("{sha256}  {file}\n")),
-        SourceLock::Git { url, revision } => ("git.txt", format!("{url} {revision}\n")),
-    });
+        files.push(("sdist.txt", format!("{sha256}  {file}\n")));
+    }
+    let clones = compile.clones();
+    if !clones.is_empty() {
+        let line = |c: &Cloned| format!("{} {} {}\n", c.url, c.revision, c.folder);
+        files.push(("git.txt", clones.iter().map(line).collect()));
+    }
     if !compile.commands.is_empty() {
         files.push(("commands.sh", compile.commands.join("\n") + "\n"));
     }

@@ -148,6 +148,7 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
             "after": c.after,
             "compiled": options.wheels.contains_key(&c.library),
             "git": matches!(c.source, SourceLock::Git { .. }),
+            "clones": !c.clones().is_empty(),
         })).collect::<Vec<_>>(),
         "rounds": parts.rounds(),
         "builder_packages": names(&parts.builder_packages),

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::tar::TarError;
+use crate::tar::{Problem, TarError};
 
 /// Folders that a member of a layer may lie in, itself counted. Linux takes paths of 4096 bytes, and
 /// programs walk trees with a descriptor for each level.
@@ -39,6 +39,18 @@ pub enum UnpackError {
 }
 
 impl UnpackError {
+    /// What the disk says, where it is to blame and not the layer.
+    pub fn of_disk(&self) -> Option<&io::Error> {
+        match self {
+            Self::Io { source, .. } | Self::Write { source, .. } => Some(source),
+            Self::Tar(TarError {
+                problem: Problem::Read(source),
+                ..
+            }) if source.kind() == io::ErrorKind::StorageFull => Some(source),
+            _ => None,
+        }
+    }
+
     pub(super) fn at(doing: &'static str, path: &str, e: Errno) -> Self {
         Self::Io {
             doing,

@@ -71,7 +71,6 @@ pub async fn update(job: &Job<'_>, line: Line<'_>) -> Result<(Last, State), Upda
     let desk = Desk::open(&settings.state)?.ok_or(UpdateError::UnderWay)?;
     let site = Site {
         place: &settings.place,
-        reference: &settings.image,
         store: job.pull.store,
     };
     let mut run = Run { job, site, desk };

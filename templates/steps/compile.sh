@@ -1,8 +1,9 @@
 # Compiles one library to a wheel in /opt/wheels, without a network: what it takes is there.
 #
 # /dev/stackforge/build holds what this build is told: sdist.txt (digest and name of the source) or
-# git.txt (URL and revision), env.sh (exported settings), patches.json, commands.sh (in place of the
-# standard wheel build). /dev/stackforge/source holds the sdist, or the repository as `git`.
+# git.txt (what was cloned), env.sh (exported settings), patches.json, commands.sh (in place of the
+# standard wheel build). /dev/stackforge/source holds the sdist, or the repository as `git`;
+# /dev/stackforge/fetched what its build would clone by itself.
 set -eu
 build=/dev/stackforge/build
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_NO_INDEX=1 PIP_ROOT_USER_ACTION=ignore UV_LINK_MODE=copy UV_NO_CACHE=1 UV_NO_PROGRESS=1 UV_OFFLINE=1
@@ -79,6 +80,8 @@ if [ -s "$build/sdist.txt" ]; then
 else
     cp -a /dev/stackforge/source/git source
 fi
+# Builds write into what they clone.
+[ ! -d /dev/stackforge/fetched ] || cp -a /dev/stackforge/fetched /opt/fetched
 cd source
 python /dev/stackforge/patch.py "$build/patches.json"
 if [ -s "$build/commands.sh" ]; then

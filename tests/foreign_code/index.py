@@ -63,6 +63,12 @@ try:
 except OSError:
     pass
 
+# What it would clone by itself is there, and its own to write.
+extra = os.environ.get("EVILBUILD_EXTRA", "/none")
+if look(extra + "/marker") != b"here\\n":
+    found.append("no extra: " + extra)
+open(extra + "/built", "w").close()
+
 os.makedirs("evilbuild", exist_ok=True)
 with open("evilbuild/__init__.py", "w") as file:
     file.write("FOUND = %r\\n" % found)

@@ -8,25 +8,23 @@ use super::compile::write;
 use super::layers::Maker;
 use super::toolchain::Toolchain;
 use crate::catalog::template;
-use crate::plan::Compile;
+use crate::plan::{Cloned, Compile};
 use crate::render::builder;
 use crate::sandbox::{Network, Root};
 use crate::spec::nouns::Digest;
 use std::path::PathBuf;
 
 impl Maker<'_, '_> {
-    /// A tree of the store that has the source's revision, with its submodules, in
-    /// `opt/source/git`.
+    /// A tree of the store that has all that is cloned for a library, with submodules, in `opt/source`.
     pub fn cloned(
         &self,
         toolchain: &Toolchain,
         compile: &Compile,
-        (url, revision): (&str, &str),
+        clones: &[Cloned],
     ) -> Result<PathBuf, BuildError> {
         let script = template(self.options.overlay, "steps/clone.sh").unwrap_or_default();
         let key = serde_json::json!({
-            "cloned": url,
-            "revision": revision,
+            "cloned": clones,
             "script": Digest::of(script.as_bytes()),
         });
         let key = Digest::of(key.to_string().as_bytes());

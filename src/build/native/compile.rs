@@ -141,12 +141,20 @@ impl Maker<'_, '_> {
         sandbox.env.extend(toolchain.env.clone());
         let tools = Mount::read_only(&toolchain.tools, Path::new(OWN).join("tools"));
         sandbox.mounts.push(tools);
-        if let SourceLock::Git { url, revision } = &compile.source {
-            let tree = block_in_place(|| self.cloned(toolchain, compile, (url, revision)))?;
-            let source = Path::new(OWN).join("source");
-            sandbox
-                .mounts
-                .push(Mount::read_only(tree.join("opt/source"), source));
+        let clones = compile.clones();
+        if !clones.is_empty() {
+            let tree = block_in_place(|| self.cloned(toolchain, compile, &clones))?;
+            let cloned = tree.join("opt/source");
+            let own = Path::new(OWN);
+            if cloned.join("git").exists() {
+                sandbox
+                    .mounts
+                    .push(Mount::read_only(&cloned, own.join("source")));
+            }
+            sandbox.mounts.push(Mount::read_only(
+                cloned.join("fetched"),
+                own.join("fetched"),
+            ));
         }
         let outcome = self.run(&sandbox, step).await;
         let made = match outcome {

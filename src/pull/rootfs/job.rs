@@ -2,6 +2,7 @@
 
 use crate::oci::{Layer, Proof, parse};
 use crate::pull::PullError;
+use crate::pull::room::Room;
 use crate::spec::nouns::Digest;
 use crate::unpack::{self, Owner};
 use std::collections::BTreeSet;
@@ -41,7 +42,8 @@ impl Job {
                 return Ok(());
             }
             let (tar, proof) = layer.tar_of_verified()?;
-            let unpacked = Ahead::read(tar, proof, |tar| {
+            let room = Room::of(&self.into);
+            let unpacked = Ahead::read(tar, proof, room, |tar| {
                 unpack::over(tar, &self.into, Owner::of_process())
             });
             unpacked.map_err(|source| PullError::Unpack {
@@ -68,10 +70,17 @@ impl Job {
 struct Ahead {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: io::Cursor<Vec<u8>>,
+    /// A layer may hold far more than it says.
+    room: Room,
 }
 
 impl Ahead {
-    fn read<T>(mut stream: impl Read + Send, mut proof: Proof, take: impl FnOnce(Self) -> T) -> T {
+    fn read<T>(
+        mut stream: impl Read + Send,
+        mut proof: Proof,
+        room: Room,
+        take: impl FnOnce(Self) -> T,
+    ) -> T {
         std::thread::scope(|scope| {
             let (sender, inflated) = sync_channel(PIECES);
             scope.spawn(move || {
@@ -106,6 +115,7 @@ impl Ahead {
             take(Self {
                 pieces,
                 piece: io::Cursor::default(),
+                room,
             })
         })
     }
@@ -117,7 +127,11 @@ impl Read for Ahead {
             match self.piece.read(buf)? {
                 0 if !buf.is_empty() => match self.pieces.recv() {
                     Ok(Ok(piece)) if piece.is_empty() => return Ok(0),
-                    Ok(piece) => self.piece = io::Cursor::new(piece?),
+                    Ok(piece) => {
+                        let piece = piece?;
+                        self.room.take(piece.len() as u64)?;
+                        self.piece = io::Cursor::new(piece);
+                    }
                     // It has sent its end or its error.
                     Err(_) => return Ok(0),
                 },

@@ -11,7 +11,6 @@ mod rootfs;
 use super::UpdateError;
 use crate::engine::Cancel;
 use crate::pull::{self, Resolved};
-use crate::registry::Reference;
 use crate::spec::Platform;
 use crate::spec::nouns::Digest;
 use crate::store::Store;
@@ -46,7 +45,6 @@ pub enum Back {
 /// A place, and what an update of it needs.
 pub struct Site<'a> {
     pub place: &'a Place,
-    pub reference: &'a Reference,
     pub store: &'a Store,
 }
 
@@ -189,8 +187,11 @@ impl Site<'_> {
         Ok(())
     }
 
+    /// What the image is called in a layout and in the store: the settings may name another image while an
+    /// update is under way.
     fn name(&self) -> String {
-        pull::name(self.reference)
+        let place = Digest::of(self.place.to_string().as_bytes());
+        format!("localhost/edge-{}:current", &place.hex()[..12])
     }
 
     /// A name in the store.

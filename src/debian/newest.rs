@@ -1,0 +1,43 @@
+//! How new a suite was when it was last seen, so that an old index is told from a new one.
+//!
+//! An old `InRelease` has a good signature too, and those of stable suites never expire: a mirror that is
+//! out of date, or means harm, can show packages from before a security fix. Mirrors lag behind each other
+//! and snapshots are old on purpose, so it is said and not refused; what is locked shows in the lock.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Remembers the date of a suite, if it is the newest one. Returns the newest if this one is older.
+pub fn older(cache: &Path, suite: &str, date: SystemTime) -> Option<SystemTime> {
+    let path = cache.join("dates").join(suite);
+    let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let known = fs::read_to_string(&path).ok();
+    let known = known.and_then(|text| text.trim().parse::<u64>().ok());
+    if let Some(known) = known.filter(|known| *known > seconds(date)) {
+        return UNIX_EPOCH.checked_add(Duration::from_secs(known));
+    }
+    // A cache that cannot be written says nothing the next time.
+    let _ = fs::create_dir_all(cache.join("dates"));
+    let _ = fs::write(&path, seconds(date).to_string());
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_is_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let seen = |suite, seconds| older(dir.path(), suite, at(seconds));
+        assert_eq!(seen("bookworm", 100), None);
+        assert_eq!(seen("bookworm", 200), None);
+        assert_eq!(seen("bookworm", 200), None);
+        assert_eq!(seen("bookworm", 100), Some(at(200)));
+        assert_eq!(seen("bookworm-security", 50), None, "each by itself");
+        std::fs::write(dir.path().join("dates/bookworm"), "x").unwrap();
+        assert_eq!(seen("bookworm", 1), None);
+    }
+}
