@@ -6,6 +6,7 @@ use super::{Inner, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -98,6 +99,9 @@ impl Store {
             return Ok(());
         }
         let root = self.root();
+        if !root.exists() {
+            make_closed(root).map_err(|e| StoreError::at("create", root, e))?;
+        }
         for folder in FOLDERS {
             let path = root.join(folder);
             std::fs::create_dir_all(&path).map_err(|e| StoreError::at("create", &path, e))?;
@@ -195,6 +199,18 @@ pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(paths)
 }
 
+/// Makes the directory of a store, which nobody else may enter: foreign programs lie in it, some with
+/// set-uid bits. Who shares a store opens it.
+fn make_closed(root: &Path) -> io::Result<()> {
+    if let Some(above) = root.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(root) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
 /// Makes a directory's names last.
 pub(super) fn sync_folder(folder: &Path) -> Result<(), StoreError> {
     File::open(folder)
@@ -273,6 +289,24 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn a_new_store_is_closed_and_one_that_is_there_stays_as_it_is() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |name: &str| {
+            let found = std::fs::metadata(dir.path().join(name)).unwrap();
+            found.permissions().mode() & 0o777
+        };
+        let of = |name: &str| Store::open(Some(&dir.path().join(name))).unwrap();
+        of("deep/new").dir("blobs").unwrap();
+        assert_eq!(mode("deep/new"), 0o700);
+        std::fs::create_dir(dir.path().join("shared")).unwrap();
+        let open = std::fs::Permissions::from_mode(0o775);
+        std::fs::set_permissions(dir.path().join("shared"), open).unwrap();
+        of("shared").dir("blobs").unwrap();
+        assert_eq!(mode("shared"), 0o775);
     }
 
     #[test]

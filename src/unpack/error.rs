@@ -1,6 +1,6 @@
 //! Why a layer could not be unpacked.
 
-use std::io;
+use std::io::{self, ErrorKind};
 
 use rustix::io::Errno;
 
@@ -41,14 +41,21 @@ pub enum UnpackError {
 impl UnpackError {
     /// What the disk says, where it is to blame and not the layer.
     pub fn of_disk(&self) -> Option<&io::Error> {
-        match self {
+        let error = match self {
             Self::Io { source, .. } | Self::Write { source, .. } => Some(source),
             Self::Tar(TarError {
                 problem: Problem::Read(source),
                 ..
-            }) if source.kind() == io::ErrorKind::StorageFull => Some(source),
+            }) => Some(source),
             _ => None,
-        }
+        };
+        error.filter(|error| {
+            // A name that is too long, or a link in the way, is the layer's.
+            let kinds = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded];
+            let read_only = error.kind() == ErrorKind::ReadOnlyFilesystem;
+            let broken = error.raw_os_error() == Some(Errno::IO.raw_os_error());
+            kinds.contains(&error.kind()) || read_only || broken
+        })
     }
 
     pub(super) fn at(doing: &'static str, path: &str, e: Errno) -> Self {
