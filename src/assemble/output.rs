@@ -30,10 +30,7 @@ type Result<T> = std::result::Result<T, AssembleError>;
 /// that cannot be read: what it names is not thrown away.
 pub fn layout(image: &Assembled, name: &str, blobs: &Path, directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).map_err(io_at("create", directory))?;
-    let held = File::open(directory).map_err(io_at("open", directory))?;
-    if let Err(e) = held.lock() {
-        tracing::debug!("{} has no locks: {e}", directory.display());
-    }
+    let _held = crate::store::hold_layout(directory).map_err(io_at("open", directory))?;
     let own = directory.join("blobs/sha256");
     let marker = directory.join("oci-layout");
     if !marker.exists() {
@@ -123,7 +120,9 @@ fn place(digest: &Digest, size: u64, from: &Path, to: &Path) -> Result<()> {
         return Ok(());
     }
     let temporary = target.with_extension("part");
-    fs::copy(&source, &temporary).map_err(io_at("copy a layer to", &temporary))?;
+    fs::copy(&source, &temporary)
+        .and_then(|_| File::open(&temporary)?.sync_all())
+        .map_err(io_at("copy a layer to", &temporary))?;
     fs::rename(&temporary, &target).map_err(io_at("rename", &target))
 }
 
