@@ -1,8 +1,14 @@
 //! Programs that are killed at a system call, as a power cut or an OOM killer does: what they leave, and what
 //! the next run makes of it. STACKFORGE_TEST_KILLS says at how many calls each is killed.
 
+#[path = "crash/build.rs"]
+mod build;
+#[path = "crash/import.rs"]
+mod import;
 #[path = "crash/kill.rs"]
 mod kill;
+#[path = "crash/kept.rs"]
+mod kept;
 #[allow(dead_code, reason = "another test file uses the rest")]
 #[path = "support/layers.rs"]
 mod layers;
