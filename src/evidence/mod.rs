@@ -29,7 +29,7 @@ pub use key::{PrivateKey, PublicKey};
 pub use kind::Kind;
 pub use licence::Licence;
 pub use provenance::{Builder, Inputs, PREDICATE, statement};
-pub use signature::{Signed, sign, verify, verify_any};
+pub use signature::{Kept, Signed, read_statement, sign, signatures, verify, verify_any};
 
 /// The form of an SBOM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

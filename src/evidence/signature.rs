@@ -19,6 +19,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 const IMAGE: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -74,9 +75,11 @@ struct Image {
 
 /// A signature as it lies in the registry.
 #[derive(Debug, Clone)]
-struct Kept {
-    statement: Descriptor,
-    signature: Vec<u8>,
+pub struct Kept {
+    /// The blob that was signed.
+    pub statement: Descriptor,
+    /// In DER.
+    pub signature: Vec<u8>,
 }
 
 /// Signs a manifest that is there. Signatures of others stay; the same one twice is there once.
@@ -142,7 +145,7 @@ pub async fn verify(
         if !key.has_signed(&statement, &one.signature) {
             continue;
         }
-        match read(&statement) {
+        match read_statement(&statement) {
             Ok(signed) if signed.digest == *digest => good.push(signed),
             Ok(signed) => other = Some(signed.digest.to_string()),
             Err(problem) => other = Some(problem),
@@ -222,7 +225,11 @@ fn statement(name: &str, digest: &Digest) -> Bytes {
     Bytes::from(document.to_string())
 }
 
-fn read(statement: &[u8]) -> Result<Signed, String> {
+/// Reads what a key signed.
+///
+/// # Errors
+/// A text that says what the statement is about, if it is not about an image.
+pub fn read_statement(statement: &[u8]) -> Result<Signed, String> {
     let no = |_| "something that is no image".to_owned();
     let statement: Statement = serde_json::from_slice(statement).map_err(|_| no(()))?;
     let critical = statement.critical;
@@ -250,8 +257,13 @@ async fn kept(
         Err(e) if e.is_missing() => return Ok(Vec::new()),
         Err(e) => return Err(e.into()),
     };
-    let layers = layers([&manifest]);
-    Ok(layers.iter().filter_map(of_layer).take(MOST).collect())
+    Ok(signatures(&manifest))
+}
+
+/// The signatures in an image of signatures, 200 at most. Layers of other kinds are passed over.
+pub fn signatures(manifest: &Manifest) -> Vec<Kept> {
+    let layers = layers([manifest]);
+    layers.iter().filter_map(of_layer).take(MOST).collect()
 }
 
 fn of_layer(layer: &Value) -> Option<Kept> {
@@ -269,10 +281,12 @@ fn of_layer(layer: &Value) -> Option<Kept> {
 /// The layers of manifests, each once.
 fn layers<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
+    // A registry may have any number of them.
+    let mut seen: HashSet<Value> = HashSet::new();
     for manifest in manifests {
         let document: Value = serde_json::from_slice(&manifest.bytes).unwrap_or_default();
         for layer in document["layers"].as_array().into_iter().flatten() {
-            if !all.contains(layer) {
+            if seen.insert(layer.clone()) {
                 all.push(layer.clone());
             }
         }
@@ -332,13 +346,13 @@ mod tests {
             r#"{{"critical":{{"identity":{{"docker-reference":"h:5000/a/b"}},"image":{{"docker-manifest-digest":"{digest}"}},"type":"cosign container image signature"}},"optional":null}}"#
         );
         assert_eq!(text, expected);
-        let signed = read(&text).unwrap();
+        let signed = read_statement(&text).unwrap();
         assert_eq!(
             (signed.name.as_str(), &signed.digest),
             ("h:5000/a/b", &digest)
         );
         let other = expected.replace("container image", "blob");
-        assert!(read(other.as_bytes()).is_err());
+        assert!(read_statement(other.as_bytes()).is_err());
     }
 
     #[test]
@@ -368,7 +382,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_statement_and_no_layer_panics(text in "\\PC{0,120}") {
-            let _ = read(text.as_bytes());
+            let _ = read_statement(text.as_bytes());
             if let Ok(value) = serde_json::from_str::<Value>(&text) {
                 let _ = of_layer(&value);
             }
