@@ -5,10 +5,10 @@
 mod build;
 #[path = "crash/import.rs"]
 mod import;
-#[path = "crash/kill.rs"]
-mod kill;
 #[path = "crash/kept.rs"]
 mod kept;
+#[path = "crash/kill.rs"]
+mod kill;
 #[allow(dead_code, reason = "another test file uses the rest")]
 #[path = "support/layers.rs"]
 mod layers;

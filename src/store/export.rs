@@ -5,7 +5,7 @@
 //! any OCI tool can copy it, into a registry too.
 
 use super::images::{REF_NAME, digest};
-use super::{Action, Hear, Save, Store, StoreError, hold_layout, write_atomically};
+use super::{Action, Hear, LayoutLock, Save, Store, StoreError, write_atomically};
 use crate::spec::nouns::Digest;
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
@@ -69,8 +69,7 @@ pub struct Exported {
 
 /// Where the files of the layout go.
 enum Sink<'a> {
-    /// The open file is its lock.
-    Directory(&'a Path, File),
+    Directory(&'a Path, LayoutLock),
     Archive(Box<tar::Builder<io::BufWriter<Save>>>),
 }
 
@@ -252,7 +251,9 @@ impl<'a> Sink<'a> {
     fn open(to: &'a Path, directory: bool) -> io::Result<Self> {
         if directory {
             std::fs::create_dir_all(to.join("blobs/sha256"))?;
-            return Ok(Self::Directory(to, hold_layout(to)?));
+            let held = LayoutLock::hold(to)?;
+            held.sweep();
+            return Ok(Self::Directory(to, held));
         }
         let writer = io::BufWriter::with_capacity(PIECE, Save::begin(to)?);
         Ok(Self::Archive(Box::new(tar::Builder::new(writer))))
@@ -261,7 +262,7 @@ impl<'a> Sink<'a> {
     /// Puts on disk what a directory has got so far.
     fn sync(&self) -> io::Result<()> {
         match self {
-            Self::Directory(_, folder) => Ok(rustix::fs::syncfs(folder)?),
+            Self::Directory(_, held) => held.sync(),
             Self::Archive(_) => Ok(()),
         }
     }

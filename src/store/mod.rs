@@ -44,7 +44,7 @@ pub use import::{HasSigned, Imported};
 pub use layout::{Scratch, write_atomically};
 pub use list::{Entry, Kind, Listing};
 pub use lock::Alone;
-pub use place::hold_layout;
+pub use place::LayoutLock;
 pub use save::{Save, save, stdout_is_taken};
 pub use verify::{Damaged, Verified};
 

@@ -49,27 +49,58 @@ fn real(path: &Path) -> io::Result<PathBuf> {
     Ok(real)
 }
 
-/// Lets this process alone write a layout, as long as the file is open, and removes the temporary
-/// files that killed writers left there. Without locks in the file system nothing is removed.
-pub fn hold_layout(directory: &Path) -> io::Result<File> {
-    let held = File::open(directory)?;
-    if let Err(e) = held.lock() {
-        tracing::debug!("{} has no locks: {e}", directory.display());
-        return Ok(held);
+/// A directory that this process alone writes a layout to, as long as it is held.
+#[derive(Debug)]
+pub struct LayoutLock {
+    folder: File,
+    path: PathBuf,
+    locked: bool,
+}
+
+impl LayoutLock {
+    /// Waits for other writers. Where the file system has no locks, there is no waiting.
+    pub fn hold(directory: &Path) -> io::Result<Self> {
+        let folder = File::open(directory)?;
+        let locked = folder.lock();
+        if let Err(e) = &locked {
+            tracing::debug!("{} has no locks: {e}", directory.display());
+        }
+        Ok(Self {
+            folder,
+            path: directory.to_owned(),
+            locked: locked.is_ok(),
+        })
     }
-    if !directory.join("oci-layout").is_file() {
-        return Ok(held);
+
+    /// Whether nothing is in the directory, or only what a killed writer had begun.
+    pub fn is_new(&self) -> bool {
+        let all = entries(&self.path).unwrap_or_default();
+        all.iter().all(|path| is_temporary(path))
     }
-    for folder in [directory.to_owned(), directory.join("blobs/sha256")] {
-        for path in entries(&folder).unwrap_or_default() {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if name.starts_with(".tmp-") || name.ends_with(".part") {
-                // The next writer tries again.
-                let _ = std::fs::remove_file(&path);
-            }
+
+    /// Removes what killed writers left. Nothing is removed from what is not a layout.
+    pub fn sweep(&self) {
+        if !self.locked || !self.path.join("oci-layout").is_file() {
+            return;
+        }
+        let mut all = entries(&self.path.join("blobs/sha256")).unwrap_or_default();
+        all.retain(|path| is_temporary(path) || path.extension().is_some_and(|e| e == "part"));
+        let own = entries(&self.path).unwrap_or_default().into_iter();
+        for path in all.into_iter().chain(own.filter(|path| is_temporary(path))) {
+            // The next writer tries again.
+            let _ = std::fs::remove_file(path);
         }
     }
-    Ok(held)
+
+    /// Puts on disk what the directory has got so far.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(&self.folder)?)
+    }
+}
+
+fn is_temporary(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name.as_encoded_bytes().starts_with(b".tmp-")
 }
 
 #[cfg(test)]

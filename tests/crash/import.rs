@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use stackforge::spec::nouns::Digest;
 use stackforge::store::{Action, Store};
 
+use super::kept;
 use super::kill::{self, End};
 use super::layers::{Member, image};
 use super::support::Sandbox;
-use super::kept;
 
 const ONE: &[&[Member]] = &[&[Member::File("version", "one")]];
 const TWO: &[&[Member]] = &[

@@ -133,6 +133,9 @@ fn names_in_a_damaged_index_are_given_back() {
     let kept = std::fs::read_to_string(sandbox.path("store/index.json.damaged-1")).unwrap();
     assert_eq!(kept, torn);
     let refs = store.refs().unwrap();
-    assert!(refs.len() == 2 && first.iter().all(|image| refs.contains(image)), "{refs:?}");
+    assert!(
+        refs.len() == 2 && first.iter().all(|image| refs.contains(image)),
+        "{refs:?}"
+    );
     assert_eq!(sandbox.run(&["cache", "verify"]).code, 0);
 }

@@ -14,7 +14,7 @@ const MOST_PARTS: usize = 10;
 /// A layout whose parts are divided by NUL: the index, then blobs. `@3` in a part stands for the
 /// digest of part 3, which has to come later. Whatever is imported, the store stays right.
 pub fn import(bytes: &[u8]) {
-    let dir = scratch();
+    let dir = memory();
     let layout = dir.path().join("layout");
     let made = fs::create_dir_all(layout.join("blobs/sha256"));
     made.expect("the scratch directory takes files");
@@ -41,14 +41,16 @@ pub fn import(bytes: &[u8]) {
             assert_eq!(done.actions, 0, "nobody signed it");
         }
     }
-    let beside = fs::read_dir(dir.path()).expect("it is ours").count();
-    assert_eq!(beside, 2, "something was written beside the store");
+    for entry in fs::read_dir(dir.path()).expect("it is ours") {
+        let name = entry.expect("it is ours").file_name();
+        assert!(name == "layout" || name == "store", "beside the store");
+    }
 }
 
 /// One text as a step's record, as the note of a blob and as the index, where `@1` stands for an
 /// image: none of them makes a step, a blob or an image of what is not one.
 pub fn records(bytes: &[u8]) {
-    let dir = scratch();
+    let dir = memory();
     let store = Store::open(Some(dir.path())).expect("it has a place");
     let put = |content: &[u8]| store.put(content, None).expect("it is kept").digest;
     let config = put(b"{}");
@@ -75,8 +77,18 @@ pub fn records(bytes: &[u8]) {
     let images = store.refs().expect("it was repaired");
     assert!(images.iter().all(|image| there(&image.digest)));
     for name in found.restored {
-        let named = images.iter().find(|image| image.name.as_ref() == Some(&name));
+        let named = images
+            .iter()
+            .find(|image| image.name.as_ref() == Some(&name));
         assert!(named.is_some_and(|image| image.digest == manifest));
+    }
+}
+
+/// A store syncs each of its files, which a disk takes long for.
+fn memory() -> tempfile::TempDir {
+    match tempfile::tempdir_in("/dev/shm") {
+        Ok(dir) if std::env::var_os("FUZZ_SCRATCH").is_none() => dir,
+        _ => scratch(),
     }
 }
 
