@@ -5,14 +5,14 @@
 //! The store's own files are written by [`super::write_atomically`].
 
 use std::fs::{File, Metadata, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Seek as _, Write};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
-use tempfile::TempPath;
+use tempfile::{NamedTempFile, TempPath};
 
 /// Mode of a new file before the umask.
 const NEW: u32 = 0o666;
@@ -173,12 +173,15 @@ fn temporary(folder: &Path) -> io::Result<(File, Option<TempPath>)> {
     {
         return Ok((file.into(), None));
     }
-    let named = tempfile::Builder::new()
+    let (file, path) = named(folder)?.into_parts();
+    Ok((file, Some(path)))
+}
+
+fn named(folder: &Path) -> io::Result<NamedTempFile> {
+    tempfile::Builder::new()
         .prefix(".tmp-")
         .permissions(Permissions::from_mode(NEW))
-        .tempfile_in(folder)?;
-    let (file, path) = named.into_parts();
-    Ok((file, Some(path)))
+        .tempfile_in(folder)
 }
 
 /// Gives a file without a name a temporary one: a link cannot replace what is there.
@@ -187,13 +190,22 @@ fn linked(file: &File, folder: &Path) -> io::Result<TempPath> {
     loop {
         let path = folder.join(format!(".tmp-{:016x}", fastrand::u64(..)));
         match rustix::fs::linkat(CWD, &unnamed, CWD, &path, AtFlags::SYMLINK_FOLLOW) {
+            Ok(()) => return TempPath::try_from_path(path),
             Err(rustix::io::Errno::EXIST) => {}
-            made => {
-                made?;
-                return TempPath::try_from_path(path);
-            }
+            // A file system may have files without a name and no links.
+            Err(_) => return copied(file, folder),
         }
     }
+}
+
+fn copied(mut file: &File, folder: &Path) -> io::Result<TempPath> {
+    let mut named = named(folder)?;
+    file.seek(io::SeekFrom::Start(0))?;
+    io::copy(&mut file, &mut named)?;
+    let mode = file.metadata()?.permissions();
+    named.as_file().set_permissions(mode)?;
+    named.as_file().sync_all()?;
+    Ok(named.into_temp_path())
 }
 
 #[cfg(test)]
@@ -253,6 +265,31 @@ mod tests {
         assert_eq!(names(dir.path()), ["file"]);
         assert!(save(dir.path(), b"x").is_err(), "a directory");
         assert!(save(&dir.path().join("none/file"), b"x").is_err());
+    }
+
+    #[test]
+    fn file_systems_without_unnamed_files_or_links_will_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let (file, temporary) = named(dir.path()).unwrap().into_parts();
+        let mut save = Save {
+            file,
+            replaces: Some(Replaces {
+                path: path.clone(),
+                before: None,
+                temporary: Some(temporary),
+            }),
+        };
+        save.write_all(b"named").unwrap();
+        save.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"named");
+        assert_eq!(mode(&path) & 0o600, 0o600);
+
+        let (mut file, _temporary) = super::temporary(dir.path()).unwrap();
+        file.write_all(b"copied").unwrap();
+        copied(&file, dir.path()).unwrap().persist(&path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"copied");
+        assert_eq!(names(dir.path()), ["file"]);
     }
 
     #[test]
