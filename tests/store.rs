@@ -6,6 +6,8 @@ mod support;
 mod carried;
 #[path = "store/commands.rs"]
 mod commands;
+#[path = "store/places.rs"]
+mod places;
 #[path = "store/processes.rs"]
 mod processes;
 

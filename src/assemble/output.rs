@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::{AssembleError, Assembled, MANIFEST};
 use crate::registry::Reference;
 use crate::spec::nouns::Digest;
+use crate::store::LayoutLock;
 
 const LAYOUT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
 const NAME: &str = "org.opencontainers.image.ref.name";
@@ -30,28 +31,23 @@ type Result<T> = std::result::Result<T, AssembleError>;
 /// that cannot be read: what it names is not thrown away.
 pub fn layout(image: &Assembled, name: &str, blobs: &Path, directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).map_err(io_at("create", directory))?;
-    let held = File::open(directory).map_err(io_at("open", directory))?;
-    if let Err(e) = held.lock() {
-        tracing::debug!("{} has no locks: {e}", directory.display());
-    }
+    let held = LayoutLock::hold(directory).map_err(io_at("open", directory))?;
     let own = directory.join("blobs/sha256");
     let marker = directory.join("oci-layout");
     if !marker.exists() {
-        let entries = match fs::read_dir(directory) {
-            Ok(mut entries) => entries.next().is_some(),
-            Err(_) => false,
-        };
-        if entries {
+        if !held.is_new() {
             return Err(AssembleError::NoLayout(directory.to_owned()));
         }
+        // First: without it the next run would take a killed one's directory for something else.
+        write(&marker, LAYOUT.as_bytes())?;
     }
+    held.sweep();
     fs::create_dir_all(&own).map_err(io_at("create", &own))?;
     for layer in &image.layers {
         place(&layer.digest, layer.size, blobs, &own)?;
     }
     write(&own.join(image.config_digest.hex()), &image.config)?;
     write(&own.join(image.digest.hex()), &image.manifest)?;
-    write(&marker, LAYOUT.as_bytes())?;
     let index = directory.join("index.json");
     let before = match fs::read(&index) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
@@ -123,7 +119,9 @@ fn place(digest: &Digest, size: u64, from: &Path, to: &Path) -> Result<()> {
         return Ok(());
     }
     let temporary = target.with_extension("part");
-    fs::copy(&source, &temporary).map_err(io_at("copy a layer to", &temporary))?;
+    fs::copy(&source, &temporary)
+        .and_then(|_| File::open(&temporary)?.sync_all())
+        .map_err(io_at("copy a layer to", &temporary))?;
     fs::rename(&temporary, &target).map_err(io_at("rename", &target))
 }
 

@@ -105,6 +105,16 @@ fn a_layout_takes_more_images_and_replaces_those_of_one_name() {
     };
     assert_eq!((of("a"), of("b")), (two.digest, one.digest.clone()));
 
+    // What a killed writer left goes with the next one, at whatever it was killed.
+    let begun = out.path().join("begun");
+    std::fs::create_dir_all(&begun).unwrap();
+    for layout in [&directory, &begun] {
+        std::fs::write(layout.join(".tmp-killed"), "").unwrap();
+        output::layout(&one, "x:a", blobs.path(), layout).unwrap();
+        assert!(!layout.join(".tmp-killed").exists());
+        assert!(crate::oci::open(layout, Some("a"), None).is_ok());
+    }
+
     let other = out.path().join("other");
     std::fs::create_dir_all(&other).unwrap();
     std::fs::write(other.join("mine"), "").unwrap();

@@ -5,7 +5,7 @@ use super::Options;
 use crate::publish::{Facts, PublishError, Settings};
 use crate::registry::Reference;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// A place for an image, as `-o` names it.
@@ -44,6 +44,14 @@ impl FromStr for Output {
 }
 
 impl Output {
+    /// The directory or file that is written.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Oci(path) | Self::Archive(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// Whether an engine that built an image can put it there itself.
     pub fn of_engine(&self) -> bool {
         matches!(self, Self::Docker | Self::Registry(_) | Self::Index(_))

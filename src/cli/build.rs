@@ -18,10 +18,15 @@ use crate::engine::{Cancel, EngineError};
 use crate::pack::Compression;
 use crate::plan::Plan;
 use crate::spec::Platform;
+use crate::store::Store;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 
 pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
+    let store = Store::open(common.store.as_deref())?;
+    for path in args.outputs.iter().filter_map(Output::path) {
+        store.outside(path)?;
+    }
     if args.all_variants {
         return super::variants::run(common, args);
     }

@@ -7,7 +7,8 @@ use super::session::Session;
 use crate::diag::{Diagnostic, codes};
 use crate::emit::{EmitError, Format, Request, emit, is_emitted};
 use crate::matrix::Variant;
-use std::io::Write as _;
+use crate::store::save;
+use std::io;
 use std::path::Path;
 
 impl From<Emit> for Format {
@@ -72,16 +73,11 @@ fn utf8(path: &Path) -> Result<&str, Failure> {
 
 /// A new file, or over one that was written so before.
 fn write(path: &Path, text: &str) -> Outcome {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true);
-    let ours = std::fs::read_to_string(path).is_ok_and(|old| is_emitted(&old));
-    match ours {
-        true => options.truncate(true),
-        false => options.create_new(true),
+    let ours = || std::fs::read_to_string(path).is_ok_and(|old| is_emitted(&old));
+    let written = match std::fs::metadata(path).is_ok_and(|there| there.is_file()) && !ours() {
+        true => Err(io::ErrorKind::AlreadyExists.into()),
+        false => save(path, text.as_bytes()),
     };
-    let written = options
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|e| {
         let what = format!("cannot write {}: {e}", path.display());
         Failure::plain(

@@ -8,6 +8,9 @@ use crate::device::Device;
 use crate::diag::{Diagnostic, codes};
 use crate::spec::Sm;
 use crate::starter;
+use crate::store::save;
+use std::io::{self, Write as _};
+use std::path::Path;
 
 pub fn run(common: &Common, args: &InitArgs) -> Outcome {
     let catalog = Catalog::load(common.catalog.as_deref())?;
@@ -25,12 +28,7 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
         Some(path) => path.clone(),
         None => format!("{}.yaml", starter.name).into(),
     };
-    let written = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&path)
-        .and_then(|mut f| std::io::Write::write_all(&mut f, starter.text.as_bytes()));
-    match written {
+    match write(&path, starter.text.as_bytes()) {
         Ok(()) => {
             print(&format!(
                 "{}: written; next: stackforge lock {0}\n",
@@ -46,6 +44,14 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
             )
             .help("name another file with `-o`; an existing one is not overwritten"),
         )),
+    }
+}
+
+/// A new file, or into a pipe or device.
+fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    match std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        true => save(path, text),
+        false => std::fs::File::create_new(path)?.write_all(text),
     }
 }
 

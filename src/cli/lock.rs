@@ -12,7 +12,7 @@ use crate::registry::Reference;
 use crate::resolve::{Bases, LockOptions, ResolveError, Upgrade};
 use crate::rules::Machine;
 use crate::spec::Stack;
-use crate::store::write_atomically;
+use crate::store::save;
 use crate::target::Target;
 use std::path::PathBuf;
 
@@ -58,7 +58,7 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
     let path = &session.lock_path;
     let changed = std::fs::read_to_string(path).ok().as_ref() != Some(&text);
     if changed {
-        write_atomically(path, text.as_bytes()).map_err(|e| {
+        save(path, text.as_bytes()).map_err(|e| {
             Failure::plain(
                 3,
                 Diagnostic::error(codes::STORE_IO, format!("write {}: {e}", path.display())),

@@ -7,7 +7,7 @@ use crate::catalog::CatalogError;
 use crate::config::ConfigError;
 use crate::diag::{Diagnostic, Report, Severity, Source, codes, render};
 use crate::engine::EngineError;
-use crate::store::StoreError;
+use crate::store::{StoreError, stdout_is_taken};
 use serde::Serialize;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -101,8 +101,12 @@ pub fn json(value: &impl Serialize) {
     print(&format!("{text}\n"));
 }
 
-/// Prints to stdout; a reader that went away is no error.
+/// Prints to stdout, or to stderr if an output went to stdout; a reader that went away is no error.
 pub fn print(text: &str) {
+    if stdout_is_taken() {
+        eprint!("{text}");
+        return;
+    }
     let _ = std::io::stdout().write_all(text.as_bytes());
     let _ = std::io::stdout().flush();
 }

@@ -14,7 +14,9 @@ use crate::device::Device;
 use crate::diag::{Diagnostic, codes};
 use crate::engine::Cancel;
 use crate::evidence::{EvidenceError, PublicKey, Signed, Trust};
-use crate::pull::{self, Age, Fetched, Machine, PullError, Resolved, Rootfs, Settings, Wanted};
+use crate::pull::{
+    self, Age, Fetched, Machine, Place, PullError, Resolved, Rootfs, Settings, Wanted,
+};
 use crate::registry;
 use crate::spec::nouns::Digest;
 use crate::store::Store;
@@ -29,6 +31,9 @@ pub fn run(common: &Common, args: &PullArgs) -> Outcome {
         ));
     }
     let store = Store::open(common.store.as_deref())?;
+    for path in args.outputs.iter().filter_map(Place::path) {
+        store.outside(path)?;
+    }
     let config = Config::load()?;
     let wanted = wanted(common, args)?;
     let key = args.verify.as_deref().map(PublicKey::read).transpose();

@@ -8,7 +8,7 @@ use super::session::Session;
 use crate::diag::{Diagnostic, codes};
 use crate::evidence::{Bill, SbomFormat, sbom};
 use crate::plan::Plan;
-use crate::store::write_atomically;
+use crate::store::save;
 use std::path::Path;
 
 pub fn run(common: &Common, args: &SbomArgs) -> Outcome {
@@ -53,7 +53,7 @@ pub fn tell_unknown(common: &Common, bill: &Bill<'_>) {
 }
 
 fn write(path: &Path, text: &str) -> Outcome {
-    write_atomically(path, text.as_bytes()).map_err(|e| {
+    save(path, text.as_bytes()).map_err(|e| {
         let what = format!("write {}: {e}", path.display());
         Failure::plain(3, Diagnostic::error(codes::STORE_IO, what))
     })

@@ -13,7 +13,7 @@ use crate::engine::Cancel;
 use crate::engine::docker::Docker;
 use crate::oci;
 use crate::spec::Platform;
-use crate::store::{Store, write_atomically};
+use crate::store::{Store, save};
 use crate::validate::Report;
 use serde_json::Value;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
     let report = runtime()?.block_on(report(common, args, promised))?;
     let text = serde_json::to_string_pretty(&report).unwrap_or_default() + "\n";
     if let Some(path) = &args.output {
-        write_atomically(path, text.as_bytes()).map_err(|e| {
+        save(path, text.as_bytes()).map_err(|e| {
             Failure::plain(
                 3,
                 Diagnostic::error(codes::STORE_IO, format!("write {}: {e}", path.display())),

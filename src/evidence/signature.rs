@@ -20,6 +20,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const IMAGE: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -91,9 +92,11 @@ struct Image {
 
 /// A signature as it lies in the registry.
 #[derive(Debug, Clone)]
-struct Kept {
-    statement: Descriptor,
-    signature: Vec<u8>,
+pub struct Kept {
+    /// The blob that was signed.
+    pub statement: Descriptor,
+    /// In DER.
+    pub signature: Vec<u8>,
 }
 
 /// Signs a manifest that is there. Signatures of others stay; the same one twice is there once.
@@ -163,7 +166,7 @@ pub async fn verify(
         if !trust.key.has_signed(&statement, &one.signature) {
             continue;
         }
-        match read(&statement) {
+        match read_statement(&statement) {
             Ok(signed) if signed.digest == *digest => {
                 match trust.names.take(&signed.name, reference) {
                     true => good.push(signed),
@@ -257,7 +260,11 @@ fn statement(name: &str, digest: &Digest, optional: &Value) -> Bytes {
     Bytes::from(document.to_string())
 }
 
-fn read(statement: &[u8]) -> Result<Signed, String> {
+/// Reads what a key signed.
+///
+/// # Errors
+/// A text that says what the statement is about, if it is not about an image.
+pub fn read_statement(statement: &[u8]) -> Result<Signed, String> {
     let no = |_| "something that is no image".to_owned();
     let statement: Statement = serde_json::from_slice(statement).map_err(|_| no(()))?;
     let critical = statement.critical;
@@ -286,10 +293,15 @@ async fn kept(
         Err(e) if e.is_missing() => return Ok(Vec::new()),
         Err(e) => return Err(e.into()),
     };
-    let layers = layers([&manifest]);
+    Ok(signatures(&manifest))
+}
+
+/// The signatures in an image of signatures, the newest first, 200 at most. Layers of other kinds are passed over.
+pub fn signatures(manifest: &Manifest) -> Vec<Kept> {
+    let layers = layers([manifest]);
     // New ones are added at the end.
     let newest = layers.iter().rev().filter_map(of_layer);
-    Ok(newest.take(MOST).collect())
+    newest.take(MOST).collect()
 }
 
 fn of_layer(layer: &Value) -> Option<Kept> {
@@ -307,10 +319,12 @@ fn of_layer(layer: &Value) -> Option<Kept> {
 /// The layers of manifests, each once.
 fn layers<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
+    // A registry may have any number of them.
+    let mut seen: HashSet<Value> = HashSet::new();
     for manifest in manifests {
         let document: Value = serde_json::from_slice(&manifest.bytes).unwrap_or_default();
         for layer in document["layers"].as_array().into_iter().flatten() {
-            if !all.contains(layer) {
+            if seen.insert(layer.clone()) {
                 all.push(layer.clone());
             }
         }
@@ -370,15 +384,15 @@ mod tests {
             r#"{{"critical":{{"identity":{{"docker-reference":"h:5000/a/b"}},"image":{{"docker-manifest-digest":"{digest}"}},"type":"cosign container image signature"}},"optional":null}}"#
         );
         assert_eq!(text, expected);
-        let signed = read(&text).unwrap();
+        let signed = read_statement(&text).unwrap();
         assert_eq!(
             (signed.name.as_str(), &signed.digest),
             ("h:5000/a/b", &digest)
         );
         let timed = statement("h:5000/a/b", &digest, &json!({ TIME: 7 }));
-        assert_eq!(read(&timed).unwrap().time, Some(7));
+        assert_eq!(read_statement(&timed).unwrap().time, Some(7));
         let other = expected.replace("container image", "blob");
-        assert!(read(other.as_bytes()).is_err());
+        assert!(read_statement(other.as_bytes()).is_err());
     }
 
     #[test]
@@ -408,7 +422,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_statement_and_no_layer_panics(text in "\\PC{0,120}") {
-            let _ = read(text.as_bytes());
+            let _ = read_statement(text.as_bytes());
             if let Ok(value) = serde_json::from_str::<Value>(&text) {
                 let _ = of_layer(&value);
             }

@@ -4,7 +4,7 @@ use super::{PullError, docker};
 use crate::assemble::{Assembled, Layer, output};
 use crate::engine::Cancel;
 use crate::oci::Image;
-use crate::store::Store;
+use crate::store::{Save, Store};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use tokio::task::block_in_place;
@@ -85,6 +85,14 @@ impl Place {
         }
     }
 
+    /// The directory or file that is written.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Docker => None,
+            Self::Oci(path) | Self::Archive(path) | Self::Rootfs(path) => Some(path),
+        }
+    }
+
     pub fn rootfs(&self) -> Option<&Path> {
         match self {
             Self::Rootfs(path) => Some(path),
@@ -96,14 +104,7 @@ impl Place {
 /// An archive has its name when it is whole.
 fn archive(image: &Assembled, name: &str, blobs: &Path, path: &Path) -> Result<(), PullError> {
     let failed = |source| PullError::io("write the archive", path, source);
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-    let file = tempfile::Builder::new()
-        .prefix(".tmp-")
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
-        .map_err(failed)?;
-    output::archive(image, &[name.to_owned()], blobs, |_| true, file.as_file()).map_err(failed)?;
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    file.as_file().set_permissions(mode).map_err(failed)?;
-    file.persist(path).map_err(|e| failed(e.error))?;
-    Ok(())
+    let file = Save::begin(path).map_err(failed)?;
+    output::archive(image, &[name.to_owned()], blobs, |_| true, file.file()).map_err(failed)?;
+    file.finish().map_err(failed)
 }

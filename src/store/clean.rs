@@ -186,6 +186,15 @@ impl Store {
                 }
             }
         }
+        // Whoever gives a blob a name meanwhile tries again.
+        for folder in entries(&self.root().join("names"))? {
+            for path in entries(&folder)? {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                if name.starts_with(".tmp-") {
+                    remove(&path)?;
+                }
+            }
+        }
         Ok(())
     }
 

@@ -53,6 +53,8 @@ pub enum StoreError {
     Foreign { path: PathBuf, why: String },
     #[error("{} is not signed by that key", .0.display())]
     Unsigned(PathBuf),
+    #[error("{} is in the store {}, which holds nothing but its own files", path.display(), store.display())]
+    Inside { path: PathBuf, store: PathBuf },
     #[error("interrupted")]
     Interrupted,
 }
@@ -101,6 +103,7 @@ impl StoreError {
             }
             Self::Foreign { .. } | Self::Name(_) => codes::NO_EXPORTED_CACHE,
             Self::Unsigned(_) => codes::UNSIGNED_CACHE,
+            Self::Inside { .. } => codes::BAD_VALUE,
             Self::Interrupted => codes::INTERRUPTED,
             Self::Io { .. } | Self::NoPlace => codes::STORE_IO,
         }
@@ -126,6 +129,7 @@ impl StoreError {
             Self::Unsigned(_) => {
                 "write it with `stackforge cache export --key`, or import it without `--verify`: then its blobs are taken and its steps are made again"
             }
+            Self::Inside { .. } => "name a place outside of the store",
             Self::Interrupted => "run it again: what was finished is kept",
             Self::Io { .. } => {
                 "check permissions and free space, or name another directory with `--store`"
@@ -136,7 +140,7 @@ impl StoreError {
     pub fn exit(&self) -> u8 {
         match self {
             Self::Interrupted => 130,
-            Self::Foreign { .. } | Self::Name(_) => 2,
+            Self::Foreign { .. } | Self::Name(_) | Self::Inside { .. } => 2,
             Self::Altered { .. }
             | Self::Damaged { .. }
             | Self::Missing(_)

@@ -5,7 +5,7 @@
 //! any OCI tool can copy it, into a registry too.
 
 use super::images::{REF_NAME, digest};
-use super::{Action, Hear, Store, StoreError, write_atomically};
+use super::{Action, Hear, LayoutLock, Save, Store, StoreError, write_atomically};
 use crate::spec::nouns::Digest;
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
@@ -69,8 +69,8 @@ pub struct Exported {
 
 /// Where the files of the layout go.
 enum Sink<'a> {
-    Directory(&'a Path),
-    Archive(Box<tar::Builder<io::BufWriter<File>>>),
+    Directory(&'a Path, LayoutLock),
+    Archive(Box<tar::Builder<io::BufWriter<Save>>>),
 }
 
 impl Store {
@@ -85,6 +85,7 @@ impl Store {
         hear: Hear<'_>,
     ) -> Result<Exported, StoreError> {
         let failed = |e| StoreError::at("write", to, e);
+        self.outside(to)?;
         let (record, images, mut blobs) = self.selected(selection)?;
         self.lease(&blobs)?;
         let actions = record.actions.len();
@@ -111,20 +112,7 @@ impl Store {
             .map(|d| std::fs::metadata(self.blob_path(d)).map_or(0, |m| m.len()))
             .sum();
         let directory = to.is_dir() || to.as_os_str().as_encoded_bytes().ends_with(b"/");
-        let folder = to.parent().filter(|p| !p.as_os_str().is_empty());
-        let mut temporary = None;
-        let mut sink = if directory {
-            std::fs::create_dir_all(to.join("blobs/sha256")).map_err(failed)?;
-            Sink::Directory(to)
-        } else {
-            let file = tempfile::Builder::new()
-                .prefix(".tmp-")
-                .tempfile_in(folder.unwrap_or(Path::new(".")))
-                .map_err(failed)?;
-            let writer = io::BufWriter::with_capacity(PIECE, file.reopen().map_err(failed)?);
-            temporary = Some(file);
-            Sink::Archive(Box::new(tar::Builder::new(writer)))
-        };
+        let mut sink = Sink::open(to, directory).map_err(failed)?;
         sink.small("oci-layout", b"{\"imageLayoutVersion\":\"1.0.0\"}")
             .map_err(failed)?;
         for digest in &blobs {
@@ -155,14 +143,10 @@ impl Store {
             out.blobs += 1;
         }
         // Last, so that a layout without it is not taken for a whole one.
+        sink.sync().map_err(failed)?;
         sink.small("index.json", index.to_string().as_bytes())
             .map_err(failed)?;
         sink.finish().map_err(failed)?;
-        if let Some(file) = temporary {
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-            file.as_file().set_permissions(mode).map_err(failed)?;
-            file.persist(to).map_err(|e| failed(e.error))?;
-        }
         Ok(out)
     }
 
@@ -263,17 +247,36 @@ impl Store {
     }
 }
 
-impl Sink<'_> {
+impl<'a> Sink<'a> {
+    fn open(to: &'a Path, directory: bool) -> io::Result<Self> {
+        if directory {
+            std::fs::create_dir_all(to.join("blobs/sha256"))?;
+            let held = LayoutLock::hold(to)?;
+            held.sweep();
+            return Ok(Self::Directory(to, held));
+        }
+        let writer = io::BufWriter::with_capacity(PIECE, Save::begin(to)?);
+        Ok(Self::Archive(Box::new(tar::Builder::new(writer))))
+    }
+
+    /// Puts on disk what a directory has got so far.
+    fn sync(&self) -> io::Result<()> {
+        match self {
+            Self::Directory(_, held) => held.sync(),
+            Self::Archive(_) => Ok(()),
+        }
+    }
+
     fn small(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
         match self {
-            Self::Directory(path) => write_atomically(&path.join(name), content),
+            Self::Directory(path, _) => write_atomically(&path.join(name), content),
             Self::Archive(_) => self.blob(name, content.len() as u64, &mut &*content),
         }
     }
 
     fn blob(&mut self, name: &str, size: u64, mut content: &mut dyn Read) -> io::Result<()> {
         match self {
-            Self::Directory(root) => {
+            Self::Directory(root, _) => {
                 let path = root.join(name);
                 let mut file = tempfile::Builder::new()
                     .prefix(".tmp-")
@@ -302,10 +305,10 @@ impl Sink<'_> {
 
     fn finish(self) -> io::Result<()> {
         match self {
-            Self::Directory(_) => Ok(()),
+            Self::Directory(..) => Ok(()),
             Self::Archive(archive) => {
                 let file = archive.into_inner()?.into_inner();
-                file.map_err(io::IntoInnerError::into_error)?.sync_all()
+                file.map_err(io::IntoInnerError::into_error)?.finish()
             }
         }
     }

@@ -48,16 +48,22 @@ impl Store {
             path: path.clone(),
             why,
         };
-        let file = File::open(&path).map_err(|e| StoreError::at("read", &path, e))?;
-        let mut text = Vec::new();
-        file.take(MOST_JSON)
-            .read_to_end(&mut text)
-            .map_err(|e| StoreError::at("read", &path, e))?;
+        let text = self.index_text()?;
         let index: Value = serde_json::from_slice(&text).map_err(|e| why(e.to_string()))?;
         match index["manifests"].is_array() {
             true => Ok(index),
             false => Err(why("it has no list of manifests".to_owned())),
         }
+    }
+
+    /// The bytes of `index.json`, as many as an index may have.
+    pub(super) fn index_text(&self) -> Result<Vec<u8>, StoreError> {
+        let path = self.root().join("index.json");
+        let mut text = Vec::new();
+        File::open(&path)
+            .and_then(|file| file.take(MOST_JSON).read_to_end(&mut text))
+            .map_err(|e| StoreError::at("read", &path, e))?;
+        Ok(text)
     }
 
     /// Changes the entries of `index.json`.
@@ -95,7 +101,7 @@ impl Store {
         let mut entries = BTreeMap::new();
         let mut new = Vec::new();
         for (name, manifest) in images {
-            if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
+            if !is_name(name) {
                 return Err(StoreError::Name(name.escape_debug().take(120).collect()));
             }
             let mut entry = match entries.get(manifest) {
@@ -118,6 +124,13 @@ impl Store {
             entries.retain(|e| name_of(e).is_none_or(|name| !names.contains(name)));
             entries.extend(new);
         })
+    }
+
+    /// The entry of an index that gives a whole image a name.
+    pub(super) fn named_entry(&self, name: &str, manifest: &Digest) -> Result<Value, StoreError> {
+        let mut entry = self.entry(manifest)?;
+        entry["annotations"] = json!({ REF_NAME: name });
+        Ok(entry)
     }
 
     /// An image as the index has it, without a name.
@@ -214,6 +227,11 @@ impl Store {
         file.take(MOST_JSON).read_to_end(&mut text).ok()?;
         serde_json::from_slice(&text).ok()
     }
+}
+
+/// Whether an image may have that name.
+pub(super) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= LONGEST_NAME && !name.contains(char::is_control)
 }
 
 pub(super) fn name_of(entry: &Value) -> Option<&str> {

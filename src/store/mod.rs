@@ -23,6 +23,9 @@ mod lease;
 mod list;
 mod lock;
 mod names;
+mod place;
+mod salvage;
+mod save;
 mod sound;
 mod trees;
 mod verify;
@@ -41,6 +44,8 @@ pub use import::{HasSigned, Imported};
 pub use layout::{Scratch, write_atomically};
 pub use list::{Entry, Kind, Listing};
 pub use lock::Alone;
+pub use place::LayoutLock;
+pub use save::{Save, save, stdout_is_taken};
 pub use verify::{Damaged, Verified};
 
 /// Hears how many bytes of how many are done, and says whether to go on; from any thread.

@@ -5,6 +5,7 @@ use super::lock::is_at;
 use super::{Hear, Store, StoreError};
 use crate::spec::nouns::Digest;
 use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -37,6 +38,10 @@ pub struct Verified {
     pub incomplete: Vec<String>,
     /// `index.json` cannot be read.
     pub index: Option<String>,
+    /// Names that a repair found in the damaged `index.json` and gave to their images again.
+    pub restored: Vec<String>,
+    /// Where a repair keeps the damaged `index.json`.
+    pub aside: Option<PathBuf>,
     pub repaired: bool,
 }
 
@@ -100,7 +105,7 @@ impl Store {
             Err(e) => return Err(e),
         }
         if repair && !out.is_clean() {
-            self.repair(&damaged, &out, &bad)?;
+            self.repair(&damaged, &mut out, &bad)?;
             out.repaired = true;
         }
         Ok(out)
@@ -109,16 +114,20 @@ impl Store {
     fn repair(
         &self,
         damaged: &[Checked],
-        found: &Verified,
+        found: &mut Verified,
         bad: &BTreeSet<Digest>,
     ) -> Result<(), StoreError> {
         self.prepare()?;
+        // Blobs are leased under a lock that the exclusive one excludes.
+        let salvaged = match found.index {
+            Some(_) => Some(self.salvage(&self.index_text()?)?),
+            None => None,
+        };
         let _alone = self.exclusive()?;
-        if found.index.is_some() {
-            let path = self.root().join("index.json");
-            put_aside(&path)?;
-            let text = super::layout::EMPTY_INDEX.as_bytes();
-            super::write_atomically(&path, text).map_err(|e| StoreError::at("write", &path, e))?;
+        if let Some(salvaged) = salvaged {
+            found.aside = self.replace_index(&salvaged.entries)?;
+            found.restored = salvaged.names;
+            found.incomplete = salvaged.lost;
         }
         self.untag_without(bad)?;
         for key in &found.dangling {
@@ -134,17 +143,33 @@ impl Store {
         }
         Ok(())
     }
+
+    /// Writes an index with these entries, and returns where the old one is kept.
+    fn replace_index(&self, entries: &[Value]) -> Result<Option<PathBuf>, StoreError> {
+        let _lock = self.index_lock()?;
+        let path = self.root().join("index.json");
+        let failed = |e: io::Error| StoreError::at("write", &path, e);
+        let aside = put_aside(&path)?;
+        let empty = serde_json::from_str::<Value>(super::layout::EMPTY_INDEX);
+        let mut index = empty.map_err(|e| failed(e.into()))?;
+        index["manifests"] = entries.into();
+        super::write_atomically(&path, index.to_string().as_bytes()).map_err(failed)?;
+        Ok(aside)
+    }
 }
 
-/// Keeps what cannot be read under a name that nothing else has: `index.json.damaged-1`, …
-fn put_aside(path: &Path) -> Result<(), StoreError> {
+/// Keeps what cannot be read under a name that nothing else has: `index.json.damaged-1`, … It stays in
+/// its place as well, so that a killed repair starts anew.
+fn put_aside(path: &Path) -> Result<Option<PathBuf>, StoreError> {
     let free = (1..).map(|n| path.with_extension(format!("json.damaged-{n}")));
     let Some(aside) = free.into_iter().find(|aside| !aside.exists()) else {
-        return Ok(());
+        return Ok(None);
     };
-    std::fs::rename(path, &aside).map_err(|e| StoreError::at("put aside", path, e))?;
-    tracing::warn!("what cannot be read is kept as {}", aside.display());
-    Ok(())
+    std::fs::hard_link(path, &aside)
+        // Not every file system has hard links.
+        .or_else(|_| std::fs::copy(path, &aside).map(drop))
+        .map_err(|e| StoreError::at("put aside", path, e))?;
+    Ok(Some(aside))
 }
 
 fn check(

@@ -1,13 +1,19 @@
 //! Runs a program and kills it at a chosen system call: the n-th of those that change files, counted over
 //! all its threads and children. The call at which it is killed is not carried out.
 //!
+//! Only the program itself is killed, as the OOM killer does. Its children go on until they notice.
+//!
 //! Linux's ptrace, without a helper program. Calls on sockets, pipes and event descriptors are not counted.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use libc::{c_int, c_long, c_void, pid_t};
+
+/// Children of a killed program have to end within this time.
+const ORPHANED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
@@ -23,12 +29,13 @@ pub fn run(command: &mut Command, at: Option<usize>) -> End {
     std::thread::scope(|scope| scope.spawn(|| traced(command, at)).join().unwrap())
 }
 
-/// Numbers from 1 to `last`, evenly spread: as many as STACKFORGE_TEST_KILLS says, else `few`.
+/// Numbers from 1 to `last`, both among them, evenly spread: as many as STACKFORGE_TEST_KILLS says, else `few`.
 pub fn points(last: usize, few: usize) -> Vec<usize> {
     let wanted = std::env::var("STACKFORGE_TEST_KILLS").ok();
     let wanted: usize = wanted.and_then(|n| n.parse().ok()).unwrap_or(few);
     let wanted = wanted.clamp(1, last);
-    (0..wanted).map(|n| 1 + n * last / wanted).collect()
+    let gaps = (wanted - 1).max(1);
+    (0..wanted).map(|n| 1 + n * (last - 1) / gaps).collect()
 }
 
 #[expect(
@@ -45,7 +52,7 @@ fn traced(command: &mut Command, at: Option<usize>) -> End {
     }
     let child = command.spawn().unwrap();
     let main = pid_t::try_from(child.id()).unwrap();
-    let (stopped, _) = wait().unwrap();
+    let (stopped, _) = wait(None).unwrap();
     assert_eq!(stopped, main, "it stops at its exec");
     let options = libc::PTRACE_O_TRACESYSGOOD
         | libc::PTRACE_O_TRACECLONE
@@ -56,7 +63,8 @@ fn traced(command: &mut Command, at: Option<usize>) -> End {
     ask(libc::PTRACE_SYSCALL, main, 0, 0);
     let mut calls = Vec::new();
     let mut code = -1;
-    while let Some((thread, status)) = wait() {
+    let mut killed = None;
+    while let Some((thread, status)) = wait(killed.map(|(_, since)| since)) {
         if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
             if thread == main && libc::WIFEXITED(status) {
                 code = libc::WEXITSTATUS(status);
@@ -65,15 +73,15 @@ fn traced(command: &mut Command, at: Option<usize>) -> End {
         }
         let signal = libc::WSTOPSIG(status);
         let event = status >> 16;
-        if signal == libc::SIGTRAP | 0x80
+        if killed.is_none()
+            && signal == libc::SIGTRAP | 0x80
             && let Some(call) = entered(thread)
         {
             calls.push(call);
             if Some(calls.len()) == at {
                 // SAFETY: the process is a child of this thread that was not waited for.
                 unsafe { libc::kill(main, libc::SIGKILL) };
-                while wait().is_some() {}
-                return End::Killed(call);
+                killed = Some((call, Instant::now()));
             }
         }
         // A new thread's first stop, and those of the tracer's own making, are no signals.
@@ -83,18 +91,33 @@ fn traced(command: &mut Command, at: Option<usize>) -> End {
         } else {
             signal
         };
-        ask(libc::PTRACE_SYSCALL, thread, 0, pass as usize);
+        let on = match killed {
+            Some(_) => libc::PTRACE_CONT,
+            None => libc::PTRACE_SYSCALL,
+        };
+        ask(on, thread, 0, pass as usize);
     }
-    End::Ended(code, calls)
+    match killed {
+        Some((call, _)) => End::Killed(call),
+        None => End::Ended(code, calls),
+    }
 }
 
-/// The next child that stopped or ended. None when there is none left.
-fn wait() -> Option<(pid_t, c_int)> {
+/// The next child that stopped or ended. None when there is none left. If the program was killed at
+/// `killed`, the rest may not take long.
+fn wait(killed: Option<Instant>) -> Option<(pid_t, c_int)> {
     let mut status = 0;
+    let at_once = killed.map_or(0, |_| libc::WNOHANG);
     loop {
+        let flags = libc::__WALL | libc::__WNOTHREAD | at_once;
         // SAFETY: `status` lives as long as the call.
-        let found = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
+        let found = unsafe { libc::waitpid(-1, &raw mut status, flags) };
         match found {
+            0 => {
+                let since = killed.map(|since| since.elapsed());
+                assert!(since < Some(ORPHANED), "a child outlives the program");
+                std::thread::sleep(Duration::from_millis(1));
+            }
             -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
             -1 => return None,
             thread => return Some((thread, status)),

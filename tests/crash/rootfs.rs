@@ -152,7 +152,7 @@ fn listed(layers: &[&[Member]]) -> Vec<String> {
             File(path, text) => format!("{path} = {text}"),
             Folder(path) => format!("{path}/"),
             Link(path, to) => format!("{path} -> {to}"),
-            Member::Gone(path) => panic!("{path} is hidden"),
+            Member::Gone(path) | Member::Program(path, _) => panic!("{path} is not listed"),
         });
         if let File(path, _) = member
             && let Some((folder, _)) = path.rsplit_once('/')

@@ -14,10 +14,12 @@ pub enum Member {
     File(&'static str, &'static str),
     Folder(&'static str),
     Link(&'static str, &'static str),
+    /// A file that is run.
+    Program(&'static str, &'static [u8]),
     /// A whiteout.
     Gone(&'static str),
 }
-use Member::{File, Folder, Gone, Link};
+use Member::{File, Folder, Gone, Link, Program};
 
 /// A file in so many folders, itself counted.
 pub fn deep(depth: usize) -> Member {
@@ -53,6 +55,11 @@ pub fn named(dir: &Path, layers: &[&[Member]], said: impl FnOnce(Vec<Digest>) ->
                     header.set_mode(0o640);
                     header.set_size(text.len() as u64);
                     tar.append_data(&mut header, path, text.as_bytes()).unwrap();
+                }
+                Program(path, bytes) => {
+                    header.set_entry_type(tar::EntryType::Regular);
+                    header.set_size(bytes.len() as u64);
+                    tar.append_data(&mut header, path, *bytes).unwrap();
                 }
                 Folder(path) => {
                     header.set_entry_type(tar::EntryType::Directory);

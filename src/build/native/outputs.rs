@@ -6,6 +6,7 @@ use super::super::{BuildError, BuildEvent, Options};
 use crate::assemble::{Assembled, output};
 use crate::engine::Cancel;
 use crate::plan::Plan;
+use crate::store::Save;
 use std::path::Path;
 use tokio::task::block_in_place;
 
@@ -49,14 +50,7 @@ fn archive(
     path: &Path,
 ) -> Result<(), BuildError> {
     let failed = |source| failed_at("write the archive", path, source);
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    let file = builder.prefix(".tmp-").tempfile_in(folder);
-    let file = file.map_err(failed)?;
-    output::archive(image, &options.tags, blobs, |_| true, file.as_file()).map_err(failed)?;
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    file.as_file().set_permissions(mode).map_err(failed)?;
-    file.persist(path).map_err(|e| failed(e.error))?;
-    Ok(())
+    let file = Save::begin(path).map_err(failed)?;
+    output::archive(image, &options.tags, blobs, |_| true, file.file()).map_err(failed)?;
+    file.finish().map_err(failed)
 }

@@ -144,7 +144,7 @@ pub fn verified(found: &Verified) -> String {
         let _ = writeln!(out, "forgot image {image}");
     }
     if found.index.is_some() {
-        out.push_str("wrote an empty index.json\n");
+        out.push_str(&index(found));
     }
     let end = match found.repaired {
         true => "repaired",
@@ -153,6 +153,22 @@ pub fn verified(found: &Verified) -> String {
     let bytes = size(found.bytes);
     let _ = writeln!(out, "{}, {bytes}: {end}", plural(found.blobs, "blob"));
     trimmed(&out)
+}
+
+/// What became of a damaged index.
+fn index(found: &Verified) -> String {
+    let mut out = match found.restored.as_slice() {
+        [] => "wrote an empty index.json\n".to_owned(),
+        names => {
+            let count = plural(names.len(), "image");
+            format!("wrote index.json anew with {count}: {}\n", names.join(", "))
+        }
+    };
+    if let Some(aside) = &found.aside {
+        let aside = shown(aside);
+        let _ = writeln!(out, "{aside} is the damaged one; other names may be in it");
+    }
+    out
 }
 
 pub fn exported(done: &Exported, to: &Path) -> String {

@@ -4,9 +4,11 @@
 mod debian;
 mod documents;
 mod images;
+mod imports;
 mod inflated;
 mod layers;
 mod names;
+mod signatures;
 mod tars;
 mod variants;
 mod web;
@@ -26,7 +28,7 @@ pub struct Target {
     pub buffers: usize,
 }
 
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 25] = [
     target("cdi", documents::cdi),
     target("control", debian::control),
     // xz and zstd say themselves how large a window they want.
@@ -37,13 +39,24 @@ pub const TARGETS: [Target; 21] = [
     target("elf", elf),
     target("fatbin", fatbin),
     target("headers", web::headers),
+    // Buffers of blobs on their way, and of their verification.
+    Target {
+        buffers: 4 << 20,
+        ..target("import", imports::import)
+    },
     target("inflate", inflated::inflate),
+    target("key", signatures::key),
     target("lock", documents::lock),
     target("manifest", images::manifest),
     target("names", names::names),
     target("packages", debian::packages),
     target("page", web::page),
+    Target {
+        buffers: 4 << 20,
+        ..target("records", imports::records)
+    },
     target("release", debian::release),
+    target("signature", signatures::signature),
     target("stack", documents::stack),
     target("tar", tars::tar),
     // What a table inflates to may be read.

@@ -1,0 +1,139 @@
+//! Directories and files of users beside the store: none lies in it, and a layout has one writer.
+
+use super::layout::entries;
+use super::{Store, StoreError};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+impl Store {
+    /// Checks that a place for an output is not the store, nor in it.
+    ///
+    /// # Errors
+    /// [`StoreError::Inside`] if it is, whatever links or mounts lead there.
+    pub fn outside(&self, path: &Path) -> Result<(), StoreError> {
+        let at = |path: &Path| real(path).map_err(|e| StoreError::at("find", path, e));
+        let (place, root) = (at(path)?, at(self.root())?);
+        let id = |path: &Path| {
+            let there = std::fs::metadata(path).ok()?;
+            Some((there.dev(), there.ino()))
+        };
+        let own = id(&root);
+        let is_root = |path: &Path| path == root || own.is_some() && id(path) == own;
+        match place.ancestors().any(is_root) {
+            true => Err(StoreError::Inside {
+                path: path.to_owned(),
+                store: self.root().to_owned(),
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The path without links and `..`. What does not exist has no links.
+fn real(path: &Path) -> io::Result<PathBuf> {
+    let mut real = PathBuf::new();
+    for component in std::path::absolute(path)?.components() {
+        match component {
+            Component::ParentDir => {
+                real.pop();
+            }
+            other => {
+                real.push(other);
+                // Links are followed one at a time: what `..` leaves depends on where they lead.
+                real = real.canonicalize().unwrap_or(real);
+            }
+        }
+    }
+    Ok(real)
+}
+
+/// A directory that this process alone writes a layout to, as long as it is held.
+#[derive(Debug)]
+pub struct LayoutLock {
+    folder: File,
+    path: PathBuf,
+    locked: bool,
+}
+
+impl LayoutLock {
+    /// Waits for other writers. Where the file system has no locks, there is no waiting.
+    pub fn hold(directory: &Path) -> io::Result<Self> {
+        let folder = File::open(directory)?;
+        let locked = folder.lock();
+        if let Err(e) = &locked {
+            tracing::debug!("{} has no locks: {e}", directory.display());
+        }
+        Ok(Self {
+            folder,
+            path: directory.to_owned(),
+            locked: locked.is_ok(),
+        })
+    }
+
+    /// Whether nothing is in the directory, or only what a killed writer had begun.
+    pub fn is_new(&self) -> bool {
+        let all = entries(&self.path).unwrap_or_default();
+        all.iter().all(|path| is_temporary(path))
+    }
+
+    /// Removes what killed writers left. Nothing is removed from what is not a layout.
+    pub fn sweep(&self) {
+        if !self.locked || !self.path.join("oci-layout").is_file() {
+            return;
+        }
+        let mut all = entries(&self.path.join("blobs/sha256")).unwrap_or_default();
+        all.retain(|path| is_temporary(path) || path.extension().is_some_and(|e| e == "part"));
+        let own = entries(&self.path).unwrap_or_default().into_iter();
+        for path in all.into_iter().chain(own.filter(|path| is_temporary(path))) {
+            // The next writer tries again.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// Puts on disk what the directory has got so far.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(&self.folder)?)
+    }
+}
+
+fn is_temporary(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name.as_encoded_bytes().starts_with(b".tmp-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn no_way_leads_an_output_into_the_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let store = Store::open(Some(&at("real/store"))).unwrap();
+        let refused = |name: &str| {
+            let result = store.outside(&at(name));
+            matches!(result, Err(StoreError::Inside { .. }))
+        };
+        // Also before it is there.
+        assert!(refused("real/store") && refused("real/store/x/y"));
+        store.dir("tmp").unwrap();
+        symlink("real", at("link")).unwrap();
+        symlink("real/store/tmp", at("deep")).unwrap();
+        for name in [
+            "real/store",
+            "real/store/tmp/x",
+            "link/store/new",
+            "deep/new",
+            "deep/../new",
+            "real/none/../store",
+        ] {
+            assert!(refused(name), "{name}");
+        }
+        for name in ["real", "real/store-2", "link/other", "deep/../../x"] {
+            assert!(!refused(name), "{name}");
+        }
+    }
+}
