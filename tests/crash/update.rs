@@ -95,8 +95,9 @@ impl Stage {
     fn killed(&self, at: Option<usize>) -> (Sandbox, End) {
         let copy = Sandbox::new();
         let from = self.base.path(".");
-        let copied = Command::new("cp").arg("-a").arg(from).arg(copy.path("."));
-        assert!(copied.status().unwrap().success());
+        let mut cp = Command::new("cp");
+        let copied = cp.arg("-a").arg(from).arg(copy.path(".")).status();
+        assert!(copied.unwrap().success());
         self.settings(&copy, "stable");
         let end = kill::run(&mut Self::command(&copy), at);
         (copy, end)
