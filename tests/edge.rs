@@ -309,6 +309,8 @@ fn a_device_takes_what_is_good_and_keeps_what_it_has() {
     let (code, said) = device.update();
     assert_eq!(code, -1, "{said}");
     assert_ne!(device.current(), first, "the tag had moved");
+    let (code, status) = device.status();
+    assert_eq!((code, &status["state"]["step"]["at"]), (3, &"trial".into()));
     // Without a network too, what ran before comes back first.
     let place = format!("docker:{}", device.current);
     device.settings_for(&format!("{}/edge:gone", device.server.host), &place, "");

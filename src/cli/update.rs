@@ -16,7 +16,7 @@ use crate::engine::Cancel;
 use crate::pull::{self, Machine, Wanted};
 use crate::registry;
 use crate::store::Store;
-use crate::update::{self, Job, Last, Settings, State, UpdateError};
+use crate::update::{self, Job, Last, Settings, State, Step, UpdateError};
 use std::sync::Arc;
 
 pub fn run(common: &Common, args: &UpdateArgs) -> Outcome {
@@ -78,6 +78,12 @@ fn status(common: &Common, settings: &Settings) -> Outcome {
     if update::under_way(&settings.state) {
         let under_way = Failure::from(UpdateError::UnderWay);
         return Err(under_way.with("state", serde_json::json!(state)));
+    }
+    if let Some(state) = state.as_ref().filter(|state| state.step != Step::Idle) {
+        let what = format!("{}: an update was interrupted", settings.image);
+        let cut = Diagnostic::error(codes::UPDATE_FAILED, what);
+        let cut = Failure::plain(3, cut.help("the next update ends what it began"));
+        return Err(cut.with("state", serde_json::json!(state)));
     }
     let Some((state, last)) = state.and_then(|state| state.last.clone().map(|last| (state, last)))
     else {
