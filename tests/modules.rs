@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 
 const ORDER: &[&str] = &[
-    "diag", "spec", "wheel", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
+    "printable", "diag", "spec", "wheel", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
     "matrix", "source", "elf", "fatbin", "zip", "layer", "pack", "tar", "unpack", "oci", "store",
     "registry", "assemble", "audit", "prune", "fetch", "debian", "resolve", "plan", "render",
     "emit", "engine", "sandbox", "validate", "evidence", "publish", "pull", "build", "doctor",
@@ -27,9 +27,10 @@ const LEAVES: &[(&str, &[&str])] = &[
     ("debian", &["fetch", "elf", "source"]),
     ("engine", &[]),
     ("sandbox", &["engine", "unpack"]),
-    ("registry", &["spec"]),
-    ("diag", &[]),
-    ("validate", &[]),
+    ("printable", &[]),
+    ("registry", &["spec", "printable"]),
+    ("diag", &["printable"]),
+    ("validate", &["printable"]),
     ("device", &["spec"]),
 ];
 

@@ -40,7 +40,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(e) => {
             // Usage errors are 2; `--help` and `--version` are no errors.
-            let _ = e.print();
+            output::print_usage(&e);
             return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
         }
     };

@@ -14,6 +14,7 @@ use crate::diag::{Diagnostic, codes};
 use crate::engine::Cancel;
 use crate::evidence::{EvidenceError, PublicKey};
 use crate::pull::{self, Fetched, Machine, PullError, Resolved, Rootfs, Settings, Wanted};
+use crate::printable::line;
 use crate::registry;
 use crate::spec::nouns::Digest;
 use crate::store::Store;
@@ -149,17 +150,17 @@ fn show(common: &Common, args: &PullArgs, resolved: &Resolved, fetched: Option<&
     }
     let mut text = String::new();
     if let Some(taken) = taken {
-        text += &format!("{}: {}\n", taken.variant, taken.why);
+        text += &format!("{}: {}\n", line(&taken.variant), line(&taken.why));
     }
     for other in others {
-        text += &format!("  not {}: {}\n", other.variant, other.why);
+        text += &format!("  not {}: {}\n", line(&other.variant), line(&other.why));
     }
     if let Some(doubt) = doubt {
         let place = match args.gpu.is_some() || args.root.is_some() {
             true => "there",
             false => "here",
         };
-        text += &format!("by its labels it does not run {place}: {doubt}\n");
+        text += &format!("by its labels it does not run {place}: {}\n", line(doubt));
     }
     let digest = &resolved.manifest.digest;
     text += &match fetched {

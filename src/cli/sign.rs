@@ -6,6 +6,7 @@ use super::attach::{connect, waited};
 use super::output::{Failure, json, print};
 use crate::config::Config;
 use crate::evidence::{self, EvidenceError, PrivateKey, PublicKey, Signed};
+use crate::printable;
 use crate::registry::Reference;
 use std::path::Path;
 use std::str::FromStr as _;
@@ -84,7 +85,7 @@ fn tell(common: &Common, done: &str, reference: &Reference, key: &PublicKey, sig
     let key = fingerprint.map_or_else(String::new, |f| format!(", key {}", f.short()));
     let lines = signed
         .iter()
-        .map(|s| format!("  {}@{}\n", s.name, s.digest));
+        .map(|s| format!("  {}@{}\n", printable::line(&s.name), s.digest));
     let lines: String = lines.collect();
     print(&format!("{reference}: {done}{key}\n{lines}"));
 }
