@@ -91,12 +91,23 @@ mod tests {
             "an emoji's selector is no tag"
         );
         assert_eq!(line("x: ok\ny: ok"), r"x: ok\ny: ok");
-        assert_eq!(text("one\r\ntwo\rthree\tfour\n"), "one\ntwo\\rthree\tfour\n");
+        assert_eq!(
+            text("one\r\ntwo\rthree\tfour\n"),
+            "one\ntwo\\rthree\tfour\n"
+        );
     }
 
     #[test]
     fn what_people_write_stays() {
-        for plain in ["→ “größer” …", "日本語", "עברית", "é\u{301}", "±5 °C", "👍🏽", "⚠️"] {
+        for plain in [
+            "→ “größer” …",
+            "日本語",
+            "עברית",
+            "é\u{301}",
+            "±5 °C",
+            "👍🏽",
+            "⚠️",
+        ] {
             assert!(matches!(line(plain), Cow::Borrowed(_)), "{plain}");
         }
     }

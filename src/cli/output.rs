@@ -219,7 +219,8 @@ where
         event: &Event<'_>,
     ) -> std::fmt::Result {
         let mut line = String::new();
-        self.0.format_event(context, Writer::new(&mut line), event)?;
+        self.0
+            .format_event(context, Writer::new(&mut line), event)?;
         let line = printable::line(line.trim_end_matches('\n'));
         let level = event.metadata().level();
         match line.split_once(level.as_str()) {

@@ -345,7 +345,7 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "`a.example` has no manifest `a/b:x`: MANIFEST_UNKNOWN: manifest  [31m unknown: DENIED"
+            "`a.example` has no manifest `a/b:x`: MANIFEST_UNKNOWN: manifest \\u{1b}[31m unknown: DENIED"
         );
     }
 
