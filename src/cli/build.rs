@@ -199,7 +199,9 @@ fn show(common: &Common, plan: &Plan, built: &Built) {
         return;
     }
     if !built.noop {
-        say(common, &steps(&built.steps));
+        for line in steps(&built.steps).lines() {
+            say(common, line);
+        }
     }
     let tags = built.tags.join(", ");
     let state = if built.noop { "nothing to do" } else { "built" };

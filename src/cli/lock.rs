@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::args::{Common, LockArgs};
-use super::output::{Failure, json, print, say, warn};
+use super::output::{Failure, json, print, say, shown, warn};
 use super::session::{Session, runtime};
 use crate::diag::{Diagnostic, codes};
 use crate::engine::docker::Docker;
@@ -225,7 +225,8 @@ fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, cha
         }
     }
     out.push_str(&format!(
-        "{path}: {}\n",
+        "{}: {}\n",
+        shown(&session.lock_path),
         if changed { "written" } else { "unchanged" }
     ));
     print(&out);

@@ -3,7 +3,7 @@
 //! Nothing else in the program writes to stdout or stderr (`tests/modules.rs`), and all text is made
 //! printable here: no file, registry or argument steers the reader's terminal.
 
-use super::args::{Color, Common};
+use super::args::{Cli, Color, Common};
 use crate::build::BuildError;
 pub use crate::build::chain;
 use crate::catalog::CatalogError;
@@ -15,6 +15,7 @@ use crate::store::StoreError;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::{Format, Writer};
@@ -127,6 +128,11 @@ pub fn print_report(report: &Rendered) {
     on_stdout(report.as_str());
 }
 
+/// A path as a part of a line.
+pub fn shown(path: &Path) -> String {
+    printable::line(&path.to_string_lossy()).into_owned()
+}
+
 /// Prints text for people to stderr.
 pub fn tell(text: &str) {
     on_stderr(&printable::text(text));
@@ -139,22 +145,25 @@ pub fn tell_event(event: &impl Serialize) {
     }
 }
 
-/// Prints clap's error or help. It repeats arguments and variables between its own colours, so the
-/// colours are left out unless all of those are printable.
-pub fn print_usage(error: &clap::Error) {
-    let variables = std::env::vars_os().filter_map(|(name, value)| {
-        let ours = name.to_string_lossy().starts_with("STACKFORGE_");
-        ours.then_some(value)
-    });
-    let plain = |given: OsString| given.to_string_lossy().chars().all(printable::is_plain);
-    if std::env::args_os().chain(variables).all(plain) {
-        let _ = error.print();
-        return;
-    }
-    let text = error.render().to_string();
-    match error.use_stderr() {
-        true => tell(&text),
-        false => print(&text),
+/// Prints clap's error or help, which repeat arguments and variables between clap's own colours. So
+/// the error is that of the arguments made printable; where it cannot be, it has no colours.
+pub fn print_usage(error: clap::Error) {
+    let line = |given: OsString| printable::line(&given.to_string_lossy()).into_owned();
+    let again = Cli::read(std::env::args_os().map(line)).err();
+    let ours = |name: &OsString| name.to_string_lossy().starts_with("STACKFORGE_");
+    let variables = std::env::vars_os().filter(|(name, _)| ours(name));
+    let is_plain = |text: &OsString| text.to_string_lossy().chars().all(printable::is_plain);
+    let are_plain = variables.into_iter().all(|(_, value)| is_plain(&value));
+    match again {
+        Some(again) if are_plain => drop(again.print()),
+        again => {
+            let error = again.unwrap_or(error);
+            let text = error.render().to_string();
+            match error.use_stderr() {
+                true => tell(&text),
+                false => print(&text),
+            }
+        }
     }
 }
 
@@ -180,7 +189,7 @@ pub fn warn(common: &Common, report: &Report) {
 /// One line of progress for people, on stderr.
 pub fn say(common: &Common, line: &str) {
     if !common.quiet {
-        tell(&format!("{line}\n"));
+        tell(&format!("{}\n", printable::line(line)));
     }
 }
 

@@ -62,9 +62,9 @@ impl Progress {
     pub fn line(&self, text: &str) {
         match &self.mode {
             Mode::Silent | Mode::Json => {}
-            Mode::Plain => tell(&format!("{text}\n")),
+            Mode::Plain => tell(&format!("{}\n", printable::line(text))),
             Mode::Live { bars, .. } => {
-                let _ = bars.println(printable::text(text));
+                let _ = bars.println(printable::line(text));
             }
         }
     }
@@ -107,7 +107,7 @@ impl Progress {
         let finished = done >= total;
         let is_plain = matches!(self.mode, Mode::Plain);
         if is_plain && self.due(what, finished, PLAIN_EVERY) {
-            tell(&format!("{what}: {} of {}\n", mib(done), mib(total)));
+            self.line(&format!("{what}: {} of {}", mib(done), mib(total)));
         }
         if let Mode::Live {
             bars, downloads, ..
@@ -162,7 +162,7 @@ impl Progress {
                 }
             }
             Event::StepLog { id, line, .. } => match &self.mode {
-                Mode::Plain if self.verbose => tell(&format!("#{id} | {line}\n")),
+                Mode::Plain if self.verbose => self.line(&format!("#{id} | {line}")),
                 Mode::Live { steps, .. } => {
                     if let Some(bar) = steps.get(id) {
                         let start: String = line.trim().chars().take(80).collect();
@@ -198,7 +198,7 @@ impl Progress {
                 self.line(&format!("#{id} {name}: {end}"));
             }
             Event::Warning { message, .. } => {
-                self.line(&format!("warning: {}", printable::line(message)));
+                self.line(&format!("warning: {message}"));
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::args::{Common, SignArgs, VerifyArgs};
 use super::attach::{connect, waited};
-use super::output::{Failure, json, print};
+use super::output::{Failure, json, print, shown};
 use crate::config::Config;
 use crate::evidence::{self, EvidenceError, PrivateKey, PublicKey, Signed};
 use crate::printable;
@@ -52,8 +52,8 @@ fn generate(common: &Common, name: &Path) -> Result<(), EvidenceError> {
         })),
         false => print(&format!(
             "{}: written; whoever has it signs in your name\n{}: written\n",
-            private.display(),
-            public.display(),
+            shown(&private),
+            shown(&public),
         )),
     }
     Ok(())

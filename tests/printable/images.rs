@@ -78,6 +78,7 @@ fn layout(dir: &Path, says: impl Fn(&mut Value, &mut Value)) {
 
 pub fn layouts() -> World {
     let mut world = World::new();
+    let to = super::servers::nobody(&mut world);
     let at = |world: &World, name: &str| world.sandbox.path(name);
     layout(&at(&world, "image"), |_, _| {});
     layout(&at(&world, EVIL), |_, _| {});
@@ -105,8 +106,8 @@ pub fn layouts() -> World {
         world.case(&["audit", &place, "--gpu", "h100"]);
         world.case(&["audit", &place, "--gpu", "all"]);
         world.case(&["audit", &place, "--sarif"]);
-        world.case(&["push", &place, "127.0.0.1:9/x"]);
-        world.case(&["push", &place, "127.0.0.1:9/x", "--index"]);
+        world.case(&["push", &place, &to]);
+        world.case(&["push", &place, &to, "--index"]);
         world.case(&["cache", "import", name]);
         world.case(&["validate", &format!("oci:{name}:{EVIL}")]);
     }
@@ -176,6 +177,7 @@ pub fn trees() -> World {
 /// A store whose names somebody else wrote.
 pub fn store() -> World {
     let mut world = World::new();
+    let to = super::servers::nobody(&mut world);
     let root = world.sandbox.path("store");
     let first = world.sandbox.run(&["cache", "ls"]);
     assert_eq!(first.code, 0, "{}", first.stderr);
@@ -187,8 +189,8 @@ pub fn store() -> World {
         &["cache", "verify"],
         &["cache", "export", "to/"],
         &["cache", "gc", "--dry-run", "--all", "--max-size", "0"],
-        &["push", "absent", "127.0.0.1:9/x"],
-        &["push", EVIL, "127.0.0.1:9/x"],
+        &["push", "absent", &to],
+        &["push", EVIL, &to],
         &["inspect", EVIL],
         &["validate", EVIL],
         &["cache", "import", "to"],

@@ -18,6 +18,16 @@ fn ok(media_type: &str, body: &str) -> Act {
     Act::Answer(head, body.to_owned())
 }
 
+/// A name in a registry that takes nothing.
+pub fn nobody(world: &mut World) -> String {
+    let server = Proxy::start(NOTHING, |_| {
+        Act::Answer("400 No".to_owned(), "{}".to_owned())
+    });
+    let name = format!("{}/x:1", server.host);
+    world.servers.push(server);
+    name
+}
+
 fn commands(world: &mut World, place: &str) {
     for args in [
         &["pull", place][..],
@@ -86,6 +96,9 @@ pub fn registry() -> World {
     };
     let (all, one) = (index(&entries), index(&entries[1..2]));
     let server = Proxy::start(NOTHING, move |request| {
+        if !["GET", "HEAD"].contains(&request.method.as_str()) {
+            return refusal("403 Forbidden");
+        }
         let last = request.path.rsplit('/').next().unwrap();
         match last {
             "" => ok("application/json", "{}"),
@@ -100,7 +113,7 @@ pub fn registry() -> World {
             _ if request.path.contains("/referrers/") || last.starts_with("sha256-") => {
                 ok(INDEX, &one)
             }
-            _ => refusal(),
+            _ => refusal("404 Not Found"),
         }
     });
     for name in ["all", "one", "image", "nothing"] {
@@ -110,9 +123,9 @@ pub fn registry() -> World {
     world
 }
 
-fn refusal() -> Act {
+fn refusal(status: &str) -> Act {
     let body = json!({ "errors": [{ "code": EVIL, "message": EVIL, "detail": EVIL }] });
-    Act::Answer("404 Not Found".to_owned(), body.to_string())
+    Act::Answer(status.to_owned(), body.to_string())
 }
 
 /// Registries that refuse everything, that send nonsense, and whose token service does.
@@ -134,7 +147,12 @@ pub fn refusing() -> World {
             let body = format!("{{\"errors\":[{{\"code\":{says},\"message\":{says}}}]}}");
             Act::Answer(head, body)
         });
-        commands(&mut world, &format!("{}/app:1", server.host));
+        let place = format!("{}/app:1", server.host);
+        match status {
+            // It is asked again, and each time takes a while.
+            "429 No" => world.case(&["inspect", &place]),
+            _ => commands(&mut world, &place),
+        }
         world.servers.push(server);
     }
     let nonsense = Proxy::start(NOTHING, move |_| {
@@ -158,6 +176,7 @@ pub fn refusing() -> World {
 /// An engine all of whose answers are foreign texts.
 pub fn engine() -> World {
     let mut world = world();
+    let to = nobody(&mut world);
     let server = Proxy::start(NOTHING, |request| {
         let version = json!({
             "Version": EVIL, "ApiVersion": "1.47", "MinAPIVersion": "1.24", "Os": "linux",
@@ -189,7 +208,7 @@ pub fn engine() -> World {
         &["inspect", "docker:x"][..],
         &["audit", "docker:x"],
         &["validate", "x"],
-        &["push", "x", "127.0.0.1:9/x"],
+        &["push", "x", &to],
         &["doctor"],
         &["build", "tiny.yaml", "--engine", "docker", "--offline"],
     ] {

@@ -1,6 +1,6 @@
 //! Answers of `stackforge cache` for people.
 
-use super::shown;
+use super::super::output::shown;
 use crate::printable;
 use crate::store::{Collected, Entry, Exported, Imported, Kind, Limits, Listing, Verified};
 use std::fmt::Write as _;

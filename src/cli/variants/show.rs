@@ -29,8 +29,8 @@ impl Show {
 
     pub fn line(&self, text: &str) {
         match &self.bars {
-            Some(bars) => drop(bars.println(printable::text(text))),
-            None if !self.quiet && !self.json => tell(&format!("{text}\n")),
+            Some(bars) => drop(bars.println(printable::line(text))),
+            None if !self.quiet && !self.json => tell(&format!("{}\n", printable::line(text))),
             None => {}
         }
     }
