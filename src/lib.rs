@@ -23,6 +23,7 @@ pub mod matrix;
 pub mod oci;
 pub mod pack;
 pub mod plan;
+pub mod printable;
 pub mod prune;
 pub mod publish;
 pub mod pull;

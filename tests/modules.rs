@@ -5,12 +5,49 @@ mod support;
 use std::path::Path;
 
 const ORDER: &[&str] = &[
-    "diag", "spec", "wheel", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
-    "matrix", "source", "elf", "fatbin", "zip", "layer", "pack", "tar", "unpack", "oci", "store",
-    "registry", "assemble", "audit", "prune", "fetch", "debian", "resolve", "plan", "render",
-    "emit", "engine", "sandbox", "validate", "evidence", "publish", "pull", "build", "update",
+    "printable",
+    "diag",
+    "spec",
+    "wheel",
+    "config",
+    "device",
+    "catalog",
+    "diagnose",
+    "target",
+    "lock",
+    "rules",
+    "matrix",
+    "source",
+    "elf",
+    "fatbin",
+    "zip",
+    "layer",
+    "pack",
+    "tar",
+    "unpack",
+    "oci",
+    "store",
+    "registry",
+    "assemble",
+    "audit",
+    "prune",
+    "fetch",
+    "debian",
+    "resolve",
+    "plan",
+    "render",
+    "emit",
+    "engine",
+    "sandbox",
+    "validate",
+    "evidence",
+    "publish",
+    "pull",
+    "build",
+    "update",
     "doctor",
-    "starter", "cli",
+    "starter",
+    "cli",
 ];
 /// Leaves: they know no stack, so nothing of the project but what is named here.
 const LEAVES: &[(&str, &[&str])] = &[
@@ -28,9 +65,10 @@ const LEAVES: &[(&str, &[&str])] = &[
     ("debian", &["fetch", "elf", "source"]),
     ("engine", &[]),
     ("sandbox", &["engine", "unpack"]),
-    ("registry", &["spec"]),
-    ("diag", &[]),
-    ("validate", &[]),
+    ("printable", &[]),
+    ("registry", &["spec", "printable"]),
+    ("diag", &["printable"]),
+    ("validate", &["printable"]),
     ("device", &["spec"]),
 ];
 
@@ -94,5 +132,26 @@ fn modules_import_only_what_is_above_them() {
                 );
             }
         }
+    }
+}
+
+/// Text that is printed elsewhere would not be made printable.
+#[test]
+fn only_the_output_layer_prints() {
+    let mut files = Vec::new();
+    sources(&support::project("src"), &mut files);
+    for file in files.iter().filter(|f| !f.ends_with("cli/output.rs")) {
+        let text = std::fs::read_to_string(file).unwrap();
+        for call in ["print!(", "println!(", "io::stdout()", "dbg!("] {
+            // `is_terminal` is all that others ask of stderr and stdout.
+            let mut calls = text.match_indices(call).map(|(at, _)| &text[at..]);
+            let asks = |call: &str| call.starts_with("io::stdout().is_terminal()");
+            assert!(calls.all(asks), "{} calls {call}", file.display());
+        }
+        let mut errors = text
+            .match_indices("io::stderr()")
+            .map(|(at, _)| &text[at..]);
+        let asks = |call: &str| call.starts_with("io::stderr().is_terminal()");
+        assert!(errors.all(asks), "{} writes to stderr", file.display());
     }
 }

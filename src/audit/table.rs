@@ -10,6 +10,7 @@ use super::tree::{Kind, split};
 use super::{Audit, Finding};
 use crate::diag::{Severity, codes};
 use crate::elf::{Floors, SearchPath};
+use crate::printable;
 use crate::spec::Sm;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,7 +154,7 @@ fn notes(audit: &Audit) -> String {
     let (elsewhere, notes): (Vec<&Finding>, Vec<&Finding>) =
         notes.partition(|f| f.code() == codes::NEEDED_ELSEWHERE);
     let mut lines: Vec<String> = (notes.iter())
-        .map(|f| format!("  {}  {}", f.code(), f.diagnostic.message))
+        .map(|f| format!("  {}  {}", f.code(), printable::line(&f.diagnostic.message)))
         .collect();
     if !elsewhere.is_empty() {
         lines.push(format!(
@@ -183,7 +184,7 @@ fn header(audit: &Audit) -> String {
         .map_or_else(String::new, |p| format!(", Python {p}"));
     format!(
         "{}: {kind} with {count} object{s}, {with_code} with device code{python}\n",
-        audit.target
+        printable::line(&audit.target)
     )
 }
 
@@ -300,6 +301,10 @@ fn sentence(verdict: &Verdict) -> String {
 
 /// Lines with their cells one below the other.
 fn columns(lines: &[Line]) -> String {
+    let plain = |cell: &String| printable::line(cell).into_owned();
+    let lines: Vec<Line> = (lines.iter())
+        .map(|line| line.iter().map(plain).collect())
+        .collect();
     let most = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |n: usize| {
         let cells = lines.iter().filter_map(|l| l.get(n));
@@ -307,7 +312,7 @@ fn columns(lines: &[Line]) -> String {
     };
     let widths: Vec<usize> = (0..most).map(width).collect();
     let mut out = String::new();
-    for line in lines {
+    for line in &lines {
         let cells = line.iter().zip(&widths);
         let text: Vec<String> = cells.map(|(c, w)| format!("{c:w$}", w = *w)).collect();
         out.push_str(text.join("  ").trim_end());

@@ -9,6 +9,7 @@ use crate::rules::DriverVersion;
 use crate::spec::{Platform, PythonVersion};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// CUDA machine-learning stacks that work, as container images, from one YAML file.
@@ -29,8 +30,10 @@ pub struct Cli {
 impl Cli {
     /// What was typed; refused where it asks for JSON and for what is none. Clap misses such a
     /// conflict when `--json` stands before the command.
-    pub fn read() -> Result<Self, clap::Error> {
-        let cli = Self::try_parse()?;
+    pub fn read(
+        typed: impl Iterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, clap::Error> {
+        let cli = Self::try_parse_from(typed)?;
         let other = match &cli.command {
             Command::Build(a)
                 if a.engine == EngineChoice::Docker && !a.outputs.iter().all(Output::of_engine) =>

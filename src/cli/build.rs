@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::args::{BuildArgs, Common, CompressionChoice, EngineChoice};
 use super::diagnose::{of_build, text};
-use super::output::{ENGINE_FAULT, Failure, colored, json, print, say};
+use super::output::{ENGINE_FAULT, Failure, colored, json, print, say, tell};
 use super::progress::{Progress, mib};
 use super::push::plain_http;
 use super::session::{Session, runtime};
@@ -17,6 +17,7 @@ use crate::engine::docker::Docker;
 use crate::engine::{Cancel, EngineError};
 use crate::pack::Compression;
 use crate::plan::Plan;
+use crate::printable;
 use crate::spec::Platform;
 use crate::store::Store;
 use std::collections::BTreeMap;
@@ -179,7 +180,7 @@ pub(super) fn stop_on_signal(cancel: &Cancel) {
             _ = tokio::signal::ctrl_c() => {}
             _ = terminate.recv() => {}
         }
-        eprintln!("stopping; once more to stop at once");
+        tell("stopping; once more to stop at once\n");
         cancel.cancel();
         let _ = tokio::signal::ctrl_c().await;
         std::process::exit(130);
@@ -203,7 +204,9 @@ fn show(common: &Common, plan: &Plan, built: &Built) {
         return;
     }
     if !built.noop {
-        say(common, &steps(&built.steps));
+        for line in steps(&built.steps).lines() {
+            say(common, line);
+        }
     }
     let tags = built.tags.join(", ");
     let state = if built.noop { "nothing to do" } else { "built" };
@@ -269,7 +272,7 @@ fn failure(common: &Common, session: &Session, e: BuildError) -> Failure {
             }
             let mut before = format!("last lines of `{name}`:\n");
             for line in &failure.tail {
-                before.push_str(&format!("  | {line}\n"));
+                before.push_str(&format!("  | {}\n", printable::line(line)));
             }
             let mut out = Failure::new(exit, Report::new(stack.source.clone(), vec![d]));
             out.before = Some(before);
@@ -319,8 +322,7 @@ fn failure(common: &Common, session: &Session, e: BuildError) -> Failure {
         let matches = of_build(log, session.overlay.as_deref());
         let name = log.file_name().unwrap_or_default().to_string_lossy();
         let color = colored(common, std::io::stderr().is_terminal());
-        let told = text(&name, &matches, color);
-        out.before.get_or_insert_default().push_str(&told);
+        out.log = text(&name, &matches, color);
         out.json
             .insert("matches".into(), serde_json::json!(matches));
     }

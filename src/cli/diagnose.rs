@@ -2,9 +2,9 @@
 
 use super::Outcome;
 use super::args::{Common, DiagnoseArgs};
-use super::output::{Failure, chain, colored, json, print};
+use super::output::{Failure, chain, colored, json, print_report};
 use crate::catalog::Diagnoses;
-use crate::diag::{Diagnostic, Report, Source, Span, codes, render};
+use crate::diag::{Diagnostic, Rendered, Report, Source, Span, codes, render};
 use crate::diagnose::{Diagnoser, Match};
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
@@ -27,7 +27,7 @@ pub fn run(common: &Common, args: &DiagnoseArgs) -> Outcome {
     if common.json {
         json(&serde_json::json!({ "ok": true, "matches": matches }));
     } else {
-        print(&text(
+        print_report(&text(
             &name,
             &matches,
             colored(common, io::stdout().is_terminal()),
@@ -78,7 +78,7 @@ fn nothing(name: &str) -> Failure {
 }
 
 /// Each match as a diagnostic at its line of the log.
-pub(super) fn text(name: &str, matches: &[Match], color: bool) -> String {
+pub(super) fn text(name: &str, matches: &[Match], color: bool) -> Rendered {
     matches
         .iter()
         .map(|found| render(&report(name, found), color))

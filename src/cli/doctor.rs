@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::args::{Common, DoctorArgs};
-use super::output::{colored, json, print};
+use super::output::{colored, json, print, print_report};
 use super::session::runtime;
 use crate::catalog::Catalog;
 use crate::config::Config;
@@ -29,6 +29,6 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Outcome {
     print(&table(&report));
     let findings = Report::new(Source::default(), report.findings);
     let color = colored(common, std::io::stdout().is_terminal());
-    print(&render(&findings, color));
+    print_report(&render(&findings, color));
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::args::{Common, Emit, MatrixArgs};
-use super::output::{Failure, chain, print, say};
+use super::output::{Failure, chain, print, say, shown};
 use super::session::Session;
 use crate::diag::{Diagnostic, codes};
 use crate::emit::{EmitError, Format, Request, emit, is_emitted};
@@ -55,7 +55,7 @@ pub fn run(
         None => print(&text),
         Some(path) => {
             write(path, &text)?;
-            print(&format!("{}: written\n", path.display()));
+            print(&format!("{}: written\n", shown(path)));
         }
     }
     Ok(())

@@ -2,12 +2,12 @@
 
 use super::Outcome;
 use super::args::{Cli, Common};
-use super::output::print;
+use super::output::{print, print_document};
 use clap::CommandFactory as _;
 
 pub fn schema(_: &Common) -> Outcome {
     let text = serde_json::to_string_pretty(&crate::spec::schema()).unwrap_or_default();
-    print(&format!("{text}\n"));
+    print_document(&format!("{text}\n"));
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::args::{Common, InitArgs};
-use super::output::{Failure, print};
+use super::output::{Failure, print, shown};
 use crate::catalog::Catalog;
 use crate::device::Device;
 use crate::diag::{Diagnostic, codes};
@@ -32,7 +32,7 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
         Ok(()) => {
             print(&format!(
                 "{}: written; next: stackforge lock {0}\n",
-                path.display()
+                shown(&path)
             ));
             Ok(())
         }

@@ -4,7 +4,7 @@ use super::Outcome;
 use super::args::{Common, InspectArgs};
 use super::attach::{connect, waited};
 use super::audit::target::Target;
-use super::output::{Failure, json, print};
+use super::output::{Failure, json, print, print_document};
 use super::session::runtime;
 use crate::config::Config;
 use crate::diag::{Diagnostic, codes};
@@ -97,7 +97,7 @@ fn document(common: &Common, args: &InspectArgs, name: &str, kind: Kind) -> Outc
             }),
         }
     })?;
-    print(&String::from_utf8_lossy(&bytes));
+    print_document(&String::from_utf8_lossy(&bytes));
     Ok(())
 }
 

@@ -2,11 +2,12 @@
 
 use super::Outcome;
 use super::args::{Common, LockArgs};
-use super::output::{Failure, json, print, say, warn};
+use super::output::{Failure, json, print, say, shown, warn};
 use super::session::{Session, runtime};
 use crate::diag::{Diagnostic, codes};
 use crate::engine::docker::Docker;
 use crate::lock::{Lock, PinnedImage, PlatformLock};
+use crate::printable;
 use crate::pull::{self, PullError};
 use crate::registry::Reference;
 use crate::resolve::{Bases, LockOptions, ResolveError, Upgrade};
@@ -207,22 +208,25 @@ fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, cha
         };
         let several = lock.platforms.len() > 1;
         let base = several.then(|| format!(" on {}, Python {}", p.base.name, p.python));
-        out.push_str(&format!(
-            "{}{}: {} wheels{size}, {} compiled, CUDA {}\n",
+        let line = format!(
+            "{}{}: {} wheels{size}, {} compiled, CUDA {}",
             p.platform,
             base.unwrap_or_default(),
             p.wheels.len(),
             p.builds.len(),
             p.cuda.as_deref().unwrap_or("none"),
-        ));
+        );
+        out.push_str(&printable::line(&line));
+        out.push('\n');
     }
     if old.is_some() {
         for line in &differences {
-            out.push_str(&format!("  {line}\n"));
+            out.push_str(&format!("  {}\n", printable::line(line)));
         }
     }
     out.push_str(&format!(
-        "{path}: {}\n",
+        "{}: {}\n",
+        shown(&session.lock_path),
         if changed { "written" } else { "unchanged" }
     ));
     print(&out);

@@ -7,6 +7,7 @@ use super::session::{Session, stale_findings};
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::lock::Lock;
 use crate::matrix::{Expansion, Rejected, Variant};
+use crate::printable;
 use crate::rules::Machine;
 use crate::spec::Stack;
 
@@ -149,7 +150,7 @@ fn table(expansion: &Expansion) -> String {
             line.push_str(&format!("{cell:width$}  "));
         }
         line.push_str(&row[5]);
-        out.push_str(line.trim_end());
+        out.push_str(&printable::line(line.trim_end()));
         out.push('\n');
     }
     out.push('\n');
@@ -211,11 +212,14 @@ fn reasons(rejected: &[Rejected]) -> String {
     }
     let mut out = format!("{} refused\n", counted(rejected.len(), "combination"));
     for (reason, names) in groups {
-        out.push_str(&format!("  {}  {}\n", reason.code, reason.message));
+        let why = printable::line(&reason.message);
+        out.push_str(&format!("  {}  {why}\n", reason.code));
         if let Some(help) = &reason.help {
+            let help = printable::line(help);
             out.push_str(&format!("          help: {help}\n"));
         }
         for name in names {
+            let name = printable::line(name);
             out.push_str(&format!("          {name}\n"));
         }
     }

@@ -37,12 +37,13 @@ use output::Failure;
 use std::process::ExitCode;
 
 pub fn main() -> ExitCode {
-    let cli = match Cli::read() {
+    let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(e) => {
             // Usage errors are 2; `--help` and `--version` are no errors.
-            let _ = e.print();
-            return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
+            let exit = if e.use_stderr() { 2 } else { 0 };
+            output::print_usage(e);
+            return ExitCode::from(exit);
         }
     };
     output::start_logging(&cli.common);

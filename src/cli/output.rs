@@ -1,16 +1,26 @@
 //! What goes where: text and JSON on stdout, diagnostics and logs on stderr, exit codes.
+//!
+//! Nothing else in the program writes to stdout or stderr (`tests/modules.rs`), and all text is made
+//! printable here: no file, registry or argument steers the reader's terminal.
 
-use super::args::{Color, Common};
+use super::args::{Cli, Color, Common};
 use crate::build::BuildError;
 pub use crate::build::chain;
 use crate::catalog::CatalogError;
 use crate::config::ConfigError;
-use crate::diag::{Diagnostic, Report, Severity, Source, codes, render};
+use crate::diag::{Diagnostic, Rendered, Report, Severity, Source, codes, render};
 use crate::engine::EngineError;
+use crate::printable;
 use crate::store::{StoreError, stdout_is_taken};
 use serde::Serialize;
+use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::{Format, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
 /// In the JSON of a failed build whose engine, and nothing else, is at fault.
 pub const ENGINE_FAULT: &str = "engine_fault";
@@ -26,6 +36,8 @@ pub struct Told {
     pub exit: u8,
     /// Lines for people, printed before the diagnostics.
     pub before: Option<String>,
+    /// What a log tells, printed after those lines.
+    pub log: Rendered,
     /// Part of the JSON document beside `diagnostics`.
     pub json: serde_json::Map<String, serde_json::Value>,
 }
@@ -36,6 +48,7 @@ impl Failure {
             report,
             exit,
             before: None,
+            log: Rendered::default(),
             json: serde_json::Map::new(),
         }))
     }
@@ -60,18 +73,17 @@ impl Failure {
             document.insert("diagnostics".into(), diagnostics.unwrap_or_default());
             json(&document);
         }
-        if let Some(before) = told.before {
-            eprint!("{before}");
-        }
+        tell(&told.before.unwrap_or_default());
+        on_stderr(told.log.as_str());
         let color = colored(common, std::io::stderr().is_terminal());
-        eprint!("{}", render(&told.report, color));
+        on_stderr(render(&told.report, color).as_str());
         if let Some(d) = told
             .report
             .diagnostics
             .iter()
             .find(|d| d.severity == Severity::Error)
         {
-            eprintln!("`stackforge explain {}` says more.", d.code);
+            tell(&format!("`stackforge explain {}` says more.\n", d.code));
         }
         ExitCode::from(told.exit)
     }
@@ -98,31 +110,89 @@ pub fn json(value: &impl Serialize) {
         }
     }
     let text = serde_json::to_string_pretty(&document).unwrap_or_default();
-    print(&format!("{text}\n"));
+    print_document(&format!("{text}\n"));
 }
 
-/// Prints to stdout, or to stderr if an output went to stdout; a reader that went away is no error.
+/// Prints a document that is JSON already.
+pub fn print_document(json: &str) {
+    on_stdout(&printable::json(json));
+}
+
+/// Prints text for people to stdout.
 pub fn print(text: &str) {
-    if stdout_is_taken() {
-        eprint!("{text}");
-        return;
+    on_stdout(&printable::text(text));
+}
+
+/// Prints reports to stdout, with their colours.
+pub fn print_report(report: &Rendered) {
+    on_stdout(report.as_str());
+}
+
+/// A path as a part of a line.
+pub fn shown(path: &Path) -> String {
+    printable::line(&path.to_string_lossy()).into_owned()
+}
+
+/// Prints text for people to stderr.
+pub fn tell(text: &str) {
+    on_stderr(&printable::text(text));
+}
+
+/// Prints one event of a run to stderr, a line of JSON.
+pub fn tell_event(event: &impl Serialize) {
+    if let Ok(line) = serde_json::to_string(event) {
+        on_stderr(&format!("{}\n", printable::json(&line)));
     }
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    let _ = std::io::stdout().flush();
+}
+
+/// Prints clap's error or help, which repeat arguments and variables between clap's own colours. So
+/// the error is that of the arguments made printable; where it cannot be, it has no colours.
+pub fn print_usage(error: clap::Error) {
+    let line = |given: OsString| printable::line(&given.to_string_lossy()).into_owned();
+    let again = Cli::read(std::env::args_os().map(line)).err();
+    let ours = |name: &OsString| name.to_string_lossy().starts_with("STACKFORGE_");
+    let variables = std::env::vars_os().filter(|(name, _)| ours(name));
+    let is_plain = |text: &OsString| text.to_string_lossy().chars().all(printable::is_plain);
+    let are_plain = variables.into_iter().all(|(_, value)| is_plain(&value));
+    match again {
+        Some(again) if are_plain => drop(again.print()),
+        again => {
+            let error = again.unwrap_or(error);
+            let text = error.render().to_string();
+            match error.use_stderr() {
+                true => tell(&text),
+                false => print(&text),
+            }
+        }
+    }
+}
+
+/// To stdout, or to stderr if an output went to stdout. A reader that went away is no error.
+fn on_stdout(text: &str) {
+    if stdout_is_taken() {
+        return on_stderr(text);
+    }
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes());
+    let _ = stdout.flush();
+}
+
+fn on_stderr(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Findings that stop nothing, on stderr.
 pub fn warn(common: &Common, report: &Report) {
     if !common.quiet && !common.json && !report.diagnostics.is_empty() {
         let color = colored(common, std::io::stderr().is_terminal());
-        eprint!("{}", render(report, color));
+        on_stderr(render(report, color).as_str());
     }
 }
 
 /// One line of progress for people, on stderr.
 pub fn say(common: &Common, line: &str) {
     if !common.quiet {
-        eprintln!("{line}");
+        tell(&format!("{}\n", printable::line(line)));
     }
 }
 
@@ -140,8 +210,45 @@ pub(super) fn start_logging(common: &Common) {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(colored(common, std::io::stderr().is_terminal()))
-        .without_time()
+        .event_format(PrintableEvents(Format::default().without_time()))
         .try_init();
+}
+
+/// Events of the log, a line each. They are formatted without colours, made printable, and only
+/// then is the level coloured.
+struct PrintableEvents<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for PrintableEvents<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let mut line = String::new();
+        self.0
+            .format_event(context, Writer::new(&mut line), event)?;
+        let line = printable::line(line.trim_end_matches('\n'));
+        let level = event.metadata().level();
+        match line.split_once(level.as_str()) {
+            Some((before, after)) if writer.has_ansi_escapes() => {
+                let color = match *level {
+                    Level::ERROR => 31,
+                    Level::WARN => 33,
+                    Level::INFO => 32,
+                    Level::DEBUG => 34,
+                    Level::TRACE => 35,
+                };
+                writeln!(writer, "{before}\u{1b}[{color}m{level}\u{1b}[0m{after}")
+            }
+            _ => writeln!(writer, "{line}"),
+        }
+    }
 }
 
 impl std::ops::Deref for Failure {

@@ -8,6 +8,7 @@ use crate::build::last::{self, Changed};
 use crate::build::wants;
 use crate::catalog::Way;
 use crate::plan::Plan;
+use crate::printable;
 use crate::rules::{Decision, Machine};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,12 +139,14 @@ fn table(plan: &Plan) -> String {
             Way::Wheel => "wheel",
             Way::Source => "source",
         };
-        out.push_str(&format!(
-            "  {:width$}  {from:6}  {}\n",
+        let line = format!(
+            "  {:width$}  {from:6}  {}",
             named(decision),
             decision.reason,
             width = width.unwrap_or(0),
-        ));
+        );
+        out.push_str(&printable::line(&line));
+        out.push('\n');
     }
     out.push_str(&format!("\n  engine  {}\n\n", wants(plan)));
     let width = plan.steps.iter().map(|s| s.id.len()).max().unwrap_or(0);
@@ -156,7 +159,7 @@ fn table(plan: &Plan) -> String {
             step.id,
             step.key.short()
         );
-        out.push_str(line.trim_end());
+        out.push_str(&printable::line(line.trim_end()));
         out.push('\n');
     }
     out
@@ -189,15 +192,16 @@ fn reasons(why: &BTreeMap<String, Vec<Changed>>) -> String {
     for (step, changes) in why {
         for c in changes {
             let line = match c.input.strip_prefix("step:") {
-                Some(other) => format!("  {step}: because `{other}` changed\n"),
+                Some(other) => format!("  {step}: because `{other}` changed"),
                 None => format!(
-                    "  {step}: {} {} → {}\n",
+                    "  {step}: {} {} → {}",
                     c.input,
                     short(&c.before),
                     short(&c.now)
                 ),
             };
-            out.push_str(&line);
+            out.push_str(&printable::line(&line));
+            out.push('\n');
         }
     }
     out

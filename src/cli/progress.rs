@@ -2,8 +2,10 @@
 //! `--json`; all on stderr.
 
 use super::args::Common;
+use super::output::{tell, tell_event};
 use crate::build::{BuildEvent, plan_step};
 use crate::engine::{Event, StepKind};
+use crate::printable;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
@@ -60,9 +62,9 @@ impl Progress {
     pub fn line(&self, text: &str) {
         match &self.mode {
             Mode::Silent | Mode::Json => {}
-            Mode::Plain => eprintln!("{text}"),
+            Mode::Plain => tell(&format!("{}\n", printable::line(text))),
             Mode::Live { bars, .. } => {
-                let _ = bars.println(text);
+                let _ = bars.println(printable::line(text));
             }
         }
     }
@@ -75,8 +77,8 @@ impl Progress {
                 }
                 _ => true,
             };
-            if let (true, Ok(line)) = (told, serde_json::to_string(event)) {
-                eprintln!("{line}");
+            if told {
+                tell_event(event);
             }
             return;
         }
@@ -105,7 +107,7 @@ impl Progress {
         let finished = done >= total;
         let is_plain = matches!(self.mode, Mode::Plain);
         if is_plain && self.due(what, finished, PLAIN_EVERY) {
-            eprintln!("{what}: {} of {}", mib(done), mib(total));
+            self.line(&format!("{what}: {} of {}", mib(done), mib(total)));
         }
         if let Mode::Live {
             bars, downloads, ..
@@ -115,7 +117,7 @@ impl Progress {
                 bars.add(
                     ProgressBar::new(total)
                         .with_style(bytes_style())
-                        .with_message(what.to_owned()),
+                        .with_message(printable::line(what).into_owned()),
                 )
             });
             bar.set_length(total);
@@ -146,7 +148,7 @@ impl Progress {
                 let name = shown(name);
                 self.names.insert(*id, name.clone());
                 match &mut self.mode {
-                    Mode::Plain => eprintln!("#{id} {name}"),
+                    Mode::Plain => tell(&format!("#{id} {name}\n")),
                     Mode::Live { bars, steps, .. } => {
                         let bar = bars.add(
                             ProgressBar::new_spinner()
@@ -160,10 +162,11 @@ impl Progress {
                 }
             }
             Event::StepLog { id, line, .. } => match &self.mode {
-                Mode::Plain if self.verbose => eprintln!("#{id} | {line}"),
+                Mode::Plain if self.verbose => self.line(&format!("#{id} | {line}")),
                 Mode::Live { steps, .. } => {
                     if let Some(bar) = steps.get(id) {
-                        bar.set_message(line.trim().chars().take(80).collect::<String>());
+                        let start: String = line.trim().chars().take(80).collect();
+                        bar.set_message(printable::line(&start).into_owned());
                     }
                 }
                 _ => {}
@@ -194,7 +197,9 @@ impl Progress {
                 };
                 self.line(&format!("#{id} {name}: {end}"));
             }
-            Event::Warning { message, .. } => self.line(&format!("warning: {message}")),
+            Event::Warning { message, .. } => {
+                self.line(&format!("warning: {message}"));
+            }
         }
     }
 }
@@ -202,14 +207,16 @@ impl Progress {
 /// The plan's name of a step where there is one, else the engine's, short.
 pub(super) fn shown(name: &str) -> String {
     let stage = crate::build::stage(name);
-    match stage.and_then(plan_step) {
+    let shown = match stage.and_then(plan_step) {
         Some(step) => step,
         None => stage.map_or_else(|| short(name), str::to_owned),
-    }
+    };
+    printable::line(&shown).into_owned()
 }
 
 fn short(name: &str) -> String {
-    name.chars().take(72).collect()
+    let start: String = name.chars().take(72).collect();
+    printable::line(&start).into_owned()
 }
 
 pub fn mib(bytes: u64) -> String {
@@ -246,9 +253,10 @@ impl Amount {
             true => ProgressBar::new_spinner().with_style(amount_style()),
             false => ProgressBar::hidden(),
         };
-        bar.set_message(what.to_owned());
+        let what = printable::line(what).into_owned();
+        bar.set_message(what.clone());
         Self {
-            what: what.to_owned(),
+            what,
             bar,
             lines: !live && !silent,
             told: Mutex::new(Instant::now()),
@@ -289,15 +297,14 @@ impl Amount {
         if self.lines && told.elapsed() > Duration::from_secs(5) {
             *told = Instant::now();
             let done = mib(self.bar.position());
-            match self.bar.length() {
-                Some(all) => eprintln!(
-                    "{}: {done} of {}, {} s left",
-                    self.what,
-                    mib(all),
-                    self.bar.eta().as_secs()
-                ),
-                None => eprintln!("{}: {done}", self.what),
-            }
+            let what = &self.what;
+            tell(&match self.bar.length() {
+                Some(all) => {
+                    let left = self.bar.eta().as_secs();
+                    format!("{what}: {done} of {}, {left} s left\n", mib(all))
+                }
+                None => format!("{what}: {done}\n"),
+            });
         }
     }
 

@@ -6,7 +6,7 @@ use super::init::sm_of;
 use super::output::{Failure, chain, json, print};
 use super::progress::{Amount, mib};
 use super::push::plain_http;
-use super::sign::line;
+use super::sign::statement;
 use super::session::{runtime, until_stopped};
 use crate::catalog::Catalog;
 use crate::config::Config;
@@ -17,6 +17,7 @@ use crate::evidence::{EvidenceError, PublicKey, Signed, Trust};
 use crate::pull::{
     self, Age, Fetched, Machine, Place, PullError, Resolved, Rootfs, Settings, Wanted,
 };
+use crate::printable::line;
 use crate::registry;
 use crate::spec::nouns::Digest;
 use crate::store::Store;
@@ -181,17 +182,17 @@ fn show(common: &Common, args: &PullArgs, pulled: &Pulled) {
     }
     let mut text = String::new();
     if let Some(taken) = taken {
-        text += &format!("{}: {}\n", taken.variant, taken.why);
+        text += &format!("{}: {}\n", line(&taken.variant), line(&taken.why));
     }
     for other in others {
-        text += &format!("  not {}: {}\n", other.variant, other.why);
+        text += &format!("  not {}: {}\n", line(&other.variant), line(&other.why));
     }
     if let Some(doubt) = doubt {
         let place = match args.gpu.is_some() || args.root.is_some() {
             true => "there",
             false => "here",
         };
-        text += &format!("by its labels it does not run {place}: {doubt}\n");
+        text += &format!("by its labels it does not run {place}: {}\n", line(doubt));
     }
     let digest = &resolved.manifest.digest;
     text += &match fetched {
@@ -205,7 +206,7 @@ fn show(common: &Common, args: &PullArgs, pulled: &Pulled) {
     };
     if !pulled.signed.is_empty() {
         text += "signed as\n";
-        text.extend(pulled.signed.iter().map(line));
+        text.extend(pulled.signed.iter().map(statement));
     }
     print(&text);
 }

@@ -13,6 +13,7 @@ use crate::diag::{Diagnostic, codes};
 use crate::engine::Cancel;
 use crate::engine::docker::Docker;
 use crate::oci;
+use crate::printable;
 use crate::publish::{self, Done, Facts, Listed, PublishError, Settings, Shipment};
 use crate::registry::{self, Patience, PlainHttp};
 use crate::spec::Platform;
@@ -231,7 +232,8 @@ fn show(
 
 fn shown(listed: &Listed) -> String {
     let names: Vec<String> = listed.variants.iter().map(|v| v.shown()).collect();
-    format!("index {}: {}\n", listed.digest, names.join(", "))
+    let names = names.join(", ");
+    format!("index {}: {}\n", listed.digest, printable::line(&names))
 }
 
 impl From<PublishError> for Failure {

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::args::{Common, RenderArgs};
-use super::output::{Failure, json, print};
+use super::output::{Failure, json, print, shown};
 use super::progress::Progress;
 use super::session::{Session, runtime};
 use crate::build::{IndexSettings, Options, render_context};
@@ -45,7 +45,7 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
     if common.json {
         json(&serde_json::json!({ "ok": true, "directory": args.output, "files": files }));
     } else {
-        let dir = args.output.display();
+        let dir = shown(&args.output);
         print(&format!(
             "{dir}: {files} files; build with `docker build {dir}`\n"
         ));

@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::args::{Common, SbomArgs, SbomChoice};
 use super::build::epoch;
-use super::output::{Failure, json, print, say};
+use super::output::{Failure, json, print, print_document, say, shown};
 use super::session::Session;
 use crate::diag::{Diagnostic, codes};
 use crate::evidence::{Bill, SbomFormat, sbom};
@@ -28,8 +28,8 @@ pub fn run(common: &Common, args: &SbomArgs) -> Outcome {
     }
     match (&args.output, common.json) {
         (Some(path), true) => json(&serde_json::json!({ "ok": true, "file": path })),
-        (Some(path), false) => print(&format!("{}: written\n", path.display())),
-        (None, _) => print(&text),
+        (Some(path), false) => print(&format!("{}: written\n", shown(path))),
+        (None, _) => print_document(&text),
     }
     Ok(())
 }

@@ -3,10 +3,11 @@
 use super::Outcome;
 use super::args::{Common, SignArgs, VerifyArgs};
 use super::attach::{connect, waited};
-use super::output::{Failure, json, print};
+use super::output::{Failure, json, print, shown};
 use crate::assemble::time;
 use crate::config::Config;
 use crate::evidence::{self, EvidenceError, PrivateKey, PublicKey, Signed, Trust};
+use crate::printable;
 use crate::registry::Reference;
 use std::path::Path;
 use std::str::FromStr as _;
@@ -54,8 +55,8 @@ fn generate(common: &Common, name: &Path) -> Result<(), EvidenceError> {
         })),
         false => print(&format!(
             "{}: written; whoever has it signs in your name\n{}: written\n",
-            private.display(),
-            public.display(),
+            shown(&private),
+            shown(&public),
         )),
     }
     Ok(())
@@ -86,13 +87,14 @@ fn tell(common: &Common, done: &str, reference: &Reference, key: &PublicKey, sig
         return;
     }
     let key = fingerprint.map_or_else(String::new, |f| format!(", key {}", f.short()));
-    let lines: String = signed.iter().map(line).collect();
+    let lines: String = signed.iter().map(statement).collect();
     print(&format!("{reference}: {done}{key}\n{lines}"));
 }
 
 /// One statement, for people.
-pub(super) fn line(signed: &Signed) -> String {
+pub(super) fn statement(signed: &Signed) -> String {
     let seconds = signed.time.and_then(|time| u32::try_from(time).ok());
     let at = seconds.map_or_else(String::new, |s| format!(", {}", time(s)));
-    format!("  {}@{}{at}\n", signed.name, signed.digest)
+    let name = printable::line(&signed.name);
+    format!("  {name}@{}{at}\n", signed.digest)
 }

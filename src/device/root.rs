@@ -125,7 +125,8 @@ fn parts(path: &Path) -> VecDeque<OsString> {
         .collect()
 }
 
-/// Text of a machine as a report may show it: one line, short, nothing that steers a terminal.
+/// Text of a machine as a report may show it: one short line, without the zero byte that ends a
+/// value of a device tree.
 pub fn clean(text: &str) -> String {
     let plain: String = text
         .chars()

@@ -13,7 +13,7 @@ use std::fmt;
 
 pub use codes::Code;
 pub use page::markdown;
-pub use render::render;
+pub use render::{Rendered, render};
 
 /// Place in a source text. Lines and columns count from one; offset and length are bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]

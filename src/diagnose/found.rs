@@ -5,6 +5,7 @@
 
 use super::{Match, line, symbol};
 use crate::catalog::{Diagnosis, Rank};
+use crate::printable::is_plain;
 use regex::bytes::Captures;
 
 /// Different failures of one diagnosis that are kept: libraries that are missing, say.
@@ -94,10 +95,7 @@ fn filled(text: &str, captures: &Captures<'_>) -> String {
         match captures.name(name) {
             Some(found) => {
                 let found = String::from_utf8_lossy(found.as_bytes());
-                let one_line = found
-                    .chars()
-                    .filter(|c| !c.is_control())
-                    .collect::<String>();
+                let one_line = found.chars().filter(|c| is_plain(*c)).collect::<String>();
                 out.push_str(&symbol::readable(&one_line));
             }
             None => out.push('?'),

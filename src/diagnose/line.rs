@@ -5,6 +5,7 @@
 //! length of a line.
 
 use super::blocks::OVERLAP;
+use crate::printable::is_plain;
 use regex::bytes::Regex;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -75,8 +76,8 @@ pub fn quotes_code(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"raise ")
 }
 
-/// What is shown of a line, and where in it the match is. Control characters become spaces:
-/// a log must not steer the reader's terminal.
+/// What is shown of a line, and where in it the match is. What cannot be printed becomes a space:
+/// logs are full of colours, which say nothing here.
 pub fn shown(bytes: &[u8], matched: Range<usize>) -> (String, Range<usize>) {
     let matched = matched.start..matched.end.min(matched.start + SHOWN);
     let room = SHOWN - matched.len();
@@ -86,7 +87,7 @@ pub fn shown(bytes: &[u8], matched: Range<usize>) -> (String, Range<usize>) {
     let text = |part: &[u8]| -> String {
         String::from_utf8_lossy(part)
             .chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
+            .map(|c| if is_plain(c) { c } else { ' ' })
             .collect()
     };
     let mut out = String::from(if first > 0 { "…" } else { "" });
@@ -141,7 +142,7 @@ mod tests {
             let (text, matched) = shown(&bytes, start..end);
             prop_assert!(text.len() <= 3 * SHOWN + 6);
             prop_assert!(!text[matched.clone()].is_empty());
-            prop_assert!(!text.chars().any(char::is_control));
+            prop_assert!(text.chars().all(is_plain));
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::network::Answer;
 use super::{Live, Machine, Report};
 use crate::device::{Device, Toolkit};
+use crate::printable;
 use crate::sandbox::{Capabilities, Identity};
 use std::fmt::Write as _;
 
@@ -30,7 +31,8 @@ fn section(out: &mut String, title: &str, lines: Lines) {
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{title}");
     for (name, value) in lines {
-        let _ = writeln!(out, "{}", format!("  {name:<12}{value}").trim_end());
+        let line = format!("  {name:<12}{value}");
+        let _ = writeln!(out, "{}", printable::line(line.trim_end()));
     }
 }
 

@@ -8,6 +8,7 @@ use super::image::{self, Found};
 use super::kind::Kind;
 use super::signature::{count, verify};
 use super::trust::Trust;
+use crate::printable;
 use crate::registry::{Descriptor, Reference, Registry, Target};
 use crate::spec::nouns::Digest;
 use bytes::Bytes;
@@ -154,7 +155,7 @@ impl Inspection {
 
     /// For people; ends with a line end.
     pub fn table(&self) -> String {
-        let mut out = format!("{}\n", self.reference);
+        let mut out = format!("{}\n", printable::line(&self.reference));
         let what = match self.images.len() {
             1 if self.images[0].image.digest == self.digest => "image".to_owned(),
             n => format!("index of {n} images"),
@@ -185,17 +186,18 @@ impl Inspected {
         };
         let mib = image.size.div_ceil(1 << 20);
         let title = label("org.opencontainers.image.title").unwrap_or("image");
-        let platform = &image.platform;
-        let _ = writeln!(out, "\n{} {platform}, {mib} MiB", printable(title));
+        let platform = short(&image.platform);
+        let _ = writeln!(out, "\n{} {platform}, {mib} MiB", short(title));
         let _ = writeln!(out, "  {}{}", image.digest, signed(self.signatures));
         let own = image.labels.iter().filter_map(|(name, value)| {
             let name = name.strip_prefix("io.stackforge.")?;
-            Some((name, value))
+            Some((short(name), value))
         });
-        let rows: Vec<(&str, &String)> = own.collect();
-        let width = rows.iter().map(|(n, _)| n.len()).max().unwrap_or(0);
+        let rows: Vec<(String, &String)> = own.collect();
+        let width = rows.iter().map(|(n, _)| n.chars().count());
+        let width = width.max().unwrap_or(0);
         for (name, value) in rows {
-            let _ = writeln!(out, "  {name:width$}  {}", printable(value));
+            let _ = writeln!(out, "  {name:width$}  {}", short(value));
         }
         let Some(evidence) = &self.evidence else {
             return;
@@ -206,22 +208,15 @@ impl Inspected {
         for evidence in evidence {
             let what = match evidence.kind {
                 Some(kind) => kind.about().to_owned(),
-                None => printable(&evidence.artifact_type),
+                None => short(&evidence.artifact_type),
             };
             let _ = writeln!(out, "  {what:20}  {}", evidence.digest);
         }
     }
 }
 
-/// Text of others, on one line of a terminal.
-fn printable(text: &str) -> String {
-    text.chars().take(200).flat_map(escaped).collect()
-}
-
-fn escaped(c: char) -> impl Iterator<Item = char> {
-    let (plain, code) = match c.is_control() {
-        true => (None, Some(c.escape_default())),
-        false => (Some(c), None),
-    };
-    plain.into_iter().chain(code.into_iter().flatten())
+/// The start of a text of others, on one line.
+fn short(text: &str) -> String {
+    let start: String = text.chars().take(200).collect();
+    printable::line(&start).into_owned()
 }

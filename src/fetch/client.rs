@@ -1,7 +1,10 @@
 //! The HTTP client: the one place that builds one.
 
 use super::FetchError;
+use reqwest::redirect::Policy;
 use std::time::Duration;
+
+const MOST_REDIRECTS: usize = 10;
 
 /// A client that trusts the system's certificates, or those of SSL_CERT_FILE, and takes the
 /// proxies that the environment names.
@@ -19,6 +22,22 @@ pub(super) fn client_that_waits(stall: Duration) -> Result<reqwest::Client, Fetc
         .read_timeout(stall)
         // Several large files share a connection: its windows must follow the line's capacity.
         .http2_adaptive_window(true)
+        .redirect(redirects())
         .build()
         .map_err(FetchError::Client)
+}
+
+/// Redirects that do not leave TLS: an index page has no digest to be checked by. What begins
+/// without TLS, such as a Debian mirror, may go on without it.
+fn redirects() -> Policy {
+    Policy::custom(|attempt| {
+        let secure = attempt.previous().iter().any(|url| url.scheme() == "https");
+        if attempt.previous().len() > MOST_REDIRECTS {
+            attempt.error("too many redirects")
+        } else if secure && attempt.url().scheme() != "https" {
+            attempt.error("a redirect to an address without TLS")
+        } else {
+            attempt.follow()
+        }
+    })
 }

@@ -135,6 +135,9 @@ impl FetchError {
             Self::Status { status: 429, .. } => {
                 "the server limits requests: run it again later, or use a mirror"
             }
+            Self::Transfer { source, .. } if source.is_redirect() => {
+                "the server refers to where the file must not come from: use another mirror or index"
+            }
             Self::Address { .. } => "give an address that starts with `https://` or `http://`",
             Self::Short { .. }
             | Self::TooLong { .. }

@@ -196,7 +196,7 @@ impl Serialize for Variant {
 }
 
 fn unreadable(name: &str, text: &str, why: impl Display) -> String {
-    let text: String = text.chars().take(80).flat_map(char::escape_debug).collect();
+    let text: String = text.chars().take(80).collect();
     format!("its annotation {name} is `{text}`: {why}")
 }
 

@@ -17,8 +17,9 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use super::challenge::Challenge;
+use super::connection::{Connection, Redirects};
 use super::credentials::{Credentials, Keychain, Login};
-use super::error::{ApiErrors, printable};
+use super::error::{ApiErrors, excerpt};
 use super::{RegistryError, body};
 
 const LONGEST_ANSWER: u64 = 1 << 20;
@@ -47,7 +48,7 @@ impl Scope {
 pub(super) struct Authorizer {
     /// As credentials are kept under.
     host: String,
-    plain: bool,
+    connection: Connection,
     keychain: Arc<Keychain>,
     state: Mutex<State>,
 }
@@ -71,10 +72,10 @@ struct Header {
 }
 
 impl Authorizer {
-    pub fn new(host: &str, plain: bool, keychain: Arc<Keychain>) -> Self {
+    pub fn new(host: &str, connection: Connection, keychain: Arc<Keychain>) -> Self {
         Self {
             host: host.to_owned(),
-            plain,
+            connection,
             keychain,
             state: Mutex::default(),
         }
@@ -175,12 +176,12 @@ impl Authorizer {
         let wrong = |reason: &str| RegistryError::Protocol {
             host: self.host.clone(),
             doing: doing.to_owned(),
-            reason: format!("its token service `{}` {reason}", printable(text)),
+            reason: format!("its token service `{}` {reason}", excerpt(text)),
         };
         let realm = Url::parse(text).map_err(|_| wrong("is no address"))?;
         match realm.scheme() {
             "https" => Ok(realm),
-            "http" if self.plain => Ok(realm),
+            "http" if self.connection.plain => Ok(realm),
             _ => Err(wrong("would be sent credentials without TLS")),
         }
     }
@@ -207,8 +208,17 @@ impl Authorizer {
         scopes.sort();
         scopes.dedup();
 
-        let request = token_request(client, service, &credentials.login, &scopes);
+        let request = match &credentials.login {
+            Login::Identity(token) => {
+                let client = self.connection.client(Redirects::SameOrigin)?;
+                refresh_request(&client, service, token.reveal(), &scopes)
+            }
+            login => token_request(client, service, login, &scopes),
+        };
         let response = request.send().await.map_err(|error| {
+            if error.is_redirect() {
+                return wrong("leads to where credentials must not go".to_owned(), false);
+            }
             let error = RegistryError::transfer(error, &self.host, doing);
             wrong(format!("fails: {error}"), error.is_passing())
         })?;
@@ -252,6 +262,27 @@ struct Answer {
     expires_in: Option<u64>,
 }
 
+/// OAuth 2: a form, which has the shape of a query.
+fn refresh_request(
+    client: &reqwest::Client,
+    service: &Service,
+    token: &str,
+    scopes: &[String],
+) -> reqwest::RequestBuilder {
+    let mut form = service.realm.clone();
+    form.set_query(None);
+    form.query_pairs_mut()
+        .append_pair("grant_type", "refresh_token")
+        .append_pair("service", service.service.as_deref().unwrap_or_default())
+        .append_pair("client_id", "stackforge")
+        .append_pair("scope", &scopes.join(" "))
+        .append_pair("refresh_token", token);
+    client
+        .post(service.realm.clone())
+        .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(form.query().unwrap_or_default().to_owned())
+}
+
 fn token_request(
     client: &reqwest::Client,
     service: &Service,
@@ -259,21 +290,6 @@ fn token_request(
     scopes: &[String],
 ) -> reqwest::RequestBuilder {
     let mut url = service.realm.clone();
-    if let Login::Identity(token) = login {
-        // OAuth 2: a form, which has the shape of a query.
-        let mut form = service.realm.clone();
-        form.set_query(None);
-        form.query_pairs_mut()
-            .append_pair("grant_type", "refresh_token")
-            .append_pair("service", service.service.as_deref().unwrap_or_default())
-            .append_pair("client_id", "stackforge")
-            .append_pair("scope", &scopes.join(" "))
-            .append_pair("refresh_token", token.reveal());
-        return client
-            .post(url)
-            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
-            .body(form.query().unwrap_or_default().to_owned());
-    }
     {
         let mut query = url.query_pairs_mut();
         if let Some(service) = &service.service {

@@ -156,7 +156,7 @@ pub(super) async fn open(
         match header::content_range(value) {
             Some(sent) if sent.first == range.start && sent.last <= last => stream.size = sent.size,
             _ => {
-                let sent = super::error::printable(value);
+                let sent = super::error::excerpt(value);
                 let reason = format!(
                     "it was asked for bytes {}-{last} and sends `{sent}`",
                     range.start

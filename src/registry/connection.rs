@@ -1,10 +1,13 @@
 //! Connections: certificates, proxies, and where a redirect may lead.
 //!
 //! In: options and whether a server is this machine. Out: a client that never leaves TLS for plain
-//! HTTP, and that asks no proxy for what is on loopback.
+//! HTTP, and that asks no proxy for what is on loopback; for credentials in a body, one that never
+//! leaves the server that it asks.
 
 use std::path::Path;
 use std::time::Duration;
+
+use reqwest::redirect::Policy;
 
 use super::{Options, RegistryError};
 
@@ -19,38 +22,59 @@ pub(super) fn is_loopback(name: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-/// A client that trusts the system's certificates, or those of SSL_CERT_FILE, and the options'.
-pub(super) fn client(
-    options: &Options,
-    plain: bool,
-    loopback: bool,
-) -> Result<reqwest::Client, RegistryError> {
-    // An error means that a provider is installed already, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let redirects = reqwest::redirect::Policy::custom(move |attempt| {
+/// How a server is reached.
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub options: Options,
+    /// Whether plain HTTP may be spoken.
+    pub plain: bool,
+    pub loopback: bool,
+}
+
+/// Where redirects may lead.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Redirects {
+    Anywhere,
+    /// reqwest takes credentials out of a redirected request's headers, but not out of its body.
+    SameOrigin,
+}
+
+impl Connection {
+    /// A client that trusts the system's certificates, or those of SSL_CERT_FILE, and the options'.
+    pub fn client(&self, redirects: Redirects) -> Result<reqwest::Client, RegistryError> {
+        // An error means that a provider is installed already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("stackforge/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(Duration::from_secs(20))
+            .read_timeout(self.options.patience.stall)
+            .http2_adaptive_window(true)
+            .redirect(policy(self.plain, redirects));
+        if self.loopback {
+            builder = builder.no_proxy();
+        }
+        if let Some(path) = &self.options.authorities {
+            builder = builder.tls_certs_merge(authorities(path)?);
+        }
+        builder.build().map_err(RegistryError::Client)
+    }
+}
+
+fn policy(plain: bool, redirects: Redirects) -> Policy {
+    Policy::custom(move |attempt| {
         let safe = attempt.url().scheme() == "https"
             || plain && attempt.previous().iter().all(|url| url.scheme() == "http");
+        let leaves = |url: &reqwest::Url| url.origin() != attempt.url().origin();
         if attempt.previous().len() > MOST_REDIRECTS {
             attempt.error("too many redirects")
         } else if !safe {
             attempt.error("a redirect to an address without TLS")
+        } else if redirects == Redirects::SameOrigin && attempt.previous().iter().any(leaves) {
+            attempt.error("a redirect of credentials to another server")
         } else {
             attempt.follow()
         }
-    });
-    let mut builder = reqwest::Client::builder()
-        .user_agent(concat!("stackforge/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(Duration::from_secs(20))
-        .read_timeout(options.patience.stall)
-        .http2_adaptive_window(true)
-        .redirect(redirects);
-    if loopback {
-        builder = builder.no_proxy();
-    }
-    if let Some(path) = &options.authorities {
-        builder = builder.tls_certs_merge(authorities(path)?);
-    }
-    builder.build().map_err(RegistryError::Client)
+    })
 }
 
 fn authorities(path: &Path) -> Result<Vec<reqwest::Certificate>, RegistryError> {

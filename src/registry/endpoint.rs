@@ -10,7 +10,7 @@ use reqwest::header::{AUTHORIZATION, LOCATION, WWW_AUTHENTICATE};
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 
 use super::auth::{Authorizer, Scope};
-use super::connection::{client, is_loopback};
+use super::connection::{Connection, Redirects, is_loopback};
 use super::credentials::Keychain;
 use super::error::ApiErrors;
 use super::reference::{DOCKER_HUB, Repository, is_host};
@@ -69,9 +69,14 @@ impl Endpoint {
         };
         let scheme = if plain { "http" } else { "https" };
         let base = Url::parse(&format!("{scheme}://{server}/v2/")).map_err(|_| wrong())?;
+        let connection = Connection {
+            options: options.clone(),
+            plain,
+            loopback,
+        };
         Ok(Self {
-            client: client(options, plain, loopback)?,
-            auth: Authorizer::new(host, plain, keychain),
+            client: connection.client(Redirects::Anywhere)?,
+            auth: Authorizer::new(host, connection, keychain),
             host: host.to_owned(),
             base,
             prefix,

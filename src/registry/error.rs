@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::printable;
 use crate::spec::nouns::Digest;
 
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +124,13 @@ impl RegistryError {
     /// What a request's failure means: names and certificates are not mended by trying again.
     pub(super) fn transfer(error: reqwest::Error, host: &str, doing: &str) -> Self {
         let (host, doing, source) = (host.to_owned(), doing.to_owned(), error.without_url());
-        if is_tls(&source) {
+        if source.is_redirect() {
+            Self::Protocol {
+                host,
+                doing,
+                reason: because(&source).trim_start_matches(": ").to_owned(),
+            }
+        } else if is_tls(&source) {
             Self::Tls {
                 host,
                 doing,
@@ -251,8 +258,8 @@ impl ApiErrors {
             return Self::default();
         };
         let entries = body.errors.into_iter().take(5).map(|entry| ApiError {
-            code: printable(&entry.code),
-            message: printable(&entry.message.unwrap_or_default()),
+            code: excerpt(&entry.code),
+            message: excerpt(&entry.message.unwrap_or_default()),
         });
         Self(entries.collect())
     }
@@ -262,12 +269,10 @@ impl ApiErrors {
     }
 }
 
-/// What a server says, fit for a terminal.
-pub(super) fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(300)
-        .collect()
+/// The start of what a server says, as a part of a message's line.
+pub(super) fn excerpt(text: &str) -> String {
+    let start: String = text.chars().take(300).collect();
+    printable::line(&start).into_owned()
 }
 
 impl fmt::Display for ApiError {
@@ -303,7 +308,7 @@ fn because(error: &reqwest::Error) -> String {
         source = cause.source();
     }
     match last {
-        Some(text) => format!(": {}", printable(&text)),
+        Some(text) => format!(": {}", excerpt(&text)),
         None if error.is_timeout() => ": nothing arrives any more".to_owned(),
         None => String::new(),
     }
@@ -340,7 +345,7 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "`a.example` has no manifest `a/b:x`: MANIFEST_UNKNOWN: manifest  [31m unknown: DENIED"
+            "`a.example` has no manifest `a/b:x`: MANIFEST_UNKNOWN: manifest \\u{1b}[31m unknown: DENIED"
         );
     }
 

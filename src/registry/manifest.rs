@@ -217,13 +217,13 @@ fn settle(bytes: &[u8], header: Option<String>) -> Result<String, String> {
         (None, Some(own)) if known(&own) => Ok(own),
         (Some(header), Some(own)) => Err(format!(
             "it is sent as `{header}` and calls itself `{}`",
-            super::error::printable(&own)
+            super::error::excerpt(&own)
         )),
         (None, own) => Err(format!(
             "its media type {} is neither an image's nor an index's",
             own.map_or("is unknown and".to_owned(), |own| format!(
                 "`{}`",
-                super::error::printable(&own)
+                super::error::excerpt(&own)
             ))
         )),
     }

@@ -1,6 +1,7 @@
 //! Quoting: the only ways by which text from a stack enters a Dockerfile, a script or a pipeline.
 
 use super::yaml;
+use crate::printable::is_plain;
 use crate::spec::image_reference;
 use handlebars::{
     Context, Handlebars, Helper, HelperDef, HelperResult, Output, RenderContext, RenderErrorReason,
@@ -41,13 +42,7 @@ pub fn dockerfile_word(text: &str) -> String {
 pub fn comment(text: &str) -> String {
     let line: String = text
         .chars()
-        .map(|c| {
-            if c.is_control() || c == '\u{2028}' || c == '\u{2029}' {
-                ' '
-            } else {
-                c
-            }
-        })
+        .map(|c| if is_plain(c) { c } else { ' ' })
         .collect();
     line.trim_end_matches(['\\', ' ']).to_owned()
 }

@@ -33,8 +33,7 @@ pub struct Malformed {
 }
 
 pub(super) fn malformed(found: &str, expected: &'static str) -> Malformed {
-    let mut found: String = found.chars().take(80).collect();
-    found.retain(|c| !c.is_control());
+    let found = found.chars().take(80).collect();
     Malformed { found, expected }
 }
 

@@ -4,6 +4,7 @@
 //! summary for labels, and a table for people. Nothing here measures or completes anything:
 //! what the report does not hold is not shown.
 
+use crate::printable;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -101,13 +102,14 @@ impl Report {
     /// The whole report for people; ends with a line end.
     pub fn table(&self) -> String {
         let device = |key: &str| self.device.get(key).and_then(Value::as_str);
-        let mut out = match (device("gpu"), device("sm")) {
-            (Some(gpu), sm) => format!("validated on {gpu} (SM {})\n", sm.unwrap_or("unknown")),
+        let validated = match (device("gpu"), device("sm")) {
+            (Some(gpu), sm) => format!("validated on {gpu} (SM {})", sm.unwrap_or("unknown")),
             _ => format!(
-                "validated without a GPU on {}\n",
+                "validated without a GPU on {}",
                 device("cpu").unwrap_or("an unnamed processor")
             ),
         };
+        let mut out = format!("{}\n", printable::line(&validated));
         let mut rows = Vec::new();
         for check in &self.checks {
             let note = check.reason.clone().unwrap_or_default();
@@ -129,13 +131,19 @@ impl Report {
         };
         let widths = [width(0), width(1), width(2)];
         for [name, status, measured, note] in &rows {
+            // Further lines of a reason do not begin where checks do.
+            let (note, more) = note.split_once('\n').unwrap_or((note, ""));
             let line = format!(
                 "  {name:<w0$}  {status:<w1$}  {measured:<w2$}  {note}",
                 w0 = widths[0],
                 w1 = widths[1],
                 w2 = widths[2],
             );
-            let _ = writeln!(out, "{}", line.trim_end());
+            let _ = writeln!(out, "{}", printable::line(line.trim_end()));
+            for line in more.lines() {
+                let line = format!("        {line}");
+                let _ = writeln!(out, "{}", printable::line(line.trim_end()));
+            }
         }
         out
     }

@@ -188,6 +188,17 @@ impl Tls {
         })
     }
 
+    /// The same, whose `thing` is a whole answer with its head.
+    fn answering(answer: &str) -> Self {
+        Self::serve(answer.as_bytes(), |port| {
+            let mut server = Command::new("openssl");
+            server
+                .args(["s_server", "-HTTP", "-quiet", "-cert", "cert.pem"])
+                .args(["-key", "key.pem", "-accept", port]);
+            server
+        })
+    }
+
     /// nghttpd, which speaks HTTP/2 and nothing else; what it says is in `log`.
     fn http2(body: &[u8]) -> Self {
         Self::serve(body, |port| {
@@ -252,6 +263,28 @@ fn an_authority_of_the_environment_is_trusted_also_through_a_proxy() {
     assert_eq!(through, "well, 200000 bytes came");
     let tunnel = format!("CONNECT localhost:{} HTTP/1.1", server.port);
     assert_eq!(log.lock().unwrap().as_slice(), [tunnel]);
+}
+
+#[test]
+fn no_redirect_leads_out_of_tls() {
+    let body = bytes(35, 1000);
+    let served = body.clone();
+    let plain = Server::start(move |seen, _| Reply::honest(&served, "\"a\"", seen));
+    let answer = format!(
+        "HTTP/1.0 302 Found\r\nLocation: {}/thing\r\nContent-Length: 0\r\n\r\n",
+        plain.url
+    );
+    let server = Tls::answering(&answer);
+    let ca = server.dir.path().join("ca.pem");
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("https://localhost:{}/thing", server.port);
+    let env = [("SSL_CERT_FILE", ca.to_str().unwrap())];
+    let end = ask(&url, &body, dir.path(), &env);
+    assert!(
+        end.contains("a redirect to an address without TLS"),
+        "{end}"
+    );
+    assert!(plain.log().is_empty());
 }
 
 #[test]

@@ -259,3 +259,43 @@ async fn a_token_service_without_tls_gets_no_credentials() {
     assert!(error.to_string().contains("without TLS"), "{error}");
     assert_eq!(asked.load(Ordering::SeqCst), 0);
 }
+
+/// Asks a registry whose token service redirects the login to another server. Returns what each of the
+/// two was asked for, and the error.
+async fn redirected(status: &'static str) -> (Vec<String>, Vec<String>, RegistryError) {
+    let elsewhere = Proxy::start("127.0.0.1:9", |_| {
+        Act::Answer("200 OK".to_owned(), r#"{"token":"t"}"#.to_owned())
+    });
+    let to = elsewhere.host.clone();
+    let front = Proxy::start("127.0.0.1:9", move |request| {
+        let host = request.header("host").unwrap();
+        let head = match request.path.as_str() {
+            "/token" => format!("{status}\r\nLocation: http://{to}/token"),
+            _ => format!(
+                "401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"http://{host}/token\",service=\"test\""
+            ),
+        };
+        Act::Answer(head, "{}".to_owned())
+    });
+    let refresh = Login::Identity(Secret::new("refresh".to_owned()));
+    let keychain = Arc::new(Keychain::fixed(refresh));
+    let registry = Registry::connect(&front.host, keychain, &quick()).unwrap();
+    let error = registry
+        .manifest(&repository("app"), &tag("v1"))
+        .await
+        .unwrap_err();
+    (front.seen(), elsewhere.seen(), error)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_token_is_not_posted_to_another_server() {
+    for status in ["307 Elsewhere", "308 Elsewhere", "302 Elsewhere"] {
+        let (asked, elsewhere, error) = redirected(status).await;
+        assert_eq!(elsewhere, [""; 0], "{status}");
+        assert!(matches!(error, RegistryError::Token { .. }), "{error}");
+        let says = "leads to where credentials must not go";
+        assert!(error.to_string().contains(says), "{error}");
+        // It would lead there the next time, too.
+        assert_eq!(asked.iter().filter(|a| *a == "POST /token").count(), 1);
+    }
+}

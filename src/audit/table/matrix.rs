@@ -7,6 +7,7 @@
 use super::Row;
 use crate::audit::gpu::How;
 use crate::audit::tree::split;
+use crate::printable;
 use crate::spec::Sm;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +40,7 @@ pub fn matrix(target: &str, rows: &[&Row]) -> String {
     for (name, rows) in packages(rows) {
         let objects: Vec<(&Row, Cells)> = rows.iter().map(|r| (*r, cells(r, &used))).collect();
         let whole = whole(&objects);
-        lines.push(line(shortened(&name, room), &whole));
+        lines.push(line(shortened(&printable::line(&name), room), &whole));
         let mut differing: BTreeMap<&Cells, Vec<String>> = BTreeMap::new();
         for (row, cells) in objects.iter().filter(|(_, cells)| *cells != whole) {
             let shown = row.shown();
@@ -51,6 +52,7 @@ pub fn matrix(target: &str, rows: &[&Row]) -> String {
                 false => file.to_owned(),
             };
             let names = differing.entry(cells).or_default();
+            let name = printable::line(&name).into_owned();
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -74,7 +76,8 @@ pub fn matrix(target: &str, rows: &[&Row]) -> String {
         .collect();
     if !left_out.is_empty() {
         out.push_str(&format!(
-            "nothing in {target} runs on {}\n",
+            "nothing in {} runs on {}\n",
+            printable::line(target),
             left_out.join(", ")
         ));
     }

@@ -7,7 +7,7 @@ use super::Outcome;
 use super::args::{AuditArgs, Common};
 use super::build::stop_on_signal;
 use super::init::sm_of;
-use super::output::{Failure, chain, colored, json, print};
+use super::output::{Failure, chain, colored, json, print, print_document, print_report};
 use super::progress::Amount;
 use super::session::runtime;
 use crate::audit::{self, AtRest, Audit, Gpu, Promise, Question, TreeError, sarif, table};
@@ -81,7 +81,7 @@ impl Asked<'_> {
 fn show(common: &Common, args: &AuditArgs, answer: &Audit) -> Outcome {
     if args.sarif {
         let text = serde_json::to_string_pretty(&sarif(answer)).unwrap_or_default();
-        print(&format!("{text}\n"));
+        print_document(&format!("{text}\n"));
     } else if !common.json {
         tell(common, answer);
     } else if answer.ok {
@@ -118,7 +118,7 @@ fn tell(common: &Common, audit: &Audit) {
     print(&table(audit));
     let told: Vec<Diagnostic> = audit.told().map(|f| f.diagnostic.clone()).collect();
     let color = colored(common, std::io::stdout().is_terminal());
-    print(&render(&Report::new(Source::default(), told), color));
+    print_report(&render(&Report::new(Source::default(), told), color));
 }
 
 /// What was found has been printed, but for JSON, whose document is the failure's.

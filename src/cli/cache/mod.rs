@@ -13,7 +13,6 @@ use crate::diag::{Diagnostic, Report, Source, codes};
 use crate::engine::Cancel;
 use crate::evidence::{EvidenceError, PrivateKey, PublicKey};
 use crate::store::{HasSigned, Limits, Sign, Store, StoreError, Verified};
-use std::path::Path;
 use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -126,7 +125,11 @@ pub(super) fn after_build(common: &Common, store: &Store, config: &Config) {
         false => Ok(None),
     });
     match made_room {
-        Ok(Some(done)) => say(common, &table::collected(&done, &limits)),
+        Ok(Some(done)) => {
+            for line in table::collected(&done, &limits).lines() {
+                say(common, line);
+            }
+        }
         Ok(None) => {}
         // The image is built; what is kept beside it can wait.
         Err(e) => tracing::warn!("{}", super::output::chain(&e)),
@@ -199,9 +202,4 @@ fn with_progress<T>(
     amount.end();
     runtime.shutdown_background();
     Ok(done?)
-}
-
-/// A path as a command's answer shows it.
-fn shown(path: &Path) -> String {
-    path.display().to_string()
 }

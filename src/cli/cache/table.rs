@@ -1,6 +1,7 @@
 //! Answers of `stackforge cache` for people.
 
-use super::shown;
+use super::super::output::shown;
+use crate::printable;
 use crate::store::{Collected, Entry, Exported, Imported, Kind, Limits, Listing, Verified};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -65,7 +66,8 @@ pub fn summary(listing: &Listing, root: &Path) -> String {
     let _ = writeln!(out, "\n{} remembered", plural(listing.actions, "step"));
     for image in &listing.images {
         if let Some(name) = &image.name {
-            let _ = writeln!(out, "image {name} ({})", image.digest.short());
+            let (name, digest) = (printable::line(name), image.digest.short());
+            let _ = writeln!(out, "image {name} ({digest})");
         }
     }
     trimmed(&out)
@@ -89,7 +91,7 @@ fn line(out: &mut String, entry: &Entry) {
         size(entry.size),
         ago(entry.used),
         label(entry.kind),
-        entry.name
+        printable::line(&entry.name)
     );
 }
 
@@ -135,13 +137,14 @@ pub fn verified(found: &Verified) -> String {
     let mut out = String::new();
     for blob in &found.damaged {
         let names = blob.names.join(", ");
+        let names = printable::line(&names);
         let _ = writeln!(out, "removed {} {names}", blob.digest);
     }
     for key in &found.dangling {
         let _ = writeln!(out, "forgot step {key}");
     }
     for image in &found.incomplete {
-        let _ = writeln!(out, "forgot image {image}");
+        let _ = writeln!(out, "forgot image {}", printable::line(image));
     }
     if found.index.is_some() {
         out.push_str(&index(found));
@@ -198,7 +201,7 @@ pub fn imported(done: &Imported, from: &Path) -> String {
         );
     }
     for name in &done.kept_names {
-        let name = name.escape_debug();
+        let name = printable::line(name);
         text += &format!("{name} stays the image that it was here\n");
     }
     text

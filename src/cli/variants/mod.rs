@@ -16,6 +16,7 @@ use crate::build::wants;
 use crate::diag::{Diagnostic, codes};
 use crate::engine::Cancel;
 use crate::matrix::Variant;
+use crate::printable;
 use crate::rules::Machine;
 use crate::spec::Platform;
 use futures_util::FutureExt as _;
@@ -302,7 +303,7 @@ fn table(rows: &[Row]) -> String {
         let [name, place, state, seconds, size] = &row.cells;
         let [w0, w1, w2, w3, w4] = widths;
         let line = format!("{name:w0$}  {place:w1$}  {state:w2$}  {seconds:>w3$}  {size:>w4$}");
-        out.push_str(line.trim_end());
+        out.push_str(&printable::line(line.trim_end()));
         out.push('\n');
     }
     out

@@ -1,7 +1,9 @@
 //! Builds that are under way, shown.
 
 use super::super::args::Common;
+use super::super::output::{tell, tell_event};
 use super::super::progress::shown;
+use crate::printable;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::io::IsTerminal as _;
@@ -27,8 +29,8 @@ impl Show {
 
     pub fn line(&self, text: &str) {
         match &self.bars {
-            Some(bars) => drop(bars.println(text)),
-            None if !self.quiet && !self.json => eprintln!("{text}"),
+            Some(bars) => drop(bars.println(printable::line(text))),
+            None if !self.quiet && !self.json => tell(&format!("{}\n", printable::line(text))),
             None => {}
         }
     }
@@ -37,8 +39,8 @@ impl Show {
     pub fn told(&self, variant: &str, lines: &[String], failed: bool) {
         for line in lines {
             match (failed, &self.bars) {
-                (true, Some(bars)) => drop(bars.println(line)),
-                (true, None) => eprintln!("{line}"),
+                (true, Some(bars)) => drop(bars.println(printable::line(line))),
+                (true, None) => tell(&format!("{line}\n")),
                 (false, _) if line.trim().is_empty() => {}
                 (false, _) => self.line(&format!("{variant}: {line}")),
             }
@@ -52,7 +54,7 @@ impl Show {
         let style = ProgressStyle::with_template("{spinner} {prefix} {elapsed} {wide_msg:.dim}");
         let bar = bars.add(ProgressBar::new_spinner());
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        bar.set_prefix(format!("{variant} on {place}"));
+        bar.set_prefix(printable::line(&format!("{variant} on {place}")).into_owned());
         bar.enable_steady_tick(Duration::from_millis(120));
         bar
     }
@@ -61,13 +63,13 @@ impl Show {
         if self.json {
             event["variant"] = variant.into();
             event["builder"] = place.into();
-            eprintln!("{event}");
+            tell_event(&event);
             return;
         }
         let name = event["name"].as_str().unwrap_or_default();
         match event["event"].as_str() {
             Some("phase") if self.bars.is_none() => self.line(&format!("{variant}: {name}")),
-            Some("phase") => bar.set_message(name.to_owned()),
+            Some("phase") => bar.set_message(printable::line(name).into_owned()),
             Some("step_started") => bar.set_message(shown(name)),
             Some("step_finished") if event["error"].is_null() => {
                 let (cached, seconds) = (event["cached"] == true, event["seconds"].as_f64());

@@ -142,7 +142,7 @@ impl Keychain {
 fn of_user(user: &str, place: &str, path: &Path) -> String {
     format!(
         "user `{}` of {place}`{}`",
-        super::error::printable(user),
+        super::error::excerpt(user),
         path.display()
     )
 }
