@@ -6,8 +6,8 @@
 mod server;
 mod support;
 
-use server::{Kind, Server};
 use serde_json::Value;
+use server::{Kind, Server};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -275,9 +275,21 @@ fn a_device_takes_what_is_good_and_keeps_what_it_has() {
 
     // It validates, and the service is not well with it.
     for (health, active, why) in [
-        ("health: { command: 'false', within: 1s }", "active", "does not succeed"),
-        ("health: { http: 'http://127.0.0.1:9/', within: 1s }", "active", "127.0.0.1:9"),
-        ("health: { active: 0s, within: 1s }", "activating", "stay active"),
+        (
+            "health: { command: 'false', within: 1s }",
+            "active",
+            "does not succeed",
+        ),
+        (
+            "health: { http: 'http://127.0.0.1:9/', within: 1s }",
+            "active",
+            "127.0.0.1:9",
+        ),
+        (
+            "health: { active: 0s, within: 1s }",
+            "activating",
+            "stay active",
+        ),
         ("health: { active: 1s, within: 9s }", "failed", "has failed"),
     ] {
         device.unit(active, 0);
@@ -386,7 +398,11 @@ fn whatever_stops_an_update_the_service_runs_again() {
     assert_eq!(device.current(), first);
     let state = device.state();
     assert_eq!(state["step"]["at"], "idle");
-    assert_eq!(state["interrupted"], serde_json::json!({}), "nobody is blamed");
+    assert_eq!(
+        state["interrupted"],
+        serde_json::json!({}),
+        "nobody is blamed"
+    );
     device.services();
 
     // Power fails there, and the engine does not answer when it is back.
@@ -395,7 +411,11 @@ fn whatever_stops_an_update_the_service_runs_again() {
     assert_eq!(device.update().0, -1);
     let mut command = device.command(&[]);
     let (code, said) = device.ran(command.env("DOCKER_HOST", "unix:///nowhere"));
-    assert_eq!((code, &device.state()["step"]["at"]), (3, &"back".into()), "{said}");
+    assert_eq!(
+        (code, &device.state()["step"]["at"]),
+        (3, &"back".into()),
+        "{said}"
+    );
     let gone = format!("{}/edge:gone", device.server.host);
     let place = format!("docker:{}", device.current);
     device.settings_for(&gone, &place, "");
@@ -447,7 +467,8 @@ fn a_service_without_an_engine_is_updated_too() {
     ] {
         let holds = || std::fs::read_to_string(device.sandbox.path(file)).unwrap_or_default();
         let settings = |more: &str| device.settings_for(&device.image, &place, more);
-        let publish = |version: &str| device.publish(&good, &format!("RUN echo {version} > /version"));
+        let publish =
+            |version: &str| device.publish(&good, &format!("RUN echo {version} > /version"));
         let _ = std::fs::remove_dir_all(device.sandbox.path("state"));
         settings("");
         publish("1");
@@ -483,7 +504,11 @@ fn a_service_without_an_engine_is_updated_too() {
         let (code, said) = device.update();
         assert_eq!((code, holds()), (3, second), "{said}");
         settings("");
-        assert_eq!(device.update().0, 0, "one power cut is no reason to refuse it");
+        assert_eq!(
+            device.update().0,
+            0,
+            "one power cut is no reason to refuse it"
+        );
         device.services();
     }
     // What stackforge did not write is not replaced.
@@ -521,7 +546,10 @@ fn settings_that_cannot_be_meant_are_refused() {
     insta::assert_snapshot!("settings", said + &run.stderr);
     let example = sandbox.path("state").display().to_string();
     let text = std::fs::read_to_string(project("examples/edge/edge.yaml")).unwrap();
-    sandbox.write("edge.yaml", &text.replace("/var/lib/stackforge-edge", &example));
+    sandbox.write(
+        "edge.yaml",
+        &text.replace("/var/lib/stackforge-edge", &example),
+    );
     let run = sandbox.run(&["update", "edge.yaml", "--status"]);
     assert_eq!(run.code, 3, "no update has run: {}", run.stderr);
 }

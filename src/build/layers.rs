@@ -10,8 +10,8 @@ use super::trusted::Keys;
 use super::{Options, chain};
 use crate::engine::docker::Docker;
 use crate::engine::{BuildRequest, Cancel};
-use crate::plan::Plan;
 use crate::evidence::EvidenceError;
+use crate::plan::Plan;
 use crate::registry::{Keychain, Options as Client, Reference, Registry, Tag, Target};
 use std::sync::Arc;
 
@@ -72,7 +72,11 @@ impl Layers {
         };
         self.keys.check(&registry, &self.place, &digest).await?;
         let host = self.place.host();
-        Ok(Some(Reference::new(host, repository, Target::Digest(digest))))
+        Ok(Some(Reference::new(
+            host,
+            repository,
+            Target::Digest(digest),
+        )))
     }
 
     /// Signs what the engine has pushed under a digest.

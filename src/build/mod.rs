@@ -23,8 +23,8 @@ mod reach;
 mod run;
 mod secrets;
 mod shared;
-mod trusted;
 mod stages;
+mod trusted;
 mod unpacked;
 mod validation;
 

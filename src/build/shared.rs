@@ -126,7 +126,9 @@ impl<'a> Shared<'a> {
             Err(e) if e.is_missing() => return Ok(None),
             Err(e) => return Err(e.into()),
         };
-        let signed = self.keys.check(&self.registry, &reference, &manifest.digest);
+        let signed = self
+            .keys
+            .check(&self.registry, &reference, &manifest.digest);
         signed.await?;
         let recipe = self.catalog.recipe(library);
         let distribution = recipe.map_or(library, |r| r.distribution.as_str());
@@ -203,12 +205,18 @@ impl<'a> Shared<'a> {
             media_type: MANIFEST_TYPES[1].to_owned(),
         };
         let pushed = pushed.descriptor();
-        Ok((self.keys).sign(&self.registry, &reference, &pushed).await?)
+        Ok((self.keys)
+            .sign(&self.registry, &reference, &pushed)
+            .await?)
     }
 
     fn reference(&self, key: &Digest) -> Result<Reference, RegistryError> {
         let target = Target::Tag(tag(key)?);
-        Ok(Reference::new(self.registry.host(), &self.repository, target))
+        Ok(Reference::new(
+            self.registry.host(),
+            &self.repository,
+            target,
+        ))
     }
 }
 

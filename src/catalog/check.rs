@@ -162,7 +162,9 @@ fn fetched(build: &Build, fetch: &Fetch) -> Result<(), String> {
         return wrong("`revision` is a commit, 40 hexadecimal digits: a tag may move");
     }
     if !plain(&fetch.name) || !fetch.folder.iter().flat_map(|f| f.split('/')).all(plain) {
-        return wrong("its `name` and the parts of its `folder` are letters, digits, `-`, `_` and `.`");
+        return wrong(
+            "its `name` and the parts of its `folder` are letters, digits, `-`, `_` and `.`",
+        );
     }
     let kinds = ["https://", "http://", "ssh://", "git://"];
     let address = kinds.iter().any(|kind| fetch.git.starts_with(kind));

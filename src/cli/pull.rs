@@ -6,18 +6,18 @@ use super::init::sm_of;
 use super::output::{Failure, chain, json, print};
 use super::progress::{Amount, mib};
 use super::push::plain_http;
-use super::sign::statement;
 use super::session::{runtime, until_stopped};
+use super::sign::statement;
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::device::Device;
 use crate::diag::{Diagnostic, codes};
 use crate::engine::Cancel;
 use crate::evidence::{EvidenceError, PublicKey, Signed, Trust};
+use crate::printable::line;
 use crate::pull::{
     self, Age, Fetched, Machine, Place, PullError, Resolved, Rootfs, Settings, Wanted,
 };
-use crate::printable::line;
 use crate::registry;
 use crate::spec::nouns::Digest;
 use crate::store::Store;

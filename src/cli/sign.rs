@@ -32,8 +32,7 @@ pub fn sign(common: &Common, args: &SignArgs) -> Outcome {
             for image in evidence::named(&registry, &reference).await?.images {
                 if image.digest != manifest.digest {
                     signed.push(
-                        evidence::sign(&registry, repository, &image.descriptor, &key, now)
-                            .await?,
+                        evidence::sign(&registry, repository, &image.descriptor, &key, now).await?,
                     );
                 }
             }

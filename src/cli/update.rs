@@ -124,7 +124,10 @@ fn tell(common: &Common, last: &Last, state: &State, asked: bool) -> Outcome {
         End::Failed => "the next update tries again".to_owned(),
         _ => "look at the service: it may not run".to_owned(),
     };
-    let failure = Failure::plain(last.outcome.exit(), Diagnostic::error(code, said).help(help));
+    let failure = Failure::plain(
+        last.outcome.exit(),
+        Diagnostic::error(code, said).help(help),
+    );
     Err(failure.with("state", serde_json::json!(state)))
 }
 

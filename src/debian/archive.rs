@@ -10,11 +10,11 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::deb::{Bounded, xz_decoder};
-use super::newest;
 use super::download::{DownloadError, Expected, fetch_to_cache, get};
 use super::index::{IndexBuilder, IndexError, PackageIndex};
 use super::keyring::Keyring;
 use super::mirror::{MirrorError, Mirrors};
+use super::newest;
 use super::package::is_word;
 use super::release::{MAX_RELEASE, Release, ReleaseError};
 
@@ -200,7 +200,9 @@ async fn fetch_suite_from(
     if let Some(date) = release.date
         && let Some(newest) = newest::older(source.cache, &suite.name, date)
     {
-        let days = newest.duration_since(date).map_or(0, |d| d.as_secs() / 86_400);
+        let days = newest
+            .duration_since(date)
+            .map_or(0, |d| d.as_secs() / 86_400);
         tracing::warn!(
             "{mirror} shows `{}` as it was {days} days before it was last seen: it is out of date, or \
              its index is an old one",

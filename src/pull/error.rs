@@ -54,7 +54,9 @@ pub enum PullError {
     Reserved(&'static str),
     #[error("`{name}` would go back: {why}")]
     Older { name: String, why: String },
-    #[error("the index that leads to `{reference}` is not signed and calls the image {index}, and the signed image calls itself {image}")]
+    #[error(
+        "the index that leads to `{reference}` is not signed and calls the image {index}, and the signed image calls itself {image}"
+    )]
     OtherVariant {
         reference: String,
         index: String,

@@ -72,9 +72,9 @@ impl Age {
                 ago(then - now)
             )),
             (_, _, Some(now), Some(then)) if seconds(now) > seconds(then) => Ok(()),
-            (_, _, Some(now), Some(then)) => {
-                Err(format!("it was made at {now}, and the one before at {then}"))
-            }
+            (_, _, Some(now), Some(then)) => Err(format!(
+                "it was made at {now}, and the one before at {then}"
+            )),
             _ => Err("nothing that is signed says when it was made".to_owned()),
         }
     }

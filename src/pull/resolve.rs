@@ -226,9 +226,7 @@ impl Resolved {
         let by_index = signed.iter().any(|one| one.digest == self.named);
         let taken = self.choice.as_ref().and_then(|c| c.taken.as_ref());
         match (taken, self.label(variant::NAME)) {
-            (Some(taken), Some(image))
-                if !by_index && taken.named && taken.variant != image =>
-            {
+            (Some(taken), Some(image)) if !by_index && taken.named && taken.variant != image => {
                 Err(PullError::OtherVariant {
                     reference: reference.to_string(),
                     index: taken.variant.clone(),
@@ -246,7 +244,13 @@ impl Resolved {
 
     fn label(&self, name: &str) -> Option<String> {
         let config = self.configuration()?;
-        config.config().as_ref()?.labels().as_ref()?.get(name).cloned()
+        config
+            .config()
+            .as_ref()?
+            .labels()
+            .as_ref()?
+            .get(name)
+            .cloned()
     }
 
     /// When its maker says that it was made.

@@ -90,13 +90,16 @@ impl UpdateError {
         match self {
             Self::Settings { .. } => "examples/edge/edge.yaml says what each setting is".into(),
             Self::State { .. } => {
-                "see that the service runs, then remove the file: the next update begins anew".into()
+                "see that the service runs, then remove the file: the next update begins anew"
+                    .into()
             }
             Self::Key(e) => e.help().into(),
             Self::Pull(e) => e.help(),
             Self::Store(e) => e.help().into(),
             Self::Build(e) => e.help().unwrap_or_default(),
-            Self::NotLoaded(_) => "something else removes images; the next update loads it again".into(),
+            Self::NotLoaded(_) => {
+                "something else removes images; the next update loads it again".into()
+            }
             Self::NoDocuments | Self::Image(_) => "push the image again".into(),
             Self::Service { unit, .. } => {
                 format!("`systemctl status {unit}` and `journalctl -u {unit}` say why")

@@ -127,7 +127,9 @@ impl Run<'_> {
         }
         let times = self.desk.state.interrupted.get(&switch.image.to_string());
         if times.is_some_and(|times| *times >= state::MOST_INTERRUPTED) {
-            return self.refuse(&switch, "the device went down with it three times").await;
+            return self
+                .refuse(&switch, "the device went down with it three times")
+                .await;
         }
         if let Err(why) = self.validated(&switch, line).await? {
             return self.refuse(&switch, &why).await;
@@ -210,7 +212,10 @@ impl Run<'_> {
             state.paused |= service.is_some();
         })?;
         if let Some(service) = service {
-            line(&format!("{} stops while the image is validated", service.unit));
+            line(&format!(
+                "{} stops while the image is validated",
+                service.unit
+            ));
             service.stop().await?;
         }
         let judged = self.judged(&switch.id, line).await;
@@ -255,8 +260,7 @@ impl Run<'_> {
     ) -> Result<Result<(), String>, UpdateError> {
         let path = self.desk.report();
         let text = serde_json::to_string_pretty(&report).unwrap_or_default() + "\n";
-        write_atomically(&path, text.as_bytes())
-            .map_err(|e| UpdateError::io("write", &path, e))?;
+        write_atomically(&path, text.as_bytes()).map_err(|e| UpdateError::io("write", &path, e))?;
         Ok(match report.ok {
             true => Ok(()),
             false => Err(format!(
@@ -299,7 +303,9 @@ impl Run<'_> {
         {
             // Then it is not the image: it may be tried again, though not for ever.
             self.desk.write(|state| {
-                state.refused.retain(|refused| refused.image != switch.image);
+                state
+                    .refused
+                    .retain(|refused| refused.image != switch.image);
                 state.interrupt(&switch.image);
             })?;
             let said = format!("the service is not well with the image before either: {still}");
@@ -309,7 +315,9 @@ impl Run<'_> {
     }
 
     async fn switched(&mut self, switch: &Switch) -> Result<Result<(), String>, UpdateError> {
-        self.site.switch(&switch.id, switch.before.as_deref()).await?;
+        self.site
+            .switch(&switch.id, switch.before.as_deref())
+            .await?;
         if let Some(service) = &self.job.settings.service {
             service.restart().await?;
         }
@@ -349,7 +357,10 @@ impl Run<'_> {
             // Where no image was there before, no service can start.
             (_, Err(e)) if switch.before.is_some() => Some((
                 Outcome::NeedsHelp,
-                format!("the service does not start with the image before: {}", chain(&e)),
+                format!(
+                    "the service does not start with the image before: {}",
+                    chain(&e)
+                ),
             )),
             _ => None,
         })

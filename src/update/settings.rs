@@ -153,7 +153,9 @@ fn is_unit(text: &str) -> bool {
     !text.starts_with('-') && text.bytes().all(taken) && (1..256).contains(&text.len())
 }
 
-fn text<'de, D: Deserializer<'de>, T: FromStr<Err: std::fmt::Display>>(d: D) -> Result<T, D::Error> {
+fn text<'de, D: Deserializer<'de>, T: FromStr<Err: std::fmt::Display>>(
+    d: D,
+) -> Result<T, D::Error> {
     let text = String::deserialize(d)?;
     text.parse().map_err(serde::de::Error::custom)
 }

@@ -244,7 +244,10 @@ mod tests {
             assert_eq!(read(dir.path()).unwrap().unwrap().step, step);
         }
         std::fs::write(dir.path().join("state.json"), "{").unwrap();
-        assert!(matches!(Desk::open(dir.path()), Err(UpdateError::State { .. })));
+        assert!(matches!(
+            Desk::open(dir.path()),
+            Err(UpdateError::State { .. })
+        ));
     }
 
     #[test]
@@ -256,7 +259,11 @@ mod tests {
             state.refuse(&image, "it does not validate");
         }
         assert_eq!(state.refused.len(), MOST_REFUSED);
-        assert!(state.is_refused(&Digest::of(&199_u32.to_le_bytes())).is_some());
+        assert!(
+            state
+                .is_refused(&Digest::of(&199_u32.to_le_bytes()))
+                .is_some()
+        );
         assert!(state.interrupted.is_empty());
     }
 }

@@ -140,5 +140,8 @@ fn a_service_runs_one_image_or_the_other_at_each_call() {
         calls.len(),
         places.len()
     );
-    assert!(old > 0 && stopped > 0, "a kill while the service is stopped");
+    assert!(
+        old > 0 && stopped > 0,
+        "a kill while the service is stopped"
+    );
 }

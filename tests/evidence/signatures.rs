@@ -446,7 +446,10 @@ fn a_signature_is_for_its_name() {
     // The image and all that was signed of it, under another name.
     let signatures = format!("internal/debug-shell:{}", signing.tag());
     for (from, to) in [
-        ("internal/debug-shell:1".to_owned(), "team/app:v1".to_owned()),
+        (
+            "internal/debug-shell:1".to_owned(),
+            "team/app:v1".to_owned(),
+        ),
         (signatures, format!("team/app:{}", signing.tag())),
     ] {
         skopeo(&[
@@ -475,7 +478,11 @@ fn a_signature_is_for_its_name() {
     let name = format!("{host}/internal/debug-shell");
     let run = pull(&["--verify-name", &name]);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(run.stdout.contains(&format!("  {name}@sha256:")), "{}", run.stdout);
+    assert!(
+        run.stdout.contains(&format!("  {name}@sha256:")),
+        "{}",
+        run.stdout
+    );
     let run = pull(&["--verify-name", &format!("{host}/internal/other")]);
     assert_eq!(run.code, 1, "{}", run.stdout);
     let verify = ["verify", &signing.name, "--key", "own.pub"];
@@ -510,7 +517,12 @@ fn an_older_image_is_refused_where_that_is_asked() {
     assert_eq!(code, 0, "{said}");
     assert_eq!(said["signatures"][0]["time"], 2000, "{said}");
     assert_eq!(pull(&guarded).0, 0, "what is there already");
-    made::push(signing.server.dir.path(), &signing.name, &json!({ "n": "old" }), &[]);
+    made::push(
+        signing.server.dir.path(),
+        &signing.name,
+        &json!({ "n": "old" }),
+        &[],
+    );
     for more in [&guarded[..], &["--no-downgrade", "--dry-run"]] {
         let (code, said) = pull(more);
         assert_eq!(code, 1, "{said}");
@@ -520,7 +532,12 @@ fn an_older_image_is_refused_where_that_is_asked() {
     image(&signing.name, "old", "3000");
     assert_eq!(pull(&guarded).0, 0);
     // A person may go back.
-    made::push(signing.server.dir.path(), &signing.name, &json!({ "n": "new" }), &[]);
+    made::push(
+        signing.server.dir.path(),
+        &signing.name,
+        &json!({ "n": "new" }),
+        &[],
+    );
     assert_eq!(pull(&guarded).0, 1);
     assert_eq!(pull(&[]).0, 0);
     assert_eq!(pull(&guarded).0, 0, "and stays there");

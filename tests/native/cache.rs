@@ -88,7 +88,13 @@ fn what_one_machine_compiled_no_other_compiles() {
     let signing = |name: &str| {
         let run = first.sandbox.run(&["sign", "--generate-key", name]);
         assert_eq!(run.code, 0, "{}", run.stderr);
-        [".key", ".pub"].map(|end| first.sandbox.path(&format!("{name}{end}")).display().to_string())
+        [".key", ".pub"].map(|end| {
+            first
+                .sandbox
+                .path(&format!("{name}{end}"))
+                .display()
+                .to_string()
+        })
     };
     let ([own, trusted], [_, foreign]) = (signing("team"), signing("other"));
     let keys = |keys: &str| {
@@ -97,7 +103,10 @@ fn what_one_machine_compiled_no_other_compiles() {
     };
     let careful = keys(&format!("verify: {trusted}, key: {own}"));
     let (alone, said) = careful.build(&lock, &native);
-    assert!(compiled(&alone) && said.contains("has no signature"), "{said}");
+    assert!(
+        compiled(&alone) && said.contains("has no signature"),
+        "{said}"
+    );
     // It has pushed its own, signed.
     let (taken, said) = keys(&format!("verify: {trusted}")).build(&lock, &native);
     assert!(!compiled(&taken), "{said}");

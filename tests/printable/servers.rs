@@ -58,7 +58,9 @@ fn commands(world: &mut World, place: &str) {
             quoted(&format!("{top}/state-{name}")),
         );
         world.sandbox.write(&settings, &text);
-        world.sandbox.write("state-told/state.json", &state.to_string());
+        world
+            .sandbox
+            .write("state-told/state.json", &state.to_string());
         world.case(&["update", &settings, "--status"]);
         if name == "new" {
             world.case(&["update", &settings]);

@@ -41,7 +41,12 @@ fn lists_the_files_of_the_right_suite_until_it_expires() {
     assert_eq!(release.files["main/binary-amd64/Packages.xz"].size, 12);
     assert_eq!(release.files.len(), 1);
     assert!(release.by_hash && release.date.is_none());
-    let dated = parse(&body("Date: Thu, 01 Jan 1970 00:00:07 UTC\n"), "tiny", at(9)).unwrap();
+    let dated = parse(
+        &body("Date: Thu, 01 Jan 1970 00:00:07 UTC\n"),
+        "tiny",
+        at(9),
+    )
+    .unwrap();
     assert_eq!(dated.date, Some(at(7)));
     assert!(parse(&body(""), "stable", at(9)).is_ok());
     assert!(matches!(

@@ -42,10 +42,18 @@ pub async fn bring(
     let next = next(name);
     let blobs = store.dir("blobs/sha256")?;
     let assembled = pull::assembled(image).ok_or(UpdateError::NoDocuments)?;
-    pull::load(&docker, &assembled, std::slice::from_ref(&next), &blobs, cancel)
-        .await
-        .map_err(PullError::from)?;
-    id(&docker, &next).await?.ok_or(UpdateError::NotLoaded(next))
+    pull::load(
+        &docker,
+        &assembled,
+        std::slice::from_ref(&next),
+        &blobs,
+        cancel,
+    )
+    .await
+    .map_err(PullError::from)?;
+    id(&docker, &next)
+        .await?
+        .ok_or(UpdateError::NotLoaded(next))
 }
 
 pub async fn validate(

@@ -200,6 +200,10 @@ impl Site<'_> {
     }
 
     fn of_store(&self, id: &str) -> Result<crate::oci::Image, UpdateError> {
-        Ok(crate::oci::open(self.store.root(), Some(id), Platform::host())?)
+        Ok(crate::oci::open(
+            self.store.root(),
+            Some(id),
+            Platform::host(),
+        )?)
     }
 }
