@@ -140,7 +140,9 @@ fn modules_import_only_what_is_above_them() {
 fn only_the_output_layer_prints() {
     let mut files = Vec::new();
     sources(&support::project("src"), &mut files);
-    for file in files.iter().filter(|f| !f.ends_with("cli/output.rs")) {
+    // What somebody asked to have in `/dev/stdout` goes there as it is.
+    let own = ["cli/output.rs", "store/save.rs"];
+    for file in files.iter().filter(|f| !own.iter().any(|o| f.ends_with(o))) {
         let text = std::fs::read_to_string(file).unwrap();
         for call in ["print!(", "println!(", "io::stdout()", "dbg!("] {
             // `is_terminal` is all that others ask of stderr and stdout.

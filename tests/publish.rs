@@ -17,6 +17,7 @@ mod image_spec;
 mod images;
 #[path = "publish/index.rs"]
 mod index;
+#[allow(dead_code, reason = "another test file uses the rest")]
 #[path = "support/layers.rs"]
 mod layers;
 #[allow(dead_code, reason = "another test file uses the rest")]
