@@ -84,7 +84,8 @@ impl Archive {
 
     fn cached(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.cache.path()).unwrap();
-        entries.map(|entry| entry.unwrap().path()).collect()
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.is_file()).collect()
     }
 }
 

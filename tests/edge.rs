@@ -69,7 +69,8 @@ impl Device {
         let systemctl = "case $1 in\n\
                          show) cat \"$UNIT\" ;;\n\
                          reset-failed) ;;\n\
-                         *) echo \"$1 $3\" >> \"$SERVICES\" ;;\n\
+                         *) echo \"$1 $3\" >> \"$SERVICES\"\n\
+                         [ ! -e \"$UNIT-hangs\" ] || { rm \"$UNIT-hangs\"; sleep 1000; } ;;\n\
                          esac";
         device.sandbox.program("bin", "systemctl", systemctl);
         device.unit("active", 0);
@@ -314,6 +315,34 @@ fn a_device_takes_what_is_good_and_keeps_what_it_has() {
     assert!(said.contains("going back"), "{said}");
     assert_eq!(device.status().0, 1);
     device.services();
+
+    // It does not even start, and never says so.
+    device.settings("health: { active: 0s, within: 3s }");
+    device.sandbox.write("unit-hangs", "");
+    device.publish(&good, "LABEL version=2.1");
+    let (code, said) = device.update();
+    assert_eq!((code, device.current()), (1, first.clone()), "{said}");
+    assert!(said.contains("has not started within 3s"), "{said}");
+
+    // It cannot even be validated: that is no reason to try for ever.
+    device.settings("service: { unit: app.service, pause: true }");
+    device.publish(&good, "RUN rm /opt/venv/bin/python3*");
+    device.services();
+    for n in 1..=3 {
+        let (code, said) = device.update();
+        assert_eq!((code, device.current()), (3, first.clone()), "{said}");
+        let counted = &device.state()["interrupted"];
+        assert!(
+            counted
+                .as_object()
+                .unwrap()
+                .values()
+                .all(|times| *times == n)
+        );
+        assert_eq!(device.services(), ["stop app.service", "start app.service"]);
+    }
+    let (code, said) = device.update();
+    assert!(code == 1 && said.contains("three times"), "{code} {said}");
 
     // Power fails before it is known whether the service is well.
     device.settings(POWER_FAILS);
@@ -562,9 +591,9 @@ fn systemd_takes_the_units() {
     let units = ["stackforge-edge.service", "stackforge-edge.timer"];
     for unit in units {
         let text = std::fs::read_to_string(project(&format!("examples/edge/{unit}"))).unwrap();
-        // Its program lies elsewhere here, and there need not be a Docker for systemd.
+        // Its program lies elsewhere here.
         let text = text.replace("/usr/local/bin/stackforge", program);
-        sandbox.write(unit, &text.replace("Requires=docker.service\n", ""));
+        sandbox.write(unit, &text);
     }
     let judge = |unit: &str| {
         let mut command = Command::new("systemd-analyze");

@@ -8,6 +8,7 @@ use crate::plan::Plan;
 use crate::publish::{Entrance, Facts, Listed, PublishError, Settings};
 use crate::registry::{Keychain, Login as Known, Reference, Target};
 use crate::spec::Platform;
+use crate::spec::nouns::Digest;
 use std::collections::BTreeMap;
 
 /// Puts the image into every output that is not the engine.
@@ -22,7 +23,7 @@ pub(super) async fn push(
         match output {
             // It is there.
             Output::Docker => {}
-            Output::Registry(reference) => one(docker, id, reference, cancel).await?,
+            Output::Registry(reference) => drop(one(docker, id, reference, cancel).await?),
             Output::Index(index) => {
                 let image = docker.image(id).await?;
                 let labels = image.map(|image| image.labels).unwrap_or_default();
@@ -58,13 +59,14 @@ pub async fn push_image(
     Ok(Some(listed))
 }
 
-/// Pushes the image with that id as `reference`, a name that the engine keeps only if it had it.
+/// Pushes the image with that id as `reference`, a name that the engine keeps only if it had it. The digest
+/// that the engine says it has pushed.
 pub(super) async fn one(
     docker: &Docker,
     id: &str,
     reference: &Reference,
     cancel: &Cancel,
-) -> Result<(), BuildError> {
+) -> Result<Option<Digest>, BuildError> {
     // An engine that is not told a tag pushes all that it has of the repository.
     let Target::Tag(tag) = reference.target() else {
         return Err(PublishError::NoTag.into());
@@ -81,8 +83,9 @@ pub(super) async fn one(
         Some(before) => docker.tag(&before.id, &name).await,
         None => docker.remove_image(&name).await.map(drop),
     };
-    pushed?;
-    Ok(restored?)
+    let digest = pushed?.and_then(|digest| digest.parse().ok());
+    restored?;
+    Ok(digest)
 }
 
 /// Who the user is to the registries of these images, for an engine that reads from them.

@@ -13,6 +13,7 @@ use crate::engine::{BuildRequest, Cancel};
 use crate::evidence::EvidenceError;
 use crate::plan::Plan;
 use crate::registry::{Keychain, Options as Client, Reference, Registry, Tag, Target};
+use crate::spec::nouns::Digest;
 use std::sync::Arc;
 
 /// Tells BuildKit to write its cache into the image.
@@ -79,10 +80,17 @@ impl Layers {
         )))
     }
 
-    /// Signs what the engine has pushed under a digest.
-    async fn sign(&self) -> Result<(), EvidenceError> {
+    /// Signs what the engine says it has pushed: by now the tag may name somebody else's.
+    async fn sign(&self, digest: Option<Digest>) -> Result<(), EvidenceError> {
+        if !self.keys.signs() {
+            return Ok(());
+        }
+        let digest = digest.ok_or_else(|| EvidenceError::Malformed {
+            what: self.place.to_string(),
+            problem: "the engine does not say what it has pushed, so nothing is signed".to_owned(),
+        })?;
         let registry = connect(&self.place)?;
-        let target = self.place.target();
+        let target = Target::Digest(digest);
         let pushed = registry.manifest(self.place.repository(), &target);
         let pushed = pushed.await?.descriptor();
         self.keys.sign(&registry, &self.place, &pushed).await
@@ -99,7 +107,7 @@ impl Layers {
     /// Pushes the image with that id for the builds of others.
     pub async fn push(&self, docker: &Docker, id: &str, cancel: &Cancel) {
         let failed = match one(docker, id, &self.place, cancel).await {
-            Ok(_) => self.sign().await.err().map(|e| chain(&e)),
+            Ok(digest) => self.sign(digest).await.err().map(|e| chain(&e)),
             Err(e) => Some(chain(&e)),
         };
         if let Some(why) = failed {

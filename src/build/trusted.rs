@@ -30,6 +30,11 @@ impl Keys {
         self.trust.is_some()
     }
 
+    /// Whether what is pushed is signed.
+    pub fn signs(&self) -> bool {
+        self.own.is_some()
+    }
+
     /// Refuses what the trusted key has not signed, if there is one.
     pub async fn check(
         &self,

@@ -63,15 +63,13 @@ pub async fn validate_image(
         _ => e.into(),
     })?;
     Report::from_slice(outcome.stdout.as_bytes()).map_err(|e| {
-        let killed = if outcome.oom_killed {
-            ", killed for memory"
-        } else {
-            ""
-        };
+        if outcome.oom_killed {
+            return BuildError::ValidationMemory { certain: true };
+        }
         let code = outcome.exit_code;
         no_report(
             outcome.stderr.lines().last(),
-            &format!("exit code {code}{killed}"),
+            &format!("exit code {code}"),
             &e,
         )
     })

@@ -166,6 +166,11 @@ fn fetched(build: &Build, fetch: &Fetch) -> Result<(), String> {
             "its `name` and the parts of its `folder` are letters, digits, `-`, `_` and `.`",
         );
     }
+    let letter = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    let digit = fetch.variable.starts_with(|c: char| c.is_ascii_digit());
+    if digit || fetch.variable.is_empty() || !fetch.variable.bytes().all(letter) {
+        return wrong("`variable` is the name of one");
+    }
     let kinds = ["https://", "http://", "ssh://", "git://"];
     let address = kinds.iter().any(|kind| fetch.git.starts_with(kind));
     if !address || fetch.git.bytes().any(|b| b.is_ascii_whitespace()) {

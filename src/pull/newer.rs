@@ -3,7 +3,7 @@
 //! In: an image whose signature was checked. Out: leave to take it, and a note in the store of what was
 //! taken. What an image says of its age is under its digest, and so under the signature. Where both
 //! signatures say when they were made, that decides, and who signs an older image again makes it the
-//! newest; else the creation time of both decides, and has to be later. An image that is there already is
+//! newest; where the one before does not say, the creation time of both decides, and has to be later. An image that is there already is
 //! never too old.
 
 use super::PullError;
@@ -12,7 +12,8 @@ use crate::evidence::Signed;
 use crate::spec::nouns::Digest;
 use crate::store::{Store, write_atomically};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 /// What is known of the age of one image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,11 +55,21 @@ impl Age {
         })
     }
 
-    /// Notes that this image has the name now.
+    /// Notes that this image has the name now. Of one that is known the newest signature counts.
     pub fn remember(&self, store: &Store) -> Result<(), PullError> {
         let path = path(store, &self.name)?;
-        let text = serde_json::to_vec_pretty(self).unwrap_or_default();
-        write_atomically(&path, &text).map_err(|e| PullError::io("write", &path, e))
+        let known = std::fs::read(&path).ok();
+        let known = known.and_then(|text| serde_json::from_slice::<Self>(&text).ok());
+        let known = known.filter(|known| known.digest == self.digest);
+        let newest = Self {
+            signed: self.signed.max(known.and_then(|known| known.signed)),
+            ..self.clone()
+        };
+        let text = serde_json::to_vec_pretty(&newest).unwrap_or_default();
+        let above = path.parent().map(Path::to_owned).unwrap_or_default();
+        write_atomically(&path, &text)
+            .and_then(|()| File::open(above)?.sync_all())
+            .map_err(|e| PullError::io("write", &path, e))
     }
 
     fn compare(&self, before: &Self) -> Result<(), String> {
@@ -71,6 +82,8 @@ impl Age {
                 "it was signed {} before the one that is here",
                 ago(then - now)
             )),
+            // Its time may have been left out on purpose.
+            (None, Some(_), _, _) => Err("no signature says when it was made".to_owned()),
             (_, _, Some(now), Some(then)) if seconds(now) > seconds(then) => Ok(()),
             (_, _, Some(now), Some(then)) => Err(format!(
                 "it was made at {now}, and the one before at {then}"
@@ -117,13 +130,19 @@ mod tests {
     fn an_older_image_is_refused_by_what_both_say() {
         let made = |time: &str| age(time, None, Some(time));
         let before = age("x", Some(1000), Some("2026-01-01T00:00:00Z"));
+        let untimed = age("x", None, Some("2026-01-01T00:00:00Z"));
         let takes = |now: &Age| now.compare(&before).is_ok();
+        let follows = |now: &Age| now.compare(&untimed).is_ok();
         assert!(takes(&age("x", None, None)), "the same image");
         assert!(takes(&age("y", Some(1000), None)) && takes(&age("y", Some(2000), None)));
         assert!(!takes(&age("y", Some(999), Some("2027-01-01T00:00:00Z"))));
-        assert!(takes(&made("2026-01-01T00:00:01.5Z")));
-        assert!(!takes(&made("2026-01-01T00:00:00.5Z")));
-        assert!(!takes(&made("2025-12-31T23:59:59Z")));
+        assert!(
+            !takes(&made("2027-01-01T00:00:00Z")),
+            "its time was left out"
+        );
+        assert!(follows(&made("2026-01-01T00:00:01.5Z")));
+        assert!(!follows(&made("2026-01-01T00:00:00.5Z")));
+        assert!(!follows(&made("2025-12-31T23:59:59Z")));
         assert!(!takes(&age("y", None, None)));
         let why = age("y", Some(1), None).compare(&before).unwrap_err();
         assert_eq!(why, "it was signed 16 minutes before the one that is here");
@@ -137,6 +156,9 @@ mod tests {
         let old = age("old", Some(1), None);
         old.check(&store).unwrap();
         new.remember(&store).unwrap();
+        assert!(matches!(old.check(&store), Err(PullError::Older { .. })));
+        // An index that was signed before leads to the same image.
+        age("new", Some(0), None).remember(&store).unwrap();
         assert!(matches!(old.check(&store), Err(PullError::Older { .. })));
         let other = Age {
             name: "a.example/b:2".to_owned(),

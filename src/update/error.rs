@@ -124,6 +124,9 @@ impl UpdateError {
     /// Whether the publisher's image is at fault, and not this device or its network.
     pub fn is_of_image(&self) -> bool {
         match self {
+            Self::Pull(PullError::Image(OciError::NoPlatform { .. })) => true,
+            // Files of this device's own store.
+            Self::Pull(PullError::Image(e)) | Self::Image(e) if is_local(e) => false,
             Self::Pull(e) => matches!(
                 e.code(),
                 codes::NONE_RUNS
@@ -138,4 +141,12 @@ impl UpdateError {
             _ => false,
         }
     }
+}
+
+/// Whether the disk is at fault.
+fn is_local(e: &OciError) -> bool {
+    matches!(
+        e,
+        OciError::Read { .. } | OciError::Missing(_) | OciError::Bytes { .. }
+    )
 }

@@ -3,6 +3,7 @@
 use super::UpdateError;
 use super::settings::{Health, Service};
 use crate::engine::Cancel;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
@@ -10,6 +11,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
+/// A server that takes a connection and does not answer may answer the next one.
+const LOOK: Duration = Duration::from_secs(20);
 /// How long a unit has to stay active where nothing else is asked.
 const SETTLED: Duration = Duration::from_secs(10);
 
@@ -47,8 +50,18 @@ pub async fn well(
 async fn stays_active(service: &Service, long: Duration, end: Instant) -> Result<(), String> {
     let mut since: Option<(Instant, u64)> = None;
     loop {
-        let unit = service.unit().await.map_err(|e| e.to_string())?;
+        let asked = service.unit().await;
         let now = Instant::now();
+        // systemd may be busy for a moment.
+        let unit = match asked {
+            Ok(unit) => unit,
+            Err(e) if now >= end => return Err(e.to_string()),
+            Err(_) => {
+                since = None;
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
         since = match since {
             _ if unit.active != "active" => None,
             Some((from, restarts)) if restarts == unit.restarts => Some((from, restarts)),
@@ -78,7 +91,7 @@ async fn answers(address: &str, end: Instant) -> Result<(), String> {
     let client = client.map_err(|e| e.to_string())?;
     let mut said = "no answer".to_owned();
     until(end, async || {
-        match timeout_at(end, client.get(address).send()).await {
+        match timeout_at(look_until(end), client.get(address).send()).await {
             Ok(Ok(answer)) if answer.status().is_success() => true,
             Ok(Ok(answer)) => {
                 said = format!("status {}", answer.status());
@@ -105,8 +118,17 @@ async fn succeeds(line: &str, end: Instant) -> Result<(), String> {
             .stderr(Stdio::null())
             .process_group(0)
             .kill_on_drop(true)
-            .status();
-        match timeout_at(end, child).await {
+            .spawn();
+        let mut child = match child {
+            Ok(child) => child,
+            Err(e) => {
+                said = e.to_string();
+                return false;
+            }
+        };
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        // A command may well wait for the service by itself.
+        match timeout_at(end, child.wait()).await {
             Ok(Ok(status)) if status.success() => true,
             Ok(Ok(status)) => {
                 said = status.to_string();
@@ -116,11 +138,21 @@ async fn succeeds(line: &str, end: Instant) -> Result<(), String> {
                 said = e.to_string();
                 false
             }
-            Err(_) => false,
+            Err(_) => {
+                if let Some(group) = group {
+                    let _ = kill_process_group(group, Signal::KILL);
+                }
+                false
+            }
         }
     })
     .await
     .map_err(|()| format!("the command of `health` does not succeed: {said}"))
+}
+
+/// When one look has taken long enough.
+fn look_until(end: Instant) -> Instant {
+    end.min(Instant::now() + LOOK)
 }
 
 /// Looks again and again, at least once.

@@ -24,6 +24,7 @@ use crate::store::write_atomically;
 use place::{Back, Site};
 use state::{Desk, Switch};
 use std::future::Future;
+use std::time::Duration;
 
 pub use error::UpdateError;
 pub use place::Place;
@@ -40,6 +41,9 @@ pub struct Job<'a> {
     /// Forget that images were refused.
     pub retry: bool,
 }
+
+/// How long a validation that is stopped may take to end.
+const STOPPING: Duration = Duration::from_secs(60);
 
 type Line<'a> = &'a mut (dyn FnMut(&str) + Send);
 type Ended = Result<(Outcome, String), UpdateError>;
@@ -74,12 +78,6 @@ pub async fn update(job: &Job<'_>, line: Line<'_>) -> Result<(Last, State), Upda
         store: job.pull.store,
     };
     let mut run = Run { job, site, desk };
-    if job.retry {
-        run.desk.write(|state| {
-            state.refused.clear();
-            state.interrupted.clear();
-        })?;
-    }
     let ended = run.steps(line).await;
     // Whatever it was, a service that was stopped for it runs again.
     let ended = match run.resume().await {
@@ -106,22 +104,40 @@ impl Run<'_> {
         if let Some(ended) = self.recover(line).await? {
             return Ok(ended);
         }
+        if self.job.retry {
+            self.desk.write(|state| {
+                state.refused.clear();
+                state.interrupted.clear();
+            })?;
+        }
         let candidate = self.until_stopped(self.candidate()).await?;
         let image = candidate.digest().clone();
         if let Some(refused) = self.desk.state.is_refused(&image) {
             let said = format!("{image} was refused before: {}", refused.why);
             return Ok((Outcome::Refused, said));
         }
+        if let Some(doubt) = &candidate.resolved.doubt {
+            let said = format!("by its labels {image} does not run here: {doubt}");
+            return Ok((Outcome::Refused, said));
+        }
         let before = self.site.there().await?;
         let known = &self.desk.state;
         if before.is_some() && known.image.as_ref() == Some(&image) && known.id == before {
+            if let Some(age) = &candidate.age {
+                age.remember(self.job.pull.store)?;
+            }
             self.site.settle(Some(&image)).await?;
             return Ok((Outcome::UpToDate, format!("up to date: {image}")));
         }
         line(&format!("{} is {image}: fetching", self.job.settings.image));
         let bring = (self.site).bring(&candidate.resolved, self.job.pull, self.job.cancel);
         let id = self.until_stopped(bring).await?;
-        let switch = Switch { image, id, before };
+        let switch = Switch {
+            image,
+            id,
+            before,
+            why: None,
+        };
         if switch.before.as_ref() == Some(&switch.id) {
             return self.taken(&switch, &candidate, Outcome::UpToDate).await;
         }
@@ -143,6 +159,9 @@ impl Run<'_> {
             Step::Idle => None,
             Step::Validating { image } => {
                 line("the last validation was interrupted");
+                if let Err(error) = self.site.forget().await {
+                    tracing::debug!(%error, "what is left of it may run");
+                }
                 self.desk.write(|state| {
                     state.interrupt(&image);
                     state.step = Step::Idle;
@@ -151,11 +170,14 @@ impl Run<'_> {
             }
             Step::Trial(switch) => {
                 line("the last update was interrupted: going back");
-                self.desk.write(|state| {
+                // A trial on disk leads back too: a full disk is no reason not to go.
+                let written = self.desk.write(|state| {
                     state.interrupt(&switch.image);
                     state.step = Step::Back(switch.clone());
-                })?;
-                self.back(&switch).await?
+                });
+                let ended = self.back(&switch).await?;
+                written?;
+                ended
             }
             Step::Back(switch) => {
                 line("going back was interrupted: going on");
@@ -216,12 +238,16 @@ impl Run<'_> {
                 "{} stops while the image is validated",
                 service.unit
             ));
-            service.stop().await?;
+            if let Err(e) = service.stop().await {
+                self.desk.write(|state| state.step = Step::Idle)?;
+                return Err(e);
+            }
         }
         let judged = self.judged(&switch.id, line).await;
         self.desk.write(|state| {
-            // Somebody ended it for its memory: that may be what the image needs.
-            if matches!(&judged, Err(e) if e.code() == codes::KILLED_FOR_MEMORY) {
+            // The image may need more memory than there is, or crash: it is not tried for ever.
+            let crashed = [codes::KILLED_FOR_MEMORY, codes::NO_REPORT];
+            if matches!(&judged, Err(e) if crashed.contains(&e.code())) {
                 state.interrupt(&switch.image);
             }
             state.step = Step::Idle;
@@ -240,14 +266,14 @@ impl Run<'_> {
                 () = tokio::time::sleep(validate.within) => true,
                 () = self.job.cancel.cancelled() => false,
             };
-            // What runs is stopped, and waited for.
+            // What runs is stopped, and waited for, though not for ever: the service stands still.
             stop.cancel();
-            (work.await, late)
+            (tokio::time::timeout(STOPPING, work).await, late)
         };
         match (report, late) {
-            (Ok(report), _) => self.judgement(report),
-            (Err(_), false) => Err(UpdateError::Stopped),
-            (Err(_), true) => {
+            (Ok(Ok(report)), _) => self.judgement(report),
+            (_, false) => Err(UpdateError::Stopped),
+            (_, true) => {
                 let within = humantime::format_duration(validate.within);
                 Ok(Err(format!("its validation did not end within {within}")))
             }
@@ -277,35 +303,36 @@ impl Run<'_> {
         self.desk
             .write(|state| state.step = Step::Trial(switch.clone()))?;
         line(&format!("{} gets {}", settings.place, switch.image));
-        let why = match self.switched(switch).await {
+        let tried = match self.switched(switch).await {
+            // A signal ends what runs for us too.
+            _ if self.job.cancel.is_cancelled() => Err(UpdateError::Stopped),
             Ok(Ok(())) => return self.taken(switch, candidate, Outcome::Updated).await,
-            Ok(Err(why)) => why,
-            // No image is to blame for a signal.
-            Err(UpdateError::Stopped) => {
-                self.desk
-                    .write(|state| state.step = Step::Back(switch.clone()))?;
-                self.back(switch).await?;
-                return Err(UpdateError::Stopped);
-            }
-            Err(e) => chain(&e),
+            Ok(Err(why)) => Ok(format!("the service was not well with it: {why}")),
+            Err(e) => Err(e),
         };
-        let why = format!("the service was not well with it: {why}");
+        let why = match &tried {
+            Ok(why) => why.clone(),
+            Err(e) => chain(e),
+        };
         line(&format!("{why}: going back"));
-        self.desk.write(|state| {
-            state.refuse(&switch.image, &why);
-            state.step = Step::Back(switch.clone());
-        })?;
-        if let Some(ended) = self.back(switch).await? {
+        let back = Switch {
+            // No image is to blame for a signal, an engine that went away or a full disk.
+            why: tried.as_ref().ok().cloned(),
+            ..switch.clone()
+        };
+        // A trial on disk leads back too: a full disk is no reason not to go.
+        let written = (self.desk).write(|state| state.step = Step::Back(back.clone()));
+        if let Some(ended) = self.back(&back).await? {
             return Ok(ended);
         }
+        written?;
+        tried?;
         if switch.before.is_some()
             && let Ok(Err(still)) = self.well().await
         {
             // Then it is not the image: it may be tried again, though not for ever.
             self.desk.write(|state| {
-                state
-                    .refused
-                    .retain(|refused| refused.image != switch.image);
+                state.pardon(&switch.image);
                 state.interrupt(&switch.image);
             })?;
             let said = format!("the service is not well with the image before either: {still}");
@@ -319,7 +346,13 @@ impl Run<'_> {
             .switch(&switch.id, switch.before.as_deref())
             .await?;
         if let Some(service) = &self.job.settings.service {
-            service.restart().await?;
+            let restarted = tokio::select! {
+                restarted = service.restart(self.job.settings.health.within) => restarted,
+                () = self.job.cancel.cancelled() => return Err(UpdateError::Stopped),
+            };
+            if let Err(e) = restarted {
+                return Ok(Err(chain(&e)));
+            }
         }
         self.well().await
     }
@@ -333,7 +366,7 @@ impl Run<'_> {
     async fn back(&mut self, switch: &Switch) -> Result<Option<(Outcome, String)>, UpdateError> {
         let back = self.site.back(&switch.id, switch.before.as_deref()).await?;
         let restarted = match &self.job.settings.service {
-            Some(service) => service.restart().await,
+            Some(service) => service.restart(self.job.settings.health.within).await,
             None => Ok(()),
         };
         let there = self.site.there().await?;
@@ -346,6 +379,11 @@ impl Run<'_> {
                 state.image = None;
             }
             state.id = there;
+            match &switch.why {
+                // It cannot be refused where it is the only one.
+                Some(why) if back != Back::Gone => state.refuse(&switch.image, why),
+                _ => {}
+            }
         })?;
         self.site.settle(None).await?;
         let place = &self.job.settings.place;
@@ -355,18 +393,27 @@ impl Run<'_> {
                 format!("the image before is gone: {place} stays {}", switch.image),
             )),
             // Where no image was there before, no service can start.
-            (_, Err(e)) if switch.before.is_some() => Some((
-                Outcome::NeedsHelp,
-                format!(
-                    "the service does not start with the image before: {}",
-                    chain(&e)
-                ),
-            )),
+            (_, Err(e)) if switch.before.is_some() => {
+                // Then it is not the image: it may be tried again, though not for ever.
+                self.desk.write(|state| {
+                    state.pardon(&switch.image);
+                    state.interrupt(&switch.image);
+                })?;
+                let said = chain(&e);
+                Some((
+                    Outcome::NeedsHelp,
+                    format!("the service does not start with the image before: {said}"),
+                ))
+            }
             _ => None,
         })
     }
 
     async fn taken(&mut self, switch: &Switch, from: &Candidate, outcome: Outcome) -> Ended {
+        // Noted first: what runs and is not known to be the newest could be followed by an older one.
+        if let Some(age) = &from.age {
+            age.remember(self.job.pull.store)?;
+        }
         self.desk.write(|state| {
             state.step = Step::Idle;
             // The restart started a service that was stopped.
@@ -376,9 +423,6 @@ impl Run<'_> {
             // Power cuts of earlier years do not count against what runs well.
             state.interrupted.remove(&switch.image.to_string());
         })?;
-        if let Some(age) = &from.age {
-            age.remember(self.job.pull.store)?;
-        }
         self.site.settle(Some(&switch.image)).await?;
         let place = &self.job.settings.place;
         Ok((outcome, format!("{place} is {}", switch.image)))

@@ -3,6 +3,7 @@
 use super::UpdateError;
 use super::settings::Service;
 use std::process::Stdio;
+use std::time::Duration;
 use tokio::process::Command;
 
 /// What systemd says of a unit.
@@ -24,10 +25,18 @@ impl Service {
     }
 
     /// Also starts one that was stopped. A unit that failed too often before starts again.
-    pub async fn restart(&self) -> Result<(), UpdateError> {
+    pub async fn restart(&self, within: Duration) -> Result<(), UpdateError> {
         // Of a unit that has not failed there is nothing to reset.
         let _ = self.ask("reset-failed").await;
-        self.ask("restart").await
+        let restarted = tokio::time::timeout(within, self.ask("restart")).await;
+        restarted.unwrap_or_else(|_| {
+            let within = humantime::format_duration(within);
+            Err(UpdateError::Service {
+                verb: "restart",
+                unit: self.unit.clone(),
+                said: format!("it has not started within {within}"),
+            })
+        })
     }
 
     pub async fn unit(&self) -> Result<Unit, UpdateError> {
@@ -60,6 +69,7 @@ impl Service {
             .stdin(Stdio::null())
             // Ctrl-C at the terminal is for us: a restart under way is not broken off.
             .process_group(0)
+            .kill_on_drop(true)
             .output()
             .await
             .map_err(|e| failed(e.to_string()))?;

@@ -63,6 +63,9 @@ pub struct Switch {
     /// What it calls the one before; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
+    /// What is wrong with the new one, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,6 +126,11 @@ impl State {
         self.interrupted.remove(&image.to_string());
     }
 
+    /// It is not the image that was to blame.
+    pub fn pardon(&mut self, image: &Digest) {
+        self.refused.retain(|refused| refused.image != *image);
+    }
+
     pub fn interrupt(&mut self, image: &Digest) {
         *self.interrupted.entry(image.to_string()).or_default() += 1;
     }
@@ -177,12 +185,15 @@ impl Desk {
 
     /// Changes the state, which is on disk when this returns.
     pub fn write(&mut self, change: impl FnOnce(&mut State)) -> Result<(), UpdateError> {
-        change(&mut self.state);
+        let mut next = self.state.clone();
+        change(&mut next);
         let path = file(&self.dir);
-        let text = serde_json::to_string_pretty(&self.state).unwrap_or_default() + "\n";
+        let text = serde_json::to_string_pretty(&next).unwrap_or_default() + "\n";
         write_atomically(&path, text.as_bytes())
             .and_then(|()| File::open(&self.dir)?.sync_all())
-            .map_err(|e| UpdateError::io("write", &path, e))
+            .map_err(|e| UpdateError::io("write", &path, e))?;
+        self.state = next;
+        Ok(())
     }
 }
 
@@ -226,6 +237,7 @@ mod tests {
             image: image.clone(),
             id: "sha256:1".to_owned(),
             before: None,
+            why: None,
         };
         for step in [
             Step::Idle,

@@ -10,7 +10,8 @@ use bollard::errors::Error as Client;
 use bollard::models::{ContainerCreateBody, DeviceRequest, HostConfig};
 use bollard::query_parameters::{
     AttachContainerOptions, CreateContainerOptions, DownloadFromContainerOptions,
-    RemoveContainerOptions, StartContainerOptions, UploadToContainerOptions, WaitContainerOptions,
+    ListContainersOptions, RemoveContainerOptions, StartContainerOptions, UploadToContainerOptions,
+    WaitContainerOptions,
 };
 use futures_util::StreamExt;
 
@@ -19,6 +20,8 @@ use super::build_log::{Lines, shown};
 use super::{Docker, check_reference, context, image};
 use crate::engine::{Cancel, EngineError, LogStream, RunOutcome, RunRequest};
 
+/// Begins the names of containers that are made here.
+const PREFIX: &str = "stackforge-";
 /// Links that are followed before a file counts as not there.
 const LINKS: usize = 8;
 /// What a tar adds to a file: headers, long names, padding, the end.
@@ -39,7 +42,7 @@ impl Container {
         );
         let container = Container {
             docker: docker.clone(),
-            name: format!("stackforge-{}", unique()),
+            name: format!("{PREFIX}{}", unique()),
             removed: false,
         };
         let options = CreateContainerOptions {
@@ -82,6 +85,25 @@ async fn remove(docker: Docker, name: String) {
 }
 
 impl Docker {
+    /// Removes containers of an image that [`Docker::run`] made in a process that was killed.
+    pub async fn remove_runs(&self, image: &str) -> Result<(), EngineError> {
+        let filters = [("ancestor".to_owned(), vec![image.to_owned()])];
+        let options = ListContainersOptions {
+            all: true,
+            filters: Some(filters.into()),
+            ..ListContainersOptions::default()
+        };
+        let listed = self.api.list_containers(Some(options)).await;
+        let listed = listed.map_err(|error| self.failed(error, "listing containers"))?;
+        for name in listed.into_iter().flat_map(|c| c.names.unwrap_or_default()) {
+            let name = name.trim_start_matches('/');
+            if name.starts_with(PREFIX) {
+                remove(self.clone(), name.to_owned()).await;
+            }
+        }
+        Ok(())
+    }
+
     /// Runs a container to its end. Each line it prints goes to `on_line` at once. Cancelling, and
     /// dropping the future, kill it; it is removed in any case.
     pub async fn run(

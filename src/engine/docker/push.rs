@@ -11,13 +11,13 @@ use crate::engine::{Cancel, EngineError, Login};
 
 impl Docker {
     /// Pushes the engine's image of that name, `[HOST/]NAME:TAG`. What the registry has of it is not
-    /// sent again. The digest that it has there is the registry's to tell.
+    /// sent again. The manifest's digest, where the engine tells it.
     pub async fn push(
         &self,
         reference: &str,
         login: Option<&Login>,
         cancel: &Cancel,
-    ) -> Result<(), EngineError> {
+    ) -> Result<Option<String>, EngineError> {
         check_reference(reference)?;
         let (repository, tag) = repository_and_tag(reference);
         let options = PushImageOptions {
@@ -38,14 +38,18 @@ impl Docker {
         }
         let answers = api.push_image(repository, Some(options), login.map(credentials));
         let mut answers = std::pin::pin!(answers);
+        let mut digest = None;
         loop {
             let answer = tokio::select! {
                 () = cancel.cancelled() => return Err(EngineError::Cancelled { doing }),
                 answer = answers.next() => answer,
             };
             match answer {
-                None => return Ok(()),
-                Some(Ok(_)) => {}
+                None => return Ok(digest),
+                Some(Ok(info)) => {
+                    let said = info.status.as_deref().and_then(pushed_digest);
+                    digest = said.or(digest);
+                }
                 Some(Err(Client::DockerStreamError { error })) => {
                     return Err(EngineError::Push {
                         reference: reference.to_owned(),
@@ -56,6 +60,12 @@ impl Docker {
             }
         }
     }
+}
+
+/// Of `latest: digest: sha256:… size: 1234`, the manifest's digest.
+fn pushed_digest(status: &str) -> Option<String> {
+    let (_, rest) = status.split_once("digest: ")?;
+    rest.split_whitespace().next().map(str::to_owned)
 }
 
 /// Whether the registry that a reference names is on loopback.
@@ -85,7 +95,14 @@ pub(super) fn credentials(login: &Login) -> DockerCredentials {
 
 #[cfg(test)]
 mod tests {
-    use super::is_on_loopback;
+    use super::{is_on_loopback, pushed_digest};
+
+    #[test]
+    fn an_engine_says_what_it_pushed() {
+        let said = pushed_digest("v1: digest: sha256:ab size: 528");
+        assert_eq!(said.as_deref(), Some("sha256:ab"));
+        assert_eq!(pushed_digest("Pushed"), None);
+    }
 
     #[test]
     fn only_a_registry_on_loopback_goes_without_tls() {

@@ -69,9 +69,26 @@ pub async fn validate(
 pub async fn switch(name: &str, id: &str, before: Option<&str>) -> Result<(), UpdateError> {
     let docker = connect().await?;
     if let Some(before) = before {
-        docker.tag(before, &before_name(name)).await?;
+        let kept = before_name(name);
+        let oldest = docker.image(&kept).await?.map(|image| image.id);
+        // With its last name Docker removes an image, unless a container has it.
+        if oldest.is_some_and(|oldest| oldest != before && oldest != id)
+            && let Err(error) = docker.remove_image(&kept).await
+        {
+            tracing::debug!(%error, "an old image stays");
+        }
+        docker.tag(before, &kept).await?;
     }
     Ok(docker.tag(id, name).await?)
+}
+
+/// Ends validations of the new image whose update was killed: they hold memory that the service needs.
+pub async fn forget(name: &str) -> Result<(), UpdateError> {
+    let docker = connect().await?;
+    match docker.image(&next(name)).await? {
+        Some(image) => Ok(docker.remove_runs(&image.id).await?),
+        None => Ok(()),
+    }
 }
 
 pub async fn back(name: &str, new: &str, before: Option<&str>) -> Result<Back, UpdateError> {

@@ -13,11 +13,12 @@ use crate::engine::Cancel;
 use crate::pull::{self, Resolved};
 use crate::spec::Platform;
 use crate::spec::nouns::Digest;
-use crate::store::Store;
+use crate::store::{Limits, Store};
 use crate::validate::Report;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use tokio::task::block_in_place;
 
 /// A place as settings name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +90,7 @@ impl Site<'_> {
         match self.place {
             Place::Docker(name) => docker::there(name).await,
             Place::Rootfs(dir) => Ok(rootfs::there(dir)),
-            Place::Layout(dir) => Ok(layout::there(dir, &self.name())),
+            Place::Layout(dir) => layout::there(dir, &self.name()),
         }
     }
 
@@ -100,16 +101,22 @@ impl Site<'_> {
         settings: &pull::Settings<'_>,
         cancel: &Cancel,
     ) -> Result<String, UpdateError> {
-        if let Place::Rootfs(dir) = self.place {
-            return rootfs::bring(dir, resolved, settings).await;
-        }
-        let fetched = pull::fetch(resolved, settings, None).await?;
-        // Under a name, what was fetched is not collected.
+        let fetched = match self.place {
+            Place::Rootfs(dir) => rootfs::bring(dir, resolved, settings).await?,
+            _ => pull::fetch(resolved, settings, None).await?,
+        };
+        // Under a name, what was fetched is not collected: the next update is put together from it.
         let digest = &resolved.manifest.digest;
         self.store.tag(&self.beside("next"), digest)?;
         match self.place {
             Place::Docker(name) => docker::bring(name, &fetched.image, self.store, cancel).await,
-            _ => Ok(digest.to_string()),
+            Place::Rootfs(_) => Ok(digest.to_string()),
+            Place::Layout(dir) => {
+                // The service stands still while the index is written, not while layers are copied.
+                let next = self.beside("next");
+                layout::write(dir, &next, &fetched.image, self.store)?;
+                Ok(digest.to_string())
+            }
         }
     }
 
@@ -134,6 +141,15 @@ impl Site<'_> {
         })
     }
 
+    /// Ends what a killed validation left running.
+    pub async fn forget(&self) -> Result<(), UpdateError> {
+        match self.place {
+            Place::Docker(name) => docker::forget(name).await,
+            // A sandbox ends with the process that made it.
+            Place::Rootfs(_) | Place::Layout(_) => Ok(()),
+        }
+    }
+
     /// Puts the new image in its place. Done again, it changes nothing.
     pub async fn switch(&self, id: &str, before: Option<&str>) -> Result<(), UpdateError> {
         match self.place {
@@ -155,12 +171,12 @@ impl Site<'_> {
             Place::Docker(name) => docker::back(name, id, before).await,
             Place::Rootfs(dir) => rootfs::back(dir, id, before),
             Place::Layout(dir) => {
-                let there = layout::there(dir, &self.name());
+                let there = layout::there(dir, &self.name())?;
                 match (there.as_deref(), before) {
                     (there, Some(before)) if there == Some(before) => Ok(Back::Done),
                     (there, _) if there != Some(id) => Ok(Back::Moved),
-                    // Nothing was there: the name leads to the new one, as after a first switch.
-                    (_, None) => Ok(Back::Gone),
+                    // Nothing was there, so nothing comes back.
+                    (_, None) => Ok(Back::Done),
                     (_, Some(before)) => match self.of_store(before) {
                         Err(_) => Ok(Back::Gone),
                         Ok(image) => {
@@ -175,14 +191,20 @@ impl Site<'_> {
 
     /// Lets go of what an image that was tried, and taken or refused, leaves beside the place.
     pub async fn settle(&self, taken: Option<&Digest>) -> Result<(), UpdateError> {
-        if let Some(image) = taken
-            && !matches!(self.place, Place::Rootfs(_))
-        {
+        if let Some(image) = taken {
             pull::keep(self.store, &self.name(), image, 1)?;
         }
         self.store.untag(&self.beside("next"))?;
-        if let Place::Docker(name) = self.place {
-            docker::settle(name).await?;
+        match self.place {
+            Place::Docker(name) => docker::settle(name).await?,
+            Place::Layout(dir) if taken.is_some() => layout::sweep(dir),
+            Place::Layout(_) | Place::Rootfs(_) => {}
+        }
+        // What no image of the store needs any more.
+        if taken.is_some()
+            && let Err(error) = block_in_place(|| self.store.gc(&Limits::default()))
+        {
+            tracing::warn!("the store keeps what it does not need: {error}");
         }
         Ok(())
     }

@@ -4,14 +4,16 @@
 //! use; switching and going back are the same exchange of two names.
 
 use super::Back;
-use crate::pull::{self, PullError, Resolved, Rootfs};
+use crate::pull::{self, Fetched, PullError, Resolved, Rootfs};
 use crate::update::UpdateError;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use tokio::task::block_in_place;
 
-/// Where the image lies that the service does not use.
+/// Where the image lies that the service does not use: beside the files themselves, also where a link leads
+/// to them.
 pub fn other(dir: &Path) -> PathBuf {
+    let dir = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let mut name = dir.file_name().map_or_else(OsString::new, OsString::from);
     name.push(".other");
     dir.with_file_name(name)
@@ -25,18 +27,18 @@ pub async fn bring(
     dir: &Path,
     resolved: &Resolved,
     settings: &pull::Settings<'_>,
-) -> Result<String, UpdateError> {
+) -> Result<Fetched, UpdateError> {
     // Refused now and not when the service stands still.
     pull::replaceable(dir)?;
     let other = other(dir);
     let store = settings.store;
     let roots = Rootfs::begin(std::iter::once(other.as_path()), resolved, store, 0).await?;
     let whole = |digest: &_| roots.iter().for_each(|root| root.whole(digest));
-    pull::fetch(resolved, settings, Some(&whole)).await?;
+    let fetched = pull::fetch(resolved, settings, Some(&whole)).await?;
     for root in roots {
         block_in_place(|| root.finish(0))?;
     }
-    Ok(resolved.manifest.digest.to_string())
+    Ok(fetched)
 }
 
 pub fn switch(dir: &Path, id: &str) -> Result<(), UpdateError> {
@@ -47,6 +49,8 @@ pub fn switch(dir: &Path, id: &str) -> Result<(), UpdateError> {
 }
 
 pub fn back(dir: &Path, id: &str, before: Option<&str>) -> Result<Back, UpdateError> {
+    // A service that took the marker away is not somebody who put another image there.
+    pull::replaceable(dir)?;
     let (here, beside) = (there(dir), there(&other(dir)));
     if here.as_deref() == before {
         return Ok(Back::Done);
