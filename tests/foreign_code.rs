@@ -6,6 +6,7 @@
 mod support;
 
 use std::net::UdpSocket;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 use std::time::Duration;
 use support::{CleanUp, Sandbox, project};
@@ -99,6 +100,8 @@ impl Repository {
             .arg(format!("--base-path={}", sandbox.path("git").display()))
             .arg(format!("--listen={address}"))
             .arg(format!("--port={port}"))
+            // `git` starts another program, which listens.
+            .process_group(0)
             .spawn()
             .unwrap();
         while std::net::TcpStream::connect((address, port)).is_err() {
@@ -114,7 +117,9 @@ impl Repository {
 
 impl Drop for Repository {
     fn drop(&mut self) {
-        let _ = self.daemon.kill();
+        let group = rustix::process::Pid::from_raw(self.daemon.id().cast_signed());
+        let kill = rustix::process::Signal::KILL;
+        let _ = group.map(|group| rustix::process::kill_process_group(group, kill));
         let _ = self.daemon.wait();
     }
 }

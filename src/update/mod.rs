@@ -116,7 +116,9 @@ impl Run<'_> {
             let said = format!("{image} was refused before: {}", refused.why);
             return Ok((Outcome::Refused, said));
         }
-        if let Some(doubt) = &candidate.resolved.doubt {
+        // Where no GPU is asked for, labels of one say nothing.
+        let gpu = self.job.settings.validate.gpu;
+        if let Some(doubt) = candidate.resolved.doubt.as_ref().filter(|_| gpu) {
             let said = format!("by its labels {image} does not run here: {doubt}");
             return Ok((Outcome::Refused, said));
         }
