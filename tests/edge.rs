@@ -326,7 +326,7 @@ fn a_device_takes_what_is_good_and_keeps_what_it_has() {
 
     // It cannot even be validated: that is no reason to try for ever.
     device.settings("service: { unit: app.service, pause: true }");
-    device.publish(&good, "RUN rm /opt/venv/bin/python3*");
+    device.publish(&good, "RUN rm /opt/venv/bin/python3* /usr/bin/python3*");
     device.services();
     for n in 1..=3 {
         let (code, said) = device.update();

@@ -30,6 +30,26 @@ type Result<T> = std::result::Result<T, AssembleError>;
 /// [`AssembleError::NoLayout`] for a directory with something else in it, and an error for an index
 /// that cannot be read: what it names is not thrown away.
 pub fn layout(image: &Assembled, name: &str, blobs: &Path, directory: &Path) -> Result<()> {
+    let _held = filled(image, blobs, directory)?;
+    let index = directory.join("index.json");
+    let before = match fs::read(&index) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => return Err(io_at("read", &index)(e)),
+        Ok(bytes) => {
+            let read = serde_json::from_slice::<Value>(&bytes).map_err(io::Error::other);
+            Some(read.map_err(io_at("read", &index))?)
+        }
+    };
+    let document = index_with(before, image, name);
+    write(&index, document.to_string().as_bytes())
+}
+
+/// Everything of [`layout`] but the image's name: it is there, and nobody sees it yet.
+pub fn unnamed(image: &Assembled, blobs: &Path, directory: &Path) -> Result<()> {
+    filled(image, blobs, directory).map(drop)
+}
+
+fn filled(image: &Assembled, blobs: &Path, directory: &Path) -> Result<LayoutLock> {
     fs::create_dir_all(directory).map_err(io_at("create", directory))?;
     let held = LayoutLock::hold(directory).map_err(io_at("open", directory))?;
     let own = directory.join("blobs/sha256");
@@ -48,17 +68,7 @@ pub fn layout(image: &Assembled, name: &str, blobs: &Path, directory: &Path) -> 
     }
     write(&own.join(image.config_digest.hex()), &image.config)?;
     write(&own.join(image.digest.hex()), &image.manifest)?;
-    let index = directory.join("index.json");
-    let before = match fs::read(&index) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-        Err(e) => return Err(io_at("read", &index)(e)),
-        Ok(bytes) => {
-            let read = serde_json::from_slice::<Value>(&bytes).map_err(io::Error::other);
-            Some(read.map_err(io_at("read", &index))?)
-        }
-    };
-    let document = index_with(before, image, name);
-    write(&index, document.to_string().as_bytes())
+    Ok(held)
 }
 
 /// The image's entry among those that are there.

@@ -321,7 +321,7 @@ codes! {
         "Correct the template; the message names the file and line.";
     COMPILE_OFFLINE = 420, "a compile wants to download",
         "Compiles run foreign code, so they have no network and no settings of package indexes. Build requirements, the source and its git submodules are fetched before; this build fetches something else by itself.",
-        "Use a source that has it (git with `submodules: true`), add it to `requires` or `packages` of the recipe, or set in its `env` the switch with which the build leaves it out or uses the system's.";
+        "Name the repository and its commit in `fetch` of the recipe, use a source that has it (git with `submodules: true`), add it to `requires` or `packages`, or set in `env` the switch with which the build leaves it out or uses the system's.";
     NOT_THE_LOCKS = 430, "the image does not hold what the lock says",
         "The distributions that are installed in the finished image are compared with the lock, and compiled ones with the wheel that was audited. A difference means that the engine took a layer of another build from its cache.",
         "Run the build again with `--no-cache`. If it comes back, remove the engine's build cache (`docker builder prune`, `podman image prune`) and report it.";

@@ -25,14 +25,20 @@ pub fn there(dir: &Path, name: &str) -> Result<Option<String>, UpdateError> {
     }
 }
 
-pub fn write(dir: &Path, name: &str, image: &Image, store: &Store) -> Result<(), UpdateError> {
+/// Puts an image there, under a name or, before its time, under none.
+pub fn write(
+    dir: &Path,
+    name: Option<&str>,
+    image: &Image,
+    store: &Store,
+) -> Result<(), UpdateError> {
     let assembled = pull::assembled(image).ok_or(UpdateError::NoDocuments)?;
     let blobs = store.dir("blobs/sha256")?;
-    block_in_place(|| {
-        store.keeping_notes(assembled.blobs().values(), || {
-            output::layout(&assembled, name, &blobs, dir)
-        })
-    })?;
+    let written = || match name {
+        Some(name) => output::layout(&assembled, name, &blobs, dir),
+        None => output::unnamed(&assembled, &blobs, dir),
+    };
+    block_in_place(|| store.keeping_notes(assembled.blobs().values(), written))?;
     let synced = |at: &Path| File::open(at)?.sync_all();
     (synced(&dir.join("blobs/sha256")).and_then(|()| synced(dir)))
         .map_err(|e| UpdateError::io("write", dir, e))

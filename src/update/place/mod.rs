@@ -113,8 +113,7 @@ impl Site<'_> {
             Place::Rootfs(_) => Ok(digest.to_string()),
             Place::Layout(dir) => {
                 // The service stands still while the index is written, not while layers are copied.
-                let next = self.beside("next");
-                layout::write(dir, &next, &fetched.image, self.store)?;
+                layout::write(dir, None, &fetched.image, self.store)?;
                 Ok(digest.to_string())
             }
         }
@@ -160,7 +159,7 @@ impl Site<'_> {
                 if let Some(before) = before.and_then(|before| before.parse().ok()) {
                     let _ = self.store.tag(&self.beside("before"), &before);
                 }
-                layout::write(dir, &self.name(), &self.of_store(id)?, self.store)
+                layout::write(dir, Some(&self.name()), &self.of_store(id)?, self.store)
             }
         }
     }
@@ -180,7 +179,7 @@ impl Site<'_> {
                     (_, Some(before)) => match self.of_store(before) {
                         Err(_) => Ok(Back::Gone),
                         Ok(image) => {
-                            layout::write(dir, &self.name(), &image, self.store)?;
+                            layout::write(dir, Some(&self.name()), &image, self.store)?;
                             Ok(Back::Done)
                         }
                     },
@@ -197,8 +196,8 @@ impl Site<'_> {
         self.store.untag(&self.beside("next"))?;
         match self.place {
             Place::Docker(name) => docker::settle(name).await?,
-            Place::Layout(dir) if taken.is_some() => layout::sweep(dir),
-            Place::Layout(_) | Place::Rootfs(_) => {}
+            Place::Layout(dir) => layout::sweep(dir),
+            Place::Rootfs(_) => {}
         }
         // What no image of the store needs any more.
         if taken.is_some()
