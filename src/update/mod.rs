@@ -152,6 +152,9 @@ impl Run<'_> {
         if let Err(why) = self.validated(&switch, line).await? {
             return self.refuse(&switch, &why).await;
         }
+        if self.job.cancel.is_cancelled() {
+            return Err(UpdateError::Stopped);
+        }
         self.trial(&switch, &candidate, line).await
     }
 
@@ -273,8 +276,9 @@ impl Run<'_> {
             (tokio::time::timeout(STOPPING, work).await, late)
         };
         match (report, late) {
-            (Ok(Ok(report)), _) => self.judgement(report),
+            // What a program says that was stopped is no judgement.
             (_, false) => Err(UpdateError::Stopped),
+            (Ok(Ok(report)), true) => self.judgement(report),
             (_, true) => {
                 let within = humantime::format_duration(validate.within);
                 Ok(Err(format!("its validation did not end within {within}")))
