@@ -324,7 +324,7 @@ fn a_device_takes_what_is_good_and_keeps_what_it_has() {
     assert_eq!((code, device.current()), (1, first.clone()), "{said}");
     assert!(said.contains("has not started within 3s"), "{said}");
 
-    // It cannot even be validated: that is no reason to try for ever.
+    // Its validation crashes: it is tried three times, then refused.
     device.settings("service: { unit: app.service, pause: true }");
     device.publish(&good, "RUN rm /opt/venv/bin/python3* /usr/bin/python3*");
     device.services();

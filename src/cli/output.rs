@@ -167,7 +167,7 @@ pub fn print_usage(error: clap::Error) {
     }
 }
 
-/// To stdout, or to stderr if an output went to stdout. A reader that went away is no error.
+/// Writes to stdout, or to stderr if the command's output goes to stdout. A closed pipe is not an error.
 fn on_stdout(text: &str) {
     if stdout_is_taken() {
         return on_stderr(text);

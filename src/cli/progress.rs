@@ -6,10 +6,11 @@ use super::output::{tell, tell_event};
 use crate::build::{BuildEvent, plan_step};
 use crate::engine::{Event, StepKind};
 use crate::printable;
+use crate::registry;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often the bytes of a download are told: to programs, and as lines to people.
@@ -246,6 +247,18 @@ pub struct Amount {
 }
 
 impl Amount {
+    /// Counts what a registry tells of a fetch.
+    pub fn observer(self: &Arc<Self>) -> registry::Observer {
+        let amount = Arc::clone(self);
+        Arc::new(move |event| match event {
+            registry::Event::Received { bytes, .. } | registry::Event::Reused { bytes, .. } => {
+                amount.add(bytes);
+            }
+            registry::Event::Lost { bytes, .. } => amount.take(bytes),
+            _ => {}
+        })
+    }
+
     pub fn new(common: &Common, what: &str) -> Self {
         let live = std::io::stderr().is_terminal();
         let silent = common.quiet || common.json;

@@ -41,21 +41,13 @@ pub fn run(common: &Common, args: &PullArgs) -> Outcome {
     let key = key.map_err(EvidenceError::from)?;
     let trust = key.map(|key| Trust::new(key, args.verify_name.clone()));
     let amount = Arc::new(Amount::new(common, &args.reference.to_string()));
-    let hears = Arc::clone(&amount);
-    let observer: registry::Observer = Arc::new(move |event| match event {
-        registry::Event::Received { bytes, .. } | registry::Event::Reused { bytes, .. } => {
-            hears.add(bytes);
-        }
-        registry::Event::Lost { bytes, .. } => hears.take(bytes),
-        _ => {}
-    });
     let settings = Settings {
         store: &store,
         config: &config,
         plain_http: plain_http(args.plain_http),
         patience: registry::Patience::default(),
         rate: args.limit_rate.map(|rate| rate.0),
-        observer: Some(observer),
+        observer: Some(amount.observer()),
     };
     let done = runtime()?.block_on(until_stopped(pull_it(
         args,

@@ -39,21 +39,13 @@ pub fn run(common: &Common, args: &UpdateArgs) -> Outcome {
     let catalog = Catalog::load(common.catalog.as_deref())?;
     let wanted = Wanted::Machine(Machine::of(&Device::here(), &catalog));
     let amount = Arc::new(Amount::new(common, &settings.image.to_string()));
-    let hears = Arc::clone(&amount);
-    let observer: registry::Observer = Arc::new(move |event| match event {
-        registry::Event::Received { bytes, .. } | registry::Event::Reused { bytes, .. } => {
-            hears.add(bytes);
-        }
-        registry::Event::Lost { bytes, .. } => hears.take(bytes),
-        _ => {}
-    });
     let pull = pull::Settings {
         store: &store,
         config: &config,
         plain_http: plain_http(args.plain_http),
         patience: registry::Patience::default(),
         rate: args.limit_rate.map(|rate| rate.0),
-        observer: Some(observer),
+        observer: Some(amount.observer()),
     };
     let done = runtime()?.block_on(async {
         let cancel = Cancel::new();

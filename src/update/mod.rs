@@ -69,7 +69,8 @@ impl Candidate {
 /// Brings the device to the image that its reference names now.
 ///
 /// # Errors
-/// What kept it from that, with the service as it was. That an image is refused is no error.
+/// Why the update could not be done; the service is as it was. A refused image is not an error but an
+/// outcome.
 pub async fn update(job: &Job<'_>, line: Line<'_>) -> Result<(Last, State), UpdateError> {
     let settings = job.settings;
     let desk = Desk::open(&settings.state)?.ok_or(UpdateError::UnderWay)?;
@@ -276,7 +277,7 @@ impl Run<'_> {
             (tokio::time::timeout(STOPPING, work).await, late)
         };
         match (report, late) {
-            // What a program says that was stopped is no judgement.
+            // A report of a validation that was cut off says nothing about the image.
             (_, false) => Err(UpdateError::Stopped),
             (Ok(Ok(report)), true) => self.judgement(report),
             (_, true) => {
