@@ -3,13 +3,9 @@
 
 #[allow(
     dead_code,
+    unused_imports,
     reason = "the crate's own types, of which reading needs some"
 )]
-#[path = "src/spec"]
-mod spec {
-    pub mod nouns;
-}
-#[allow(dead_code, unused_imports, reason = "likewise")]
 #[path = "src/catalog/mod.rs"]
 mod catalog;
 
@@ -17,13 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    for path in [
-        "catalog",
-        "images",
-        "templates",
-        "src/catalog",
-        "src/spec/nouns.rs",
-    ] {
+    for path in ["catalog", "images", "templates", "src/catalog"] {
         println!("cargo::rerun-if-changed={path}");
     }
     // The crate's catalog knows its own data; the one in here is about to read it.

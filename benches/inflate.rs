@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use flate2::{Decompress, FlushDecompress, Status};
-use stackforge::source::{FileSource, Source as _};
-use stackforge::zip::{Archive, Method};
+use stackforge_binary::source::{FileSource, Source as _};
+use stackforge_binary::zip::{Archive, Method};
 
 const INPUT: u64 = 256 << 10;
 const OUTPUT: usize = 256 << 10;

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use sha2::{Digest as _, Sha256};
-use stackforge::layer::{Install, Scheme, Spec, Wheel, write};
-use stackforge::source::FileSource;
+use stackforge_binary::source::FileSource;
+use stackforge_image::layer::{Install, Scheme, Spec, Wheel, write};
 
 const RUNS: usize = 5;
 

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use sha2::{Digest as _, Sha256};
-use stackforge::pack::{Compression, pack};
+use stackforge_image::pack::{Compression, pack};
 
 const RUNS: usize = 3;
 const SIZE: u64 = 1 << 30;

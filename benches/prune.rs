@@ -14,9 +14,9 @@ use std::time::Instant;
 
 use stackforge::catalog::Catalog;
 use stackforge::prune::Pruner;
-use stackforge::source::FileSource;
 use stackforge::spec::Sm;
-use stackforge::zip::Archive;
+use stackforge_binary::source::FileSource;
+use stackforge_binary::zip::Archive;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args()

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use stackforge::engine::Cancel;
-use stackforge::sandbox::{Root, Sandbox, probe};
+use stackforge_sandbox::{Root, Sandbox, probe};
+use stackforge_types::Cancel;
 
 const ROUNDS: usize = 200;
 const BINARY: &str = env!("CARGO_BIN_EXE_stackforge");

@@ -42,6 +42,8 @@ if [ "${1:-}" = tests ]; then
     need busybox busybox-static
     need newuidmap uidmap
     need systemd-analyze systemd
+    need mmdebstrap mmdebstrap
+    [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing="$missing debian-archive-keyring"
     # The schemas of the OCI image specification.
     schemas=/usr/share/gocode/src/github.com/opencontainers/image-spec/schema
     [ -e "$schemas" ] || missing="$missing golang-github-opencontainers-image-spec-dev"

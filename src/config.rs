@@ -4,6 +4,7 @@
 //! directory. Out: [`Config`]; an absent file is an empty one. Nothing here changes what an
 //! image contains, so nothing here is part of a lock or a key.
 
+mod file;
 mod size;
 
 use serde::{Deserialize, Deserializer};
@@ -11,7 +12,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::spec::Platform;
+pub use file::read;
 pub use size::Size;
+use stackforge_types::printable::without_passwords;
 
 /// How an engine is reached.
 const ENGINES: [&str; 4] = ["unix", "tcp", "https", "ssh"];
@@ -95,10 +98,12 @@ impl Config {
         let Some(path) = path else {
             return Ok(Self::default());
         };
-        match std::fs::read_to_string(&path) {
-            Ok(text) => {
-                Self::parse(&text).map_err(|message| ConfigError::Invalid { path, message })
-            }
+        match read(&path) {
+            // What does not parse may have a password at any place.
+            Ok(text) => Self::parse(&text).map_err(|message| ConfigError::Invalid {
+                path,
+                message: without_passwords(&message),
+            }),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(source) => Err(ConfigError::Read { path, source }),
         }
@@ -107,19 +112,25 @@ impl Config {
     fn parse(text: &str) -> Result<Self, String> {
         let config: Self =
             serde_saphyr::from_str(text).map_err(|e| e.without_snippet().to_string())?;
-        for (registry, mirror) in &config.registries {
+        config.is_sound()?;
+        Ok(config)
+    }
+
+    /// Checks what the types allow and the program cannot use.
+    fn is_sound(&self) -> Result<(), String> {
+        for (registry, mirror) in &self.registries {
             for name in [registry, mirror] {
-                if !crate::spec::image_reference(&format!("{name}/x")) {
+                if !stackforge_types::reference::image_reference(&format!("{name}/x")) {
                     return Err(format!("`{name}` is not the name of a registry"));
                 }
             }
         }
-        for name in config.cache.registry.iter().chain(&config.cache.allow) {
-            if !crate::spec::repository(name) {
+        for name in self.cache.registry.iter().chain(&self.cache.allow) {
+            if !stackforge_types::reference::repository(name) {
                 return Err(format!("`{name}` is not a repository: `HOST/NAME`"));
             }
         }
-        for engine in config.builders.values().flatten() {
+        for engine in self.builders.values().flatten() {
             let kind = engine.split_once("://").map(|(kind, _)| kind);
             if !kind.is_some_and(|kind| ENGINES.contains(&kind)) {
                 return Err(format!(
@@ -128,7 +139,7 @@ impl Config {
                 ));
             }
         }
-        Ok(config)
+        Ok(())
     }
 
     /// The reference under which this machine fetches an image.
@@ -172,6 +183,26 @@ mod tests {
             assert!(Config::parse(bad).is_err(), "{bad}");
         }
         assert!(Config::parse("{}").unwrap().registries.is_empty());
+    }
+
+    #[test]
+    fn nothing_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.yaml");
+        std::fs::write(&path, "{}").unwrap();
+        assert_eq!(read(&path).unwrap(), "{}");
+        assert_eq!(read("/dev/null".as_ref()).unwrap(), "");
+        std::fs::write(&path, vec![b' '; 1 << 20]).unwrap();
+        assert!(read(&path).is_ok());
+        std::fs::write(&path, vec![b' '; (1 << 20) + 1]).unwrap();
+        for refused in [path.as_path(), "/dev/zero".as_ref(), dir.path()] {
+            assert!(read(refused).is_err(), "{}", refused.display());
+        }
+        let pipe = dir.path().join("pipe");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        assert!(read(&pipe).is_err());
     }
 
     #[test]

@@ -5,8 +5,8 @@
 
 use crate::catalog::{Catalog, Image, Recipe};
 use crate::diag::{Diagnostic, Report, codes, nearest};
-use crate::spec::nouns::Digest;
 use crate::spec::{At, Sm, Stack};
+use stackforge_types::Digest;
 use std::collections::BTreeMap;
 
 /// A stack with its names resolved.
@@ -67,7 +67,7 @@ fn base<'a>(
     }
     let pinned = value
         .split_once('@')
-        .filter(|_| crate::spec::image_reference(value))
+        .filter(|_| stackforge_types::reference::image_reference(value))
         .and_then(|(reference, digest)| Some((reference.to_owned(), digest.parse().ok()?)));
     if let Some((reference, digest)) = pinned {
         return Some(Base::Raw { reference, digest });

@@ -9,14 +9,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use stackforge::debian::LockedDeb;
-use stackforge::debian::configure::CONFIGURE;
-use stackforge::debian::fetch::fetch_debs;
-use stackforge::debian::finish::{self, Unpacked};
-use stackforge::debian::mirror::Mirrors;
-use stackforge::debian::rootfs::write_rootfs;
-use stackforge::fetch::{Fetcher, Policy};
 use stackforge::lock::{Lock, OsPackageLock};
+use stackforge_debian::LockedDeb;
+use stackforge_debian::configure::CONFIGURE;
+use stackforge_debian::fetch::fetch_debs;
+use stackforge_debian::finish::{self, Unpacked};
+use stackforge_debian::mirror::Mirrors;
+use stackforge_debian::rootfs::write_rootfs;
+use stackforge_transfer::fetch::{Fetcher, Policy};
 use support::exported::{differences, entries};
 
 const EPOCH: u64 = 1_704_067_200;

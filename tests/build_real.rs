@@ -106,13 +106,6 @@ fn the_main_job_and_its_failures() {
     assert_eq!(document["ok"], true);
     assert_eq!(document["validation"]["ok"], true);
     assert!(tagged(IMAGE));
-    let label = docker(&[
-        "inspect",
-        "-f",
-        "{{index .Config.Labels \"io.stackforge.validation\"}}",
-        IMAGE,
-    ]);
-    assert!(label.contains("passed: imports"), "{label}");
     let shown = docker(&[
         "run",
         "--rm",
@@ -131,6 +124,8 @@ fn the_main_job_and_its_failures() {
     for left in ["\nbuild\n", "\ntools\n", "stackforge\n", "\nwheels\n"] {
         assert!(!shown.contains(left), "{shown}");
     }
+
+    what_an_engine_made_of_other_files_is_refused(&sandbox);
 
     // Once more: nothing to do, and the engine agrees.
     let run = sandbox.run(&["build", "s.yaml", "--json"]);
@@ -363,10 +358,7 @@ fn the_build_keeps_no_secret(sandbox: &Sandbox) -> Run {
     assert!(save.wait().unwrap().success());
     assert!(bytes.len() > 10 << 20, "the image is {} bytes", bytes.len());
     let found = |needle: &[u8]| bytes.windows(needle.len()).any(|w| w == needle);
-    assert!(
-        found(b"io.stackforge.validation"),
-        "the search itself works"
-    );
+    assert!(found(b"io.stackforge.audit"), "the search itself works");
     assert!(
         !found(secret.as_bytes()),
         "the secret is in a layer or in the history"
@@ -385,18 +377,20 @@ fn a_rendered_context_builds_with_docker_alone(sandbox: &Sandbox) {
         .into_iter()
         .find(|c| Command::new(c).arg("--version").output().is_ok())
         .unwrap();
-    let out = Command::new(client)
-        .env("DOCKER_BUILDKIT", "1")
-        .args(["build", "-q", "-t", "stackforge-test-small:rendered"])
-        .args(["--secret", "id=ca,src=/etc/ssl/certs/ca-certificates.crt"])
-        .arg(sandbox.path("context"))
-        .output()
-        .unwrap();
-    assert!(
-        out.status.success(),
-        "{}",
-        String::from_utf8_lossy(&out.stderr)
-    );
+    let build = |tag: &str| {
+        let out = Command::new(client)
+            .env("DOCKER_BUILDKIT", "1")
+            .args(["build", "--progress", "plain", "-t"])
+            .arg(format!("stackforge-test-small:{tag}"))
+            .args(["--secret", "id=ca,src=/etc/ssl/certs/ca-certificates.crt"])
+            .arg(sandbox.path("context"))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        (out.status.success(), text)
+    };
+    let (built, text) = build("rendered");
+    assert!(built, "{text}");
     let shown = docker(&[
         "run",
         "--rm",
@@ -406,4 +400,61 @@ fn a_rendered_context_builds_with_docker_alone(sandbox: &Sandbox) {
         "import six; print(six.__version__)",
     ]);
     assert_eq!(shown.trim(), "1.17.0");
+
+    // Whoever builds by hand is told as well: an engine that takes the layer of an earlier validation, as
+    // this stage does, and one that installs what another lock names.
+    let dockerfile = std::fs::read_to_string(sandbox.path("context/Dockerfile")).unwrap();
+    let spec = std::fs::read_to_string(sandbox.path("context/validate/spec.json")).unwrap();
+    let installed = std::fs::read_to_string(sandbox.path("context/locks/installed.txt")).unwrap();
+    let stale = "FROM stackforge-test-small:rendered AS validate\n#";
+    let (before, after) = dockerfile.split_once("FROM runtime AS validate\n").unwrap();
+    sandbox.write("context/Dockerfile", &format!("{before}{stale}{after}"));
+    let (built, text) = build("stale");
+    assert!(built, "it is of this very build: {text}");
+    sandbox.write(
+        "context/validate/spec.json",
+        &spec.replace("\"cuda\": null", "\"cuda\": \"13.0\""),
+    );
+    let (built, text) = build("stale");
+    assert!(!built, "{text}");
+    assert!(
+        text.contains("stackforge-difference the report of the validation is of another spec.json"),
+        "{text}"
+    );
+    sandbox.write("context/validate/spec.json", &spec);
+    sandbox.write(
+        "context/locks/installed.txt",
+        &installed.replace("1.17.0", "1.16.0"),
+    );
+    let (built, text) = build("stale");
+    assert!(!built, "{text}");
+    assert!(
+        text.contains("stackforge-difference six 1.17.0 is installed, 1.16.0 is locked"),
+        "{text}"
+    );
+}
+
+/// A step of the user's own installs what no lock names: the image has no tag, and the difference is told.
+fn what_an_engine_made_of_other_files_is_refused(sandbox: &Sandbox) {
+    let script = std::fs::read_to_string(support::project("templates/steps/wheels.sh")).unwrap();
+    let more = "d=$(echo /opt/venv/lib/python3.*/site-packages)/extra-1.0.dist-info; mkdir $d; : > $d/RECORD\n";
+    let own = ".stackforge/templates/steps/wheels.sh";
+    sandbox.write(own, &format!("{script}{more}"));
+    let run = sandbox.run(&[
+        "build",
+        "s.yaml",
+        "--engine",
+        "docker",
+        "-t",
+        "stackforge-test-small:extra",
+    ]);
+    std::fs::remove_file(sandbox.path(own)).unwrap();
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert!(
+        run.stderr.contains("SF0430")
+            && run.stderr.contains("extra 1.0 is installed and not locked"),
+        "{}",
+        run.stderr
+    );
+    assert!(!tagged("stackforge-test-small:extra"));
 }

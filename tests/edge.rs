@@ -519,6 +519,15 @@ fn a_service_without_an_engine_is_updated_too() {
         let (code, said) = device.update();
         assert_eq!((code, holds()), (1, second.clone()), "{said}");
         assert!(said.contains("does not validate"), "{said}");
+        // No program of it starts: it is tried three times, then refused.
+        device.publish(&good, "RUN rm /opt/venv/bin/python3* /usr/bin/python3*");
+        for _ in 0..3 {
+            let (code, said) = device.update();
+            assert_eq!((code, holds()), (3, second.clone()), "{said}");
+        }
+        let (code, said) = device.update();
+        assert_eq!((code, holds()), (1, second.clone()), "{said}");
+        assert!(said.contains("three times"), "{said}");
         settings(POWER_FAILS);
         publish("4");
         assert_eq!(device.update().0, -1);

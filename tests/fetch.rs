@@ -13,8 +13,8 @@ mod machine;
 mod shared;
 
 use server::Server;
-use stackforge::fetch::{Download, Fetcher, Netrc, Policy};
-use stackforge::spec::nouns::Digest;
+use stackforge_transfer::fetch::{Download, Fetcher, Netrc, Policy};
+use stackforge_types::Digest;
 use std::path::Path;
 use std::time::Duration;
 

@@ -1,14 +1,8 @@
 //! The readers of foreign bytes on the fuzzers' corpus: no panic, and no memory that the input's
 //! size does not justify.
 
-#[path = "../src/zip/tests/build.rs"]
-#[allow(dead_code, reason = "the reader's own tests use the rest")]
-mod archives;
 #[path = "hostile/exhaustion.rs"]
 mod exhaustion;
-#[path = "../src/elf/tests/build.rs"]
-#[allow(dead_code, reason = "the reader's own tests use the rest")]
-mod objects;
 #[path = "support/readers/mod.rs"]
 mod readers;
 
@@ -20,9 +14,10 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use readers::TARGETS;
-use stackforge::elf::Object;
-use stackforge::fatbin;
-use stackforge::source::Inflate;
+use stackforge_binary::elf::Object;
+use stackforge_binary::fatbin;
+use stackforge_binary::samples::{archive as archives, object as objects};
+use stackforge_binary::source::Inflate;
 
 /// Counts what each thread holds.
 struct Counting;

@@ -17,8 +17,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stackforge::layer::{Install, Layer, Scheme, Spec, Wheel, write};
-use stackforge::source::FileSource;
+use stackforge_binary::source::FileSource;
+use stackforge_image::layer::{Install, Layer, Scheme, Spec, Wheel, write};
 
 /// Commands, C extensions and a library beside them; a program as a script; a Python script whose
 /// first line changes; headers; data; two of NVIDIA's wheels, which share a namespace.

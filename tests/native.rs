@@ -7,6 +7,8 @@
 mod cache;
 #[path = "native/damage.rs"]
 mod damage;
+#[path = "native/engine.rs"]
+mod engine;
 #[path = "native/hostile.rs"]
 mod hostile;
 #[path = "support/image_spec.rs"]
@@ -70,6 +72,31 @@ fn stack() -> Sandbox {
     sandbox
 }
 
+/// What Docker says that an image is for and how it runs; nothing where it says nothing.
+fn configuration(image: &str) -> serde_json::Value {
+    let said = out("docker", &["image", "inspect", image]);
+    let said: serde_json::Value = serde_json::from_slice(&said).unwrap();
+    let mut configuration = serde_json::json!({});
+    for key in ["Architecture", "Os", "Variant"] {
+        configuration[key] = said[0][key].clone();
+    }
+    for (key, value) in said[0]["Config"].as_object().unwrap() {
+        // Of a container that built it, and what Docker fills in for itself.
+        let noise = ["Hostname", "Domainname", "Image", "ArgsEscaped"];
+        let is_noise = noise.contains(&key.as_str());
+        let empty = [
+            serde_json::json!(null),
+            "".into(),
+            false.into(),
+            serde_json::json!([]),
+        ];
+        if !is_noise && !empty.contains(value) {
+            configuration[key] = value.clone();
+        }
+    }
+    configuration
+}
+
 #[test]
 fn both_engines_make_the_same_image() {
     let _clean = CleanUp::of(&[NAME]);
@@ -78,7 +105,8 @@ fn both_engines_make_the_same_image() {
     let built = sandbox.run(&[
         "build", "s.yaml", "--json", "--engine", "docker", "-t", &docker,
     ]);
-    assert_eq!(ok(&built)["validation"]["ok"], true);
+    let by_engine = ok(&built);
+    assert_eq!(by_engine["validation"]["ok"], true);
 
     // With a store of its own it compiles by itself.
     let native = format!("{NAME}:native");
@@ -104,6 +132,19 @@ fn both_engines_make_the_same_image() {
     let (by_docker, by_native) = (exported(&docker), exported(&native));
     let differ = unexplained(&by_docker, &by_native);
     assert!(differ.is_empty(), "{differ:#?}");
+    let (ours, theirs) = (configuration(&native), configuration(&docker));
+    assert_eq!(ours, theirs);
+    let labels = ours["Labels"].as_object().unwrap();
+    assert_eq!(labels["io.stackforge.base"], "debian-bookworm");
+    assert!(labels.contains_key("io.stackforge.audit"), "{labels:?}");
+    assert!(
+        !labels.contains_key("io.stackforge.validation"),
+        "{labels:?}"
+    );
+    // The reports say the same: the same checks of the same promise on the same machine.
+    assert_eq!(built["validation"], by_engine["validation"]);
+    assert_eq!(built["audit"], by_engine["audit"]);
+
     // The compiled extension was compared.
     let compiled = by_native
         .keys()

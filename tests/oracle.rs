@@ -11,10 +11,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use stackforge::elf::{self, Linkage, Object, SearchPath, Version};
-use stackforge::fatbin::{self, Kind};
-use stackforge::source::{FileSource, Source, array};
-use stackforge::zip::Archive;
+use stackforge_binary::elf::{self, Linkage, Object, SearchPath, Version};
+use stackforge_binary::fatbin::{self, Kind};
+use stackforge_binary::source::{FileSource, Source, array};
+use stackforge_binary::zip::Archive;
 use wheels::download;
 
 const CUOBJDUMP: &str = "nvidia-cuda-cuobjdump==13.5.37";

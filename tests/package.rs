@@ -8,8 +8,8 @@ use server::{Reply, Seen, Server};
 use stackforge::catalog::Catalog;
 use stackforge::lock::PythonFile;
 use stackforge::resolve::{Pin, locked_files, package};
-use stackforge::spec::nouns::Digest;
-use stackforge::store::Store;
+use stackforge_image::store::Store;
+use stackforge_types::Digest;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -36,7 +36,7 @@ mod support;
 
 use serde_json::Value;
 use server::{Kind, Server, layout, skopeo};
-use stackforge::spec::nouns::Digest;
+use stackforge_types::Digest;
 use support::{Run, Sandbox};
 
 fn digest(bytes: &[u8]) -> Digest {

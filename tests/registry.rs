@@ -17,11 +17,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use proxy::{Act, Fault, Proxy};
 use server::{Kind, Server, layout, skopeo};
-use stackforge::registry::{
+use stackforge_transfer::registry::{
     Descriptor, Keychain, Manifest, Options, Patience, Payload, PlainHttp, Pushed, Registry,
     RegistryError, Repository, Tag, Target,
 };
-use stackforge::spec::nouns::Digest;
+use stackforge_types::Digest;
 
 fn digest(bytes: &[u8]) -> Digest {
     Digest::of(bytes)
@@ -290,7 +290,7 @@ async fn a_tag_that_moved_is_not_replaced() {
             r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[],"annotations":{{"n":"{n}"}}}}"#
         ))
     };
-    let kind = stackforge::registry::MANIFEST_TYPES[0];
+    let kind = stackforge_transfer::registry::MANIFEST_TYPES[0];
     let moved = registry
         .replace(&app, &v1, Some(&first), kind, &index(1))
         .await
@@ -357,7 +357,7 @@ async fn referrers_come_from_the_api_or_from_the_tag() {
         )
     };
     let fallback = tag(&format!("sha256-{}", subject.hex()));
-    let kind = stackforge::registry::MANIFEST_TYPES[0];
+    let kind = stackforge_transfer::registry::MANIFEST_TYPES[0];
     let bytes = Bytes::from(list(&["a/sbom", "a/report"]));
     registry
         .put_manifest(&app, &fallback, kind, &bytes)

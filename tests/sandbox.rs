@@ -13,7 +13,7 @@ mod world;
 
 use std::path::{Path, PathBuf};
 
-use stackforge::sandbox::{
+use stackforge_sandbox::{
     End, Identity, Kind, Limits, Memory, Mount, Network, Root, SandboxError, Writes, changes,
 };
 use world::{World, both};

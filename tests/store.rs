@@ -10,10 +10,12 @@ mod commands;
 mod places;
 #[path = "store/processes.rs"]
 mod processes;
+#[path = "store/surroundings.rs"]
+mod surroundings;
 
 use serde_json::json;
-use stackforge::spec::nouns::Digest;
-use stackforge::store::Store;
+use stackforge_image::store::Store;
+use stackforge_types::Digest;
 use std::path::Path;
 
 fn bytes(seed: u64, size: usize) -> Vec<u8> {

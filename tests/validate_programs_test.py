@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -16,6 +17,7 @@ import tempfile
 import textwrap
 import time
 import unittest
+import zipfile
 from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -84,6 +86,95 @@ class Validation(unittest.TestCase):
         library = {"name": name, "distribution": name, "version": version, "imports": list(imports)}
         _, document, _ = self.validate(self.stack(library, **more))
         return document["checks"][0]["results"][0]
+
+
+
+LOCKED = ROOT / "templates" / "validate" / "locked.py"
+
+
+class Locked(unittest.TestCase):
+    """The comparison of an image with its lock, on an environment made on the spot."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.sites = self.folder / "site-packages"
+        self.install("six", "1.17.0", "six.py,sha256=aa,3\n")
+        self.install("Jinja2", "3.1.0", "jinja2/__init__.py,sha256=bb,3\nJinja2-3.1.0.dist-info/INSTALLER,sha256=u,2\n")
+        self.write("installed.txt", "jinja2==3.1\nsix==1.17.0\n")
+        self.spec({"schema": 1, "stack": "t", "libraries": [{"name": "six", "version": "1.17.0"}]})
+        self.report("1.17.0")
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def install(self, name, version, record):
+        self.write("site-packages/{}-{}.dist-info/RECORD".format(name, version), record)
+
+    def spec(self, document):
+        self.write("spec.json", json.dumps(document))
+
+    def report(self, version, **more):
+        digest = "sha256:" + hashlib.sha256((self.folder / "spec.json").read_bytes()).hexdigest()
+        results = [{"name": "six", "status": "passed", "version": version}]
+        check = {"name": "imports", "status": "passed", "results": results}
+        self.write("report.json", json.dumps(dict({"schema": 1, "spec": digest, "ok": True, "checks": [check]}, **more)))
+
+    def wheel(self, library, name, record):
+        path = self.folder / "wheels" / library / (name + "-py3-none-any.whl")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(name + ".dist-info/RECORD", record)
+
+    def differences(self):
+        """The lines that it prints, run as a Dockerfile runs it, but for where the environment is."""
+        names = [str(self.folder / name) for name in ("installed.txt", "spec.json", "report.json", "wheels")]
+        program = ("import importlib.util, sys; s = importlib.util.spec_from_file_location('locked', {!r}); "
+                   "m = importlib.util.module_from_spec(s); s.loader.exec_module(m); "
+                   "sys.exit(m.main(*sys.argv[1:], sites={!r}))").format(str(LOCKED), str(self.sites))
+        done = subprocess.run([sys.executable, "-I", "-S", "-B", "-c", program] + names, timeout=60,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+        self.assertEqual(done.stderr, "")
+        mark = "stackforge-difference "
+        lines = done.stdout.splitlines()
+        self.assertTrue(all(line.startswith(mark) for line in lines), lines)
+        self.assertEqual(done.returncode, 1 if lines else 0)
+        return [line[len(mark):] for line in lines]
+
+    def test_what_is_locked_is_fine(self):
+        self.wheel("six", "six-1.17.0", "six.py,sha256=aa,3\nx.data/y,sha256=q,1\nsix-1.17.0.dist-info/RECORD,,\n")
+        # An installer's own files are its own.
+        self.wheel("jinja2", "Jinja2-3.1.0", "Jinja2-3.1.0.dist-info/INSTALLER,sha256=p,2\n")
+        # What a package brings for itself is not installed.
+        self.write("site-packages/pkg/_vendor/x-1.dist-info/RECORD", "")
+        self.assertEqual(self.differences(), [])
+
+    def test_other_versions(self):
+        self.write("installed.txt", "six==1.16.0\ntorch==2.9.1+cu130\n")
+        self.install("torch", "2.9.1+cu129", "")
+        self.assertEqual(self.differences(), [
+            "jinja2 3.1.0 is installed and not locked",
+            "six 1.17.0 is installed, 1.16.0 is locked",
+            "torch 2.9.1+cu129 is installed, 2.9.1+cu130 is locked",
+        ])
+        self.write("installed.txt", "six==1.17.0\njinja2==3.1\ntorch==2.9.1\nnumpy==2\n")
+        self.assertEqual(self.differences(), ["numpy 2 is not installed"])
+
+    def test_a_report_of_another_build(self):
+        self.report("1.16.0")
+        self.assertEqual(self.differences(), ["six 1.16.0 was validated, 1.17.0 is locked"])
+        self.report("1.17.0", ok=False)
+        self.assertEqual(self.differences(), ["the report of the validation says that it failed"])
+        for stale in ({"spec": "sha256:00"}, {"spec": None}):
+            self.report("1.17.0", **stale)
+            self.assertEqual(self.differences(), ["the report of the validation is of another spec.json"])
+
+    def test_a_wheel_of_another_compile(self):
+        self.wheel("six", "six-1.17.0", "six.py,sha256=other,3\n")
+        self.assertEqual(self.differences(), ["`six.py` of six is not that of its wheel"])
 
 
 class Imports(Validation):

@@ -11,7 +11,7 @@ use super::inventory::{Inventory, Item};
 use super::system::System;
 use super::tree::{Kind, Tree, normal, split};
 use crate::catalog::{Catalog, Loader};
-use crate::elf::{Machine, SearchPath, Version, newest};
+use stackforge_binary::elf::{Machine, SearchPath, Version, newest};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct World<'a> {

@@ -1,9 +1,9 @@
 //! The device code of one object, by module: the same kernels for one or more SMs.
 
-use crate::elf::Object;
-use crate::fatbin::{self, Entry, FatbinError, Kind, Place};
-use crate::source::Source;
 use crate::spec::Sm;
+use stackforge_binary::elf::Object;
+use stackforge_binary::fatbin::{self, Entry, FatbinError, Kind, Place};
+use stackforge_binary::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// PTX for an SM, and the version of the ISA that a driver has to know.
@@ -129,7 +129,7 @@ fn common_ptx(relocatable: &BTreeMap<Module, usize>) -> BTreeSet<Ptx> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elf::tests::build::Build;
+    use stackforge_binary::samples::object::Build;
 
     /// An entry without code.
     fn entry(kind: u8, sm: u8) -> [u8; 64] {

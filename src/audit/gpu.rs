@@ -13,8 +13,8 @@ use super::inventory::Item;
 use crate::catalog::{Catalog, Toolkit, numbers};
 use crate::rules::{Coverage, aligned, coverage};
 use crate::spec::Sm;
-use crate::spec::nouns::Suffix;
 use serde::Serialize;
+use stackforge_types::Suffix;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use findings::check;

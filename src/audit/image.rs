@@ -11,9 +11,10 @@ use super::packed::{Again, Packed, is_wheel};
 use super::stream::{Passed, Wishes, pass};
 use super::system::System;
 use super::tree::{Kind, LONGEST_TEXT, MOST_TEXT, Tree, TreeError, is_text};
-use crate::oci::merge::Member;
-use crate::oci::{Merge, Node};
-use crate::tar::{self, Header, Reader};
+use stackforge_binary::tar;
+use stackforge_binary::tar::{Header, Reader};
+use stackforge_image::oci::merge::{Member, MergeError};
+use stackforge_image::oci::{Merge, Node};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::Read;
@@ -21,6 +22,9 @@ use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+
+/// Bytes that the headers of an image may take; a large image's take some 50 MB.
+const MOST_HEADERS: usize = 512 << 20;
 
 pub trait Image: Sync {
     /// As it was given.
@@ -155,11 +159,11 @@ impl Seen {
 
 fn read_layers(image: &dyn Image) -> Vec<Result<Layer, Fault>> {
     let count = image.layers();
-    let next = AtomicUsize::new(0);
+    let (next, headers) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let done = Mutex::new(BTreeMap::new());
     let work = || {
         while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|i| *i < count) {
-            let layer = read_layer(image, index);
+            let layer = read_layer(image, index, &headers);
             // A worker that panicked would have stopped the scope; what it held is whole.
             done.lock()
                 .unwrap_or_else(|e| e.into_inner())
@@ -176,8 +180,11 @@ fn read_layers(image: &dyn Image) -> Vec<Result<Layer, Fault>> {
     done.into_values().collect()
 }
 
-fn read_layer(image: &dyn Image, index: usize) -> Result<Layer, Fault> {
+/// `headers` counts the bytes of headers that are held of all layers.
+fn read_layer(image: &dyn Image, index: usize, headers: &AtomicUsize) -> Result<Layer, Fault> {
     let mut layer = Layer::default();
+    // The directory that the members before this one were.
+    let mut last: Option<usize> = None;
     let mut text_left = MOST_TEXT;
     let mut again: BTreeMap<usize, Wanted> = BTreeMap::new();
     let mut reader = Reader::new(image.open(index)?);
@@ -186,6 +193,24 @@ fn read_layer(image: &dyn Image, index: usize) -> Result<Layer, Fault> {
         // Many and large, and nothing that is asked here.
         header.xattrs = Vec::new();
         let member = layer.headers.len();
+        let text = header.path.len() + header.link.as_ref().map_or(0, String::len);
+        let size = size_of::<Header>() + text;
+        if headers.fetch_add(size, Ordering::Relaxed) > MOST_HEADERS {
+            return Err(MergeError::Many.into());
+        }
+        // A directory that stands there twice is one, and takes memory once.
+        if header.kind == tar::Kind::Directory {
+            let same = |at: &usize| layer.headers[*at].path == header.path;
+            match last.filter(same) {
+                Some(_) => {
+                    headers.fetch_sub(text, Ordering::Relaxed);
+                    header.path = String::new();
+                }
+                None => last = Some(member),
+            }
+        } else {
+            last = None;
+        }
         if header.kind == tar::Kind::File && is_text(&header.path) {
             let mut text = Vec::new();
             let most = LONGEST_TEXT.min(text_left);

@@ -1,7 +1,7 @@
 //! Images at rest, for [`super::audit`].
 
 use super::image::{Fault, Image};
-use crate::oci;
+use stackforge_image::oci;
 use std::io::{BufReader, Read};
 
 /// An image of a layout or an archive.

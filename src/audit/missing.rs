@@ -13,9 +13,9 @@ use super::gpu::{of_nvidia, package};
 use super::inventory::Item;
 use super::tree::split;
 use crate::diag::{Diagnostic, codes};
-use crate::elf::Machine;
 pub use cuda::Cuda;
 use cuda::join;
+use stackforge_binary::elf::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub fn check(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) {

@@ -1,12 +1,12 @@
 //! Wheels that lie in an image or a directory as files: a cache, what a builder made.
 //!
-//! In: a wheel's bytes, forward only ([`crate::zip::Passing`]). Out: the objects in it, by their
+//! In: a wheel's bytes, forward only ([`stackforge_binary::zip::Passing`]). Out: the objects in it, by their
 //! path in the wheel. They are not installed, so nobody provides what they need and nothing is held
 //! against the target; what they are is told. Never descends further: a wheel in a wheel is a file.
 
 use super::inventory::Item;
 use super::stream::{Passed, Wishes, pass};
-use crate::zip::Passing;
+use stackforge_binary::zip::Passing;
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
 

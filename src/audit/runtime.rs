@@ -7,7 +7,7 @@ use super::closure::World;
 use super::finding::{Finding, some};
 use super::gpu::package;
 use crate::diag::{Diagnostic, codes};
-use crate::elf::{Machine, Version};
+use stackforge_binary::elf::{Machine, Version};
 use std::collections::BTreeMap;
 
 /// The first glibc that refuses an executable stack.

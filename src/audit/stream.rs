@@ -6,9 +6,9 @@
 //! was laid out oddly, and then they say what to keep when the stream passes again.
 
 use super::inventory::{Item, read};
-use crate::elf;
-use crate::fatbin::Scan;
-use crate::source::{ReadError, Source, Sparse};
+use stackforge_binary::elf;
+use stackforge_binary::fatbin::Scan;
+use stackforge_binary::source::{ReadError, Source, Sparse};
 use std::io::{self, Read};
 use std::ops::Range;
 

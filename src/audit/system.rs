@@ -5,8 +5,8 @@
 
 use super::tree::{Kind, Tree, TreeError};
 use crate::device::Root;
-use crate::elf::{Machine, Object};
-use crate::source::{FileSource, array, u16_at};
+use stackforge_binary::elf::{Machine, Object};
+use stackforge_binary::source::{FileSource, array, u16_at};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -75,7 +75,9 @@ impl System {
         let header = self
             .open(path)
             .and_then(|mut s| array::<20>(&mut s, 0).ok());
-        header.is_some_and(|h| h[..4] == crate::elf::MAGIC && u16_at(&h, 18) == machine.number())
+        header.is_some_and(|h| {
+            h[..4] == stackforge_binary::elf::MAGIC && u16_at(&h, 18) == machine.number()
+        })
     }
 
     /// Versions of symbols that an object beside the tree defines.

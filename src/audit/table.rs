@@ -9,10 +9,10 @@ use super::inventory::Item;
 use super::tree::{Kind, split};
 use super::{Audit, Finding};
 use crate::diag::{Severity, codes};
-use crate::elf::{Floors, SearchPath};
-use crate::printable;
 use crate::spec::Sm;
 use serde::Serialize;
+use stackforge_binary::elf::{Floors, SearchPath};
+use stackforge_types::printable;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One object.
@@ -224,7 +224,7 @@ fn objects(rows: &[Row]) -> Vec<Line> {
             continue;
         }
         let ptx: BTreeSet<Sm> = row.ptx.iter().map(|p| p.sm).collect();
-        let version = |v: &Option<crate::elf::Version>| {
+        let version = |v: &Option<stackforge_binary::elf::Version>| {
             or_dash(v.as_ref().map(ToString::to_string).unwrap_or_default())
         };
         lines.push(vec![

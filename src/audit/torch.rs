@@ -11,8 +11,8 @@ use super::inventory::Item;
 use super::tree::split;
 use crate::diag::{Diagnostic, Severity, codes};
 use crate::diagnose::readable;
-use crate::elf::{self, ElfError, Linkage, Object, mentions};
-use crate::source::Source;
+use stackforge_binary::elf::{self, ElfError, Linkage, Object, mentions};
+use stackforge_binary::source::Source;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 

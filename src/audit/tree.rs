@@ -8,11 +8,11 @@
 mod directory;
 mod wheel;
 
-use crate::source::{FileSource, Once, Source, Window, bytes};
 use crate::spec::PythonVersion;
-use crate::wheel::NotAWheel;
-use crate::zip::{Archive, Member, ZipError};
 use serde::Serialize;
+use stackforge_binary::source::{FileSource, Once, Source, Window, bytes};
+use stackforge_binary::zip::{Archive, Member, ZipError};
+use stackforge_types::wheel::NotAWheel;
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::io;
@@ -108,8 +108,8 @@ impl Tree {
             return wheel::open(target);
         }
         let mut source = FileSource::open(target).map_err(read)?;
-        let magic = crate::source::array::<4>(&mut source, 0);
-        if magic.is_ok_and(|m| m == crate::elf::MAGIC) {
+        let magic = stackforge_binary::source::array::<4>(&mut source, 0);
+        if magic.is_ok_and(|m| m == stackforge_binary::elf::MAGIC) {
             return Ok(directory::single(target));
         }
         Err(TreeError::Unknown(target.to_owned()))

@@ -3,13 +3,14 @@
 use super::BuildError;
 use crate::audit::{self, Audit, Fault, Gpu, Image, Promise, Question, Target};
 use crate::catalog::Catalog;
-use crate::engine::docker::{Docker, Files};
-use crate::engine::{Cancel, EngineError};
 use crate::plan::Plan;
-use crate::spec::nouns::Digest;
 use crate::spec::{Platform, Sm};
-use crate::store::Store;
-use crate::tar::{Kind, Reader};
+use stackforge_binary::tar::{Kind, Reader};
+use stackforge_engine::EngineError;
+use stackforge_engine::docker::{Docker, Files};
+use stackforge_image::store::Store;
+use stackforge_types::Cancel;
+use stackforge_types::Digest;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,7 +70,7 @@ impl<'a> InEngine<'a> {
             ended: Ended::default(),
             meter: Meter {
                 done: AtomicU64::new(0),
-                size: info.size,
+                size: info.size.unpacked.unwrap_or(info.size.bytes()),
                 hear,
             },
         })

@@ -5,17 +5,18 @@
 use super::error::chain;
 use super::run::once;
 use super::{BuildError, BuildEvent, Options};
-use crate::debian::fetch::{FetchEvent, fetch_debs};
-use crate::debian::mirror::Mirrors;
-use crate::debian::{LockedDeb, finish, rootfs};
 use crate::diag::codes;
-use crate::engine::docker::Docker;
-use crate::engine::{BuildRequest, Cancel, ContextEntry, Source};
-use crate::fetch::{Fetcher, Policy};
 use crate::lock::OsPackageLock;
 use crate::plan::Plan;
-use crate::spec::nouns::Digest;
-use crate::store::{Action, Scratch as Folder, StoreError};
+use crate::render::BASE_LABEL;
+use stackforge_debian::fetch::{FetchEvent, fetch_debs};
+use stackforge_debian::mirror::Mirrors;
+use stackforge_debian::{LockedDeb, finish, rootfs};
+use stackforge_engine::docker::Docker;
+use stackforge_engine::{BuildRequest, ContextEntry, Source};
+use stackforge_image::store::{Action, Scratch as Folder, StoreError};
+use stackforge_transfer::fetch::{Fetcher, Policy};
+use stackforge_types::{Cancel, Digest};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
@@ -32,7 +33,7 @@ const FINISHED: &str = "FROM scratch\nADD rootfs.tar /\n";
 /// The Dockerfile of a base that its packages' own scripts configure. It names the digest of the script,
 /// which Podman does not look at.
 fn unpacked() -> String {
-    let key = Digest::of(crate::debian::configure::CONFIGURE.as_bytes());
+    let key = Digest::of(stackforge_debian::configure::CONFIGURE.as_bytes());
     format!(
         "{FINISHED}RUN --mount=type=bind,source=configure.sh,target=/dev/configure.sh \
          sh /dev/configure.sh # {key}\n"
@@ -66,16 +67,13 @@ pub(super) async fn ensure(
             entry("Dockerfile", Source::Bytes(dockerfile.into_bytes())),
             entry(
                 "configure.sh",
-                Source::Bytes(crate::debian::configure::CONFIGURE.as_bytes().to_vec()),
+                Source::Bytes(stackforge_debian::configure::CONFIGURE.as_bytes().to_vec()),
             ),
             entry("rootfs.tar", Source::File(tar.path.clone())),
         ],
         dockerfile: "Dockerfile".into(),
         tags: vec![tag.clone()],
-        labels: BTreeMap::from([(
-            "io.stackforge.base".to_owned(),
-            plan.parts.base.name.clone(),
-        )]),
+        labels: BTreeMap::from([(BASE_LABEL.to_owned(), plan.parts.base.name.clone())]),
         ..BuildRequest::default()
     };
     let log = log.with_extension("base.log");
@@ -248,10 +246,10 @@ pub(super) async fn fetch(
     let paths = fetch_debs(&fetcher, &mirrors, &folder, &debs, &event)
         .await
         .map_err(|e| {
-            let gone = matches!(e, crate::debian::fetch::FetchError::Gone { .. });
+            let gone = matches!(e, stackforge_debian::fetch::FetchError::Gone { .. });
             let full = matches!(
                 &e,
-                crate::debian::fetch::FetchError::Download { source, .. } if source.is_full()
+                stackforge_debian::fetch::FetchError::Download { source, .. } if source.is_full()
             );
             BuildError::Packages {
                 code: match (gone, full) {

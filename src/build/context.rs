@@ -4,10 +4,10 @@
 //! [`Context`]; the locked OS packages of it lie in the store.
 
 use super::{BuildError, BuildEvent, Options, base, native};
-use crate::engine::{ContextEntry, Source};
 use crate::plan::Plan;
 use crate::render::{self, BaseImage, Content, Context};
-use crate::store::Store;
+use stackforge_engine::{ContextEntry, Source};
+use stackforge_image::store::Store;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

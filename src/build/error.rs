@@ -1,21 +1,21 @@
 //! How a build fails.
 
-use crate::assemble::AssembleError;
 use crate::audit::{Audit, TreeError};
-use crate::diag::{Code, codes};
-use crate::engine::{EngineError, StepFailure};
-use crate::layer::LayerError;
-use crate::oci::OciError;
+use crate::diag::{Code, Explained, codes};
 use crate::prune::PruneError;
 use crate::publish::PublishError;
 use crate::pull::PullError;
 use crate::render::RenderError;
 use crate::resolve::PackageError;
-use crate::sandbox::SandboxError;
 use crate::spec::Platform;
-use crate::store::StoreError;
-use crate::unpack::UnpackError;
 use crate::validate::Report;
+use stackforge_engine::{EngineError, StepFailure};
+use stackforge_image::assemble::AssembleError;
+use stackforge_image::layer::LayerError;
+use stackforge_image::oci::OciError;
+use stackforge_image::store::StoreError;
+use stackforge_image::unpack::UnpackError;
+use stackforge_sandbox::SandboxError;
 use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]

@@ -5,10 +5,10 @@
 //! gets nothing more, and its job goes to the others, before all that wait. Nothing here knows what a
 //! job is or how a place is reached.
 
-use crate::engine::Cancel;
 use crate::spec::Platform;
 use futures_util::future::{LocalBoxFuture, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use stackforge_types::Cancel;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Places that may be lost under one job before it counts as their reason.

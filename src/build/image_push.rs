@@ -2,13 +2,14 @@
 
 use super::output::{Output, facts, settings};
 use super::{BuildError, Options};
-use crate::engine::docker::Docker;
-use crate::engine::{Cancel, Login, Secret};
 use crate::plan::Plan;
 use crate::publish::{Entrance, Facts, Listed, PublishError, Settings};
-use crate::registry::{Keychain, Login as Known, Reference, Target};
 use crate::spec::Platform;
-use crate::spec::nouns::Digest;
+use stackforge_engine::docker::Docker;
+use stackforge_engine::{Login, Secret};
+use stackforge_transfer::registry::{Keychain, Login as Known, Reference, Target};
+use stackforge_types::Cancel;
+use stackforge_types::Digest;
 use std::collections::BTreeMap;
 
 /// Puts the image into every output that is not the engine.

@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::BuildError;
 use super::validation::{OUTPUT, SHARED, command, is_progress, no_report, programs, recorded};
-use crate::engine::{Cancel, LogStream};
-use crate::sandbox::{Memory, Mount, OWN, Root, Sandbox, gpu};
 use crate::validate::{Report, SPEC_PATH};
+use stackforge_sandbox::{Memory, Mount, OWN, Root, Sandbox, gpu};
+use stackforge_types::{Cancel, LogStream};
 
 /// Where images of stackforge have their Python.
 const VENV: &str = "opt/venv/bin";
@@ -66,14 +65,19 @@ pub(super) async fn validate_root(
     cancel: &Cancel,
     line: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Report, BuildError> {
-    spec["require_gpu"] = gpu.into();
-    let folder = write_programs(&spec)?;
+    if gpu {
+        spec["require_gpu"] = true.into();
+    }
     let own = Path::new(OWN);
     let inside = own.join("validate");
     let mut sandbox = Sandbox::new(root, command(&inside.display().to_string()));
     sandbox.env = env;
     sandbox.shm_size = Some(SHARED);
-    sandbox.mounts = vec![Mount::read_only(folder.path(), inside)];
+    // In memory of the sandbox: nothing of it is left, however this process ends.
+    sandbox.mounts = vec![Mount::Files {
+        target: inside,
+        files: programs(&spec).collect(),
+    }];
     // Kernels are compiled and run there, whatever of the root may not be written or executed.
     for (name, place) in [("HOME", "home"), ("TMPDIR", "tmp")] {
         let target = own.join(place);
@@ -119,26 +123,6 @@ async fn run(
             no_report(last.as_deref(), &format!("exit code {code}"), &e)
         }
     })
-}
-
-fn write_programs(spec: &serde_json::Value) -> Result<tempfile::TempDir, BuildError> {
-    let fault = |path: &Path| {
-        let path = path.to_owned();
-        move |source| BuildError::Io {
-            doing: "write",
-            path,
-            source,
-        }
-    };
-    let folder = tempfile::tempdir().map_err(fault(&std::env::temp_dir()))?;
-    for (path, bytes) in programs(spec) {
-        let path = folder.path().join(path);
-        let parent = path.parent().unwrap_or(folder.path());
-        std::fs::create_dir_all(parent)
-            .and_then(|()| std::fs::File::create(&path)?.write_all(&bytes))
-            .map_err(fault(&path))?;
-    }
-    Ok(folder)
 }
 
 /// This machine's own root is used as this user uses it; any other as an image of stackforge.

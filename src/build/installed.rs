@@ -1,25 +1,51 @@
 //! The distributions that an image holds, compared with the lock.
 //!
 //! In: a plan, the report of the validation, the RECORDs that the audit read in the finished image,
-//! and the wheels that were compiled. Out: nothing, or each difference. The engine is not asked: one
-//! that took a layer of another build from its cache does not know.
+//! and the wheels that are here: compiled ones, and locked ones that the store has. Out: nothing, or each
+//! difference. The engine is not asked: one that took a layer of another build from its cache does not
+//! know. Whoever builds a rendered Dockerfile gets the same from `templates/validate/locked.py`.
 
 use super::{BuildError, chain};
 use crate::audit::Audit;
-use crate::layer::Wheel;
+use crate::lock::PythonFile;
 use crate::plan::Plan;
-use crate::source::FileSource;
 use crate::validate::Report;
-use crate::wheel::normalized;
 use pep440_rs::Version;
+use stackforge_binary::source::FileSource;
+use stackforge_image::layer::Wheel;
+use stackforge_image::store::Store;
+use stackforge_types::Digest;
+use stackforge_types::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Where images keep their Python packages.
 const ENVIRONMENT: &str = "opt/venv/";
 
-/// Compares the image with the plan's lock. `wheels` are the compiled ones, by library; what the
-/// image has of each has to be what the wheel states.
+/// Begins a line of a step's log that names a difference.
+const MARK: &str = "stackforge-difference ";
+
+/// The differences that the Dockerfile's own comparison printed into its log.
+pub(super) fn in_log(log: &str) -> Vec<String> {
+    let lines = log.lines().filter_map(|line| line.split_once(MARK));
+    lines.map(|(_, difference)| difference.to_owned()).collect()
+}
+
+/// The locked wheels that the store has and that can be read, by name.
+pub(super) fn wheels_here(plan: &Plan, store: &Store) -> BTreeMap<String, PathBuf> {
+    let here = |wheel: &PythonFile| {
+        let digest = format!("sha256:{}", wheel.sha256).parse().ok()?;
+        let path = store.named(&digest, &wheel.file).ok()?;
+        // Installers take wheels that are not read here.
+        let readable = FileSource::open(&path).is_ok_and(|s| Wheel::open(&wheel.file, s).is_ok());
+        readable.then(|| (wheel.name.clone(), path))
+    };
+    let wheels = plan.parts.layers.iter().flat_map(|layer| &layer.wheels);
+    wheels.filter_map(here).collect()
+}
+
+/// Compares the image with the plan's lock, and the report with what the plan promises. `wheels` are by
+/// name of the distribution; what the image has of each has to be what the wheel states.
 ///
 /// # Errors
 /// [`BuildError::NotTheLocks`] with each difference.
@@ -30,15 +56,18 @@ pub(super) fn check(
     wheels: &BTreeMap<String, PathBuf>,
 ) -> Result<(), BuildError> {
     let found = found(&audit.records);
-    let mut differences = versions(&locked(plan), &found);
+    let locked = plan.installed().map(|(n, v)| (n, v.to_owned()));
+    let mut differences = versions(&locked.collect(), &found);
     differences.extend(of_report(&plan.parts.validation, report));
     for (library, wheel) in wheels {
         let name = normalized(library);
         for installed in found.iter().filter(|f| f.name == name) {
             let other = other_files(wheel, installed.record);
-            differences.extend(other.into_iter().map(|file| {
-                format!("`{file}` of {library} is not that of the wheel that was compiled")
-            }));
+            differences.extend(
+                other
+                    .into_iter()
+                    .map(|file| format!("`{file}` of {library} is not that of its wheel")),
+            );
         }
     }
     match differences.is_empty() {
@@ -77,15 +106,6 @@ fn found(records: &BTreeMap<String, String>) -> Vec<Installed<'_>> {
         .collect()
 }
 
-/// Version by normalized name.
-fn locked(plan: &Plan) -> BTreeMap<String, String> {
-    let wheels = plan.parts.layers.iter().flat_map(|layer| &layer.wheels);
-    let wheels = wheels.map(|w| (normalized(&w.name), w.version.clone()));
-    let compiles = plan.parts.compiles.iter();
-    let compiles = compiles.map(|c| (normalized(&c.library), c.version.clone()));
-    wheels.chain(compiles).collect()
-}
-
 fn versions(locked: &BTreeMap<String, String>, found: &[Installed<'_>]) -> Vec<String> {
     let mut differences = Vec::new();
     for Installed { name, version, .. } in found {
@@ -101,6 +121,14 @@ fn versions(locked: &BTreeMap<String, String>, found: &[Installed<'_>]) -> Vec<S
     let missing = locked.iter().filter(|(n, _)| !there.contains(n.as_str()));
     differences.extend(missing.map(|(name, version)| format!("{name} {version} is not installed")));
     differences
+}
+
+/// The difference of a report that was made in the build of the image and is not of what the plan
+/// promises: its layer is of another build.
+pub(super) fn other_promise(plan: &Plan, report: &Report) -> Option<String> {
+    let promised = Digest::of(plan.promise().as_bytes()).to_string();
+    (report.spec.as_ref() != Some(&promised))
+        .then(|| "the report of the validation is of another spec.json".to_owned())
 }
 
 /// The libraries of the report that are not those that were to be validated: the report is of
@@ -164,12 +192,18 @@ fn other_files(wheel: &Path, record: &str) -> Vec<String> {
         .filter(|(path, digest)| {
             let there = installed.get(path.as_str());
             // An installer writes its own RECORD, and leaves out what the image does not need.
-            there.is_some_and(|there| !there.is_empty() && there != digest)
+            there.is_some_and(|there| !there.is_empty() && there != digest) && !is_installers(path)
         })
         .map(|(path, _)| path)
         .collect();
     other.sort();
     other
+}
+
+/// Whether an installer writes the file itself, whatever a wheel brings under its name.
+fn is_installers(path: &str) -> bool {
+    let file = path.split_once(".dist-info/").map(|(_, file)| file);
+    file.is_some_and(|f| ["INSTALLER", "REQUESTED", "RECORD", "direct_url.json"].contains(&f))
 }
 
 #[cfg(test)]

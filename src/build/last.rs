@@ -1,8 +1,8 @@
 //! The steps of each stack's latest build, for `plan --why`: `last/VARIANT-ARCH.json` of the store.
 
 use crate::plan::{Plan, Step};
-use crate::store::{Store, StoreError, write_atomically};
 use serde::Serialize;
+use stackforge_image::store::{Store, StoreError, write_atomically};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 

@@ -8,12 +8,15 @@
 use super::image_push::one;
 use super::trusted::Keys;
 use super::{Options, chain};
-use crate::engine::docker::Docker;
-use crate::engine::{BuildRequest, Cancel};
 use crate::evidence::EvidenceError;
 use crate::plan::Plan;
-use crate::registry::{Keychain, Options as Client, Reference, Registry, Tag, Target};
-use crate::spec::nouns::Digest;
+use stackforge_engine::BuildRequest;
+use stackforge_engine::docker::Docker;
+use stackforge_transfer::registry::{
+    Keychain, Options as Client, Reference, Registry, Tag, Target,
+};
+use stackforge_types::Cancel;
+use stackforge_types::Digest;
 use std::sync::Arc;
 
 /// Tells BuildKit to write its cache into the image.

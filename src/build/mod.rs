@@ -17,6 +17,7 @@ mod in_place;
 mod installed;
 pub mod last;
 mod layers;
+mod left;
 pub mod native;
 mod output;
 mod reach;
@@ -28,40 +29,40 @@ mod trusted;
 mod unpacked;
 mod validation;
 
-use crate::assemble;
 use crate::audit::{Audit, Count};
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::engine::docker::Docker;
-use crate::engine::{BuildRequest, Cancel, ContextEntry, Event, Source};
 use crate::plan::Plan;
-use crate::registry::PlainHttp;
 use crate::render::BaseImage;
 use crate::spec::Stack;
-use crate::store::{Action, Store};
 use crate::validate::{REPORT_PATH, Report};
-use serde::Serialize;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-
 pub use at_rest::validate_at_rest;
+use audit::Meant;
 pub use audit::{AUDIT_PATH, Hear, audit_image};
 pub use choice::{Wants, wants};
 pub use context::render_context;
+use context::{by_dockerfile, compiled, entries, fetch_sources, rendered};
 pub use error::{BuildError, chain};
 pub use image_push::push_image;
 pub use in_place::validate_rootfs;
-pub use output::Output;
-pub use secrets::{IndexSettings, ca_bundle};
-pub use stages::{plan_step, stage};
-pub use validation::validate_image;
-
-use audit::Meant;
-use context::{by_dockerfile, compiled, entries, fetch_sources, rendered};
 use layers::Layers;
+pub use left::noted;
+pub use output::Output;
 use run::Run;
+pub use secrets::{IndexSettings, ca_bundle};
+use serde::Serialize;
 use shared::Shared;
+use stackforge_engine::docker::Docker;
+use stackforge_engine::{BuildRequest, ContextEntry, Event, ImageSize, Source};
+use stackforge_image::assemble;
+use stackforge_image::store::{Action, Store};
+use stackforge_transfer::registry::PlainHttp;
+use stackforge_types::Cancel;
+pub use stages::{plan_step, stage};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+pub use validation::validate_image;
 
 /// Bound of a validation report.
 const MAX_REPORT: usize = 4 << 20;
@@ -150,7 +151,7 @@ pub struct Built {
     /// The engine's id of the image.
     pub id: String,
     pub tags: Vec<String>,
-    pub size: u64,
+    pub size: ImageSize,
     /// The lowest first; none where an engine keeps them.
     pub layers: Vec<assemble::Layer>,
     pub steps: Vec<StepResult>,
@@ -172,6 +173,7 @@ pub async fn build(
     if !options.no_cache
         && let Some(built) = existing(plan, docker, options).await?
     {
+        renamed(options, &built.id)?;
         image_push::push(docker, &built.id, plan, options, cancel).await?;
         return Ok(built);
     }
@@ -201,7 +203,7 @@ pub async fn build(
     };
     fetch_sources(plan, &wheels, options, on).await?;
     let context = rendered(plan, options, base.clone(), &wheels)?;
-    let temporary = format!("stackforge/build:{}", plan.key().short());
+    let temporary = docker.temporary(&format!("stackforge/build:{}", plan.key().short()));
     let mut request = BuildRequest {
         context: entries(context),
         dockerfile: "Dockerfile".into(),
@@ -237,7 +239,16 @@ pub async fn build(
     request.context = entries(rendered(plan, options, base, &made)?);
     request.target = None;
     request.tags = vec![temporary.clone()];
-    engine.extend(run.build(&mut request).await?.steps);
+    match run.build(&mut request).await {
+        Ok(built) => engine.extend(built.steps),
+        Err(e) => {
+            // An engine that was told to stop may have the image, or may get it yet.
+            if let Err(error) = docker.remove_temporary(&temporary, false).await {
+                tracing::debug!(%error, "{temporary} may stay until the next build");
+            }
+            return Err(e);
+        }
+    }
     let on = Mutex::new(run.on);
     let tell = |event| (on.lock().unwrap_or_else(|e| e.into_inner()))(event);
     tell(BuildEvent::Phase { name: "audit" });
@@ -259,9 +270,10 @@ pub async fn build(
         tell(BuildEvent::Phase { name: "share" });
         layers.push(docker, &temporary, cancel).await;
     }
-    let removed = docker.remove_image(&temporary).await;
+    let removed = docker.remove_temporary(&temporary, true).await;
     let finished = finish?;
     removed?;
+    renamed(options, &finished.id)?;
     let mut steps = stages::fold(plan, &engine);
     for step in &mut steps {
         let Some(planned) = plan.step(&step.id) else {
@@ -309,6 +321,12 @@ pub async fn build(
         noop: false,
         log: Some(log),
     })
+}
+
+/// Takes the image's names from what they stand for in the store: who pushes by a name means what got it
+/// last.
+fn renamed(options: &Options<'_>, id: &str) -> Result<(), BuildError> {
+    Ok(options.store.untag_others(&options.tags, id)?)
 }
 
 /// Images of registries that the engine reads while it builds.
@@ -382,7 +400,7 @@ async fn existing(
 /// What became of the image.
 struct Finished {
     id: String,
-    size: u64,
+    size: ImageSize,
     report: Report,
     audit: Count,
 }
@@ -404,6 +422,11 @@ async fn finish(
     let report = Report::from_slice(&bytes).map_err(|e| BuildError::NoReport {
         reason: e.to_string(),
     })?;
+    if let Some(difference) = installed::other_promise(meant.plan, &report) {
+        return Err(BuildError::NotTheLocks {
+            differences: vec![difference],
+        });
+    }
     if !report.ok {
         return Err(BuildError::Validation {
             report: Box::new(report),
@@ -420,7 +443,9 @@ async fn finish(
     })
     .await?;
     audit.target.clone_from(&meant.plan.variant);
-    installed::check(meant.plan, &report, &audit, wheels)?;
+    let mut here = installed::wheels_here(meant.plan, options.store);
+    here.extend(wheels.clone());
+    installed::check(meant.plan, &report, &audit, &here)?;
     if !audit.ok {
         return Err(BuildError::Audit {
             what: "the image".to_owned(),
@@ -428,7 +453,6 @@ async fn finish(
         });
     }
     let mut labels = reach::labels(meant.plan, &audit, options.catalog);
-    labels.insert("io.stackforge.validation".into(), report.summary());
     labels.insert("io.stackforge.audit".into(), audit.count().to_string());
     let file = |path: &str, text: String| ContextEntry {
         path: path.into(),
@@ -460,7 +484,6 @@ async fn finish(
         .ok_or_else(|| BuildError::NoReport {
             reason: format!("image {id} of plan {} is gone", meant.plan.key().short()),
         })?;
-    docker.expect(&options.tags, &[&image.id, &id]).await?;
     Ok(Finished {
         id: image.id,
         size: image.size,

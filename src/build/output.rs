@@ -3,7 +3,7 @@
 use super::BuildError;
 use super::Options;
 use crate::publish::{Facts, PublishError, Settings};
-use crate::registry::Reference;
+use stackforge_transfer::registry::Reference;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

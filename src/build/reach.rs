@@ -6,7 +6,7 @@ use crate::plan::Plan;
 use crate::publish::Facts;
 use crate::rules::DriverVersion;
 use crate::spec::Sm;
-use crate::spec::nouns::Suffix;
+use stackforge_types::Suffix;
 use std::collections::BTreeMap;
 
 const SM: &str = "io.stackforge.sm";

@@ -5,12 +5,13 @@
 //! may use it.
 
 use super::audit::{Made, Meant, wheels};
-use super::{BuildError, BuildEvent, IndexSettings, secrets, stages};
-use crate::engine::docker::Docker;
-use crate::engine::{BuildOutcome, BuildRequest, Cancel, EngineError, StepFailure, StepSummary};
+use super::{BuildError, BuildEvent, IndexSettings, installed, secrets, stages};
 use crate::plan::Plan;
-use crate::store::{Action, Store};
 use crate::validate::Report;
+use stackforge_engine::docker::Docker;
+use stackforge_engine::{BuildOutcome, BuildRequest, EngineError, StepFailure, StepSummary};
+use stackforge_image::store::{Action, Store};
+use stackforge_types::Cancel;
 use std::path::{Path, PathBuf};
 use tokio::task::block_in_place;
 
@@ -47,12 +48,22 @@ impl Run<'_> {
             if round == 0 {
                 (self.on)(BuildEvent::Phase { name: "compile" });
             }
-            let image = format!("stackforge/wheels:{}-{round}", self.plan.key().short());
+            let start = format!("stackforge/wheels:{}-{round}", self.plan.key().short());
+            let image = self.docker.temporary(&start);
             request.target = Some(format!("compiled-{round}"));
             request.tags = vec![image.clone()];
-            let outcome = self.build(request).await?;
+            let outcome = match self.build(request).await {
+                Ok(outcome) => outcome,
+                Err(e) => {
+                    // An engine that was told to stop may have the image, or may get it yet.
+                    if let Err(error) = self.docker.remove_temporary(&image, false).await {
+                        tracing::debug!(%error, "{image} may stay until the next build");
+                    }
+                    return Err(e);
+                }
+            };
             let made = wheels(self.docker, &image, self.store, self.cancel).await;
-            self.docker.remove_image(&image).await?;
+            self.docker.remove_temporary(&image, true).await?;
             for made in made? {
                 let audit = block_in_place(|| meant.wheel(&made.wheel))?;
                 if !audit.ok {
@@ -147,14 +158,21 @@ pub(super) async fn once(
 
 fn fail(failure: Box<StepFailure>, log: PathBuf) -> BuildError {
     let stage = stages::stage(&failure.name).unwrap_or_default();
-    if stage == "validate" {
-        let text = std::fs::read_to_string(&log).unwrap_or_default();
-        if let Some(report) = Report::from_log(&text) {
-            return BuildError::Validation {
-                report: Box::new(report),
-                log,
-            };
+    let text = || std::fs::read_to_string(&log).unwrap_or_default();
+    match stage {
+        "validate" => {
+            if let Some(report) = Report::from_log(&text()) {
+                let report = Box::new(report);
+                return BuildError::Validation { report, log };
+            }
         }
+        "validated" => {
+            let differences = installed::in_log(&text());
+            if !differences.is_empty() {
+                return BuildError::NotTheLocks { differences };
+            }
+        }
+        _ => {}
     }
     BuildError::Step { failure, log }
 }

@@ -1,8 +1,8 @@
 //! What enters RUN steps as secrets: certificates, index settings, job limits.
 
 use super::BuildError;
-use crate::engine::Secret;
 use crate::render::quote::sh;
+use stackforge_engine::Secret;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

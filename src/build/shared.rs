@@ -12,15 +12,15 @@ use super::audit::Meant;
 use super::trusted::Keys;
 use crate::catalog::Catalog;
 use crate::plan::Plan;
-use crate::registry::{
+use bytes::Bytes;
+use serde_json::{Value, json};
+use stackforge_image::store::{Action, Store};
+use stackforge_transfer::registry::{
     Descriptor, EMPTY, Keychain, MANIFEST_TYPES, Manifest, Options as Client, Payload, Reference,
     Registry, RegistryError, Repository, Tag, Target,
 };
-use crate::spec::nouns::Digest;
-use crate::store::{Action, Store};
-use crate::wheel::{WheelName, normalized};
-use bytes::Bytes;
-use serde_json::{Value, json};
+use stackforge_types::Digest;
+use stackforge_types::wheel::{WheelName, normalized};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::task::block_in_place;
@@ -226,7 +226,7 @@ fn warn(what: &str, error: &(dyn std::error::Error + 'static)) {
 }
 
 fn tag(key: &Digest) -> Result<Tag, RegistryError> {
-    format!("compile-{}", key.hex()).parse()
+    Ok(format!("compile-{}", key.hex()).parse()?)
 }
 
 fn document(key: &Digest, library: &str, wheel: &Digest, size: u64, file: &str) -> Value {

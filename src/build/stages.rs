@@ -2,8 +2,8 @@
 //! plan's names.
 
 use super::StepResult;
-use crate::engine::StepSummary;
 use crate::plan::Plan;
+use stackforge_engine::StepSummary;
 
 /// Stage of an engine's step name: `builder-x` in `[builder-x 2/3] RUN …`.
 pub fn stage(name: &str) -> Option<&str> {
@@ -16,7 +16,8 @@ pub fn stage(name: &str) -> Option<&str> {
 pub fn plan_step(stage: &str) -> Option<String> {
     Some(match stage {
         "base" | "base-os" => "base".into(),
-        "runtime" | "validate" => stage.into(),
+        "runtime" => stage.into(),
+        "validate" | "validated" => "validate".into(),
         "final" | "stage-0" => "image".into(),
         _ => match (
             stage.strip_prefix("wheels-"),
@@ -41,7 +42,7 @@ pub(super) fn fold(plan: &Plan, engine: &[StepSummary]) -> Vec<StepResult> {
             let (mut seconds, mut cached) = (0.0, true);
             for s in mine {
                 seconds += s.seconds;
-                cached &= s.cached || s.kind == crate::engine::StepKind::From;
+                cached &= s.cached || s.kind == stackforge_engine::StepKind::From;
             }
             StepResult {
                 id: step.id.clone(),
@@ -66,6 +67,7 @@ mod tests {
             ("[wheels-cuda 1/1] RUN x", "wheels:cuda"),
             ("[base 1/2] FROM stackforge/base:x", "base"),
             ("[validate 1/1] RUN x", "validate"),
+            ("[validated 1/1] RUN x", "validate"),
         ] {
             assert_eq!(
                 stage(name).and_then(plan_step).as_deref(),

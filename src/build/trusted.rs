@@ -5,8 +5,8 @@
 
 use crate::config::Config;
 use crate::evidence::{self, EvidenceError, KeyError, PrivateKey, PublicKey, Trust};
-use crate::registry::{Descriptor, Reference, Registry};
-use crate::spec::nouns::Digest;
+use stackforge_transfer::registry::{Descriptor, Reference, Registry};
+use stackforge_types::Digest;
 
 pub(super) struct Keys {
     trust: Option<Trust>,

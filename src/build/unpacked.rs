@@ -2,10 +2,10 @@
 
 use super::BuildError;
 use super::base::io as failed_at;
-use crate::engine::Cancel;
-use crate::oci::{self, Image};
-use crate::store::Store;
-use crate::unpack::{Owner, UnpackError, unpack};
+use stackforge_image::oci::{self, Image};
+use stackforge_image::store::Store;
+use stackforge_image::unpack::{Owner, UnpackError, unpack};
+use stackforge_types::Cancel;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -2,9 +2,11 @@
 
 use super::BuildError;
 use crate::catalog::templates_in;
-use crate::engine::docker::Docker;
-use crate::engine::{Cancel, ContextEntry, LogStream, RunRequest, Source};
+use crate::plan::promise;
 use crate::validate::{Report, SPEC_PATH};
+use stackforge_engine::docker::Docker;
+use stackforge_engine::{ContextEntry, RunRequest, Source};
+use stackforge_types::{Cancel, LogStream};
 
 /// Bound of what the programs print: a report and a traceback or two.
 pub(super) const OUTPUT: usize = 4 << 20;
@@ -32,11 +34,13 @@ pub async fn validate_image(
             recorded(bytes.ok().flatten().as_deref())
         }
     };
-    spec["require_gpu"] = gpu.into();
-    let files = programs(&spec).map(|(path, bytes)| ContextEntry {
+    if gpu {
+        spec["require_gpu"] = true.into();
+    }
+    let files = programs(&spec).map(|(path, text)| ContextEntry {
         path: format!("{PROGRAMS}/{path}"),
         mode: 0o644,
-        source: Source::Bytes(bytes),
+        source: Source::Bytes(text.into_bytes()),
     });
     let request = RunRequest {
         image: image.to_owned(),
@@ -79,9 +83,9 @@ pub async fn validate_image(
 pub(super) const SHARED: u64 = 1 << 30;
 
 /// The programs and what they are to check, by their paths in a folder.
-pub(super) fn programs(spec: &serde_json::Value) -> impl Iterator<Item = (String, Vec<u8>)> {
-    let spec = ("spec.json".to_owned(), spec.to_string().into_bytes());
-    let text = |(path, text): (String, &'static str)| (path, text.as_bytes().to_vec());
+pub(super) fn programs(spec: &serde_json::Value) -> impl Iterator<Item = (String, String)> {
+    let spec = ("spec.json".to_owned(), promise(spec));
+    let text = |(path, text): (String, &'static str)| (path, text.to_owned());
     templates_in("validate").into_iter().map(text).chain([spec])
 }
 

@@ -6,8 +6,8 @@
 
 use super::release::{Pin, Release, ReleaseWheel, WheelCuda};
 use super::{Build, Catalog, CatalogError, Conditions, Fetch, Recipe};
-use crate::spec::nouns::{Digest, PythonVersion, Sm};
 use pep440_rs::Version;
+use stackforge_types::{Digest, PythonVersion, Sm};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Checked = Result<(), CatalogError>;

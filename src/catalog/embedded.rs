@@ -5,8 +5,8 @@
 //! added at run time and the whole is checked again.
 
 use super::{Catalog, CatalogError};
-use crate::spec::nouns::Digest;
 use include_dir::{Dir, include_dir};
+use stackforge_types::Digest;
 use std::borrow::Cow;
 use std::path::Path;
 

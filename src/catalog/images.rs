@@ -1,7 +1,7 @@
 //! Base images: `images/*.yaml`.
 
-use crate::spec::nouns::{Platform, PythonVersion};
 use serde::{Deserialize, Serialize};
+use stackforge_types::{Platform, PythonVersion};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Deserialize, Serialize)]

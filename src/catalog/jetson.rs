@@ -1,8 +1,8 @@
 //! Releases of NVIDIA's Linux for Jetson (L4T): `catalog/jetson.yaml`.
 
 use super::{Catalog, CatalogError, Image};
-use crate::spec::nouns::{Platform, Sm};
 use serde::{Deserialize, Serialize};
+use stackforge_types::{Platform, Sm};
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]

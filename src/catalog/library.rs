@@ -2,9 +2,9 @@
 
 use super::environment::EnvWhen;
 use super::release::Release;
-use crate::spec::nouns::Sm;
 use pep440_rs::{Version, VersionSpecifiers};
 use serde::{Deserialize, Serialize};
+use stackforge_types::Sm;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Deserialize, Serialize)]

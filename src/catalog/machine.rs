@@ -2,8 +2,8 @@
 
 use super::{Catalog, Gpu, Isa, JetsonRelease, Toolkit};
 use crate::device::Device;
-use crate::spec::nouns::Sm;
 use serde::Serialize;
+use stackforge_types::Sm;
 
 /// One GPU of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -23,9 +23,9 @@ mod release;
 mod slim;
 mod tools;
 
-use crate::spec::nouns::{Digest, IsaName, Platform, Sm, Suffix};
 use pep440_rs::{Version, VersionSpecifiers};
 use serde::{Deserialize, Serialize};
+use stackforge_types::{Digest, IsaName, Platform, Sm, Suffix};
 use std::collections::BTreeMap;
 
 #[cfg(catalog_compiled)]

@@ -3,9 +3,9 @@
 //! Read from wheels and their metadata, never guessed: a release or a wheel that is not
 //! here is unknown, and no rule decides by it.
 
-use crate::spec::nouns::{Platform, PythonVersion, Sm, string_serde};
 use pep440_rs::{Version, VersionSpecifiers};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
+use stackforge_types::{Platform, PythonVersion, Sm, string_serde};
 use std::fmt;
 use std::str::FromStr;
 

@@ -4,11 +4,11 @@ use crate::build::Output;
 use crate::config::Size;
 use crate::evidence::Kind;
 use crate::pull::Place;
-use crate::registry::Reference;
 use crate::rules::DriverVersion;
 use crate::spec::{Platform, PythonVersion};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use stackforge_transfer::registry::Reference;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -8,8 +8,8 @@ use super::session::{Session, runtime, until_stopped};
 use crate::build::AUDIT_PATH;
 use crate::diag::{Diagnostic, codes};
 use crate::evidence::{self, Attached, Builder, EvidenceError, Inputs, Paths, PrivateKey, Request};
-use crate::registry::{Keychain, Options, Reference, Registry};
 use crate::validate::{REPORT_PATH, Report};
+use stackforge_transfer::registry::{Keychain, Options, Reference, Registry};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::str::FromStr as _;
@@ -19,7 +19,7 @@ pub fn run(common: &Common, args: &AttachArgs) -> Outcome {
     let reference = Reference::from_str(&args.reference)?;
     let session = Session::open(common, &args.stack)?.choose(args.variant.as_deref())?;
     let plan = session.plan(common)?;
-    let mut bill = bill(&session, &plan);
+    let mut bill = bill(&session, &plan)?;
     tell_unknown(common, &bill);
     let read = |path: &Path| std::fs::read(path).unwrap_or_default();
     let (stack, lock) = (read(&args.stack), read(&session.lock_path));

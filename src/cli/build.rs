@@ -4,24 +4,26 @@ use super::Outcome;
 use super::args::{BuildArgs, Common, CompressionChoice, EngineChoice};
 use super::diagnose::{of_build, text};
 use super::output::{ENGINE_FAULT, Failure, colored, json, print, say, tell};
-use super::progress::{Progress, mib};
+use super::progress::{Progress, sizes};
 use super::push::plain_http;
 use super::session::{Session, runtime};
 use crate::build::native::{EPOCH, Native, assemble};
 use crate::build::{
-    AUDIT_PATH, BuildError, Built, IndexSettings, Options, Output, StepResult, build, plan_step,
-    stage, wants,
+    AUDIT_PATH, BuildError, Built, IndexSettings, Options, Output, StepResult, build, noted,
+    plan_step, stage, wants,
 };
 use crate::diag::{Diagnostic, Report, codes};
-use crate::engine::docker::Docker;
-use crate::engine::{Cancel, EngineError};
-use crate::pack::Compression;
 use crate::plan::Plan;
-use crate::printable;
 use crate::spec::Platform;
-use crate::store::Store;
+use stackforge_engine::EngineError;
+use stackforge_engine::docker::Docker;
+use stackforge_image::pack::Compression;
+use stackforge_image::store::Store;
+use stackforge_types::Cancel;
+use stackforge_types::printable;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
+use tokio::signal::unix::{SignalKind, signal};
 
 pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let store = Store::open(common.store.as_deref())?;
@@ -34,9 +36,14 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?.choose(args.variant.as_deref())?;
     let plan = session.plan(common)?;
     let tags = tags(&args.tags, &plan)?;
+    let native = native(args)?;
     let runtime = runtime()?;
     let builders = &session.config.builders;
     let (docker, outputs) = runtime.block_on(engine(&plan, args, builders))?;
+    let docker = match docker {
+        Some(docker) => Some(runtime.block_on(noted(docker, &session.store))),
+        None => None,
+    };
     let options = Options {
         store: &session.store,
         catalog: &session.catalog,
@@ -59,7 +66,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
         let mut on = |event| progress.on(&event);
         match &docker {
             Some(docker) => build(&plan, docker, &options, &cancel, &mut on).await,
-            None => assemble(&plan, &native(args), &options, &cancel, &mut on).await,
+            None => assemble(&plan, &native, &options, &cancel, &mut on).await,
         }
     });
     match result {
@@ -95,22 +102,51 @@ async fn engine(
         EngineChoice::Auto if !outputs.is_empty() => {
             let elsewhere = Platform::host() != Some(plan.platform) && !builders.is_empty();
             match elsewhere && outputs.iter().all(Output::of_engine) {
-                true => connect(builders).await.ok(),
+                true => reached(connect(builders).await)?,
                 false => None,
             }
         }
-        EngineChoice::Auto => connect(builders).await.ok(),
+        EngineChoice::Auto => reached(connect(builders).await)?,
     };
     // The store has every image; who has a Docker engine looks for it there.
-    if docker.is_none() && outputs.is_empty() && Docker::connect(None).await.is_ok() {
-        outputs.push(Output::Docker);
+    if docker.is_none() && outputs.is_empty() {
+        match Docker::connect(None).await {
+            Ok(_) => outputs.push(Output::Docker),
+            Err(e @ EngineError::Invalid { .. }) => {
+                tracing::warn!("the image goes to the store alone: {e}");
+            }
+            Err(_) => {}
+        }
     }
     Ok((docker, outputs))
 }
 
-/// The engine that DOCKER_HOST names, else the first builder that answers, else this machine's.
+/// Without an engine that answers stackforge builds by itself.
+///
+/// # Errors
+/// The user names an engine in a way that names none.
+fn reached(connected: Result<Docker, EngineError>) -> Result<Option<Docker>, EngineError> {
+    match connected {
+        Ok(docker) => Ok(Some(docker)),
+        Err(e @ EngineError::Invalid { .. }) => Err(e),
+        Err(e) => {
+            if names_engine() {
+                tracing::warn!("{e}: building without it");
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Whether the environment says which engine is meant.
+fn names_engine() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    is_set("DOCKER_HOST") || is_set("DOCKER_CONTEXT")
+}
+
+/// The engine that the environment names, else the first builder that answers, else this machine's.
 async fn connect(builders: &[String]) -> Result<Docker, EngineError> {
-    let named = std::env::var_os("DOCKER_HOST").is_some_and(|host| !host.is_empty());
+    let named = names_engine();
     let mut failed = None;
     for address in builders.iter().filter(|_| !named) {
         match Docker::connect(Some(address)).await {
@@ -127,20 +163,32 @@ async fn connect(builders: &[String]) -> Result<Docker, EngineError> {
     }
 }
 
-fn native(args: &BuildArgs) -> Native {
-    Native {
+fn native(args: &BuildArgs) -> Result<Native, Failure> {
+    Ok(Native {
         compression: match args.compression {
             CompressionChoice::Gzip => Compression::GZIP,
             CompressionChoice::Zstd => Compression::ZSTD,
         },
-        epoch: epoch(),
-    }
+        epoch: epoch()?,
+    })
 }
 
 /// Of what is made, in seconds since 1970.
-pub(super) fn epoch() -> u32 {
-    let epoch = std::env::var("SOURCE_DATE_EPOCH").ok();
-    epoch.and_then(|e| e.parse().ok()).unwrap_or(EPOCH)
+///
+/// # Errors
+/// A SOURCE_DATE_EPOCH that is not such a number: another time than the one that was asked for makes
+/// another image.
+pub(super) fn epoch() -> Result<u32, Failure> {
+    let Some(asked) = std::env::var_os("SOURCE_DATE_EPOCH").filter(|text| !text.is_empty()) else {
+        return Ok(EPOCH);
+    };
+    let text = asked.to_string_lossy();
+    text.parse().map_err(|_| {
+        let short: String = text.chars().take(40).collect();
+        let what = format!("SOURCE_DATE_EPOCH is `{short}`, which is not a time");
+        let help = format!("it is a number of seconds since 1970, at most {}", u32::MAX);
+        Failure::plain(2, Diagnostic::error(codes::BAD_VALUE, what).help(help))
+    })
 }
 
 fn tags(asked: &[String], plan: &Plan) -> Result<Vec<String>, Failure> {
@@ -150,7 +198,7 @@ fn tags(asked: &[String], plan: &Plan) -> Result<Vec<String>, Failure> {
     asked
         .iter()
         .map(|tag| {
-            if !crate::spec::image_reference(tag) || tag.contains('@') {
+            if !stackforge_types::reference::image_reference(tag) || tag.contains('@') {
                 return Err(Failure::plain(
                     2,
                     Diagnostic::error(codes::BAD_REFERENCE, format!("`{tag}` is not a tag"))
@@ -167,24 +215,44 @@ fn tags(asked: &[String], plan: &Plan) -> Result<Vec<String>, Failure> {
         .collect()
 }
 
-/// The first Ctrl-C stops the engine's work and ends in order, the second at once.
+/// The first Ctrl-C stops the engine's work and ends in order, the second at once. The end of a terminal or
+/// a session, which closes an ssh's too, does the same as Ctrl-C, but not to who was started by `nohup`.
 pub(super) fn stop_on_signal(cancel: &Cancel) {
     let cancel = cancel.clone();
+    // From here on, and not from when the task first runs.
+    let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(interrupt), signal(terminate)) else {
+        return;
+    };
+    let mut hangup = match ignores_hangup() {
+        true => None,
+        false => signal(SignalKind::hangup()).ok(),
+    };
     tokio::spawn(async move {
-        let mut terminate =
-            match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-                Ok(signal) => signal,
-                Err(_) => return,
-            };
+        let hung_up = async {
+            match &mut hangup {
+                Some(hangup) => drop(hangup.recv().await),
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
+            _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            () = hung_up => {}
         }
         tell("stopping; once more to stop at once\n");
         cancel.cancel();
-        let _ = tokio::signal::ctrl_c().await;
+        let _ = interrupt.recv().await;
         std::process::exit(130);
     });
+}
+
+/// Whether SIGHUP was ignored when this process was started. Listening for it would end that.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
 }
 
 fn show(common: &Common, plan: &Plan, built: &Built) {
@@ -192,7 +260,9 @@ fn show(common: &Common, plan: &Plan, built: &Built) {
         json(&serde_json::json!({
             "ok": true,
             "image": {
-                "id": built.id, "tags": built.tags, "platform": plan.platform, "size": built.size,
+                "id": built.id, "tags": built.tags, "platform": plan.platform,
+                "size": built.size.bytes(), "packed_size": built.size.packed,
+                "unpacked_size": built.size.unpacked,
                 "key": plan.key(), "digest": built.id, "layers": built.layers,
             },
             "cached": built.noop,
@@ -215,7 +285,7 @@ fn show(common: &Common, plan: &Plan, built: &Built) {
         built.report.table(),
         built.audit,
         hint(built),
-        mib(built.size),
+        sizes(built.size),
         built.id.get(..19).unwrap_or(&built.id),
     ));
 }

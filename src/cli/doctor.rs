@@ -8,7 +8,7 @@ use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::diag::{Report, Source, render};
 use crate::doctor::{Question, examine, table};
-use crate::store::Store;
+use stackforge_image::store::Store;
 use std::io::IsTerminal as _;
 
 pub fn run(common: &Common, args: &DoctorArgs) -> Outcome {

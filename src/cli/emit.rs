@@ -7,7 +7,7 @@ use super::session::Session;
 use crate::diag::{Diagnostic, codes};
 use crate::emit::{EmitError, Format, Request, emit, is_emitted};
 use crate::matrix::Variant;
-use crate::store::save;
+use stackforge_image::store::save;
 use std::io;
 use std::path::Path;
 

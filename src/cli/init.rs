@@ -8,8 +8,8 @@ use crate::device::Device;
 use crate::diag::{Diagnostic, codes};
 use crate::spec::Sm;
 use crate::starter;
-use crate::store::save;
-use std::io::{self, Write as _};
+use stackforge_image::store::{save, save_new};
+use std::io;
 use std::path::Path;
 
 pub fn run(common: &Common, args: &InitArgs) -> Outcome {
@@ -51,7 +51,7 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     match std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         true => save(path, text),
-        false => std::fs::File::create_new(path)?.write_all(text),
+        false => save_new(path, text, 0o666),
     }
 }
 

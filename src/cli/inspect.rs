@@ -8,11 +8,13 @@ use super::output::{Failure, json, print, print_document};
 use super::session::runtime;
 use crate::config::Config;
 use crate::diag::{Diagnostic, codes};
-use crate::engine::docker::Docker;
-use crate::evidence::{self, EvidenceError, Found, Inspection, Kind, PublicKey, Trust};
-use crate::oci;
-use crate::registry::Reference;
-use crate::spec::nouns::Digest;
+use crate::evidence;
+use crate::evidence::{EvidenceError, Found, Inspection, Kind, PublicKey, Trust};
+use stackforge_engine::ImageSize;
+use stackforge_engine::docker::Docker;
+use stackforge_image::oci;
+use stackforge_transfer::registry::Reference;
+use stackforge_types::Digest;
 use std::path::Path;
 use std::str::FromStr as _;
 
@@ -107,7 +109,7 @@ fn of_layout(image: &oci::Image) -> Found {
     Found::local(
         format!("{}/{}", config.os(), config.architecture()),
         image.digest.clone(),
-        image.layers.iter().map(oci::Layer::size).sum(),
+        ImageSize::packed(image.layers.iter().map(oci::Layer::size).sum()),
         labels.unwrap_or_default().into_iter().collect(),
     )
 }

@@ -5,16 +5,16 @@ use super::args::{Common, LockArgs};
 use super::output::{Failure, json, print, say, shown, warn};
 use super::session::{Session, runtime};
 use crate::diag::{Diagnostic, codes};
-use crate::engine::docker::Docker;
 use crate::lock::{Lock, PinnedImage, PlatformLock};
-use crate::printable;
 use crate::pull::{self, PullError};
-use crate::registry::Reference;
 use crate::resolve::{Bases, LockOptions, ResolveError, Upgrade};
 use crate::rules::Machine;
 use crate::spec::Stack;
-use crate::store::save;
 use crate::target::Target;
+use stackforge_engine::docker::Docker;
+use stackforge_image::store::save;
+use stackforge_transfer::registry::Reference;
+use stackforge_types::printable;
 use std::path::PathBuf;
 
 pub fn run(common: &Common, args: &LockArgs) -> Outcome {

@@ -7,9 +7,9 @@ use super::session::{Session, stale_findings};
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::lock::Lock;
 use crate::matrix::{Expansion, Rejected, Variant};
-use crate::printable;
 use crate::rules::Machine;
 use crate::spec::Stack;
+use stackforge_types::printable;
 
 pub fn run(common: &Common, args: &MatrixArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;

@@ -43,7 +43,13 @@ pub fn main() -> ExitCode {
             // Usage errors are 2; `--help` and `--version` are no errors.
             let exit = if e.use_stderr() { 2 } else { 0 };
             output::print_usage(e);
-            return ExitCode::from(exit);
+            let Some(lost) = output::lost() else {
+                return ExitCode::from(exit);
+            };
+            for said in &lost.report.diagnostics {
+                output::tell(&format!("{}\n", said.message));
+            }
+            return ExitCode::from(exit.max(lost.exit));
         }
     };
     output::start_logging(&cli.common);
@@ -74,9 +80,9 @@ pub fn main() -> ExitCode {
         Command::Completions { shell } => generate::completions(shell),
         Command::Man => generate::man(),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(common),
+    match result.err().or_else(output::lost) {
+        None => ExitCode::SUCCESS,
+        Some(failure) => failure.report(common),
     }
 }
 

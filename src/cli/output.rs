@@ -8,15 +8,16 @@ use crate::build::BuildError;
 pub use crate::build::chain;
 use crate::catalog::CatalogError;
 use crate::config::ConfigError;
-use crate::diag::{Diagnostic, Rendered, Report, Severity, Source, codes, render};
-use crate::engine::EngineError;
-use crate::printable;
-use crate::store::{StoreError, stdout_is_taken};
+use crate::diag::{Diagnostic, Explained, Rendered, Report, Severity, Source, codes, render};
 use serde::Serialize;
+use stackforge_engine::EngineError;
+use stackforge_image::store::{StoreError, stdout_is_taken};
+use stackforge_types::printable;
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
@@ -155,7 +156,7 @@ pub fn print_usage(error: clap::Error) {
     let is_plain = |text: &OsString| text.to_string_lossy().chars().all(printable::is_plain);
     let are_plain = variables.into_iter().all(|(_, value)| is_plain(&value));
     match again {
-        Some(again) if are_plain => drop(again.print()),
+        Some(again) if are_plain => note_lost(again.print()),
         again => {
             let error = again.unwrap_or(error);
             let text = error.render().to_string();
@@ -167,14 +168,38 @@ pub fn print_usage(error: clap::Error) {
     }
 }
 
-/// Writes to stdout, or to stderr if the command's output goes to stdout. A closed pipe is not an error.
+/// The first reason why stdout did not take what was written.
+static LOST: Mutex<Option<std::io::Error>> = Mutex::new(None);
+
+/// Writes to stdout, or to stderr if the command's output goes to stdout.
 fn on_stdout(text: &str) {
     if stdout_is_taken() {
         return on_stderr(text);
     }
     let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes());
-    let _ = stdout.flush();
+    let written = stdout.write_all(text.as_bytes());
+    note_lost(written.and_then(|()| stdout.flush()));
+}
+
+/// A reader that has enough closes its pipe, which is not an error.
+fn note_lost(written: std::io::Result<()>) {
+    if let Err(e) = written
+        && e.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        let mut lost = LOST.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.get_or_insert(e);
+    }
+}
+
+/// Why a part of the output is lost, if one is: whoever reads it takes a part for the whole.
+pub(super) fn lost() -> Option<Failure> {
+    let lost = LOST.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let e = lost?;
+    Some(Failure::plain(
+        3,
+        Diagnostic::error(codes::OUTPUT_LOST, format!("cannot write to stdout: {e}"))
+            .help("what was asked for is done, but not all of it was told"),
+    ))
 }
 
 fn on_stderr(text: &str) {

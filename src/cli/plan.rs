@@ -8,8 +8,8 @@ use crate::build::last::{self, Changed};
 use crate::build::wants;
 use crate::catalog::Way;
 use crate::plan::Plan;
-use crate::printable;
 use crate::rules::{Decision, Machine};
+use stackforge_types::printable;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub fn run(common: &Common, args: &PlanArgs) -> Outcome {

@@ -4,10 +4,10 @@
 use super::args::Common;
 use super::output::{tell, tell_event};
 use crate::build::{BuildEvent, plan_step};
-use crate::engine::{Event, StepKind};
-use crate::printable;
-use crate::registry;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use stackforge_engine::{Event, ImageSize, StepKind};
+use stackforge_transfer::registry;
+use stackforge_types::printable;
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
 use std::sync::{Arc, Mutex};
@@ -218,6 +218,17 @@ pub(super) fn shown(name: &str) -> String {
 fn short(name: &str) -> String {
     let start: String = name.chars().take(72).collect();
     printable::line(&start).into_owned()
+}
+
+/// `61 MiB packed, 148 MiB unpacked`: what is known of both.
+pub fn sizes(size: ImageSize) -> String {
+    let known = [(size.packed, "packed"), (size.unpacked, "unpacked")];
+    let known = known.map(|(bytes, word)| Some(format!("{} {word}", mib(bytes?))));
+    let known: Vec<String> = known.into_iter().flatten().collect();
+    match known.is_empty() {
+        true => "size not known".to_owned(),
+        false => known.join(", "),
+    }
 }
 
 pub fn mib(bytes: u64) -> String {

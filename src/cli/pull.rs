@@ -12,15 +12,15 @@ use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::device::Device;
 use crate::diag::{Diagnostic, codes};
-use crate::engine::Cancel;
 use crate::evidence::{EvidenceError, PublicKey, Signed, Trust};
-use crate::printable::line;
 use crate::pull::{
     self, Age, Fetched, Machine, Place, PullError, Resolved, Rootfs, Settings, Wanted,
 };
-use crate::registry;
-use crate::spec::nouns::Digest;
-use crate::store::Store;
+use stackforge_image::store::Store;
+use stackforge_transfer::registry;
+use stackforge_types::Cancel;
+use stackforge_types::Digest;
+use stackforge_types::printable::line;
 use std::sync::Arc;
 
 pub fn run(common: &Common, args: &PullArgs) -> Outcome {
@@ -194,7 +194,11 @@ fn show(common: &Common, args: &PullArgs, pulled: &Pulled) {
             mib(f.bytes),
             mib(f.kept)
         ),
-        None => format!("{}: {digest}, {}\n", args.reference, mib(resolved.size())),
+        None => format!(
+            "{}: {digest}, {} packed\n",
+            args.reference,
+            mib(resolved.size())
+        ),
     };
     if !pulled.signed.is_empty() {
         text += "signed as\n";

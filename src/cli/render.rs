@@ -7,8 +7,8 @@ use super::progress::Progress;
 use super::session::{Session, runtime};
 use crate::build::{IndexSettings, Options, render_context};
 use crate::diag::{Diagnostic, codes};
-use crate::registry::PlainHttp;
 use crate::render::Content;
+use stackforge_transfer::registry::PlainHttp;
 use std::path::Path;
 
 /// Marks a directory that may be rendered into again.

@@ -8,13 +8,13 @@ use super::session::Session;
 use crate::diag::{Diagnostic, codes};
 use crate::evidence::{Bill, SbomFormat, sbom};
 use crate::plan::Plan;
-use crate::store::save;
+use stackforge_image::store::save;
 use std::path::Path;
 
 pub fn run(common: &Common, args: &SbomArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?.choose(args.variant.as_deref())?;
     let plan = session.plan(common)?;
-    let bill = bill(&session, &plan);
+    let bill = bill(&session, &plan)?;
     let text = sbom(
         &bill,
         match args.format {
@@ -35,10 +35,10 @@ pub fn run(common: &Common, args: &SbomArgs) -> Outcome {
 }
 
 /// Everything that a plan's image is made of.
-pub fn bill<'a>(session: &Session, plan: &'a Plan) -> Bill<'a> {
+pub fn bill<'a>(session: &Session, plan: &'a Plan) -> Result<Bill<'a>, Failure> {
     let image = session.catalog.images.get(&plan.parts.base.name);
     let os = image.map(|image| &image.os);
-    Bill::of(plan, os, &session.store, epoch())
+    Ok(Bill::of(plan, os, &session.store, epoch()?))
 }
 
 /// A licence that is missing only because its file is elsewhere should not surprise.

@@ -6,13 +6,13 @@ use super::output::{Failure, chain, warn};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::diag::{Diagnostic, Report, codes};
-use crate::engine::Cancel;
 use crate::lock::{Change, Lock, PlatformLock};
 use crate::plan::Plan;
 use crate::rules::{Case, Machine, Picks};
 use crate::spec::{self, Stack};
-use crate::store::Store;
 use crate::target::Target;
+use stackforge_image::store::Store;
+use stackforge_types::Cancel;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 

@@ -4,11 +4,11 @@ use super::Outcome;
 use super::args::{Common, SignArgs, VerifyArgs};
 use super::attach::{connect, waited};
 use super::output::{Failure, json, print, shown};
-use crate::assemble::time;
 use crate::config::Config;
 use crate::evidence::{self, EvidenceError, PrivateKey, PublicKey, Signed, Trust};
-use crate::printable;
-use crate::registry::Reference;
+use stackforge_image::assemble::time;
+use stackforge_transfer::registry::Reference;
+use stackforge_types::printable;
 use std::path::Path;
 use std::str::FromStr as _;
 

@@ -7,16 +7,16 @@ use super::output::{Failure, chain, json, print, say};
 use super::progress::Amount;
 use super::push::plain_http;
 use super::session::runtime;
-use crate::assemble::time;
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::device::Device;
 use crate::diag::{Diagnostic, codes};
-use crate::engine::Cancel;
 use crate::pull::{self, Machine, Wanted};
-use crate::registry;
-use crate::store::Store;
 use crate::update::{self, Job, Last, Settings, State, Step, UpdateError};
+use stackforge_image::assemble::time;
+use stackforge_image::store::Store;
+use stackforge_transfer::registry;
+use stackforge_types::Cancel;
 use std::sync::Arc;
 
 pub fn run(common: &Common, args: &UpdateArgs) -> Outcome {
@@ -66,7 +66,7 @@ pub fn run(common: &Common, args: &UpdateArgs) -> Outcome {
 
 /// Where it stands, by the state alone.
 fn status(common: &Common, settings: &Settings) -> Outcome {
-    let state = update::read(&settings.state)?;
+    let state = update::read(&settings.state, &settings.place)?;
     if update::under_way(&settings.state) {
         let under_way = Failure::from(UpdateError::UnderWay);
         return Err(under_way.with("state", serde_json::json!(state)));

@@ -7,15 +7,15 @@ use super::build::stop_on_signal;
 use super::output::{Failure, json, print, say};
 use super::push::stored;
 use super::session::{Session, runtime};
-use crate::build::{BuildError, validate_at_rest, validate_image, validate_rootfs};
+use crate::build::{BuildError, noted, validate_at_rest, validate_image, validate_rootfs};
 use crate::diag::{Diagnostic, codes};
-use crate::engine::Cancel;
-use crate::engine::docker::Docker;
-use crate::oci;
 use crate::spec::Platform;
-use crate::store::{Store, save};
 use crate::validate::Report;
 use serde_json::Value;
+use stackforge_engine::docker::Docker;
+use stackforge_image::oci;
+use stackforge_image::store::{Store, save};
+use stackforge_types::Cancel;
 use std::path::Path;
 
 /// Begins the name of a root file system in a directory.
@@ -89,21 +89,28 @@ async fn report(
         None => {
             let docker = Docker::connect(None).await.map_err(BuildError::from);
             let there = match &docker {
-                Ok(docker) => docker
-                    .image(&name)
-                    .await
-                    .map_err(BuildError::from)?
-                    .is_some(),
-                Err(_) => false,
+                Ok(docker) => docker.image(&name).await.map_err(BuildError::from)?,
+                Err(_) => None,
             };
-            let own = match there {
-                true => None,
-                false => stored(&store()?, &name, Platform::host())?,
+            // What is pushed by that name is validated, which the engine may have as well.
+            let own = match args.image == name {
+                true => stored(&store()?, &name, Platform::host())?,
+                false => None,
             };
-            match own {
+            let same = |image: &oci::Image| {
+                let config = image
+                    .documents
+                    .as_ref()
+                    .map(|d| d.config_digest.to_string());
+                let there = there.as_ref().map(|there| &there.id);
+                there.is_some_and(|id| {
+                    *id == image.digest.to_string() || Some(id) == config.as_ref()
+                })
+            };
+            match own.filter(|own| !same(own)) {
                 Some(image) => image,
                 None => {
-                    let (gpu, docker) = (args.gpu, docker?);
+                    let (gpu, docker) = (args.gpu, noted(docker?, &store()?).await);
                     let report =
                         validate_image(&docker, &name, promised, gpu, &cancel, &mut line).await;
                     return Ok(report?);

@@ -4,8 +4,8 @@
 //! its version in its name; the PCI bus shows GPUs that no driver drives.
 
 use super::root::{Root, clean, leading_version};
-use crate::spec::nouns::{Platform, Sm};
 use serde::Serialize;
+use stackforge_types::{Platform, Sm};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Driver {

@@ -16,8 +16,8 @@ mod system;
 mod tegra;
 mod toolkit;
 
-use crate::spec::nouns::Platform;
 use serde::Serialize;
+use stackforge_types::Platform;
 use std::path::Path;
 
 pub use containers::Containers;

@@ -2,9 +2,9 @@
 
 use super::driver::Gpu;
 use super::root::clean;
-use crate::spec::nouns::Sm;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Nvml, cuda_driver_version_major, cuda_driver_version_minor};
+use stackforge_types::Sm;
 
 /// What one look gave.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! Processors and memory: /proc/cpuinfo and /proc/meminfo.
 
 use super::root::clean;
-use crate::spec::nouns::Platform;
 use serde::Serialize;
+use stackforge_types::Platform;
 use std::collections::BTreeSet;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -1,8 +1,8 @@
 //! The operating system: os-release, kernel, C library, loader.
 
 use super::root::{Root, clean, leading_version};
-use crate::spec::nouns::Platform;
 use serde::Serialize;
+use stackforge_types::Platform;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct System {

@@ -228,8 +228,8 @@ codes! {
         "Its registry was not reachable when the stack was locked, so the lock names a tag, which can move.",
         "Run `stackforge lock STACK` where the registry answers.";
     SCRIPT_UNKNOWN = 213, "a package's maintainer script is not understood",
-        "Without running a container, stackforge writes what packages' scripts would leave, for scripts that were read: debhelper's own sections, and those of images/scripts/debian.yaml by their digest. A script that changed is not guessed at.",
-        "Build with `--engine docker`, which runs packages' own scripts, or read the script and add its digest to images/scripts/debian.yaml.";
+        "Without running a container, stackforge writes what packages' scripts would leave, for scripts that were read: debhelper's own sections, and those of crates/debian/scripts.yaml by their digest. A script that changed is not guessed at.",
+        "Build with `--engine docker`, which runs packages' own scripts, or read the script and add its digest to crates/debian/scripts.yaml.";
     ENGINE_MISSING = 301, "no container engine answers",
         "The docker engine is reached through DOCKER_HOST or its default socket.",
         "Start Docker (`systemctl start docker`), set DOCKER_HOST, or check that you may use the socket (group `docker`).";
@@ -304,6 +304,12 @@ codes! {
     ENGINE_TOO_OLD = 361, "the engine is too old for this build",
         "Podman before 4.4 loses what a step mounts from another stage when that stage comes from its cache: the step fails, or takes other files.",
         "Use Podman 5 or newer, Docker 20.10 or newer, or the native engine (`--engine native`).", source "https://github.com/containers/buildah/issues/4375";
+    ENGINE_FAULT = 362, "the engine's release has a fault that only its own project can mend",
+        "Builds work. What is named was seen in this release: after a failure or an interruption the engine may not do what it should.",
+        "Do what the message says when it happens, or use another release or engine.";
+    OUTPUT_LOST = 363, "the output could not be written",
+        "Stdout did not take all of the result: its disk is full, for instance. The command has done what it was asked to, and a part of what it said is missing.",
+        "Make space, and run the command again; what is done is found, not done again.";
     STEP_FAILED = 401, "a build step failed",
         "A command of the Dockerfile ended with an error; its last lines are shown and its whole log is kept.",
         "Read the last lines, then the whole log at the path that is shown; finished steps are cached for the next run.";
@@ -699,6 +705,9 @@ codes! {
     UPDATE_NEEDS_HELP = 1016, "a device that a person has to look at",
         "The service may not run: it was not well with the new image, and the one before is gone, does not start, or is not well either.",
         "Look at the unit and at the engine. The next update goes on by itself if it can.";
+    UPDATE_FOREIGN = 1017, "a state directory that is not this update's",
+        "The state says what is rolled back after a power cut, so it is of one place, and nobody else may write it. The directory has the state of another place, belongs to another user, or others may write it.",
+        "Name a directory of its own in `state` for each configuration, and let only its user write it (`chmod go-w`). If a configuration's place has changed on purpose, remove the old state.";
     EVIDENCE_OTHER_STACK = 1101, "evidence for an image that another stack made",
         "SBOM and provenance are made from a stack's lock and attached to an image. This image's labels name another plan, so they would say what is not true.",
         "Name the stack and variant that the image was built from, with its lock of that time.";

@@ -7,6 +7,7 @@
 pub mod codes;
 mod page;
 mod render;
+mod store;
 
 use serde::Serialize;
 use std::fmt;
@@ -14,6 +15,15 @@ use std::fmt;
 pub use codes::Code;
 pub use page::markdown;
 pub use render::{Rendered, render};
+
+/// An error of a library, as the command line tells of it.
+pub trait Explained {
+    fn code(&self) -> Code;
+    /// What to do about it.
+    fn help(&self) -> &'static str;
+    /// The exit status: 1 refused, 2 wrong input, 3 the machine, 130 interrupted.
+    fn exit(&self) -> u8;
+}
 
 /// Place in a source text. Lines and columns count from one; offset and length are bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]

@@ -4,11 +4,11 @@
 //! comes out are those of the colours, and no other.
 
 use super::{Diagnostic, Report, Severity, Source, Span};
-use crate::printable;
 use miette::{
     GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents,
     SourceCode, SourceSpan, SpanContents,
 };
+use stackforge_types::printable;
 use std::fmt;
 
 /// Longest line that is shown, in bytes.

@@ -5,8 +5,8 @@
 
 use super::{Match, line, symbol};
 use crate::catalog::{Diagnosis, Rank};
-use crate::printable::is_plain;
 use regex::bytes::Captures;
+use stackforge_types::printable::is_plain;
 
 /// Different failures of one diagnosis that are kept: libraries that are missing, say.
 const KEPT: usize = 8;

@@ -5,8 +5,8 @@
 //! length of a line.
 
 use super::blocks::OVERLAP;
-use crate::printable::is_plain;
 use regex::bytes::Regex;
+use stackforge_types::printable::is_plain;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::LazyLock;

@@ -1,10 +1,10 @@
 //! Container engines and the programs around them.
 
 use crate::device::{clean, program};
-use crate::engine::EngineError;
-use crate::engine::docker::Docker;
-use crate::spec::nouns::Platform;
 use serde::Serialize;
+use stackforge_engine::docker::Docker;
+use stackforge_engine::{EngineError, Fault};
+use stackforge_types::Platform;
 use std::path::PathBuf;
 
 /// The engine that builds would use.
@@ -17,6 +17,9 @@ pub struct Engine {
     /// What to do about that.
     #[serde(skip)]
     pub help: Option<String>,
+    /// The address in use, as `DOCKER_HOST` would spell it, and what named it.
+    pub address: Option<String>,
+    pub found_by: Option<String>,
     pub local: bool,
     pub platform: Option<Platform>,
     /// Podman's socket builds with Buildah instead.
@@ -28,6 +31,11 @@ pub struct Engine {
     pub cpus: Option<u32>,
     /// Bytes.
     pub memory: Option<u64>,
+    /// Why it builds no stack, and what to do: it is too old.
+    #[serde(skip)]
+    pub too_old: Option<(String, String)>,
+    /// What only its own project can mend.
+    pub faults: Vec<Fault>,
 }
 
 /// A program on PATH; `version` is None where it does not say one.
@@ -66,6 +74,13 @@ async fn ask() -> Result<Engine, EngineError> {
     let known = |s: String| Some(clean(&s)).filter(|s| !s.is_empty());
     Ok(Engine {
         server: known(docker.server()),
+        address: known(docker.address()),
+        found_by: known(docker.found_by().to_owned()),
+        too_old: docker
+            .mounts_from_stages()
+            .err()
+            .map(|e| (e.to_string(), e.help().to_owned())),
+        faults: docker.faults(),
         local: docker.is_local(),
         platform,
         buildkit: !docker.is_podman(),

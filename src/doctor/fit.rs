@@ -4,8 +4,8 @@ use super::Machine;
 use crate::catalog::{Catalog, Image, Toolkit, numbers};
 use crate::device::Device;
 use crate::rules::{DriverVersion, Support};
-use crate::spec::nouns::{Platform, Sm};
 use serde::Serialize;
+use stackforge_types::{Platform, Sm};
 
 #[derive(Debug, Serialize)]
 pub struct Can {

@@ -2,11 +2,11 @@
 
 use super::fit::{self, Fit};
 use super::network::Answer;
-use super::{Live, Machine};
+use super::{Engine, Live, Machine};
 use crate::catalog::{Catalog, numbers};
 use crate::device::{Device, Toolkit, Torch};
 use crate::diag::{Diagnostic, codes};
-use crate::spec::nouns::Sm;
+use stackforge_types::Sm;
 use std::collections::BTreeSet;
 
 /// What one variant of a stack takes while it is built: the README of
@@ -24,6 +24,7 @@ pub(super) fn judge(machine: &Machine, catalog: &Catalog) -> Vec<Diagnostic> {
     findings.extend(device.torches.iter().filter_map(|t| torch(t, machine)));
     if let Some(live) = &machine.live {
         findings.extend(engine(live, machine));
+        findings.extend(of_release(&live.engine));
         findings.extend(resources(live, device, catalog));
         findings.extend(network(live));
     }
@@ -259,6 +260,20 @@ fn engine(live: &Live, machine: &Machine) -> Option<Diagnostic> {
             false => "install nvidia-container-toolkit, run `nvidia-ctk runtime configure --runtime=docker` as root and restart the engine",
         }),
     )
+}
+
+/// What is wrong with the engine's release.
+fn of_release(engine: &Engine) -> Vec<Diagnostic> {
+    let server = engine.server.as_deref().unwrap_or_default();
+    let too_old = engine.too_old.iter();
+    let too_old = too_old.map(|(what, help)| {
+        Diagnostic::warning(codes::ENGINE_TOO_OLD, what.clone()).help(help.clone())
+    });
+    let faults = engine.faults.iter().map(|fault| {
+        Diagnostic::note(codes::ENGINE_FAULT, format!("{server}: {}", fault.what))
+            .help(format!("{} ({})", fault.help, fault.source))
+    });
+    too_old.chain(faults).collect()
 }
 
 fn resources(live: &Live, device: &Device, catalog: &Catalog) -> Vec<Diagnostic> {

@@ -13,8 +13,8 @@ mod table;
 use crate::catalog::{Catalog, Identified};
 use crate::device::{self, Device};
 use crate::diag::Diagnostic;
-use crate::sandbox::{self, Capabilities};
 use serde::Serialize;
+use stackforge_sandbox::Capabilities;
 use std::path::{Path, PathBuf};
 
 pub use engines::{Engine, Program};
@@ -110,7 +110,7 @@ async fn live(question: &Question<'_>) -> Live {
     let (engine, network, sandbox) = tokio::join!(
         engines::docker(),
         network::ask(question),
-        sandbox::probe(None)
+        stackforge_sandbox::probe(None)
     );
     let programs = engines::programs();
     let mut disks = vec![Disk {

@@ -1,10 +1,10 @@
 //! Whether the package index and the Debian mirror answer.
 
 use super::Question;
-use crate::debian::download;
-use crate::debian::mirror::Mirrors;
 use crate::resolve::{IndexAddress, index_address, index_answers};
 use serde::Serialize;
+use stackforge_debian::download;
+use stackforge_debian::mirror::Mirrors;
 use std::time::Duration;
 
 #[derive(Debug, Serialize)]

@@ -3,8 +3,8 @@
 use super::network::Answer;
 use super::{Live, Machine, Report};
 use crate::device::{Device, Toolkit};
-use crate::printable;
-use crate::sandbox::{Capabilities, Identity};
+use stackforge_sandbox::{Capabilities, Identity};
+use stackforge_types::printable;
 use std::fmt::Write as _;
 
 /// Everything but the findings.
@@ -220,6 +220,9 @@ fn containers(machine: &Machine) -> Lines {
                 }
                 None => line("engine", "none answers"),
             });
+            if let (Some(address), Some(by)) = (&engine.address, &engine.found_by) {
+                lines.push(line("address", format!("{address}, {by}")));
+            }
             if engine.server.is_some() {
                 let runtimes = engine.runtimes.iter().cloned().map(Some);
                 lines.push(line("runtimes", joined(runtimes)));

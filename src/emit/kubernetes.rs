@@ -1,10 +1,10 @@
 //! What a cluster is told beyond the common: names, and the files that a pod starts from.
 
 use super::{EmitError, Group, Request};
-use crate::spec::nouns::Digest;
 use base64::Engine as _;
 use flate2::{Compression, GzBuilder};
 use serde_json::{Value, json};
+use stackforge_types::Digest;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 

@@ -12,8 +12,9 @@ mod repository;
 
 use crate::matrix::Variant;
 use crate::render;
-use crate::spec::{Platform, Stack, image_reference};
+use crate::spec::{Platform, Stack};
 use serde_json::{Value, json};
+use stackforge_types::reference::image_reference;
 use std::path::Path;
 
 pub use error::EmitError;

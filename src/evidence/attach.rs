@@ -11,11 +11,11 @@ use super::kind::Kind;
 use super::provenance::{Builder, Inputs, statement};
 use super::signature::sign;
 use super::{SbomFormat, sbom};
-use crate::registry::{Artifact, Reference, Registry};
-use crate::spec::nouns::Digest;
-use crate::store::Store;
 use bytes::Bytes;
 use serde::Serialize;
+use stackforge_image::store::Store;
+use stackforge_transfer::registry::{Artifact, Reference, Registry};
+use stackforge_types::Digest;
 use std::collections::BTreeMap;
 
 /// Label of an image that says which plan made it.

@@ -9,8 +9,8 @@ use super::purl;
 use crate::catalog::Os;
 use crate::lock::{OsPackageLock, PinnedImage, PythonFile, SourceLock};
 use crate::plan::{Compile, Plan};
-use crate::spec::nouns::Digest;
-use crate::store::Store;
+use stackforge_image::store::Store;
+use stackforge_types::Digest;
 use std::collections::BTreeSet;
 
 /// What something is to the image.

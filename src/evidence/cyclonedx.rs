@@ -4,9 +4,9 @@
 
 use super::bill::{Bill, Item, Role};
 use super::licence::Licence;
-use crate::assemble::time;
-use crate::spec::nouns::Digest;
 use serde_json::{Value, json};
+use stackforge_image::assemble::time;
+use stackforge_types::Digest;
 use std::collections::BTreeMap;
 
 const IMAGE: &str = "image";

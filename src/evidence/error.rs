@@ -1,9 +1,10 @@
 //! How evidence is refused, or not made.
 
 use crate::diag::{Code, codes};
-use crate::oci::OciError;
-use crate::registry::RegistryError;
-use crate::spec::nouns::Digest;
+use stackforge_image::oci::OciError;
+use stackforge_transfer::registry::RegistryError;
+use stackforge_types::Digest;
+use stackforge_types::reference::BadReference;
 use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
@@ -172,5 +173,11 @@ impl KeyError {
                 "`stackforge sign --generate-key NAME` makes a key pair, `openssl ecparam -name prime256v1 -genkey` too"
             }
         }
+    }
+}
+
+impl From<BadReference> for EvidenceError {
+    fn from(e: BadReference) -> Self {
+        RegistryError::from(e).into()
     }
 }

@@ -5,14 +5,16 @@
 
 use super::error::EvidenceError;
 use super::signature::altered;
-use crate::registry::{Descriptor, Manifest, Reference, Registry, Target};
-use crate::spec::nouns::Digest;
-use crate::tar::{Kind, Reader};
 use flate2::read::MultiGzDecoder;
 use serde::Serialize;
 use serde_json::Value;
+use stackforge_binary::tar::{Kind, Reader};
+use stackforge_engine::ImageSize;
+use stackforge_transfer::registry::{Descriptor, Manifest, Reference, Registry, Target};
+use stackforge_types::Digest;
 use std::collections::BTreeMap;
-use std::io::{self, BufReader, Read};
+use std::io;
+use std::io::{BufReader, Read};
 
 /// Most bytes of a configuration.
 const MOST_CONFIG: u64 = 4 << 20;
@@ -30,8 +32,10 @@ pub struct Found {
     pub platform: String,
     #[serde(serialize_with = "as_text")]
     pub digest: Digest,
-    /// Of its layers, compressed.
+    /// Of its layers: packed, but for an image of an engine that counts what is unpacked.
     pub size: u64,
+    #[serde(flatten)]
+    pub sizes: ImageSize,
     /// Of its entry in an index.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
@@ -58,14 +62,15 @@ impl Found {
     pub fn local(
         platform: String,
         digest: Digest,
-        size: u64,
+        sizes: ImageSize,
         labels: BTreeMap<String, String>,
     ) -> Self {
         Self {
             platform,
             descriptor: Descriptor::of_blob(digest.clone(), 0),
             digest,
-            size,
+            size: sizes.bytes(),
+            sizes,
             annotations: BTreeMap::new(),
             labels,
             layers: Vec::new(),
@@ -157,10 +162,12 @@ async fn found(
         .map_err(|e| altered(e, reference))?;
     let config: Value = serde_json::from_slice(&config).unwrap_or_default();
     let text = |key: &str| config[key].as_str().unwrap_or("unknown");
+    let size = layers.iter().map(|l| l.size).sum();
     Ok(Found {
         platform: format!("{}/{}", text("os"), text("architecture")),
         digest: manifest.digest.clone(),
-        size: layers.iter().map(|l| l.size).sum(),
+        size,
+        sizes: ImageSize::packed(size),
         annotations,
         labels: texts(&config["config"]["Labels"]),
         descriptor: manifest.descriptor(),

@@ -8,11 +8,11 @@ use super::image::{self, Found};
 use super::kind::Kind;
 use super::signature::{count, verify};
 use super::trust::Trust;
-use crate::printable;
-use crate::registry::{Descriptor, Reference, Registry, Target};
-use crate::spec::nouns::Digest;
 use bytes::Bytes;
 use serde::Serialize;
+use stackforge_transfer::registry::{Descriptor, Reference, Registry, Target};
+use stackforge_types::Digest;
+use stackforge_types::printable;
 use std::fmt::Write as _;
 
 /// Bytes of one piece of evidence: an SBOM of a large stack has one megabyte.
@@ -184,10 +184,15 @@ impl Inspected {
             let of = [&image.labels, &image.annotations];
             of.into_iter().find_map(|m| m.get(name)).map(String::as_str)
         };
-        let mib = image.size.div_ceil(1 << 20);
+        let told = [
+            (image.sizes.packed, "packed"),
+            (image.sizes.unpacked, "unpacked"),
+        ];
+        let told = told.map(|(n, word)| Some(format!(", {} MiB {word}", n?.div_ceil(1 << 20))));
+        let told: String = told.into_iter().flatten().collect();
         let title = label("org.opencontainers.image.title").unwrap_or("image");
         let platform = short(&image.platform);
-        let _ = writeln!(out, "\n{} {platform}, {mib} MiB", short(title));
+        let _ = writeln!(out, "\n{} {platform}{told}", short(title));
         let _ = writeln!(out, "  {}{}", image.digest, signed(self.signatures));
         let own = image.labels.iter().filter_map(|(name, value)| {
             let name = name.strip_prefix("io.stackforge.")?;

@@ -5,15 +5,18 @@
 //! A private key is never shown, and cleared from memory when it is dropped.
 
 use super::error::KeyError;
-use crate::spec::nouns::Digest;
 use p256::ecdsa::signature::{Signer as _, Verifier as _};
 use p256::ecdsa::{Signature, SigningKey, VerifyingKey};
 use p256::elliptic_curve::rand_core::OsRng;
-use p256::pkcs8::{DecodePrivateKey as _, DecodePublicKey as _, EncodePrivateKey as _};
-use p256::pkcs8::{EncodePublicKey as _, LineEnding};
+use p256::pkcs8::{
+    DecodePrivateKey as _, DecodePublicKey as _, EncodePrivateKey as _, EncodePublicKey as _,
+    LineEnding,
+};
+use stackforge_image::store::save_new;
+use stackforge_types::Digest;
 use std::fmt;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -81,16 +84,17 @@ impl PrivateKey {
         let private = self.0.to_pkcs8_pem(LineEnding::LF);
         let private = private.map_err(|_| broken(&files[0]))?;
         let public = Zeroizing::new(self.public().to_pem().ok_or_else(|| broken(&files[1]))?);
-        for (path, text, mode) in [(&files[0], private, 0o600), (&files[1], public, 0o644)] {
-            let mut options = std::fs::OpenOptions::new();
-            options.write(true).create_new(true).mode(mode);
-            let written = options
-                .open(path)
-                .and_then(|mut file| file.write_all(text.as_bytes()));
-            written.map_err(|source| KeyError::Write {
+        let write = |path: &PathBuf, text: &str, mode| {
+            save_new(path, text.as_bytes(), mode).map_err(|source| KeyError::Write {
                 path: path.clone(),
                 source,
-            })?;
+            })
+        };
+        write(&files[0], &private, 0o600)?;
+        if let Err(e) = write(&files[1], &public, 0o644) {
+            // Half of a pair would be in the way of the next try.
+            let _ = std::fs::remove_file(&files[0]);
+            return Err(e);
         }
         Ok(files)
     }
@@ -139,13 +143,16 @@ fn text(place: &str) -> Result<Zeroizing<String>, KeyError> {
             });
     }
     let path = Path::new(place);
-    let text = std::fs::read(path).map_err(|source| KeyError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    String::from_utf8(text)
-        .map(Zeroizing::new)
-        .map_err(|_| KeyError::NoPem { name: place.into() })
+    let mut text = Zeroizing::new(Vec::new());
+    File::open(path)
+        // A device has no end.
+        .and_then(|file| file.take(LARGEST as u64 + 1).read_to_end(&mut text))
+        .map_err(|source| KeyError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+    let text = std::str::from_utf8(&text).map_err(|_| KeyError::NoPem { name: place.into() })?;
+    Ok(Zeroizing::new(text.to_owned()))
 }
 
 fn kind(name: &str, label: &str) -> KeyError {

@@ -4,10 +4,10 @@
 //! beyond doubt, else its own words, else nothing. Nothing is guessed from texts: "BSD" names no
 //! licence.
 
-use crate::debian::deb::Deb;
-use crate::source::{self, FileSource};
-use crate::tar::Reader;
-use crate::zip::Archive;
+use stackforge_binary::source::{self, FileSource};
+use stackforge_binary::tar::Reader;
+use stackforge_binary::zip::Archive;
+use stackforge_debian::deb::Deb;
 use std::collections::BTreeSet;
 use std::io::{BufReader, Read as _};
 use std::path::Path;

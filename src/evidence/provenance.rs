@@ -7,8 +7,8 @@
 //! Sources: <https://slsa.dev/spec/v1.0/provenance>, in-toto attestation framework 1.0.
 
 use super::bill::{Bill, Item, Subject};
-use crate::spec::nouns::Digest;
 use serde_json::{Value, json};
+use stackforge_types::Digest;
 
 pub const PREDICATE: &str = "https://slsa.dev/provenance/v1";
 /// What this program does, of this version's meaning. A purl is an address that needs no host.

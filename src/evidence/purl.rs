@@ -4,7 +4,7 @@
 
 use crate::catalog::Os;
 use crate::lock::OsPackageLock;
-use crate::spec::nouns::Digest;
+use stackforge_types::Digest;
 use std::fmt::Write as _;
 
 pub fn pypi(name: &str, version: &str, file: Option<&str>) -> String {

@@ -11,15 +11,15 @@
 use super::error::EvidenceError;
 use super::key::PrivateKey;
 use super::trust::Trust;
-use crate::registry::{
-    Descriptor, Manifest, Merged, Reference, Registry, RegistryError, Repository, Tag, Target,
-};
-use crate::spec::nouns::Digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use stackforge_transfer::registry::{
+    Descriptor, Manifest, Merged, Reference, Registry, RegistryError, Repository, Tag, Target,
+};
+use stackforge_types::Digest;
 use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -5,9 +5,9 @@
 
 use super::bill::{Bill, Item, Role};
 use super::licence::Licence;
-use crate::assemble::time;
-use crate::spec::nouns::Digest;
 use serde_json::{Value, json};
+use stackforge_image::assemble::time;
+use stackforge_types::Digest;
 
 const NONE: &str = "NOASSERTION";
 const IMAGE: &str = "SPDXRef-image";

@@ -4,7 +4,7 @@
 //! and no leave to run that product here: whoever holds a registry could put any of them under any tag.
 
 use super::key::PublicKey;
-use crate::registry::Reference;
+use stackforge_transfer::registry::Reference;
 use std::fmt;
 
 /// Whose statements count, and about which names.

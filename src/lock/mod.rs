@@ -6,8 +6,8 @@
 //! section for each platform, base and Python of the stack's matrix; without one, one.
 
 use crate::spec::Stack;
-use crate::spec::nouns::{Digest, Platform, PythonVersion};
 use serde::{Deserialize, Serialize};
+use stackforge_types::{Digest, Platform, PythonVersion};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const FORMAT: u32 = 1;

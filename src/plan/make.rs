@@ -6,8 +6,8 @@ use crate::catalog::{Catalog, Image, Recipe, templates_in};
 use crate::lock::{OsPackageLock, PlatformLock, PythonFile};
 use crate::rules::{Case, Machine, Picks, decisions, torch_abi};
 use crate::spec::Stack;
-use crate::spec::nouns::Digest;
 use crate::target::{Base, Target};
+use stackforge_types::Digest;
 use std::collections::BTreeMap;
 
 #[derive(Debug, thiserror::Error)]
@@ -134,7 +134,7 @@ fn slim(lock: &PlatformLock, catalog: &Catalog) -> BTreeMap<String, Vec<String>>
     let names = lock
         .wheels
         .iter()
-        .map(|w| crate::wheel::normalized(&w.name));
+        .map(|w| stackforge_types::wheel::normalized(&w.name));
     let rules = names.map(|name| (catalog.slim.of(&name), name));
     let some = rules.filter(|(drop, _)| !drop.is_empty());
     some.map(|(drop, name)| (name, drop)).collect()
@@ -231,7 +231,7 @@ fn steps(plan: &mut Plan, jit: bool, own_templates: Option<&Digest>) {
         runtime.insert(format!("package:{}", package.name), package_text(package));
     }
     if parts.bootstrap {
-        let install = crate::debian::configure::INSTALL;
+        let install = stackforge_debian::configure::INSTALL;
         runtime.insert("install".into(), Digest::of(install.as_bytes()).to_string());
     }
     runtime.insert("jit".into(), jit.to_string());
@@ -295,13 +295,13 @@ fn base_step(plan: &Plan, own_templates: Option<&Digest>) -> Step {
     if plan.parts.bootstrap {
         inputs.insert(
             "configure".into(),
-            Digest::of(crate::debian::configure::CONFIGURE.as_bytes()).to_string(),
+            Digest::of(stackforge_debian::configure::CONFIGURE.as_bytes()).to_string(),
         );
         // The base is made in process where every script is known, else as above.
         let finish = format!(
             "{} {}",
-            crate::debian::finish::VERSION,
-            Digest::of(crate::debian::finish::SCRIPTS.as_bytes())
+            stackforge_debian::finish::VERSION,
+            Digest::of(stackforge_debian::finish::SCRIPTS.as_bytes())
         );
         inputs.insert("finish".into(), finish);
     }
@@ -309,7 +309,7 @@ fn base_step(plan: &Plan, own_templates: Option<&Digest>) -> Step {
         for package in &plan.parts.runtime_packages {
             inputs.insert(format!("package:{}", package.name), package_text(package));
         }
-        let install = crate::debian::configure::INSTALL;
+        let install = stackforge_debian::configure::INSTALL;
         inputs.insert("install".into(), Digest::of(install.as_bytes()).to_string());
     }
     // The user's own templates may change any step: all keys follow from this one.

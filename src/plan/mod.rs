@@ -11,13 +11,13 @@ mod make;
 
 use crate::lock::{BaseLock, OsPackageLock, PythonFile, SourceLock};
 use crate::rules::Decision;
-use crate::spec::nouns::{Digest, IsaName, Platform, PythonVersion, Sm};
-use serde::Serialize;
-use std::collections::BTreeMap;
-
 pub use compile::{Cloned, Compile};
 pub use layers::{WheelLayer, wheel_layers};
 pub use make::{PlanError, plan};
+use serde::Serialize;
+use stackforge_types::wheel::normalized;
+use stackforge_types::{Digest, IsaName, Platform, PythonVersion, Sm};
+use std::collections::BTreeMap;
 
 /// Changes when the meaning of a step changes for reasons that its inputs do not show.
 pub const FORMAT: u32 = 1;
@@ -150,6 +150,19 @@ impl Plan {
         &self.steps[self.steps.len() - 1].key
     }
 
+    /// Normalized name and version of each distribution that the image has to hold.
+    pub fn installed(&self) -> impl Iterator<Item = (String, &str)> {
+        let wheels = self.parts.layers.iter().flat_map(|layer| &layer.wheels);
+        let wheels = wheels.map(|w| (normalized(&w.name), w.version.as_str()));
+        let compiles = self.parts.compiles.iter();
+        wheels.chain(compiles.map(|c| (normalized(&c.library), c.version.as_str())))
+    }
+
+    /// Text of `spec.json`: what the image promises and the validation checks.
+    pub fn promise(&self) -> String {
+        promise(&self.parts.validation)
+    }
+
     /// Name of the engine's image of a bootstrapped base.
     pub fn base_tag(&self) -> Option<String> {
         let base = self.step("base").filter(|_| self.parts.bootstrap)?;
@@ -188,6 +201,12 @@ impl Plan {
         out.push_str("}\n");
         out
     }
+}
+
+/// A spec of the validation as the text of a file, whose digest its report names.
+pub fn promise(spec: &serde_json::Value) -> String {
+    // Maps and lists of strings and numbers always become JSON.
+    serde_json::to_string_pretty(spec).unwrap_or_default() + "\n"
 }
 
 /// How a compile step's source is named in a plan.

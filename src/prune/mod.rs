@@ -21,12 +21,12 @@ use std::thread;
 
 use crate::audit::{Code, Wishes, object, told};
 use crate::catalog::Catalog;
-use crate::elf::{Kind, Machine, Object, Unmapped, unmapped};
-use crate::fatbin::{self, Edit, Entry, Stretch, rewrite};
-use crate::layer::Changed;
-use crate::source::{Once, ReadError, Source, Window};
 use crate::spec::Sm;
-use crate::zip::{Archive, Content, Member, Method, ZipError};
+use stackforge_binary::elf::{Kind, Machine, Object, Unmapped, unmapped};
+use stackforge_binary::fatbin::{self, Edit, Entry, Stretch, rewrite};
+use stackforge_binary::source::{Once, ReadError, Source, Window};
+use stackforge_binary::zip::{Archive, Content, Member, Method, ZipError};
+use stackforge_image::layer::Changed;
 
 use wanted::{Rest, wanted};
 

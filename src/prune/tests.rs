@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::audit::objects::Built;
-use crate::zip::tests::build::{Build, File as Packed};
+use stackforge_binary::samples::archive::{Build, File as Packed};
 
 type Module = (&'static [u32], &'static [u32]);
 

@@ -5,9 +5,9 @@
 //! equally, with a suffix and without, all stays; of PTX all that the GPU could run, as a driver may
 //! be too old for the newest.
 
-use crate::fatbin::{Entry, Kind};
 use crate::rules::{Coverage, coverage, ptx_runs, same, sass_runs};
 use crate::spec::Sm;
+use stackforge_binary::fatbin::{Entry, Kind};
 
 /// What becomes of containers that none of the GPUs runs anything of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

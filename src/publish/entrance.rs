@@ -5,10 +5,10 @@
 
 use super::index::{Place, tag_of};
 use super::{Facts, Listed, PublishError, Settings, Variant, connect};
-use crate::oci::parse;
-use crate::registry::{Reference, Registry, Tag, Target};
 use crate::spec::Platform;
-use crate::spec::nouns::Digest;
+use stackforge_image::oci::parse;
+use stackforge_transfer::registry::{Reference, Registry, Tag, Target};
+use stackforge_types::Digest;
 
 pub struct Entrance {
     registry: Registry,

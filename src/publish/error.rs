@@ -1,9 +1,9 @@
 //! How publishing fails.
 
 use crate::diag::{Code, codes};
-use crate::oci::OciError;
-use crate::registry::RegistryError;
-use crate::spec::nouns::Digest;
+use stackforge_image::oci::OciError;
+use stackforge_transfer::registry::RegistryError;
+use stackforge_types::Digest;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {

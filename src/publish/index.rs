@@ -13,12 +13,14 @@
 
 use super::PublishError;
 use super::variant::{NAME, Variant};
-use crate::registry::{MANIFEST_TYPES, Manifest, Registry, RegistryError, Repository, Tag, Target};
-use crate::spec::nouns::Digest;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
+use stackforge_transfer::registry::{
+    MANIFEST_TYPES, Manifest, Registry, RegistryError, Repository, Tag, Target,
+};
+use stackforge_types::Digest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -13,15 +13,15 @@ mod seen;
 mod shipment;
 pub mod variant;
 
-use crate::registry::{
-    Keychain, Observer, Options, Patience, PlainHttp, Pushed, Reference, Registry, RegistryError,
-    Repository, Target,
-};
-use crate::spec::nouns::Digest;
-use crate::store::Store;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
+use stackforge_image::store::Store;
+use stackforge_transfer::registry::{
+    Keychain, Observer, Options, Patience, PlainHttp, Pushed, Reference, Registry, RegistryError,
+    Repository, Target,
+};
+use stackforge_types::Digest;
 use std::sync::Arc;
 
 pub use entrance::Entrance;

@@ -2,9 +2,9 @@
 //!
 //! It is a hint, kept as an action of the store. What cannot be read or written counts as none.
 
-use crate::registry::Repository;
-use crate::spec::nouns::Digest;
-use crate::store::{Action, Store};
+use stackforge_image::store::{Action, Store};
+use stackforge_transfer::registry::Repository;
+use stackforge_types::Digest;
 
 /// As many are asked for a blob; each that does not have it costs a request.
 pub const MOST: usize = 3;

@@ -1,13 +1,13 @@
 //! An image on its way: its documents as they are, and where its blobs lie.
 
 use super::PublishError;
-use crate::assemble::{Assembled, MANIFEST};
-use crate::oci::Image;
-use crate::registry::{Payload, Repository};
 use crate::spec::Platform;
-use crate::spec::nouns::Digest;
 use bytes::Bytes;
 use serde_json::Value;
+use stackforge_image::assemble::{Assembled, MANIFEST};
+use stackforge_image::oci::Image;
+use stackforge_transfer::registry::{Payload, Repository};
+use stackforge_types::Digest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

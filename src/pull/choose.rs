@@ -8,8 +8,8 @@ use crate::catalog::numbers;
 use crate::publish::{Facts, Variant};
 use crate::rules::{Coverage, DriverVersion, aligned, coverage};
 use crate::spec::Platform;
-use crate::spec::nouns::Sm;
 use serde::Serialize;
+use stackforge_types::Sm;
 use std::cmp::Reverse;
 
 /// A device, in the words of the catalog.

@@ -15,9 +15,9 @@ pub mod toc;
 
 use super::Settings;
 use super::resolve::Resolved;
-use crate::oci;
-use crate::registry::{Descriptor, Piece, RegistryError};
-use crate::spec::nouns::Digest;
+use stackforge_image::oci;
+use stackforge_transfer::registry::{Descriptor, Piece, RegistryError};
+use stackforge_types::Digest;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

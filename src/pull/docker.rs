@@ -1,9 +1,10 @@
 //! An image of the store into Docker: only the layers that the engine lacks are sent.
 
 use super::PullError;
-use crate::assemble::{Assembled, output};
-use crate::engine::docker::Docker;
-use crate::engine::{Cancel, EngineError};
+use stackforge_engine::EngineError;
+use stackforge_engine::docker::Docker;
+use stackforge_image::assemble::{Assembled, output};
+use stackforge_types::Cancel;
 use std::path::Path;
 
 /// Loads an image under each of `names`, and sees that the engine has it under each.

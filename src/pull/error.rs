@@ -1,14 +1,15 @@
 //! How pulling fails.
 
 use super::choose::Reason;
-use crate::assemble::AssembleError;
-use crate::diag::{Code, codes};
-use crate::engine::EngineError;
+use crate::diag::{Code, Explained, codes};
 use crate::evidence::EvidenceError;
-use crate::oci::OciError;
-use crate::registry::RegistryError;
-use crate::store::StoreError;
-use crate::unpack::UnpackError;
+use stackforge_engine::EngineError;
+use stackforge_image::assemble::AssembleError;
+use stackforge_image::oci::OciError;
+use stackforge_image::store::StoreError;
+use stackforge_image::unpack::UnpackError;
+use stackforge_transfer::registry::RegistryError;
+use stackforge_types::reference::BadReference;
 use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
@@ -148,5 +149,11 @@ fn list(there: &[String]) -> String {
     match there.is_empty() {
         true => "none".to_owned(),
         false => there.join(", "),
+    }
+}
+
+impl From<BadReference> for PullError {
+    fn from(e: BadReference) -> Self {
+        RegistryError::from(e).into()
     }
 }

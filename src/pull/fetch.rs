@@ -5,10 +5,10 @@ use super::resolve::Resolved;
 use super::room::{RESERVE, runs_out};
 use super::{PullError, Settings};
 use crate::device;
-use crate::oci::{self, Image};
-use crate::registry::Descriptor;
-use crate::spec::nouns::Digest;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use stackforge_image::oci::{self, Image};
+use stackforge_transfer::registry::Descriptor;
+use stackforge_types::Digest;
 
 /// Blobs under way, from those that arrive to those that the disk takes.
 const AT_ONCE: usize = 6;

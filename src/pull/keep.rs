@@ -4,9 +4,9 @@
 //! In the store `NAME~1` is the one before, `NAME~2` the one before that.
 
 use super::PullError;
-use crate::registry::{Reference, Target};
-use crate::spec::nouns::Digest;
-use crate::store::Store;
+use stackforge_image::store::Store;
+use stackforge_transfer::registry::{Reference, Target};
+use stackforge_types::Digest;
 
 /// What an image of a registry is called here: with a tag in any case.
 pub fn name(reference: &Reference) -> String {

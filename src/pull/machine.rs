@@ -3,7 +3,7 @@
 use super::choose::Machine;
 use crate::catalog::Catalog;
 use crate::device::Device;
-use crate::spec::nouns::Sm;
+use stackforge_types::Sm;
 
 impl Machine {
     /// From what was read of a device.

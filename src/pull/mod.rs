@@ -22,10 +22,10 @@ mod rootfs;
 mod tree;
 
 use crate::config::Config;
-use crate::oci::Image;
-use crate::registry::{Observer, Options, Patience, PlainHttp, Reference, Registry};
 use crate::spec::Platform;
-use crate::store::Store;
+use stackforge_image::oci::Image;
+use stackforge_image::store::Store;
+use stackforge_transfer::registry::{Observer, Options, Patience, PlainHttp, Reference, Registry};
 
 pub use choose::{Choice, Machine, Reason, choose};
 pub use docker::{load, replace};
@@ -61,7 +61,7 @@ impl Settings<'_> {
             observer: self.observer.clone(),
             ..Options::default()
         };
-        let keychain = std::sync::Arc::new(crate::registry::Keychain::of_user());
+        let keychain = std::sync::Arc::new(stackforge_transfer::registry::Keychain::of_user());
         Ok(Registry::connect(reference.host(), keychain, &options)?)
     }
 }

@@ -9,9 +9,9 @@
 use super::PullError;
 use super::resolve::Resolved;
 use crate::evidence::Signed;
-use crate::spec::nouns::Digest;
-use crate::store::{Store, write_atomically};
 use serde::{Deserialize, Serialize};
+use stackforge_image::store::{Store, write_atomically};
+use stackforge_types::Digest;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 

@@ -1,10 +1,10 @@
 //! Where a pulled image goes besides the store.
 
 use super::{PullError, docker};
-use crate::assemble::{Assembled, Layer, output};
-use crate::engine::Cancel;
-use crate::oci::Image;
-use crate::store::{Save, Store};
+use stackforge_image::assemble::{Assembled, Layer, output};
+use stackforge_image::oci::Image;
+use stackforge_image::store::{Save, Store};
+use stackforge_types::Cancel;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use tokio::task::block_in_place;

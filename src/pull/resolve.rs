@@ -6,13 +6,15 @@
 use super::choose::{Choice, Machine, Reason, choose, doubt};
 use super::{PullError, Settings};
 use crate::evidence::{self, Signed, Trust};
-use crate::oci::{self, parse};
 use crate::publish::{Facts, Variant, index, variant};
-use crate::registry::{Descriptor, Manifest, Reference, Registry, Repository, Target};
 use crate::spec::Platform;
-use crate::spec::nouns::Digest;
-use crate::store::Store;
 use bytes::Bytes;
+use stackforge_image::oci::{self, parse};
+use stackforge_image::store::Store;
+use stackforge_transfer::registry::{
+    Descriptor, Manifest, Reference, Registry, Repository, Target,
+};
+use stackforge_types::Digest;
 
 /// An index in an index: more is not followed.
 const DEEPEST: usize = 3;

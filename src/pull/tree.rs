@@ -1,10 +1,10 @@
 //! The root file system of an image as one directory of the store, for who reads what is in it.
 
 use super::PullError;
-use crate::oci::Image;
-use crate::spec::nouns::Digest;
-use crate::store::Store;
-use crate::unpack::{Owner, over};
+use stackforge_image::oci::Image;
+use stackforge_image::store::Store;
+use stackforge_image::unpack::{Owner, over};
+use stackforge_types::Digest;
 use std::path::PathBuf;
 
 /// Layers over one another, each verified to its last byte. What is there already is taken.

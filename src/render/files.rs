@@ -17,8 +17,7 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
             text(format!("{folder}/{name}"), content);
         }
     }
-    let spec = serde_json::to_string_pretty(&plan.parts.validation).unwrap_or_default();
-    text("validate/spec.json".into(), spec + "\n");
+    text("validate/spec.json".into(), plan.promise());
     text("locks/tools.txt".into(), requirements(&plan.parts.tools));
     let slim = serde_json::to_string_pretty(&plan.parts.slim).unwrap_or_default();
     text("locks/slim.json".into(), slim + "\n");
@@ -28,6 +27,9 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
             requirements(&layer.wheels),
         );
     }
+    let installed = plan.installed();
+    let lines = installed.map(|(name, version)| format!("{name}=={version}\n"));
+    text("locks/installed.txt".into(), lines.collect());
     if !plan.parts.compiles.is_empty() {
         for (name, content) in templates_in("builders") {
             text(format!("builders/{name}"), content.to_owned());
@@ -42,13 +44,13 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
     if parts.bootstrap || locked(&parts.runtime_packages) || locked(&parts.builder_packages) {
         text(
             "steps/debs.sh".into(),
-            crate::debian::configure::INSTALL.to_owned(),
+            stackforge_debian::configure::INSTALL.to_owned(),
         );
     }
     if let (true, BaseImage::Tar(tar)) = (plan.parts.bootstrap, &options.base) {
         text(
             "steps/configure.sh".into(),
-            format!("{}\n", crate::debian::configure::CONFIGURE),
+            format!("{}\n", stackforge_debian::configure::CONFIGURE),
         );
         context.insert("base/rootfs.tar".into(), Content::File(tar.clone()));
     }

@@ -8,7 +8,7 @@
 //! Dockerfile of this project has neither; a user's own template may.
 
 use super::{Content, Context, RenderError};
-use crate::spec::nouns::Digest;
+use stackforge_types::Digest;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;

@@ -163,7 +163,8 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
     fill("Dockerfile.hbs", options.overlay, &data)
 }
 
-/// Labels that follow from the plan; the summary of the validation is added after it ran.
+/// Labels that follow from the plan. The build adds those that follow from the audit; both engines give an
+/// image the same.
 pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
     let sms: Vec<String> = plan
         .sm
@@ -173,6 +174,7 @@ pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::from([
         ("io.stackforge.stack".to_owned(), plan.stack.clone()),
         ("io.stackforge.key".to_owned(), plan.key().to_string()),
+        (BASE_LABEL.to_owned(), plan.parts.base.name.clone()),
         ("io.stackforge.sm".to_owned(), sms.join(",")),
         ("io.stackforge.python".to_owned(), plan.python.to_string()),
         (
@@ -197,6 +199,9 @@ pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
     }
     labels
 }
+
+/// Name of the base in the catalog, or the reference that the stack gave.
+pub const BASE_LABEL: &str = "io.stackforge.base";
 
 /// A template filled with data. A value enters it as it stands unless the template quotes it.
 pub(crate) fn fill(

@@ -1,11 +1,11 @@
 //! Quoting: the only ways by which text from a stack enters a Dockerfile, a script or a pipeline.
 
 use super::yaml;
-use crate::printable::is_plain;
-use crate::spec::image_reference;
 use handlebars::{
     Context, Handlebars, Helper, HelperDef, HelperResult, Output, RenderContext, RenderErrorReason,
 };
+use stackforge_types::printable::is_plain;
+use stackforge_types::reference::image_reference;
 
 /// One word of a POSIX shell: nothing in it is special.
 pub fn sh(text: &str) -> String {

@@ -1,6 +1,6 @@
 //! Text as YAML: what every parser of YAML 1.1 and 1.2 reads back as the very text.
 
-use crate::printable::is_plain;
+use stackforge_types::printable::is_plain;
 use std::fmt::Write as _;
 
 /// Characters that may stand in YAML as they are. YAML allows more, which a reader would not see.

@@ -6,10 +6,10 @@
 use super::ResolveError;
 use super::project::ROOT;
 use crate::lock::PythonFile;
-use crate::spec::nouns::Digest;
-use crate::wheel::{WheelName, WheelTarget, best, normalized};
 use pep440_rs::Version;
 use serde::Deserialize;
+use stackforge_types::Digest;
+use stackforge_types::wheel::{WheelName, WheelTarget, best, normalized};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 

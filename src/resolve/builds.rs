@@ -11,7 +11,7 @@ use super::python::Resolver;
 use super::requirements::{Need, Way};
 use crate::catalog::{Catalog, Image};
 use crate::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
-use crate::wheel::normalized;
+use stackforge_types::wheel::normalized;
 use std::collections::BTreeSet;
 
 /// What is known when builds are locked.

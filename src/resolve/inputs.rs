@@ -5,9 +5,9 @@
 
 use super::requirements::{Need, needs};
 use crate::catalog::{BuildSource, Catalog, Image, RULES};
-use crate::spec::nouns::Digest;
 use crate::spec::{From, Stack, Wanted};
 use crate::target::Target;
+use stackforge_types::Digest;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 

@@ -8,8 +8,8 @@ use super::requirements::Need;
 use super::{LockOptions, ResolveError, Upgrade};
 use crate::lock::{FORMAT, Lock, PlatformLock, SourceLock};
 use crate::spec::Stack;
-use crate::spec::nouns::Digest;
-use crate::wheel::normalized;
+use stackforge_types::Digest;
+use stackforge_types::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the old lock says to keep.

@@ -13,12 +13,12 @@ mod places;
 
 use super::indexes::Indexes;
 use crate::catalog::Catalog;
-use crate::fetch::{Download, Event, Fetcher, Policy};
-use crate::spec::nouns::Digest;
 use crate::spec::{Platform, PythonVersion};
-use crate::store::Store;
-use crate::wheel::normalized;
 use pep440_rs::Version;
+use stackforge_image::store::Store;
+use stackforge_transfer::fetch::{Download, Event, Fetcher, Policy};
+use stackforge_types::Digest;
+use stackforge_types::wheel::normalized;
 use std::path::PathBuf;
 
 pub use error::PackageError;

@@ -7,9 +7,9 @@
 use super::ResolveError;
 use super::requirements::{Need, Way};
 use crate::catalog::StaticMetadata;
-use crate::wheel::WheelTarget;
 use flate2::{Compression, write::GzEncoder};
 use pep440_rs::Version;
+use stackforge_types::wheel::WheelTarget;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};

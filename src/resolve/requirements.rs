@@ -7,8 +7,8 @@ use super::ResolveError;
 use crate::catalog::{Build, BuildSource, Recipe, StaticMetadata, WheelSource};
 use crate::spec::{From, Library, Stack, Wanted};
 use crate::target::Target;
-use crate::wheel::normalized;
 use pep440_rs::{Operator, Version, VersionSpecifiers};
+use stackforge_types::wheel::normalized;
 use std::str::FromStr;
 
 /// How a library gets into the image.

@@ -6,11 +6,11 @@
 
 mod html;
 
-use crate::spec::nouns::Digest;
-use crate::wheel::{WheelName, normalized};
 use pep440_rs::Version;
 use reqwest::Url;
 use serde::Deserialize;
+use stackforge_types::Digest;
+use stackforge_types::wheel::{WheelName, normalized};
 use std::collections::BTreeMap;
 
 /// What requests say they take, the best first.

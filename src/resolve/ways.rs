@@ -7,9 +7,9 @@ use super::python::Resolver;
 use super::requirements::{Need, Way, source};
 use crate::lock::PythonFile;
 use crate::rules::Choice;
-use crate::wheel::WheelName;
 use futures_util::future::join_all;
 use pep440_rs::Version;
+use stackforge_types::wheel::WheelName;
 
 /// Decides every open way and fixes the versions that must be fixed. A published wheel is
 /// taken where one fits the target by every rule, unless wheels end a minor release or more

@@ -121,8 +121,8 @@ pub fn toolkit_knows_the_gpu(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
 pub fn makes(toolkit: &Toolkit, sm: Sm) -> bool {
     let listed = match sm.suffix {
         None => &toolkit.sms,
-        Some(crate::spec::nouns::Suffix::Arch) => &toolkit.arch_specific,
-        Some(crate::spec::nouns::Suffix::Family) => &toolkit.family_specific,
+        Some(stackforge_types::Suffix::Arch) => &toolkit.arch_specific,
+        Some(stackforge_types::Suffix::Family) => &toolkit.family_specific,
     };
     listed.contains(&sm)
 }

@@ -5,7 +5,7 @@
 //! torch 2.15 writes them down (`DEVICE_REQUIREMENT` in torch/cuda/__init__.py).
 
 use crate::spec::Sm;
-use crate::spec::nouns::Suffix;
+use stackforge_types::Suffix;
 
 /// How a device comes to run some code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use crate::catalog::{
 };
 use crate::diag::Span;
 use crate::spec::{From, Library};
-use crate::wheel::WheelName;
 use pep440_rs::Version;
+use stackforge_types::wheel::WheelName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 

@@ -10,8 +10,8 @@ use super::Case;
 use super::clash::Clash;
 use crate::catalog::{Pin, Release, split_local};
 use crate::spec::{From, Platform, Wanted, requirement};
-use crate::wheel::normalized;
 use pep440_rs::{Operator, Version, VersionSpecifiers};
+use stackforge_types::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 

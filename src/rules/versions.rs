@@ -5,8 +5,8 @@ use super::environment::{Environment, Package, glibc, recipe_of};
 use super::pick::exact;
 use crate::catalog::{Glibc, Known, Release, ReleaseWheel, Way, WheelCuda};
 use crate::diag::{Diagnostic, Span, codes};
-use crate::wheel::WheelTarget;
 use pep440_rs::Version;
+use stackforge_types::wheel::WheelTarget;
 use std::str::FromStr;
 
 /// Python, platform and glibc of each wheel.
@@ -229,7 +229,7 @@ pub fn pins_hold(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diag
             let end = o
                 .value
                 .find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
-            crate::wheel::normalized(&o.value[..end.unwrap_or(o.value.len())]) == name
+            stackforge_types::wheel::normalized(&o.value[..end.unwrap_or(o.value.len())]) == name
         })
     };
     for package in env.packages.values() {

@@ -6,11 +6,11 @@
 //! SMs, ISAs and bases exist, only the catalog knows.
 
 use super::At;
-use super::nouns::{IsaName, Malformed, Platform, PythonVersion, Sm, malformed, string_serde};
 use super::raw::{RawMatrix, RawTarget, Spot};
 use super::read::Checker;
 use crate::diag::{Code, Diagnostic, Span, codes};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::Serialize;
+use stackforge_types::{IsaName, Malformed, Platform, PythonVersion, Sm, malformed, string_serde};
 use std::fmt;
 use std::str::FromStr;
 

@@ -1,16 +1,14 @@
 //! The stack file: YAML text in, a checked [`Stack`] or diagnostics out.
 //!
 //! [`raw`] is the shape of the file (and the source of its JSON Schema), [`read`] turns
-//! text into it and checks every value at once, [`nouns`] are the types that cannot be
+//! text into it and checks every value at once, [`stackforge_types`] has the types that cannot be
 //! wrong. Nothing here touches the network or knows which GPUs and bases exist: names are
 //! looked up by the catalog.
 
 mod axis;
 mod fault;
-pub mod nouns;
 pub mod raw;
 mod read;
-mod reference;
 mod requirement;
 
 use crate::diag::{Source, Span};
@@ -20,11 +18,10 @@ use std::collections::BTreeMap;
 
 pub(crate) use axis::fill;
 pub use axis::{CudaVersion, Matrix};
-pub use nouns::{IsaName, LibraryName, Platform, PythonVersion, Sm, StackName};
 pub use raw::{AttentionShape, From, Publish, SharedCache};
 pub use read::read;
-pub(crate) use reference::{image_reference, repository};
 pub(crate) use requirement::requirement;
+pub use stackforge_types::{IsaName, LibraryName, Platform, PythonVersion, Sm, StackName};
 
 /// A value and where it stands in the stack file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 
 use super::fault::{first_line, structural, widen};
 use super::raw::{From, RawFrom, RawStack, Spot};
-use super::reference::{image_reference, repository};
 use super::requirement::requirement;
 use super::{At, Library, Stack, Wanted};
 use crate::diag::{Code, Diagnostic, Report, Source, Span, codes};
+use stackforge_types::reference::{image_reference, repository};
 use std::str::FromStr;
 
 /// Far above any hand-written stack, far below what hurts.
@@ -122,7 +122,7 @@ impl Checker<'_> {
             libraries.extend(self.library(name, library));
         }
         let packages = self.each(raw.packages, |s| {
-            s.parse::<super::nouns::OsPackage>()
+            s.parse::<stackforge_types::OsPackage>()
                 .map(|p| p.to_string())
                 .map_err(|e| (codes::BAD_NAME, e.to_string()))
         });

@@ -1,12 +1,12 @@
 //! How an update cannot be done.
 
 use crate::build::BuildError;
-use crate::diag::{Code, codes};
-use crate::engine::EngineError;
+use crate::diag::{Code, Explained, codes};
 use crate::evidence::KeyError;
-use crate::oci::OciError;
 use crate::pull::PullError;
-use crate::store::StoreError;
+use stackforge_engine::EngineError;
+use stackforge_image::oci::OciError;
+use stackforge_image::store::StoreError;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +15,8 @@ pub enum UpdateError {
     Settings { path: PathBuf, message: String },
     #[error("the state {} cannot be read: {message}", path.display())]
     State { path: PathBuf, message: String },
+    #[error("the state directory {} is not this update's: {why}", dir.display())]
+    Foreign { dir: PathBuf, why: String },
     #[error(transparent)]
     Key(#[from] KeyError),
     #[error(transparent)]
@@ -54,8 +56,8 @@ impl From<EngineError> for UpdateError {
     }
 }
 
-impl From<crate::assemble::AssembleError> for UpdateError {
-    fn from(e: crate::assemble::AssembleError) -> Self {
+impl From<stackforge_image::assemble::AssembleError> for UpdateError {
+    fn from(e: stackforge_image::assemble::AssembleError) -> Self {
         Self::Pull(e.into())
     }
 }
@@ -73,6 +75,7 @@ impl UpdateError {
         match self {
             Self::Settings { .. } => codes::UPDATE_SETTINGS,
             Self::State { .. } => codes::UPDATE_STATE,
+            Self::Foreign { .. } => codes::UPDATE_FOREIGN,
             Self::Key(_) => codes::KEY_UNUSABLE,
             Self::Pull(e) => e.code(),
             Self::Store(e) => e.code(),
@@ -92,6 +95,9 @@ impl UpdateError {
             Self::State { .. } => {
                 "see that the service runs, then remove the file: the next update begins anew"
                     .into()
+            }
+            Self::Foreign { .. } => {
+                "name a directory of its own in `state`, which only this user may write".into()
             }
             Self::Key(e) => e.help().into(),
             Self::Pull(e) => e.help(),
@@ -113,7 +119,7 @@ impl UpdateError {
     pub fn exit(&self) -> u8 {
         match self {
             _ if self.is_of_image() => 1,
-            Self::Settings { .. } | Self::State { .. } | Self::Key(_) => 2,
+            Self::Settings { .. } | Self::State { .. } | Self::Foreign { .. } | Self::Key(_) => 2,
             Self::Stopped => 130,
             Self::UnderWay => 5,
             Self::Io { doing: "read", .. } => 2,

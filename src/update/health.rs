@@ -2,8 +2,8 @@
 
 use super::UpdateError;
 use super::settings::{Health, Service};
-use crate::engine::Cancel;
 use rustix::process::{Pid, Signal, kill_process_group};
+use stackforge_types::Cancel;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;

@@ -16,12 +16,12 @@ mod state;
 
 use crate::build::chain;
 use crate::diag::codes;
-use crate::engine::Cancel;
 use crate::evidence::{PublicKey, Signed, Trust};
 use crate::pull::{self, Age, Resolved, Wanted};
-use crate::spec::nouns::Digest;
-use crate::store::write_atomically;
 use place::{Back, Site};
+use stackforge_image::store::write_atomically;
+use stackforge_types::Cancel;
+use stackforge_types::Digest;
 use state::{Desk, Switch};
 use std::future::Future;
 use std::time::Duration;
@@ -73,7 +73,7 @@ impl Candidate {
 /// outcome.
 pub async fn update(job: &Job<'_>, line: Line<'_>) -> Result<(Last, State), UpdateError> {
     let settings = job.settings;
-    let desk = Desk::open(&settings.state)?.ok_or(UpdateError::UnderWay)?;
+    let desk = Desk::open(&settings.state, &settings.place)?.ok_or(UpdateError::UnderWay)?;
     let site = Site {
         place: &settings.place,
         store: job.pull.store,
@@ -252,7 +252,11 @@ impl Run<'_> {
         let judged = self.judged(&switch.id, line).await;
         self.desk.write(|state| {
             // The image may need more memory than there is, or crash: it is not tried for ever.
-            let crashed = [codes::KILLED_FOR_MEMORY, codes::NO_REPORT];
+            let crashed = [
+                codes::KILLED_FOR_MEMORY,
+                codes::NO_REPORT,
+                codes::PROGRAM_MISSING,
+            ];
             if matches!(&judged, Err(e) if crashed.contains(&e.code())) {
                 state.interrupt(&switch.image);
             }

@@ -2,14 +2,12 @@
 
 use super::UpdateError;
 use super::place::Place;
-use crate::registry::Reference;
+use crate::config;
 use serde::{Deserialize, Deserializer};
+use stackforge_transfer::registry::Reference;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
-
-/// No settings are longer.
-const MOST: u64 = 64 << 10;
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -110,12 +108,7 @@ fn state() -> PathBuf {
 
 impl Settings {
     pub fn read(path: &Path) -> Result<Self, UpdateError> {
-        use std::io::Read as _;
-        let file = std::fs::File::open(path).map_err(|e| UpdateError::io("read", path, e))?;
-        let mut text = String::new();
-        file.take(MOST)
-            .read_to_string(&mut text)
-            .map_err(|e| UpdateError::io("read", path, e))?;
+        let text = config::read(path).map_err(|e| UpdateError::io("read", path, e))?;
         Self::parse(&text).map_err(|message| UpdateError::Settings {
             path: path.to_owned(),
             message,

@@ -4,12 +4,14 @@
 //! one is written.
 
 use super::UpdateError;
-use crate::spec::nouns::Digest;
-use crate::store::write_atomically;
+use super::place::Place;
 use serde::{Deserialize, Serialize};
+use stackforge_image::store::write_atomically;
+use stackforge_types::Digest;
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,6 +22,9 @@ pub const MOST_INTERRUPTED: u32 = 3;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
+    /// What it is the state of, as settings write it; earlier versions did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
     pub step: Step,
     /// The service was stopped, and has to run again whatever happens.
     #[serde(default)]
@@ -150,9 +155,16 @@ pub struct Desk {
 
 impl Desk {
     /// Opens it, and waits for nobody: absent where another run is under way.
-    pub fn open(dir: &Path) -> Result<Option<Self>, UpdateError> {
+    ///
+    /// # Errors
+    /// [`UpdateError::Foreign`] for a directory that others may write, or the state of another place.
+    pub fn open(dir: &Path, place: &Place) -> Result<Option<Self>, UpdateError> {
         let failed = |e| UpdateError::io("make", dir, e);
-        std::fs::create_dir_all(dir).map_err(failed)?;
+        let mut builder = DirBuilder::new();
+        // Whatever the process's umask is.
+        builder.recursive(true).mode(0o755);
+        builder.create(dir).map_err(failed)?;
+        is_own(dir)?;
         let path = dir.join("lock");
         let lock = File::options()
             .write(true)
@@ -171,7 +183,8 @@ impl Desk {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        let state = read(dir)?.unwrap_or_default();
+        let mut state = read(dir, place)?.unwrap_or_default();
+        state.place = Some(place.to_string());
         Ok(Some(Self {
             dir: dir.to_owned(),
             _lock: lock,
@@ -197,6 +210,25 @@ impl Desk {
     }
 }
 
+/// Refuses a directory that somebody else may write: who writes the state decides what is rolled back.
+fn is_own(dir: &Path) -> Result<(), UpdateError> {
+    let found = std::fs::metadata(dir).map_err(|e| UpdateError::io("read", dir, e))?;
+    let foreign = |why: String| {
+        let dir = dir.to_owned();
+        Err(UpdateError::Foreign { dir, why })
+    };
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return foreign(format!("it belongs to user {}", found.uid()));
+    }
+    match found.mode() & 0o022 {
+        0 => Ok(()),
+        _ => foreign(format!(
+            "others may write it (mode {:o})",
+            found.mode() & 0o7777
+        )),
+    }
+}
+
 fn file(dir: &Path) -> PathBuf {
     dir.join("state.json")
 }
@@ -205,15 +237,23 @@ fn file(dir: &Path) -> PathBuf {
 ///
 /// # Errors
 /// A file that does not parse: what it knew of a step under way is not guessed.
-pub fn read(dir: &Path) -> Result<Option<State>, UpdateError> {
+/// [`UpdateError::Foreign`] if it is the state of another place.
+pub fn read(dir: &Path, place: &Place) -> Result<Option<State>, UpdateError> {
     let path = file(dir);
     match std::fs::read(&path) {
-        Ok(bytes) => serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|e| UpdateError::State {
+        Ok(bytes) => {
+            let state: State = serde_json::from_slice(&bytes).map_err(|e| UpdateError::State {
                 path,
                 message: e.to_string(),
-            }),
+            })?;
+            match &state.place {
+                Some(other) if other.parse().as_ref() != Ok(place) => Err(UpdateError::Foreign {
+                    dir: dir.to_owned(),
+                    why: format!("it has the state of {other}, not of {place}"),
+                }),
+                _ => Ok(Some(state)),
+            }
+        }
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(UpdateError::io("read", &path, e)),
     }
@@ -232,6 +272,7 @@ mod tests {
     #[test]
     fn a_state_is_what_was_written() {
         let dir = tempfile::tempdir().unwrap();
+        let (at, place) = (dir.path().join("state"), "rootfs:/srv/app".parse().unwrap());
         let image = Digest::of(b"x");
         let switch = Switch {
             image: image.clone(),
@@ -247,19 +288,50 @@ mod tests {
             Step::Trial(switch.clone()),
             Step::Back(switch),
         ] {
-            let mut desk = Desk::open(dir.path()).unwrap().unwrap();
-            assert!(Desk::open(dir.path()).unwrap().is_none(), "one at a time");
-            assert!(under_way(dir.path()));
+            let mut desk = Desk::open(&at, &place).unwrap().unwrap();
+            assert!(Desk::open(&at, &place).unwrap().is_none(), "one at a time");
+            assert!(under_way(&at));
             desk.write(|state| state.step = step.clone()).unwrap();
             drop(desk);
-            assert!(!under_way(dir.path()));
-            assert_eq!(read(dir.path()).unwrap().unwrap().step, step);
+            assert!(!under_way(&at));
+            assert_eq!(read(&at, &place).unwrap().unwrap().step, step);
         }
-        std::fs::write(dir.path().join("state.json"), "{").unwrap();
+        // Its place may be written in another way, and is another one or not.
+        let same: Place = "rootfs:/srv//app/".parse().unwrap();
+        assert!(Desk::open(&at, &same).unwrap().is_some());
+        let other: Place = "rootfs:/srv/other".parse().unwrap();
+        for refused in [Desk::open(&at, &other).err(), read(&at, &other).err()] {
+            assert!(matches!(refused, Some(UpdateError::Foreign { .. })));
+        }
+        std::fs::write(at.join("state.json"), "{").unwrap();
         assert!(matches!(
-            Desk::open(dir.path()),
+            Desk::open(&at, &place),
             Err(UpdateError::State { .. })
         ));
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_keeps_no_state() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let place: Place = "docker:app".parse().unwrap();
+        for (mode, taken) in [
+            (0o755, true),
+            (0o700, true),
+            (0o775, false),
+            (0o1777, false),
+        ] {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(dir.path(), permissions).unwrap();
+            let opened = Desk::open(dir.path(), &place);
+            match taken {
+                true => assert!(opened.unwrap().is_some()),
+                false => assert!(
+                    matches!(opened, Err(UpdateError::Foreign { .. })),
+                    "{mode:o}"
+                ),
+            }
+        }
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! What the validation programs found, as nouns and as a table.
 //!
 //! In: the report that `templates/validate` wrote inside an image. Out: [`Report`], its one-line
-//! summary for labels, and a table for people. Nothing here measures or completes anything:
+//! summary, and a table for people. Nothing here measures or completes anything:
 //! what the report does not hold is not shown.
 
-use crate::printable;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use stackforge_types::printable;
 use std::fmt::Write as _;
 
 /// Where the report lies in an image.
@@ -21,6 +21,9 @@ pub struct Report {
     pub schema: u32,
     #[serde(default)]
     pub stack: Option<String>,
+    /// Digest of the text of the spec.json that it is of, `sha256:…`. Reports of older programs have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<String>,
     pub ok: bool,
     #[serde(default)]
     pub device: Value,
@@ -76,7 +79,7 @@ impl Report {
         serde_json::from_str(line).ok()
     }
 
-    /// `passed: imports, cuda; not run: triton`, for a label.
+    /// `passed: imports, cuda; not run: triton`.
     pub fn summary(&self) -> String {
         let with = |status| {
             self.checks

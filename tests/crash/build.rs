@@ -72,7 +72,7 @@ impl Stage {
         assert_eq!(index["manifests"][0]["digest"], *self.digest, "{case}");
         for blob in fs::read_dir(layout.join("blobs/sha256")).unwrap() {
             let blob = blob.unwrap();
-            let found = stackforge::spec::nouns::Digest::of(&fs::read(blob.path()).unwrap());
+            let found = stackforge_types::Digest::of(&fs::read(blob.path()).unwrap());
             assert_eq!(*found.hex(), *blob.file_name(), "{case}");
         }
         assert_eq!(kept::temporary(&layout), Vec::<PathBuf>::new(), "{case}");

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use stackforge::spec::nouns::Digest;
-use stackforge::store::{Action, Store};
+use stackforge_image::store::{Action, Store};
+use stackforge_types::Digest;
 
 use super::kept;
 use super::kill::{self, End};

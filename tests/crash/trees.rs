@@ -1,8 +1,8 @@
 //! An unpacked tree of the store, killed while it is made.
 
 use super::kill::{self, End};
-use stackforge::spec::nouns::Digest;
-use stackforge::store::{Store, StoreError};
+use stackforge_image::store::{Store, StoreError};
+use stackforge_types::Digest;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

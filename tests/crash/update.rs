@@ -98,6 +98,12 @@ impl Stage {
         let mut cp = Command::new("cp");
         let copied = cp.arg("-a").arg(from).arg(copy.path(".")).status();
         assert!(copied.unwrap().success());
+        // A state is of one place, which is another directory here.
+        let state = copy.path("state/state.json");
+        let text = std::fs::read_to_string(&state).unwrap();
+        let place = |sandbox: &Sandbox| sandbox.path("srv").display().to_string();
+        assert!(text.contains(&place(&self.base)), "{text}");
+        std::fs::write(state, text.replace(&place(&self.base), &place(&copy))).unwrap();
         self.settings(&copy, "stable");
         let end = kill::run(&mut Self::command(&copy), at);
         (copy, end)

@@ -113,10 +113,10 @@ fn services_have_limits() {
     );
     assert_eq!(says(refusal(Format::Slurm, 1000, None)), "");
     // Digests, which do not shrink: this lock stays beyond a MiB.
-    let mut hash = stackforge::spec::nouns::Digest::of(b"");
+    let mut hash = stackforge_types::Digest::of(b"");
     let mut lock = String::new();
     while lock.len() < 3 << 20 {
-        hash = stackforge::spec::nouns::Digest::of(hash.hex().as_bytes());
+        hash = stackforge_types::Digest::of(hash.hex().as_bytes());
         lock.push_str(hash.hex());
     }
     let too_large = says(refusal(Format::Kubernetes, 1, Some(&lock)));

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use stackforge::engine::docker::Docker;
-use stackforge::engine::{Cancel, ContextEntry, EngineError, Event, Source, StepKind};
+use stackforge_engine::docker::Docker;
+use stackforge_engine::{ContextEntry, EngineError, Event, Source, StepKind};
+use stackforge_types::Cancel;
 
 use crate::workshop::{Relay, Workshop, file, secrets, socket};
 
@@ -127,7 +128,7 @@ async fn a_second_build_is_cached_and_gives_the_same_image() {
     let second = shop.build(request()).await.outcome.unwrap();
     assert_eq!(first.image_id, second.image_id);
     let work = |kind| matches!(kind, StepKind::Run | StepKind::Copy);
-    let cached = |outcome: &stackforge::engine::BuildOutcome| -> Vec<bool> {
+    let cached = |outcome: &stackforge_engine::BuildOutcome| -> Vec<bool> {
         let steps = outcome.steps.iter().filter(|step| work(step.kind));
         steps.map(|step| step.cached).collect()
     };

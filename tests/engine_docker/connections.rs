@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use stackforge::engine::EngineError;
-use stackforge::engine::docker::Docker;
+use stackforge_engine::EngineError;
+use stackforge_engine::docker::Docker;
 use tokio::net::{TcpListener, UnixStream};
 
 use crate::workshop::{Relay, Workshop, secrets, socket};
@@ -39,6 +39,14 @@ async fn the_local_engine_says_what_it_is() {
 async fn tcp_carries_builds() {
     let shop = Workshop::open("tcp").await;
     let relay = Relay::open().await;
+    let docker = Docker::connect(Some(&format!("tcp://{}", relay.address))).await;
+    builds(&shop, &docker.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn line_breaks_may_arrive_after_their_lines() {
+    let shop = Workshop::open("breaks").await;
+    let relay = Relay::open_slow().await;
     let docker = Docker::connect(Some(&format!("tcp://{}", relay.address))).await;
     builds(&shop, &docker.unwrap()).await;
 }
@@ -77,7 +85,7 @@ fn in_a_process(test: &str, env: &[(&str, &std::ffi::OsStr)]) {
 }
 
 /// An `ssh` that runs its command here, and refuses the user `nobody`.
-fn fake_ssh(dir: &Path) -> std::ffi::OsString {
+pub fn fake_ssh(dir: &Path) -> std::ffi::OsString {
     let program = dir.join("ssh");
     let text = "#!/bin/sh\ncase \" $* \" in *' -l nobody '*) echo 'Permission denied (publickey).' \
                 >&2; exit 255;; esac\nwhile [ \"$1\" != -- ]; do shift; done\n\
@@ -116,8 +124,8 @@ async fn over_ssh() {
     }
 }
 
-#[test]
-fn tls_carries_builds() {
+/// A folder of certificates for `localhost` and of who may ask there.
+pub fn make_certificates() -> tempfile::TempDir {
     let certificates = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls/make.sh");
     let made = Command::new(script).arg(certificates.path()).output();
@@ -127,6 +135,12 @@ fn tls_carries_builds() {
         "{}",
         String::from_utf8_lossy(&made.stderr)
     );
+    certificates
+}
+
+#[test]
+fn tls_carries_builds() {
+    let certificates = make_certificates();
     in_a_process(
         "connections::over_tls",
         &[
@@ -141,6 +155,17 @@ fn tls_carries_builds() {
 async fn over_tls() {
     let shop = Workshop::open("tls").await;
     let dir = std::path::PathBuf::from(std::env::var_os("DOCKER_CERT_PATH").unwrap());
+    let port = tls_relay(&dir).await;
+    let docker = Docker::connect(Some(&format!("tcp://localhost:{port}"))).await;
+    builds(&shop, &docker.unwrap()).await;
+    // The certificate is for `localhost` only.
+    let other = Docker::connect(Some(&format!("tcp://127.0.0.1:{port}"))).await;
+    let error = other.map(drop).unwrap_err();
+    assert!(error.to_string().contains("not valid for name"), "{error}");
+}
+
+/// A port of `localhost` that leads to the engine's socket, for clients with a certificate in `dir`.
+pub async fn tls_relay(dir: &Path) -> u16 {
     let authority = CertificateDer::from_pem_file(dir.join("ca.pem")).unwrap();
     let certificate = CertificateDer::from_pem_file(dir.join("cert.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_file(dir.join("key.pem")).unwrap();
@@ -172,10 +197,5 @@ async fn over_tls() {
             });
         }
     });
-    let docker = Docker::connect(Some(&format!("tcp://localhost:{port}"))).await;
-    builds(&shop, &docker.unwrap()).await;
-    // The certificate is for `localhost` only.
-    let other = Docker::connect(Some(&format!("tcp://127.0.0.1:{port}"))).await;
-    let error = other.map(drop).unwrap_err();
-    assert!(error.to_string().contains("not valid for name"), "{error}");
+    port
 }

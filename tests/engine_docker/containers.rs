@@ -1,6 +1,7 @@
 //! Images and containers on a real engine.
 
-use stackforge::engine::{Cancel, EngineError, LogStream, RunRequest};
+use stackforge_engine::{EngineError, RunRequest};
+use stackforge_types::{Cancel, LogStream};
 
 use crate::workshop::{Workshop, file};
 
@@ -37,7 +38,7 @@ async fn an_imported_image_is_as_it_was_asked_for() {
     let image = shop.docker.image(&shop.base).await.unwrap().unwrap();
     assert_eq!(image.labels["note"], shop.note());
     assert!(image.env.contains(&"PATH=/bin".to_owned()));
-    assert!(image.size > 0 && image.created.is_some());
+    assert!(image.size.bytes() > 0 && image.created.is_some());
     assert_eq!(image.os, "linux");
 
     let other = shop.name("other");

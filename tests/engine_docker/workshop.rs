@@ -1,16 +1,17 @@
 //! What the tests against a real engine share: a base image made of the host's own shell, names
 //! that are removed in the end, and a relay that stands between the client and the engine.
 
+use stackforge_engine::docker::Docker;
+use stackforge_engine::{
+    BuildOutcome, BuildRequest, ContextEntry, EngineError, Event, ImportRequest, Secret, Source,
+};
+use stackforge_types::Cancel;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-use stackforge::engine::docker::Docker;
-use stackforge::engine::{
-    BuildOutcome, BuildRequest, Cancel, ContextEntry, EngineError, Event, ImportRequest, Secret,
-    Source,
-};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -237,7 +238,43 @@ impl Relay {
         Relay { address, task }
     }
 
+    /// One whose client gets the end of each line of an answer apart from the line.
+    pub async fn open_slow() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let task = tokio::spawn(async move {
+            let mut streams = JoinSet::new();
+            while let Ok((near, _)) = listener.accept().await {
+                near.set_nodelay(true).unwrap();
+                streams.spawn(async move {
+                    let far = UnixStream::connect(socket()).await.unwrap();
+                    let (mut from_client, to_client) = near.into_split();
+                    let (from_engine, mut to_engine) = far.into_split();
+                    let asked = tokio::io::copy(&mut from_client, &mut to_engine);
+                    let _ = tokio::join!(asked, line_by_line(from_engine, to_client));
+                });
+            }
+        });
+        Relay { address, task }
+    }
+
     pub fn cut(&self) {
         self.task.abort();
     }
+}
+
+/// Copies, with a pause before each line break that ends a JSON object.
+async fn line_by_line(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(read @ 1..) = from.read(&mut buffer).await {
+        let bytes = &buffer[..read];
+        let mut sent = 0;
+        for end in (1..read).filter(|&i| bytes[i] == b'\r' && bytes[i - 1] == b'}') {
+            let _ = to.write_all(&bytes[sent..end]).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            sent = end;
+        }
+        let _ = to.write_all(&bytes[sent..]).await;
+    }
+    let _ = to.shutdown().await;
 }

@@ -2,7 +2,7 @@
 
 use super::server::skopeo;
 use serde_json::{Value, json};
-use stackforge::spec::nouns::Digest;
+use stackforge_types::Digest;
 use std::path::Path;
 
 /// An image of one layer under `name` in a registry; its manifest's digest.

@@ -180,7 +180,7 @@ fn licences_come_from_the_files_themselves() {
     let (before, said) = declared();
     assert_eq!(before, "NOASSERTION");
     assert!(said.contains("state no licence"), "{said}");
-    let store = stackforge::store::Store::open(Some(&sandbox.path("store"))).unwrap();
+    let store = stackforge_image::store::Store::open(Some(&sandbox.path("store"))).unwrap();
     store.put(&wheel[..], Some(&digest)).unwrap();
     assert_eq!(declared().0, "MIT");
 }

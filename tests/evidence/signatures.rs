@@ -6,7 +6,7 @@ use super::{document, made, plain};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use stackforge::spec::nouns::Digest;
+use stackforge_types::Digest;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -296,7 +296,7 @@ fn an_index_is_signed_with_its_images_where_that_is_asked() {
         let index = bytes::Bytes::from(index.to_string());
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            use stackforge::registry::{Keychain, Options, Registry, Target};
+            use stackforge_transfer::registry::{Keychain, Options, Registry, Target};
             let keychain = std::sync::Arc::new(Keychain::of_files([]));
             let host = &signing.server.host;
             let registry = Registry::connect(host, keychain, &Options::default()).unwrap();

@@ -3,7 +3,7 @@
 use super::server::{Reply, Seen, Server};
 use super::{bytes, download, fetcher, names, policy};
 use futures_util::StreamExt as _;
-use stackforge::fetch::{FetchError, Fetcher, Netrc, What};
+use stackforge_transfer::fetch::{FetchError, Fetcher, Netrc, What};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ async fn run(seed: u64) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(&wanted.name);
     let heard = Mutex::new(None);
-    let hear = |event: stackforge::fetch::Event<'_>| {
+    let hear = |event: stackforge_transfer::fetch::Event<'_>| {
         assert_eq!(event.file, event.all, "one file is all there is");
         *heard.lock().unwrap() = Some(event.all);
     };
@@ -169,7 +169,7 @@ async fn every_run_ends_with_the_right_bytes_or_a_clear_error() {
 async fn an_altered_file_is_fetched_once_more_and_then_named_with_both_digests() {
     let body = bytes(1, 300_000);
     let wrong = bytes(2, 300_000);
-    let found = stackforge::spec::nouns::Digest::of(&wrong);
+    let found = stackforge_types::Digest::of(&wrong);
     let server = Server::start(move |seen, _| Reply::honest(&wrong, "\"a\"", seen));
     let wanted = download(&server, &body, None);
     let dir = tempfile::tempdir().unwrap();
@@ -214,7 +214,7 @@ async fn a_server_that_asks_to_wait_is_left_alone_so_long_or_for_good() {
         });
         let dir = tempfile::tempdir().unwrap();
         let pauses = Mutex::new(Vec::new());
-        let hear = |event: stackforge::fetch::Event<'_>| {
+        let hear = |event: stackforge_transfer::fetch::Event<'_>| {
             if let What::Retrying { pause, .. } = event.what {
                 pauses.lock().unwrap().push(pause);
             }

@@ -2,7 +2,7 @@
 
 use super::server::{Reply, Server};
 use super::{bytes, download, fetcher, names};
-use stackforge::fetch::Download;
+use stackforge_transfer::fetch::Download;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -38,7 +38,8 @@ async fn fetches_for_another_process() {
     };
     let mut policy = super::policy();
     policy.stall = std::time::Duration::from_secs(60);
-    let fetcher = stackforge::fetch::Fetcher::with_netrc(policy, Default::default()).unwrap();
+    let fetcher =
+        stackforge_transfer::fetch::Fetcher::with_netrc(policy, Default::default()).unwrap();
     let directory = env("FETCH_DIRECTORY");
     fetcher
         .file(&wanted, Path::new(&directory), &|_| {})
@@ -109,7 +110,7 @@ async fn a_dropped_fetch_leaves_a_part_that_is_gone_on_with() {
     let wanted = download(&server, &body, Some(SIZE as u64));
     let dir = tempfile::tempdir().unwrap();
     let enough = tokio::sync::Notify::new();
-    let hear = |event: stackforge::fetch::Event<'_>| {
+    let hear = |event: stackforge_transfer::fetch::Event<'_>| {
         if event.file.have >= 4 << 20 {
             enough.notify_one();
         }

@@ -3,8 +3,8 @@
 
 use super::bytes;
 use super::server::{Reply, Server};
-use stackforge::fetch::{Download, FetchError, Fetcher, Policy};
-use stackforge::spec::nouns::Digest;
+use stackforge_transfer::fetch::{Download, FetchError, Fetcher, Policy};
+use stackforge_types::Digest;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

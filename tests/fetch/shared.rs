@@ -2,8 +2,8 @@
 
 use super::server::{Reply, Server};
 use super::{bytes, download, fetcher, names};
-use stackforge::fetch::{Download, What};
-use stackforge::spec::nouns::Digest;
+use stackforge_transfer::fetch::{Download, What};
+use stackforge_types::Digest;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,7 +19,7 @@ async fn of_two_that_want_a_file_one_fetches_and_the_other_finds_it() {
     let wanted = download(&server, &body, None);
     let dir = tempfile::tempdir().unwrap();
     let waits = AtomicUsize::new(0);
-    let hear = |event: stackforge::fetch::Event<'_>| {
+    let hear = |event: stackforge_transfer::fetch::Event<'_>| {
         if matches!(event.what, What::Waiting) {
             waits.fetch_add(1, Ordering::Relaxed);
         }
@@ -61,7 +61,8 @@ async fn many_files_come_in_their_order_and_never_too_many_at_once() {
         .collect();
     let dir = tempfile::tempdir().unwrap();
     let last = Mutex::new(None);
-    let hear = |event: stackforge::fetch::Event<'_>| *last.lock().unwrap() = Some(event.all);
+    let hear =
+        |event: stackforge_transfer::fetch::Event<'_>| *last.lock().unwrap() = Some(event.all);
     let files = fetcher().all(&wanted, dir.path(), &hear).await.unwrap();
     for (file, wanted) in files.iter().zip(&wanted) {
         assert_eq!(file.path, dir.path().join(&wanted.name));

@@ -1,10 +1,10 @@
 //! Wheels, deflate streams and tars.
 
-use stackforge::elf;
-use stackforge::fatbin;
-use stackforge::source::{Inflate, Source, array};
-use stackforge::tar::Reader;
-use stackforge::zip::{Archive, Problem};
+use stackforge_binary::elf;
+use stackforge_binary::fatbin;
+use stackforge_binary::source::{Inflate, Source, array};
+use stackforge_binary::tar::Reader;
+use stackforge_binary::zip::{Archive, Problem};
 
 use super::{Counted, container, crc32, deflated, entry, put, read};
 use crate::archives::{self, File};

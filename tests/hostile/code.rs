@@ -1,7 +1,7 @@
 //! Fatbins, whole and in a stream.
 
-use stackforge::fatbin::{self, Scan};
-use stackforge::source::Sparse;
+use stackforge_binary::fatbin::{self, Scan};
+use stackforge_binary::source::Sparse;
 
 use super::{Counted, container, entry};
 use crate::peak;

@@ -10,9 +10,9 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
-use stackforge::elf::{self, Object};
-use stackforge::fatbin;
-use stackforge::source::{ReadError, Source, range};
+use stackforge_binary::elf::{self, Object};
+use stackforge_binary::fatbin;
+use stackforge_binary::source::{ReadError, Source, range};
 
 /// Counts the bytes that are read of a source; zeros follow its own up to `size`.
 pub struct Counted<'a> {

@@ -1,6 +1,6 @@
 //! ELF objects.
 
-use stackforge::elf;
+use stackforge_binary::elf;
 
 use super::{Counted, put, read};
 use crate::objects::Build;

@@ -72,7 +72,7 @@ fn a_damaged_blob_is_made_or_fetched_again_when_it_is_used() {
         let again = build(&sandbox, "store", &["-o", &to]);
         assert_eq!(again["image"]["id"], first["image"]["id"]);
         for blob in blobs(&sandbox.path(&format!("again-{number}"))) {
-            let digest = stackforge::spec::nouns::Digest::of(&fs::read(&blob).unwrap());
+            let digest = stackforge_types::Digest::of(&fs::read(&blob).unwrap());
             assert_eq!(digest.hex(), blob.file_name().unwrap());
         }
     }

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use stackforge::spec::nouns::Digest;
-use stackforge::unpack::{self, Owner};
+use stackforge_image::unpack::{self, Owner};
+use stackforge_types::Digest;
 use tar::EntryType;
 
 use super::{Files, on_disk, run};
@@ -166,7 +166,7 @@ proptest! {
         let mut found = Files::new();
         on_disk(&ours, &ours, &mut found);
         prop_assert_eq!(&found, &expected, "unpacked");
-        let image = stackforge::oci::open(&layout, Some("made"), None).unwrap();
+        let image = stackforge_image::oci::open(&layout, Some("made"), None).unwrap();
         prop_assert_eq!(&super::files(&image), &expected, "merged");
     }
 }

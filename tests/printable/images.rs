@@ -2,7 +2,7 @@
 
 use super::{EVIL, World};
 use serde_json::{Value, json};
-use stackforge::spec::nouns::Digest;
+use stackforge_types::Digest;
 use std::path::Path;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";

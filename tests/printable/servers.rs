@@ -4,7 +4,7 @@ use super::images::labels;
 use super::proxy::{Act, Proxy};
 use super::{EVIL, World, quoted};
 use serde_json::{Value, json};
-use stackforge::spec::nouns::Digest;
+use stackforge_types::Digest;
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";

@@ -4,12 +4,12 @@
 use super::proxy::{Act, Fault, Proxy};
 use super::{Kind, Server, digest, layout};
 use stackforge::config::Config;
-use stackforge::oci;
 use stackforge::publish::{self, PublishError, Shipment};
 use stackforge::pull::{self, PullError, Wanted};
-use stackforge::registry::{Event, Patience, Reference, RegistryError};
 use stackforge::spec::Platform;
-use stackforge::store::Store;
+use stackforge_image::oci;
+use stackforge_image::store::Store;
+use stackforge_transfer::registry::{Event, Patience, Reference, RegistryError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

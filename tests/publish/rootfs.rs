@@ -47,6 +47,11 @@ fn a_directory_of_its_user_beside_it_is_never_touched() {
     for name in own {
         sandbox.write(name, "precious");
     }
+    // Nothing, or next to nothing, is in what only looks like ours.
+    let [empty, marked, other] = [0xa, 0xb, 0xc].map(|n| format!(".root.new-{n:016x}"));
+    std::fs::create_dir(sandbox.path(&empty)).unwrap();
+    sandbox.write(&format!("{marked}/{MARKER}"), "");
+    sandbox.write(&format!("{other}/{MARKER}"), "{}");
     let said = refused(&sandbox, &one, "SF1005");
     assert!(said.contains("root~1"), "{said}");
     assert!(!sandbox.path("root").exists());
@@ -65,6 +70,19 @@ fn a_directory_of_its_user_beside_it_is_never_touched() {
     assert_eq!(read(&sandbox, "root~1/version").as_deref(), Some("one"));
     for name in &own[1..] {
         assert_eq!(read(&sandbox, name).as_deref(), Some("precious"), "{name}");
+    }
+    assert!(sandbox.path(&empty).is_dir());
+    for (name, text) in [(&marked, ""), (&other, "{}")] {
+        let there = read(&sandbox, &format!("{name}/{MARKER}"));
+        assert_eq!(there.as_deref(), Some(text), "{name}");
+    }
+    // Nor do such files make the directory itself one that an image replaces.
+    for text in ["", "{}", r#"{"digest":null}"#] {
+        let _ = std::fs::remove_dir_all(sandbox.path("root"));
+        sandbox.write(&format!("root/{MARKER}"), text);
+        sandbox.write("root/file", "precious");
+        refused(&sandbox, &one, "SF1005");
+        assert_eq!(read(&sandbox, "root/file").as_deref(), Some("precious"));
     }
 }
 

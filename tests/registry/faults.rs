@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use stackforge::registry::{
+use stackforge_transfer::registry::{
     BlobReader, Descriptor, Event, Options, Payload, Pushed, RegistryError,
 };
 

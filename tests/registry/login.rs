@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use stackforge::registry::{Keychain, Login, Registry, RegistryError, Secret};
+use stackforge_transfer::registry::{Keychain, Login, Registry, RegistryError, Secret};
 
 use super::proxy::{Act, Proxy};
 use super::server::{Kind, Server, layout, skopeo};
@@ -157,7 +157,7 @@ async fn a_token_service_lets_those_push_who_may() {
     let image = layout(server.dir.path(), 13);
     let app = repository("app");
     let (proxy, _service) = guarded(&server);
-    let payload = stackforge::registry::Payload::Memory("abc".into());
+    let payload = stackforge_transfer::registry::Payload::Memory("abc".into());
     let blob = super::digest(b"abc");
 
     let nobody = connect(&proxy.host, &quick());
@@ -219,7 +219,7 @@ async fn credentials_stay_with_the_registry() {
     });
     let registry = Registry::connect(&front.host, password("user", "s3cret"), &quick()).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let blob = stackforge::registry::Descriptor::of_blob(super::digest(b"abc"), 3);
+    let blob = stackforge_transfer::registry::Descriptor::of_blob(super::digest(b"abc"), 3);
     registry
         .fetch_blob(&repository("app"), &blob, dir.path())
         .await
@@ -246,8 +246,8 @@ async fn a_token_service_without_tls_gets_no_credentials() {
         cert.display()
     );
     let server = server.again(&text);
-    let options = stackforge::registry::Options {
-        plain_http: stackforge::registry::PlainHttp::Never,
+    let options = stackforge_transfer::registry::Options {
+        plain_http: stackforge_transfer::registry::PlainHttp::Never,
         authorities: Some(cert),
         ..quick()
     };

@@ -1,6 +1,6 @@
 //! Debian's docker-registry on a port of loopback, with a store of its own, and skopeo.
 
-use stackforge::spec::nouns::Digest;
+use stackforge_types::Digest;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use stackforge::engine::{Cancel, LogStream};
-use stackforge::sandbox::{
+use stackforge_sandbox::{
     Capabilities, Change, Kind, Outcome, Root, Sandbox, SandboxError, changes, probe, remove,
 };
+use stackforge_types::{Cancel, LogStream};
 
 use super::machine;
 

@@ -1,8 +1,8 @@
 //! A store that is carried elsewhere, and read by other programs.
 
 use super::{bytes, damage, image, open};
-use stackforge::spec::nouns::Digest;
-use stackforge::store::{Action, Limits, Selection, StoreError};
+use stackforge_image::store::{Action, Limits, Selection, StoreError};
+use stackforge_types::Digest;
 use std::path::Path;
 use std::process::Command;
 
@@ -181,7 +181,7 @@ fn names_of_images_have_a_bound_and_many_are_one_write() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("store"));
     let digest = image(&store, "first:1", "x", b"x");
-    for name in [String::new(), "x".repeat(256), "a\u{1b}b".to_owned()] {
+    for name in [String::new(), "x".repeat(401), "a\u{1b}b".to_owned()] {
         let error = store.tag(&name, &digest).unwrap_err();
         assert!(matches!(error, StoreError::Name(_)), "{name:?}");
     }

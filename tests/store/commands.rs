@@ -2,7 +2,7 @@
 
 use super::support::Sandbox;
 use super::{bytes, damage, image, open};
-use stackforge::store::{Action, Store};
+use stackforge_image::store::{Action, Store};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -25,7 +25,7 @@ fn used_days_ago(store: &Store, days: u64) {
     }
 }
 
-fn filled(sandbox: &Sandbox) -> stackforge::spec::nouns::Digest {
+fn filled(sandbox: &Sandbox) -> stackforge_types::Digest {
     let store = open(&sandbox.path("store"));
     let output = store.put(&bytes(3, 250_000)[..], None).unwrap();
     let wheel = store.put(&bytes(1, 1_700_000)[..], None).unwrap();
@@ -38,7 +38,7 @@ fn filled(sandbox: &Sandbox) -> stackforge::spec::nouns::Digest {
         seconds: 1.0,
         ..Action::default()
     };
-    let key = stackforge::spec::nouns::Digest::of(b"key");
+    let key = stackforge_types::Digest::of(b"key");
     store.record(&key, &action).unwrap();
     used_days_ago(&store, 9);
     image(&store, "demo:latest", "etc/motd", b"hello");

@@ -1,8 +1,8 @@
 //! Processes that share a store, and end in the middle of what they do.
 
 use super::{bytes, open};
-use stackforge::spec::nouns::Digest;
-use stackforge::store::{Limits, Store};
+use stackforge_image::store::{Limits, Store};
+use stackforge_types::Digest;
 use std::collections::BTreeSet;
 use std::io::BufRead as _;
 use std::path::Path;

@@ -78,18 +78,21 @@ fn digest(content: &mut impl Read) -> String {
 
 /// What a container of an image has, by Docker.
 pub fn exported(image: &str) -> BTreeMap<String, Entry> {
-    let made = Command::new("docker").args(["create", image]).output();
+    exported_by(&|| Command::new("docker"), image)
+}
+
+/// What a container of an image has, by the engine that `docker` speaks to.
+pub fn exported_by(docker: &dyn Fn() -> Command, image: &str) -> BTreeMap<String, Entry> {
+    let made = docker().args(["create", image]).output();
     let id = String::from_utf8(made.unwrap().stdout).unwrap();
-    let mut export = Command::new("docker")
+    let mut export = docker()
         .args(["export", id.trim()])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let entries = entries(export.stdout.take().unwrap());
     assert!(export.wait().unwrap().success(), "{image} is exported");
-    let removed = Command::new("docker")
-        .args(["rm", "-f", id.trim()])
-        .output();
+    let removed = docker().args(["rm", "-f", id.trim()]).output();
     assert!(removed.unwrap().status.success());
     entries
 }

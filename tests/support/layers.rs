@@ -1,7 +1,7 @@
 //! Images of layers that a test writes down.
 
 use serde_json::json;
-use stackforge::spec::nouns::Digest;
+use stackforge_types::Digest;
 use std::io::Write as _;
 use std::path::Path;
 

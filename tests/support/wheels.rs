@@ -2,8 +2,8 @@
 //! quick.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use stackforge::source::{FileSource, Source};
-use stackforge::zip::Archive;
+use stackforge_binary::source::{FileSource, Source};
+use stackforge_binary::zip::Archive;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;

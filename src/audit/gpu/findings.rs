@@ -11,8 +11,8 @@ use crate::audit::finding::{Finding, some};
 use crate::audit::missing::alternatives;
 use crate::audit::tree::split;
 use crate::diag::{Diagnostic, codes};
-use crate::elf::Machine;
 use crate::spec::Sm;
+use stackforge_binary::elf::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Objects that a message names.

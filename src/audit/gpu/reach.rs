@@ -6,10 +6,10 @@
 use super::{Counts, Gpu, Verdicts, check, compiler, counting, of_nvidia};
 use crate::audit::closure::World;
 use crate::audit::inventory::Item;
-use crate::elf::Machine;
 use crate::spec::Sm;
-use crate::spec::nouns::Suffix;
 use serde::Serialize;
+use stackforge_binary::elf::Machine;
+use stackforge_types::Suffix;
 use std::collections::BTreeSet;
 
 /// What runs a target, beside the GPUs that it was asked about.

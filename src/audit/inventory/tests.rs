@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::audit::objects::Built;
-use crate::zip::tests::build::{Build, File};
+use stackforge_binary::samples::archive::{Build, File};
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;

@@ -10,7 +10,7 @@ use crate::audit::inventory::Item;
 use crate::audit::missing::usual_machine;
 use crate::audit::tree::{normal, split};
 use crate::diag::{Diagnostic, codes};
-use crate::elf::{Kind, Machine, Version};
+use stackforge_binary::elf::{Kind, Machine, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What an installed distribution says of itself.

@@ -7,8 +7,8 @@
 use super::Row;
 use crate::audit::gpu::How;
 use crate::audit::tree::split;
-use crate::printable;
 use crate::spec::Sm;
+use stackforge_types::printable;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Columns of text.

@@ -1,9 +1,9 @@
 //! A wheel as the tree that it installs, below a site-packages directory.
 
 use super::{Content, Contents, Kind, Tree, TreeError};
-use crate::source::FileSource;
-use crate::wheel::WheelName;
-use crate::zip::{Archive, Member};
+use stackforge_binary::source::FileSource;
+use stackforge_binary::zip::{Archive, Member};
+use stackforge_types::wheel::WheelName;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

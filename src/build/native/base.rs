@@ -3,14 +3,14 @@
 use super::super::base::{fetch as fetch_debs, finish_error};
 use super::super::{BuildError, BuildEvent, Options};
 use super::layers::{Inputs, Maker};
-use crate::assemble::Layer;
-use crate::debian::finish;
 use crate::lock::{OsPackageLock, PinnedImage};
 use crate::plan::Plan;
 use crate::pull;
-use crate::registry::Reference;
-use crate::spec::nouns::Digest;
 use oci_spec::image::ImageConfiguration;
+use stackforge_debian::finish;
+use stackforge_image::assemble::Layer;
+use stackforge_transfer::registry::Reference;
+use stackforge_types::Digest;
 use std::path::PathBuf;
 use tokio::task::block_in_place;
 

@@ -10,8 +10,8 @@ use super::toolchain::Toolchain;
 use crate::catalog::template;
 use crate::plan::{Cloned, Compile};
 use crate::render::builder;
-use crate::sandbox::{Network, Root};
-use crate::spec::nouns::Digest;
+use stackforge_sandbox::{Network, Root};
+use stackforge_types::Digest;
 use std::path::PathBuf;
 
 impl Maker<'_, '_> {

@@ -13,14 +13,15 @@ use super::layers::Maker;
 use super::toolchain::{Toolchain, present};
 use super::wheels::{Fetched, compiled};
 use crate::catalog::{template, templates_in};
-use crate::engine::{Event, LogStream, StepFailure, StepKind};
 use crate::lock::{PythonFile, SourceLock};
 use crate::plan::{Compile, Plan};
 use crate::render::builder;
-use crate::sandbox::{self, Memory, Mount, OWN, Outcome, Root, Sandbox};
 use crate::spec::Platform;
-use crate::spec::nouns::Digest;
-use crate::store::Action;
+use stackforge_engine::{Event, StepFailure, StepKind};
+use stackforge_image::store::Action;
+use stackforge_sandbox::{Memory, Mount, OWN, Outcome, Root, Sandbox};
+use stackforge_types::Digest;
+use stackforge_types::LogStream;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write as _;
@@ -165,7 +166,7 @@ impl Maker<'_, '_> {
         // What belongs to subordinate ids is not this user's to remove.
         for left in [upper.clone(), upper.with_extension("work")] {
             if left.exists() {
-                sandbox::remove(None, &left).await?;
+                stackforge_sandbox::remove(None, &left).await?;
             }
         }
         made

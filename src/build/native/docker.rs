@@ -1,10 +1,10 @@
 //! An assembled image into Docker.
 
 use super::super::{BuildError, Options};
-use crate::assemble::Assembled;
-use crate::engine::Cancel;
-use crate::engine::docker::Docker;
 use crate::pull;
+use stackforge_engine::docker::Docker;
+use stackforge_image::assemble::Assembled;
+use stackforge_types::Cancel;
 use std::path::Path;
 
 pub(super) async fn load(

@@ -3,9 +3,9 @@
 
 use super::super::BuildError;
 use super::layers::{Maker, Member};
-use crate::assemble::Layer;
-use crate::layer::Scheme;
 use crate::spec::PythonVersion;
+use stackforge_image::assemble::Layer;
+use stackforge_image::layer::Scheme;
 
 pub(super) const HOME: &str = "/opt/venv";
 const PATH: &str = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -15,7 +15,8 @@ pub(super) const PATH_WITH_CUDA: &str = "/opt/venv/bin:/usr/local/cuda/bin:/usr/
 
 /// What images say to find it.
 pub(super) fn variables() -> Vec<(String, String)> {
-    [("VIRTUAL_ENV", HOME), ("PATH", PATH)]
+    // BuildKit gives even an empty base a PATH, so that it comes first there.
+    [("PATH", PATH), ("VIRTUAL_ENV", HOME)]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec()
 }

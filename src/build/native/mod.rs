@@ -25,24 +25,23 @@ use super::{
     AUDIT_PATH, BuildError, BuildEvent, Built, Options, StepResult, document, installed, last,
     reach,
 };
-use crate::assemble::{Assembled, Draft, Layer};
 use crate::audit::{AtRest, Count, Target};
-use crate::engine::Cancel;
-use crate::oci::parse;
-use crate::pack::Compression;
 use crate::plan::Plan;
 use crate::prune;
 use crate::render::labels;
-use crate::spec::nouns::Digest;
-use crate::store::Action;
 use crate::validate::{Report, SPEC_PATH};
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
-use tokio::task::block_in_place;
-
 use compile::Needs;
 pub(super) use compile::source as sdist;
 use layers::{Maker, Member};
+use stackforge_engine::ImageSize;
+use stackforge_image::assemble::{Assembled, Draft, Layer};
+use stackforge_image::oci::parse;
+use stackforge_image::pack::Compression;
+use stackforge_image::store::Action;
+use stackforge_types::{Cancel, Digest};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+use tokio::task::block_in_place;
 pub(super) use wheels::files as locked;
 
 /// Changes when the same inputs make other layers.
@@ -153,11 +152,10 @@ pub async fn assemble(
     maker.step("audit", false, start);
 
     let start = Instant::now();
-    let spec = serde_json::to_string_pretty(&plan.parts.validation).unwrap_or_default() + "\n";
     // The report is of this machine and this moment: in the image, it would make every build's
     // digest another.
     let evidence = [
-        Member::file(SPEC_PATH, spec),
+        Member::file(SPEC_PATH, plan.promise()),
         Member::file(AUDIT_PATH, document(&audit)),
     ];
     layers.push(maker.files("evidence", "what was found of the image", &evidence)?);
@@ -202,7 +200,7 @@ pub async fn assemble(
     Ok(Built {
         id: image.digest.to_string(),
         tags: options.tags.clone(),
-        size: image.layers.iter().map(|l| l.size).sum(),
+        size: size(&image.layers),
         layers: image.layers,
         steps,
         report,
@@ -210,6 +208,15 @@ pub async fn assemble(
         noop: false,
         log: None,
     })
+}
+
+/// Of an image of these layers. What a base's layers unpack to is not always measured.
+fn size(layers: &[Layer]) -> ImageSize {
+    let measured = layers.iter().all(|l| l.plain_size > 0);
+    ImageSize {
+        packed: Some(layers.iter().map(|l| l.size).sum()),
+        unpacked: measured.then(|| layers.iter().map(|l| l.plain_size).sum()),
+    }
 }
 
 /// Gives the image its names in the store.
@@ -261,7 +268,7 @@ fn existing(plan: &Plan, key: &Digest, options: &Options<'_>) -> Option<(Assembl
     let built = Built {
         id: digest.to_string(),
         tags: options.tags.clone(),
-        size: layers.iter().map(|l| l.size).sum(),
+        size: size(&layers),
         layers: layers.clone(),
         steps: plan.steps.iter().map(|s| step(&s.id)).collect(),
         report,

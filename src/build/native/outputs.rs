@@ -3,10 +3,10 @@
 use super::super::base::io as failed_at;
 use super::super::output::Output;
 use super::super::{BuildError, BuildEvent, Options};
-use crate::assemble::{Assembled, output};
-use crate::engine::Cancel;
 use crate::plan::Plan;
-use crate::store::Save;
+use stackforge_image::assemble::{Assembled, output};
+use stackforge_image::store::Save;
+use stackforge_types::Cancel;
 use std::path::Path;
 use tokio::task::block_in_place;
 

@@ -2,10 +2,10 @@
 
 use super::super::output::{facts, settings};
 use super::super::{BuildError, Options};
-use crate::assemble::Assembled;
 use crate::plan::Plan;
 use crate::publish::{self, Shipment};
-use crate::registry::Reference;
+use stackforge_image::assemble::Assembled;
+use stackforge_transfer::registry::Reference;
 use std::path::Path;
 
 pub(super) async fn push(

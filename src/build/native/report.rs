@@ -4,11 +4,11 @@
 use super::super::at_rest::validate_at_rest;
 use super::super::{BuildError, BuildEvent};
 use super::layers::Maker;
-use crate::assemble::Assembled;
-use crate::sandbox::SandboxError;
 use crate::spec::Platform;
 use crate::validate::{Check, Report, Status};
 use serde_json::Value;
+use stackforge_image::assemble::Assembled;
+use stackforge_sandbox::SandboxError;
 
 impl Maker<'_, '_> {
     /// What the validation programs find in the image. Where they cannot run, a report that says
@@ -55,6 +55,7 @@ fn not_run(spec: &Value, stack: &str, why: &str) -> Report {
     Report {
         schema: 1,
         stack: Some(stack.to_owned()),
+        spec: None,
         ok: true,
         device: Value::Null,
         checks: checks.collect(),

@@ -12,17 +12,17 @@ use super::compile::{link, write};
 use super::environment::{HOME, PATH_WITH_CUDA, interpreter, members, scheme, variables};
 use super::layers::{Maker, tar};
 use super::wheels::Fetched;
-use crate::assemble::Layer;
 use crate::catalog::template;
-use crate::engine::LogStream;
-use crate::layer::{self, Install, Spec, Wheel};
 use crate::plan::{Compile, Plan};
 use crate::render::requirements;
-use crate::sandbox::{self, Root, Sandbox};
-use crate::source::FileSource;
-use crate::spec::nouns::Digest;
-use crate::unpack::{Owner, unpack};
 use flate2::read::MultiGzDecoder;
+use stackforge_binary::source::FileSource;
+use stackforge_image::assemble::Layer;
+use stackforge_image::layer::{self, Install, Spec, Wheel};
+use stackforge_image::unpack::{Owner, unpack};
+use stackforge_sandbox::{Root, Sandbox};
+use stackforge_types::Digest;
+use stackforge_types::LogStream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{BufReader, Seek as _};
@@ -135,7 +135,7 @@ impl Maker<'_, '_> {
         let outcome = runtime.block_on(sandbox.run(self.cancel, &mut keep))?;
         let work = into.with_extension("work");
         if work.exists() {
-            runtime.block_on(sandbox::remove(None, &work))?;
+            runtime.block_on(stackforge_sandbox::remove(None, &work))?;
         }
         match outcome.code() {
             0 => Ok(0),

@@ -3,8 +3,8 @@
 use super::super::BuildError;
 use super::super::unpacked::trees;
 use super::layers::Maker;
-use crate::assemble::{Draft, Layer};
-use crate::oci::Image;
+use stackforge_image::assemble::{Draft, Layer};
+use stackforge_image::oci::Image;
 use std::path::PathBuf;
 
 impl Maker<'_, '_> {

@@ -10,13 +10,16 @@ use super::init::sm_of;
 use super::output::{Failure, chain, colored, json, print, print_document, print_report};
 use super::progress::Amount;
 use super::session::runtime;
-use crate::audit::{self, AtRest, Audit, Gpu, Promise, Question, TreeError, sarif, table};
-use crate::build::audit_image;
+use crate::audit;
+use crate::audit::{AtRest, Audit, Gpu, Promise, Question, TreeError, sarif, table};
+use crate::build::{audit_image, noted};
 use crate::catalog::Catalog;
 use crate::diag::{Diagnostic, Report, Source, codes, render};
-use crate::engine::Cancel;
-use crate::engine::docker::Docker;
-use crate::oci::{self, OciError};
+use stackforge_engine::docker::Docker;
+use stackforge_image::oci;
+use stackforge_image::oci::OciError;
+use stackforge_image::store::Store;
+use stackforge_types::Cancel;
 use std::io::IsTerminal as _;
 pub(super) use target::Target;
 
@@ -34,7 +37,8 @@ pub fn run(common: &Common, args: &AuditArgs) -> Outcome {
             asked.of(audit::Target::Image(&AtRest::new(&args.target, image)))?
         }
         Target::Engine(name) => runtime()?.block_on(async {
-            let docker = Docker::connect(None).await?;
+            let store = Store::open(common.store.as_deref())?;
+            let docker = noted(Docker::connect(None).await?, &store).await;
             let cancel = Cancel::new();
             stop_on_signal(&cancel);
             let ask = |image: audit::Target<'_>| asked.of(image);
@@ -42,9 +46,9 @@ pub fn run(common: &Common, args: &AuditArgs) -> Outcome {
             let hear = |done, size| amount.set(done, Some(size));
             let answer = audit_image(&docker, &name, args.platform, &cancel, &hear, ask).await;
             amount.end();
-            answer.map(|answer| Audit {
+            Ok::<_, Failure>(Audit {
                 target: args.target.clone(),
-                ..answer
+                ..answer?
             })
         })?,
         Target::Registry(name) => {

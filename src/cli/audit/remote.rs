@@ -7,13 +7,14 @@ use crate::cli::progress::Amount;
 use crate::cli::session::{runtime, until_stopped};
 use crate::config::Config;
 use crate::diag::{Diagnostic, codes};
-use crate::fetch;
-use crate::oci;
 use crate::pull::pull;
-use crate::registry::{self, Reference, RegistryError};
 use crate::resolve::{self, Package, PackageError, Pin};
 use crate::spec::{Platform, PythonVersion};
-use crate::store::Store;
+use stackforge_image::oci;
+use stackforge_image::store::Store;
+use stackforge_transfer::fetch;
+use stackforge_transfer::registry::{self, Reference, RegistryError};
+use stackforge_types::reference::BadReference;
 use std::str::FromStr as _;
 use std::sync::Arc;
 
@@ -99,5 +100,11 @@ impl From<PackageError> for Failure {
             e.exit(),
             Diagnostic::error(e.code(), chain(&e)).help(e.help()),
         )
+    }
+}
+
+impl From<BadReference> for Failure {
+    fn from(e: BadReference) -> Self {
+        RegistryError::from(e).into()
     }
 }

@@ -1,6 +1,6 @@
 //! What `audit` is asked to read, by how it is written.
 
-use crate::source::{FileSource, array};
+use stackforge_binary::source::{FileSource, array};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, PartialEq, Eq)]

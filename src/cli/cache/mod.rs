@@ -10,9 +10,9 @@ use super::progress::Amount;
 use super::session::runtime;
 use crate::config::{Config, Size};
 use crate::diag::{Diagnostic, Report, Source, codes};
-use crate::engine::Cancel;
 use crate::evidence::{EvidenceError, PrivateKey, PublicKey};
-use crate::store::{HasSigned, Limits, Sign, Store, StoreError, Verified};
+use stackforge_image::store::{HasSigned, Limits, Sign, Store, StoreError, Verified};
+use stackforge_types::Cancel;
 use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -185,7 +185,7 @@ fn faults(found: &Verified) -> Vec<Diagnostic> {
 fn with_progress<T>(
     common: &Common,
     what: &str,
-    work: impl FnOnce(crate::store::Hear<'_>) -> Result<T, StoreError>,
+    work: impl FnOnce(stackforge_image::store::Hear<'_>) -> Result<T, StoreError>,
 ) -> Result<T, Failure> {
     let runtime = runtime()?;
     let cancel = Cancel::new();

@@ -5,8 +5,8 @@ use crate::cli::output::Failure;
 use crate::cli::session::Session;
 use crate::lock::PlatformLock;
 use crate::spec::Stack;
-use crate::spec::nouns::Digest;
-use crate::store::Selection;
+use stackforge_image::store::Selection;
+use stackforge_types::Digest;
 use std::path::Path;
 
 /// Of one variant, or of all.

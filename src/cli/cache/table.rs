@@ -1,8 +1,10 @@
 //! Answers of `stackforge cache` for people.
 
 use super::super::output::shown;
-use crate::printable;
-use crate::store::{Collected, Entry, Exported, Imported, Kind, Limits, Listing, Verified};
+use stackforge_image::store::{
+    Collected, Entry, Exported, Imported, Kind, Limits, Listing, Verified,
+};
+use stackforge_types::printable;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::SystemTime;

@@ -9,19 +9,19 @@ use super::args::{BuildArgs, Common, EngineChoice};
 use super::build::stop_on_signal;
 use super::matrix::{counted, judged};
 use super::output::{Failure, json, print};
-use super::progress::mib;
+use super::progress::sizes;
 use super::session::{Session, runtime};
 use crate::build::fleet::{self, Came, Said};
 use crate::build::wants;
 use crate::diag::{Diagnostic, codes};
-use crate::engine::Cancel;
 use crate::matrix::Variant;
-use crate::printable;
 use crate::rules::Machine;
 use crate::spec::Platform;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use stackforge_types::Cancel;
+use stackforge_types::printable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -269,7 +269,7 @@ impl Fleet<'_> {
                 |(code, what)| format!("{code}: {what}"),
             ),
         };
-        let size = said["image"]["size"].as_u64().map(mib);
+        let size = serde_json::from_value(said["image"].clone()).map(sizes);
         let seconds = format!("{:.0} s", ended.seconds);
         Row {
             cells: [

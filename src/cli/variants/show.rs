@@ -3,9 +3,9 @@
 use super::super::args::Common;
 use super::super::output::{tell, tell_event};
 use super::super::progress::shown;
-use crate::printable;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::Value;
+use stackforge_types::printable;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::catalog::Catalog;
 use crate::device::{Board, Device, Driver, Gpu};
-use crate::spec::nouns::Digest;
+use stackforge_types::Digest;
 
 const AMD64: Platform = Platform::LinuxAmd64;
 const ARM64: Platform = Platform::LinuxArm64;

@@ -2,8 +2,8 @@
 
 use super::member;
 use super::toc::{Chunk, Key, Toc};
-use crate::registry::Piece;
 use bytes::Bytes;
+use stackforge_transfer::registry::Piece;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 

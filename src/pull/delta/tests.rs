@@ -2,9 +2,9 @@
 
 use super::plan::{Older, pieces};
 use super::toc::{self, FOOTER, Toc};
-use crate::registry::Piece;
 use bytes::Bytes;
 use proptest::prelude::*;
+use stackforge_transfer::registry::Piece;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 
@@ -41,9 +41,9 @@ fn cut(files: &[(&str, Vec<u8>)], chunk: usize) -> Vec<u8> {
         out.extend(member(
             &[padding(before), header(name, content.len())].concat(),
         ));
-        let digest = crate::spec::nouns::Digest::of(content);
+        let digest = stackforge_types::Digest::of(content);
         for (n, part) in content.chunks(chunk).enumerate() {
-            let own = crate::spec::nouns::Digest::of(part);
+            let own = stackforge_types::Digest::of(part);
             let last = n == (content.len() - 1) / chunk;
             entries.push(
                 serde_json::json!({ "name": name, "type": if n == 0 { "reg" } else { "chunk" },

@@ -268,7 +268,7 @@ impl Toc {
     /// From the bytes of a layer from `at` on.
     pub fn read(tail: &[u8], at: u64) -> Option<Self> {
         let inflated = GzDecoder::new(tail).take(PLAIN);
-        let mut tar = crate::tar::Reader::new(inflated);
+        let mut tar = stackforge_binary::tar::Reader::new(inflated);
         let mut entry = tar.next().ok()??;
         if entry.header.path != NAME {
             return None;

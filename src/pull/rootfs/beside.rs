@@ -9,14 +9,14 @@
 //!   of both is told by its marker, as that of the hidden directory names the new image;
 //! - `gone`: what is being removed.
 
-use super::marker::{self, Marker};
-use super::rename;
+use super::marker::Marker;
 use super::target::Target;
+use super::{marker, rename};
 use crate::pull::PullError;
-use crate::spec::nouns::Digest;
-use crate::unpack;
-use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, Permissions};
+use stackforge_types::Digest;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::fs::{DirBuilder, File, Permissions};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -39,6 +39,8 @@ impl Beside {
     /// Makes one for an image.
     pub fn make(target: &Target, digest: &Digest) -> Result<Self, PullError> {
         let path = target.beside(&format!(".new-{:016x}", fastrand::u64(..)));
+        // Until it is marked, its name in the lock's file says whose it is.
+        target.announce(&path)?;
         let failed = |e| PullError::io("make", &path, e);
         DirBuilder::new()
             .mode(0o700)
@@ -101,12 +103,15 @@ impl Beside {
     pub fn left(target: &Target) -> Result<Vec<Self>, PullError> {
         let names = target.names()?;
         let own = names.iter().filter(|name| is_hidden(target, name));
-        Ok(own
-            .filter_map(|name| Self::of(target.above().join(name)))
-            .collect())
+        let announced = target.announced();
+        let of = |name: &OsString| {
+            let is_announced = announced.as_ref() == Some(name);
+            Self::of(target.above().join(name), is_announced)
+        };
+        Ok(own.filter_map(of).collect())
     }
 
-    fn of(path: PathBuf) -> Option<Self> {
+    fn of(path: PathBuf, is_announced: bool) -> Option<Self> {
         if !path.symlink_metadata().ok()?.is_dir() {
             return None;
         }
@@ -129,7 +134,7 @@ impl Beside {
                 at.symlink_metadata()
                     .is_ok_and(|m| m.is_file() && m.len() == 0)
             };
-            entries.is_empty() || entries.len() == 1 && empty(&at)
+            is_announced && (entries.is_empty() || entries.len() == 1 && empty(&at))
         };
         (marker.is_some() || begun()).then_some(Self {
             path,
@@ -161,7 +166,7 @@ impl Beside {
         if tree != gone {
             rename(tree, &gone)?;
         }
-        unpack::remove(&gone).map_err(|e| PullError::io("remove", &gone, e))
+        stackforge_types::remove(&gone).map_err(|e| PullError::io("remove", &gone, e))
     }
 
     /// Removes the hidden directory itself. What is still in it and not known stays.
@@ -179,8 +184,8 @@ impl Beside {
     }
 }
 
-/// Exactly `.NAME.new-` and a number of [`DIGITS`] hexadecimal digits.
-fn is_hidden(target: &Target, name: &OsStr) -> bool {
+/// Whether a name is exactly `.NAME.new-` and a number of [`DIGITS`] hexadecimal digits.
+pub(super) fn is_hidden(target: &Target, name: &OsStr) -> bool {
     let start = target.beside(".new-");
     let start = start.file_name().unwrap_or_default().as_bytes();
     let number = name.as_bytes().strip_prefix(start);

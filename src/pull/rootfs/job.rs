@@ -1,10 +1,10 @@
 //! The thread that unpacks layers as they arrive, the lowest first.
 
-use crate::oci::{Layer, Proof, parse};
 use crate::pull::PullError;
 use crate::pull::room::Room;
-use crate::spec::nouns::Digest;
-use crate::unpack::{self, Owner};
+use stackforge_image::oci::{Layer, Proof, parse};
+use stackforge_image::unpack::{self, Owner};
+use stackforge_types::Digest;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};

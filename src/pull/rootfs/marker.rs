@@ -5,9 +5,9 @@
 //! A file beside the directory would be of another moment, and an inode's number is given again.
 
 use super::target::Target;
-use crate::spec::nouns::Digest;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::{Deserialize, Serialize};
+use stackforge_types::Digest;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
@@ -37,7 +37,8 @@ impl Marker {
 
     /// Reads the marker of a directory. None if there is none: stackforge did not write it.
     pub fn read(folder: &Path) -> Option<Self> {
-        read(&folder.join(NAME))
+        // A file of somebody else's may be JSON too.
+        read(&folder.join(NAME)).filter(|marker| !marker.stackforge.is_empty())
     }
 
     /// Writes a new marker to disk.

@@ -16,13 +16,13 @@ mod target;
 
 use super::PullError;
 use super::resolve::Resolved;
-use crate::spec::nouns::Digest;
-use crate::store::Store;
 use beside::Beside;
 use job::Job;
 use marker::Marker;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
+use stackforge_image::store::Store;
+use stackforge_types::Digest;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

@@ -1,17 +1,20 @@
 //! The directory that an image's files go to, and the names beside it.
 
+use super::beside::is_hidden;
 use super::marker::Marker;
 use crate::pull::PullError;
-use crate::sandbox::mountinfo;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
+use stackforge_sandbox::mountinfo;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+/// Longest name of a file, in bytes.
+const LONGEST_NAME: usize = 256;
 /// As many links as Linux follows.
 const MOST_LINKS: usize = 40;
 
@@ -122,6 +125,29 @@ impl Target {
             Err(e) => return Err(failed(e.into())),
         }
         Ok(self.lock.is_some())
+    }
+
+    /// Writes the name of a directory that is about to be made into the lock's file. A file of that name that
+    /// says something else is somebody's, and stays as it is.
+    pub fn announce(&self, path: &Path) -> Result<(), PullError> {
+        let (Some(file), Some(name)) = (&self.lock, path.file_name()) else {
+            return Ok(());
+        };
+        if self.announced().is_none() && file.metadata().is_ok_and(|found| found.len() > 0) {
+            return Ok(());
+        }
+        file.set_len(0)
+            .and_then(|()| file.write_all_at(name.as_bytes(), 0))
+            .and_then(|()| file.sync_data())
+            .map_err(|e| PullError::io("write", &self.beside(".lock"), e))
+    }
+
+    /// The name that was announced last.
+    pub fn announced(&self) -> Option<OsString> {
+        let mut name = [0; LONGEST_NAME];
+        let read = self.lock.as_ref()?.read_at(&mut name, 0).ok()?;
+        let name = OsStr::from_bytes(&name[..read]);
+        is_hidden(self, name).then(|| name.to_owned())
     }
 
     pub fn there(&self) -> Result<There, PullError> {

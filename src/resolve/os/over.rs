@@ -5,10 +5,10 @@
 //! them. Only Debian's and Ubuntu's own archives are asked, whatever other sources the base lists.
 
 use crate::catalog;
-use crate::debian::archive::{Suite, debian_suites};
-use crate::debian::finish::{FinishError, Root as _, Unpacked, installed};
-use crate::debian::keyring::{Keyring, KeyringError};
 use crate::spec::Platform;
+use stackforge_debian::archive::{Suite, debian_suites};
+use stackforge_debian::finish::{FinishError, Root as _, Unpacked, installed};
+use stackforge_debian::keyring::{Keyring, KeyringError};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;

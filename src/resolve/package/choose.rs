@@ -3,8 +3,8 @@
 use super::super::simple::{Kind, Listed};
 use super::{PackageError, Pin};
 use crate::spec::PythonVersion;
-use crate::wheel::{Rank, WheelName, WheelTarget};
 use pep440_rs::{Version, VersionSpecifier, VersionSpecifiers};
+use stackforge_types::wheel::{Rank, WheelName, WheelTarget};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 

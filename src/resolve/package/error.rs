@@ -2,9 +2,9 @@
 
 use super::super::simple::PageError;
 use super::super::uv::UvError;
-use crate::diag::{Code, codes};
-use crate::fetch::FetchError;
-use crate::store::StoreError;
+use crate::diag::{Code, Explained, codes};
+use stackforge_image::store::StoreError;
+use stackforge_transfer::fetch::FetchError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {

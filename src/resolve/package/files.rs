@@ -6,13 +6,13 @@
 use super::places::{self, Locked};
 use super::{Indexes, PackageError, into};
 use crate::catalog::Catalog;
-use crate::fetch::{Download, Event};
 use crate::lock::PythonFile;
 use crate::spec::Stack;
-use crate::store::Store;
-use crate::wheel::normalized;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use reqwest::Url;
+use stackforge_image::store::Store;
+use stackforge_transfer::fetch::{Download, Event};
+use stackforge_types::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -107,7 +107,7 @@ async fn fetch(
         // One of the user's own directories.
         if let Some(path) = urls.iter().find_map(|url| url.to_file_path().ok()) {
             let copied = std::fs::File::open(&path)
-                .map_err(|e| crate::store::StoreError::at("read", &path, e))
+                .map_err(|e| stackforge_image::store::StoreError::at("read", &path, e))
                 .and_then(|file| store.put(file, Some(&locked.sha256)));
             if copied.is_ok() {
                 continue;

@@ -5,9 +5,9 @@ use super::super::simple::{ACCEPT, Kind, Listed, read};
 use super::super::uv::{Uv, UvError};
 use super::{PackageError, Pin, choose};
 use crate::catalog::Catalog;
-use crate::fetch::{Fetcher, without_credentials};
-use crate::spec::nouns::Digest;
 use reqwest::Url;
+use stackforge_transfer::fetch::{Fetcher, without_credentials};
+use stackforge_types::Digest;
 use std::path::Path;
 
 /// A page of torch's is 1 MB, the longest of PyPI's below 30 MB.
@@ -181,7 +181,7 @@ fn is(listed: &Listed, wanted: &Locked) -> bool {
 /// The files that a page lists. One of the page's own server gets the login that the page had.
 async fn page(url: &str, project: &str, fetcher: &Fetcher) -> Result<Vec<Listed>, PackageError> {
     let answer = fetcher.get(url, Some(ACCEPT), LARGEST_PAGE).await?;
-    let asked = Url::parse(url).map_err(|_| crate::fetch::FetchError::Address {
+    let asked = Url::parse(url).map_err(|_| stackforge_transfer::fetch::FetchError::Address {
         url: without_credentials(url),
     })?;
     if asked.scheme() == "https" && answer.url.scheme() != "https" {

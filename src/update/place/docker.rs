@@ -2,13 +2,13 @@
 
 use super::Back;
 use crate::build::BuildError;
-use crate::engine::Cancel;
-use crate::engine::docker::Docker;
-use crate::oci::Image;
 use crate::pull::{self, PullError};
-use crate::store::Store;
 use crate::update::UpdateError;
 use crate::validate::Report;
+use stackforge_engine::docker::Docker;
+use stackforge_image::oci::Image;
+use stackforge_image::store::Store;
+use stackforge_types::Cancel;
 
 /// The new image, until it is taken or refused.
 fn next(name: &str) -> String {
@@ -59,10 +59,11 @@ pub async fn bring(
 pub async fn validate(
     id: &str,
     gpu: bool,
+    store: &Store,
     cancel: &Cancel,
     line: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Report, BuildError> {
-    let docker = Docker::connect(None).await?;
+    let docker = crate::build::noted(Docker::connect(None).await?, store).await;
     crate::build::validate_image(&docker, id, None, gpu, cancel, line).await
 }
 

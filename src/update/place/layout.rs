@@ -1,13 +1,13 @@
 //! An image layout, whose index names one image or another.
 
-use crate::assemble::output;
-use crate::oci::{self, Image, OciError};
 use crate::pull;
 use crate::spec::Platform;
-use crate::spec::nouns::Digest;
-use crate::store::Store;
 use crate::update::UpdateError;
 use serde_json::Value;
+use stackforge_image::assemble::output;
+use stackforge_image::oci::{self, Image, OciError};
+use stackforge_image::store::Store;
+use stackforge_types::Digest;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;

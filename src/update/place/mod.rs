@@ -9,12 +9,12 @@ mod layout;
 mod rootfs;
 
 use super::UpdateError;
-use crate::engine::Cancel;
 use crate::pull::{self, Resolved};
 use crate::spec::Platform;
-use crate::spec::nouns::Digest;
-use crate::store::{Limits, Store};
 use crate::validate::Report;
+use stackforge_image::store::{Limits, Store};
+use stackforge_types::Cancel;
+use stackforge_types::Digest;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -62,7 +62,9 @@ impl FromStr for Place {
             }
         };
         match text.split_once(':').ok_or_else(wrong)? {
-            ("docker", name) if crate::spec::image_reference(name) && !name.contains('@') => {
+            ("docker", name)
+                if stackforge_types::reference::image_reference(name) && !name.contains('@') =>
+            {
                 let short = name.rsplit('/').next().unwrap_or(name);
                 let tag = if short.contains(':') { "" } else { ":latest" };
                 Ok(Self::Docker(format!("{name}{tag}")))
@@ -127,7 +129,7 @@ impl Site<'_> {
         line: &mut (dyn FnMut(&str) + Send),
     ) -> Result<Report, UpdateError> {
         Ok(match self.place {
-            Place::Docker(_) => docker::validate(id, gpu, cancel, line).await?,
+            Place::Docker(_) => docker::validate(id, gpu, self.store, cancel, line).await?,
             Place::Rootfs(dir) => {
                 let other = rootfs::other(dir);
                 crate::build::validate_rootfs(&other, None, gpu, cancel, line).await?
@@ -220,8 +222,8 @@ impl Site<'_> {
         format!("{}-{what}", self.name())
     }
 
-    fn of_store(&self, id: &str) -> Result<crate::oci::Image, UpdateError> {
-        Ok(crate::oci::open(
+    fn of_store(&self, id: &str) -> Result<stackforge_image::oci::Image, UpdateError> {
+        Ok(stackforge_image::oci::open(
             self.store.root(),
             Some(id),
             Platform::host(),

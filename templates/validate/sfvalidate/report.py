@@ -1,14 +1,15 @@
 """The whole validation: every check in order, and one report of them.
 
-    {"schema": 1, "stack", "ok", "device": {"gpu", "sm", "count", "driver", "driver_cuda", "cuda", "cpu",
+    {"schema": 1, "stack", "spec", "ok", "device": {"gpu", "sm", "count", "driver", "driver_cuda", "cuda", "cpu",
      "machine", "torch", "python"}, "checks": [{"name", "status", "reason"?, "results": [...], ...}]}
 
-A check's status is `failed` if any result failed, `not-run` if nothing ran, else `passed`; only
+`spec` is the digest of the spec.json that was read. A check's status is `failed` if any result failed, `not-run` if nothing ran, else `passed`; only
 `failed` makes the report not ok. What was measured lies under "timing" and "accuracy" keys alone:
 without those two, two runs on the same machine write the same report. The report is written
 whatever happens: a malformed spec, a signal and a fault in this program are entries in it.
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -26,7 +27,7 @@ class Stopped(Exception):
 
 def validate(program, spec_path, out):
     """The exit code: 0 if the report is ok."""
-    document = {"schema": 1, "stack": None, "ok": False, "device": dict(NO_DEVICE), "checks": []}
+    document = {"schema": 1, "stack": None, "spec": digest(spec_path), "ok": False, "device": dict(NO_DEVICE), "checks": []}
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     waiting = []
@@ -51,6 +52,15 @@ def validate(program, spec_path, out):
     document["ok"] = all(check["status"] != "failed" for check in document["checks"])
     write(document, out)
     return 0 if document["ok"] else 1
+
+
+def digest(path):
+    """sha256:… of a file; None if it cannot be read, which the spec's reader explains."""
+    try:
+        with open(path, "rb") as file:
+            return "sha256:" + hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return None
 
 
 def stop(number, frame):

@@ -3,10 +3,10 @@
 use std::io::Read as _;
 use std::time::{Duration, SystemTime};
 
-use stackforge::debian::control::{MAX_STANZA, StanzaReader};
-use stackforge::debian::deb::Deb;
-use stackforge::debian::index::IndexBuilder;
-use stackforge::debian::release;
+use stackforge_debian::control::{MAX_STANZA, StanzaReader};
+use stackforge_debian::deb::Deb;
+use stackforge_debian::index::IndexBuilder;
+use stackforge_debian::release;
 
 use super::{MAX_CONTENT, scratch};
 

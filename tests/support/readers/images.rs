@@ -1,6 +1,6 @@
 //! The documents of an image: what is understood is written so that it is understood again.
 
-use stackforge::oci::parse;
+use stackforge_image::oci::parse;
 
 pub fn manifest(bytes: &[u8]) {
     let _ = parse::layout(bytes);

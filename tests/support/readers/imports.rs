@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use stackforge::spec::nouns::Digest;
-use stackforge::store::{HasSigned, Store};
+use stackforge_image::store::{HasSigned, Store};
+use stackforge_types::Digest;
 
 use super::scratch;
 

@@ -1,7 +1,7 @@
 //! A deflate stream read anywhere against the same stream inflated from start to end by zlib-rs.
 
 use flate2::{Decompress, FlushDecompress, Status};
-use stackforge::source::{Inflate, ReadError, Source, array, bytes};
+use stackforge_binary::source::{Inflate, ReadError, Source, array, bytes};
 
 /// Longer content is left alone, so that a bomb does not stop the fuzzer.
 const MAX_CONTENT: usize = 128 << 10;

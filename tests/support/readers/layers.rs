@@ -3,10 +3,10 @@
 use std::fs;
 use std::io::Read as _;
 
-use stackforge::oci::{Merge, parse};
 use stackforge::pull::delta::toc::{self, Toc};
-use stackforge::tar::Reader;
-use stackforge::unpack::{self, Owner};
+use stackforge_binary::tar::Reader;
+use stackforge_image::oci::{Merge, parse};
+use stackforge_image::unpack::{self, Owner};
 
 use super::{MAX_CONTENT, scratch};
 
@@ -45,7 +45,7 @@ pub fn toc(bytes: &[u8]) {
 pub fn zstd(bytes: &[u8]) {
     let dir = scratch();
     let blobs = dir.path().join("blobs/sha256");
-    let digest = stackforge::spec::nouns::Digest::of(bytes);
+    let digest = stackforge_types::Digest::of(bytes);
     let set =
         || fs::create_dir_all(&blobs).and_then(|()| fs::write(blobs.join(digest.hex()), bytes));
     set().expect("the scratch directory takes files");
@@ -55,7 +55,7 @@ pub fn zstd(bytes: &[u8]) {
         bytes.len()
     );
     let manifest = parse::manifest("x", manifest.as_bytes()).expect("it is a manifest");
-    let layer = stackforge::oci::Layer::of_blob(dir.path(), &manifest.layers()[0], digest)
+    let layer = stackforge_image::oci::Layer::of_blob(dir.path(), &manifest.layers()[0], digest)
         .expect("it names a blob");
     let Ok(tar) = layer.tar() else { return };
     let mut reader = Reader::new(tar.take(MAX_CONTENT));

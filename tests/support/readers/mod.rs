@@ -14,10 +14,10 @@ mod variants;
 mod web;
 mod wheels;
 
-use stackforge::elf::{self, Object};
-use stackforge::fatbin::{self, Edit, Entry, Scan};
-use stackforge::source::{Source, Sparse, array, bytes};
-use stackforge::zip::{Archive, Passing};
+use stackforge_binary::elf::{self, Object};
+use stackforge_binary::fatbin::{self, Edit, Entry, Scan};
+use stackforge_binary::source::{Source, Sparse, array, bytes};
+use stackforge_binary::zip::{Archive, Passing};
 use std::io::Read as _;
 
 /// A reader by the name of its corpus.

@@ -3,10 +3,10 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use stackforge::elf::{self, Version};
-use stackforge::spec::nouns::{Digest, LibraryName, OsPackage, StackName};
 use stackforge::spec::{Platform, PythonVersion, Sm};
-use stackforge::wheel::{WheelName, WheelTarget, normalized};
+use stackforge_binary::elf::{self, Version};
+use stackforge_types::wheel::{WheelName, WheelTarget, normalized};
+use stackforge_types::{Digest, LibraryName, OsPackage, StackName};
 
 pub fn names(bytes: &[u8]) {
     elf::mentions(bytes, &["c10", "at", "torch"]);

@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use stackforge::evidence::{PrivateKey, PublicKey, read_statement, signatures};
-use stackforge::registry::Manifest;
-use stackforge::spec::nouns::Digest;
+use stackforge_transfer::registry::Manifest;
+use stackforge_types::Digest;
 
 /// Signatures of one input that are verified, which takes long.
 const MOST: usize = 4;

@@ -3,8 +3,8 @@
 
 use std::io::{Cursor, Read as _};
 
-use stackforge::oci::Merge;
-use stackforge::tar::{Header, Kind, MOST_NAME, Reader, TarError};
+use stackforge_binary::tar::{Header, Kind, MOST_NAME, Reader, TarError};
+use stackforge_image::oci::Merge;
 
 pub fn tar(bytes: &[u8]) {
     let read = walk(Reader::new(bytes), Some(bytes));

@@ -1,8 +1,8 @@
 //! What servers answer: headers with a meaning of their own, and pages of an index.
 
 use reqwest::Url;
-use stackforge::registry::{challenge, header};
 use stackforge::resolve::simple;
+use stackforge_transfer::registry::{challenge, header};
 
 /// Headers, one a line.
 pub fn headers(bytes: &[u8]) {

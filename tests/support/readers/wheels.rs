@@ -5,10 +5,10 @@ use std::io::{Read as _, Write as _};
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
-use stackforge::elf::Object;
-use stackforge::fatbin;
-use stackforge::source::{self, Source};
-use stackforge::zip::{Archive, Member};
+use stackforge_binary::elf::Object;
+use stackforge_binary::fatbin;
+use stackforge_binary::source::{self, Source};
+use stackforge_binary::zip::{Archive, Member};
 
 /// Which number lies and by how much, how it is compressed, then the object.
 pub fn wheel(input: &[u8]) {

@@ -1,0 +1,177 @@
+//! OpenPGP public keys that are trusted to sign an archive's releases.
+//!
+//! A signature counts when a primary key of the keyring made it, or a subkey that this key has
+//! bound for signing, with SHA-256 or stronger, and neither key nor signature is expired or
+//! revoked at the given time.
+
+use std::io::Cursor;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pgp::composed::{Deserializable, SignedPublicKey};
+use pgp::crypto::hash::HashAlgorithm;
+use pgp::packet::{Signature, SignatureType};
+use pgp::types::KeyDetails;
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeyringError {
+    #[error("the keyring holds no OpenPGP key")]
+    Empty,
+    #[error("reading the keyring")]
+    Malformed(#[source] Box<pgp::errors::Error>),
+}
+
+impl KeyringError {
+    pub fn help(&self) -> &'static str {
+        "give the archive's keyring, a binary or armoured file of OpenPGP public keys"
+    }
+}
+
+/// Public keys that are trusted to sign.
+pub struct Keyring(Vec<SignedPublicKey>);
+
+impl Keyring {
+    /// One or several keys, binary or armoured, one after the other.
+    pub fn parse(bytes: &[u8]) -> Result<Self, KeyringError> {
+        let (keys, _) = SignedPublicKey::from_reader_many(Cursor::new(bytes))
+            .map_err(|error| KeyringError::Malformed(Box::new(error)))?;
+        let keys: Vec<_> = keys
+            .collect::<Result<_, _>>()
+            .map_err(|error| KeyringError::Malformed(Box::new(error)))?;
+        if keys.is_empty() {
+            return Err(KeyringError::Empty);
+        }
+        Ok(Keyring(keys))
+    }
+
+    /// Whether a key of the keyring made this signature of `text`, and both are still good.
+    pub(super) fn verifies(&self, signature: &Signature, text: &[u8], now: SystemTime) -> bool {
+        let strong = matches!(
+            signature.hash_alg(),
+            Some(
+                HashAlgorithm::Sha256
+                    | HashAlgorithm::Sha384
+                    | HashAlgorithm::Sha512
+                    | HashAlgorithm::Sha3_256
+                    | HashAlgorithm::Sha3_512
+            )
+        );
+        let kind = matches!(
+            signature.typ(),
+            Some(SignatureType::Text | SignatureType::Binary)
+        );
+        let Some(created) = signature.created().map(|time| u64::from(time.as_secs())) else {
+            return false;
+        };
+        let expired = signature
+            .signature_expiration_time()
+            .is_some_and(|span| is_over(created, u64::from(span.as_secs()), now));
+        strong
+            && kind
+            && !expired
+            && self
+                .0
+                .iter()
+                .any(|key| key_verifies(key, signature, text, now))
+    }
+}
+
+fn is_over(start: u64, span: u64, now: SystemTime) -> bool {
+    span != 0 && UNIX_EPOCH + Duration::from_secs(start.saturating_add(span)) < now
+}
+
+/// By the primary key or by a subkey that the primary key has bound for signing, neither expired
+/// nor revoked.
+fn key_verifies(
+    key: &SignedPublicKey,
+    signature: &Signature,
+    text: &[u8],
+    now: SystemTime,
+) -> bool {
+    let alive = |created: u64, bindings: &mut dyn Iterator<Item = &Signature>| {
+        let newest = bindings.max_by_key(|binding| binding.created().map(|time| time.as_secs()));
+        newest.is_some_and(|binding| {
+            !binding
+                .key_expiration_time()
+                .is_some_and(|span| is_over(created, u64::from(span.as_secs()), now))
+        })
+    };
+    let primary = &key.primary_key;
+    let mut certifications = key
+        .details
+        .users
+        .iter()
+        .flat_map(|user| {
+            user.signatures.iter().filter(|s| {
+                s.verify_certification(primary, pgp::types::Tag::UserId, &user.id)
+                    .is_ok()
+            })
+        })
+        .chain(
+            key.details
+                .direct_signatures
+                .iter()
+                .filter(|s| s.verify_key(primary).is_ok()),
+        );
+    if !key.details.revocation_signatures.is_empty()
+        || !alive(
+            u64::from(primary.created_at().as_secs()),
+            &mut certifications,
+        )
+    {
+        return false;
+    }
+    if signature.verify(primary, text).is_ok() {
+        return true;
+    }
+    key.public_subkeys.iter().any(|subkey| {
+        let revoked = subkey
+            .signatures
+            .iter()
+            .any(|s| s.typ() == Some(SignatureType::SubkeyRevocation));
+        let mut bindings = subkey.signatures.iter().filter(|s| s.key_flags().sign());
+        !revoked
+            && alive(u64::from(subkey.key.created_at().as_secs()), &mut bindings)
+            && subkey.verify_bindings(primary).is_ok()
+            && signature.verify(&subkey.key, text).is_ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOOKWORM: &[u8] = include_bytes!("../../../images/keyrings/debian-archive-bookworm.gpg");
+    const TRIXIE: &[u8] = include_bytes!("../../../images/keyrings/debian-archive-trixie.gpg");
+
+    #[test]
+    fn shipped_keyrings_hold_three_keys_each() {
+        for (bytes, prints) in [
+            (
+                BOOKWORM,
+                [
+                    "b8b80b5b623eab6ad8775c45b7c5d7d6350947f8",
+                    "05ab90340c0c5e797f44a8c8254cf3b5aec0a8f0",
+                    "4d64fec119c2029067d6e791f8d2585b8783d481",
+                ],
+            ),
+            (
+                TRIXIE,
+                [
+                    "04b54c3cdca79751b16bc6b5225629df75b188bd",
+                    "5e04a1e3223a19a20706e20f9904613d4cce68c6",
+                    "41587f7db8c774bccf131416762f67a0b2c39de4",
+                ],
+            ),
+        ] {
+            let keyring = Keyring::parse(bytes).unwrap();
+            let found: Vec<String> = keyring
+                .0
+                .iter()
+                .map(|key| key.fingerprint().to_string())
+                .collect();
+            assert_eq!(found, prints);
+        }
+        assert!(Keyring::parse(b"").is_err());
+        assert!(Keyring::parse(&BOOKWORM[..40]).is_err());
+    }
+}

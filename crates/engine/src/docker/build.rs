@@ -1,0 +1,370 @@
+//! One build, from a request to an image's id.
+//!
+//! BuildKit asks for the context and secrets over a [`Session`], and its progress comes back in the answer
+//! to `POST /build`. Podman has no session: there the context is the body of the request, and a secret is
+//! a file that its server moves out of the context before the build begins. Tags are the
+//! engine's to give, after the last step.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use bollard::errors::Error as Client;
+use bollard::models::{BuildInfo, BuildInfoAux};
+use bollard::query_parameters::{BuildImageOptions, BuilderVersion};
+use bollard_buildkit_proto::google::protobuf::Timestamp;
+use bytes::Bytes;
+use futures_util::StreamExt;
+
+use super::build_log::{LogFile, Redaction};
+use super::classic::Classic;
+use super::context::{self, Upload};
+use super::lines;
+use super::progress::Progress;
+use super::push;
+use super::session::{self, Session};
+use super::{Docker, check_reference};
+use crate::{BuildOutcome, BuildRequest, ContextEntry, EngineError, Event, Secret, Source};
+use stackforge_types::Cancel;
+
+const DOING: &str = "building the image";
+const TICK: Duration = Duration::from_millis(250);
+
+impl Docker {
+    /// Builds `request`. Every line of every step goes to the file `log`, which is replaced, and
+    /// with everything else that happens to `on_event`. Cancelling, and dropping the future, stop
+    /// the engine's work; Podman goes on with the step that runs.
+    ///
+    /// BuildKit itself clips what a step prints faster than 200 KiB/s or beyond 2 MiB (measured:
+    /// Docker 20.10.24): it says so in a line, and of a step that fails the end comes anyway.
+    pub async fn build(
+        &self,
+        mut request: BuildRequest,
+        log: Option<&Path>,
+        cancel: &Cancel,
+        on_event: &mut (dyn FnMut(Event) + Send),
+    ) -> Result<BuildOutcome, EngineError> {
+        for reference in request.tags.iter().chain(&request.cache_from) {
+            check_reference(reference)?;
+        }
+        let dockerfile = dockerfile_text(&request)?;
+        let log = LogFile::create(log)?;
+        let progress = Progress::new(dockerfile, Redaction::of(&request.secrets), log);
+        on_event(Event::Connected {
+            server: self.server(),
+            api: self.server.api_version.clone(),
+        });
+
+        let id = unique();
+        let secrets = std::mem::take(&mut request.secrets);
+        let logins = std::mem::take(&mut request.logins);
+        let query = match self.is_podman() {
+            true => podman_secrets(&mut request, &secrets, &id)?,
+            false => String::new(),
+        };
+        let query = request
+            .tags
+            .iter()
+            .fold(query, |query, tag| query + "&t=" + &escaped(tag));
+        let context = std::mem::take(&mut request.context);
+        let (context, upload) = context::tar_stream(context, true)?;
+        let tags = std::mem::take(&mut request.tags);
+        let mut options = options(request);
+        let (mut credentials, mut _session) = (None, None);
+        // The client library insists on a body.
+        let mut body = bollard::body_full(Bytes::new());
+        if self.is_podman() {
+            let each = logins.iter();
+            let each = each.map(|(host, login)| (host.clone(), push::credentials(login)));
+            credentials = (!logins.is_empty()).then(|| each.collect());
+            body = bollard::body_try_stream(context);
+        } else {
+            let context = Box::pin(context);
+            let session = tokio::select! {
+                session = Session::open(&self.address, &id, secrets, logins, context) => session,
+                () = cancel.cancelled() => return Err(cancelled()),
+            };
+            _session = Some(session.map_err(|source| EngineError::Gone {
+                doing: "opening the build's session".to_owned(),
+                source: Some(Box::new(source)),
+            })?);
+            options.remote = Some(session::context_address(&id));
+            options.session = Some(id);
+        }
+
+        // bollard opens a session of its own, without secrets, when it is told that this is
+        // BuildKit; so it hears of the classic builder and the request says otherwise.
+        let is_podman = self.is_podman();
+        let api = self.api.clone().with_request_modifier(move |mut request| {
+            let uri = request.uri().to_string();
+            let uri = match is_podman {
+                true => uri,
+                false => uri.replace("version=1", "version=2"),
+            };
+            if let Ok(uri) = (uri + &query).parse() {
+                *request.uri_mut() = uri;
+            }
+            request
+        });
+        let answers = lines::whole(api.build_image(options, credentials, Some(body)));
+        let run = Run {
+            docker: self,
+            progress,
+            classic: is_podman.then(Classic::default),
+            upload,
+            uploaded: 0,
+        };
+        let outcome = run.outcome(answers, cancel, on_event).await?;
+        self.expect_built(&tags, &outcome.image_id).await?;
+        Ok(outcome)
+    }
+
+    /// Sees that the engine knows the image that it built by each of its tags.
+    async fn expect_built(&self, tags: &[String], id: &str) -> Result<(), EngineError> {
+        if tags.is_empty() {
+            return Ok(());
+        }
+        // A build may tell another of the image's digests than the one that is its id.
+        let image = self.image(id).await?.map(|image| image.id);
+        self.expect(tags, &[image.as_deref().unwrap_or(id), id])
+            .await
+    }
+}
+
+/// A build under way.
+struct Run<'a> {
+    docker: &'a Docker,
+    progress: Progress,
+    /// Where the answer is Podman's text.
+    classic: Option<Classic>,
+    upload: Upload,
+    uploaded: u64,
+}
+
+/// How the answer's stream ended.
+enum End {
+    Image(String),
+    /// The engine said that the build failed, and why.
+    Told(String),
+    /// The image's id never came.
+    Silence,
+    Failed(EngineError),
+}
+
+impl Run<'_> {
+    async fn outcome(
+        mut self,
+        answers: impl futures_util::Stream<Item = Result<BuildInfo, Client>>,
+        cancel: &Cancel,
+        on_event: &mut (dyn FnMut(Event) + Send),
+    ) -> Result<BuildOutcome, EngineError> {
+        let end = self.follow(answers, cancel, on_event).await;
+        self.finish(end, on_event)
+    }
+
+    async fn follow(
+        &mut self,
+        answers: impl futures_util::Stream<Item = Result<BuildInfo, Client>>,
+        cancel: &Cancel,
+        on_event: &mut (dyn FnMut(Event) + Send),
+    ) -> End {
+        let mut answers = std::pin::pin!(answers);
+        let mut ticks = tokio::time::interval(TICK);
+        let mut image = None;
+        loop {
+            let events = tokio::select! {
+                () = cancel.cancelled() => return End::Failed(cancelled()),
+                _ = ticks.tick() => {
+                    self.report_upload(on_event);
+                    Ok(self.progress.tick())
+                }
+                answer = answers.next() => match answer {
+                    None => return image.map_or(End::Silence, End::Image),
+                    Some(Err(Client::DockerStreamError { error })) => return End::Told(error),
+                    Some(Err(error)) => return End::Failed(self.why(error)),
+                    Some(Ok(BuildInfo { aux: Some(BuildInfoAux::BuildKit(status)), .. })) => {
+                        self.report_upload(on_event);
+                        self.progress.feed(&status)
+                    }
+                    Some(Ok(info)) => {
+                        if let Some(BuildInfoAux::Default(id)) = info.aux {
+                            image = id.id.or(image);
+                        }
+                        match (&mut self.classic, info.stream) {
+                            (Some(classic), Some(text)) => {
+                                self.progress.feed(&classic.feed(&text, now()))
+                            }
+                            _ => Ok(Vec::new()),
+                        }
+                    }
+                },
+            };
+            match events {
+                Ok(events) => events.into_iter().for_each(&mut *on_event),
+                Err(error) => return End::Failed(error),
+            }
+        }
+    }
+
+    fn finish(
+        mut self,
+        end: End,
+        on_event: &mut (dyn FnMut(Event) + Send),
+    ) -> Result<BuildOutcome, EngineError> {
+        let fate = match &end {
+            End::Image(_) => None,
+            End::Told(text) => Some(text.as_str()),
+            End::Silence | End::Failed(_) => Some("the build was interrupted"),
+        };
+        if let Some(classic) = &mut self.classic {
+            let last = self.progress.feed(&classic.close(fate, now()))?;
+            last.into_iter().for_each(&mut *on_event);
+        }
+        // The error of the build matters more than one of its log file.
+        let last = self.progress.close(fate.map(|_| "interrupted"));
+        let events = match (&end, last) {
+            (End::Image(_), last) => last?,
+            (_, last) => last.unwrap_or_default(),
+        };
+        events.into_iter().for_each(&mut *on_event);
+        match end {
+            End::Image(id) => Ok(BuildOutcome {
+                image_id: match id.contains(':') {
+                    true => id,
+                    false => format!("sha256:{id}"),
+                },
+                steps: self.progress.summary(),
+            }),
+            // The engine's error would be of what is missing, not of why.
+            End::Told(text) => Err(self
+                .upload
+                .take_failure()
+                .unwrap_or_else(|| self.progress.failure(&text))),
+            End::Silence => Err(EngineError::Gone {
+                doing: DOING.to_owned(),
+                source: None,
+            }),
+            End::Failed(error) => Err(error),
+        }
+    }
+
+    fn report_upload(&mut self, on_event: &mut (dyn FnMut(Event) + Send)) {
+        let bytes = self.upload.sent();
+        if bytes != self.uploaded {
+            self.uploaded = bytes;
+            on_event(Event::Uploading { bytes });
+        }
+    }
+
+    fn why(&self, error: Client) -> EngineError {
+        self.upload
+            .take_failure()
+            .unwrap_or_else(|| self.docker.failed(error, DOING))
+    }
+}
+
+fn cancelled() -> EngineError {
+    EngineError::Cancelled {
+        doing: DOING.to_owned(),
+    }
+}
+
+/// The Dockerfile's text, by which failing steps are traced to their line.
+fn dockerfile_text(request: &BuildRequest) -> Result<String, EngineError> {
+    let entry = request
+        .context
+        .iter()
+        .find(|entry| entry.path == request.dockerfile)
+        .ok_or_else(|| EngineError::Invalid {
+            what: "the Dockerfile's path",
+            value: request.dockerfile.clone(),
+            help: "name a file of the context",
+        })?;
+    match &entry.source {
+        Source::Bytes(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),
+        Source::File(path) => {
+            std::fs::read_to_string(path).map_err(|source| EngineError::Context {
+                path: path.clone(),
+                source,
+            })
+        }
+    }
+}
+
+fn options(request: BuildRequest) -> BuildImageOptions {
+    let some = |map: BTreeMap<String, String>| -> Option<HashMap<String, String>> {
+        (!map.is_empty()).then(|| map.into_iter().collect())
+    };
+    BuildImageOptions {
+        dockerfile: request.dockerfile,
+        target: request.target.unwrap_or_default(),
+        labels: some(request.labels),
+        buildargs: some(request.build_args),
+        platform: request.platform.unwrap_or_default(),
+        networkmode: request.network,
+        nocache: request.no_cache,
+        cachefrom: Some(request.cache_from).filter(|images| !images.is_empty()),
+        rm: true,
+        forcerm: true,
+        version: BuilderVersion::BuilderV1,
+        ..BuildImageOptions::default()
+    }
+}
+
+/// Puts the secrets into the context under names nobody can guess, at its top: Podman's server
+/// moves such files out of the context before the first step.
+fn podman_secrets(
+    request: &mut BuildRequest,
+    secrets: &BTreeMap<String, Secret>,
+    unique: &str,
+) -> Result<String, EngineError> {
+    let mut named = Vec::new();
+    for (number, (id, secret)) in secrets.iter().enumerate() {
+        if id.contains([',', '=', '"']) {
+            return Err(EngineError::Invalid {
+                what: "the id of a secret",
+                value: id.clone(),
+                help: "Podman takes letters, digits, `.`, `_` and `-`",
+            });
+        }
+        let path = format!(".secret-{unique}-{number}");
+        named.push(format!("id={id},src={path}"));
+        request.context.push(ContextEntry {
+            path,
+            mode: 0o600,
+            source: Source::Bytes(secret.expose().to_vec()),
+        });
+    }
+    if named.is_empty() {
+        return Ok(String::new());
+    }
+    let list = serde_json::Value::from(named).to_string();
+    Ok(format!("&secrets={}", escaped(&list)))
+}
+
+/// A word that no other build uses.
+pub(super) fn unique() -> String {
+    let word = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", word(), word())
+}
+
+pub(super) fn escaped(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut out, byte| {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => out.push(byte.into()),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+        out
+    })
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp {
+        seconds: since.as_secs() as i64,
+        nanos: since.subsec_nanos() as i32,
+    }
+}

@@ -1,0 +1,378 @@
+//! Tar streams to the engine: made on a blocking thread, handed over through a bounded channel.
+//!
+//! In come entries or any reader, out comes a body for an HTTP request. At most [`DEPTH`] chunks
+//! wait at a time, so a context of any size takes the same memory. The same entries give the same
+//! bytes: sorted, owned by 0, dated 0.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::{ContextEntry, EngineError, Source};
+
+const CHUNK: usize = 64 << 10;
+const DEPTH: usize = 8;
+
+/// How a stream that is being sent fares.
+#[derive(Clone, Default)]
+pub(super) struct Upload {
+    sent: Arc<AtomicU64>,
+    failed: Arc<Mutex<Option<EngineError>>>,
+}
+
+impl Upload {
+    /// Bytes handed to the connection so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Why the stream broke off, if it was this side that could not go on. Whoever sees the
+    /// request fail asks here first.
+    pub(super) fn take_failure(&self) -> Option<EngineError> {
+        self.failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
+    fn fail(&self, error: EngineError) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+}
+
+/// A tar of `entries` as a stream of chunks. Parents of entries are entries of their own when
+/// `parents` is set; else the receiver makes those that are not there.
+pub(super) fn tar_stream(
+    mut entries: Vec<ContextEntry>,
+    parents: bool,
+) -> Result<
+    (
+        impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+        Upload,
+    ),
+    EngineError,
+> {
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    check(&entries)?;
+    Ok(produce(move |sink, upload| {
+        write_tar(&entries, parents, sink).map_err(|failure| match failure {
+            Failure::Entry(error) => {
+                upload.fail(error);
+                io::Error::other("the context could not be read")
+            }
+            Failure::Receiver(error) => error,
+        })
+    }))
+}
+
+/// Whatever `reader` gives, as a stream of chunks.
+pub(super) fn reader_stream(
+    mut reader: impl Read + Send + 'static,
+) -> (
+    impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    Upload,
+) {
+    produce(move |sink, _| io::copy(&mut reader, sink).map(drop))
+}
+
+/// What `write` writes as a stream of chunks.
+pub(super) fn stream_of(
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
+) -> (
+    impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    Upload,
+) {
+    produce(move |sink, _| write(sink))
+}
+
+fn produce(
+    make: impl FnOnce(&mut dyn Write, &Upload) -> io::Result<()> + Send + 'static,
+) -> (
+    impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    Upload,
+) {
+    let (sender, receiver) = mpsc::channel(DEPTH);
+    let upload = Upload::default();
+    let (counter, of_thread) = (Arc::clone(&upload.sent), upload.clone());
+    tokio::task::spawn_blocking(move || {
+        let mut sink = io::BufWriter::with_capacity(CHUNK, Chunks(sender.clone()));
+        let made = make(&mut sink, &of_thread).and_then(|()| sink.flush());
+        if let Err(error) = made {
+            // No receiver means that the request is over already.
+            let _ = sender.blocking_send(Err(error));
+        }
+    });
+    let stream = ReceiverStream::new(receiver).inspect(move |chunk: &io::Result<Bytes>| {
+        if let Ok(bytes) = chunk {
+            counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+    });
+    (stream, upload)
+}
+
+struct Chunks(mpsc::Sender<io::Result<Bytes>>);
+
+impl Write for Chunks {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let part = &bytes[..bytes.len().min(CHUNK)];
+        self.0
+            .blocking_send(Ok(Bytes::copy_from_slice(part)))
+            .map_err(|_| io::ErrorKind::BrokenPipe)?;
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Refuses paths that would not be what they say once unpacked.
+fn check(entries: &[ContextEntry]) -> Result<(), EngineError> {
+    let invalid = |path: &str, help| EngineError::Invalid {
+        what: "the path of a file for the engine",
+        value: path.to_owned(),
+        help,
+    };
+    let mut files = BTreeSet::new();
+    for ContextEntry { path, .. } in entries {
+        if path.split('/').any(|part| matches!(part, "" | "." | "..")) || path.contains('\0') {
+            return Err(invalid(path, "give it relative, without `.` and `..`"));
+        }
+        if !files.insert(path.as_str()) {
+            return Err(invalid(path, "it is given twice"));
+        }
+    }
+    for path in &files {
+        if ancestors(path).any(|parent| files.contains(parent)) {
+            return Err(invalid(path, "one of its parents is given as a file"));
+        }
+    }
+    Ok(())
+}
+
+/// `a/b/c` → `a`, `a/b`.
+fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(at, _)| &path[..at])
+}
+
+enum Failure {
+    Entry(EngineError),
+    Receiver(io::Error),
+}
+
+fn write_tar(entries: &[ContextEntry], parents: bool, sink: &mut dyn Write) -> Result<(), Failure> {
+    let mut builder = tar::Builder::new(sink);
+    let mut made = BTreeSet::new();
+    for entry in entries {
+        if parents {
+            for parent in ancestors(&entry.path) {
+                if made.insert(parent) {
+                    let mut header = header(tar::EntryType::Directory, 0o755, 0);
+                    builder
+                        .append_data(&mut header, format!("{parent}/"), io::empty())
+                        .map_err(Failure::Receiver)?;
+                }
+            }
+        }
+        append(&mut builder, entry)?;
+    }
+    builder.finish().map_err(Failure::Receiver)
+}
+
+fn append(builder: &mut tar::Builder<&mut dyn Write>, entry: &ContextEntry) -> Result<(), Failure> {
+    let (size, bytes): (u64, Box<dyn Read + '_>) = match &entry.source {
+        Source::Bytes(bytes) => (bytes.len() as u64, Box::new(bytes.as_slice())),
+        Source::File(path) => {
+            let of_file = |source| {
+                Failure::Entry(EngineError::Context {
+                    path: path.clone(),
+                    source,
+                })
+            };
+            // Looked at before it is opened: opening a FIFO would wait for its writer.
+            if !std::fs::metadata(path).map_err(of_file)?.is_file() {
+                return Err(of_file(io::Error::other("not a regular file")));
+            }
+            let file = File::open(path).map_err(of_file)?;
+            let size = file.metadata().map_err(of_file)?.len();
+            (size, Box::new(file))
+        }
+    };
+    let mut exact = Exact {
+        bytes,
+        left: size,
+        failed: None,
+    };
+    let mut header = header(tar::EntryType::Regular, entry.mode, size);
+    let written = builder.append_data(&mut header, &entry.path, &mut exact);
+    match (written, exact.failed, &entry.source) {
+        (_, Some(source), Source::File(path)) => Err(Failure::Entry(EngineError::Context {
+            path: path.clone(),
+            source,
+        })),
+        (Err(error), ..) => Err(Failure::Receiver(error)),
+        (Ok(()), ..) => Ok(()),
+    }
+}
+
+fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode & 0o7777);
+    header.set_size(size);
+    header.set_mtime(0);
+    header.set_uid(0);
+    header.set_gid(0);
+    header
+}
+
+/// Gives exactly the bytes that the tar header promised, or fails: a file that shrinks while it
+/// is read would shift everything after it.
+struct Exact<'a> {
+    bytes: Box<dyn Read + 'a>,
+    left: u64,
+    failed: Option<io::Error>,
+}
+
+impl Read for Exact<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let want = usize::try_from(self.left).map_or(buf.len(), |left| buf.len().min(left));
+        if want == 0 {
+            return Ok(0);
+        }
+        let problem = match self.bytes.read(&mut buf[..want]) {
+            Ok(0) => io::Error::from(io::ErrorKind::UnexpectedEof),
+            Ok(count) => {
+                self.left -= count as u64;
+                return Ok(count);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
+            Err(error) => error,
+        };
+        let kind = problem.kind();
+        self.failed = Some(problem);
+        Err(kind.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str, bytes: &[u8]) -> ContextEntry {
+        ContextEntry {
+            path: path.to_owned(),
+            mode: 0o100_755,
+            source: Source::Bytes(bytes.to_vec()),
+        }
+    }
+
+    async fn collected(entries: Vec<ContextEntry>) -> Result<Vec<u8>, EngineError> {
+        let (mut stream, upload) = tar_stream(entries, true)?;
+        let mut all = Vec::new();
+        while let Some(chunk) = stream.next().await {
+            match chunk {
+                Ok(bytes) => all.extend_from_slice(&bytes),
+                Err(_) => return Err(upload.take_failure().unwrap()),
+            }
+        }
+        assert_eq!(upload.sent(), all.len() as u64);
+        Ok(all)
+    }
+
+    #[tokio::test]
+    async fn the_same_entries_give_the_same_bytes_in_any_order() {
+        let long = format!("b/{}", "n".repeat(200));
+        let entries = vec![
+            entry(&long, b"2"),
+            entry("b/a", &[7; 100_000]),
+            entry("a", b""),
+        ];
+        let reversed = entries.iter().rev().cloned().collect();
+        let tar = collected(entries).await.unwrap();
+        assert_eq!(tar, collected(reversed).await.unwrap());
+
+        let mut archive = tar::Archive::new(tar.as_slice());
+        let mut seen = Vec::new();
+        for entry in archive.entries().unwrap() {
+            let entry = entry.unwrap();
+            let header = entry.header();
+            assert_eq!(header.mtime().unwrap(), 0);
+            assert_eq!((header.uid().unwrap(), header.gid().unwrap()), (0, 0));
+            assert_eq!(header.mode().unwrap(), 0o755);
+            seen.push((entry.path().unwrap().display().to_string(), entry.size()));
+        }
+        let expected = [("a", 0), ("b/", 0), ("b/a", 100_000), (long.as_str(), 1)];
+        assert_eq!(seen, expected.map(|(path, size)| (path.to_owned(), size)));
+    }
+
+    #[tokio::test]
+    async fn paths_that_lead_elsewhere_are_refused() {
+        for paths in [
+            &["/a"][..],
+            &["../a"],
+            &["a/../b"],
+            &["a//b"],
+            &["./a"],
+            &[""],
+            &["a/"],
+            &["a\0b"],
+            &["a", "a"],
+            &["a", "a/b"],
+        ] {
+            let entries = paths.iter().map(|path| entry(path, b"x")).collect();
+            let error = collected(entries).await.unwrap_err();
+            assert!(matches!(error, EngineError::Invalid { .. }), "{paths:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_regular_file_or_shrinks_is_an_error_with_its_path() {
+        for path in ["/dev/null", "/", "/nonexistent"] {
+            let mut entry = entry("a", b"");
+            entry.source = Source::File(path.into());
+            match collected(vec![entry]).await {
+                Err(EngineError::Context { path: named, .. }) => {
+                    assert_eq!(named.to_str(), Some(path));
+                }
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+        let mut shrunk = Exact {
+            bytes: Box::new(&b"12"[..]),
+            left: 3,
+            failed: None,
+        };
+        assert!(io::copy(&mut shrunk, &mut io::sink()).is_err());
+        assert!(shrunk.failed.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_receiver_that_leaves_ends_the_thread() {
+        let (done, ended) = std::sync::mpsc::channel();
+        struct Endless(std::sync::mpsc::Sender<()>);
+        impl Read for Endless {
+            fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+                Ok(buf.len())
+            }
+        }
+        impl Drop for Endless {
+            fn drop(&mut self) {
+                let _ = self.0.send(());
+            }
+        }
+        let (mut stream, _) = reader_stream(Endless(done));
+        assert!(stream.next().await.is_some());
+        drop(stream);
+        tokio::task::spawn_blocking(move || ended.recv().unwrap())
+            .await
+            .unwrap();
+    }
+}

@@ -1,0 +1,290 @@
+//! Images of the engine: look at one, tag, remove, import a root file system, ask a registry.
+
+use super::answer::{list, map, number, raw, text, texts};
+use super::build::escaped;
+use super::{Docker, check_reference, context, lines, release};
+use crate::{EngineError, ImageInfo, ImageSize, ImportRequest};
+use bollard::errors::Error as Client;
+use bollard::query_parameters::{
+    CreateImageOptions, ListImagesOptions, RemoveImageOptions, TagImageOptions,
+};
+use futures_util::StreamExt;
+use serde_json::Value;
+use stackforge_types::Cancel;
+use std::collections::BTreeMap;
+use std::io::Read;
+
+impl Docker {
+    /// The image that `reference` names: a tag, an id or a digest. `None` if there is none.
+    pub async fn image(&self, reference: &str) -> Result<Option<ImageInfo>, EngineError> {
+        check_reference(reference)?;
+        let image = match raw(self.with_manifests().inspect_image(reference).await) {
+            Err(error) if is_missing(&error) => return Ok(None),
+            Err(error) => return Err(self.failed(error, &format!("looking at {reference}"))),
+            Ok(image) => image,
+        };
+        let config = &image["Config"];
+        Ok(Some(ImageInfo {
+            id: text(&image["Id"]),
+            tags: texts(&image["RepoTags"]),
+            labels: map(&config["Labels"]),
+            architecture: text(&image["Architecture"]),
+            os: text(&image["Os"]),
+            size: size(&image, self.is_podman()),
+            env: texts(&config["Env"]),
+            created: image["Created"].as_str().map(str::to_owned),
+        }))
+    }
+
+    /// Asks with each image for its manifests, which say both sizes. Engines before Docker 28 do not know
+    /// them.
+    fn with_manifests(&self) -> bollard::Docker {
+        if self.is_podman() || release(&self.server.api_version) < Some((1, 48)) {
+            return self.api.clone();
+        }
+        self.api.clone().with_request_modifier(|mut request| {
+            if let Ok(uri) = format!("{}?manifests=1", request.uri()).parse() {
+                *request.uri_mut() = uri;
+            }
+            request
+        })
+    }
+
+    /// Asks for the image by each of `names`. Each has to be one of `ids`: engines know an image by the
+    /// digest of its configuration or of its manifest.
+    ///
+    /// # Errors
+    /// [`EngineError::Misnamed`] for the first name that is not there or is another image.
+    pub async fn expect(&self, names: &[String], ids: &[&str]) -> Result<(), EngineError> {
+        for name in names {
+            let found = self.image(name).await?.map(|image| image.id);
+            if !found.as_deref().is_some_and(|id| ids.contains(&id)) {
+                return Err(EngineError::Misnamed {
+                    reference: name.clone(),
+                    wanted: ids.first().copied().unwrap_or_default().to_owned(),
+                    found,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the image `id` the name `reference`, taking it from whichever image has it now.
+    pub async fn tag(&self, id: &str, reference: &str) -> Result<(), EngineError> {
+        check_reference(id)?;
+        check_reference(reference)?;
+        let (repo, tag) = repository_and_tag(reference);
+        let options = TagImageOptions {
+            repo: Some(repo.to_owned()),
+            tag: tag.map(str::to_owned),
+        };
+        let tagged = self.api.tag_image(id, Some(options)).await;
+        tagged.map_err(|error| self.failed(error, &format!("tagging {id} as {reference}")))
+    }
+
+    /// Every name that an image has here, as the engine shows it.
+    pub async fn names(&self) -> Result<Vec<String>, EngineError> {
+        let images = raw(self.api.list_images(None::<ListImagesOptions>).await);
+        let images = images.map_err(|error| self.failed(error, "listing images"))?;
+        let names = list(&images).flat_map(|image| texts(&image["RepoTags"]));
+        Ok(names.collect())
+    }
+
+    /// Takes the name away, and the image if that was its last. Whether there was one. The engine removes
+    /// an image that is named by its id together with its last name, whoever gave it that: pass a name.
+    pub async fn remove_image(&self, reference: &str) -> Result<bool, EngineError> {
+        check_reference(reference)?;
+        let options = RemoveImageOptions::default();
+        match self.api.remove_image(reference, Some(options), None).await {
+            Ok(_) => Ok(true),
+            Err(error) if is_missing(&error) => Ok(false),
+            Err(error) => Err(self.failed(error, &format!("removing {reference}"))),
+        }
+    }
+
+    /// Makes an image of one layer from a tar of a root file system, and returns its id. The tar
+    /// may be compressed as the engine understands it.
+    pub async fn import(
+        &self,
+        tar: impl Read + Send + 'static,
+        request: &ImportRequest,
+        cancel: &Cancel,
+    ) -> Result<String, EngineError> {
+        let reference = &request.reference;
+        check_reference(reference)?;
+        let doing = format!("importing {reference}");
+        let changes = changes(request, self.is_podman())?;
+        let options = CreateImageOptions {
+            from_src: Some("-".to_owned()),
+            platform: request.platform.clone().unwrap_or_default(),
+            ..CreateImageOptions::default()
+        };
+        // One parameter each, as Podman wants them; dockerd takes them either way.
+        let query = changes.iter().fold(String::new(), |query, change| {
+            query + "&changes=" + &escaped(change)
+        });
+        let api = self.api.clone().with_request_modifier(move |mut request| {
+            if let Ok(uri) = format!("{}{query}", request.uri()).parse() {
+                *request.uri_mut() = uri;
+            }
+            request
+        });
+        let (body, upload) = context::reader_stream(tar);
+        let body = bollard::body_try_stream(body);
+        let answers = lines::whole(api.create_image(Some(options), Some(body), None));
+        let mut answers = std::pin::pin!(answers);
+        let mut id = None;
+        loop {
+            let answer = tokio::select! {
+                answer = answers.next() => answer,
+                () = cancel.cancelled() => return Err(EngineError::Cancelled { doing }),
+            };
+            match answer {
+                None => break,
+                Some(Ok(info)) => {
+                    id = info
+                        .status
+                        .filter(|status| status.starts_with("sha256:"))
+                        .or(id);
+                }
+                Some(Err(error)) => {
+                    let failure = upload.take_failure();
+                    return Err(failure.unwrap_or_else(|| self.failed(error, &doing)));
+                }
+            }
+        }
+        let id = id.ok_or(EngineError::Gone {
+            doing,
+            source: None,
+        })?;
+        // Not left to the import: Podman's forgets the tag.
+        self.tag(&id, reference).await?;
+        self.expect(std::slice::from_ref(reference), &[&id]).await?;
+        Ok(id)
+    }
+
+    /// The digest that `reference` has in its registry, as the engine can see it.
+    pub async fn registry_digest(&self, reference: &str) -> Result<String, EngineError> {
+        check_reference(reference)?;
+        let doing = format!("asking the registry for {reference}");
+        let answer = raw(self.api.inspect_registry_image(reference, None).await);
+        let answer = answer.map_err(|error| self.failed(error, &doing))?;
+        let digest = answer["Descriptor"]["digest"].as_str();
+        digest.map(str::to_owned).ok_or(EngineError::Build {
+            message: format!("{doing}: the answer has no digest"),
+        })
+    }
+}
+
+/// What the engine's size of an image counts. A containerd image store calls an image by the digest of its
+/// manifest or index, which is then among the digests that registries know it by; newer ones describe it.
+fn size(image: &Value, podman: bool) -> ImageSize {
+    let bytes = number(&image["Size"]);
+    let id = text(&image["Id"]);
+    let digests = texts(&image["RepoDigests"]);
+    let by_manifest = |name: &String| {
+        name.rsplit_once('@')
+            .is_some_and(|(_, digest)| digest == id)
+    };
+    let in_containerd = image["Descriptor"].is_object() || digests.iter().any(by_manifest);
+    if podman || !in_containerd {
+        return ImageSize {
+            packed: None,
+            unpacked: bytes,
+        };
+    }
+    // Of several platforms one is there as a rule; attestations are no layers.
+    let there = |m: &&Value| m["Available"] == true && m["Kind"] == "image";
+    let mut images = list(&image["Manifests"]).filter(there);
+    match (images.next(), images.next()) {
+        (Some(only), None) => ImageSize {
+            packed: number(&only["Size"]["Content"]).or(bytes),
+            unpacked: number(&only["ImageData"]["Size"]["Unpacked"]).filter(|n| *n > 0),
+        },
+        _ => ImageSize {
+            packed: bytes,
+            unpacked: None,
+        },
+    }
+}
+
+pub(super) fn is_missing(error: &Client) -> bool {
+    matches!(
+        error,
+        Client::DockerResponseServerError {
+            status_code: 404,
+            ..
+        }
+    )
+}
+
+/// `host:5000/a/b:c` → `host:5000/a/b` and `c`.
+pub(super) fn repository_and_tag(reference: &str) -> (&str, Option<&str>) {
+    match reference.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => (repository, Some(tag)),
+        _ => (reference, None),
+    }
+}
+
+/// The request's configuration as instructions of a Dockerfile.
+fn changes(request: &ImportRequest, podman: bool) -> Result<Vec<String>, EngineError> {
+    let word = |word: &str| quoted(word, podman);
+    let pairs = |instruction: &'static str, map: &BTreeMap<String, String>| {
+        map.iter()
+            .map(|(key, value)| Ok(format!("{instruction} {}={}", word(key)?, word(value)?)))
+            .collect::<Result<Vec<String>, EngineError>>()
+    };
+    let mut all = pairs("LABEL", &request.labels)?;
+    all.extend(pairs("ENV", &request.env)?);
+    Ok(all)
+}
+
+/// `word` in quotes. Podman takes what is in them as it stands, so there it cannot have any.
+fn quoted(word: &str, podman: bool) -> Result<String, EngineError> {
+    let special = |c| matches!(c, '"' | '\\' | '$');
+    if word.contains(char::is_control) || (podman && word.contains(special)) {
+        return Err(EngineError::Invalid {
+            what: "a label or variable of an imported image",
+            value: word.to_owned(),
+            help: "leave out line breaks and control characters, and on Podman also `\"`, `\\` \
+                   and `$`",
+        });
+    }
+    let mut out = String::from('"');
+    for c in word.chars() {
+        if special(c) {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out.push('"');
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_no_tag() {
+        assert_eq!(repository_and_tag("a:b"), ("a", Some("b")));
+        assert_eq!(repository_and_tag("h:5000/a"), ("h:5000/a", None));
+        assert_eq!(repository_and_tag("h:5000/a:b"), ("h:5000/a", Some("b")));
+    }
+
+    #[test]
+    fn labels_cannot_become_instructions() {
+        let of = |value: &str, podman| {
+            let request = ImportRequest {
+                labels: BTreeMap::from([("k".to_owned(), value.to_owned())]),
+                ..ImportRequest::default()
+            };
+            changes(&request, podman)
+        };
+        let odd = r#"a "$x" \"#;
+        assert_eq!(of(odd, false).unwrap(), [r#"LABEL "k"="a \"\$x\" \\""#]);
+        assert!(of(odd, true).is_err());
+        assert_eq!(of("a b", true).unwrap(), [r#"LABEL "k"="a b""#]);
+        assert!(of("a\nUSER nobody", false).is_err());
+    }
+}

@@ -1,0 +1,371 @@
+//! The Docker engine: dockerd (20.10 or newer), and Podman's socket where it can.
+//!
+//! In come the nouns of [`crate::engine`]; out goes HTTP over a [`dial::Wire`]: a Unix socket,
+//! TCP, TLS or ssh. Dropping a future closes its stream, which stops the engine's work. What a
+//! call creates besides its result (containers, sessions) must never outlive it.
+
+mod address;
+mod answer;
+mod build;
+mod build_log;
+mod classic;
+mod container;
+mod context;
+mod contexts;
+mod dial;
+mod dockerfile;
+mod failure;
+mod faults;
+mod files;
+mod image;
+mod lines;
+mod load;
+mod progress;
+mod push;
+mod session;
+mod step;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bollard::{BollardRequest, ClientVersion};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+
+use self::address::{Address, By, Candidate};
+use self::answer::{list, number, raw, text, texts};
+pub use self::files::Files;
+use super::{EngineError, EngineInfo, Notes, Temporary};
+
+/// A connection to an engine. Cheap to clone; every request has a stream of its own.
+#[derive(Clone)]
+pub struct Docker {
+    api: bollard::Docker,
+    address: Arc<Address>,
+    /// What named the address.
+    by: String,
+    server: Arc<Server>,
+    notes: Option<Arc<dyn Notes>>,
+}
+
+/// What answered at the address.
+#[derive(Debug)]
+struct Server {
+    is_podman: bool,
+    version: String,
+    api_version: String,
+}
+
+/// How long an engine may take to say its version. An ssh has its own, shorter limit.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the head of an answer may take: an import answers when it is done.
+const LONGEST_REQUEST: u64 = 7 * 24 * 3600;
+
+impl Docker {
+    /// Connects to the engine at `address`, else to the one that `DOCKER_HOST` or the docker context in use
+    /// names, else to the first of the usual sockets that answers: Docker's, rootless Docker's, Docker
+    /// Desktop's, Colima's, Podman's.
+    pub async fn connect(address: Option<&str>) -> Result<Docker, EngineError> {
+        let candidates = address::candidates(address, |name| std::env::var_os(name))?;
+        let mut failures = Vec::new();
+        for Candidate { address, by } in candidates {
+            match Docker::connect_to(address, &by).await {
+                Ok(docker) => return Ok(docker),
+                Err(error) => failures.push(failure::named_by(error, &by)),
+            }
+        }
+        let told = failures.into_iter().rev().max_by_key(failure::tells);
+        Err(told.unwrap_or_else(|| EngineError::NotReachable {
+            address: "(none)".to_owned(),
+            reason: "no address to try".to_owned(),
+            source: None,
+            help: "set DOCKER_HOST".to_owned(),
+        }))
+    }
+
+    async fn connect_to(address: Address, by: &By) -> Result<Docker, EngineError> {
+        let place = address.to_string();
+        let address = Arc::new(address);
+        let client = Client::builder(TokioExecutor::new())
+            // A stream that an engine closed while it lay idle would fail the next request.
+            .pool_max_idle_per_host(0)
+            .build(dial::Connector(Arc::clone(&address)));
+        let transport = move |request: BollardRequest| {
+            let client = client.clone();
+            async move { client.request(request).await.map_err(Into::into) }
+        };
+        let unusable = |error| failure::of_client(error, &place, "asking for its version");
+        let with = |version: &ClientVersion| {
+            let (transport, host) = (transport.clone(), Some("http://docker"));
+            let longest = LONGEST_REQUEST;
+            bollard::Docker::connect_with_custom_transport(transport, host, longest, version)
+        };
+        let newest = with(bollard::API_DEFAULT_VERSION).map_err(unusable)?;
+        let version = match tokio::time::timeout(PATIENCE, newest.version()).await {
+            Ok(answer) => raw(answer).map_err(|error| no_engine(unusable(error), &place))?,
+            Err(_) => return Err(silent(&place, "it does not answer")),
+        };
+        let spoken = release(&text(&version["ApiVersion"]))
+            .ok_or_else(|| stranger(&place, "it says no version of Docker's API"))?;
+        let own = bollard::API_DEFAULT_VERSION;
+        let (major, minor) = (own.major_version as u32, own.minor_version as u32);
+        let (major, minor) = spoken.min((major, minor));
+        let api = with(&ClientVersion {
+            major_version: major as usize,
+            minor_version: minor as usize,
+        })
+        .map_err(unusable)?;
+        let components = list(&version["Components"]);
+        let server = Server {
+            is_podman: components
+                .map(|c| text(&c["Name"]))
+                .any(|n| n.contains("Podman")),
+            version: text(&version["Version"]),
+            api_version: format!("{major}.{minor}"),
+        };
+        Ok(Docker {
+            api,
+            address,
+            by: by.to_string(),
+            server: Arc::new(server),
+            notes: None,
+        })
+    }
+
+    /// Notes what this connection makes for a while.
+    #[must_use]
+    pub fn noting(self, notes: Arc<dyn Notes>) -> Self {
+        Self {
+            notes: Some(notes),
+            ..self
+        }
+    }
+
+    /// A name for an image that no other process gives: `REPOSITORY:START-NUMBER`. It is noted, until
+    /// [`Docker::remove_temporary`] takes it away.
+    pub fn temporary(&self, start: &str) -> String {
+        let name = format!("{start}-{:016x}", fastrand::u64(..));
+        self.begins(&Temporary::Image(name.clone()));
+        name
+    }
+
+    /// Takes the name of [`Docker::temporary`] away again. With `done` unset the engine may still give it:
+    /// then it stays noted.
+    pub async fn remove_temporary(&self, name: &str, done: bool) -> Result<(), EngineError> {
+        self.remove_image(name).await?;
+        if done {
+            self.is_gone(&Temporary::Image(name.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Removes what a process that was killed has left here.
+    pub async fn remove_left(&self, left: &Temporary) -> Result<(), EngineError> {
+        match left {
+            Temporary::Container(name) => self.remove_container(name).await,
+            Temporary::Image(name) => {
+                self.remove_made_of(name).await?;
+                self.remove_image(name).await.map(drop)
+            }
+        }
+    }
+
+    fn begins(&self, what: &Temporary) {
+        if let Some(notes) = &self.notes {
+            notes.begins(what);
+        }
+    }
+
+    fn is_gone(&self, what: &Temporary) {
+        if let Some(notes) = &self.notes {
+            notes.is_gone(what);
+        }
+    }
+
+    /// The address in use, as `DOCKER_HOST` would spell it.
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// What named the address: `DOCKER_HOST`, a context of the docker command line, or whose socket it is.
+    pub fn found_by(&self) -> &str {
+        &self.by
+    }
+
+    /// Whether it runs on this machine: it is reached through a Unix socket.
+    pub fn is_local(&self) -> bool {
+        matches!(*self.address, Address::Unix(_))
+    }
+
+    /// `Docker 20.10.24` or `Podman 4.3.1`.
+    pub fn server(&self) -> String {
+        let name = if self.is_podman() { "Podman" } else { "Docker" };
+        format!("{name} {}", self.server.version)
+    }
+
+    pub fn is_podman(&self) -> bool {
+        self.server.is_podman
+    }
+
+    /// Whether the engine can mount files of one stage in a step of another.
+    ///
+    /// # Errors
+    /// [`EngineError::TooOld`] for Podman before 4.4: its mounts are lost when the stage comes from the
+    /// cache (buildah#4375).
+    pub fn mounts_from_stages(&self) -> Result<(), EngineError> {
+        let old = release(&self.server.version).is_some_and(|release| release < (4, 4));
+        match self.is_podman() && old {
+            false => Ok(()),
+            true => Err(EngineError::TooOld {
+                engine: self.server(),
+                what: "mount files of one build stage in another".to_owned(),
+                help: "use Podman 5 or newer, Docker 20.10 or newer, or `--engine native`",
+            }),
+        }
+    }
+
+    pub async fn ping(&self) -> Result<(), EngineError> {
+        let answer = self.api.ping().await;
+        answer.map_err(|error| self.failed(error, "pinging it"))?;
+        Ok(())
+    }
+
+    pub async fn info(&self) -> Result<EngineInfo, EngineError> {
+        let info = raw(self.api.info().await);
+        let info = info.map_err(|error| self.failed(error, "asking what it runs on"))?;
+        let runtimes = info["Runtimes"].as_object().into_iter().flatten();
+        let mut runtimes: Vec<String> = runtimes.map(|(name, _)| name.clone()).collect();
+        runtimes.sort();
+        let count = |key: &str| number(&info[key]).unwrap_or_default();
+        let small = |key: &str| u32::try_from(count(key)).unwrap_or(u32::MAX);
+        Ok(EngineInfo {
+            name: text(&info["Name"]),
+            server_version: self.server.version.clone(),
+            api_version: self.server.api_version.clone(),
+            architecture: text(&info["Architecture"]),
+            kernel: text(&info["KernelVersion"]),
+            cpus: small("NCPU"),
+            running: small("ContainersRunning"),
+            memory: count("MemTotal"),
+            runtimes,
+            cdi: !texts(&info["CDISpecDirs"]).is_empty(),
+            storage_driver: text(&info["Driver"]),
+            in_containerd: list(&info["DriverStatus"]).any(|pair| {
+                pair[0] == "driver-type" && text(&pair[1]).starts_with("io.containerd.")
+            }),
+            data: text(&info["DockerRootDir"]).into(),
+            is_podman: self.is_podman(),
+        })
+    }
+
+    fn failed(&self, error: bollard::errors::Error, doing: &str) -> EngineError {
+        failure::of_client(error, &self.address.to_string(), doing)
+    }
+}
+
+/// Major and minor number of `4.3.1` or `26.1.5+dfsg1`.
+fn release(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.split(['.', '-', '+', '~']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// What the failed question for a version says of whoever listens at `place`.
+fn no_engine(error: EngineError, place: &str) -> EngineError {
+    match error {
+        // Nothing has begun that could be gone.
+        EngineError::Gone {
+            source: Some(source),
+            ..
+        } => silent(place, &deepest(source.as_ref())),
+        EngineError::Api {
+            status: status @ (300..=399 | 401 | 404 | 405 | 426),
+            ..
+        } => stranger(
+            place,
+            &format!("it answers {status} when asked for its version"),
+        ),
+        EngineError::Build { .. } => stranger(place, "its answer is not an engine's"),
+        other => other,
+    }
+}
+
+/// Another server.
+fn stranger(place: &str, why: &str) -> EngineError {
+    EngineError::NotReachable {
+        address: place.to_owned(),
+        reason: format!("what listens there is not a container engine: {why}"),
+        source: None,
+        help: "point DOCKER_HOST at an engine (unix://, tcp:// or ssh://)".to_owned(),
+    }
+}
+
+fn silent(place: &str, reason: &str) -> EngineError {
+    failure::not_reachable(place, std::io::Error::other(reason.to_owned()))
+}
+
+fn deepest(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
+    let mut inner: &dyn std::error::Error = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string()
+}
+
+/// A name that is fit to be part of a URL and of nothing worse.
+fn check_reference(reference: &str) -> Result<(), EngineError> {
+    let fine = reference.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && reference.len() <= 512
+        && !reference.contains("..")
+        && !reference.contains("//")
+        && reference
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "._-/:@+".contains(c));
+    match fine {
+        true => Ok(()),
+        false => Err(EngineError::Invalid {
+            what: "the image reference",
+            value: reference.to_owned(),
+            help: "write it as [registry/]name[:tag][@sha256:…]",
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_reference, release};
+
+    #[test]
+    fn releases_are_compared_by_their_numbers() {
+        assert_eq!(release("4.3.1"), Some((4, 3)));
+        assert_eq!(release("26.1.5+dfsg1"), Some((26, 1)));
+        assert_eq!(release("5.0-rc1"), Some((5, 0)));
+        assert_eq!(release("dev"), None);
+    }
+
+    #[test]
+    fn references_cannot_leave_their_place_in_a_url() {
+        for fine in [
+            "debian",
+            "nvcr.io/nvidia/pytorch:25.10-py3",
+            "a@sha256:00ff",
+            "sha256:00ff",
+            "localhost:5000/x/y:1",
+        ] {
+            assert!(check_reference(fine).is_ok(), "{fine}");
+        }
+        for bad in [
+            "",
+            "../containers",
+            "a/../b",
+            "a?b",
+            "a b",
+            "a#b",
+            "/a",
+            "a&t=b",
+            "-a",
+            "a//b",
+        ] {
+            assert!(check_reference(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Images into a registry, by the engine that has them.
+
+use bollard::auth::DockerCredentials;
+use bollard::errors::Error as Client;
+use bollard::query_parameters::PushImageOptions;
+use futures_util::StreamExt;
+
+use super::image::repository_and_tag;
+use super::{Docker, check_reference, lines};
+use crate::{EngineError, Login};
+use stackforge_types::Cancel;
+
+impl Docker {
+    /// Pushes the engine's image of that name, `[HOST/]NAME:TAG`. What the registry has of it is not
+    /// sent again. The manifest's digest, where the engine tells it.
+    pub async fn push(
+        &self,
+        reference: &str,
+        login: Option<&Login>,
+        cancel: &Cancel,
+    ) -> Result<Option<String>, EngineError> {
+        check_reference(reference)?;
+        let (repository, tag) = repository_and_tag(reference);
+        let options = PushImageOptions {
+            // Without one it would push every tag of the repository.
+            tag: Some(tag.unwrap_or("latest").to_owned()),
+            ..PushImageOptions::default()
+        };
+        let doing = format!("pushing {reference}");
+        let mut api = self.api.clone();
+        if self.is_podman() && is_on_loopback(reference) {
+            // Docker and we talk plain HTTP to such a registry; Podman has to be told.
+            api = api.with_request_modifier(|mut request| {
+                if let Ok(uri) = format!("{}&tlsVerify=false", request.uri()).parse() {
+                    *request.uri_mut() = uri;
+                }
+                request
+            });
+        }
+        let answers = api.push_image(repository, Some(options), login.map(credentials));
+        let answers = lines::whole(answers);
+        let mut answers = std::pin::pin!(answers);
+        let mut digest = None;
+        loop {
+            let answer = tokio::select! {
+                () = cancel.cancelled() => return Err(EngineError::Cancelled { doing }),
+                answer = answers.next() => answer,
+            };
+            match answer {
+                None => return Ok(digest),
+                Some(Ok(info)) => {
+                    let said = info.status.as_deref().and_then(pushed_digest);
+                    digest = said.or(digest);
+                }
+                Some(Err(Client::DockerStreamError { error })) => {
+                    return Err(EngineError::Push {
+                        reference: reference.to_owned(),
+                        message: error,
+                    });
+                }
+                Some(Err(error)) => return Err(self.failed(error, &doing)),
+            }
+        }
+    }
+}
+
+/// Of `latest: digest: sha256:… size: 1234`, the manifest's digest.
+fn pushed_digest(status: &str) -> Option<String> {
+    let (_, rest) = status.split_once("digest: ")?;
+    rest.split_whitespace().next().map(str::to_owned)
+}
+
+/// Whether the registry that a reference names is on loopback.
+fn is_on_loopback(reference: &str) -> bool {
+    let host = reference.split('/').next().unwrap_or_default();
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let address = name.parse::<std::net::IpAddr>();
+    reference.contains('/') && (name == "localhost" || address.is_ok_and(|a| a.is_loopback()))
+}
+
+pub(super) fn credentials(login: &Login) -> DockerCredentials {
+    let text = |secret: &crate::Secret| Some(String::from_utf8_lossy(secret.expose()).into_owned());
+    match login {
+        Login::Password { user, password } => DockerCredentials {
+            username: Some(user.clone()),
+            password: text(password),
+            ..DockerCredentials::default()
+        },
+        Login::Identity(token) => DockerCredentials {
+            identitytoken: text(token),
+            ..DockerCredentials::default()
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_on_loopback, pushed_digest};
+
+    #[test]
+    fn an_engine_says_what_it_pushed() {
+        let said = pushed_digest("v1: digest: sha256:ab size: 528");
+        assert_eq!(said.as_deref(), Some("sha256:ab"));
+        assert_eq!(pushed_digest("Pushed"), None);
+    }
+
+    #[test]
+    fn only_a_registry_on_loopback_goes_without_tls() {
+        for on in [
+            "127.0.0.1:5599/x:1",
+            "localhost/x",
+            "localhost:5000/a/b:c",
+            "127.9.9.9/x",
+        ] {
+            assert!(is_on_loopback(on), "{on}");
+        }
+        for off in [
+            "localhost",
+            "localhost:1",
+            "x:1",
+            "a/127.0.0.1:1",
+            "127.0.0.1.example.com/x",
+            "10.0.0.1:5000/x",
+            "localhost.example.com/x",
+        ] {
+            assert!(!is_on_loopback(off), "{off}");
+        }
+    }
+}

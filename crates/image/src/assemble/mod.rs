@@ -1,0 +1,223 @@
+//! Layers that exist as blobs, and what an image says of itself, as an image.
+//!
+//! In: a [`Draft`]: a base's configuration and layers, more [`Layer`]s, environment, labels. Out: an
+//! [`Assembled`] with its two documents, and its [outputs](output): layouts and archives that other
+//! programs read. Same draft, same bytes: no clock, no host, maps in the order of their keys. Never
+//! reads or changes a layer's content.
+//!
+//! Sources: OCI's image specification 1.1 (manifest, config, image-layout), Docker's image
+//! specification 1.2 for `manifest.json` in archives.
+
+mod error;
+pub mod output;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use oci_spec::image::ImageConfiguration;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::oci::Image;
+use stackforge_types::{Digest, Platform};
+
+pub use error::AssembleError;
+
+pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+
+/// A layer as a blob.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layer {
+    pub media_type: String,
+    pub digest: Digest,
+    /// Of the tar in it.
+    pub diff_id: Digest,
+    /// In bytes, compressed and not; the latter is zero where nobody measured it.
+    pub size: u64,
+    #[serde(default)]
+    pub plain_size: u64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// What it is, for people: the image's history shows it.
+    pub about: String,
+    /// Names of the packages in it.
+    #[serde(default)]
+    pub of: Vec<String>,
+}
+
+/// What an image is to be.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    pub platform: Platform,
+    /// Of every document, in seconds since 1970.
+    pub epoch: u32,
+    /// Of the base, where there is one: its history, user, volumes and so on are kept.
+    pub base: Option<ImageConfiguration>,
+    /// The lowest first, those of the base included.
+    pub layers: Vec<Layer>,
+    /// How many of the layers the base's own history speaks of.
+    pub from_base: usize,
+    /// `NAME=VALUE`; they win over the base's.
+    pub env: Vec<(String, String)>,
+    pub cmd: Vec<String>,
+    pub labels: BTreeMap<String, String>,
+}
+
+/// An image: its documents, and the layers that they name.
+#[derive(Debug, Clone)]
+pub struct Assembled {
+    pub platform: Platform,
+    pub manifest: Vec<u8>,
+    pub config: Vec<u8>,
+    pub digest: Digest,
+    /// Docker's id of the image.
+    pub config_digest: Digest,
+    pub layers: Vec<Layer>,
+}
+
+impl Assembled {
+    /// Its blobs, by what they are to it.
+    pub fn blobs(&self) -> BTreeMap<String, Digest> {
+        let layers = self.layers.iter().enumerate();
+        let layers = layers.map(|(n, l)| (format!("layer:{n:03}"), l.digest.clone()));
+        let documents = [("config", &self.config_digest), ("manifest", &self.digest)];
+        let documents = documents.map(|(name, digest)| (name.to_owned(), digest.clone()));
+        layers.chain(documents).collect()
+    }
+}
+
+impl Layer {
+    /// The layers of an image at rest.
+    pub fn of_image(image: &Image) -> Vec<Self> {
+        let layer = |layer: &crate::oci::Layer| Self {
+            media_type: layer.media_type().to_owned(),
+            digest: layer.digest().clone(),
+            diff_id: layer.diff_id().clone(),
+            size: layer.size(),
+            plain_size: 0,
+            annotations: BTreeMap::new(),
+            about: "base".to_owned(),
+            of: Vec::new(),
+        };
+        image.layers.iter().map(layer).collect()
+    }
+
+    fn descriptor(&self) -> Value {
+        let mut descriptor = json!({
+            "mediaType": self.media_type,
+            "digest": self.digest,
+            "size": self.size,
+        });
+        if !self.annotations.is_empty() {
+            descriptor["annotations"] = json!(self.annotations);
+        }
+        descriptor
+    }
+}
+
+impl Draft {
+    pub fn assemble(self) -> Result<Assembled, AssembleError> {
+        let config = bytes(&self.config()?)?;
+        let config_digest = Digest::of(&config);
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": { "mediaType": CONFIG, "digest": config_digest, "size": config.len() },
+            "layers": self.layers.iter().map(Layer::descriptor).collect::<Vec<_>>(),
+        });
+        let manifest = bytes(&manifest)?;
+        Ok(Assembled {
+            platform: self.platform,
+            digest: Digest::of(&manifest),
+            config_digest,
+            manifest,
+            config,
+            layers: self.layers,
+        })
+    }
+
+    /// As maps with ordered keys: those of the library's own types have no order.
+    fn config(&self) -> Result<Value, AssembleError> {
+        let created = time(self.epoch);
+        let mut document = match &self.base {
+            Some(base) => serde_json::to_value(base).map_err(AssembleError::Json)?,
+            None => json!({}),
+        };
+        document["architecture"] = self.platform.arch().into();
+        document["os"] = "linux".into();
+        document["created"] = created.clone().into();
+        let diff_ids: Vec<_> = self.layers.iter().map(|l| &l.diff_id).collect();
+        document["rootfs"] = json!({ "type": "layers", "diff_ids": diff_ids });
+
+        let mut history = match document["history"].take() {
+            Value::Array(history) => history,
+            _ => Vec::new(),
+        };
+        for layer in &self.layers[self.from_base.min(self.layers.len())..] {
+            history.push(json!({
+                "created": created,
+                "created_by": format!("stackforge: {}", layer.about),
+            }));
+        }
+        document["history"] = history.into();
+
+        let config = &mut document["config"];
+        if !config.is_object() {
+            *config = json!({});
+        }
+        // As BuildKit says it of an image that begins empty; a base's own word stays.
+        if self.base.is_none() {
+            config["WorkingDir"] = "/".into();
+        }
+        let mut env: Vec<String> = match config["Env"].take() {
+            Value::Array(env) => env
+                .iter()
+                .filter_map(|e| e.as_str().map(str::to_owned))
+                .collect(),
+            _ => Vec::new(),
+        };
+        for (name, value) in &self.env {
+            let own = format!("{name}={value}");
+            let same = |e: &&mut String| e.split_once('=').is_some_and(|(n, _)| n == name);
+            match env.iter_mut().find(same) {
+                Some(before) => *before = own,
+                None => env.push(own),
+            }
+        }
+        config["Env"] = env.into();
+        if !self.cmd.is_empty() {
+            config["Cmd"] = json!(self.cmd);
+            // The base's would get ours as its arguments.
+            if let Some(config) = config.as_object_mut() {
+                config.remove("Entrypoint");
+            }
+        }
+        for (name, value) in &self.labels {
+            config["Labels"][name] = value.as_str().into();
+        }
+        Ok(document)
+    }
+}
+
+fn bytes(document: &Value) -> Result<Vec<u8>, AssembleError> {
+    serde_json::to_vec(document).map_err(AssembleError::Json)
+}
+
+/// RFC 3339 in UTC.
+pub fn time(seconds: u32) -> String {
+    let (days, rest) = (i64::from(seconds / 86_400), seconds % 86_400);
+    // Days since 0000-03-01 in cycles of 400 years (Howard Hinnant, "chrono-compatible low-level
+    // date algorithms").
+    let days = days + 719_468;
+    let (cycle, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + cycle * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}

@@ -1,0 +1,229 @@
+//! Where an image goes as files: a layout in a directory, an archive that Docker loads too.
+//!
+//! In: an [`Assembled`], and the directory of a store where its blobs lie. Out: what image tools
+//! read. An index is written last and by renaming, so a reader never sees an image without its
+//! blobs; an image of the same name is replaced, others stay.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{AssembleError, Assembled, MANIFEST};
+use crate::store::LayoutLock;
+use stackforge_types::Digest;
+use stackforge_types::reference::canonical;
+
+const LAYOUT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
+const NAME: &str = "org.opencontainers.image.ref.name";
+/// The name of an image for containerd, which takes no short ones: `docker.io/library/NAME:TAG`.
+const FULL_NAME: &str = "io.containerd.image.name";
+
+type Result<T> = std::result::Result<T, AssembleError>;
+
+/// Adds an image to the layout at `directory`, which is made if it is not there. Blobs are linked
+/// where both are on one file system, else copied. Writers of one layout wait for each other.
+///
+/// # Errors
+/// [`AssembleError::NoLayout`] for a directory with something else in it, and an error for an index
+/// that cannot be read: what it names is not thrown away.
+pub fn layout(image: &Assembled, name: &str, blobs: &Path, directory: &Path) -> Result<()> {
+    let _held = filled(image, blobs, directory)?;
+    let index = directory.join("index.json");
+    let before = match fs::read(&index) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => return Err(io_at("read", &index)(e)),
+        Ok(bytes) => Some(document(&bytes).map_err(io_at("read", &index))?),
+    };
+    let document = index_with(before, image, name);
+    write(&index, document.to_string().as_bytes())
+}
+
+/// An index, whose entries stay.
+fn document(bytes: &[u8]) -> io::Result<Value> {
+    let document: Value = serde_json::from_slice(bytes).map_err(io::Error::other)?;
+    match document["manifests"].is_array() {
+        true => Ok(document),
+        false => Err(io::Error::other("it has no list of manifests")),
+    }
+}
+
+/// Everything of [`layout`] but the image's name: it is there, and nobody sees it yet.
+pub fn unnamed(image: &Assembled, blobs: &Path, directory: &Path) -> Result<()> {
+    filled(image, blobs, directory).map(drop)
+}
+
+fn filled(image: &Assembled, blobs: &Path, directory: &Path) -> Result<LayoutLock> {
+    fs::create_dir_all(directory).map_err(io_at("create", directory))?;
+    let held = LayoutLock::hold(directory).map_err(io_at("open", directory))?;
+    let own = directory.join("blobs/sha256");
+    let marker = directory.join("oci-layout");
+    if !marker.exists() {
+        if !held.is_new() {
+            return Err(AssembleError::NoLayout(directory.to_owned()));
+        }
+        // First: without it the next run would take a killed one's directory for something else.
+        write(&marker, LAYOUT.as_bytes())?;
+    }
+    held.sweep();
+    fs::create_dir_all(&own).map_err(io_at("create", &own))?;
+    for layer in &image.layers {
+        place(&layer.digest, layer.size, blobs, &own)?;
+    }
+    write(&own.join(image.config_digest.hex()), &image.config)?;
+    write(&own.join(image.digest.hex()), &image.manifest)?;
+    Ok(held)
+}
+
+/// The image's entry among those that are there.
+fn index_with(before: Option<Value>, image: &Assembled, name: &str) -> Value {
+    let mut index = before.unwrap_or(json!({}));
+    let mut manifests = match index["manifests"].take() {
+        Value::Array(manifests) => manifests,
+        _ => Vec::new(),
+    };
+    manifests.retain(|m| !is_named(m, name) || is_of_other(m, image));
+    for other in &mut manifests {
+        let same_tag = other["annotations"][NAME] == tag(name) && !is_of_other(other, image);
+        // A tag is one image's; one of another repository is still known by its full name.
+        if same_tag && let Some(annotations) = other["annotations"].as_object_mut() {
+            annotations.remove(NAME);
+        }
+    }
+    manifests.push(entry(image, name));
+    index["schemaVersion"] = 2.into();
+    index["mediaType"] = "application/vnd.oci.image.index.v1+json".into();
+    index["manifests"] = manifests.into();
+    index
+}
+
+/// Whether an entry has the name that an image gets: in full, or its tag if it has no full name.
+fn is_named(entry: &Value, name: &str) -> bool {
+    let annotations = &entry["annotations"];
+    match annotations[FULL_NAME].as_str() {
+        Some(known) => known == full(name),
+        None => annotations[NAME] == tag(name),
+    }
+}
+
+fn is_of_other(entry: &Value, image: &Assembled) -> bool {
+    entry["platform"]["architecture"] != image.platform.arch()
+}
+
+fn entry(image: &Assembled, name: &str) -> Value {
+    json!({
+        "mediaType": MANIFEST,
+        "digest": image.digest,
+        "size": image.manifest.len(),
+        "platform": { "architecture": image.platform.arch(), "os": "linux" },
+        "annotations": { NAME: tag(name), FULL_NAME: full(name) },
+    })
+}
+
+/// The name in full. What is not a reference stays as it is.
+fn full(name: &str) -> String {
+    canonical(name).unwrap_or_else(|| name.to_owned())
+}
+
+/// The last part of `REPOSITORY:TAG`: the layout's own names are tags.
+fn tag(name: &str) -> &str {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    last.split_once(':').map_or("latest", |(_, tag)| tag)
+}
+
+fn place(digest: &Digest, size: u64, from: &Path, to: &Path) -> Result<()> {
+    let (source, target) = (from.join(digest.hex()), to.join(digest.hex()));
+    // A link to the blob is what the blob is; an older copy may be damaged.
+    let copy = |there: &fs::Metadata| {
+        let source = fs::metadata(&source);
+        source.is_ok_and(|source| source.dev() != there.dev() || source.ino() == there.ino())
+    };
+    if fs::metadata(&target).is_ok_and(|there| there.len() == size && copy(&there)) {
+        return Ok(());
+    }
+    let _ = fs::remove_file(&target);
+    if fs::hard_link(&source, &target).is_ok() {
+        return Ok(());
+    }
+    let temporary = target.with_extension("part");
+    fs::copy(&source, &temporary)
+        .and_then(|_| File::open(&temporary)?.sync_all())
+        .map_err(io_at("copy a layer to", &temporary))?;
+    fs::rename(&temporary, &target).map_err(io_at("rename", &target))
+}
+
+/// Replaces a file whole.
+fn write(path: &Path, content: &[u8]) -> Result<()> {
+    crate::store::write_atomically(path, content).map_err(io_at("write", path))
+}
+
+/// Writes an archive with the image under each of `names`: an OCI layout that `docker load` takes
+/// as well. Layers for which `wanted` is false are left out: what loads it has them.
+pub fn archive(
+    image: &Assembled,
+    names: &[String],
+    blobs: &Path,
+    wanted: impl Fn(usize) -> bool,
+    out: impl Write,
+) -> io::Result<()> {
+    let mut tar = tar::Builder::new(BufWriter::with_capacity(1 << 20, out));
+    let path = |digest: &Digest| format!("blobs/sha256/{}", digest.hex());
+    let layers: Vec<String> = image.layers.iter().map(|l| path(&l.digest)).collect();
+    let docker = json!([{
+        "Config": path(&image.config_digest),
+        "RepoTags": names,
+        "Layers": layers,
+    }]);
+    let index = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": names.iter().map(|name| entry(image, name)).collect::<Vec<_>>(),
+    });
+    add(&mut tar, "oci-layout", LAYOUT.as_bytes())?;
+    add(&mut tar, "index.json", index.to_string().as_bytes())?;
+    add(&mut tar, "manifest.json", docker.to_string().as_bytes())?;
+    let mut folder = header(0, 0o755);
+    folder.set_entry_type(tar::EntryType::Directory);
+    for name in ["blobs/", "blobs/sha256/"] {
+        tar.append_data(&mut folder.clone(), name, io::empty())?;
+    }
+    add(&mut tar, &path(&image.digest), &image.manifest)?;
+    add(&mut tar, &path(&image.config_digest), &image.config)?;
+    let mut written = std::collections::BTreeSet::new();
+    for (n, layer) in image.layers.iter().enumerate() {
+        if !wanted(n) || !written.insert(&layer.digest) {
+            continue;
+        }
+        let file = File::open(blobs.join(layer.digest.hex()))?;
+        if file.metadata()?.size() != layer.size {
+            let damaged = format!("blob {} has another size", layer.digest);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, damaged));
+        }
+        let content = file.take(layer.size);
+        tar.append_data(&mut header(layer.size, 0o644), path(&layer.digest), content)?;
+    }
+    tar.into_inner()?.flush()
+}
+
+fn add<W: Write>(tar: &mut tar::Builder<W>, name: &str, bytes: &[u8]) -> io::Result<()> {
+    tar.append_data(&mut header(bytes.len() as u64, 0o644), name, bytes)
+}
+
+fn header(size: u64, mode: u32) -> tar::Header {
+    let mut header = tar::Header::new_ustar();
+    header.set_size(size);
+    header.set_mode(mode);
+    header.set_mtime(0);
+    header
+}
+
+fn io_at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AssembleError {
+    let path: PathBuf = path.to_owned();
+    move |source| AssembleError::Io {
+        doing,
+        path,
+        source,
+    }
+}

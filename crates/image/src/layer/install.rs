@@ -1,0 +1,236 @@
+//! Which files a wheel installs, by the specification of binary distributions.
+//!
+//! In: a [`Wheel`], the folders and interpreter of the image. Out: files with paths below the
+//! root, modes and contents; RECORD's content is known only when all else was read. Where the
+//! specification leaves a choice, the files are those that pip installs.
+
+use std::collections::BTreeMap;
+
+use super::cut::Changed;
+use super::error::WheelFault;
+use super::record;
+use super::scheme::Scheme;
+use super::wheel::Wheel;
+use super::{LayerError, scripts};
+use stackforge_binary::source::Source;
+use stackforge_binary::zip::Member;
+
+const MAX_SCRIPT: u64 = 16 << 20;
+const IFMT: u16 = 0o170_000;
+const IFREG: u16 = 0o100_000;
+/// These are an installer's to write. A wheel that came from an index has no `direct_url.json`.
+const INSTALLERS: [&str; 4] = ["INSTALLER", "REQUESTED", "RECORD", "direct_url.json"];
+const INSTALLER: &str = "stackforge\n";
+
+/// A wheel to install, and how.
+pub struct Install<'a, S> {
+    pub wheel: &'a Wheel<S>,
+    /// Asked for by name, not only by another wheel.
+    pub requested: bool,
+    /// Files to leave out, by their names in the wheel: `*` and `?` within a folder, `**` across.
+    /// Metadata stay, whatever a pattern says.
+    pub drop: &'a [String],
+    /// Members that have another content, of the same size, by their names in the wheel.
+    pub changed: &'a BTreeMap<String, Changed>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Content {
+    /// Of the wheel and its directory, by their places.
+    Member(usize, usize),
+    Bytes(Vec<u8>),
+    Record,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Placed {
+    pub path: String,
+    pub mode: u32,
+    pub size: u64,
+    pub content: Content,
+    /// Where its bytes come from unchanged.
+    pub member: Option<usize>,
+}
+
+pub(super) struct Plan<'a> {
+    pub scheme: &'a Scheme,
+    /// Absolute path of the interpreter.
+    pub python: &'a str,
+}
+
+impl Plan<'_> {
+    /// Where RECORD's paths start, below the root.
+    pub fn site<S>(&self, wheel: &Wheel<S>) -> &str {
+        let site = if wheel.pure {
+            &self.scheme.purelib
+        } else {
+            &self.scheme.platlib
+        };
+        site.trim_start_matches('/')
+    }
+
+    /// The files of a wheel, which is the `place`th; RECORD is the last.
+    pub fn files<S: Source + Clone>(
+        &self,
+        install: &Install<'_, S>,
+        place: usize,
+    ) -> Result<Vec<Placed>, LayerError> {
+        let wheel = install.wheel;
+        let drop = Drop::parse(install.drop)?;
+        let metadata = wheel.metadata("");
+        let mut files = Vec::new();
+        for (index, member) in wheel.archive.members.iter().enumerate() {
+            if member.is_folder() {
+                continue;
+            }
+            match member.name.strip_prefix(&metadata) {
+                Some(own) if INSTALLERS.contains(&own) => continue,
+                None if drop.matches(&member.name) => continue,
+                _ => files.push(self.member(wheel, (place, index), member)?),
+            }
+        }
+        let root = self.site(wheel);
+        for command in &wheel.commands {
+            let folder = self.scheme.scripts.trim_start_matches('/');
+            let path = format!("{folder}/{}", command.name);
+            // As pip does, which writes these last.
+            files.retain(|f| f.path != path);
+            files.push(bytes(path, 0o755, command.script(self.python)));
+        }
+        let own = |file: &str| format!("{root}/{metadata}{file}");
+        files.push(bytes(own("INSTALLER"), 0o644, INSTALLER.into()));
+        if install.requested {
+            files.push(bytes(own("REQUESTED"), 0o644, Vec::new()));
+        }
+        files.push(Placed {
+            content: Content::Record,
+            ..bytes(own("RECORD"), 0o644, Vec::new())
+        });
+        for file in &files {
+            self.check_path(&file.path)
+                .map_err(|fault| wheel.fault(fault))?;
+        }
+        Ok(files)
+    }
+
+    fn member<S: Source + Clone>(
+        &self,
+        wheel: &Wheel<S>,
+        (place, index): (usize, usize),
+        member: &Member,
+    ) -> Result<Placed, LayerError> {
+        let (path, script) = self.path(wheel, &member.name)?;
+        // What pip takes for executable. A script is one, even from an archive without modes.
+        let executable =
+            (member.unix_mode).is_some_and(|mode| mode & IFMT == IFREG && mode & 0o111 != 0);
+        let mode = if executable || script { 0o755 } else { 0o644 };
+        if script && scripts::asks_for_python(&wheel.start(member, 8)?) {
+            let content = wheel.read(member, MAX_SCRIPT)?;
+            wheel.check_record(member, &record::sha256(&content))?;
+            return Ok(bytes(
+                path,
+                mode,
+                scripts::with_python(&content, self.python),
+            ));
+        }
+        Ok(Placed {
+            path,
+            mode,
+            size: member.size,
+            content: Content::Member(place, index),
+            member: Some(index),
+        })
+    }
+
+    /// Where a member goes, and whether it is a script.
+    fn path<S: Source + Clone>(
+        &self,
+        wheel: &Wheel<S>,
+        name: &str,
+    ) -> Result<(String, bool), LayerError> {
+        let (first, rest) = name.split_once('/').unwrap_or((name, ""));
+        let Some(stem) = first.strip_suffix(".data").filter(|_| !rest.is_empty()) else {
+            return Ok((format!("{}/{name}", self.site(wheel)), false));
+        };
+        let (distribution, _) = wheel.stem.split_once('-').unwrap_or((&wheel.stem, ""));
+        let (part, file) = rest.split_once('/').unwrap_or((rest, ""));
+        let folder = (self.scheme.part(part, distribution))
+            .filter(|_| stem.eq_ignore_ascii_case(&wheel.stem) && !file.is_empty())
+            .ok_or_else(|| wheel.fault(WheelFault::Part(name.to_owned())))?;
+        Ok((format!("{folder}/{file}"), part == "scripts"))
+    }
+
+    fn check_path(&self, path: &str) -> Result<(), WheelFault> {
+        // These remove what lies below (OCI image specification, layers). eStargz's own names
+        // stand at the root, where no folder of a scheme is.
+        if path.split('/').any(|part| part.starts_with(".wh.")) {
+            return Err(WheelFault::Reserved(path.to_owned()));
+        }
+        if self.is_interpreter(path) {
+            return Err(WheelFault::Interpreter(path.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whether a file is the interpreter, another name of it, or what tells it where its library is.
+    fn is_interpreter(&self, path: &str) -> bool {
+        let below = |folder: &str| {
+            let folder = folder.trim_matches('/');
+            path.strip_prefix(folder)?.strip_prefix('/')
+        };
+        let version = |name: &str| match name.strip_prefix("python") {
+            Some("" | "3") => true,
+            Some(rest) => rest.strip_prefix("3.").is_some_and(|minor| {
+                !minor.is_empty() && minor.bytes().all(|b| b.is_ascii_digit())
+            }),
+            None => false,
+        };
+        let own = self
+            .python
+            .rsplit_once('/')
+            .map_or("", |(folder, _)| folder);
+        self.python.strip_prefix('/') == Some(path)
+            || [own, &self.scheme.scripts]
+                .into_iter()
+                .filter_map(below)
+                .any(version)
+            || matches!(below(&self.scheme.data), Some("pyvenv.cfg" | "lib64"))
+    }
+}
+
+fn bytes(path: String, mode: u32, content: Vec<u8>) -> Placed {
+    Placed {
+        path,
+        mode,
+        size: content.len() as u64,
+        content: Content::Bytes(content),
+        member: None,
+    }
+}
+
+/// Patterns for what is left out.
+struct Drop(Vec<glob::Pattern>);
+
+impl Drop {
+    fn parse(patterns: &[String]) -> Result<Self, LayerError> {
+        let parse = |pattern: &String| {
+            glob::Pattern::new(pattern).map_err(|error| LayerError::Pattern {
+                pattern: pattern.clone(),
+                why: error.msg.to_owned(),
+            })
+        };
+        patterns
+            .iter()
+            .map(parse)
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        let how = glob::MatchOptions {
+            require_literal_separator: true,
+            ..glob::MatchOptions::new()
+        };
+        self.0.iter().any(|pattern| pattern.matches_with(name, how))
+    }
+}

@@ -1,0 +1,133 @@
+//! The files of several wheels as one tree.
+//!
+//! In: each wheel's files. Out: folders and files by path. Of files with one path and one content,
+//! such as the `__init__.py` of a namespace, the layer has one and every RECORD lists it, as after
+//! pip. Different contents are an error: pip keeps what it installed last and says nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::LayerError;
+use super::error::WheelFault;
+use super::install::{Content, Install, Placed};
+use super::record::{self, Sha256};
+use stackforge_binary::source::Source;
+
+#[derive(Debug)]
+pub(super) struct File {
+    pub mode: u32,
+    pub size: u64,
+    pub content: Content,
+    /// Wheels that bring it, and their members of which it is a copy.
+    pub owners: Vec<(usize, Option<usize>)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    pub folders: BTreeSet<String>,
+    pub files: BTreeMap<String, File>,
+}
+
+impl Tree {
+    pub fn add<S: Source + Clone>(
+        &mut self,
+        place: usize,
+        files: Vec<Placed>,
+        installs: &[Install<'_, S>],
+    ) -> Result<(), LayerError> {
+        for placed in files {
+            let mut path = placed.path.as_str();
+            while let Some((folder, _)) = path.rsplit_once('/') {
+                if !self.folders.insert(folder.to_owned()) {
+                    break;
+                }
+                path = folder;
+            }
+            let Some(file) = self.files.get_mut(&placed.path) else {
+                let file = File {
+                    mode: placed.mode,
+                    size: placed.size,
+                    content: placed.content,
+                    owners: vec![(place, placed.member)],
+                };
+                self.files.insert(placed.path, file);
+                continue;
+            };
+            let known = sha256(&file.content, installs)?;
+            let same = known.is_some() && known == sha256(&placed.content, installs)?;
+            if !same {
+                return Err(collision(file, place, &placed, installs));
+            }
+            file.mode |= placed.mode;
+            file.owners.push((place, placed.member));
+        }
+        Ok(())
+    }
+
+    /// Fails where a path is a file of one wheel and a folder of another.
+    pub fn check<S>(&self, installs: &[Install<'_, S>]) -> Result<(), LayerError> {
+        let name = |file: &File| {
+            let owner = file
+                .owners
+                .first()
+                .and_then(|(place, _)| installs.get(*place));
+            owner
+                .map(|install| install.wheel.file.clone())
+                .unwrap_or_default()
+        };
+        for (path, file) in &self.files {
+            if !self.folders.contains(path) {
+                continue;
+            }
+            let start = format!("{path}/");
+            let below = self.files.range(start.clone()..).next();
+            let Some((below, other)) = below.filter(|(below, _)| below.starts_with(&start)) else {
+                continue;
+            };
+            return Err(LayerError::FileAndFolder {
+                wheel: name(file),
+                path: path.clone(),
+                other: name(other),
+                below: below.clone(),
+            });
+        }
+        Ok(())
+    }
+}
+
+fn collision<S: Source + Clone>(
+    file: &File,
+    place: usize,
+    placed: &Placed,
+    installs: &[Install<'_, S>],
+) -> LayerError {
+    let path = placed.path.clone();
+    let (first, member) = file.owners.first().copied().unwrap_or((place, None));
+    let (one, other) = (installs[first].wheel, installs[place].wheel);
+    if first != place {
+        return LayerError::Collision {
+            first: one.file.clone(),
+            second: other.file.clone(),
+            path,
+        };
+    }
+    let name = |member: Option<usize>| match member {
+        Some(member) => one.archive.members[member].name.clone(),
+        None => "(made by the installation)".to_owned(),
+    };
+    one.fault(WheelFault::Twice(name(member), name(placed.member), path))
+}
+
+/// Of a content that is known; a RECORD's is not.
+fn sha256<S: Source + Clone>(
+    content: &Content,
+    installs: &[Install<'_, S>],
+) -> Result<Option<Sha256>, LayerError> {
+    match content {
+        Content::Bytes(bytes) => Ok(Some(record::sha256(bytes))),
+        Content::Record => Ok(None),
+        Content::Member(place, member) => {
+            let wheel = installs[*place].wheel;
+            wheel.sha256(&wheel.archive.members[*member]).map(Some)
+        }
+    }
+}

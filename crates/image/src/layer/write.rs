@@ -1,0 +1,235 @@
+//! Writes a layer: files in order of their paths, RECORDs, the table of contents, the footer.
+//!
+//! In: a [`Spec`] and wheels. Out: bytes, once, in order, and their digests. RECORDs come last
+//! because they list what was read before them.
+
+use std::io::{BufWriter, Write};
+use std::sync::Arc;
+use std::thread::{self, Scope};
+
+use flate2::Crc;
+
+use super::content::{Content, Part, Role, Worker};
+use super::gzip::{self, Compressor};
+use super::install::{self, Install, Plan};
+use super::layout::{self, Entry, Job};
+use super::record::{self, Sha256};
+use super::sums::{Piece, Sums};
+use super::tar::{self, Attributes, Kind};
+use super::toc::{self, Chunk, Toc};
+use super::tree::{File, Tree};
+use super::{Layer, LayerError, Spec, installed, ordered, scripts};
+use stackforge_binary::source::Source;
+
+/// More would wait for the digests, and hold memory.
+const MAX_THREADS: usize = 16;
+
+/// Writes the layer. The order of wheels changes nothing in it.
+pub fn write<S: Source + Clone + Send + Sync>(
+    spec: &Spec,
+    installs: &[Install<'_, S>],
+    out: impl Write,
+) -> Result<Layer, LayerError> {
+    spec.scheme.check()?;
+    scripts::check_python(&spec.python)?;
+    let plan = Plan {
+        scheme: &spec.scheme,
+        python: &spec.python,
+    };
+    let mut tree = Tree::default();
+    for (place, install) in installs.iter().enumerate() {
+        tree.add(place, plan.files(install, place)?, installs)?;
+    }
+    tree.check(installs)?;
+    let landmark = File {
+        mode: 0o644,
+        size: toc::LANDMARK.len() as u64,
+        content: install::Content::Bytes(toc::LANDMARK.to_vec()),
+        owners: Vec::new(),
+    };
+    let entries = layout::entries(&tree, &landmark);
+    let jobs = layout::jobs(&entries, installs);
+    thread::scope(|scope| {
+        let mut writer = Writer::start(scope, spec, out);
+        let (chunks, digests) = writer.contents(scope, &entries, &jobs)?;
+        let installed = installed::check(&entries, &digests, installs)?;
+        let mut toc = toc::Toc::of(&entries, &chunks, &digests, spec.epoch);
+        for (path, record) in installed.records(&plan, installs) {
+            writer.record(&path, record.into_bytes(), &mut toc)?;
+        }
+        let toc_digest = writer.toc(&toc)?;
+        let files = tree.files.len() as u64;
+        writer.finish(Layer {
+            toc_digest,
+            files,
+            unlisted: installed.unlisted,
+            misstated: installed.misstated,
+            ..Layer::default()
+        })
+    })
+}
+
+struct Writer<'scope, W: Write> {
+    out: BufWriter<W>,
+    compressor: Compressor,
+    epoch: u32,
+    level: u32,
+    threads: usize,
+    /// Bytes of the layer and of the tar so far.
+    offset: u64,
+    plain: u64,
+    /// Zeros that are due after the last content.
+    padding: &'static [u8],
+    layer: Sums<'scope>,
+    tar: Sums<'scope>,
+}
+
+impl<'scope, W: Write> Writer<'scope, W> {
+    fn start<'env>(scope: &'scope Scope<'scope, 'env>, spec: &Spec, out: W) -> Self {
+        Self {
+            out: BufWriter::with_capacity(1 << 20, out),
+            compressor: Compressor::new(spec.level),
+            epoch: spec.epoch,
+            level: spec.level,
+            threads: spec.threads.min(MAX_THREADS),
+            offset: 0,
+            plain: 0,
+            padding: &[],
+            layer: Sums::start(scope),
+            tar: Sums::start(scope),
+        }
+    }
+
+    /// All but RECORDs: where each content lies, and the digest of each file that has one.
+    fn contents<'env, S: Source + Clone + Send + Sync>(
+        &mut self,
+        scope: &'scope Scope<'scope, 'env>,
+        entries: &[Entry<'_>],
+        jobs: &[Job<'_, S>],
+    ) -> Result<(Vec<Chunk>, Vec<Sha256>), LayerError> {
+        let mut files = Sums::start(scope);
+        let mut chunks: Vec<Chunk> = Vec::new();
+        let mut inside = false;
+        // Of a file that is compressed here in chunks.
+        let mut crc = Crc::new();
+        let (epoch, level) = (self.epoch, self.level);
+        ordered::run(
+            jobs,
+            self.threads,
+            || Worker::new(level),
+            |worker, job, parts| {
+                let head = layout::head(entries, &job.entries, epoch);
+                let wanted = worker.head(head, parts)?;
+                match &job.content {
+                    Some(content) if wanted => worker.content(content, parts),
+                    _ => Ok(()),
+                }
+            },
+            |job, part: Part| {
+                let plain = Arc::new(part.plain);
+                if matches!(part.role, Role::Head) {
+                    return self.put(part.gzip, plain);
+                }
+                if !inside {
+                    chunks.push(Chunk {
+                        offset: self.offset,
+                        range: job.chunk.clone(),
+                        digest: None,
+                    });
+                }
+                files.put(Piece::Bytes(Arc::clone(&plain)))?;
+                self.put(part.gzip, plain)?;
+                let Role::End(own) = part.role else {
+                    inside = true;
+                    return Ok(());
+                };
+                inside = false;
+                if let (Some((digest, own)), Some(chunk)) = (own, chunks.last_mut()) {
+                    chunk.digest = Some(digest);
+                    crc.combine(&own);
+                }
+                if job.last {
+                    if let Some(Content::Stored(wheel, member, ..)) = job.content {
+                        wheel.check_crc(member, crc.sum())?;
+                    }
+                    crc.reset();
+                    files.put(Piece::End)?;
+                }
+                Ok(())
+            },
+        )?;
+        Ok((chunks, files.finish()?))
+    }
+
+    fn put(&mut self, gzip: Vec<u8>, plain: Arc<Vec<u8>>) -> Result<(), LayerError> {
+        self.out.write_all(&gzip).map_err(LayerError::Write)?;
+        self.offset += gzip.len() as u64;
+        self.plain += plain.len() as u64;
+        self.layer.put(Piece::Bytes(Arc::new(gzip)))?;
+        self.tar.put(Piece::Bytes(plain))
+    }
+
+    /// A member of its own.
+    fn member(&mut self, plain: Vec<u8>) -> Result<(), LayerError> {
+        let mut gzip = Vec::new();
+        (self.compressor.member(&plain, &mut gzip)).map_err(LayerError::Write)?;
+        self.put(gzip, Arc::new(plain))
+    }
+
+    fn record(&mut self, path: &str, text: Vec<u8>, toc: &mut Toc) -> Result<(), LayerError> {
+        let size = text.len() as u64;
+        let digest = record::sha256(&text);
+        let mut head = self.padding.to_vec();
+        let mode = 0o644;
+        let mtime = self.epoch;
+        tar::header(
+            &mut head,
+            path,
+            Kind::File(size),
+            Attributes { mode, mtime },
+        );
+        self.member(head)?;
+        toc.add_file(path, mode, size, self.offset, &digest);
+        self.padding = tar::padding(size);
+        self.member(text)
+    }
+
+    /// The table of contents with the tar's end, and the footer.
+    fn toc(&mut self, toc: &Toc) -> Result<String, LayerError> {
+        if !self.padding.is_empty() {
+            self.member(self.padding.to_vec())?;
+        }
+        let json = toc.json().map_err(|e| LayerError::Write(e.into()))?;
+        let digest = record::sha256(&json);
+        let size = json.len() as u64;
+        let attributes = Attributes {
+            mode: 0o644,
+            mtime: self.epoch,
+        };
+        let mut member = Vec::new();
+        tar::header(&mut member, toc::NAME, Kind::File(size), attributes);
+        member.extend_from_slice(&json);
+        member.extend_from_slice(tar::padding(size));
+        member.extend_from_slice(&tar::END);
+        let offset = self.offset;
+        self.member(member)?;
+        self.put(gzip::footer(offset).to_vec(), Arc::default())?;
+        Ok(record::oci(&digest))
+    }
+
+    fn finish(mut self, layer: Layer) -> Result<Layer, LayerError> {
+        self.out.flush().map_err(LayerError::Write)?;
+        let digest = |mut sums: Sums<'_>| {
+            sums.put(Piece::End)?;
+            let digests = sums.finish()?;
+            digests.first().map(record::oci).ok_or(LayerError::Thread)
+        };
+        Ok(Layer {
+            digest: digest(self.layer)?,
+            diff_id: digest(self.tar)?,
+            size: self.offset,
+            plain_size: self.plain,
+            ..layer
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! What `docker save` writes: `manifest.json`, configurations and plain tars of layers.
+
+use super::parse::{self, Compression, Saved, malformed};
+use super::place::Files;
+use super::{Image, Layer, OciError};
+use stackforge_binary::source::Source as _;
+use stackforge_types::{Digest, Platform};
+
+const LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar";
+
+pub(super) fn open(
+    files: &Files,
+    manifest: &[u8],
+    reference: Option<&str>,
+    platform: Option<Platform>,
+) -> Result<Image, OciError> {
+    let images = parse::saved(manifest)?;
+    let mut chosen: Vec<&Saved> = images.iter().collect();
+    if let Some(reference) = reference {
+        chosen.retain(|image| is(image, reference));
+        if chosen.is_empty() {
+            return Err(OciError::NoReference {
+                reference: reference.chars().take(200).collect(),
+                there: images.iter().map(describe).collect(),
+            });
+        }
+    }
+    match chosen[..] {
+        [image] => read(files, image, platform),
+        [] => Err(malformed("manifest.json", "names no image")),
+        _ => Err(OciError::Several(
+            chosen.into_iter().map(describe).collect(),
+        )),
+    }
+}
+
+fn read(files: &Files, image: &Saved, platform: Option<Platform>) -> Result<Image, OciError> {
+    let what = format!("configuration `{}`", image.config.escape_debug());
+    let place = files
+        .find(&image.config)?
+        .ok_or_else(|| OciError::Missing(what.clone()))?;
+    let bytes = place.read(&what)?;
+    let digest = Digest::of(&bytes);
+    if let Some(expected) = promised(&image.config)
+        && expected != digest
+    {
+        return Err(OciError::Altered {
+            what,
+            expected,
+            found: digest,
+        });
+    }
+    let (config, diff_ids) = parse::config(&what, &bytes)?;
+    super::check_platform(&config, platform)?;
+    let names = image.layers.as_deref().unwrap_or_default();
+    super::check_layers(&what, names.len(), diff_ids.len())?;
+    let layers = names
+        .iter()
+        .zip(diff_ids)
+        .map(|(name, diff_id)| layer(files, name, diff_id))
+        .collect::<Result<_, _>>()?;
+    Ok(Image {
+        digest,
+        config,
+        layers,
+        documents: None,
+    })
+}
+
+fn layer(files: &Files, name: &str, diff_id: Digest) -> Result<Layer, OciError> {
+    let what = || format!("layer `{}`", name.escape_debug());
+    let place = files.find(name)?.ok_or_else(|| OciError::Missing(what()))?;
+    let mut blob = place.open()?;
+    let mut head = [0; 4];
+    if blob.size() >= 4 {
+        blob.read_at(0, &mut head)
+            .map_err(|source| OciError::Bytes {
+                what: what(),
+                source,
+            })?;
+    }
+    // `docker load` takes compressed layers; nothing but their first bytes tells.
+    let compression = match head {
+        [0x1f, 0x8b, ..] => Compression::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd] => Compression::Zstd,
+        _ => Compression::None,
+    };
+    Ok(Layer {
+        size: blob.size(),
+        place,
+        compression,
+        digest: None,
+        diff_id,
+        media_type: match compression {
+            Compression::None => LAYER.to_owned(),
+            Compression::Gzip => format!("{LAYER}.gzip"),
+            Compression::Zstd => format!("{LAYER}.zstd"),
+        },
+    })
+}
+
+/// The digest that the name of a configuration claims: `HEX.json`, or `blobs/sha256/HEX`.
+fn promised(name: &str) -> Option<Digest> {
+    let hex = match name.strip_prefix("blobs/sha256/") {
+        Some(hex) => hex,
+        None => name.strip_suffix(".json")?,
+    };
+    format!("sha256:{hex}").parse().ok()
+}
+
+/// By a tag in whole, its last part, or a name that means `latest`; by the configuration's digest.
+fn is(image: &Saved, reference: &str) -> bool {
+    if let Ok(digest) = reference.parse::<Digest>() {
+        return promised(&image.config) == Some(digest);
+    }
+    image.repo_tags.iter().flatten().any(|full| {
+        full == reference
+            || full.strip_prefix(reference) == Some(":latest")
+            || full
+                .rsplit_once(':')
+                .is_some_and(|(_, tag)| tag == reference)
+    })
+}
+
+fn describe(image: &Saved) -> String {
+    let tags = image.repo_tags.as_deref().unwrap_or_default().join(", ");
+    match promised(&image.config) {
+        Some(digest) if tags.is_empty() => digest.to_string(),
+        Some(digest) => format!("{tags} ({digest})"),
+        None => tags,
+    }
+}

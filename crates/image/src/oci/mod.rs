@@ -1,0 +1,193 @@
+//! Images at rest: what they hold, read in place.
+//!
+//! In: a directory or a tar archive with an OCI image layout (image-spec 1.1), or what
+//! `docker save` writes. Out: an [`Image`] with its configuration and its [`Layer`]s, each of which
+//! reads as a plain tar, and the files that they merge to ([`merge`]). Indexes, manifests and
+//! configurations are bounded, and those with a digest are verified before they are parsed; a
+//! layer proves itself while it is read. Where a layout and `docker save`'s manifest stand side by
+//! side the layout counts. Never writes, never unpacks to disk, never follows a URL.
+
+mod choose;
+mod docker;
+mod error;
+mod layer;
+pub mod merge;
+pub mod parse;
+mod place;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use oci_spec::image::{Descriptor, ImageConfiguration};
+
+use place::Files;
+use stackforge_binary::tar::Reader;
+use stackforge_types::{Digest, Platform};
+
+pub use error::OciError;
+pub use layer::Layer;
+pub use merge::{Merge, MergeError, Node};
+pub use place::MOST_JSON;
+pub use stream::{Proof, Stream, Tar, Unproven};
+
+#[derive(Debug, Clone)]
+pub struct Image {
+    /// Of the manifest; of the configuration where `docker save` wrote no manifest.
+    pub digest: Digest,
+    pub config: ImageConfiguration,
+    /// The lowest first.
+    pub layers: Vec<Layer>,
+    /// None in the output of `docker save`, which has no manifest.
+    pub documents: Option<Documents>,
+}
+
+/// What an image consists of besides layers, byte for byte.
+#[derive(Debug, Clone)]
+pub struct Documents {
+    /// Of the manifest, as it names itself.
+    pub media_type: String,
+    pub manifest: Vec<u8>,
+    pub config_digest: Digest,
+    pub config: Vec<u8>,
+}
+
+/// The image at `path` that `reference` names: a tag, an annotation's name or a digest. Both it and
+/// the platform may be left out where there is one image.
+pub fn open(
+    path: &Path,
+    reference: Option<&str>,
+    platform: Option<Platform>,
+) -> Result<Image, OciError> {
+    let files = Files::open(path)?;
+    if let (Some(layout), Some(index)) = (files.read("oci-layout")?, files.read("index.json")?) {
+        parse::layout(&layout)?;
+        let index = parse::index("index.json", &index)?;
+        let choice = choose::choose(&files, &index, reference, platform)?;
+        return image(&files, &choice, platform);
+    }
+    // Its names are paths that anyone could have written: they are looked up in an archive only.
+    match (&files, files.read("manifest.json")?) {
+        (Files::Archive(_), Some(manifest)) => docker::open(&files, &manifest, reference, platform),
+        _ => Err(OciError::Unknown(path.to_owned())),
+    }
+}
+
+/// Which manifest of an index is for a platform. Indexes in it are looked up below `path`.
+pub fn choose(path: &Path, index: &[u8], platform: Option<Platform>) -> Result<Digest, OciError> {
+    let index = parse::index("the index", index)?;
+    Ok(choose::choose(&Files::open(path)?, &index, None, platform)?.digest)
+}
+
+/// The image whose manifest has that digest and size, of blobs below `path` as in a layout.
+pub fn of_manifest(path: &Path, digest: &Digest, size: u64) -> Result<Image, OciError> {
+    let choice = choose::Choice::of(digest, size)?;
+    image(&Files::open(path)?, &choice, None)
+}
+
+impl Image {
+    /// An error unless its configuration is for that platform.
+    pub fn is_for(&self, platform: Platform) -> Result<(), OciError> {
+        check_platform(&self.config, Some(platform))
+    }
+
+    /// The files of the image by path. Reads every layer to its end, so all of them are verified.
+    pub fn files(&self) -> Result<BTreeMap<String, Node>, OciError> {
+        let mut merge = Merge::new();
+        for layer in &self.layers {
+            let digest = layer.digest();
+            let mut reader = Reader::new(layer.tar()?);
+            loop {
+                let entry = reader.next().map_err(|source| OciError::Layer {
+                    digest: digest.clone(),
+                    source,
+                })?;
+                let Some(entry) = entry else { break };
+                merge.add(entry.header).map_err(|source| OciError::Merge {
+                    digest: digest.clone(),
+                    source,
+                })?;
+            }
+            merge.end_layer();
+        }
+        Ok(merge.finish())
+    }
+}
+
+fn image(
+    files: &Files,
+    choice: &choose::Choice,
+    platform: Option<Platform>,
+) -> Result<Image, OciError> {
+    let document = |kind: &str, descriptor: &Descriptor| {
+        let digest = parse::digest(descriptor)?;
+        let what = format!("{kind} {digest}");
+        let bytes = files
+            .blob(&digest)?
+            .verified(&what, &digest, descriptor.size())?;
+        Ok::<_, OciError>((what, bytes))
+    };
+    let (what, manifest_bytes) = document("manifest", &choice.descriptor)?;
+    let manifest = parse::manifest(&what, &manifest_bytes)?;
+    let (what, bytes) = document("configuration", manifest.config())?;
+    let (config, diff_ids) = parse::config(&what, &bytes)?;
+    check_platform(&config, platform)?;
+    check_layers(&what, manifest.layers().len(), diff_ids.len())?;
+    let layers = manifest
+        .layers()
+        .iter()
+        .zip(diff_ids)
+        .map(|(descriptor, diff_id)| {
+            let compression = parse::compression(descriptor)?;
+            let digest = parse::digest(descriptor)?;
+            Ok(Layer {
+                place: files.blob(&digest)?,
+                compression,
+                digest: Some(digest),
+                diff_id,
+                size: descriptor.size(),
+                media_type: descriptor.media_type().to_string(),
+            })
+        })
+        .collect::<Result<_, OciError>>()?;
+    Ok(Image {
+        digest: choice.digest.clone(),
+        config,
+        layers,
+        documents: Some(Documents {
+            media_type: (manifest.media_type().as_ref())
+                .unwrap_or(choice.descriptor.media_type())
+                .to_string(),
+            manifest: manifest_bytes,
+            config_digest: parse::digest(manifest.config())?,
+            config: bytes,
+        }),
+    })
+}
+
+/// An error where a configuration is for another platform. What an index says of it may be wrong, or
+/// missing.
+pub fn check_platform(
+    config: &ImageConfiguration,
+    wanted: Option<Platform>,
+) -> Result<(), OciError> {
+    match wanted {
+        Some(platform) if !choose::is(config.os(), config.architecture(), platform) => {
+            Err(OciError::NoPlatform {
+                platform,
+                there: vec![format!("{}/{}", config.os(), config.architecture())],
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_layers(what: &str, layers: usize, diff_ids: usize) -> Result<(), OciError> {
+    if layers == diff_ids {
+        return Ok(());
+    }
+    let problem = format!("has {diff_ids} diff IDs for {layers} layers");
+    Err(parse::malformed(what, problem))
+}

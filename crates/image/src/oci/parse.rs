@@ -1,0 +1,209 @@
+//! The documents of an image: bytes to checked values. Nothing here opens a file.
+
+use oci_spec::image::{Descriptor, ImageConfiguration, ImageIndex, ImageManifest, MediaType};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use super::OciError;
+use stackforge_types::Digest;
+
+const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
+const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
+const DOCKER_LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+/// What a descriptor of an index says that it leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leads {
+    Index,
+    Manifest,
+    Elsewhere,
+}
+
+pub(super) fn leads(descriptor: &Descriptor) -> Leads {
+    match descriptor.media_type() {
+        MediaType::ImageIndex => Leads::Index,
+        MediaType::ImageManifest => Leads::Manifest,
+        MediaType::Other(t) if t == DOCKER_LIST => Leads::Index,
+        MediaType::Other(t) if t == DOCKER_MANIFEST => Leads::Manifest,
+        _ => Leads::Elsewhere,
+    }
+}
+
+/// How the tar of a layer is packed.
+pub fn compression(layer: &Descriptor) -> Result<Compression, OciError> {
+    let refused = |why| {
+        Err(OciError::MediaType {
+            what: format!("layer {}", layer.digest()),
+            media_type: layer.media_type().to_string().escape_debug().to_string(),
+            why,
+        })
+    };
+    const FOREIGN: &str = "its content lies elsewhere; copy the image with its foreign layers";
+    match layer.media_type() {
+        MediaType::ImageLayer => Ok(Compression::None),
+        MediaType::ImageLayerGzip => Ok(Compression::Gzip),
+        MediaType::ImageLayerZstd => Ok(Compression::Zstd),
+        MediaType::ImageLayerNonDistributable
+        | MediaType::ImageLayerNonDistributableGzip
+        | MediaType::ImageLayerNonDistributableZstd => refused(FOREIGN),
+        MediaType::Other(t) if t.starts_with("application/vnd.docker.image.rootfs.foreign.") => {
+            refused(FOREIGN)
+        }
+        MediaType::Other(t) => match t.strip_prefix(DOCKER_LAYER) {
+            Some("") => Ok(Compression::None),
+            Some(".gzip") => Ok(Compression::Gzip),
+            Some(".zstd") => Ok(Compression::Zstd),
+            _ => refused("which is no layer that is known"),
+        },
+        _ => refused("which is no layer that is known"),
+    }
+}
+
+/// The digest of a descriptor.
+pub fn digest(descriptor: &Descriptor) -> Result<Digest, OciError> {
+    let text = descriptor.digest().as_ref();
+    text.parse()
+        .map_err(|_| OciError::Algorithm(text.chars().take(200).collect()))
+}
+
+/// The file `oci-layout`.
+pub fn layout(bytes: &[u8]) -> Result<(), OciError> {
+    #[derive(Deserialize)]
+    struct Layout {
+        #[serde(rename = "imageLayoutVersion")]
+        version: String,
+    }
+    let layout: Layout = json("oci-layout", bytes)?;
+    if layout.version.starts_with("1.") {
+        return Ok(());
+    }
+    Err(malformed(
+        "oci-layout",
+        format!("has the version `{}`, not 1", layout.version.escape_debug()),
+    ))
+}
+
+/// `index.json`, or an index that another one names.
+pub fn index(what: &str, bytes: &[u8]) -> Result<ImageIndex, OciError> {
+    let index: ImageIndex = json(what, bytes)?;
+    version(what, index.schema_version())?;
+    match index.media_type() {
+        None | Some(MediaType::ImageIndex) => {}
+        Some(MediaType::Other(t)) if t == DOCKER_LIST => {}
+        Some(other) => return Err(wrong(what, other, "which is no index")),
+    }
+    one_kind(what, bytes)?;
+    Ok(index)
+}
+
+pub fn manifest(what: &str, bytes: &[u8]) -> Result<ImageManifest, OciError> {
+    let manifest: ImageManifest = json(what, bytes)?;
+    version(what, manifest.schema_version())?;
+    match manifest.media_type() {
+        None | Some(MediaType::ImageManifest) => {}
+        Some(MediaType::Other(t)) if t == DOCKER_MANIFEST => {}
+        Some(other) => return Err(wrong(what, other, "which is no manifest")),
+    }
+    one_kind(what, bytes)?;
+    match manifest.config().media_type() {
+        MediaType::ImageConfig => {}
+        MediaType::Other(t) if t == DOCKER_CONFIG => {}
+        other => {
+            let what = format!("the configuration of {what}");
+            return Err(wrong(&what, other, "so this is no image"));
+        }
+    }
+    Ok(manifest)
+}
+
+/// The configuration and its diff IDs.
+pub fn config(what: &str, bytes: &[u8]) -> Result<(ImageConfiguration, Vec<Digest>), OciError> {
+    let config: ImageConfiguration = json(what, bytes)?;
+    if config.rootfs().typ() != "layers" {
+        return Err(malformed(
+            what,
+            "has a root file system that is not of layers",
+        ));
+    }
+    let diff_ids = config.rootfs().diff_ids().iter();
+    let diff_ids = diff_ids
+        .map(|id| {
+            id.parse()
+                .map_err(|_| OciError::Algorithm(id.chars().take(200).collect()))
+        })
+        .collect::<Result<_, _>>()?;
+    Ok((config, diff_ids))
+}
+
+/// An image in the `manifest.json` that `docker save` writes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Saved {
+    pub config: String,
+    #[serde(default)]
+    pub repo_tags: Option<Vec<String>>,
+    #[serde(default)]
+    pub layers: Option<Vec<String>>,
+}
+
+pub fn saved(bytes: &[u8]) -> Result<Vec<Saved>, OciError> {
+    json("manifest.json", bytes)
+}
+
+fn version(what: &str, version: u32) -> Result<(), OciError> {
+    match version {
+        2 => Ok(()),
+        other => Err(malformed(
+            what,
+            format!("has the schema version {other}, not 2"),
+        )),
+    }
+}
+
+/// One document must not be an index to one program and a manifest to another (CVE-2021-41190).
+fn one_kind(what: &str, bytes: &[u8]) -> Result<(), OciError> {
+    #[derive(Deserialize)]
+    struct Parts {
+        manifests: Option<IgnoredAny>,
+        layers: Option<IgnoredAny>,
+        config: Option<IgnoredAny>,
+        #[serde(rename = "fsLayers")]
+        fs_layers: Option<IgnoredAny>,
+    }
+    let parts: Parts = json(what, bytes)?;
+    let manifest = parts.layers.is_some() || parts.config.is_some();
+    if parts.fs_layers.is_some() || (parts.manifests.is_some() && manifest) {
+        return Err(malformed(what, "is an index and a manifest at once"));
+    }
+    Ok(())
+}
+
+fn json<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, OciError> {
+    serde_json::from_slice(bytes).map_err(|source| OciError::Json {
+        what: what.to_owned(),
+        source,
+    })
+}
+
+pub(super) fn malformed(what: &str, problem: impl Into<String>) -> OciError {
+    OciError::Malformed {
+        what: what.to_owned(),
+        problem: problem.into(),
+    }
+}
+
+fn wrong(what: &str, media_type: &MediaType, why: &'static str) -> OciError {
+    OciError::MediaType {
+        what: what.to_owned(),
+        media_type: media_type.to_string().chars().take(200).collect(),
+        why,
+    }
+}

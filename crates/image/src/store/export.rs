@@ -1,0 +1,333 @@
+//! The cache, or what one stack needs of it, as an OCI image layout in a directory or a tar.
+//!
+//! Images keep their names. Everything else hangs on a manifest of its own, [`REF`], whose layers
+//! are the blobs with their files' names and whose first layer is the record: actions and names. So
+//! any OCI tool can copy it, into a registry too.
+
+use super::images::{REF_NAME, digest};
+use super::{Action, Hear, LayoutLock, Save, Store, StoreError, write_atomically};
+use base64::Engine as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use stackforge_types::Digest;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// Name of the manifest that everything but images hangs on.
+pub(super) const REF: &str = "stackforge-cache";
+pub(super) const RECORD: &str = "application/vnd.stackforge.cache.record.v1+json";
+const ARTIFACT: &str = "application/vnd.stackforge.cache.v1+json";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const TITLE: &str = "org.opencontainers.image.title";
+const PIECE: usize = 1 << 20;
+
+/// Annotation of that manifest's entry in the index: a signature, in base64.
+const SIGNATURE: &str = "io.stackforge.cache.signature";
+
+/// Signs a statement.
+pub type Sign<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+
+/// What is signed of an export: the manifest names the record and all blobs by digest.
+pub(super) fn statement(manifest: &Digest) -> Vec<u8> {
+    format!("stackforge cache export\n{manifest}\n").into_bytes()
+}
+
+/// The signature of an entry of the index.
+pub(super) fn signature(entry: &Value) -> Option<Vec<u8>> {
+    let text = entry["annotations"][SIGNATURE].as_str()?;
+    base64::engine::general_purpose::STANDARD.decode(text).ok()
+}
+
+/// What a record says of the blobs beside it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub version: u32,
+    pub actions: BTreeMap<Digest, Action>,
+    pub names: BTreeMap<Digest, Vec<String>>,
+}
+
+/// What is to be exported.
+#[derive(Debug, Default, Clone)]
+pub struct Selection {
+    /// Keys of steps, which go with what they gave.
+    pub keys: BTreeSet<Digest>,
+    pub blobs: BTreeSet<Digest>,
+    /// Names of images.
+    pub images: BTreeSet<String>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Exported {
+    pub blobs: usize,
+    pub bytes: u64,
+    pub actions: usize,
+    pub images: usize,
+}
+
+/// Where the files of the layout go.
+enum Sink<'a> {
+    Directory(&'a Path, LayoutLock),
+    Archive(Box<tar::Builder<io::BufWriter<Save>>>),
+}
+
+impl Store {
+    /// Writes what is selected, else everything, to `to`: a directory that is there, or whose name
+    /// ends in `/`, else a file. Every blob is verified on its way. A signature lets
+    /// [`Store::import`] believe the steps.
+    pub fn export(
+        &self,
+        selection: Option<&Selection>,
+        sign: Option<Sign<'_>>,
+        to: &Path,
+        hear: Hear<'_>,
+    ) -> Result<Exported, StoreError> {
+        let failed = |e| StoreError::at("write", to, e);
+        self.outside(to)?;
+        let (record, images, mut blobs) = self.selected(selection)?;
+        self.lease(&blobs)?;
+        let actions = record.actions.len();
+        let mut cache = self.cache_manifest(&record, &images, &mut blobs)?;
+        if let Some((sign, manifest)) = sign.zip(digest(&cache)) {
+            let signature = sign(&statement(&manifest));
+            let text = base64::engine::general_purpose::STANDARD.encode(signature);
+            cache["annotations"][SIGNATURE] = text.into();
+        }
+        let mut entries: Vec<Value> = images.clone();
+        entries.push(cache);
+        let index = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.index.v1+json",
+            "manifests": entries,
+        });
+        let mut out = Exported {
+            actions,
+            images: images.len(),
+            ..Exported::default()
+        };
+        let total = blobs
+            .iter()
+            .map(|d| std::fs::metadata(self.blob_path(d)).map_or(0, |m| m.len()))
+            .sum();
+        let directory = to.is_dir() || to.as_os_str().as_encoded_bytes().ends_with(b"/");
+        let mut sink = Sink::open(to, directory).map_err(failed)?;
+        sink.small("oci-layout", b"{\"imageLayoutVersion\":\"1.0.0\"}")
+            .map_err(failed)?;
+        for digest in &blobs {
+            let source = self.blob_path(digest);
+            let mut file = File::open(&source).map_err(|e| StoreError::at("read", &source, e))?;
+            let size = file.metadata().map_err(failed)?.len();
+            let mut content = Hashing {
+                content: &mut file,
+                hash: Sha256::new(),
+                hear: &mut |bytes| {
+                    out.bytes += bytes;
+                    hear(out.bytes, total)
+                },
+            };
+            let name = format!("blobs/sha256/{}", digest.hex());
+            sink.blob(&name, size, &mut content)
+                .map_err(|e| match e.downcast::<StoreError>() {
+                    Ok(stopped) => stopped,
+                    Err(e) => failed(e),
+                })?;
+            let found = Digest::from_hash(&content.hash.finalize());
+            if found != *digest {
+                return Err(StoreError::Damaged {
+                    digest: Box::new(digest.clone()),
+                    found: Box::new(found),
+                });
+            }
+            out.blobs += 1;
+        }
+        // Last, so that a layout without it is not taken for a whole one.
+        sink.sync().map_err(failed)?;
+        sink.small("index.json", index.to_string().as_bytes())
+            .map_err(failed)?;
+        sink.finish().map_err(failed)?;
+        Ok(out)
+    }
+
+    /// Record, entries of images, and the blobs of both.
+    fn selected(
+        &self,
+        selection: Option<&Selection>,
+    ) -> Result<(Record, Vec<Value>, BTreeSet<Digest>), StoreError> {
+        let mut record = Record {
+            version: 1,
+            ..Record::default()
+        };
+        let mut blobs = BTreeSet::new();
+        let index = self.index()?;
+        let mut images = Vec::new();
+        for entry in index["manifests"].as_array().into_iter().flatten() {
+            let name = entry["annotations"][REF_NAME].as_str();
+            let wanted = selection.is_none_or(|s| name.is_some_and(|n| s.images.contains(n)));
+            let Some(top) = digest(entry).filter(|_| wanted && name != Some(REF)) else {
+                continue;
+            };
+            let closure = self.closure(&top);
+            if closure.missing.is_empty() {
+                blobs.extend(closure.blobs.into_keys());
+                images.push(entry.clone());
+            }
+        }
+        for key in self.keys()? {
+            if !selection.is_none_or(|s| s.keys.contains(&key)) || !self.has(&key) {
+                continue;
+            }
+            if let Some(action) = self.read_action(&key) {
+                blobs.extend(action.outputs.values().cloned());
+                record.actions.insert(key, action);
+            }
+        }
+        for (digest, _) in self.blobs()? {
+            let wanted = selection.is_none_or(|s| s.blobs.contains(&digest));
+            // A cache that was imported here is not exported as a blob of this one.
+            let names = self.names_of(&digest);
+            if wanted && (selection.is_some() || !names.is_empty()) {
+                blobs.insert(digest.clone());
+            }
+            if !names.is_empty() && blobs.contains(&digest) {
+                record.names.insert(digest, names);
+            }
+        }
+        Ok((record, images, blobs))
+    }
+
+    /// The manifest for everything but images, as an entry of the index.
+    fn cache_manifest(
+        &self,
+        record: &Record,
+        images: &[Value],
+        blobs: &mut BTreeSet<Digest>,
+    ) -> Result<Value, StoreError> {
+        let of_images: BTreeSet<Digest> = images
+            .iter()
+            .filter_map(digest)
+            .flat_map(|top| self.closure(&top).blobs.into_keys())
+            .collect();
+        let text = serde_json::to_vec(record)
+            .map_err(|e| StoreError::at("write the record in", self.root(), io::Error::other(e)))?;
+        let kept = self.put(&text[..], None)?;
+        let empty = self.put(&b"{}"[..], None)?;
+        let mut layers = vec![json!({
+            "mediaType": RECORD, "digest": kept.digest, "size": kept.size,
+        })];
+        for digest in blobs.difference(&of_images) {
+            let path = self.blob_path(digest);
+            let there = std::fs::metadata(&path).map_err(|e| StoreError::at("read", &path, e))?;
+            let mut layer = json!({
+                "mediaType": "application/octet-stream", "digest": digest, "size": there.len(),
+            });
+            if let Some(name) = record.names.get(digest).and_then(|names| names.first()) {
+                layer["annotations"] = json!({ TITLE: name });
+            }
+            layers.push(layer);
+        }
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "artifactType": ARTIFACT,
+            "config": {
+                "mediaType": "application/vnd.oci.empty.v1+json",
+                "digest": empty.digest, "size": empty.size,
+            },
+            "layers": layers,
+        });
+        let manifest = self.put(manifest.to_string().as_bytes(), None)?;
+        let entry = json!({
+            "mediaType": MANIFEST, "digest": manifest.digest, "size": manifest.size,
+            "artifactType": ARTIFACT, "annotations": { REF_NAME: REF },
+        });
+        blobs.extend([kept.digest, empty.digest, manifest.digest]);
+        Ok(entry)
+    }
+}
+
+impl<'a> Sink<'a> {
+    fn open(to: &'a Path, directory: bool) -> io::Result<Self> {
+        if directory {
+            std::fs::create_dir_all(to.join("blobs/sha256"))?;
+            let held = LayoutLock::hold(to)?;
+            held.sweep();
+            return Ok(Self::Directory(to, held));
+        }
+        let writer = io::BufWriter::with_capacity(PIECE, Save::begin(to)?);
+        Ok(Self::Archive(Box::new(tar::Builder::new(writer))))
+    }
+
+    /// Puts on disk what a directory has got so far.
+    fn sync(&self) -> io::Result<()> {
+        match self {
+            Self::Directory(_, held) => held.sync(),
+            Self::Archive(_) => Ok(()),
+        }
+    }
+
+    fn small(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Directory(path, _) => write_atomically(&path.join(name), content),
+            Self::Archive(_) => self.blob(name, content.len() as u64, &mut &*content),
+        }
+    }
+
+    fn blob(&mut self, name: &str, size: u64, mut content: &mut dyn Read) -> io::Result<()> {
+        match self {
+            Self::Directory(root, _) => {
+                let path = root.join(name);
+                let mut file = tempfile::Builder::new()
+                    .prefix(".tmp-")
+                    .tempfile_in(path.parent().unwrap_or(root))?;
+                let mut piece = vec![0; PIECE];
+                loop {
+                    match content.read(&mut piece)? {
+                        0 => break,
+                        count => file.write_all(&piece[..count])?,
+                    }
+                }
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+                file.as_file().set_permissions(mode)?;
+                file.persist(path).map_err(|e| e.error)?;
+                Ok(())
+            }
+            Self::Archive(archive) => {
+                let mut header = tar::Header::new_ustar();
+                header.set_size(size);
+                header.set_mode(0o644);
+                header.set_mtime(0);
+                archive.append_data(&mut header, name, &mut content)
+            }
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Directory(..) => Ok(()),
+            Self::Archive(archive) => {
+                let file = archive.into_inner()?.into_inner();
+                file.map_err(io::IntoInnerError::into_error)?.finish()
+            }
+        }
+    }
+}
+
+/// Hashes what passes by; fails with [`StoreError::Interrupted`] once it is not to go on.
+struct Hashing<'a> {
+    content: &'a mut dyn Read,
+    hash: Sha256,
+    hear: &'a mut dyn FnMut(u64) -> bool,
+}
+
+impl Read for Hashing<'_> {
+    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+        let count = self.content.read(piece)?;
+        self.hash.update(&piece[..count]);
+        match (self.hear)(count as u64) {
+            true => Ok(count),
+            false => Err(io::Error::other(StoreError::Interrupted)),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! An exported cache, or any OCI image layout, into the store: each blob verified as it comes.
+//!
+//! A blob is what its digest says, whoever brings it. What a record says of blobs (that a step gave
+//! this layer, that an image was validated, that a wheel has this name) is believed only if a key
+//! that the user trusts signed it: builds hand out what the store's steps name.
+
+use super::export::{RECORD, REF, Record, signature, statement};
+use super::images::{REF_NAME, digest};
+use super::layout::entries;
+use super::{Hear, Ref, Store, StoreError};
+use serde::Serialize;
+use serde_json::Value;
+use stackforge_binary::tar::{Kind, Reader};
+use stackforge_types::Digest;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+const MOST_JSON: u64 = 64 << 20;
+const PIECE: usize = 256 << 10;
+
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Imported {
+    /// Blobs that were not there.
+    pub blobs: usize,
+    pub bytes: u64,
+    pub actions: usize,
+    pub images: usize,
+    /// Steps of a record that nobody trusted has signed. They are made again.
+    pub untrusted: usize,
+    /// Images of such an export whose names are here for others.
+    pub kept_names: Vec<String>,
+}
+
+/// Whether a key that the user trusts made this signature of these bytes.
+pub type HasSigned<'a> = &'a dyn Fn(&[u8], &[u8]) -> bool;
+
+/// An import on its way.
+struct Import<'a> {
+    store: &'a Store,
+    from: &'a Path,
+    trusted: Option<HasSigned<'a>>,
+    hear: Hear<'a>,
+    total: u64,
+    read: u64,
+    came: BTreeSet<Digest>,
+    index: Option<Vec<u8>>,
+    out: Imported,
+}
+
+impl Store {
+    /// Takes what [`Store::export`] wrote, a directory or an archive. A blob that does not have the
+    /// digest of its name ends the import; what came before stays. Steps and names of files are taken
+    /// from an export that is signed.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsigned`] if a key is given that has not signed the export.
+    pub fn import(
+        &self,
+        from: &Path,
+        trusted: Option<HasSigned<'_>>,
+        hear: Hear<'_>,
+    ) -> Result<Imported, StoreError> {
+        let read = |e| StoreError::at("read", from, e);
+        let there = std::fs::metadata(from).map_err(read)?;
+        let mut import = Import {
+            store: self,
+            from,
+            trusted,
+            hear,
+            total: super::list::weight(from).0,
+            read: 0,
+            came: BTreeSet::new(),
+            index: None,
+            out: Imported::default(),
+        };
+        match there.is_dir() {
+            true => import.directory()?,
+            false => import.archive(File::open(from).map_err(read)?)?,
+        }
+        import.finish()
+    }
+}
+
+impl Import<'_> {
+    fn foreign(&self, why: impl Into<String>) -> StoreError {
+        StoreError::Foreign {
+            path: self.from.to_owned(),
+            why: why.into(),
+        }
+    }
+
+    fn directory(&mut self) -> Result<(), StoreError> {
+        for name in ["oci-layout", "index.json"] {
+            let path = self.from.join(name);
+            let file = path.is_file().then(|| File::open(&path).ok()).flatten();
+            let file = file.ok_or_else(|| self.foreign(format!("it has no `{name}`")))?;
+            self.take(name, file)?;
+        }
+        for path in entries(&self.from.join("blobs/sha256"))? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            // A pipe would be waited for, a device may have no end.
+            if !path.is_file() {
+                return Err(self.foreign(format!("`{name}` is not a regular file")));
+            }
+            let file = File::open(&path).map_err(|e| StoreError::at("read", &path, e))?;
+            self.take(&format!("blobs/sha256/{name}"), file)?;
+        }
+        Ok(())
+    }
+
+    fn archive(&mut self, file: File) -> Result<(), StoreError> {
+        let mut reader = Reader::new(BufReader::with_capacity(PIECE, file));
+        loop {
+            let entry = reader.next();
+            let entry = entry.map_err(|e| self.foreign(format!("it is no archive: {e}")))?;
+            let Some(mut entry) = entry else {
+                return Ok(());
+            };
+            if entry.header.kind == Kind::File {
+                let name = entry.header.path.clone();
+                self.take(&name, &mut entry)?;
+            }
+        }
+    }
+
+    /// One file of the layout.
+    fn take(&mut self, name: &str, mut content: impl Read) -> Result<(), StoreError> {
+        if name == "index.json" {
+            let mut text = Vec::new();
+            content
+                .take(MOST_JSON)
+                .read_to_end(&mut text)
+                .map_err(|e| StoreError::at("read", self.from, e))?;
+            self.index = Some(text);
+            return Ok(());
+        }
+        let Some(hex) = name.strip_prefix("blobs/sha256/") else {
+            return Ok(());
+        };
+        let Ok(digest) = format!("sha256:{hex}").parse::<Digest>() else {
+            return Ok(());
+        };
+        let known = self.store.blob(&digest).is_some();
+        let mut writer = match known {
+            true => None,
+            false => Some(self.store.writer()?),
+        };
+        let mut piece = vec![0; PIECE];
+        loop {
+            let count = match content.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(self.foreign(format!("`{name}`: {e}"))),
+            };
+            if let Some(writer) = &mut writer {
+                writer.append(&piece[..count])?;
+                self.out.bytes += count as u64;
+            }
+            self.read += count as u64;
+            if !(self.hear)(self.read.min(self.total), self.total) {
+                return Err(StoreError::Interrupted);
+            }
+        }
+        if let Some(writer) = writer {
+            writer.commit(Some(&digest))?;
+            self.out.blobs += 1;
+        }
+        self.came.insert(digest);
+        Ok(())
+    }
+
+    /// What the index says of the blobs that came.
+    fn finish(mut self) -> Result<Imported, StoreError> {
+        let text = self.index.take();
+        let text = text.ok_or_else(|| self.foreign("it has no `index.json`"))?;
+        let index: Value = serde_json::from_slice(&text)
+            .map_err(|e| self.foreign(format!("its `index.json` is no JSON: {e}")))?;
+        let entries: Vec<&Value> = index["manifests"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .collect();
+        let record = |entry: &&&Value| entry["annotations"][REF_NAME] == REF;
+        let signed = self.is_signed(entries.iter().find(record).copied())?;
+        let here = self.store.refs()?;
+        let mut images = Vec::new();
+        for entry in entries {
+            let name = entry["annotations"][REF_NAME].as_str();
+            let Some((name, top)) = name.zip(digest(entry)) else {
+                continue;
+            };
+            if name == REF {
+                self.record(&top, signed)?;
+                continue;
+            }
+            let other = |image: &Ref| image.name.as_deref() == Some(name) && image.digest != top;
+            if !signed && here.iter().any(other) {
+                self.out.kept_names.push(name.to_owned());
+                continue;
+            }
+            images.push((name.to_owned(), top));
+        }
+        match self.store.tag_all(&images) {
+            Ok(()) => self.out.images = images.len(),
+            Err(StoreError::Missing(gone)) => {
+                return Err(self.foreign(format!("one of its images lacks blob {gone}")));
+            }
+            Err(e) => return Err(e),
+        }
+        Ok(self.out)
+    }
+
+    /// Whether the record is signed by the key that the user named, if one was named.
+    fn is_signed(&self, record: Option<&Value>) -> Result<bool, StoreError> {
+        let Some(has_signed) = self.trusted else {
+            return Ok(false);
+        };
+        let signed = record.is_some_and(|entry| {
+            let parts = digest(entry).zip(signature(entry));
+            parts.is_some_and(|(top, signature)| has_signed(&statement(&top), &signature))
+        });
+        match signed {
+            true => Ok(true),
+            false => Err(StoreError::Unsigned(self.from.to_owned())),
+        }
+    }
+
+    /// Actions and names, of which only those count whose blobs are here.
+    fn record(&mut self, top: &Digest, signed: bool) -> Result<(), StoreError> {
+        let manifest = self.store.read_json(top);
+        let manifest =
+            manifest.ok_or_else(|| self.foreign("it lacks the manifest of its record"))?;
+        let layers = manifest["layers"].as_array();
+        let layer = layers.and_then(|l| l.iter().find(|l| l["mediaType"] == RECORD));
+        let record = layer
+            .and_then(digest)
+            .filter(|d| self.came.contains(d))
+            .and_then(|d| File::open(self.store.blob_path(&d)).ok())
+            .ok_or_else(|| self.foreign("it has no record"))?;
+        let mut text = Vec::new();
+        record
+            .take(MOST_JSON)
+            .read_to_end(&mut text)
+            .map_err(|e| StoreError::at("read the record of", self.from, e))?;
+        let record: Record = serde_json::from_slice(&text)
+            .map_err(|e| self.foreign(format!("its record cannot be read: {e}")))?;
+        if record.version != 1 {
+            return Err(self.foreign(format!("its record has format {}", record.version)));
+        }
+        if !signed {
+            self.out.untrusted = record.actions.len();
+            return Ok(());
+        }
+        for (digest, names) in &record.names {
+            for name in names.iter().filter(|_| self.came.contains(digest)) {
+                self.store.named(digest, name)?;
+            }
+        }
+        for (key, action) in &record.actions {
+            if self.store.has(key) {
+                continue;
+            }
+            match self.store.record(key, action) {
+                Ok(()) => self.out.actions += 1,
+                Err(StoreError::Missing(_)) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,323 @@
+//! The directory: where it is, what makes it a store and an OCI image layout, and what a killed
+//! process left in it.
+
+use super::lock::{is_at, try_lock};
+use super::{Inner, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Format of the store; a stackforge that knows only lower ones leaves it alone.
+const FORMAT: u32 = 1;
+const FORMAT_FILE: &str = "store.json";
+const LAYOUT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
+pub(super) const EMPTY_INDEX: &str = "{\"schemaVersion\":2,\"mediaType\":\"application/vnd.oci.image.index.v1+json\",\"manifests\":[]}";
+const FOLDERS: [&str; 8] = [
+    "blobs/sha256",
+    "actions",
+    "names",
+    "parts",
+    "tmp",
+    "locks",
+    "leases",
+    super::sound::FOLDER,
+];
+
+#[derive(Serialize, Deserialize)]
+struct Format {
+    version: u32,
+}
+
+/// A directory of the store that goes when its user does, however that ends.
+#[derive(Debug)]
+pub struct Scratch {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Scratch {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = stackforge_types::remove(&self.path);
+    }
+}
+
+impl Store {
+    /// `--store`, else STACKFORGE_STORE, else `stackforge` in the user's cache directory. Nothing
+    /// is written before something is kept.
+    pub fn open(explicit: Option<&Path>) -> Result<Self, StoreError> {
+        let env = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
+        let root = explicit
+            .map(Path::to_owned)
+            .or_else(|| env("STACKFORGE_STORE").map(PathBuf::from))
+            // Its specification has relative paths ignored: they would name a store in each directory.
+            .or_else(|| {
+                let caches = env("XDG_CACHE_HOME").map(PathBuf::from);
+                Some(caches.filter(|d| d.is_absolute())?.join("stackforge"))
+            })
+            .or_else(|| env("HOME").map(|d| Path::new(&d).join(".cache/stackforge")))
+            .ok_or(StoreError::NoPlace)?;
+        if let Ok(text) = std::fs::read(root.join(FORMAT_FILE))
+            && let Ok(Format { version }) = serde_json::from_slice(&text)
+            && version > FORMAT
+        {
+            return Err(StoreError::Newer {
+                path: root,
+                version,
+            });
+        }
+        // Programs of the store are started in other directories.
+        let root = std::path::absolute(&root).map_err(|e| StoreError::at("find", &root, e))?;
+        Ok(Self(Arc::new(Inner {
+            root,
+            prepared: AtomicBool::new(false),
+            lease: Mutex::new(None),
+        })))
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.0.root
+    }
+
+    /// A directory of the store, made if it is not there.
+    pub fn dir(&self, name: &str) -> Result<PathBuf, StoreError> {
+        self.prepare()?;
+        let path = self.root().join(name);
+        std::fs::create_dir_all(&path).map_err(|e| StoreError::at("create", &path, e))?;
+        Ok(path)
+    }
+
+    /// What makes the directory a store, once for each process.
+    pub(super) fn prepare(&self) -> Result<(), StoreError> {
+        if self.0.prepared.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let root = self.root();
+        if !root.exists() {
+            make_closed(root).map_err(|e| StoreError::at("create", root, e))?;
+        }
+        for folder in FOLDERS {
+            let path = root.join(folder);
+            std::fs::create_dir_all(&path).map_err(|e| StoreError::at("create", &path, e))?;
+        }
+        let format = format!("{{\"version\":{FORMAT}}}\n");
+        for (name, text) in [
+            ("oci-layout", LAYOUT),
+            ("index.json", EMPTY_INDEX),
+            (FORMAT_FILE, format.as_str()),
+        ] {
+            let path = root.join(name);
+            if !path.exists() {
+                write_new(&path, text.as_bytes()).map_err(|e| StoreError::at("write", &path, e))?;
+            }
+        }
+        self.0.prepared.store(true, Ordering::Release);
+        // What cannot be removed now can be at the next time.
+        let _ = self.sweep();
+        Ok(())
+    }
+
+    /// Removes what processes that are gone left in `tmp/`; the bytes that this freed.
+    pub(super) fn sweep(&self) -> Result<u64, StoreError> {
+        let mut freed = 0;
+        for path in entries(&self.root().join("tmp"))? {
+            let Ok(file) = File::open(&path) else {
+                continue;
+            };
+            if !try_lock(&file, &path)? || !is_at(&file, &path) {
+                continue;
+            }
+            let (size, _) = super::list::weight(&path);
+            let gone = match file.metadata().is_ok_and(|m| m.is_dir()) {
+                true => stackforge_types::remove(&path),
+                false => std::fs::remove_file(&path),
+            };
+            if gone.is_ok() {
+                freed += size;
+            }
+        }
+        Ok(freed)
+    }
+
+    /// A name in `tmp/` that is locked as long as the returned file is open.
+    pub(super) fn claim_tmp(
+        &self,
+        make: impl Fn(&Path) -> io::Result<File>,
+    ) -> Result<(PathBuf, File), StoreError> {
+        let folder = self.dir("tmp")?;
+        loop {
+            let name = format!("{}-{:016x}", std::process::id(), fastrand::u64(..));
+            let path = folder.join(name);
+            let file = match make(&path) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                made => made.map_err(|e| StoreError::at("create", &path, e))?,
+            };
+            // Between the two another process may have taken it for one that was left.
+            if try_lock(&file, &path)? && is_at(&file, &path) {
+                return Ok((path, file));
+            }
+        }
+    }
+
+    /// An empty directory on the store's file system, for as long as it is wanted.
+    pub fn scratch(&self) -> Result<Scratch, StoreError> {
+        let (path, lock) = self.claim_tmp(|path| {
+            std::fs::create_dir(path)?;
+            File::open(path)
+        })?;
+        Ok(Scratch { path, _lock: lock })
+    }
+
+    /// Path of a new log; names sort by time.
+    pub fn new_log(&self, name: &str) -> Result<PathBuf, StoreError> {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let file = format!("{name}-{}.{:03}.log", now.as_secs(), now.subsec_millis());
+        Ok(self.dir("logs")?.join(file))
+    }
+}
+
+/// What lies in a directory, in the order of names; nothing where there is none.
+pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let failed = |e| StoreError::at("list", folder, e);
+    let read = match std::fs::read_dir(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read.map_err(failed)?,
+    };
+    let mut paths = Vec::new();
+    for entry in read {
+        paths.push(entry.map_err(failed)?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Makes the directory of a store, which nobody else may enter: foreign programs lie in it, some with
+/// set-uid bits. Who shares a store opens it.
+fn make_closed(root: &Path) -> io::Result<()> {
+    if let Some(above) = root.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(root) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+/// Makes a directory's names last.
+pub(super) fn sync_folder(folder: &Path) -> Result<(), StoreError> {
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|e| StoreError::at("write", folder, e))
+}
+
+/// Writes a file so that a reader sees the old content or the new, never a part.
+pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
+    let file = temporary(path, content)?;
+    file.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+/// The same, unless the file is there.
+fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    match temporary(path, content)?.persist_noclobber(path) {
+        Err(e) if e.error.kind() != io::ErrorKind::AlreadyExists => Err(e.error),
+        _ => Ok(()),
+    }
+}
+
+fn temporary(path: &Path, content: &[u8]) -> io::Result<tempfile::NamedTempFile> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+    let mut file = tempfile::Builder::new()
+        .prefix(".tmp-")
+        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    file.write_all(content)?;
+    file.as_file().sync_all()?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    file.as_file().set_permissions(mode)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_has_one_place_wherever_its_programs_start() {
+        let store = Store::open(Some(Path::new("somewhere/store"))).unwrap();
+        let expected = std::env::current_dir().unwrap().join("somewhere/store");
+        assert_eq!(store.root(), expected);
+    }
+
+    #[test]
+    fn what_nobody_holds_is_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(dir.path())).unwrap();
+        let scratch = store.scratch().unwrap();
+        std::fs::write(scratch.path().join("kept"), "x").unwrap();
+        let tmp = dir.path().join("tmp");
+        std::fs::write(tmp.join("left"), "12345").unwrap();
+        std::fs::create_dir(tmp.join("left.d")).unwrap();
+        std::fs::write(tmp.join("left.d/x"), "123").unwrap();
+        assert_eq!(store.sweep().unwrap(), 8);
+        assert_eq!(entries(&tmp).unwrap(), [scratch.path().to_owned()]);
+        let path = scratch.path().to_owned();
+        drop(scratch);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_newer_store_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        for (text, newer) in [
+            ("{\"version\":2}", true),
+            ("{\"version\":1}", false),
+            ("", false),
+        ] {
+            std::fs::write(dir.path().join(FORMAT_FILE), text).unwrap();
+            let opened = Store::open(Some(dir.path()));
+            assert_eq!(
+                matches!(opened, Err(StoreError::Newer { .. })),
+                newer,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_new_store_is_closed_and_one_that_is_there_stays_as_it_is() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |name: &str| {
+            let found = std::fs::metadata(dir.path().join(name)).unwrap();
+            found.permissions().mode() & 0o777
+        };
+        let of = |name: &str| Store::open(Some(&dir.path().join(name))).unwrap();
+        of("deep/new").dir("blobs").unwrap();
+        assert_eq!(mode("deep/new"), 0o700);
+        std::fs::create_dir(dir.path().join("shared")).unwrap();
+        let open = std::fs::Permissions::from_mode(0o775);
+        std::fs::set_permissions(dir.path().join("shared"), open).unwrap();
+        of("shared").dir("blobs").unwrap();
+        assert_eq!(mode("shared"), 0o775);
+    }
+
+    #[test]
+    fn opening_writes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(&dir.path().join("store"))).unwrap();
+        assert!(!store.has(&stackforge_types::Digest::of(b"x")));
+        assert!(!store.root().exists());
+    }
+}

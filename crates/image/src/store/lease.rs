@@ -1,0 +1,89 @@
+//! What this process uses, so that no other collects it: a locked file with digests, one a line.
+//!
+//! A digest is added under the store's shared lock and read under its exclusive one, so nothing is
+//! taken away between being found and being leased. The lock on the file goes with the process, and
+//! a lease without its lock counts for nothing.
+
+use super::layout::entries;
+use super::lock::{open, try_lock};
+use super::{Store, StoreError};
+use stackforge_types::Digest;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+#[derive(Debug)]
+pub(super) struct Lease {
+    path: PathBuf,
+    file: File,
+    held: BTreeSet<Digest>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Store {
+    /// Keeps blobs from being collected as long as this store, or a clone of it, is open.
+    pub fn lease<'a>(
+        &self,
+        digests: impl IntoIterator<Item = &'a Digest>,
+    ) -> Result<(), StoreError> {
+        let lock = self.0.lease.lock();
+        let mut lease = lock.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let held = |d: &Digest| lease.as_ref().is_some_and(|l| l.held.contains(d));
+        let new: BTreeSet<Digest> = digests.into_iter().filter(|d| !held(d)).cloned().collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let _shared = self.shared()?;
+        if lease.is_none() {
+            *lease = Some(self.new_lease()?);
+        }
+        let Some(lease) = lease.as_mut() else {
+            return Ok(());
+        };
+        let lines: String = new.iter().map(|d| format!("{}\n", d.hex())).collect();
+        lease
+            .file
+            .write_all(lines.as_bytes())
+            .map_err(|e| StoreError::at("write the lease", &lease.path, e))?;
+        lease.held.extend(new);
+        Ok(())
+    }
+
+    fn new_lease(&self) -> Result<Lease, StoreError> {
+        let folder = self.dir("leases")?;
+        let name = format!("{}-{:016x}", std::process::id(), fastrand::u64(..));
+        let path = folder.join(name);
+        let file = open(&path)?;
+        // Its name is new: no one else can have it.
+        try_lock(&file, &path)?;
+        let held = BTreeSet::new();
+        Ok(Lease { path, file, held })
+    }
+
+    /// What running processes use. Whoever calls this holds the exclusive lock.
+    pub(super) fn leased(&self) -> Result<BTreeSet<Digest>, StoreError> {
+        let mut leased = BTreeSet::new();
+        for path in entries(&self.root().join("leases"))? {
+            let Ok(file) = File::open(&path) else {
+                continue;
+            };
+            if try_lock(&file, &path)? {
+                let _ = std::fs::remove_file(&path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path)
+                .map_err(|e| StoreError::at("read the lease", &path, e))?;
+            let digests = text
+                .lines()
+                .filter_map(|hex| format!("sha256:{hex}").parse().ok());
+            leased.extend(digests);
+        }
+        Ok(leased)
+    }
+}

@@ -1,0 +1,178 @@
+//! What is in a store: each blob and file with what it is, its size and when it was last used.
+
+use super::layout::entries;
+use super::{Ref, Store, StoreError};
+use serde::{Serialize, Serializer};
+use stackforge_types::Digest;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A blob of an image that `index.json` names.
+    Image,
+    Wheel,
+    Source,
+    OsPackage,
+    /// What a step gave, and nothing else above.
+    Output,
+    /// A blob that nothing names, a layer of an image that was only read for instance.
+    Unnamed,
+    /// A directory of files.
+    Unpacked,
+    /// A download that has not come to its end.
+    Part,
+    Log,
+    /// A package index of Debian's.
+    Index,
+    Tool,
+}
+
+/// A blob or a file.
+#[derive(Debug, Clone, Serialize)]
+pub struct Entry {
+    pub kind: Kind,
+    /// A file's name, an image's, a step's; else the digest.
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    pub size: u64,
+    #[serde(serialize_with = "seconds")]
+    pub used: SystemTime,
+    #[serde(skip)]
+    pub path: PathBuf,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Listing {
+    pub entries: Vec<Entry>,
+    pub images: Vec<Ref>,
+    pub actions: usize,
+}
+
+impl Listing {
+    pub fn size(&self) -> u64 {
+        self.entries.iter().map(|e| e.size).sum()
+    }
+}
+
+fn seconds<S: Serializer>(time: &SystemTime, s: S) -> Result<S::Ok, S::Error> {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    s.serialize_u64(since.as_secs())
+}
+
+impl Store {
+    /// Everything that takes space, in the order of kind and name.
+    pub fn list(&self) -> Result<Listing, StoreError> {
+        let images = self.refs()?;
+        let mut known: BTreeMap<Digest, (Kind, String)> = BTreeMap::new();
+        for image in &images {
+            let name = image
+                .name
+                .clone()
+                .unwrap_or_else(|| image.digest.to_string());
+            for (digest, what) in self.closure(&image.digest).blobs {
+                let name = format!("{name}: {what}");
+                known.entry(digest).or_insert((Kind::Image, name));
+            }
+        }
+        let keys = self.keys()?;
+        for key in &keys {
+            let Some(action) = self.read_action(key) else {
+                continue;
+            };
+            for (what, digest) in action.outputs {
+                let name = format!("{}: {what}", action.step);
+                known.entry(digest).or_insert((Kind::Output, name));
+            }
+        }
+        let mut found = Vec::new();
+        for (digest, path) in self.blobs()? {
+            let Ok(there) = std::fs::metadata(&path) else {
+                continue;
+            };
+            let file = self.names_of(&digest).into_iter().next();
+            let (kind, name) = match (known.remove(&digest), file) {
+                (Some((Kind::Image, name)), _) => (Kind::Image, name),
+                (_, Some(file)) => (kind_of(&file), file),
+                (Some(known), None) => known,
+                (None, None) => (Kind::Unnamed, digest.to_string()),
+            };
+            found.push(Entry {
+                kind,
+                name,
+                digest: Some(digest),
+                size: there.len(),
+                used: there.modified().unwrap_or(UNIX_EPOCH),
+                path,
+            });
+        }
+        for (folder, kind) in [
+            ("parts", Kind::Part),
+            ("logs", Kind::Log),
+            ("indices", Kind::Index),
+            ("tools", Kind::Tool),
+        ] {
+            for path in entries(&self.root().join(folder))? {
+                let (size, used) = weight(&path);
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                // What is known of a part lies beside it and goes with it.
+                if kind == Kind::Part && !name.ends_with(".part") {
+                    continue;
+                }
+                found.push(Entry {
+                    kind,
+                    name: name.into_owned(),
+                    digest: None,
+                    size,
+                    used,
+                    path,
+                });
+            }
+        }
+        found.extend(self.trees()?);
+        found.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
+        Ok(Listing {
+            entries: found,
+            images,
+            actions: keys.len(),
+        })
+    }
+
+    /// Every blob by its digest, which may not be that of its bytes.
+    pub(super) fn blobs(&self) -> Result<Vec<(Digest, PathBuf)>, StoreError> {
+        let files = entries(&self.root().join("blobs/sha256"))?;
+        let blob = |path: PathBuf| {
+            let digest = format!("sha256:{}", path.file_name()?.to_str()?);
+            Some((digest.parse().ok()?, path))
+        };
+        Ok(files.into_iter().filter_map(blob).collect())
+    }
+}
+
+fn kind_of(file: &str) -> Kind {
+    match file.rsplit('.').next() {
+        Some("whl") => Kind::Wheel,
+        Some("deb") => Kind::OsPackage,
+        Some("gz" | "zip" | "bz2" | "tgz") => Kind::Source,
+        _ => Kind::Output,
+    }
+}
+
+/// Size of a file, or of all in a directory, and its latest change.
+pub(super) fn weight(path: &Path) -> (u64, SystemTime) {
+    let Ok(there) = std::fs::symlink_metadata(path) else {
+        return (0, UNIX_EPOCH);
+    };
+    let own = there.modified().unwrap_or(UNIX_EPOCH);
+    if !there.is_dir() {
+        return (there.len(), own);
+    }
+    let below = entries(path).unwrap_or_default();
+    below.iter().fold((0, own), |(size, latest), path| {
+        let (more, changed) = weight(path);
+        (size + more, latest.max(changed))
+    })
+}

@@ -1,0 +1,130 @@
+//! Blobs under the names that their files have elsewhere: `names/HEX/FILE`, links to the blob.
+//!
+//! A wheel's name says what it is for, and pip, uv and the audit read it. Several names of one blob
+//! are several links.
+
+use super::layout::entries;
+use super::lock::is_at;
+use super::{Store, StoreError};
+use stackforge_types::Digest;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How often a name is tried whose blob is replaced meanwhile.
+const TRIES: usize = 8;
+
+impl Store {
+    /// The path of a blob that ends in a file's own name.
+    pub fn named(&self, digest: &Digest, file: &str) -> Result<PathBuf, StoreError> {
+        plain(file)?;
+        let blob = self.blob(digest);
+        let blob = blob.ok_or_else(|| StoreError::Missing(digest.clone()))?;
+        let folder = self.dir("names")?.join(digest.hex());
+        let path = folder.join(file);
+        let failed = |e| StoreError::at("name", &path, e);
+        let there = || File::open(&path).is_ok_and(|file| is_at(&file, &blob));
+        // Another process may put a blob in this one's place, which takes its names away.
+        for _ in 0..TRIES {
+            if there() {
+                return Ok(path);
+            }
+            std::fs::create_dir_all(&folder).map_err(failed)?;
+            match self.keeping_notes([digest], || link(digest, &blob, &folder, file)) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
+                _ => {}
+            }
+        }
+        match there() {
+            true => Ok(path),
+            false => Err(failed(io::ErrorKind::NotFound.into())),
+        }
+    }
+
+    /// The names of a blob.
+    pub fn names_of(&self, digest: &Digest) -> Vec<String> {
+        let folder = self.root().join("names").join(digest.hex());
+        let names = entries(&folder).unwrap_or_default().into_iter();
+        names
+            .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+            .filter(|name| !name.starts_with('.'))
+            .collect()
+    }
+
+    pub(super) fn forget_names(&self, digest: &Digest) {
+        let _ = std::fs::remove_dir_all(self.root().join("names").join(digest.hex()));
+    }
+}
+
+/// Makes `folder/file` a link to the blob in one step, whatever is there: other processes may want
+/// the same name at the same time.
+fn link(digest: &Digest, blob: &Path, folder: &Path, file: &str) -> io::Result<()> {
+    let temporary = folder.join(format!(".tmp-{:016x}", fastrand::u64(..)));
+    std::fs::hard_link(blob, &temporary).or_else(|e| match e.kind() {
+        io::ErrorKind::NotFound => Err(e),
+        // Not every file system has hard links.
+        _ => {
+            let to = PathBuf::from("../../blobs/sha256").join(digest.hex());
+            std::os::unix::fs::symlink(to, &temporary)
+        }
+    })?;
+    let renamed = std::fs::rename(&temporary, folder.join(file));
+    // Between two links of one file a rename does nothing.
+    let _ = std::fs::remove_file(&temporary);
+    renamed
+}
+
+/// A name without a directory, a control character or a leading dot.
+pub(super) fn plain(name: &str) -> Result<&str, StoreError> {
+    let strange = name.contains(['/', '\\']) || name.chars().any(char::is_control);
+    if name.is_empty() || strange || name.starts_with('.') || name.len() > 255 {
+        let shown = name.escape_debug().take(120).collect();
+        return Err(StoreError::Name(shown));
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_may_want_one_name_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(dir.path())).unwrap();
+        let blob = store.put(&b"wheel"[..], None).unwrap();
+        for round in 0..40 {
+            let name = format!("a-{round}-py3-none-any.whl");
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| store.named(&blob.digest, &name).unwrap());
+                }
+            });
+        }
+        assert_eq!(store.names_of(&blob.digest).len(), 40);
+        let folder = dir.path().join("names").join(blob.digest.hex());
+        assert_eq!(entries(&folder).unwrap().len(), 40);
+    }
+
+    #[test]
+    fn a_name_is_a_link_to_the_blob() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(dir.path())).unwrap();
+        let blob = store.put(&b"wheel"[..], None).unwrap();
+        for name in ["a-1-py3-none-any.whl", "b.whl", "b.whl"] {
+            let path = store.named(&blob.digest, name).unwrap();
+            assert!(path.ends_with(name));
+            assert!(is_at(&File::open(&path).unwrap(), &blob.path));
+        }
+        assert_eq!(
+            store.names_of(&blob.digest),
+            ["a-1-py3-none-any.whl", "b.whl"]
+        );
+        for bad in ["", "..", "../x", "a/b", ".x", "a\nb", "a\\b"] {
+            assert!(store.named(&blob.digest, bad).is_err(), "{bad:?}");
+        }
+        let other = Digest::of(b"other");
+        let error = store.named(&other, "x").unwrap_err();
+        assert!(matches!(error, StoreError::Missing(d) if d == other));
+    }
+}

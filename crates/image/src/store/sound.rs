@@ -1,0 +1,262 @@
+//! Which blobs have the bytes of their digest, without reading them each time.
+//!
+//! A blob that was hashed has a note, `verified/HEX`: inode, size and times of its file at that
+//! moment. As long as the file still has them, its bytes are taken for those that were hashed. Who
+//! writes into the file changes its ctime, which only the kernel sets; so the note trusts the kernel
+//! and its clock, and whoever may write notes, which is the store's owner. It finds what disks,
+//! crashes and other programs do to a blob, not what its owner forges.
+
+use super::{Store, StoreError};
+use sha2::{Digest as _, Sha256};
+use stackforge_types::Digest;
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+pub(super) const FOLDER: &str = "verified";
+const PIECE: usize = 1 << 20;
+
+/// What a file is known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Note {
+    inode: u64,
+    size: u64,
+    /// In nanoseconds since 1970.
+    mtime: i128,
+    ctime: i128,
+}
+
+impl Note {
+    /// `None` unless it is a regular file.
+    fn of(path: &Path) -> Option<Self> {
+        let there = std::fs::symlink_metadata(path).ok()?;
+        there.is_file().then(|| Self::of_metadata(&there))
+    }
+
+    fn of_metadata(there: &Metadata) -> Self {
+        let nanos =
+            |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+        Self {
+            inode: there.ino(),
+            size: there.size(),
+            mtime: nanos(there.mtime(), there.mtime_nsec()),
+            ctime: nanos(there.ctime(), there.ctime_nsec()),
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace();
+        let note = Self {
+            inode: words.next()?.parse().ok()?,
+            size: words.next()?.parse().ok()?,
+            mtime: words.next()?.parse().ok()?,
+            ctime: words.next()?.parse().ok()?,
+        };
+        words.next().is_none().then_some(note)
+    }
+
+    fn text(&self) -> String {
+        let Self {
+            inode,
+            size,
+            mtime,
+            ctime,
+        } = self;
+        format!("{inode} {size} {mtime} {ctime}\n")
+    }
+}
+
+impl Store {
+    fn note_path(&self, digest: &Digest) -> PathBuf {
+        self.root().join(FOLDER).join(digest.hex())
+    }
+
+    /// The blob's note, if its file is still as the note says.
+    fn note(&self, digest: &Digest) -> Option<Note> {
+        let note = Note::parse(&std::fs::read_to_string(self.note_path(digest)).ok()?)?;
+        (Note::of(&self.blob_path(digest))? == note).then_some(note)
+    }
+
+    /// Notes a blob whose bytes the caller hashed as they were written or read.
+    pub fn verified(&self, digest: &Digest) {
+        if self.note(digest).is_some() {
+            return;
+        }
+        if let Some(note) = Note::of(&self.blob_path(digest)) {
+            self.write_note(digest, note);
+        }
+    }
+
+    /// Without a note the blob is read again at its next use, so an error is nobody's business.
+    fn write_note(&self, digest: &Digest, note: Note) {
+        let written = self
+            .dir(FOLDER)
+            .and_then(|_| self.write_small(&self.note_path(digest), note.text().as_bytes()));
+        if let Err(e) = written {
+            tracing::debug!("{e}");
+        }
+    }
+
+    /// A note need not survive a power cut, so nothing is synced.
+    fn write_small(&self, path: &Path, content: &[u8]) -> Result<(), StoreError> {
+        let failed = |e| StoreError::at("write", path, e);
+        let mut temp = tempfile::Builder::new()
+            .prefix(".tmp-")
+            .tempfile_in(self.root().join("tmp"))
+            .map_err(failed)?;
+        io::Write::write_all(&mut temp, content).map_err(failed)?;
+        temp.persist(path).map_err(|e| failed(e.error))?;
+        Ok(())
+    }
+
+    /// Makes or removes links to blobs' files, which changes their ctime alone. Valid notes are
+    /// renewed, unless something else changed a file meanwhile.
+    pub fn keeping_notes<'d, T>(
+        &self,
+        digests: impl IntoIterator<Item = &'d Digest>,
+        change: impl FnOnce() -> T,
+    ) -> T {
+        let note = |digest: &'d Digest| Some((digest, self.note(digest)?));
+        let before: Vec<(&Digest, Note)> = digests.into_iter().filter_map(note).collect();
+        let done = change();
+        for (digest, before) in before {
+            let Some(now) = Note::of(&self.blob_path(digest)) else {
+                continue;
+            };
+            let linked = Note {
+                ctime: now.ctime,
+                ..before
+            };
+            if now == linked && now != before {
+                self.write_note(digest, now);
+            }
+        }
+        done
+    }
+
+    /// Whether a blob's bytes have its digest. They are hashed unless the blob has a note.
+    pub fn sound(&self, digest: &Digest) -> bool {
+        if self.note(digest).is_some() {
+            return true;
+        }
+        let path = self.blob_path(digest);
+        let Some(before) = Note::of(&path) else {
+            return false;
+        };
+        match hashed(&path) {
+            Ok(found) if found == *digest => {
+                // What was changed while it was read has no note.
+                if Note::of(&path) == Some(before) {
+                    self.write_note(digest, before);
+                }
+                true
+            }
+            Ok(_) => false,
+            Err(e) => {
+                tracing::warn!("{} cannot be read: {e}", path.display());
+                false
+            }
+        }
+    }
+
+    /// Removes notes of blobs that are gone.
+    pub(super) fn sweep_notes(&self) -> Result<(), StoreError> {
+        for note in super::layout::entries(&self.root().join(FOLDER))? {
+            let blob = note
+                .file_name()
+                .map(|hex| self.root().join("blobs/sha256").join(hex));
+            if !blob.is_some_and(|blob| blob.exists()) {
+                super::clean::remove(&note)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn hashed(path: &Path) -> io::Result<Digest> {
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut piece = vec![0; PIECE];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(Digest::from_hash(&hash.finalize())),
+            Ok(count) => hash.update(&piece[..count]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(dir.path())).unwrap();
+        (dir, store)
+    }
+
+    /// Flips a byte in place and puts the time of last change back, as `touch -r` does.
+    fn damage(path: &Path) {
+        let there = std::fs::metadata(path).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[0] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+        File::options()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_modified(there.modified().unwrap())
+            .unwrap();
+    }
+
+    #[test]
+    fn damage_of_the_same_size_and_time_is_found_and_healed() {
+        let (_dir, store) = store();
+        let blob = store.put(&b"hello"[..], None).unwrap();
+        assert!(store.note(&blob.digest).is_some());
+        damage(&blob.path);
+        assert!(store.note(&blob.digest).is_none());
+        assert!(!store.sound(&blob.digest));
+        assert_eq!(store.blob(&blob.digest), None);
+        store.put(&b"hello"[..], None).unwrap();
+        assert_eq!(store.blob(&blob.digest), Some(blob.path.clone()));
+        assert_eq!(std::fs::read(&blob.path).unwrap(), b"hello");
+    }
+
+    #[test]
+    fn links_and_stamps_keep_the_note() {
+        let (_dir, store) = store();
+        let blob = store.put(&b"hello"[..], None).unwrap();
+        store.named(&blob.digest, "a.whl").unwrap();
+        assert!(store.note(&blob.digest).is_some());
+        let then = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+        store.keeping_notes([&blob.digest], || {
+            File::open(&blob.path).unwrap().set_modified(then).unwrap();
+        });
+        assert!(store.note(&blob.digest).is_none(), "its time was changed");
+        assert!(store.sound(&blob.digest));
+        store.blob(&blob.digest).unwrap();
+        assert!(store.note(&blob.digest).is_some(), "stamped by the store");
+    }
+
+    #[test]
+    fn a_blob_without_a_note_is_read_and_foreign_notes_are_none() {
+        let (_dir, store) = store();
+        let blob = store.put(&b"hello"[..], None).unwrap();
+        for text in ["", "1 2 3", "1 2 3 4 5", "x"] {
+            std::fs::write(store.note_path(&blob.digest), text).unwrap();
+            assert!(store.note(&blob.digest).is_none(), "{text:?}");
+        }
+        assert!(store.sound(&blob.digest));
+        assert!(store.note(&blob.digest).is_some());
+        std::fs::remove_file(&blob.path).unwrap();
+        assert!(!store.sound(&blob.digest));
+        store.sweep_notes().unwrap();
+        assert!(!store.note_path(&blob.digest).exists());
+    }
+}

@@ -1,0 +1,68 @@
+//! Why a layer could not be unpacked.
+
+use std::io::{self, ErrorKind};
+
+use rustix::io::Errno;
+
+use stackforge_binary::tar::{Problem, TarError};
+
+/// Folders that a member of a layer may lie in, itself counted. Linux takes paths of 4096 bytes, and
+/// programs walk trees with a descriptor for each level.
+pub const DEEPEST: usize = 1024;
+
+#[derive(Debug, thiserror::Error)]
+pub enum UnpackError {
+    #[error(transparent)]
+    Tar(#[from] TarError),
+    #[error("{doing} `/{path}`")]
+    Io {
+        doing: &'static str,
+        path: String,
+        source: io::Error,
+    },
+    #[error("write `/{path}`")]
+    Write { path: String, source: io::Error },
+    #[error("`/{0}` lies below a link of the same layer")]
+    BelowLink(String),
+    #[error("`/{0}` lies below a file of the same layer")]
+    BelowFile(String),
+    #[error("`/{0}` would replace a folder that has files")]
+    OverFolder(String),
+    #[error("the whiteout `/{0}` names no file")]
+    Whiteout(String),
+    #[error("`/{0}…` lies in more than {DEEPEST} folders")]
+    Deep(String),
+    #[error("the layer has more files or folders than an image has")]
+    Many,
+    #[error("the owner of `/{0}` has a number that Linux does not take")]
+    Id(String),
+}
+
+impl UnpackError {
+    /// What the disk says, where it is to blame and not the layer.
+    pub fn of_disk(&self) -> Option<&io::Error> {
+        let error = match self {
+            Self::Io { source, .. } | Self::Write { source, .. } => Some(source),
+            Self::Tar(TarError {
+                problem: Problem::Read(source),
+                ..
+            }) => Some(source),
+            _ => None,
+        };
+        error.filter(|error| {
+            // A name that is too long, or a link in the way, is the layer's.
+            let kinds = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded];
+            let read_only = error.kind() == ErrorKind::ReadOnlyFilesystem;
+            let broken = error.raw_os_error() == Some(Errno::IO.raw_os_error());
+            kinds.contains(&error.kind()) || read_only || broken
+        })
+    }
+
+    pub(super) fn at(doing: &'static str, path: &str, e: Errno) -> Self {
+        Self::Io {
+            doing,
+            path: path.to_owned(),
+            source: e.into(),
+        }
+    }
+}

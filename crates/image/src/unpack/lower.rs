@@ -1,0 +1,115 @@
+//! What lower layers left in the directory that a layer is unpacked over.
+//!
+//! A layer hides what is below it, never what it has itself: so the paths that it has are remembered.
+//! A folder that holds none of them goes whole; the others are read one at a time, so that no number of
+//! levels needs more descriptors.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, openat2, statat, unlinkat};
+use rustix::io::Errno;
+
+use super::paths::Paths;
+use super::{UnpackError, join};
+use stackforge_binary::tar::{bytes, text};
+use stackforge_types::remove_at;
+
+#[derive(Default)]
+pub(super) struct Lower {
+    /// Paths that the layer at hand has.
+    own: Paths,
+}
+
+impl Lower {
+    /// Makes way for a member; `keeps` for a directory, which joins the one that is there.
+    pub fn replace(
+        &mut self,
+        folder: &OwnedFd,
+        name: &str,
+        path: &str,
+        keeps: bool,
+    ) -> Result<(), UnpackError> {
+        // A folder that the layer has something in is its own, too.
+        if !self.own.insert(path) {
+            return Err(UnpackError::Many);
+        }
+        if keeps || kind(folder, name) != Some(FileType::Directory) {
+            return Ok(());
+        }
+        self.clear(folder, name, path)?;
+        match unlinkat(folder, bytes(name), AtFlags::REMOVEDIR) {
+            // The layer has something in it: that is said where the member is written.
+            Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
+            Err(e) => Err(UnpackError::at("remove", path, e)),
+        }
+    }
+
+    /// Removes what a whiteout hides.
+    pub fn remove(&self, folder: &OwnedFd, name: &str, path: &str) -> Result<(), UnpackError> {
+        match (kind(folder, name), self.own.contains(path)) {
+            (None, _) => Ok(()),
+            (Some(FileType::Directory), true) => self.clear(folder, name, path),
+            (Some(_), true) => Ok(()),
+            (Some(FileType::Directory), false) => whole(folder, name, path),
+            (Some(_), false) => unlink(folder, name, path),
+        }
+    }
+
+    /// Removes what lower layers have in a folder.
+    pub fn empty(&self, folder: &OwnedFd, path: &str) -> Result<(), UnpackError> {
+        self.clear(folder, ".", path)
+    }
+
+    /// Removes what is in the directory `name`, but for what the layer has.
+    fn clear(&self, folder: &OwnedFd, name: &str, path: &str) -> Result<(), UnpackError> {
+        // Of each directory: where it is from `folder`, and its path in the image.
+        let mut left = vec![(name.to_owned(), path.to_owned())];
+        while let Some((at, path)) = left.pop() {
+            let listed = open(folder, &at, &path)?;
+            let failed = |e| UnpackError::at("list", &path, e);
+            for entry in Dir::read_from(&listed).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                let name = match entry.file_name().to_bytes() {
+                    b"." | b".." => continue,
+                    name => text(name),
+                };
+                let below = join(&path, &name);
+                let is_folder = kind(&listed, &name) == Some(FileType::Directory);
+                match (is_folder, self.own.contains(&below)) {
+                    (true, true) => left.push((format!("{at}/{name}"), below)),
+                    (false, true) => {}
+                    (true, false) => whole(&listed, &name, &below)?,
+                    (false, false) => unlink(&listed, &name, &below)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kind(folder: &OwnedFd, name: &str) -> Option<FileType> {
+    let found = statat(folder, bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some(FileType::from_raw_mode(found.st_mode))
+}
+
+fn unlink(folder: impl AsFd, name: &str, path: &str) -> Result<(), UnpackError> {
+    match unlinkat(folder, bytes(name), AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(e) => Err(UnpackError::at("remove", path, e)),
+    }
+}
+
+/// Removes a directory that the layer has nothing in.
+fn whole(folder: impl AsFd, name: &str, path: &str) -> Result<(), UnpackError> {
+    let removed = CString::new(bytes(name)).map_err(|_| Errno::INVAL);
+    let removed = removed.and_then(|name| remove_at(folder, &name));
+    removed.map_err(|e| UnpackError::at("remove", path, e))
+}
+
+fn open(folder: impl AsFd, name: &str, path: &str) -> Result<OwnedFd, UnpackError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    openat2(folder, bytes(name), flags, Mode::empty(), resolve)
+        .map_err(|e| UnpackError::at("open", path, e))
+}

@@ -1,0 +1,202 @@
+//! A name in a folder below the root, found without following a link.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, linkat, mkdirat, mknodat, openat2, statat,
+    symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::{Owner, UnpackError};
+use stackforge_binary::tar::bytes;
+
+pub(super) struct Place<'a> {
+    pub folder: OwnedFd,
+    pub name: Vec<u8>,
+    /// For messages.
+    pub path: &'a str,
+}
+
+/// A directory that nothing is written outside of.
+pub(super) struct Root {
+    pub folder: OwnedFd,
+    resolve: ResolveFlags,
+}
+
+impl Root {
+    /// For a layer of its own: the kernel refuses every link and everything above.
+    pub fn alone(folder: OwnedFd) -> Self {
+        let resolve = ResolveFlags::BENEATH
+            .union(ResolveFlags::NO_SYMLINKS)
+            .union(ResolveFlags::NO_MAGICLINKS);
+        Self { folder, resolve }
+    }
+
+    /// For a layer over others, whose links the kernel follows as if this were `/`.
+    pub fn shared(folder: OwnedFd) -> Self {
+        let resolve = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
+        Self { folder, resolve }
+    }
+}
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+impl<'a> Place<'a> {
+    /// `name` in `folder`, which is made if it is not there.
+    pub fn open(root: &Root, folder: &str, name: &str, path: &'a str) -> Result<Self, UnpackError> {
+        match Self::find(root, folder, name, path) {
+            Err(UnpackError::Io { source, .. })
+                if source.raw_os_error() == Some(Errno::NOENT.raw_os_error()) =>
+            {
+                make(root, folder).map_err(|e| UnpackError::at("make the folder of", path, e))?;
+                Self::find(root, folder, name, path)
+            }
+            found => found,
+        }
+    }
+
+    pub fn find(root: &Root, folder: &str, name: &str, path: &'a str) -> Result<Self, UnpackError> {
+        let below = if folder.is_empty() { "." } else { folder };
+        let opened = openat2(
+            &root.folder,
+            bytes(below),
+            FOLDER,
+            Mode::empty(),
+            root.resolve,
+        );
+        let folder = opened.map_err(|e| match e {
+            Errno::LOOP => UnpackError::BelowLink(path.to_owned()),
+            Errno::NOTDIR => UnpackError::BelowFile(path.to_owned()),
+            e => UnpackError::at("open the folder of", path, e),
+        })?;
+        Ok(Self {
+            folder,
+            name: bytes(name),
+            path,
+        })
+    }
+
+    pub fn root(root: &Root) -> Result<Place<'static>, UnpackError> {
+        let folder = root.folder.as_fd().try_clone_to_owned();
+        Ok(Place {
+            folder: folder.map_err(|source| UnpackError::Io {
+                doing: "open",
+                path: "/".to_owned(),
+                source,
+            })?,
+            name: b".".to_vec(),
+            path: "/",
+        })
+    }
+
+    fn at(&self, doing: &'static str) -> impl FnOnce(Errno) -> UnpackError {
+        let path = self.path.to_owned();
+        move |e| UnpackError::at(doing, &path, e)
+    }
+
+    pub fn is_folder(&self) -> bool {
+        let found = statat(&self.folder, &*self.name, AtFlags::SYMLINK_NOFOLLOW);
+        found.is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Directory)
+    }
+
+    /// Whether both names are there and are one file.
+    pub fn is_same_file(&self, other: &Place<'_>) -> bool {
+        let of = |place: &Place<'_>| {
+            let found = statat(&place.folder, &*place.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            Some((found.st_dev, found.st_ino))
+        };
+        !self.is_folder() && of(self).is_some_and(|own| of(other) == Some(own))
+    }
+
+    /// Removes the file that a later member of the same name replaces.
+    pub fn clear(&self) -> Result<(), UnpackError> {
+        match unlinkat(&self.folder, &*self.name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::ISDIR) => match unlinkat(&self.folder, &*self.name, AtFlags::REMOVEDIR) {
+                Ok(()) => Ok(()),
+                Err(_) => Err(UnpackError::OverFolder(self.path.to_owned())),
+            },
+            Err(e) => Err(self.at("replace")(e)),
+        }
+    }
+
+    pub fn folder(&self) -> Result<(), UnpackError> {
+        let made = mkdirat(&self.folder, &*self.name, Mode::from_raw_mode(0o755));
+        match made {
+            Err(Errno::EXIST) if !self.is_folder() => {
+                self.clear()?;
+                mkdirat(&self.folder, &*self.name, Mode::from_raw_mode(0o755))
+                    .map_err(self.at("make"))
+            }
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(e) => Err(self.at("make")(e)),
+        }
+    }
+
+    pub fn file(&self) -> Result<File, UnpackError> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o600);
+        let file = rustix::fs::openat(&self.folder, &*self.name, flags, mode);
+        Ok(File::from(file.map_err(self.at("make"))?))
+    }
+
+    pub fn symlink(&self, target: &[u8]) -> Result<(), UnpackError> {
+        symlinkat(target, &self.folder, &*self.name).map_err(self.at("make"))
+    }
+
+    pub fn link(&self, to: &Place<'_>) -> Result<(), UnpackError> {
+        linkat(
+            &to.folder,
+            &*to.name,
+            &self.folder,
+            &*self.name,
+            AtFlags::empty(),
+        )
+        .map_err(self.at("link"))
+    }
+
+    pub fn node(&self, kind: FileType) -> Result<(), UnpackError> {
+        let mode = Mode::from_raw_mode(0o600);
+        mknodat(&self.folder, &*self.name, kind, mode, 0).map_err(self.at("make"))
+    }
+
+    /// Hides what lower layers have here.
+    pub fn whiteout(&self) -> Result<(), UnpackError> {
+        // What the layer itself has of that name is shown.
+        match statat(&self.folder, &*self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(()),
+            Err(_) => self.node(FileType::CharacterDevice),
+        }
+    }
+
+    /// Hides all that lower layers have in this folder.
+    pub fn opaque(&self, owner: Owner) -> Result<(), UnpackError> {
+        let name = match owner {
+            Owner::Kept => "trusted.overlay.opaque",
+            Owner::Mine => "user.overlay.opaque",
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(&self.folder, ".", flags, Mode::empty());
+        folder
+            .and_then(|f| rustix::fs::fsetxattr(f, name, b"y", rustix::fs::XattrFlags::empty()))
+            .map_err(self.at("mark as opaque"))
+    }
+}
+
+/// Makes the folders of a path that are not there.
+fn make(root: &Root, folder: &str) -> rustix::io::Result<()> {
+    for (at, _) in folder.match_indices('/').chain([(folder.len(), "")]) {
+        let (above, name) = folder[..at].rsplit_once('/').unwrap_or(("", &folder[..at]));
+        let above = if above.is_empty() { "." } else { above };
+        let above = bytes(above);
+        let above = openat2(&root.folder, above, FOLDER, Mode::empty(), root.resolve)?;
+        match mkdirat(above, bytes(name), Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}

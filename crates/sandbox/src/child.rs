@@ -1,0 +1,226 @@
+//! The re-executed process: supervises one sandbox, tidies up after it, answers.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, setsid, waitpid,
+};
+
+use super::cgroup::Cgroup;
+use super::init::{Init, Report};
+use super::stubs::Stubs;
+use super::system::{self, Fork};
+use super::wire::{Fault, Message, NAME, Stage, Task, read_request};
+use super::{Applied, End, Identity, Memory, Outcome, Sandbox, Writes, identity, probe, rootfs};
+
+/// Does the work of a sandbox and returns its exit code, if this process was started for that.
+/// To be called first in `main`: threads, or descriptors that somebody owns, must not be there.
+pub fn child_main() -> Option<ExitCode> {
+    let name = std::env::args_os().next()?;
+    (name.as_bytes() == NAME.as_bytes()).then(serve)
+}
+
+fn serve() -> ExitCode {
+    // The caller's terminal sends its interrupts to the caller, which decides what to stop.
+    let _ = setsid();
+    let taken = system::close_from(3, false)
+        .and_then(|()| io::stdin().as_fd().try_clone_to_owned())
+        .map(File::from);
+    let Ok(mut control) = taken else {
+        return ExitCode::FAILURE;
+    };
+    let message = match read_request(&mut control) {
+        Ok((Task::Run(sandbox), stdin)) => run(&sandbox, &stdin, control.as_fd()),
+        Ok((Task::Probe, _)) => Ok(Message::Tried(probe::try_all())),
+        Ok((Task::Remove(directory), _)) => remove(&directory).map(|()| Message::Removed),
+        Err(_) => return ExitCode::FAILURE,
+    };
+    let message = message.unwrap_or_else(Message::Failed);
+    let Ok(mut line) = serde_json::to_vec(&message) else {
+        return ExitCode::FAILURE;
+    };
+    line.push(b'\n');
+    match control.write_all(&line) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// What is there while process 1 runs.
+struct Running {
+    pid: Pid,
+    handle: OwnedFd,
+    reports: BufReader<io::PipeReader>,
+}
+
+fn run(sandbox: &Sandbox, stdin: &[u8], control: BorrowedFd<'_>) -> Result<Message, Fault> {
+    let written = written(sandbox)?;
+    let (group, applied) = Cgroup::new(&sandbox.limits);
+    let result = supervise(sandbox, stdin, control, &group, applied, written.as_ref());
+    group.remove();
+    if let Writes::Keep(upper) = &sandbox.root.writes {
+        drop_work(&rootfs::work(upper));
+    }
+    result.map(Message::Ended)
+}
+
+fn supervise(
+    sandbox: &Sandbox,
+    stdin: &[u8],
+    control: BorrowedFd<'_>,
+    group: &Cgroup,
+    applied: Applied,
+    written: Option<&OwnedFd>,
+) -> Result<Outcome, Fault> {
+    let doors = group
+        .doors()
+        .map_err(Fault::setup("open the control group"))?;
+    let (identity, mapper) = identity::choose();
+    let identity = match identity {
+        Identity::Real => {
+            system::unshare(libc::CLONE_NEWPID).map_err(Fault::at(
+                Stage::Namespaces,
+                "make a namespace of processes",
+            ))?;
+            identity
+        }
+        _ => identity::become_root(mapper.as_ref(), libc::CLONE_NEWPID)?,
+    };
+    let (reader, writer) = io::pipe().map_err(Fault::setup("make a pipe"))?;
+    let pid = match system::fork().map_err(Fault::at(Stage::Namespaces, "start process 1"))? {
+        Fork::Parent(pid) => pid,
+        Fork::Child => {
+            drop(reader);
+            let init = Init {
+                sandbox,
+                stdin,
+                identity,
+                doors,
+                reports: writer,
+            };
+            init.run()
+        }
+    };
+    drop((writer, doors));
+    let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(Fault::setup("watch process 1"))?;
+    let mut running = Running {
+        pid,
+        handle,
+        reports: BufReader::new(reader),
+    };
+    running.wait(control);
+    let (stubs, end) = running.read();
+    if let (Some(stubs), Some(written)) = (stubs, written) {
+        stubs.remove(written.as_fd());
+    }
+    let end = end?;
+    Ok(Outcome {
+        end,
+        memory: memory(end, group, applied.memory),
+        limits: applied,
+        identity,
+    })
+}
+
+impl Running {
+    /// Returns when process 1 has ended, by itself or because the caller has hung up.
+    fn wait(&mut self, control: BorrowedFd<'_>) {
+        loop {
+            let mut watched = [
+                PollFd::new(&self.handle, PollFlags::IN),
+                PollFd::from_borrowed_fd(control, PollFlags::IN),
+            ];
+            match poll(&mut watched, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                Ok(_) if !watched[0].revents().is_empty() => break,
+                // The caller says nothing after its request: this is its end.
+                _ => {
+                    let _ = pidfd_send_signal(&self.handle, Signal::KILL);
+                    break;
+                }
+            }
+        }
+        while let Err(rustix::io::Errno::INTR) = waitpid(Some(self.pid), WaitOptions::empty()) {}
+    }
+
+    fn read(self) -> (Option<Stubs>, Result<End, Fault>) {
+        let mut stubs = None;
+        // Without a word of its end it was killed, from here or for memory.
+        let mut end = Ok(End::Signalled(libc::SIGKILL));
+        for line in self.reports.split(b'\n').map_while(Result::ok) {
+            match serde_json::from_slice(&line) {
+                Ok(Report::Mounted(made)) => stubs = Some(made),
+                Ok(Report::Failed(fault)) => end = Err(fault),
+                Ok(Report::Ended(how)) => end = Ok(how),
+                Err(_) => {}
+            }
+        }
+        (stubs, end)
+    }
+}
+
+fn memory(end: End, group: &Cgroup, counted: bool) -> Memory {
+    const KILLED: i32 = 128 + libc::SIGKILL;
+    match end {
+        End::Exited(0) => Memory::Enough,
+        _ if group.kills() > 0 => Memory::KilledFor,
+        End::Signalled(libc::SIGKILL) | End::Exited(KILLED) if !counted => Memory::MaybeKilledFor,
+        _ => Memory::Enough,
+    }
+}
+
+/// The directory that is written, made if need be.
+fn written(sandbox: &Sandbox) -> Result<Option<OwnedFd>, Fault> {
+    let path = match &sandbox.root.writes {
+        Writes::Discard => return Ok(None),
+        Writes::InPlace => sandbox.root.layers.first(),
+        Writes::Keep(upper) => {
+            make(upper, sandbox.root.layers.last())?;
+            make(&rootfs::work(upper), None)?;
+            Some(upper)
+        }
+    };
+    let Some(path) = path else { return Ok(None) };
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    open(path, flags, Mode::empty())
+        .map(Some)
+        .map_err(Fault::setup(format!("open {}", path.display())))
+}
+
+/// A directory that looks as `like` does: the upper one gives the root its mode.
+fn make(path: &Path, like: Option<&PathBuf>) -> Result<(), Fault> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let fault = || Fault::setup::<io::Error>(format!("make {}", path.display()));
+    std::fs::create_dir_all(path).map_err(fault())?;
+    if let Some(like) = like {
+        let permissions = std::fs::metadata(like).map_err(fault())?.permissions();
+        std::fs::set_permissions(path, permissions).map_err(fault())?;
+    }
+    Ok(())
+}
+
+/// The kernel leaves one empty directory, which nobody may read, in the one that it used.
+fn drop_work(work: &Path) {
+    let _ = std::fs::remove_dir(work.join("work"));
+    if std::fs::remove_dir(work).is_err() {
+        let _ = stackforge_types::remove(work);
+    }
+}
+
+fn remove(directory: &Path) -> Result<(), Fault> {
+    let (identity, mapper) = identity::choose();
+    if identity == Identity::Subordinate {
+        identity::become_root(mapper.as_ref(), 0)?;
+    }
+    stackforge_types::remove(directory)
+        .map_err(Fault::setup(format!("remove {}", directory.display())))
+}

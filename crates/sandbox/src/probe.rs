@@ -1,0 +1,262 @@
+//! What this machine lets this user do, found by doing it.
+//!
+//! A re-executed process makes the namespaces and an overlay of its own and tells how far it came.
+//! Why it came no further stands in settings that files tell.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, mkdirat};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use rustix::process::{WaitOptions, waitpid};
+use serde::{Deserialize, Serialize};
+
+use super::cgroup::Cgroup;
+use super::run::talk;
+use super::system::{self, Fork};
+use super::wire::{Fault, Message, Stage, Task};
+use super::{Applied, Identity, Limits, SandboxError, identity, rootfs};
+use stackforge_types::Cancel;
+
+/// What a sandbox can have here.
+#[derive(Debug, Clone, Serialize)]
+pub struct Capabilities {
+    /// Whether programs can be run at all: the other answers are reasons.
+    pub works: bool,
+    pub identity: Identity,
+    pub namespaces: Answer,
+    pub overlay: Answer,
+    /// Subordinate ids: without them an ordinary user's files have one owner.
+    pub subordinate_ids: Answer,
+    pub seccomp: Answer,
+    /// Control groups, for limits.
+    pub limits: Answer,
+}
+
+/// Whether something can be had, why not, and what to do about it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Answer {
+    pub yes: bool,
+    pub reason: Option<String>,
+    pub help: Option<String>,
+}
+
+impl Answer {
+    fn yes() -> Self {
+        Answer {
+            yes: true,
+            ..Answer::default()
+        }
+    }
+
+    fn no(reason: impl Into<String>, help: impl Into<String>) -> Self {
+        Answer {
+            yes: false,
+            reason: Some(reason.into()),
+            help: Some(help.into()),
+        }
+    }
+}
+
+/// How far the process that tries came.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tried {
+    identity: Identity,
+    namespaces: Option<Fault>,
+    overlay: Option<Fault>,
+    limits: Applied,
+}
+
+/// Asks the machine. `launcher` as in [`Sandbox`](super::Sandbox).
+pub async fn probe(launcher: Option<&Path>) -> Result<Capabilities, SandboxError> {
+    match talk(launcher, &Task::Probe, &[], &Cancel::new(), &mut |_, _| ()).await? {
+        Message::Tried(tried) => Ok(judge(tried)),
+        Message::Failed(fault) => Err(SandboxError::from_fault(fault)),
+        Message::Ended(_) | Message::Removed => Err(SandboxError::Lost),
+    }
+}
+
+fn judge(tried: Tried) -> Capabilities {
+    let said = |fault: &Fault| {
+        let error = io::Error::from_raw_os_error(fault.errno);
+        format!("{}: {error}", fault.doing)
+    };
+    let namespaces = match &tried.namespaces {
+        Some(fault) => Answer::no(said(fault), why_not_allowed()),
+        None => Answer::yes(),
+    };
+    let overlay = match (&tried.overlay, namespaces.yes) {
+        (Some(fault), _) => Answer::no(
+            said(fault),
+            "an ordinary user needs Linux 5.11 or newer; run as root otherwise",
+        ),
+        (None, false) => Answer::no("no namespace to try it in", ""),
+        (None, true) => Answer::yes(),
+    };
+    let subordinate_ids = match tried.identity {
+        Identity::Real | Identity::Subordinate => Answer::yes(),
+        Identity::Single => Answer::no(
+            "this user has none, or newuidmap and newgidmap (package uidmap) are missing",
+            "not needed; with `sudo usermod --add-subuids 100000-165535 --add-subgids \
+             100000-165535 USER` what programs install keeps its owners",
+        ),
+    };
+    let seccomp = match Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
+        true => Answer::yes(),
+        false => Answer::no(
+            "the kernel has no seccomp filters",
+            "use a kernel that is built with CONFIG_SECCOMP_FILTER",
+        ),
+    };
+    let limits = match &tried.limits.reason {
+        None => Answer::yes(),
+        Some(reason) => Answer::no(
+            reason.clone(),
+            "programs run without limits; run as root, or in a delegated group: `systemd-run \
+             --user --scope -p Delegate=yes stackforge …`",
+        ),
+    };
+    Capabilities {
+        works: namespaces.yes && overlay.yes && seccomp.yes,
+        identity: tried.identity,
+        namespaces,
+        overlay,
+        subordinate_ids,
+        seccomp,
+        limits,
+    }
+}
+
+/// The setting that keeps this user from namespaces, as far as files tell.
+pub fn why_not_allowed() -> String {
+    let setting = |path: &str| {
+        std::fs::read_to_string(path)
+            .ok()
+            .map(|t| t.trim().to_owned())
+    };
+    let status = setting("/proc/self/status").unwrap_or_default();
+    reason(&setting, &status).to_owned()
+}
+
+fn reason(setting: &dyn Fn(&str) -> Option<String>, status: &str) -> &'static str {
+    let is = |path: &str, value: &str| setting(path).as_deref() == Some(value);
+    let filtered = status
+        .lines()
+        .filter_map(|l| l.strip_prefix("Seccomp:"))
+        .any(|v| v.trim() == "2");
+    if is("/proc/sys/user/max_user_namespaces", "0") {
+        "user namespaces are off: `sudo sysctl user.max_user_namespaces=15000`, or run as root"
+    } else if is("/proc/sys/kernel/unprivileged_userns_clone", "0") {
+        "only root may make user namespaces: `sudo sysctl kernel.unprivileged_userns_clone=1`, or \
+         run as root"
+    } else if is(
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+    ) {
+        "AppArmor takes user namespaces' rights away: `sudo sysctl \
+         kernel.apparmor_restrict_unprivileged_userns=0`, give this program a profile with \
+         `userns`, or run as root"
+    } else if filtered {
+        "a seccomp filter, a container's for instance, forbids it: run outside of the container, \
+         or start the container with `--privileged`"
+    } else {
+        "run as root, or on a kernel with user namespaces (CONFIG_USER_NS)"
+    }
+}
+
+/// In the re-executed process: goes the way of a run, as far as it leads.
+pub fn try_all() -> Tried {
+    let limits = Limits {
+        memory: Some(1 << 30),
+        pids: Some(1000),
+        cpus: Some(1.0),
+    };
+    let (group, applied) = Cgroup::new(&limits);
+    group.remove();
+    let (identity, mapper) = identity::choose();
+    let mut tried = Tried {
+        identity,
+        namespaces: None,
+        overlay: None,
+        limits: applied,
+    };
+    let entered = match identity {
+        Identity::Real => system::unshare(libc::CLONE_NEWPID)
+            .map(|()| identity)
+            .map_err(Fault::at(Stage::Namespaces, "make namespaces")),
+        _ => identity::become_root(mapper.as_ref(), libc::CLONE_NEWPID),
+    };
+    match entered.and_then(|identity| within(identity).map(|()| identity)) {
+        Ok(identity) => tried.identity = identity,
+        Err(fault) if fault.stage == Stage::Overlay => tried.overlay = Some(fault),
+        Err(fault) => tried.namespaces = Some(fault),
+    }
+    tried
+}
+
+/// As process 1 of its namespaces, for there alone a /proc can be mounted.
+fn within(identity: Identity) -> Result<(), Fault> {
+    let (reader, mut writer) = io::pipe().map_err(Fault::setup("make a pipe"))?;
+    match system::fork().map_err(Fault::at(Stage::Namespaces, "start process 1"))? {
+        Fork::Child => {
+            drop(reader);
+            if let Err(fault) = mounts(identity) {
+                let line = serde_json::to_vec(&fault).unwrap_or_default();
+                // What cannot be told shows as a process that succeeded: nothing better is known.
+                let _ = writer.write_all(&line);
+            }
+            system::exit(0)
+        }
+        Fork::Parent(pid) => {
+            drop(writer);
+            let line = BufReader::new(reader).split(b'\n').next();
+            let _ = waitpid(Some(pid), WaitOptions::empty());
+            match line {
+                Some(Ok(line)) => Err(serde_json::from_slice(&line)
+                    .unwrap_or_else(|_| Fault::setup("ask the machine")(rustix::io::Errno::IO))),
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
+fn mounts(identity: Identity) -> Result<(), Fault> {
+    let namespaces = || Fault::at::<rustix::io::Errno>(Stage::Namespaces, "mount /proc");
+    let flags = libc::CLONE_NEWNS
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP
+        | libc::CLONE_NEWNET;
+    system::unshare(flags).map_err(Fault::at(Stage::Namespaces, "make namespaces"))?;
+    rootfs::private()?;
+    let proc = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).map_err(namespaces())?;
+    fsconfig_create(&proc).map_err(namespaces())?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID;
+    fsmount(&proc, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(namespaces())?;
+    rootfs::cover()?;
+    let overlay = || Fault::at::<rustix::io::Errno>(Stage::Overlay, "mount an overlay");
+    for name in ["0", "u", "w", "root"] {
+        mkdirat(CWD, name, Mode::from_raw_mode(0o755)).map_err(overlay())?;
+    }
+    rootfs::mount_overlay("0", identity).map_err(overlay())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_setting_in_the_way_is_named() {
+        let of = |path: &'static str, value: &'static str| {
+            let setting = move |p: &str| (p == path).then(|| value.to_owned());
+            reason(&setting, "Seccomp:\t0\n")
+        };
+        let apparmor = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
+        assert!(of(apparmor, "1").contains("AppArmor"));
+        assert!(!of(apparmor, "0").contains("AppArmor"));
+        assert!(of("/proc/sys/user/max_user_namespaces", "0").contains("max_user_namespaces"));
+        assert!(of("/proc/sys/kernel/unprivileged_userns_clone", "0").contains("userns_clone=1"));
+        assert!(reason(&|_| None, "Seccomp:\t2\n").contains("seccomp"));
+        assert!(reason(&|_| None, "Seccomp:\t0\n").contains("CONFIG_USER_NS"));
+    }
+}

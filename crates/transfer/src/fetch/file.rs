@@ -1,0 +1,359 @@
+//! One file: from its addresses, through its part, to its final name.
+
+use super::headers::{Validators, content_range};
+use super::part::{Claim, Note, Part, verified};
+use super::progress::{Reporter, What};
+use super::retry::Backoff;
+use super::writer::Writer;
+use super::{Download, FetchError, Fetched, Fetcher, address, without_credentials};
+use futures_util::StreamExt as _;
+use reqwest::{Response, StatusCode, Url, header};
+use stackforge_types::Digest;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// No package is larger; what sends more without end is stopped.
+const LARGEST: u64 = 64 << 30;
+/// How often a file that another process fetches is looked for.
+const GLANCE: Duration = Duration::from_millis(100);
+/// The longest suffix that stands behind a name on the way, in a name of 255 bytes.
+const LONGEST_NAME: usize = 255 - ".part.json".len();
+
+/// One file on its way.
+struct Journey<'a> {
+    fetcher: &'a Fetcher,
+    download: &'a Download,
+    report: &'a Reporter<'a>,
+    /// Bytes that came over the network.
+    came: u64,
+    size: Option<u64>,
+    /// Until the server shows that it has no use for `Range`.
+    ranges: bool,
+}
+
+/// Why a try was of no use.
+enum Failure {
+    Error(FetchError),
+    /// The server cannot go on from what is there.
+    Ranges(&'static str),
+    /// It was not the file that was asked for.
+    Altered(String),
+}
+
+impl From<FetchError> for Failure {
+    fn from(error: FetchError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Fetcher {
+    pub(super) async fn one(
+        &self,
+        download: &Download,
+        directory: &Path,
+        report: &Reporter<'_>,
+    ) -> Result<Fetched, FetchError> {
+        let path = directory.join(plain(&download.name)?);
+        if let Some(found) = there(&path, download, report).await? {
+            return Ok(found);
+        }
+        if download.urls.is_empty() {
+            let name = download.name.clone();
+            return Err(FetchError::Nowhere { name });
+        }
+        tokio::fs::create_dir_all(directory)
+            .await
+            .map_err(|e| FetchError::io("creating", directory, e))?;
+        // The semaphore is never closed.
+        let _slot = self.slots.acquire().await;
+        let parts = self.parts.as_deref().unwrap_or(directory);
+        let mut writer = claim(parts, directory, download, report).await?;
+        if let Some(found) = there(&path, download, report).await? {
+            writer.release().await?;
+            return Ok(found);
+        }
+        writer
+            .recover(download.sha256.clone(), download.size)
+            .await?;
+        let mut journey = Journey {
+            fetcher: self,
+            download,
+            report,
+            came: 0,
+            size: download.size,
+            ranges: true,
+        };
+        report.tell(What::Started, writer.have(), download.size);
+        match journey.any_address(&mut writer).await {
+            Ok(()) => {
+                let have = writer.have();
+                let path = writer.finish().await?;
+                report.tell(What::Done, have, Some(have));
+                Ok(Fetched {
+                    path,
+                    bytes: journey.came,
+                    cached: false,
+                })
+            }
+            Err(error) => {
+                writer.release().await?;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Journey<'_> {
+    async fn any_address(&mut self, writer: &mut Writer) -> Result<(), FetchError> {
+        // Killed between the last byte and the final name.
+        if writer.have() > 0 && writer.digest().await? == self.download.sha256 {
+            return Ok(());
+        }
+        let mut first = None;
+        for url in &self.download.urls {
+            match self.one_address(url, writer).await {
+                Ok(()) => return Ok(()),
+                Err(error) if error.is_local() => return Err(error),
+                // Of several servers' errors, one that is not plain absence says more.
+                Err(error) if first.as_ref().is_none_or(FetchError::is_missing) => {
+                    first = Some(error);
+                }
+                Err(_) => {}
+            }
+        }
+        let name = self.download.name.clone();
+        Err(first.unwrap_or(FetchError::Nowhere { name }))
+    }
+
+    /// Until the file is there and right, or this address is of no use.
+    async fn one_address(&mut self, url: &str, writer: &mut Writer) -> Result<(), FetchError> {
+        let address = address::parse(url)?;
+        let mut backoff = Backoff::new(&self.fetcher.policy);
+        let mut anew = false;
+        self.ranges = true;
+        loop {
+            let before = self.came;
+            let failure = match self.attempt(&address, writer, anew).await {
+                Ok(()) => match self.wrong(writer).await? {
+                    None => return Ok(()),
+                    Some(reason) => Failure::Altered(reason),
+                },
+                Err(failure) => failure,
+            };
+            match failure {
+                Failure::Ranges(why) => {
+                    writer.restart().await?;
+                    self.ranges = false;
+                    self.report.tell(What::Again { why }, 0, self.size);
+                }
+                Failure::Altered(reason) => {
+                    writer.restart().await?;
+                    if anew {
+                        return Err(FetchError::Mismatch {
+                            name: self.download.name.clone(),
+                            url: without_credentials(url),
+                            reason,
+                        });
+                    }
+                    anew = true;
+                    self.size = self.download.size;
+                    let why = reason.as_str();
+                    self.report.tell(What::Again { why }, 0, self.size);
+                }
+                Failure::Error(error) => {
+                    // A full disk must not hide behind the network's error, nor the reverse.
+                    if !error.is_local() {
+                        writer.flush().await?;
+                    }
+                    if !error.is_passing() {
+                        return Err(error);
+                    }
+                    let Some(pause) = backoff.after(self.came - before, error.wait()) else {
+                        return Err(error);
+                    };
+                    if !self.ranges {
+                        writer.restart().await?;
+                    }
+                    let error = &error;
+                    let what = What::Retrying { error, pause };
+                    self.report.tell(what, writer.have(), self.size);
+                    tokio::time::sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    /// How the whole differs from what was asked for.
+    async fn wrong(&self, writer: &mut Writer) -> Result<Option<String>, FetchError> {
+        let found = writer.digest().await?;
+        let wanted = &self.download.sha256;
+        Ok((found != *wanted).then(|| {
+            let have = writer.have();
+            match self.download.size {
+                Some(size) => format!("{have} bytes with {found} instead of {size} with {wanted}"),
+                None => format!("{have} bytes with {found} instead of {wanted}"),
+            }
+        }))
+    }
+
+    /// One request; on success the body has come to its end. `anew`: past every cache.
+    async fn attempt(&mut self, url: &Url, writer: &mut Writer, anew: bool) -> Result<(), Failure> {
+        let transfer = |source| FetchError::transfer(url, source);
+        let note = writer.note().await?;
+        let from = Digest::of(url.as_str().as_bytes()).hex().to_owned();
+        let same = note.from == from;
+        let have = writer.have();
+        let mut request = self.fetcher.request(url);
+        request = request.header(header::ACCEPT_ENCODING, "identity");
+        if anew {
+            request = request.header(header::CACHE_CONTROL, "no-cache");
+        }
+        if have > 0 {
+            request = request.header(header::RANGE, format!("bytes={have}-"));
+            // Another server's validators mean nothing to this one; the digest decides in the end.
+            if let Some(value) = note.validators.if_range().filter(|_| same) {
+                request = request.header(header::IF_RANGE, value);
+            }
+        }
+        let response = request.send().await.map_err(transfer)?;
+        match response.status() {
+            StatusCode::OK => {
+                if have > 0 {
+                    writer.restart().await?;
+                    let why = "the server sends the whole file";
+                    self.report.tell(What::Again { why }, 0, self.size);
+                }
+                self.expect(response.content_length())?;
+            }
+            StatusCode::PARTIAL_CONTENT if have > 0 => match content_range(&response) {
+                Some((first, whole)) if first == have => self.expect(whole)?,
+                _ => return Err(Failure::Ranges("the server sends another part of it")),
+            },
+            StatusCode::RANGE_NOT_SATISFIABLE if have > 0 => {
+                return Err(Failure::Ranges("the server has no more of it"));
+            }
+            _ => return Err(self.fetcher.refused(url, &response).into()),
+        }
+        let validators = Validators::of(response.headers());
+        let sha256 = self.download.sha256.hex().to_owned();
+        let note = Note {
+            sha256,
+            from,
+            validators,
+        };
+        writer.annotate(note).await?;
+        self.body(url, response, writer).await
+    }
+
+    /// Takes the length that a server tells, unless it is known to be another.
+    fn expect(&mut self, told: Option<u64>) -> Result<(), Failure> {
+        match (told, self.download.size) {
+            (Some(told), Some(size)) if told != size => Err(Failure::Altered(format!(
+                "{told} bytes instead of {size}: the digest cannot be {}",
+                self.download.sha256
+            ))),
+            (told, known) => {
+                self.size = known.or(told);
+                Ok(())
+            }
+        }
+    }
+
+    async fn body(
+        &mut self,
+        url: &Url,
+        response: Response,
+        writer: &mut Writer,
+    ) -> Result<(), Failure> {
+        let limit = self.size.unwrap_or(LARGEST);
+        let mut chunks = response.bytes_stream();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|source| FetchError::transfer(url, source))?;
+            if writer.have() + chunk.len() as u64 > limit {
+                return Err(Failure::Altered(format!("it is longer than {limit} bytes")));
+            }
+            writer.append(&chunk).await?;
+            self.came += chunk.len() as u64;
+            let what = What::Bytes(chunk.len() as u64);
+            self.report.tell(what, writer.have(), self.size);
+        }
+        match self.size {
+            Some(size) if writer.have() < size => Err(Failure::Error(FetchError::Short {
+                url: without_credentials(url.as_str()),
+                have: writer.have(),
+                size,
+            })),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The file, if it is there and right.
+async fn there(
+    path: &Path,
+    download: &Download,
+    report: &Reporter<'_>,
+) -> Result<Option<Fetched>, FetchError> {
+    let (path, sha256, size) = (path.to_owned(), download.sha256.clone(), download.size);
+    let look = move || -> Option<(u64, PathBuf)> { Some((verified(&path, &sha256, size)?, path)) };
+    let found = tokio::task::spawn_blocking(look).await.unwrap_or(None);
+    Ok(found.map(|(have, path)| {
+        report.tell(What::Cached, have, Some(have));
+        Fetched {
+            path,
+            bytes: 0,
+            cached: true,
+        }
+    }))
+}
+
+/// The part, once no one else has it.
+async fn claim(
+    parts: &Path,
+    directory: &Path,
+    download: &Download,
+    report: &Reporter<'_>,
+) -> Result<Writer, FetchError> {
+    let mut told = false;
+    loop {
+        match Part::claim(parts, directory, &download.name) {
+            Ok(Claim::Mine(part)) => return Ok(Writer::new(part)),
+            Ok(Claim::Busy) => {
+                if !std::mem::replace(&mut told, true) {
+                    report.tell(What::Waiting, 0, download.size);
+                }
+                tokio::time::sleep(GLANCE).await;
+            }
+            Err(e) => {
+                return Err(FetchError::io(
+                    "opening the part of",
+                    &directory.join(&download.name),
+                    e,
+                ));
+            }
+        }
+    }
+}
+
+fn plain(name: &str) -> Result<&str, FetchError> {
+    let strange = name.contains(['/', '\\']) || name.chars().any(char::is_control);
+    if name.is_empty() || strange || name.starts_with('.') || name.len() > LONGEST_NAME {
+        let name = name.escape_debug().take(120).collect();
+        return Err(FetchError::Name { name });
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_in_their_directory() {
+        for bad in ["", ".", "..", "../x", "a/b", "/x", ".x", "a\nb", "a\\b"] {
+            assert!(plain(bad).is_err(), "{bad:?}");
+        }
+        assert!(plain(&"x".repeat(246)).is_err());
+        assert!(plain("torch-2.13.0+cu130-cp312-cp312-linux_aarch64.whl").is_ok());
+    }
+}

@@ -1,0 +1,235 @@
+//! A registry and its mirrors, and how often something is tried.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::RegistryError;
+use super::auth::Scope;
+use super::credentials::Keychain;
+use super::endpoint::{Ask, Endpoint};
+use super::event::{Event, Observer};
+use super::pace::Pace;
+use super::retry::{Backoff, Patience};
+use stackforge_types::reference::Repository;
+
+/// Blobs that arrive at a time.
+const ARRIVING: usize = 4;
+
+/// Where requests may go without TLS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PlainHttp {
+    /// To this machine.
+    #[default]
+    Loopback,
+    Always,
+    Never,
+}
+
+#[derive(Clone, Default)]
+pub struct Options {
+    /// `HOST[:PORT][/PREFIX]`, asked first, in this order, for whatever is read.
+    pub mirrors: Vec<String>,
+    pub plain_http: PlainHttp,
+    pub patience: Patience,
+    /// A PEM bundle that is trusted besides the system's.
+    pub authorities: Option<PathBuf>,
+    pub observer: Option<Observer>,
+    /// Blobs arrive with at most so many bytes in a second, all together.
+    pub rate: Option<u64>,
+    /// Blobs are sent in requests of at most this size; without it, in one.
+    pub chunk: Option<u64>,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("mirrors", &self.mirrors)
+            .field("plain_http", &self.plain_http)
+            .field("patience", &self.patience)
+            .field("authorities", &self.authorities)
+            .field("rate", &self.rate)
+            .field("chunk", &self.chunk)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One registry. Cheap to clone; clones share connections and tokens.
+#[derive(Clone)]
+pub struct Registry {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    host: String,
+    /// Mirrors, then the registry.
+    endpoints: Vec<Arc<Endpoint>>,
+    own: Arc<Endpoint>,
+    patience: Patience,
+    observer: Option<Observer>,
+    pace: Option<Pace>,
+    arriving: Semaphore,
+    chunk: Option<u64>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry")
+            .field("host", &self.inner.host)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Registry {
+    /// `host` is `HOST[:PORT]`, `docker.io` for Docker Hub. Nothing is sent yet.
+    pub fn connect(
+        host: &str,
+        keychain: Arc<Keychain>,
+        options: &Options,
+    ) -> Result<Self, RegistryError> {
+        let own = Arc::new(Endpoint::new(host, options, Arc::clone(&keychain))?);
+        let mut endpoints = Vec::new();
+        for mirror in &options.mirrors {
+            let mirror = Endpoint::new(mirror, options, Arc::clone(&keychain))?;
+            endpoints.push(Arc::new(mirror));
+        }
+        endpoints.push(Arc::clone(&own));
+        let inner = Inner {
+            host: host.to_owned(),
+            endpoints,
+            own,
+            patience: options.patience.clone(),
+            observer: options.observer.clone(),
+            pace: options.rate.map(Pace::new),
+            arriving: Semaphore::new(ARRIVING),
+            chunk: options.chunk,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    pub fn host(&self) -> &str {
+        &self.inner.host
+    }
+
+    pub(super) fn endpoints(&self) -> &[Arc<Endpoint>] {
+        &self.inner.endpoints
+    }
+
+    /// The registry itself: what is written goes there.
+    pub(super) fn own(&self) -> &Arc<Endpoint> {
+        &self.inner.own
+    }
+
+    pub(super) fn chunk(&self) -> Option<u64> {
+        self.inner.chunk
+    }
+
+    /// Waits as long as bytes that arrived are more than the rate allows.
+    pub(super) async fn paced(&self, bytes: u64) {
+        if let Some(pace) = &self.inner.pace {
+            pace.take(bytes).await;
+        }
+    }
+
+    /// The right to fetch a blob, until it is dropped; none only if nobody waits any more.
+    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.inner.arriving.acquire().await.ok()
+    }
+
+    pub(super) fn notify(&self, event: Event) {
+        if let Some(observer) = &self.inner.observer {
+            observer(event);
+        }
+    }
+
+    /// What a request is for; `doing` is "reading", `what` "manifest `a:b`".
+    pub(super) fn ask(
+        &self,
+        doing: &str,
+        what: String,
+        repository: &Repository,
+        actions: &'static str,
+    ) -> Ask {
+        Ask {
+            doing: format!("{doing} the {what}"),
+            what,
+            scope: Scope {
+                repository: repository.to_string(),
+                actions,
+                source: None,
+            },
+        }
+    }
+
+    /// Reads from the mirrors, each once, then from the registry for as long as it may help.
+    pub(super) async fn read<T, F>(
+        &self,
+        attempt: impl Fn(Arc<Endpoint>) -> F,
+    ) -> Result<T, RegistryError>
+    where
+        F: Future<Output = Result<T, RegistryError>>,
+    {
+        for mirror in self.endpoints().iter().filter(|e| !self.is_own(e)) {
+            match attempt(Arc::clone(mirror)).await {
+                Ok(done) => return Ok(done),
+                Err(error) => tracing::debug!(%error, "asking the next one"),
+            }
+        }
+        self.write(attempt).await
+    }
+
+    pub(super) fn is_own(&self, endpoint: &Arc<Endpoint>) -> bool {
+        Arc::ptr_eq(endpoint, self.own())
+    }
+
+    /// Asks the registry itself for as long as it may help.
+    pub(super) async fn write<T, F>(
+        &self,
+        attempt: impl Fn(Arc<Endpoint>) -> F,
+    ) -> Result<T, RegistryError>
+    where
+        F: Future<Output = Result<T, RegistryError>>,
+    {
+        let mut backoff = Backoff::new();
+        loop {
+            match attempt(Arc::clone(self.own())).await {
+                Err(error) => self.rest(&mut backoff, error).await?,
+                done => return done,
+            }
+        }
+    }
+
+    /// Waits before the next attempt, or returns the error when there is to be none.
+    pub(super) async fn rest(
+        &self,
+        backoff: &mut Backoff,
+        error: RegistryError,
+    ) -> Result<(), RegistryError> {
+        if !error.is_passing() {
+            return Err(error);
+        }
+        self.wait(backoff, error).await
+    }
+
+    /// The same for an error after which something else is tried.
+    pub(super) async fn wait(
+        &self,
+        backoff: &mut Backoff,
+        error: RegistryError,
+    ) -> Result<(), RegistryError> {
+        let Some(pause) = backoff.pause(&self.inner.patience, error.asked_pause()) else {
+            return Err(error);
+        };
+        tracing::debug!(%error, ?pause, "trying again");
+        self.notify(Event::Retrying {
+            error: error.to_string(),
+            pause,
+        });
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+}

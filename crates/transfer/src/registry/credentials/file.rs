@@ -1,0 +1,210 @@
+//! `config.json` of Docker and `auth.json` of Podman: one format.
+//!
+//! `auths` maps registries, or with Podman also repositories, to `auth` (base64 of `user:password`)
+//! or `identitytoken`; `credHelpers` maps registries to programs; `credsStore` is the program for
+//! all others.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde::Deserialize;
+
+use super::{Credentials, Keychain, Login, Secret, helper, of_user};
+use stackforge_types::reference::DOCKER_HUB;
+
+/// What Docker calls the Hub in its files and to its helpers.
+const HUB_KEY: &str = "https://index.docker.io/v1/";
+const LONGEST_FILE: u64 = 1 << 20;
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct AuthFile {
+    #[serde(default)]
+    auths: BTreeMap<String, Entry>,
+    #[serde(default, rename = "credHelpers")]
+    helpers: BTreeMap<String, String>,
+    #[serde(default, rename = "credsStore")]
+    store: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Entry {
+    #[serde(default)]
+    auth: Option<String>,
+    #[serde(default)]
+    username: Option<String>,
+    #[serde(default)]
+    password: Option<String>,
+    #[serde(default)]
+    identitytoken: Option<String>,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl AuthFile {
+    /// None when there is no file; an error says what is wrong with it, without its content.
+    pub async fn read(path: &Path) -> Result<Option<Self>, String> {
+        let wrong = |what: String| format!("`{}` {what}", path.display());
+        let metadata = match tokio::fs::metadata(path).await {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(wrong(format!("cannot be read: {error}"))),
+        };
+        if metadata.len() > LONGEST_FILE || !metadata.is_file() {
+            return Err(wrong("is no file of at most 1 MiB".to_owned()));
+        }
+        let bytes = tokio::fs::read(path)
+            .await
+            .map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        // serde's own message may quote what stands there.
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+            wrong(format!(
+                "is damaged at line {}, column {}",
+                error.line(),
+                error.column()
+            ))
+        })
+    }
+
+    /// None when this file does not know the registry; an error says why what it names is of no use.
+    pub async fn find(
+        &self,
+        keychain: &Keychain,
+        path: &Path,
+        host: &str,
+        repository: &str,
+    ) -> Result<Option<Credentials>, String> {
+        let mut trouble = None;
+        let own = best(&self.helpers, host, repository);
+        let program = own.map(|(_, program)| program).or(self.store.as_ref());
+        if let Some(program) = program {
+            let key = if host == DOCKER_HUB { HUB_KEY } else { host };
+            match helper::get(program, key, keychain.path.as_deref()).await {
+                Ok(Some((user, secret))) => {
+                    let place = format!("`docker-credential-{program}`, named in ");
+                    // The protocol's sign for an identity token.
+                    let login = if user == "<token>" {
+                        Login::Identity(secret)
+                    } else {
+                        Login::Password {
+                            user: user.clone(),
+                            password: secret,
+                        }
+                    };
+                    let whence = of_user(&user, &place, path);
+                    return Ok(Some(Credentials { login, whence }));
+                }
+                Ok(None) => {}
+                Err(error) => trouble = Some(format!("{error}, named in `{}`", path.display())),
+            }
+        }
+        match best(&self.auths, host, repository) {
+            Some((key, entry)) => match entry.login() {
+                Some(login) => {
+                    let user = match &login {
+                        Login::Password { user, .. } => user.as_str(),
+                        _ => "<token>",
+                    };
+                    let whence = of_user(user, "", path);
+                    Ok(Some(Credentials { login, whence }))
+                }
+                // An empty entry is Docker's sign that a helper has the rest.
+                None if entry.is_empty() => trouble.map_or(Ok(None), Err),
+                None => Err(format!(
+                    "the entry `{key}` of `{}` cannot be read",
+                    path.display()
+                )),
+            },
+            None => trouble.map_or(Ok(None), Err),
+        }
+    }
+}
+
+impl Entry {
+    fn is_empty(&self) -> bool {
+        [
+            &self.auth,
+            &self.username,
+            &self.password,
+            &self.identitytoken,
+        ]
+        .iter()
+        .all(|field| field.as_deref().unwrap_or("").is_empty())
+    }
+
+    fn login(&self) -> Option<Login> {
+        let given = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
+        if let Some(token) = given(&self.identitytoken) {
+            return Some(Login::Identity(Secret::new(token)));
+        }
+        if let (Some(user), Some(password)) = (given(&self.username), given(&self.password)) {
+            let password = Secret::new(password);
+            return Some(Login::Password { user, password });
+        }
+        // Some programs write it without padding.
+        let config =
+            GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+        let bytes = GeneralPurpose::new(&STANDARD, config)
+            .decode(given(&self.auth)?.trim())
+            .ok()?;
+        let text = String::from_utf8(bytes).ok()?;
+        let (user, password) = text.split_once(':')?;
+        (!user.is_empty()).then(|| Login::Password {
+            user: user.to_owned(),
+            // Docker for Windows pads with NULs, and Docker itself cuts them off.
+            password: Secret::new(password.trim_end_matches('\0').to_owned()),
+        })
+    }
+}
+
+/// The entry that says most about the repository: `host/a/b` before `host/a` before `host`.
+fn best<'a, T>(
+    entries: &'a BTreeMap<String, T>,
+    host: &str,
+    repository: &str,
+) -> Option<(&'a str, &'a T)> {
+    let whole = format!("{host}/{repository}");
+    entries
+        .iter()
+        .filter_map(|(key, entry)| {
+            let place = plain(key);
+            let rest = whole.strip_prefix(&place)?;
+            (rest.is_empty() || rest.starts_with('/')).then_some((place.len(), key, entry))
+        })
+        .max_by_key(|(length, ..)| *length)
+        .map(|(_, key, entry)| (key.as_str(), entry))
+}
+
+/// A key as `host[/path]`: old ones are addresses of the API.
+fn plain(key: &str) -> String {
+    let rest = key
+        .strip_prefix("https://")
+        .or_else(|| key.strip_prefix("http://"));
+    let rest = match rest {
+        Some(rest) => rest
+            .trim_end_matches('/')
+            .trim_end_matches("/v1")
+            .trim_end_matches("/v2"),
+        None => key,
+    };
+    let rest = rest.trim_end_matches('/');
+    let (host, path) = match rest.split_once('/') {
+        Some((host, path)) => (host, Some(path)),
+        None => (rest, None),
+    };
+    let host = match host {
+        "index.docker.io" | "registry-1.docker.io" => DOCKER_HUB,
+        other => other,
+    };
+    match path {
+        // `index.docker.io/v1` without its scheme.
+        Some("v1" | "v2") | None => host.to_owned(),
+        Some(path) => format!("{host}/{path}"),
+    }
+}

@@ -1,0 +1,359 @@
+//! How a registry fails. Each error says what was being done and to what;
+//! [`RegistryError::help`] says what to do about it. None holds a secret.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use stackforge_types::Digest;
+use stackforge_types::printable;
+use stackforge_types::reference::BadReference;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    #[error(transparent)]
+    Reference(#[from] BadReference),
+    #[error("setting up the network client")]
+    Client(#[source] reqwest::Error),
+    #[error("{doing}: `{host}` cannot be reached{}", because(source))]
+    Unreachable {
+        host: String,
+        doing: String,
+        #[source]
+        source: reqwest::Error,
+    },
+    #[error(
+        "{doing}: the certificate of `{host}` is not accepted{}",
+        because(source)
+    )]
+    Tls {
+        host: String,
+        doing: String,
+        #[source]
+        source: reqwest::Error,
+    },
+    #[error("{doing}: the connection to `{host}` broke{}", because(source))]
+    Cut {
+        host: String,
+        doing: String,
+        #[source]
+        source: reqwest::Error,
+    },
+    #[error("{doing}: `{host}` wants a login ({used}){}", listed(errors))]
+    Unauthorized {
+        host: String,
+        doing: String,
+        used: Box<str>,
+        errors: ApiErrors,
+    },
+    #[error("{doing}: `{host}` does not allow it ({used}){}", listed(errors))]
+    Denied {
+        host: String,
+        doing: String,
+        used: Box<str>,
+        errors: ApiErrors,
+    },
+    #[error("`{host}` has no {what}{}", listed(errors))]
+    Missing {
+        host: String,
+        what: String,
+        errors: ApiErrors,
+    },
+    #[error("{doing}: `{host}` limits how often it is asked{}", seconds(*after))]
+    Limited {
+        host: String,
+        doing: String,
+        after: Option<Duration>,
+    },
+    #[error("{doing}: `{host}` answers {status}{}", listed(errors))]
+    Status {
+        host: String,
+        doing: String,
+        status: u16,
+        after: Option<Duration>,
+        errors: ApiErrors,
+    },
+    /// An answer that the specification does not have.
+    #[error("{doing}: `{host}` answers what cannot be right: {reason}")]
+    Protocol {
+        host: String,
+        doing: String,
+        reason: String,
+    },
+    /// What arrived has another digest. Nothing of it was kept.
+    #[error("{doing}: what `{host}` sends is {found}")]
+    Corrupt {
+        host: String,
+        doing: String,
+        found: Box<Digest>,
+    },
+    #[error("{doing}: `{host}` ends after {received} of {size} bytes")]
+    Truncated {
+        host: String,
+        doing: String,
+        received: u64,
+        size: u64,
+    },
+    #[error("{doing}: the token service `{realm}` {reason} ({used})")]
+    Token {
+        realm: String,
+        doing: String,
+        used: Box<str>,
+        reason: String,
+        passing: bool,
+    },
+    #[error("{doing}: what is there to push is {found}")]
+    Payload { doing: String, found: Box<Digest> },
+    /// Somebody else wrote in between.
+    #[error("{doing}: it is {} now", or_nothing(found.as_deref()))]
+    Changed {
+        doing: String,
+        found: Option<Box<Digest>>,
+    },
+    #[error("{doing} `{}`", path.display())]
+    File {
+        doing: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl RegistryError {
+    /// What a request's failure means: names and certificates are not mended by trying again.
+    pub(super) fn transfer(error: reqwest::Error, host: &str, doing: &str) -> Self {
+        let (host, doing, source) = (host.to_owned(), doing.to_owned(), error.without_url());
+        if source.is_redirect() {
+            Self::Protocol {
+                host,
+                doing,
+                reason: because(&source).trim_start_matches(": ").to_owned(),
+            }
+        } else if is_tls(&source) {
+            Self::Tls {
+                host,
+                doing,
+                source,
+            }
+        } else if source.is_connect() {
+            Self::Unreachable {
+                host,
+                doing,
+                source,
+            }
+        } else {
+            Self::Cut {
+                host,
+                doing,
+                source,
+            }
+        }
+    }
+
+    /// Whether the registry is there and has no such thing.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing { .. })
+    }
+
+    /// Whether the same request may succeed in a moment.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { .. }
+            | Self::Cut { .. }
+            | Self::Corrupt { .. }
+            | Self::Truncated { .. }
+            | Self::Limited { .. } => true,
+            Self::Status { status, errors, .. } => {
+                // A registry over plain files reads what another request is writing, and says this
+                // of what was sent whole.
+                let torn = ["DIGEST_INVALID", "MANIFEST_BLOB_UNKNOWN"];
+                *status >= 500
+                    || [408, 425].contains(status)
+                    || (*status == 400 && torn.iter().any(|code| errors.has(code)))
+            }
+            Self::Token { passing, .. } => *passing,
+            _ => false,
+        }
+    }
+
+    /// How long the server asks to be left alone.
+    pub(super) fn asked_pause(&self) -> Option<Duration> {
+        match self {
+            Self::Limited { after, .. } | Self::Status { after, .. } => *after,
+            _ => None,
+        }
+    }
+
+    pub fn help(&self) -> String {
+        let text = match self {
+            Self::Reference { .. } => {
+                "write it like `nvcr.io/nvidia/cuda:13.0.0-base-ubuntu24.04`; names are in lower case"
+            }
+            Self::Client(_) => "check that SSL_CERT_FILE and the proxy variables name what exists",
+            Self::Tls { .. } => {
+                "behind a proxy that inspects TLS, or for a registry with its own authority, point SSL_CERT_FILE at a bundle that has the authority's certificate"
+            }
+            Self::Unreachable { .. } | Self::Cut { .. } | Self::Truncated { .. } => {
+                "check the network, the registry's name and HTTPS_PROXY; a registry that speaks plain HTTP has to be named as such unless it is on loopback"
+            }
+            Self::Unauthorized { host, .. } => {
+                return format!(
+                    "run `docker login {host}`, or check the name: a registry also answers this for what it does not have"
+                );
+            }
+            Self::Denied { host, .. } => {
+                return format!(
+                    "check that the account may do this, or run `docker login {host}` with another"
+                );
+            }
+            Self::Missing { .. } => "check the name and the tag",
+            Self::Limited { .. } => "wait, log in for a higher limit, or use a mirror",
+            Self::Status { .. } => {
+                "try again later; when it stays, the registry's operator has to look"
+            }
+            Self::Protocol { .. } => {
+                "check that this is a registry; a proxy or a login page may answer in its place"
+            }
+            Self::Corrupt { .. } => {
+                "the registry, a mirror or a proxy alters what it sends: use another one"
+            }
+            Self::Token { .. } => {
+                "check the credentials and the network; `docker login` renews them"
+            }
+            Self::Payload { .. } => "the file was changed or damaged: make it again",
+            Self::Changed { .. } => "read it again and repeat the change",
+            Self::File { .. } => "check the space and the permissions of the directory",
+        };
+        text.to_owned()
+    }
+}
+
+/// `errors: [{code, message}]` of an answer, in the distribution specification's codes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApiErrors(pub Vec<ApiError>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    /// `MANIFEST_UNKNOWN`, `DENIED`, …
+    pub code: String,
+    pub message: String,
+}
+
+impl ApiErrors {
+    /// From the body of an answer that is no success; empty when it is something else.
+    pub(super) fn decode(body: &[u8]) -> Self {
+        #[derive(Deserialize)]
+        struct Body {
+            errors: Vec<Entry>,
+        }
+        #[derive(Deserialize)]
+        struct Entry {
+            #[serde(default)]
+            code: String,
+            #[serde(default)]
+            message: Option<String>,
+        }
+        let Ok(body) = serde_json::from_slice::<Body>(body) else {
+            return Self::default();
+        };
+        let entries = body.errors.into_iter().take(5).map(|entry| ApiError {
+            code: excerpt(&entry.code),
+            message: excerpt(&entry.message.unwrap_or_default()),
+        });
+        Self(entries.collect())
+    }
+
+    pub fn has(&self, code: &str) -> bool {
+        self.0.iter().any(|error| error.code == code)
+    }
+}
+
+/// The start of what a server says, as a part of a message's line.
+pub(super) fn excerpt(text: &str) -> String {
+    let start: String = text.chars().take(300).collect();
+    printable::line(&start).into_owned()
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.code.is_empty(), self.message.is_empty()) {
+            (false, false) => write!(f, "{}: {}", self.code, self.message),
+            (true, _) => f.write_str(&self.message),
+            (_, true) => f.write_str(&self.code),
+        }
+    }
+}
+
+fn listed(errors: &ApiErrors) -> String {
+    errors.0.iter().map(|error| format!(": {error}")).collect()
+}
+
+fn seconds(after: Option<Duration>) -> String {
+    after.map_or(String::new(), |after| {
+        format!(" and wants {} s of rest", after.as_secs())
+    })
+}
+
+fn or_nothing(digest: Option<&Digest>) -> String {
+    digest.map_or("gone".to_owned(), Digest::to_string)
+}
+
+/// The innermost cause: the outer ones only repeat that a request failed.
+fn because(error: &reqwest::Error) -> String {
+    let mut source = std::error::Error::source(error);
+    let mut last = None;
+    while let Some(cause) = source {
+        last = Some(cause.to_string());
+        source = cause.source();
+    }
+    match last {
+        Some(text) => format!(": {}", excerpt(&text)),
+        None if error.is_timeout() => ": nothing arrives any more".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// Whether the peer's certificate is what failed.
+fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    if let Some(rustls::Error::InvalidCertificate(_)) = error.downcast_ref() {
+        return true;
+    }
+    // `source` of this one skips the error that it wraps, which may be another of its kind.
+    if let Some(inner) = error.downcast_ref::<std::io::Error>()
+        && let Some(inner) = inner.get_ref()
+    {
+        return is_tls(inner);
+    }
+    error.source().is_some_and(is_tls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_registrys_own_words_are_shown() {
+        let errors = ApiErrors::decode(
+            br#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest \u001b[31m unknown","detail":{"Tag":"x"}},{"code":"DENIED"}]}"#,
+        );
+        assert!(errors.has("DENIED"));
+        let error = RegistryError::Missing {
+            host: "a.example".to_owned(),
+            what: "manifest `a/b:x`".to_owned(),
+            errors,
+        };
+        assert_eq!(
+            error.to_string(),
+            "`a.example` has no manifest `a/b:x`: MANIFEST_UNKNOWN: manifest \\u{1b}[31m unknown: DENIED"
+        );
+    }
+
+    #[test]
+    fn bodies_of_another_kind_say_nothing() {
+        for body in [&b"<html>"[..], b"{}", b"{\"errors\":null}", b"[]", b"\xff"] {
+            assert_eq!(ApiErrors::decode(body), ApiErrors::default());
+        }
+    }
+}

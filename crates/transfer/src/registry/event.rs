@@ -1,0 +1,23 @@
+//! What happens while bytes move, for whoever shows it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stackforge_types::Digest;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Bytes of a blob that arrived.
+    Received { digest: Digest, bytes: u64 },
+    /// Bytes of a blob that were sent.
+    Sent { digest: Digest, bytes: u64 },
+    /// Bytes of a blob that did not have to arrive, because they were here.
+    Reused { digest: Digest, bytes: u64 },
+    /// Bytes of a blob that count no more: they were damaged, or the registry lost them.
+    Lost { digest: Digest, bytes: u64 },
+    /// Something failed and is tried again.
+    Retrying { error: String, pause: Duration },
+}
+
+/// Hears of every event; called from the transfer itself, so it must be quick.
+pub type Observer = Arc<dyn Fn(Event) + Send + Sync>;

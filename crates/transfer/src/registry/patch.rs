@@ -1,0 +1,277 @@
+//! A blob put together from what is here and what only the registry has.
+//!
+//! In: the blob as [`Piece`]s in their order. Out: the same file as a plain fetch gives, under its
+//! final name only when every byte is right. It grows from its start on as a plain fetch does, so
+//! what a killed process left is taken up by either. Where the server has no ranges, or the whole has
+//! another digest, nothing is lost but the attempt: the blob is fetched plainly.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::{self, StreamExt as _};
+use sha2::{Digest as _, Sha256};
+
+use stackforge_types::Digest;
+
+use super::event::Event;
+use super::fetch::{blocking, hash_part, written};
+use super::manifest::Descriptor;
+use super::retry::Backoff;
+use super::{Registry, RegistryError};
+use stackforge_types::reference::Repository;
+
+/// Of one request; so much is held for each that is under way.
+const LONGEST: u64 = 2 << 20;
+/// Requests under way.
+const AT_ONCE: usize = 4;
+const BUFFER: usize = 256 << 10;
+
+/// A part of a blob.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// Bytes of a file here, from an offset on.
+    Local {
+        path: PathBuf,
+        offset: u64,
+        length: u64,
+    },
+    Memory(Bytes),
+    /// Bytes that have to be fetched.
+    Remote {
+        length: u64,
+    },
+}
+
+impl Piece {
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Local { length, .. } | Self::Remote { length } => *length,
+            Self::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn without_start(&self, bytes: u64) -> Self {
+        match self {
+            Self::Local {
+                path,
+                offset,
+                length,
+            } => Self::Local {
+                path: path.clone(),
+                offset: offset + bytes,
+                length: length - bytes,
+            },
+            Self::Memory(own) => Self::Memory(own.slice(bytes as usize..)),
+            Self::Remote { length } => Self::Remote {
+                length: length - bytes,
+            },
+        }
+    }
+}
+
+/// What is left of the pieces from an offset on, with that of each; long remote ones in parts.
+fn rest(pieces: &[Piece], from: u64) -> Vec<(u64, Piece)> {
+    let mut rest = Vec::new();
+    let mut at = 0;
+    for piece in pieces {
+        let end = at + piece.len();
+        if end > from {
+            let start = at.max(from);
+            let piece = piece.without_start(start - at);
+            match piece {
+                Piece::Remote { length } => {
+                    for part in (0..length).step_by(LONGEST as usize) {
+                        let length = LONGEST.min(length - part);
+                        rest.push((start + part, Piece::Remote { length }));
+                    }
+                }
+                piece => rest.push((start, piece)),
+            }
+        }
+        at = end;
+    }
+    rest
+}
+
+impl Registry {
+    /// Fills the part file from pieces. False where it cannot be done so; then what is in the file is
+    /// right as far as it goes, or nothing is in it.
+    pub(super) async fn patch(
+        &self,
+        repository: &Repository,
+        blob: &Descriptor,
+        pieces: &[Piece],
+        file: &File,
+        part: &Path,
+        bytes: &mut u64,
+    ) -> Result<bool, RegistryError> {
+        let failed = |source| written(part, source);
+        let copy = || file.try_clone().map_err(failed);
+        if pieces.iter().map(Piece::len).sum::<u64>() != blob.size {
+            return Ok(false);
+        }
+        let (existing, size) = (copy()?, blob.size);
+        let (mut hash, offset) = blocking(move || hash_part(existing, size))
+            .await
+            .map_err(failed)?;
+        let mut arriving = stream::iter(rest(pieces, offset))
+            .map(|(at, piece)| async move {
+                match piece {
+                    Piece::Remote { length } => {
+                        let range = at..at + length;
+                        let came = self.range(repository, blob, range).await?;
+                        Ok::<_, RegistryError>(came.map(|bytes| (length, Piece::Memory(bytes))))
+                    }
+                    piece => Ok(Some((0, piece))),
+                }
+            })
+            .buffered(AT_ONCE);
+        while let Some(next) = arriving.next().await {
+            let Some((fetched, piece)) = next? else {
+                return Ok(false);
+            };
+            *bytes += fetched;
+            let length = piece.len();
+            let to = copy()?;
+            hash = match blocking(move || append(to, &piece, hash)).await {
+                Ok(hash) => hash,
+                // An older blob is shorter than was thought: it may be damaged.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    file.set_len(0).map_err(failed)?;
+                    return Ok(false);
+                }
+                Err(error) => return Err(failed(error)),
+            };
+            if fetched == 0 {
+                let digest = blob.digest.clone();
+                let bytes = length;
+                self.notify(Event::Reused { digest, bytes });
+            }
+        }
+        if Digest::from_hash(&hash.finalize()) != blob.digest {
+            file.set_len(0).map_err(failed)?;
+            let (digest, bytes) = (blob.digest.clone(), blob.size);
+            self.notify(Event::Lost { digest, bytes });
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// The bytes of a range, whole; none where the server keeps to no ranges.
+    pub async fn range(
+        &self,
+        repository: &Repository,
+        blob: &Descriptor,
+        range: Range<u64>,
+    ) -> Result<Option<Bytes>, RegistryError> {
+        let mut backoff = Backoff::new();
+        let mut all = BytesMut::new();
+        loop {
+            let from = range.start + all.len() as u64;
+            match self.some(repository, blob, from..range.end, &mut all).await {
+                Ok(false) => return Ok(None),
+                Ok(true) if all.len() as u64 == range.end - range.start => {
+                    return Ok(Some(all.freeze()));
+                }
+                Ok(true) => {
+                    let ask = self.about_blob("reading", repository, &blob.digest, "pull");
+                    let error = RegistryError::Truncated {
+                        host: self.host().to_owned(),
+                        doing: ask.doing,
+                        received: range.start + all.len() as u64,
+                        size: range.end,
+                    };
+                    self.rest(&mut backoff, error).await?;
+                }
+                Err(error) => self.rest(&mut backoff, error).await?,
+            }
+        }
+    }
+
+    /// As much of a range as one connection brings. False where it is no range.
+    async fn some(
+        &self,
+        repository: &Repository,
+        blob: &Descriptor,
+        range: Range<u64>,
+        all: &mut BytesMut,
+    ) -> Result<bool, RegistryError> {
+        let mut stream = self.blob(repository, &blob.digest, range).await?;
+        if !stream.ranged() || stream.size().is_some_and(|size| size != blob.size) {
+            return Ok(false);
+        }
+        while let Some(chunk) = stream.next().await? {
+            all.extend_from_slice(&chunk);
+            self.paced(chunk.len() as u64).await;
+            self.notify(Event::Received {
+                digest: blob.digest.clone(),
+                bytes: chunk.len() as u64,
+            });
+        }
+        Ok(true)
+    }
+}
+
+fn append(mut file: File, piece: &Piece, mut hash: Sha256) -> io::Result<Sha256> {
+    match piece {
+        Piece::Memory(bytes) => {
+            hash.update(bytes);
+            file.write_all(bytes)?;
+        }
+        Piece::Local {
+            path,
+            offset,
+            length,
+        } => {
+            let mut from = File::open(path)?;
+            from.seek(SeekFrom::Start(*offset))?;
+            let mut buffer = vec![0; BUFFER.min(usize::try_from(*length).unwrap_or(BUFFER))];
+            let mut left = *length;
+            while left > 0 {
+                let wanted = buffer.len().min(usize::try_from(left).unwrap_or(BUFFER));
+                from.read_exact(&mut buffer[..wanted])?;
+                hash.update(&buffer[..wanted]);
+                file.write_all(&buffer[..wanted])?;
+                left -= wanted as u64;
+            }
+        }
+        // Those were fetched before.
+        Piece::Remote { .. } => {}
+    }
+    Ok(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_begins_in_the_middle_of_a_piece() {
+        let local = |offset, length| Piece::Local {
+            path: "old".into(),
+            offset,
+            length,
+        };
+        let remote = |length| Piece::Remote { length };
+        let pieces = [
+            remote(10),
+            local(100, 20),
+            Piece::Memory(Bytes::from_static(b"abcde")),
+            remote(LONGEST + 1),
+        ];
+        let left = rest(&pieces, 15);
+        assert_eq!(left[0], (15, local(105, 15)));
+        assert_eq!(left[1], (30, Piece::Memory(Bytes::from_static(b"abcde"))));
+        assert_eq!(left[2], (35, remote(LONGEST)));
+        assert_eq!(left[3], (35 + LONGEST, remote(1)));
+        assert_eq!(rest(&pieces, 33)[0].1, Piece::Memory("de".into()));
+        assert!(rest(&pieces, 36 + LONGEST).is_empty());
+    }
+}

@@ -1,0 +1,320 @@
+//! One blob on its way: an upload is begun, fed, and closed, and begun anew where it has to be.
+//!
+//! In: a payload. Out: a blob that the registry has verified, or an error. How far it got is
+//! reported as it goes, and taken back where the registry has less.
+
+use std::io::SeekFrom;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use futures_util::stream;
+use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
+use reqwest::{Body, Url};
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+
+use stackforge_types::Digest;
+
+use super::endpoint::Ask;
+use super::event::Event;
+use super::retry::Backoff;
+use super::upload::Payload;
+use super::{Registry, RegistryError, header};
+use stackforge_types::reference::Repository;
+
+const PIECE: u64 = 256 << 10;
+/// Where a registry, or a proxy in front of it, does not take a blob in one request.
+const CHUNK_AFTER_REFUSAL: u64 = 32 << 20;
+const OCTETS: &str = "application/octet-stream";
+
+/// An upload that the registry has begun.
+pub(super) struct Upload {
+    pub location: Url,
+    pub offset: u64,
+}
+
+/// Whether an upload is of no more use, but another may succeed.
+fn starts_over(error: &RegistryError) -> bool {
+    const CODES: [&str; 4] = [
+        "BLOB_UPLOAD_INVALID",
+        "BLOB_UPLOAD_UNKNOWN",
+        "DIGEST_INVALID",
+        "SIZE_INVALID",
+    ];
+    match error {
+        RegistryError::Missing { .. } | RegistryError::Status { status: 416, .. } => true,
+        RegistryError::Status { errors, .. } => CODES.iter().any(|code| errors.has(code)),
+        _ => false,
+    }
+}
+
+/// One blob that is being sent.
+pub(super) struct Transfer<'a> {
+    pub registry: &'a Registry,
+    pub repository: &'a Repository,
+    pub digest: &'a Digest,
+    pub size: u64,
+    pub payload: &'a Payload,
+    pub ask: Ask,
+    /// Bytes that were reported as sent and not as lost.
+    pub moved: Arc<AtomicU64>,
+}
+
+impl Transfer<'_> {
+    /// Sends the blob, through an upload that was begun already or one of its own.
+    pub async fn run(&self, mut upload: Option<Upload>) -> Result<(), RegistryError> {
+        let mut backoff = Backoff::new();
+        let mut chunk = self.registry.chunk();
+        loop {
+            let mut begun = match upload.take() {
+                Some(begun) => begun,
+                None => self.begin().await?,
+            };
+            let from = begun.offset;
+            let error = match self.send(&mut begun, chunk).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            match error {
+                RegistryError::Status { status: 413, .. }
+                    if chunk.is_none_or(|chunk| chunk > CHUNK_AFTER_REFUSAL) =>
+                {
+                    chunk = Some(CHUNK_AFTER_REFUSAL);
+                    self.forget(begun).await;
+                    self.keep(0);
+                    continue;
+                }
+                // The registry has dropped the upload, counts otherwise, or got something else than
+                // was sent: from the start.
+                error if starts_over(&error) => {
+                    self.verify().await?;
+                    self.keep(0);
+                    self.registry.wait(&mut backoff, error).await?;
+                    continue;
+                }
+                error => self.registry.rest(&mut backoff, error).await?,
+            }
+            // The answer may be all that was lost.
+            if self.registry.has_blob(self.repository, self.digest).await? {
+                return Ok(());
+            }
+            upload = self.status(&begun).await;
+            let kept = upload.as_ref().map_or(0, |upload| upload.offset);
+            if kept > from {
+                backoff.progress();
+            }
+            self.keep(kept);
+        }
+    }
+
+    /// Whether the payload has the digest: if not, no registry will ever take it.
+    async fn verify(&self) -> Result<(), RegistryError> {
+        let mut hash = Sha256::new();
+        match self.payload {
+            Payload::Memory(bytes) => hash.update(bytes),
+            Payload::File(path) | Payload::Part(path, _) => {
+                let (start, most) = match self.payload {
+                    Payload::Part(_, start) => (*start, self.size),
+                    _ => (0, u64::MAX),
+                };
+                let failed = |source| RegistryError::File {
+                    doing: "reading",
+                    path: path.clone(),
+                    source,
+                };
+                let mut file = tokio::fs::File::open(path).await.map_err(failed)?;
+                file.seek(SeekFrom::Start(start)).await.map_err(failed)?;
+                let mut file = file.take(most);
+                let mut piece = vec![0; PIECE as usize];
+                loop {
+                    match file.read(&mut piece).await.map_err(failed)? {
+                        0 => break,
+                        count => hash.update(&piece[..count]),
+                    }
+                }
+            }
+        }
+        let found = Digest::from_hash(&hash.finalize());
+        if found == *self.digest {
+            return Ok(());
+        }
+        Err(RegistryError::Payload {
+            doing: self.ask.doing.clone(),
+            found: Box::new(found),
+        })
+    }
+
+    async fn begin(&self) -> Result<Upload, RegistryError> {
+        let begun = self.registry.write(|endpoint| async move {
+            let url = endpoint.url(self.repository, &["blobs", "uploads", ""]);
+            let response = endpoint
+                .send(&self.ask, |client| {
+                    client.post(url.clone()).header(CONTENT_LENGTH, 0)
+                })
+                .await?;
+            let location = endpoint.location(&response, &self.ask.doing)?;
+            Ok(Upload {
+                location,
+                offset: 0,
+            })
+        });
+        begun.await
+    }
+
+    /// Sends what the upload lacks and closes it. `upload` keeps what the registry has confirmed.
+    async fn send(&self, upload: &mut Upload, chunk: Option<u64>) -> Result<(), RegistryError> {
+        if let Some(chunk) = chunk.map(|chunk| chunk.max(1)) {
+            while self.size - upload.offset > chunk {
+                self.patch(upload, chunk).await?;
+            }
+        } else if upload.offset > 0 && upload.offset < self.size {
+            // A closing request may carry the last chunk, but not every registry takes it then.
+            self.patch(upload, self.size - upload.offset).await?;
+        }
+        self.close(upload).await
+    }
+
+    async fn patch(&self, upload: &mut Upload, length: u64) -> Result<(), RegistryError> {
+        let (from, to) = (upload.offset, upload.offset + length);
+        let endpoint = self.registry.own();
+        let response = endpoint
+            .send(&self.ask, |client| {
+                client
+                    .patch(upload.location.clone())
+                    .header(CONTENT_TYPE, OCTETS)
+                    .header(CONTENT_LENGTH, length)
+                    .header(CONTENT_RANGE, format!("{from}-{}", to - 1))
+                    .body(self.body(from, to))
+            })
+            .await?;
+        let has = header::text(response.headers(), "range").and_then(header::received);
+        if has.is_some_and(|has| has != to) && to > 1 {
+            let reason = format!("it has {} bytes after {to}", has.unwrap_or_default());
+            return Err(endpoint.wrong(&self.ask.doing, reason));
+        }
+        upload.location = endpoint.location(&response, &self.ask.doing)?;
+        upload.offset = to;
+        Ok(())
+    }
+
+    async fn close(&self, upload: &Upload) -> Result<(), RegistryError> {
+        let mut url = upload.location.clone();
+        url.query_pairs_mut()
+            .append_pair("digest", &self.digest.to_string());
+        let from = upload.offset;
+        let endpoint = self.registry.own();
+        endpoint
+            .send(&self.ask, |client| {
+                client
+                    .put(url.clone())
+                    .header(CONTENT_TYPE, OCTETS)
+                    .header(CONTENT_LENGTH, self.size - from)
+                    .body(self.body(from, self.size))
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// What the registry has of an upload; none when it does not know it.
+    async fn status(&self, upload: &Upload) -> Option<Upload> {
+        let endpoint = self.registry.own();
+        let answer = endpoint
+            .send(&self.ask, |client| client.get(upload.location.clone()))
+            .await;
+        let response = answer.ok()?;
+        let offset = header::text(response.headers(), "range").map_or(Some(0), header::received)?;
+        let location = match response.headers().contains_key("location") {
+            true => endpoint.location(&response, &self.ask.doing).ok()?,
+            false => upload.location.clone(),
+        };
+        (offset <= self.size).then_some(Upload { location, offset })
+    }
+
+    /// Tells the registry that an upload is not needed; it would find out by itself, later.
+    async fn forget(&self, upload: Upload) {
+        let endpoint = self.registry.own();
+        let told = endpoint
+            .send(&self.ask, |client| client.delete(upload.location.clone()))
+            .await;
+        if let Err(error) = told {
+            tracing::debug!(%error, "an upload is left to the registry");
+        }
+    }
+
+    /// The registry has so many bytes: what was sent beyond them was in vain.
+    fn keep(&self, bytes: u64) {
+        let lost = self
+            .moved
+            .swap(bytes, Ordering::Relaxed)
+            .saturating_sub(bytes);
+        if lost > 0 {
+            let digest = self.digest.clone();
+            let bytes = lost;
+            self.registry.notify(Event::Lost { digest, bytes });
+        }
+    }
+
+    /// The bytes of a range, read as they are sent.
+    fn body(&self, from: u64, to: u64) -> Body {
+        let registry = self.registry.clone();
+        let digest = self.digest.clone();
+        let moved = Arc::clone(&self.moved);
+        let sent = move |bytes: u64| {
+            moved.fetch_add(bytes, Ordering::Relaxed);
+            let digest = digest.clone();
+            registry.notify(Event::Sent { digest, bytes });
+        };
+        match self.payload.clone() {
+            Payload::Memory(bytes) => {
+                // A range past the end is sent short, and refused by the length it promises.
+                let end = to.min(bytes.len() as u64);
+                let pieces = (from..end).step_by(PIECE as usize).map(move |at| {
+                    let piece = bytes.slice(at as usize..end.min(at + PIECE) as usize);
+                    sent(piece.len() as u64);
+                    Ok::<_, std::io::Error>(piece)
+                });
+                Body::wrap_stream(stream::iter(pieces))
+            }
+            Payload::File(path) => file_body(path, 0, from, to, sent),
+            Payload::Part(path, start) => file_body(path, start, from, to, sent),
+        }
+    }
+}
+
+/// Bytes of a blob that lies in a file from `base` on.
+fn file_body(
+    path: PathBuf,
+    base: u64,
+    from: u64,
+    to: u64,
+    sent: impl Fn(u64) + Clone + Send + Sync + 'static,
+) -> Body {
+    let start = (None, from);
+    Body::wrap_stream(stream::try_unfold(start, move |(file, at)| {
+        let (path, sent) = (path.clone(), sent.clone());
+        async move {
+            let mut file = match file {
+                Some(file) => file,
+                None => {
+                    let mut file = tokio::fs::File::open(&path).await?;
+                    file.seek(SeekFrom::Start(base + at)).await?;
+                    file
+                }
+            };
+            let mut piece = vec![0; PIECE.min(to - at) as usize];
+            if piece.is_empty() {
+                return Ok(None);
+            }
+            let count = file.read(&mut piece).await?;
+            if count == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            piece.truncate(count);
+            sent(count as u64);
+            let next = (Some(file), at + count as u64);
+            Ok::<_, std::io::Error>(Some((Bytes::from(piece), next)))
+        }
+    }))
+}

@@ -1,0 +1,136 @@
+//! Blobs on their way into a registry.
+//!
+//! In: a blob in memory or in a file, and repositories that may have it. Out: whether it was there,
+//! was mounted or was sent. One request sends a whole blob (POST, then PUT) unless chunks were asked
+//! for or the registry finds it too large. When it breaks off, the registry is asked how much it has
+//! and gets the rest; one that does not know any more, as registry:2 after a request that was cut in
+//! its middle, gets it from the start. The registry verifies the digest before the blob exists.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reqwest::StatusCode;
+use reqwest::header::CONTENT_LENGTH;
+
+use stackforge_types::Digest;
+
+use super::transfer::{Transfer, Upload};
+use super::{Registry, RegistryError, blob};
+use stackforge_types::reference::Repository;
+
+/// Where a blob's bytes are.
+#[derive(Debug, Clone)]
+pub enum Payload {
+    Memory(Bytes),
+    File(PathBuf),
+    /// From an offset of a file on: the member of an archive.
+    Part(PathBuf, u64),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pushed {
+    /// The repository had it.
+    Existing,
+    /// The registry had it in another repository.
+    Mounted,
+    Sent,
+}
+
+impl Registry {
+    /// Whether a repository has a blob.
+    pub async fn has_blob(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+    ) -> Result<bool, RegistryError> {
+        let ask = self.about_blob("looking up", repository, digest, "pull");
+        let found = self.write(|endpoint| {
+            let ask = &ask;
+            async move { blob::size(&endpoint, ask, repository, digest).await }
+        });
+        match found.await {
+            Ok(_) => Ok(true),
+            Err(RegistryError::Missing { .. }) => Ok(false),
+            // It is there; only its size is not said.
+            Err(RegistryError::Protocol { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sees to it that a repository has a blob. Each of `sources` is a repository of the same
+    /// registry that it may be mounted from.
+    pub async fn push_blob(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        size: u64,
+        payload: &Payload,
+        sources: &[Repository],
+    ) -> Result<Pushed, RegistryError> {
+        if self.has_blob(repository, digest).await? {
+            return Ok(Pushed::Existing);
+        }
+        let mut upload = None;
+        for source in sources.iter().filter(|source| *source != repository) {
+            match self.mount(repository, digest, source).await {
+                Ok(None) => return Ok(Pushed::Mounted),
+                Ok(begun) => upload = begun,
+                // It may not be read from there; the blob can still be sent.
+                Err(
+                    error @ (RegistryError::Denied { .. }
+                    | RegistryError::Unauthorized { .. }
+                    | RegistryError::Missing { .. }),
+                ) => {
+                    tracing::debug!(%error, "not mounted");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let transfer = Transfer {
+            registry: self,
+            repository,
+            digest,
+            size,
+            payload,
+            ask: self.about_blob("pushing", repository, digest, "pull,push"),
+            moved: Arc::default(),
+        };
+        transfer.run(upload).await?;
+        Ok(Pushed::Sent)
+    }
+
+    /// Mounts a blob; a registry that does not begins an upload instead.
+    async fn mount(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        source: &Repository,
+    ) -> Result<Option<Upload>, RegistryError> {
+        let mut ask = self.about_blob("mounting", repository, digest, "pull,push");
+        ask.scope.source = Some(source.to_string());
+        self.write(|endpoint| {
+            let ask = &ask;
+            async move {
+                let mut url = endpoint.url(repository, &["blobs", "uploads", ""]);
+                url.query_pairs_mut()
+                    .append_pair("mount", &digest.to_string())
+                    .append_pair("from", source.as_str());
+                let response = endpoint
+                    .send(ask, |client| {
+                        client.post(url.clone()).header(CONTENT_LENGTH, 0)
+                    })
+                    .await?;
+                if response.status() == StatusCode::CREATED {
+                    return Ok(None);
+                }
+                let location = endpoint.location(&response, &ask.doing)?;
+                Ok(Some(Upload {
+                    location,
+                    offset: 0,
+                }))
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,54 @@
+//! A request to stop.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// A request to stop that can be cloned and handed to whoever may want to stop the work.
+#[derive(Debug, Clone)]
+pub struct Cancel(Arc<watch::Sender<bool>>);
+
+impl Cancel {
+    pub fn new() -> Self {
+        Cancel(Arc::new(watch::Sender::new(false)))
+    }
+
+    pub fn cancel(&self) {
+        self.0.send_replace(true);
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Returns once [`Cancel::cancel`] has been called, at once if it was called before.
+    pub async fn cancelled(&self) {
+        // The sender lives in `self`, so waiting cannot end for want of one.
+        let _ = self.0.subscribe().wait_for(|stop| *stop).await;
+    }
+}
+
+impl Default for Cancel {
+    fn default() -> Self {
+        Cancel::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn cancelling_wakes_who_waits_before_and_after() {
+        let cancel = Cancel::new();
+        let waiter = tokio::spawn({
+            let cancel = cancel.clone();
+            async move { cancel.cancelled().await }
+        });
+        assert!(!cancel.is_cancelled());
+        cancel.cancel();
+        waiter.await.unwrap();
+        cancel.cancelled().await;
+        assert!(cancel.is_cancelled());
+    }
+}

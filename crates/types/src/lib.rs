@@ -1,0 +1,22 @@
+//! The common nouns of container images for GPUs.
+//!
+//! Values that are parsed once, where they come in, and cannot be wrong afterwards: [`Digest`],
+//! [`Platform`], [`Sm`] (compute capability), [`PythonVersion`], image [`reference`]s and [`wheel`]
+//! names. Beside them what every layer above needs: [`printable`] text, a [`Cancel`] that can be
+//! handed around, and [`remove`], which takes away a directory of any depth.
+
+mod cancel;
+mod nouns;
+pub mod printable;
+pub mod reference;
+mod remove;
+mod stream;
+pub mod wheel;
+
+pub use cancel::Cancel;
+pub use nouns::{
+    Digest, IsaName, LibraryName, Malformed, OsPackage, Platform, PythonVersion, Sm, StackName,
+    Suffix, malformed,
+};
+pub use remove::{remove, remove_at};
+pub use stream::LogStream;
