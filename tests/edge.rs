@@ -494,6 +494,16 @@ fn a_service_without_an_engine_is_updated_too() {
         let publish =
             |version: &str| device.publish(&good, &format!("RUN echo {version} > /version"));
         let _ = std::fs::remove_dir_all(device.sandbox.path("state"));
+        // What is refused when nothing was there before leaves nothing there.
+        settings("health: { command: 'false', within: 1s }");
+        publish("0");
+        let (code, said) = device.update();
+        let there = holds();
+        assert_eq!(code, 1, "{said}");
+        assert!(
+            there.is_empty() || there.contains(r#""manifests":[]"#),
+            "{there}"
+        );
         settings("");
         publish("1");
         let (code, said) = device.update();

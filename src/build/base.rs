@@ -7,7 +7,7 @@ use super::run::once;
 use super::{BuildError, BuildEvent, Options};
 use crate::diag::codes;
 use crate::lock::OsPackageLock;
-use crate::plan::Plan;
+use crate::plan::{Plan, StepId};
 use crate::render::BASE_LABEL;
 use stackforge_debian::fetch::{FetchEvent, fetch_debs};
 use stackforge_debian::mirror::Mirrors;
@@ -78,11 +78,11 @@ pub(super) async fn ensure(
     };
     let log = log.with_extension("base.log");
     let outcome = once(docker, &request, &log, cancel, on).await?;
-    if let Some(step) = plan.step("base") {
+    if let Some(step) = plan.step(&StepId::Base) {
         options.store.record(
             &step.key,
             &Action {
-                step: "base".into(),
+                step: step.id.to_string(),
                 image: Some(outcome.image_id),
                 seconds: start.elapsed().as_secs_f64(),
                 ..Action::default()

@@ -72,7 +72,7 @@ pub(super) fn compiled(
 ) -> Result<BTreeMap<String, PathBuf>, BuildError> {
     let mut wheels = BTreeMap::new();
     for compile in &plan.parts.compiles {
-        let step = plan.step(&format!("compile:{}", compile.library));
+        let step = plan.compile(&compile.library);
         let action = step.and_then(|s| store.action(&s.key));
         let read = action.filter(|a| a.audit.is_some());
         let Some(digest) = read.as_ref().and_then(|a| a.outputs.get("wheel")) else {

@@ -1,6 +1,6 @@
 //! The steps of each stack's latest build, for `plan --why`: `last/VARIANT-ARCH.json` of the store.
 
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, Step, StepId};
 use serde::Serialize;
 use stackforge_image::store::{Store, StoreError, write_atomically};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +22,10 @@ fn path(store: &Store, plan: &Plan) -> PathBuf {
 /// Remembers the plan's inputs as those of the latest build.
 pub(super) fn record(store: &Store, plan: &Plan) -> Result<(), StoreError> {
     store.dir("last")?;
-    let inputs: BTreeMap<&str, &BTreeMap<String, String>> = plan
+    let inputs: BTreeMap<String, &BTreeMap<String, String>> = plan
         .steps
         .iter()
-        .map(|s| (s.id.as_str(), &s.inputs))
+        .map(|s| (s.id.to_string(), &s.inputs))
         .collect();
     let path = path(store, plan);
     let failed = |e| StoreError::at("write", &path, e);
@@ -34,7 +34,7 @@ pub(super) fn record(store: &Store, plan: &Plan) -> Result<(), StoreError> {
 }
 
 /// What changed in each step since the latest build; None without one.
-pub fn why(store: &Store, plan: &Plan) -> Option<BTreeMap<String, Vec<Changed>>> {
+pub fn why(store: &Store, plan: &Plan) -> Option<BTreeMap<StepId, Vec<Changed>>> {
     let text = std::fs::read(path(store, plan)).ok()?;
     let last: BTreeMap<String, BTreeMap<String, String>> = serde_json::from_slice(&text).ok()?;
     let none = BTreeMap::new();
@@ -42,7 +42,7 @@ pub fn why(store: &Store, plan: &Plan) -> Option<BTreeMap<String, Vec<Changed>>>
         plan.steps
             .iter()
             .map(|step| {
-                let before = last.get(&step.id).unwrap_or(&none);
+                let before = last.get(&step.id.to_string()).unwrap_or(&none);
                 (step.id.clone(), changed(step, before))
             })
             .filter(|(_, changes)| !changes.is_empty())

@@ -32,7 +32,7 @@ mod validation;
 use crate::audit::{Audit, Count};
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::plan::Plan;
+use crate::plan::{Plan, StepId};
 use crate::render::BaseImage;
 use crate::spec::Stack;
 use crate::validate::{REPORT_PATH, Report};
@@ -58,6 +58,7 @@ use stackforge_image::assemble;
 use stackforge_image::store::{Action, Store};
 use stackforge_transfer::registry::PlainHttp;
 use stackforge_types::Cancel;
+use stages::Done;
 pub use stages::{plan_step, stage};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -275,33 +276,31 @@ pub async fn build(
     removed?;
     renamed(options, &finished.id)?;
     let mut steps = stages::fold(plan, &engine);
-    for step in &mut steps {
-        let Some(planned) = plan.step(&step.id) else {
-            continue;
-        };
+    for done in &mut steps {
+        let step = done.step;
         // Its stage only took what was compiled before, and what is known of that stays.
-        let library = step.id.strip_prefix("compile:");
+        let library = step.id.library();
         if library.is_some_and(|library| wheels.contains_key(library)) {
-            step.cached = true;
+            done.cached = true;
             continue;
         }
-        let image = (step.id == "image").then_some(&finished);
+        let image = (step.id == StepId::Image).then_some(&finished);
         // What was made and read of a wheel stays with it.
-        let before = options.store.action(&planned.key).unwrap_or_default();
+        let before = options.store.action(&step.key).unwrap_or_default();
         let audit = match image {
             Some(image) => serde_json::to_value(image.audit).ok(),
             None => before.audit,
         };
         options.store.record(
-            &planned.key,
+            &step.key,
             &Action {
-                step: step.id.clone(),
+                step: step.id.to_string(),
                 outputs: before.outputs,
                 image: image.map(|image| image.id.clone()),
-                seconds: step.seconds,
+                seconds: done.seconds,
                 report: image.and_then(|image| serde_json::to_value(&image.report).ok()),
                 audit,
-                made: options.store.action(&planned.key).and_then(|a| a.made),
+                made: before.made,
             },
         )?;
     }
@@ -315,7 +314,7 @@ pub async fn build(
         tags: options.tags.clone(),
         size: finished.size,
         layers: Vec::new(),
-        steps,
+        steps: steps.iter().map(Done::result).collect(),
         report: finished.report,
         audit: finished.audit,
         noop: false,
@@ -385,7 +384,7 @@ async fn existing(
             .steps
             .iter()
             .map(|s| StepResult {
-                id: s.id.clone(),
+                id: s.id.to_string(),
                 cached: true,
                 seconds: 0.0,
             })

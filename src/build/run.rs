@@ -6,7 +6,7 @@
 
 use super::audit::{Made, Meant, wheels};
 use super::{BuildError, BuildEvent, IndexSettings, installed, secrets, stages};
-use crate::plan::Plan;
+use crate::plan::{Plan, StepId};
 use crate::validate::Report;
 use stackforge_engine::docker::Docker;
 use stackforge_engine::{BuildOutcome, BuildRequest, EngineError, StepFailure, StepSummary};
@@ -35,10 +35,7 @@ impl Run<'_> {
         let mut steps = Vec::new();
         for (round, libraries) in self.plan.parts.rounds().into_iter().enumerate() {
             let read = |library: &&str| {
-                let key = self
-                    .plan
-                    .step(&format!("compile:{library}"))
-                    .map(|s| &s.key);
+                let key = self.plan.compile(library).map(|s| &s.key);
                 let action = key.and_then(|key| self.store.action(key));
                 action.is_some_and(|a| a.audit.is_some())
             };
@@ -87,17 +84,14 @@ impl Run<'_> {
         outcome: &BuildOutcome,
         audit: Option<serde_json::Value>,
     ) -> Result<(), BuildError> {
-        let id = format!("compile:{}", made.library);
-        let Some(step) = self.plan.step(&id) else {
+        let Some(step) = self.plan.compile(&made.library) else {
             return Ok(());
         };
-        let folded = stages::fold(self.plan, &outcome.steps);
-        let seconds = folded
-            .iter()
-            .find(|s| s.id == id)
-            .map_or(0.0, |s| s.seconds);
+        let done = stages::fold(self.plan, &outcome.steps);
+        let mine = done.iter().find(|done| done.step.id == step.id);
+        let seconds = mine.map_or(0.0, |done| done.seconds);
         let action = Action {
-            step: id,
+            step: step.id.to_string(),
             outputs: [("wheel".to_owned(), made.digest.clone())].into(),
             seconds,
             audit,
@@ -197,19 +191,18 @@ fn retry_jobs(failure: &StepFailure, log: &Path) -> Option<u32> {
 /// Steps that ended well before another failed.
 fn remember_finished(plan: &Plan, store: &Store, failure: &StepFailure) {
     let failed = stages::stage(&failure.name).and_then(stages::plan_step);
-    for step in stages::fold(plan, &failure.finished) {
-        let single = step.id.starts_with("wheels:") || step.id.starts_with("compile:");
+    for done in stages::fold(plan, &failure.finished) {
+        let step = done.step;
+        let single = matches!(step.id, StepId::Wheels(_) | StepId::Compile(_));
         if !single || Some(&step.id) == failed.as_ref() {
             continue;
         }
-        if let Some(planned) = plan.step(&step.id) {
-            let action = Action {
-                step: step.id.clone(),
-                seconds: step.seconds,
-                ..Action::default()
-            };
-            // Only a memory of the engine's own cache: losing it costs nothing.
-            let _ = store.record(&planned.key, &action);
-        }
+        let action = Action {
+            step: step.id.to_string(),
+            seconds: done.seconds,
+            ..Action::default()
+        };
+        // Only a memory of the engine's own cache: losing it costs nothing.
+        let _ = store.record(&step.key, &action);
     }
 }

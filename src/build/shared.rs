@@ -44,7 +44,7 @@ pub(super) struct Shared<'a> {
 fn missing(plan: &Plan, store: &Store) -> BTreeSet<String> {
     let compiles = plan.parts.compiles.iter();
     let lacks = |library: &&String| {
-        let step = plan.step(&format!("compile:{library}"));
+        let step = plan.compile(library);
         let action = step.and_then(|s| store.action(&s.key));
         action.is_none_or(|a| !a.outputs.contains_key("wheel"))
     };
@@ -115,8 +115,7 @@ impl<'a> Shared<'a> {
         library: &str,
         meant: &Meant<'_>,
     ) -> Result<Option<String>, Box<dyn std::error::Error + Send + Sync>> {
-        let id = format!("compile:{library}");
-        let Some(step) = self.plan.step(&id) else {
+        let Some(step) = self.plan.compile(library) else {
             return Ok(None);
         };
         let reference = self.reference(&step.key)?;
@@ -145,7 +144,7 @@ impl<'a> Shared<'a> {
             return Err("the audit finds an error in it".into());
         }
         let action = Action {
-            step: id,
+            step: step.id.to_string(),
             outputs: [("wheel".to_owned(), blob.digest)].into(),
             audit: serde_json::to_value(audit.count()).ok(),
             made: Some(json!({ "from": self.repository.to_string() })),
@@ -168,7 +167,7 @@ impl<'a> Shared<'a> {
         &self,
         library: &str,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let Some(step) = self.plan.step(&format!("compile:{library}")) else {
+        let Some(step) = self.plan.compile(library) else {
             return Ok(());
         };
         let action = self.store.action(&step.key);

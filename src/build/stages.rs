@@ -2,7 +2,7 @@
 //! plan's names.
 
 use super::StepResult;
-use crate::plan::Plan;
+use crate::plan::{Plan, Step, StepId};
 use stackforge_engine::StepSummary;
 
 /// Stage of an engine's step name: `builder-x` in `[builder-x 2/3] RUN …`.
@@ -12,40 +12,53 @@ pub fn stage(name: &str) -> Option<&str> {
     Some(stage.trim())
 }
 
-/// Id of the plan's step that a stage belongs to.
-pub fn plan_step(stage: &str) -> Option<String> {
+/// The plan's step that a stage belongs to.
+pub fn plan_step(stage: &str) -> Option<StepId> {
     Some(match stage {
-        "base" | "base-os" => "base".into(),
-        "runtime" => stage.into(),
-        "validate" | "validated" => "validate".into(),
-        "final" | "stage-0" => "image".into(),
-        _ => match (
-            stage.strip_prefix("wheels-"),
-            stage.strip_prefix("builder-"),
-        ) {
-            (Some(layer), _) => format!("wheels:{layer}"),
-            (_, Some(library)) => format!("compile:{library}"),
-            _ => return None,
+        "base" | "base-os" => StepId::Base,
+        "runtime" => StepId::Runtime,
+        "validate" | "validated" => StepId::Validate,
+        "final" | "stage-0" => StepId::Image,
+        _ => match stage.strip_prefix("wheels-") {
+            Some(group) => StepId::Wheels(group.parse().ok()?),
+            None => StepId::compile(stage.strip_prefix("builder-")?),
         },
     })
 }
 
+/// What an engine did of a step.
+pub(super) struct Done<'a> {
+    pub step: &'a Step,
+    pub cached: bool,
+    pub seconds: f64,
+}
+
+impl Done<'_> {
+    pub fn result(&self) -> StepResult {
+        StepResult {
+            id: self.step.id.to_string(),
+            cached: self.cached,
+            seconds: self.seconds,
+        }
+    }
+}
+
 /// Seconds and cache hits by the plan's steps, in the plan's order. A step that the engine
 /// did not need to look at (everything above it was cached) counts as cached.
-pub(super) fn fold(plan: &Plan, engine: &[StepSummary]) -> Vec<StepResult> {
+pub(super) fn fold<'a>(plan: &'a Plan, engine: &[StepSummary]) -> Vec<Done<'a>> {
     plan.steps
         .iter()
         .map(|step| {
             let mine = engine
                 .iter()
-                .filter(|s| stage(&s.name).and_then(plan_step).as_deref() == Some(&step.id));
+                .filter(|s| stage(&s.name).and_then(plan_step).as_ref() == Some(&step.id));
             let (mut seconds, mut cached) = (0.0, true);
             for s in mine {
                 seconds += s.seconds;
                 cached &= s.cached || s.kind == stackforge_engine::StepKind::From;
             }
-            StepResult {
-                id: step.id.clone(),
+            Done {
+                step,
                 cached,
                 seconds,
             }
@@ -70,7 +83,10 @@ mod tests {
             ("[validated 1/1] RUN x", "validate"),
         ] {
             assert_eq!(
-                stage(name).and_then(plan_step).as_deref(),
+                stage(name)
+                    .and_then(plan_step)
+                    .map(|step| step.to_string())
+                    .as_deref(),
                 Some(step),
                 "{name}"
             );

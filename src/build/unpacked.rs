@@ -6,6 +6,7 @@ use stackforge_image::oci::{self, Image};
 use stackforge_image::store::Store;
 use stackforge_image::unpack::{Owner, UnpackError, unpack};
 use stackforge_types::Cancel;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -27,7 +28,7 @@ pub(super) fn trees(
         while let Some(&n) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
             let tree = match cancel.is_cancelled() {
                 true => Err(BuildError::Stopped),
-                false => tree(store, &image.layers[n]),
+                false => tree(store, &image.layers[n], cancel),
             };
             made.lock().unwrap_or_else(PoisonError::into_inner)[n] = Some(tree);
         }
@@ -44,11 +45,34 @@ pub(super) fn trees(
         .collect()
 }
 
-fn tree(store: &Store, layer: &oci::Layer) -> Result<PathBuf, BuildError> {
-    store.tree(layer.diff_id(), |into| {
-        let unpacked = unpack(layer.tar()?, into, Owner::of_process());
+fn tree(store: &Store, layer: &oci::Layer, cancel: &Cancel) -> Result<PathBuf, BuildError> {
+    let made = store.tree(layer.diff_id(), |into| {
+        let tar = Stoppable {
+            tar: layer.tar()?,
+            cancel,
+        };
+        let unpacked = unpack(tar, into, Owner::of_process());
         Ok(unpacked.map_err(|e| unpack_error(e, into))?.content)
-    })
+    });
+    match made {
+        Err(_) if cancel.is_cancelled() => Err(BuildError::Stopped),
+        made => made,
+    }
+}
+
+/// A tar that ends with an error when it is not wanted any more: a layer may take minutes.
+struct Stoppable<'a, R> {
+    tar: R,
+    cancel: &'a Cancel,
+}
+
+impl<R: Read> Read for Stoppable<'_, R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self.cancel.is_cancelled() {
+            true => Err(io::Error::other("stopped")),
+            false => self.tar.read(buf),
+        }
+    }
 }
 
 /// A full disk is the store's to tell, all else is the layer's.
@@ -56,5 +80,24 @@ pub(super) fn unpack_error(error: UnpackError, into: &Path) -> BuildError {
     match error {
         UnpackError::Write { source, .. } => failed_at("unpack a layer below", into, source),
         other => BuildError::Unpack(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_without_an_end_is_given_up() {
+        let cancel = Cancel::new();
+        let mut tar = Stoppable {
+            tar: io::repeat(0),
+            cancel: &cancel,
+        };
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(move || io::copy(&mut tar, &mut io::sink()));
+            cancel.cancel();
+            assert_eq!(reader.join().unwrap().unwrap_err().to_string(), "stopped");
+        });
     }
 }

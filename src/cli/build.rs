@@ -13,7 +13,7 @@ use crate::build::{
     plan_step, stage, wants,
 };
 use crate::diag::{Diagnostic, Report, codes};
-use crate::plan::Plan;
+use crate::plan::{Plan, StepId};
 use crate::spec::Platform;
 use stackforge_engine::EngineError;
 use stackforge_engine::docker::Docker;
@@ -322,9 +322,10 @@ fn failure(common: &Common, session: &Session, e: BuildError) -> Failure {
     let mut out = match &e {
         BuildError::Step { failure, log } => {
             let step = stage(&failure.name).and_then(plan_step);
-            let name = step
-                .clone()
-                .unwrap_or_else(|| failure.name.chars().take(72).collect());
+            let name = match &step {
+                Some(step) => step.to_string(),
+                None => failure.name.chars().take(72).collect(),
+            };
             let code = match failure.exit_code {
                 Some(code) => format!(" with exit code {code}"),
                 None => String::new(),
@@ -334,8 +335,8 @@ fn failure(common: &Common, session: &Session, e: BuildError) -> Failure {
                 d = d.help(format!("{help}\nwhole log: {}", log.display()));
             }
             let asked = step
-                .as_deref()
-                .and_then(|s| s.strip_prefix("compile:"))
+                .as_ref()
+                .and_then(StepId::library)
                 .and_then(|library| stack.library(library));
             if let Some(library) = asked {
                 d = d.at(library.name.span).label("asked for here");

@@ -7,7 +7,7 @@ use super::session::Session;
 use crate::build::last::{self, Changed};
 use crate::build::wants;
 use crate::catalog::Way;
-use crate::plan::Plan;
+use crate::plan::{Plan, StepId};
 use crate::rules::{Decision, Machine};
 use stackforge_types::printable;
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,7 +87,7 @@ fn document(stack: &str, variants: Vec<serde_json::Value>) -> serde_json::Value 
     serde_json::json!({ "stack": stack, "variants": variants })
 }
 
-fn variant(plan: &Plan, why: Option<&BTreeMap<String, Vec<Changed>>>) -> serde_json::Value {
+fn variant(plan: &Plan, why: Option<&BTreeMap<StepId, Vec<Changed>>>) -> serde_json::Value {
     let steps: Vec<_> = plan
         .steps
         .iter()
@@ -149,14 +149,15 @@ fn table(plan: &Plan) -> String {
         out.push('\n');
     }
     out.push_str(&format!("\n  engine  {}\n\n", wants(plan)));
-    let width = plan.steps.iter().map(|s| s.id.len()).max().unwrap_or(0);
+    let width = plan.steps.iter().map(|s| s.id.to_string().len());
+    let width = width.max().unwrap_or(0);
     for step in &plan.steps {
         let kind = format!("{:?}", step.kind).to_lowercase();
         let state = if step.cached { "cached" } else { "to do" };
         let note = step.note.clone().unwrap_or_else(|| counted(step));
         let line = format!(
             "  {:width$}  {kind:8}  {}  {state}  {note}",
-            step.id,
+            step.id.to_string(),
             step.key.short()
         );
         out.push_str(&printable::line(line.trim_end()));
@@ -180,7 +181,7 @@ fn counted(step: &crate::plan::Step) -> String {
     words.join(", ")
 }
 
-fn reasons(why: &BTreeMap<String, Vec<Changed>>) -> String {
+fn reasons(why: &BTreeMap<StepId, Vec<Changed>>) -> String {
     if why.is_empty() {
         return "\nnothing changed since the last build\n".to_owned();
     }

@@ -209,7 +209,7 @@ impl Progress {
 pub(super) fn shown(name: &str) -> String {
     let stage = crate::build::stage(name);
     let shown = match stage.and_then(plan_step) {
-        Some(step) => step,
+        Some(step) => step.to_string(),
         None => stage.map_or_else(|| short(name), str::to_owned),
     };
     printable::line(&shown).into_owned()

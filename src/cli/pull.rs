@@ -107,7 +107,7 @@ async fn pull_it(
     }
     let image = pull::assembled(&fetched.image);
     for root in roots {
-        tokio::task::block_in_place(|| root.finish(args.keep))?;
+        root.finish(args.keep).await?;
     }
     if let Some(image) = image {
         let cancel = Cancel::new();

@@ -218,7 +218,7 @@ impl Collector<'_> {
                 ..empty()
             });
         }
-        let step = plan.step(&format!("compile:{name}"));
+        let step = plan.compile(name);
         let action = step.and_then(|step| self.store.action(&step.key));
         let wheel = action.and_then(|a| a.outputs.get("wheel").cloned());
         let path = wheel.as_ref().and_then(|wheel| self.store.blob(wheel));

@@ -1,6 +1,6 @@
 //! A library compiled from source: everything that its builder stage is told.
 
-use super::wheel_layers;
+use super::{WheelGroup, wheel_layers};
 use crate::catalog::{Build, Facts, Isa, Recipe, Way};
 use crate::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
 use crate::spec::{Library, Sm};
@@ -84,7 +84,7 @@ pub struct Replacement {
 fn requires(lock: &PlatformLock, build: &BuildLock, recipe: &Build) -> Vec<PythonFile> {
     let later = wheel_layers(&lock.wheels)
         .into_iter()
-        .find(|l| l.name == "libraries")
+        .find(|l| l.group == WheelGroup::Libraries)
         .map(|l| l.wheels)
         .unwrap_or_default();
     let name = |requirement: &str| -> String {

@@ -4,36 +4,35 @@
 //! with what it asks for, everything else. Builder stages start from the second, so a new
 //! version of an unrelated wheel recompiles nothing.
 
+use super::WheelGroup;
 use crate::lock::PythonFile;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Clone)]
 pub struct WheelLayer {
-    /// `cuda`, `torch` or `libraries`.
-    pub name: &'static str,
+    pub group: WheelGroup,
     pub wheels: Vec<PythonFile>,
 }
 
 /// Wheels in layers, each in name order; empty layers are left out.
 pub fn wheel_layers(wheels: &[PythonFile]) -> Vec<WheelLayer> {
     let core = asked_for_by("torch", wheels);
-    let mut layers = [("cuda", vec![]), ("torch", vec![]), ("libraries", vec![])];
+    let mut layers: BTreeMap<WheelGroup, Vec<PythonFile>> = BTreeMap::new();
     for wheel in wheels {
-        let place = if !core.contains(wheel.name.as_str()) {
-            2
+        let group = if !core.contains(wheel.name.as_str()) {
+            WheelGroup::Libraries
         } else if wheel.name.starts_with("nvidia-") || wheel.name.starts_with("cuda-") {
-            0
+            WheelGroup::Cuda
         } else {
-            1
+            WheelGroup::Torch
         };
-        layers[place].1.push(wheel.clone());
+        layers.entry(group).or_default().push(wheel.clone());
     }
     layers
         .into_iter()
-        .filter(|(_, wheels)| !wheels.is_empty())
-        .map(|(name, mut wheels)| {
+        .map(|(group, mut wheels)| {
             wheels.sort();
-            WheelLayer { name, wheels }
+            WheelLayer { group, wheels }
         })
         .collect()
 }
@@ -89,7 +88,7 @@ mod tests {
             .iter()
             .map(|l| {
                 (
-                    l.name,
+                    l.group.name(),
                     l.wheels.iter().map(|w| w.name.as_str()).collect::<Vec<_>>(),
                 )
             })
@@ -108,6 +107,6 @@ mod tests {
     fn without_torch_there_is_one_layer() {
         let layers = wheel_layers(&[wheel("six", &[])]);
         assert_eq!(layers.len(), 1);
-        assert_eq!(layers[0].name, "libraries");
+        assert_eq!(layers[0].group, WheelGroup::Libraries);
     }
 }

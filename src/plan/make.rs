@@ -1,7 +1,7 @@
 //! Putting the graph together.
 
 use super::compile::compile;
-use super::{Compile, Kind, Parts, Plan, Step, source_text, wheel_layers};
+use super::{Compile, Kind, Parts, Plan, Step, StepId, source_text, wheel_layers};
 use crate::catalog::{Catalog, Image, Recipe, templates_in};
 use crate::lock::{OsPackageLock, PlatformLock, PythonFile};
 use crate::rules::{Case, Machine, Picks, decisions, torch_abi};
@@ -208,15 +208,15 @@ fn steps(plan: &mut Plan, jit: bool, own_templates: Option<&Digest>) {
     let mut steps: Vec<Step> = vec![base_step(plan, own_templates)];
     let mut last = chain(&steps[0]);
     let mut from = last.clone();
-    for layer in &parts.layers {
+    for (n, layer) in parts.layers.iter().enumerate() {
         let mut inputs = wheels(&layer.wheels);
         inputs.insert("python".into(), plan.python.to_string());
         inputs.insert("script".into(), templates_digest("steps/wheels.sh"));
         inputs.insert("environment".into(), templates_digest("steps/venv.sh"));
         inputs.extend([last.clone()]);
-        let step = Step::new(&format!("wheels:{}", layer.name), Kind::Layer, inputs);
+        let step = Step::new(StepId::Wheels(layer.group), Kind::Layer, inputs);
         last = chain(&step);
-        if layer.name != "libraries" || parts.layers.len() == 1 {
+        if n < parts.below_builders().len() {
             from = last.clone();
         }
         steps.push(step);
@@ -252,7 +252,7 @@ fn steps(plan: &mut Plan, jit: bool, own_templates: Option<&Digest>) {
         let sms: Vec<String> = plan.sm.iter().map(ToString::to_string).collect();
         runtime.insert("prune".into(), sms.join(" "));
     }
-    let step = Step::new("runtime", Kind::Layer, runtime);
+    let step = Step::new(StepId::Runtime, Kind::Layer, runtime);
     let mut validate = Inputs::from([chain(&step)]);
     steps.push(step);
     validate.insert("programs".into(), templates_digest("validate"));
@@ -260,13 +260,13 @@ fn steps(plan: &mut Plan, jit: bool, own_templates: Option<&Digest>) {
         "spec".into(),
         Digest::of(parts.validation.to_string().as_bytes()).to_string(),
     );
-    let step = Step::new("validate", Kind::Validate, validate);
+    let step = Step::new(StepId::Validate, Kind::Validate, validate);
     let mut image = Inputs::from([chain(&step)]);
     steps.push(step);
     image.insert("stack".into(), plan.variant.clone());
     image.insert("about".into(), parts.about.clone().unwrap_or_default());
     image.insert("template".into(), templates_digest("Dockerfile.hbs"));
-    steps.push(Step::new("image", Kind::Image, image));
+    steps.push(Step::new(StepId::Image, Kind::Image, image));
     plan.steps = steps;
 }
 
@@ -316,7 +316,7 @@ fn base_step(plan: &Plan, own_templates: Option<&Digest>) -> Step {
     if let Some(digest) = own_templates {
         inputs.insert("templates".into(), digest.to_string());
     }
-    let mut step = Step::new("base", Kind::Image, inputs);
+    let mut step = Step::new(StepId::Base, Kind::Image, inputs);
     if plan.parts.bootstrap {
         step.note = Some(format!(
             "bootstrapped from {} Debian packages",
@@ -366,15 +366,11 @@ fn compile_step(plan: &Plan, compile: &Compile, from: &(String, String), steps: 
         inputs.insert(format!("package:{}", package.name), package_text(package));
     }
     for name in &compile.after {
-        if let Some(step) = steps.iter().find(|s| s.id == format!("compile:{name}")) {
+        if let Some(step) = steps.iter().find(|s| s.id.library() == Some(name.as_str())) {
             inputs.extend([chain(step)]);
         }
     }
-    let mut step = Step::new(
-        &format!("compile:{}", compile.library),
-        Kind::Compile,
-        inputs,
-    );
+    let mut step = Step::new(StepId::compile(&compile.library), Kind::Compile, inputs);
     step.note = Some(format!(
         "{} {}, {}",
         compile.library, compile.version, compile.how

@@ -6,12 +6,14 @@
 //! directory or number of cores. Needs neither network nor engine.
 
 mod compile;
+mod id;
 mod layers;
 mod make;
 
 use crate::lock::{BaseLock, OsPackageLock, PythonFile, SourceLock};
 use crate::rules::Decision;
 pub use compile::{Cloned, Compile};
+pub use id::{StepId, WheelGroup};
 pub use layers::{WheelLayer, wheel_layers};
 pub use make::{PlanError, plan};
 use serde::Serialize;
@@ -73,6 +75,14 @@ impl Parts {
         !self.bootstrap && self.runtime_packages.iter().all(|p| p.sha256.is_some())
     }
 
+    /// The wheels that builders start from: all but the libraries, unless there is nothing else. So a new
+    /// version of an unrelated wheel compiles nothing again.
+    pub fn below_builders(&self) -> &[WheelLayer] {
+        let others = |layer: &WheelLayer| layer.group != WheelGroup::Libraries;
+        let last = self.layers.iter().rposition(others).unwrap_or(0);
+        &self.layers[..self.layers.len().min(last + 1)]
+    }
+
     /// Names of what is compiled: first what needs nothing compiled before it, then what needs
     /// only that, and so on.
     pub fn rounds(&self) -> Vec<Vec<&str>> {
@@ -108,7 +118,7 @@ pub enum Kind {
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Step {
-    pub id: String,
+    pub id: StepId,
     pub kind: Kind,
     pub key: Digest,
     /// Whether its output exists already, as far as the store remembers.
@@ -121,7 +131,7 @@ pub struct Step {
 }
 
 impl Step {
-    pub(crate) fn new(id: &str, kind: Kind, inputs: BTreeMap<String, String>) -> Self {
+    pub(crate) fn new(id: StepId, kind: Kind, inputs: BTreeMap<String, String>) -> Self {
         let canonical = serde_json::json!({
             "format": FORMAT,
             "kind": kind,
@@ -129,7 +139,7 @@ impl Step {
             "inputs": inputs,
         });
         Self {
-            id: id.to_owned(),
+            id,
             kind,
             key: Digest::of(canonical.to_string().as_bytes()),
             cached: false,
@@ -140,8 +150,13 @@ impl Step {
 }
 
 impl Plan {
-    pub fn step(&self, id: &str) -> Option<&Step> {
-        self.steps.iter().find(|s| s.id == id)
+    pub fn step(&self, id: &StepId) -> Option<&Step> {
+        self.steps.iter().find(|s| s.id == *id)
+    }
+
+    /// The step that compiles a library.
+    pub fn compile(&self, library: &str) -> Option<&Step> {
+        self.steps.iter().find(|s| s.id.library() == Some(library))
     }
 
     /// Key of the whole image.
@@ -165,7 +180,7 @@ impl Plan {
 
     /// Name of the engine's image of a bootstrapped base.
     pub fn base_tag(&self) -> Option<String> {
-        let base = self.step("base").filter(|_| self.parts.bootstrap)?;
+        let base = self.step(&StepId::Base).filter(|_| self.parts.bootstrap)?;
         Some(format!(
             "stackforge/base:{}-{}-{}",
             self.parts.base.name,
@@ -188,13 +203,13 @@ impl Plan {
             let style = if step.cached { "filled" } else { "solid" };
             out.push_str(&format!(
                 "  {:?} [label=\"{}\\n{}\", style={style}];\n",
-                step.id,
+                step.id.to_string(),
                 step.id,
                 step.key.short()
             ));
             for name in step.inputs.keys() {
                 if let Some(from) = name.strip_prefix("step:") {
-                    out.push_str(&format!("  {from:?} -> {:?};\n", step.id));
+                    out.push_str(&format!("  {from:?} -> {:?};\n", step.id.to_string()));
                 }
             }
         }

@@ -23,7 +23,7 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
     text("locks/slim.json".into(), slim + "\n");
     for layer in &plan.parts.layers {
         text(
-            format!("locks/{}.txt", layer.name),
+            format!("locks/{}.txt", layer.group),
             requirements(&layer.wheels),
         );
     }

@@ -15,7 +15,7 @@ pub use files::{builder, requirements};
 use crate::catalog::template;
 use crate::config::Config;
 use crate::lock::{OsPackageLock, PinnedImage, SourceLock};
-use crate::plan::Plan;
+use crate::plan::{Plan, WheelLayer};
 use handlebars::Handlebars;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -93,21 +93,13 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
     let mut previous = String::new();
     let mut layers = Vec::new();
     for layer in &parts.layers {
-        layers.push(json!({ "name": layer.name, "previous": previous }));
-        previous = format!("-{}", layer.name);
+        layers.push(json!({ "name": layer.group.name(), "previous": previous }));
+        previous = format!("-{}", layer.group);
     }
-    let stage = |name: Option<&str>| match name {
-        Some(name) => format!("wheels-{name}"),
+    let stage = |layers: &[WheelLayer]| match layers.last() {
+        Some(layer) => format!("wheels-{}", layer.group),
         None => "wheels".to_owned(),
     };
-    let last = parts.layers.last().map(|l| l.name);
-    let builders_from = parts
-        .layers
-        .iter()
-        .rev()
-        .find(|l| l.name != "libraries")
-        .map(|l| l.name)
-        .or(last);
     let names = |packages: &[OsPackageLock]| -> Vec<String> {
         packages.iter().map(|p| p.name.clone()).collect()
     };
@@ -139,8 +131,8 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
             "debs": parts.locks_packages() && files::locked(&parts.runtime_packages),
         },
         "layers": layers,
-        "last_wheels": stage(last),
-        "builders_from": stage(builders_from),
+        "last_wheels": stage(&parts.layers),
+        "builders_from": stage(parts.below_builders()),
         "builders": parts.compiles.iter().map(|c| json!({
             "library": c.library,
             "note": format!("{} {}, {}", c.library, c.version, c.how),

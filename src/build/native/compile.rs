@@ -14,7 +14,7 @@ use super::toolchain::{Toolchain, present};
 use super::wheels::{Fetched, compiled};
 use crate::catalog::{template, templates_in};
 use crate::lock::{PythonFile, SourceLock};
-use crate::plan::{Compile, Plan};
+use crate::plan::{Compile, Plan, StepId};
 use crate::render::builder;
 use crate::spec::Platform;
 use stackforge_engine::{Event, StepFailure, StepKind};
@@ -106,7 +106,7 @@ impl Maker<'_, '_> {
                 match self.run_step(&toolchain, wheels, &step).await? {
                     Ended::Made(wheel) => break wheel,
                     Ended::Memory { jobs } => {
-                        let name = format!("compile:{library}");
+                        let name = StepId::compile(library).to_string();
                         (self.on)(BuildEvent::Retry { step: name, jobs });
                         step.jobs = Some(jobs);
                         step.may_retry = false;
@@ -317,7 +317,6 @@ impl Maker<'_, '_> {
         start: Instant,
     ) -> Result<(), BuildError> {
         let store = self.options.store;
-        let id = format!("compile:{}", compile.library);
         let file = store.names_of(wheel).into_iter().next().unwrap_or_default();
         let path = store.named(wheel, &file)?;
         let meant = Meant::of(self.plan, self.options.catalog);
@@ -328,9 +327,10 @@ impl Maker<'_, '_> {
                 audit: Box::new(audit),
             });
         }
+        let id = StepId::compile(&compile.library);
         if let Some(step) = self.plan.step(&id) {
             let action = Action {
-                step: id.clone(),
+                step: id.to_string(),
                 outputs: [("wheel".to_owned(), wheel.clone())].into(),
                 seconds: start.elapsed().as_secs_f64(),
                 audit: serde_json::to_value(audit.count()).ok(),
@@ -338,7 +338,7 @@ impl Maker<'_, '_> {
             };
             store.record(&step.key, &action)?;
         }
-        self.step(&id, false, start);
+        self.step(&id.to_string(), false, start);
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ use super::{
     reach,
 };
 use crate::audit::{AtRest, Count, Target};
-use crate::plan::Plan;
+use crate::plan::{Plan, StepId};
 use crate::prune;
 use crate::render::labels;
 use crate::validate::{Report, SPEC_PATH};
@@ -189,7 +189,7 @@ pub async fn assemble(
     // What `plan` shows as cached.
     for step in plan.steps.iter().filter(|s| !options.store.has(&s.key)) {
         let done = Action {
-            step: step.id.clone(),
+            step: step.id.to_string(),
             ..Action::default()
         };
         options.store.record(&step.key, &done)?;
@@ -260,8 +260,8 @@ fn existing(plan: &Plan, key: &Digest, options: &Options<'_>) -> Option<(Assembl
     let parsed = parse::manifest("the manifest", &manifest).ok()?;
     let config_digest = parse::digest(parsed.config()).ok()?;
     let config = read(&config_digest)?;
-    let step = |id: &str| StepResult {
-        id: id.to_owned(),
+    let step = |id: &StepId| StepResult {
+        id: id.to_string(),
         cached: true,
         seconds: 0.0,
     };

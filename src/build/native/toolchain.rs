@@ -204,13 +204,7 @@ pub(super) fn present<'a>(
     wheels: &'a [Fetched],
     requires: &'a [Fetched],
 ) -> Vec<&'a Fetched> {
-    let layers = &plan.parts.layers;
-    let last = layers.iter().rposition(|l| l.name != "libraries");
-    let last = match layers.len() {
-        1 => Some(0),
-        _ => last,
-    };
-    let below: BTreeSet<&str> = (layers.iter().take(last.map_or(0, |n| n + 1)))
+    let below: BTreeSet<&str> = (plan.parts.below_builders().iter())
         .flat_map(|layer| layer.wheels.iter().map(|w| w.name.as_str()))
         .collect();
     let required: BTreeSet<&str> = compile.requires.iter().map(|r| r.name.as_str()).collect();

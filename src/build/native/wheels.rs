@@ -108,7 +108,7 @@ pub(super) fn compiled(
     let must = || BuildError::MustCompile {
         library: library.to_owned(),
     };
-    let key = plan.step(&format!("compile:{library}")).map(|s| &s.key);
+    let key = plan.compile(library).map(|s| &s.key);
     let action = key.and_then(|key| store.action(key)).ok_or_else(must)?;
     let digest = action.outputs.get("wheel").ok_or_else(must)?;
     let file = store.names_of(digest).into_iter().next().ok_or_else(must)?;

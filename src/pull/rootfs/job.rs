@@ -4,7 +4,7 @@ use crate::pull::PullError;
 use crate::pull::room::Room;
 use stackforge_image::oci::{Layer, Proof, parse};
 use stackforge_image::unpack::{self, Owner};
-use stackforge_types::Digest;
+use stackforge_types::{Cancel, Digest};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read};
@@ -22,6 +22,8 @@ pub(super) struct Job {
     pub into: PathBuf,
     pub whole: BTreeSet<Digest>,
     pub receiver: Receiver<Digest>,
+    /// Nobody wants the files any more.
+    pub stop: Cancel,
 }
 
 impl Job {
@@ -43,7 +45,7 @@ impl Job {
             }
             let (tar, proof) = layer.tar_of_verified()?;
             let room = Room::of(&self.into);
-            let unpacked = Ahead::read(tar, proof, room, |tar| {
+            let unpacked = Ahead::read(tar, proof, room, &self.stop, |tar| {
                 unpack::over(tar, &self.into, Owner::of_process())
             });
             unpacked.map_err(|source| PullError::Unpack {
@@ -67,18 +69,20 @@ impl Job {
 }
 
 /// A tar that two threads read ahead: one inflates, one hashes, and this one writes files.
-struct Ahead {
+struct Ahead<'a> {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: io::Cursor<Vec<u8>>,
     /// A layer may hold far more than it says.
     room: Room,
+    stop: &'a Cancel,
 }
 
-impl Ahead {
+impl<'a> Ahead<'a> {
     fn read<T>(
         mut stream: impl Read + Send,
         mut proof: Proof,
         room: Room,
+        stop: &'a Cancel,
         take: impl FnOnce(Self) -> T,
     ) -> T {
         std::thread::scope(|scope| {
@@ -116,17 +120,21 @@ impl Ahead {
                 pieces,
                 piece: io::Cursor::default(),
                 room,
+                stop,
             })
         })
     }
 }
 
-impl Read for Ahead {
+impl Read for Ahead<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.piece.read(buf)? {
                 0 if !buf.is_empty() => match self.pieces.recv() {
                     Ok(Ok(piece)) if piece.is_empty() => return Ok(0),
+                    Ok(_) if self.stop.is_cancelled() => {
+                        return Err(io::Error::other("stopped"));
+                    }
                     Ok(piece) => {
                         let piece = piece?;
                         self.room.take(piece.len() as u64)?;
@@ -138,5 +146,28 @@ impl Read for Ahead {
                 n => return Ok(n),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_wants_any_more_is_given_up() {
+        let stop = Cancel::new();
+        let (sender, pieces) = sync_channel(PIECES);
+        for _ in 0..2 {
+            sender.send(Ok(vec![0; 4])).unwrap();
+        }
+        let mut tar = Ahead {
+            pieces,
+            piece: io::Cursor::default(),
+            room: Room::of(&std::env::temp_dir()),
+            stop: &stop,
+        };
+        assert_eq!(tar.read(&mut [0; 4]).unwrap(), 4);
+        stop.cancel();
+        assert_eq!(tar.read(&mut [0; 4]).unwrap_err().to_string(), "stopped");
     }
 }

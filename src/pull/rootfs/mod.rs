@@ -22,7 +22,7 @@ use marker::Marker;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use stackforge_image::store::Store;
-use stackforge_types::Digest;
+use stackforge_types::{Cancel, Digest};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -30,6 +30,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use target::{Target, There};
+use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 
 /// Between two looks at a lock that another process has.
@@ -37,7 +38,9 @@ const WAIT: Duration = Duration::from_millis(200);
 
 pub struct Rootfs {
     whole: Option<Sender<Digest>>,
-    unpacker: Option<JoinHandle<Result<(), PullError>>>,
+    unpacker: Option<JoinHandle<()>>,
+    unpacked: Option<oneshot::Receiver<Result<(), PullError>>>,
+    stop: Cancel,
     beside: Beside,
     /// Whether nothing is left to tidy up.
     done: bool,
@@ -98,9 +101,13 @@ impl Rootfs {
         before::free(&target, keep)?;
         let beside = Beside::make(&target, digest)?;
         let (sender, receiver) = channel();
+        let stop = Cancel::new();
+        let (tell, unpacked) = oneshot::channel();
         let mut rootfs = Self {
             whole: Some(sender),
             unpacker: None,
+            unpacked: Some(unpacked),
+            stop: stop.clone(),
             beside,
             done: false,
             target,
@@ -112,8 +119,12 @@ impl Rootfs {
             into: rootfs.beside.grow()?,
             whole: BTreeSet::new(),
             receiver,
+            stop,
         };
-        rootfs.unpacker = Some(std::thread::spawn(move || job.run()));
+        rootfs.unpacker = Some(std::thread::spawn(move || {
+            // Who was stopped meanwhile asks no more.
+            let _ = tell.send(job.run());
+        }));
         Ok(Some(rootfs))
     }
 
@@ -127,12 +138,14 @@ impl Rootfs {
 
     /// Waits until all is unpacked, and puts it in its place. As many of those that were there before
     /// as `keep` says stay as `DIR~1` and so on.
-    pub fn finish(mut self, keep: u32) -> Result<(), PullError> {
+    pub async fn finish(mut self, keep: u32) -> Result<(), PullError> {
         drop(self.whole.take());
-        let unpacked = self.unpacker.take().map(JoinHandle::join);
-        unpacked
-            .ok_or(PullError::Thread)?
-            .map_err(|_| PullError::Thread)??;
+        let unpacked = self.unpacked.take().ok_or(PullError::Thread)?;
+        unpacked.await.map_err(|_| PullError::Thread)??;
+        block_in_place(|| self.replace(keep))
+    }
+
+    fn replace(&mut self, keep: u32) -> Result<(), PullError> {
         let root = self.beside.ripen()?;
         self.place(&root)?;
         self.target.sync()?;
@@ -209,6 +222,7 @@ pub fn exchange(one: &Path, other: &Path) -> Result<(), PullError> {
 
 impl Drop for Rootfs {
     fn drop(&mut self) {
+        self.stop.cancel();
         drop(self.whole.take());
         if let Some(unpacker) = self.unpacker.take() {
             let _ = unpacker.join();

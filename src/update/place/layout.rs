@@ -44,6 +44,14 @@ pub fn write(
         .map_err(|e| UpdateError::io("write", dir, e))
 }
 
+/// Takes the name away; the image that had it is no longer there.
+pub fn unname(dir: &Path, name: &str) -> Result<(), UpdateError> {
+    block_in_place(|| output::unname(dir, name))?;
+    File::open(dir)
+        .and_then(|dir| dir.sync_all())
+        .map_err(|e| UpdateError::io("write", dir, e))
+}
+
 /// Removes the blobs of images that the index does not name any more. Where something cannot be read,
 /// nothing is removed.
 pub fn sweep(dir: &Path) {

@@ -173,18 +173,22 @@ impl Site<'_> {
             Place::Rootfs(dir) => rootfs::back(dir, id, before),
             Place::Layout(dir) => {
                 let there = layout::there(dir, &self.name())?;
-                match (there.as_deref(), before) {
-                    (there, Some(before)) if there == Some(before) => Ok(Back::Done),
-                    (there, _) if there != Some(id) => Ok(Back::Moved),
-                    // Nothing was there, so nothing comes back.
-                    (_, None) => Ok(Back::Done),
-                    (_, Some(before)) => match self.of_store(before) {
-                        Err(_) => Ok(Back::Gone),
-                        Ok(image) => {
-                            layout::write(dir, Some(&self.name()), &image, self.store)?;
-                            Ok(Back::Done)
-                        }
-                    },
+                if there.as_deref() == before {
+                    return Ok(Back::Done);
+                }
+                if there.as_deref() != Some(id) {
+                    return Ok(Back::Moved);
+                }
+                let Some(before) = before else {
+                    layout::unname(dir, &self.name())?;
+                    return Ok(Back::Done);
+                };
+                match self.of_store(before) {
+                    Err(_) => Ok(Back::Gone),
+                    Ok(image) => {
+                        layout::write(dir, Some(&self.name()), &image, self.store)?;
+                        Ok(Back::Done)
+                    }
                 }
             }
         }

@@ -36,7 +36,7 @@ pub async fn bring(
     let whole = |digest: &_| roots.iter().for_each(|root| root.whole(digest));
     let fetched = pull::fetch(resolved, settings, Some(&whole)).await?;
     for root in roots {
-        block_in_place(|| root.finish(0))?;
+        root.finish(0).await?;
     }
     Ok(fetched)
 }

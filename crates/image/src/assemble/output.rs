@@ -55,6 +55,21 @@ pub fn unnamed(image: &Assembled, blobs: &Path, directory: &Path) -> Result<()> 
     filled(image, blobs, directory).map(drop)
 }
 
+/// Takes a name away from the layout at `directory`, of whatever image it is; its blobs stay.
+///
+/// # Errors
+/// For an index that cannot be read or written.
+pub fn unname(directory: &Path, name: &str) -> Result<()> {
+    let _held = LayoutLock::hold(directory).map_err(io_at("open", directory))?;
+    let index = directory.join("index.json");
+    let bytes = fs::read(&index).map_err(io_at("read", &index))?;
+    let mut document = document(&bytes).map_err(io_at("read", &index))?;
+    if let Some(manifests) = document["manifests"].as_array_mut() {
+        manifests.retain(|entry| !is_named(entry, name));
+    }
+    write(&index, document.to_string().as_bytes())
+}
+
 fn filled(image: &Assembled, blobs: &Path, directory: &Path) -> Result<LayoutLock> {
     fs::create_dir_all(directory).map_err(io_at("create", directory))?;
     let held = LayoutLock::hold(directory).map_err(io_at("open", directory))?;
