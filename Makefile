@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up what they need on a fresh machine.
-.PHONY: demo test fmt lint bench docs setup build
+.PHONY: demo test check fmt lint bench docs setup build
 
 CARGO ?= cargo
 export SCRIPTS := $(CURDIR)/scripts
@@ -17,6 +17,10 @@ demo: setup build
 test:
 	sh scripts/setup.sh tests
 	sh scripts/test.sh
+
+# What is quick and needs nothing: before each commit.
+check:
+	sh scripts/check.sh
 
 fmt:
 	$(CARGO) fmt --all

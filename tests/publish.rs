@@ -21,7 +21,7 @@ mod index;
 #[path = "support/layers.rs"]
 mod layers;
 #[allow(dead_code, reason = "another test file uses the rest")]
-#[path = "doctor/machines.rs"]
+#[path = "offline/doctor/machines.rs"]
 mod machines;
 #[path = "evidence/made.rs"]
 mod made;

@@ -1,6 +1,6 @@
 //! What goes where: text and JSON on stdout, diagnostics and logs on stderr, exit codes.
 //!
-//! Nothing else in the program writes to stdout or stderr (`tests/modules.rs`), and all text is made
+//! Nothing else in the program writes to stdout or stderr (`tests/offline/modules.rs`), and all text is made
 //! printable here: no file, registry or argument steers the reader's terminal.
 
 use super::args::{Cli, Color, Common};

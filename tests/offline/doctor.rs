@@ -1,11 +1,9 @@
 //! `doctor` says what a machine is and what to do about it; `init` starts from that.
 
-#[path = "doctor/machines.rs"]
 mod machines;
-mod support;
 
+use crate::support::Sandbox;
 use serde_json::Value;
-use support::Sandbox;
 
 fn sandbox(machine: fn(&Sandbox)) -> Sandbox {
     let sandbox = Sandbox::new();

@@ -1,11 +1,9 @@
 //! Sets that work pass `check` without a word: no false alarm.
 
-mod support;
-
+use crate::support::verdict::{Verdict, judged, verdict};
+use crate::support::{Sandbox, yaml_files};
 use stackforge::catalog::Catalog;
 use stackforge::spec::{Platform, Sm};
-use support::verdict::{Verdict, judged, verdict};
-use support::{Sandbox, yaml_files};
 
 /// Where a set runs.
 struct Place {

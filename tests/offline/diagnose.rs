@@ -1,12 +1,10 @@
 //! `stackforge diagnose` names the root cause in logs of real failures, whatever their size.
 
-mod support;
-
+use crate::support::{Run, Sandbox, project};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::process::Stdio;
-use support::{Run, Sandbox, project};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

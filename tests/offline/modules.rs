@@ -1,7 +1,5 @@
 //! A module imports only modules above it in ARCHITECTURE.md's table.
 
-mod support;
-
 use std::path::Path;
 
 const ORDER: &[&str] = &[
@@ -24,7 +22,7 @@ fn sources(path: &Path, out: &mut Vec<std::path::PathBuf>) {
 
 #[test]
 fn modules_import_only_what_is_above_them() {
-    let table = std::fs::read_to_string(support::project("ARCHITECTURE.md")).unwrap();
+    let table = std::fs::read_to_string(crate::support::project("ARCHITECTURE.md")).unwrap();
     for module in ORDER {
         assert!(
             table.contains(&format!("| `{module}` |")),
@@ -33,8 +31,8 @@ fn modules_import_only_what_is_above_them() {
     }
     let place = |m: &str| ORDER.iter().position(|o| *o == m);
     let mut files = Vec::new();
-    sources(&support::project("src"), &mut files);
-    let root = support::project("src");
+    sources(&crate::support::project("src"), &mut files);
+    let root = crate::support::project("src");
     for file in files {
         let inside = file.strip_prefix(&root).unwrap();
         let first = inside
@@ -77,8 +75,8 @@ fn modules_import_only_what_is_above_them() {
 #[test]
 fn only_the_output_layer_prints() {
     let mut files = Vec::new();
-    sources(&support::project("src"), &mut files);
-    sources(&support::project("crates"), &mut files);
+    sources(&crate::support::project("src"), &mut files);
+    sources(&crate::support::project("crates"), &mut files);
     // What somebody asked to have in `/dev/stdout` goes there as it is.
     let own = ["cli/output.rs", "store/save.rs"];
     for file in files.iter().filter(|f| !own.iter().any(|o| f.ends_with(o))) {

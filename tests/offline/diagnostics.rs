@@ -1,8 +1,6 @@
 //! Bad input gets an underlined diagnostic with a code, a reason and the nearest valid name.
 
-mod support;
-
-use support::Sandbox;
+use crate::support::Sandbox;
 
 const GOOD: &str = "\
 stack: small

@@ -1,0 +1,17 @@
+//! What needs no engine, network or other program: `make check` runs it.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod coherent;
+mod diagnose;
+mod diagnostics;
+mod doctor;
+mod help;
+mod incompatibilities;
+mod matrix;
+mod modules;
+mod one_finding;
+mod rules;
+mod schema;
+mod stacks;
