@@ -11,6 +11,7 @@ pub mod diagnose;
 pub mod doctor;
 pub mod emit;
 pub mod evidence;
+pub mod labels;
 pub mod lock;
 pub mod matrix;
 pub mod plan;

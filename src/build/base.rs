@@ -6,9 +6,9 @@ use super::error::chain;
 use super::run::once;
 use super::{BuildError, BuildEvent, Options};
 use crate::diag::codes;
+use crate::labels;
 use crate::lock::OsPackageLock;
 use crate::plan::{Plan, StepId};
-use crate::render::BASE_LABEL;
 use stackforge_debian::fetch::{FetchEvent, fetch_debs};
 use stackforge_debian::mirror::Mirrors;
 use stackforge_debian::{LockedDeb, finish, rootfs};
@@ -73,7 +73,7 @@ pub(super) async fn ensure(
         ],
         dockerfile: "Dockerfile".into(),
         tags: vec![tag.clone()],
-        labels: BTreeMap::from([(BASE_LABEL.to_owned(), plan.parts.base.name.clone())]),
+        labels: BTreeMap::from([(labels::BASE.to_owned(), plan.parts.base.name.clone())]),
         ..BuildRequest::default()
     };
     let log = log.with_extension("base.log");

@@ -32,6 +32,7 @@ mod validation;
 use crate::audit::{Audit, Count};
 use crate::catalog::Catalog;
 use crate::config::Config;
+use crate::labels;
 use crate::plan::{Plan, StepId};
 use crate::render::BaseImage;
 use crate::spec::Stack;
@@ -353,9 +354,9 @@ async fn existing(
     let image = docker
         .image(&id)
         .await?
-        .filter(|i| i.labels.get("io.stackforge.key") == Some(&key))
+        .filter(|i| i.labels.get(labels::KEY) == Some(&key))
         // Older releases did not say where it runs.
-        .filter(|i| i.labels.contains_key("io.stackforge.rules"));
+        .filter(|i| i.labels.contains_key(labels::RULES));
     // Another engine may have it.
     let Some(image) = image else {
         return Ok(None);
@@ -452,7 +453,7 @@ async fn finish(
         });
     }
     let mut labels = reach::labels(meant.plan, &audit, options.catalog);
-    labels.insert("io.stackforge.audit".into(), audit.count().to_string());
+    labels.insert(labels::AUDIT.into(), audit.count().to_string());
     let file = |path: &str, text: String| ContextEntry {
         path: path.into(),
         mode: 0o644,

@@ -2,14 +2,13 @@
 
 use crate::audit::{Audit, Reach};
 use crate::catalog::Catalog;
+use crate::labels::SM;
 use crate::plan::Plan;
 use crate::publish::Facts;
 use crate::rules::DriverVersion;
 use crate::spec::Sm;
 use stackforge_types::Suffix;
 use std::collections::BTreeMap;
-
-const SM: &str = "io.stackforge.sm";
 
 /// Labels that follow from what the audit of the image found, and from the base's releases of L4T.
 pub(super) fn labels(plan: &Plan, audit: &Audit, catalog: &Catalog) -> BTreeMap<String, String> {

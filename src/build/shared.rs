@@ -11,6 +11,7 @@ use super::Options;
 use super::audit::Meant;
 use super::trusted::Keys;
 use crate::catalog::Catalog;
+use crate::labels;
 use crate::plan::Plan;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -240,7 +241,7 @@ fn document(key: &Digest, library: &str, wheel: &Digest, size: u64, file: &str) 
             "size": size,
             "annotations": { TITLE: file },
         }],
-        "annotations": { "io.stackforge.key": key.to_string(), "io.stackforge.library": library },
+        "annotations": { labels::KEY: key.to_string(), labels::LIBRARY: library },
     })
 }
 
@@ -252,7 +253,7 @@ fn wheel_of(
 ) -> Result<(Descriptor, String), String> {
     let document: Value = serde_json::from_slice(&manifest.bytes).map_err(|e| e.to_string())?;
     if document["artifactType"] != ARTIFACT
-        || document["annotations"]["io.stackforge.key"] != key.to_string()
+        || document["annotations"][labels::KEY] != key.to_string()
     {
         return Err("its tag names something else".to_owned());
     }

@@ -10,6 +10,7 @@ use super::session::{runtime, until_stopped};
 use crate::build::push_image;
 use crate::catalog::Catalog;
 use crate::diag::{Diagnostic, codes};
+use crate::labels;
 use crate::publish::{self, Done, Facts, Listed, PublishError, Settings, Shipment};
 use crate::spec::Platform;
 use stackforge_engine::docker::Docker;
@@ -177,7 +178,7 @@ fn described(
     facts.complete(catalog);
     let label = |name: &str| labels.get(name).cloned();
     let named = args.variant.clone();
-    let named = named.or_else(|| label(publish::variant::NAME));
+    let named = named.or_else(|| label(labels::VARIANT));
     let named = named.or_else(|| facts.stack.clone());
     let name = named.ok_or_else(|| {
         Failure::plain(

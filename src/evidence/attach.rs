@@ -11,15 +11,13 @@ use super::kind::Kind;
 use super::provenance::{Builder, Inputs, statement};
 use super::signature::sign;
 use super::{SbomFormat, sbom};
+use crate::labels::KEY;
 use bytes::Bytes;
 use serde::Serialize;
 use stackforge_image::store::Store;
 use stackforge_transfer::registry::{Artifact, Reference, Registry};
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
-
-/// Label of an image that says which plan made it.
-const KEY: &str = "io.stackforge.key";
 
 /// Where an image keeps its reports.
 #[derive(Debug, Clone, Copy)]

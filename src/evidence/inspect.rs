@@ -8,6 +8,7 @@ use super::image::{self, Found};
 use super::kind::Kind;
 use super::signature::{count, verify};
 use super::trust::Trust;
+use crate::labels;
 use bytes::Bytes;
 use serde::Serialize;
 use stackforge_transfer::registry::{Descriptor, Reference, Registry, Target};
@@ -195,7 +196,7 @@ impl Inspected {
         let _ = writeln!(out, "\n{} {platform}{told}", short(title));
         let _ = writeln!(out, "  {}{}", image.digest, signed(self.signatures));
         let own = image.labels.iter().filter_map(|(name, value)| {
-            let name = name.strip_prefix("io.stackforge.")?;
+            let name = name.strip_prefix(labels::PREFIX)?;
             Some((short(name), value))
         });
         let rows: Vec<(String, &String)> = own.collect();

@@ -12,7 +12,8 @@
 //! most machines stands first.
 
 use super::PublishError;
-use super::variant::{NAME, Variant};
+use super::variant::Variant;
+use crate::labels;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
@@ -25,8 +26,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub const INDEX: &str = MANIFEST_TYPES[0];
-/// On an index of one variant: the tag of the index that it belongs to.
-const PART_OF: &str = "io.stackforge.index";
 /// Tags that are read at a time.
 const AT_ONCE: usize = 8;
 /// Writes before a writer gives up: each is only lost to another that succeeded.
@@ -87,7 +86,10 @@ impl Place<'_> {
 
     /// Enters a variant; its manifest has to be in the repository.
     pub async fn add(&self, own: &Tag, variant: &Variant) -> Result<Listed, PublishError> {
-        let alone = document(vec![variant.entry()], json!({ PART_OF: self.tag.as_str() }))?;
+        let alone = document(
+            vec![variant.entry()],
+            json!({ labels::INDEX: self.tag.as_str() }),
+        )?;
         let target = Target::Tag(own.clone());
         self.registry
             .put_manifest(self.repository, &target, INDEX, &alone)
@@ -162,7 +164,7 @@ impl Place<'_> {
     /// The entry of an index of one variant of this index.
     fn part(&self, manifest: &Manifest) -> Option<(String, Value)> {
         let index: Value = serde_json::from_slice(&manifest.bytes).ok()?;
-        if index["annotations"][PART_OF].as_str() != Some(self.tag.as_str()) {
+        if index["annotations"][labels::INDEX].as_str() != Some(self.tag.as_str()) {
             return None;
         }
         let entry = index["manifests"].as_array()?.first()?;
@@ -171,7 +173,7 @@ impl Place<'_> {
 }
 
 fn name(entry: &Value) -> Option<&str> {
-    entry["annotations"][NAME].as_str()
+    entry["annotations"][labels::VARIANT].as_str()
 }
 
 fn document(manifests: Vec<Value>, annotations: Value) -> Result<Bytes, PublishError> {

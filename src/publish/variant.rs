@@ -6,6 +6,7 @@
 
 use super::PublishError;
 use crate::catalog::Catalog;
+use crate::labels::{CUDA, DRIVER, ISA, JIT_DRIVER, L4T, PREFIX, PTX, RULES, SM, STACK, VARIANT};
 use crate::rules::DriverVersion;
 use crate::spec::Platform;
 use serde::Serialize;
@@ -15,16 +16,6 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
-pub const NAME: &str = "io.stackforge.variant";
-const STACK: &str = "io.stackforge.stack";
-const SM: &str = "io.stackforge.sm";
-const PTX: &str = "io.stackforge.ptx";
-const CUDA: &str = "io.stackforge.cuda";
-const DRIVER: &str = "io.stackforge.driver";
-const JIT_DRIVER: &str = "io.stackforge.driver.jit";
-const ISA: &str = "io.stackforge.isa";
-const L4T: &str = "io.stackforge.l4t";
-const RULES: &str = "io.stackforge.rules";
 /// More SMs than there are in any index.
 const MOST_SMS: usize = 64;
 
@@ -92,7 +83,7 @@ impl Facts {
             return Err(wrong("there is no such fact".to_owned()));
         }
         let mut all = self.annotations();
-        all.insert(format!("io.stackforge.{name}"), value.to_owned());
+        all.insert(format!("{PREFIX}{name}"), value.to_owned());
         *self = Self::read(&all).map_err(wrong)?;
         Ok(())
     }
@@ -150,7 +141,7 @@ impl Variant {
             return None;
         }
         Some(Self {
-            name: annotations.get(NAME).cloned(),
+            name: annotations.get(VARIANT).cloned(),
             platform: named.parse().ok(),
             digest: entry["digest"].as_str()?.parse().ok()?,
             size: entry["size"].as_u64()?,
@@ -167,7 +158,7 @@ impl Variant {
             .map(Facts::annotations)
             .unwrap_or_default();
         if let Some(name) = &self.name {
-            annotations.insert(NAME.to_owned(), name.clone());
+            annotations.insert(VARIANT.to_owned(), name.clone());
         }
         let mut entry = json!({
             "mediaType": self.media_type,
@@ -301,7 +292,7 @@ mod tests {
             let entry = json!({
                 "mediaType": "m", "size": 1, "digest": Digest::of(b"x"),
                 "platform": { "os": os, "architecture": arch },
-                "annotations": { format!("io.stackforge.{name}"): value, SM: value, CUDA: value },
+                "annotations": { format!("{PREFIX}{name}"): value, SM: value, CUDA: value },
             });
             if let Some(variant) = Variant::read(&entry) {
                 // Either it is said to be unreadable, or it comes back as it was.

@@ -6,7 +6,8 @@
 use super::choose::{Choice, Machine, Reason, choose, doubt};
 use super::{PullError, Settings};
 use crate::evidence::{self, Signed, Trust};
-use crate::publish::{Facts, Variant, index, variant};
+use crate::labels;
+use crate::publish::{Facts, Variant, index};
 use crate::spec::Platform;
 use bytes::Bytes;
 use stackforge_image::oci::{self, parse};
@@ -227,7 +228,7 @@ impl Resolved {
         // What an index says of an image is signed with the index alone.
         let by_index = signed.iter().any(|one| one.digest == self.named);
         let taken = self.choice.as_ref().and_then(|c| c.taken.as_ref());
-        match (taken, self.label(variant::NAME)) {
+        match (taken, self.label(labels::VARIANT)) {
             (Some(taken), Some(image)) if !by_index && taken.named && taken.variant != image => {
                 Err(PullError::OtherVariant {
                     reference: reference.to_string(),

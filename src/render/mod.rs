@@ -14,6 +14,7 @@ pub use files::{builder, requirements};
 
 use crate::catalog::template;
 use crate::config::Config;
+use crate::labels;
 use crate::lock::{OsPackageLock, PinnedImage, SourceLock};
 use crate::plan::{Plan, WheelLayer};
 use handlebars::Handlebars;
@@ -163,37 +164,34 @@ pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
         .iter()
         .map(|s| format!("sm_{}", s.digits()))
         .collect();
-    let mut labels = BTreeMap::from([
-        ("io.stackforge.stack".to_owned(), plan.stack.clone()),
-        ("io.stackforge.key".to_owned(), plan.key().to_string()),
-        (BASE_LABEL.to_owned(), plan.parts.base.name.clone()),
-        ("io.stackforge.sm".to_owned(), sms.join(",")),
-        ("io.stackforge.python".to_owned(), plan.python.to_string()),
+    let mut all = BTreeMap::from([
+        (labels::STACK.to_owned(), plan.stack.clone()),
+        (labels::KEY.to_owned(), plan.key().to_string()),
+        (labels::BASE.to_owned(), plan.parts.base.name.clone()),
+        (labels::SM.to_owned(), sms.join(",")),
+        (labels::PYTHON.to_owned(), plan.python.to_string()),
         (
             "org.opencontainers.image.title".to_owned(),
             plan.variant.clone(),
         ),
     ]);
     if plan.variant != plan.stack {
-        labels.insert("io.stackforge.variant".into(), plan.variant.clone());
+        all.insert(labels::VARIANT.into(), plan.variant.clone());
     }
     if plan.parts.prune {
-        labels.insert("io.stackforge.pruned".into(), sms.join(","));
+        all.insert(labels::PRUNED.into(), sms.join(","));
     }
     if let Some(isa) = &plan.isa {
-        labels.insert("io.stackforge.isa".into(), isa.to_string());
+        all.insert(labels::ISA.into(), isa.to_string());
     }
     if let Some(cuda) = &plan.cuda {
-        labels.insert("io.stackforge.cuda".into(), cuda.clone());
+        all.insert(labels::CUDA.into(), cuda.clone());
     }
     if let Some(about) = &plan.parts.about {
-        labels.insert("org.opencontainers.image.description".into(), about.clone());
+        all.insert("org.opencontainers.image.description".into(), about.clone());
     }
-    labels
+    all
 }
-
-/// Name of the base in the catalog, or the reference that the stack gave.
-pub const BASE_LABEL: &str = "io.stackforge.base";
 
 /// A template filled with data. A value enters it as it stands unless the template quotes it.
 pub(crate) fn fill(

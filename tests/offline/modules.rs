@@ -3,12 +3,12 @@
 use std::path::Path;
 
 const ORDER: &[&str] = &[
-    "diag", "spec", "config", "device", "catalog", "diagnose", "target", "lock", "rules", "matrix",
-    "audit", "prune", "resolve", "plan", "render", "emit", "validate", "evidence", "publish",
-    "pull", "build", "update", "doctor", "starter", "cli",
+    "diag", "labels", "spec", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
+    "matrix", "audit", "prune", "resolve", "plan", "render", "emit", "validate", "evidence",
+    "publish", "pull", "build", "update", "doctor", "starter", "cli",
 ];
 /// Modules that use nothing else of the program.
-const LEAVES: &[&str] = &["device", "diag", "validate"];
+const LEAVES: &[&str] = &["device", "diag", "labels", "validate"];
 
 fn sources(path: &Path, out: &mut Vec<std::path::PathBuf>) {
     if path.is_dir() {

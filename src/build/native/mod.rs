@@ -26,6 +26,7 @@ use super::{
     reach,
 };
 use crate::audit::{AtRest, Count, Target};
+use crate::labels;
 use crate::plan::{Plan, StepId};
 use crate::prune;
 use crate::render::labels;
@@ -161,7 +162,7 @@ pub async fn assemble(
     layers.push(maker.files("evidence", "what was found of the image", &evidence)?);
     let mut labels = labels(plan);
     labels.extend(reach::labels(plan, &audit, options.catalog));
-    labels.insert("io.stackforge.audit".into(), audit.count().to_string());
+    labels.insert(labels::AUDIT.into(), audit.count().to_string());
     let image = draft(layers, labels).assemble()?;
     maker.keep(&image)?;
     maker.step("image", false, start);
