@@ -62,7 +62,7 @@ pub fn write(
 /// them.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn add(
     debs: &[PathBuf],
     root: &dyn Root,

@@ -72,7 +72,7 @@ impl Fetcher {
     /// With the user's netrc.
     ///
     /// # Errors
-    /// As [`client`].
+    /// As [`client()`].
     pub fn new(policy: Policy) -> Result<Self, FetchError> {
         Self::with(policy, Logins::of_user())
     }
@@ -80,7 +80,7 @@ impl Fetcher {
     /// With these logins in place of the user's.
     ///
     /// # Errors
-    /// As [`client`].
+    /// As [`client()`].
     pub fn with_netrc(policy: Policy, netrc: Netrc) -> Result<Self, FetchError> {
         Self::with(policy, Logins::of(netrc))
     }
