@@ -12,7 +12,7 @@ const CHUNK: usize = 256 << 10;
 
 /// Hands each package's data to `visit` in the given order while the next packages' data is being
 /// decompressed by other threads.
-pub fn for_each_data<E: From<DebError>>(
+pub(crate) fn for_each_data<E: From<DebError>>(
     order: &[usize],
     packages: &[Deb],
     mut visit: impl FnMut(usize, &mut dyn Read) -> Result<(), E>,

@@ -21,41 +21,59 @@ use super::release::{MAX_RELEASE, Release, ReleaseError};
 /// Bytes that one `Packages` file may unpack to; Debian's main has 50 MB.
 const MAX_PACKAGES: u64 = 2 << 30;
 
+/// Why there is no verified index of a suite.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
+    /// The suite's archive has no mirror.
     #[error(transparent)]
     Mirror(#[from] MirrorError),
+    /// The release is not what the keyring vouches for.
     #[error(transparent)]
     Release(#[from] ReleaseError),
+    /// A file of the suite did not arrive.
     #[error("fetching the index of `{suite}`")]
     Download {
+        /// The suite.
         suite: String,
+        /// What went wrong on the way.
         #[source]
         source: DownloadError,
     },
+    /// The release lists no such index.
     #[error("suite `{suite}` has no component `{component}` for `{architecture}`")]
     Absent {
+        /// The suite.
         suite: String,
+        /// The component that was asked for.
         component: String,
+        /// The architecture that was asked for.
         architecture: String,
     },
+    /// An index file is verified but malformed.
     #[error("reading the index of `{suite}`")]
     Index {
+        /// The suite.
         suite: String,
+        /// What is wrong with it.
         #[source]
         source: IndexError,
     },
+    /// An index file in the cache cannot be read.
     #[error("reading the index file of `{suite}`")]
     Read {
+        /// The suite.
         suite: String,
+        /// What the operating system says.
         #[source]
         source: std::io::Error,
     },
+    /// It would not be one part of an address.
     #[error("`{0}` is no name of a suite, component or architecture")]
     Name(String),
 }
 
 impl ArchiveError {
+    /// What to do about it, as a sentence without its full stop.
     pub fn help(&self) -> String {
         match self {
             Self::Mirror(error) => error.help(),
@@ -77,6 +95,7 @@ pub struct Suite {
     pub archive: String,
     /// `bookworm-updates`
     pub name: String,
+    /// `main`, `contrib`, `universe`, …
     pub components: Vec<String>,
 }
 
@@ -99,8 +118,11 @@ pub fn debian_suites(codename: &str) -> Vec<Suite> {
 /// What is needed to fetch an index.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
+    /// What fetches: [`download::client`](super::download::client).
     pub client: &'a reqwest::Client,
+    /// Where the archives are.
     pub mirrors: &'a Mirrors,
+    /// Whom releases have to be signed by.
     pub keyring: &'a Keyring,
     /// Where verified index files are kept, named by digest.
     pub cache: &'a Path,
@@ -109,6 +131,10 @@ pub struct Source<'a> {
 }
 
 /// The packages of all suites for one architecture.
+///
+/// # Errors
+/// If a suite has no mirror, does not arrive, is not signed by the keyring, is expired, or lacks
+/// the architecture or a component.
 pub async fn fetch_index(
     source: Source<'_>,
     suites: &[Suite],

@@ -9,18 +9,40 @@ use std::io::BufRead;
 /// The longest stanza in the archive of 2026 is below 200 KiB.
 pub const MAX_STANZA: usize = 4 << 20;
 
+/// Why control data cannot be read. Lines are counted from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
+    /// The input failed, or does not decompress.
     #[error("reading control data")]
     Read(#[from] std::io::Error),
+    /// A stanza exceeds the bound.
     #[error("stanza ending at line {line} is longer than {MAX_STANZA} bytes")]
-    TooLong { line: usize },
+    TooLong {
+        /// Where it was given up.
+        line: usize,
+    },
+    /// A line has no colon and does not continue another.
     #[error("line {line} is neither a field nor a continuation: `{text}`")]
-    Malformed { line: usize, text: String },
+    Malformed {
+        /// Which line.
+        line: usize,
+        /// Its start.
+        text: String,
+    },
+    /// A line is not UTF-8.
     #[error("line {line} is not UTF-8")]
-    NotText { line: usize },
+    NotText {
+        /// Which line.
+        line: usize,
+    },
+    /// Readers would take one or the other.
     #[error("line {line}: field `{field}` occurs twice in one stanza")]
-    Duplicate { line: usize, field: String },
+    Duplicate {
+        /// Which line.
+        line: usize,
+        /// The field's name.
+        field: String,
+    },
 }
 
 /// One stanza, borrowed from the reader's buffer.
@@ -45,6 +67,7 @@ impl<'a> Stanza<'a> {
             .map(|(_, value)| value)
     }
 
+    /// Names and values in the order of the file. A value keeps its line ends.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + '_ {
         self.fields.iter().map(|field| {
             (
@@ -69,6 +92,7 @@ pub struct StanzaReader<R> {
 }
 
 impl<R: BufRead> StanzaReader<R> {
+    /// Reads control data from its first line.
     pub fn new(input: R) -> Self {
         StanzaReader {
             input,
@@ -79,6 +103,9 @@ impl<R: BufRead> StanzaReader<R> {
     }
 
     /// The next stanza, until the end of the input.
+    ///
+    /// # Errors
+    /// At the first stanza that is damaged or exceeds a bound, and if the input fails.
     pub fn next_stanza(&mut self) -> Result<Option<Stanza<'_>>, ControlError> {
         self.buffer.clear();
         self.fields.clear();

@@ -19,6 +19,7 @@ const MAX_DATA: u64 = 16 << 30;
 /// Memory that an xz stream may ask for; `xz -9` needs 65 MiB.
 const XZ_MEMORY: u64 = 256 << 20;
 
+/// A package file that cannot be used, with its path.
 #[derive(Debug, thiserror::Error)]
 #[error("package file `{}`: {problem}", path.display())]
 pub struct DebError {
@@ -27,23 +28,31 @@ pub struct DebError {
     problem: Problem,
 }
 
+/// What can be wrong with a package file.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
+    /// The file cannot be read, or does not decompress.
     #[error("it cannot be read")]
     Read(#[from] io::Error),
+    /// It is not a Debian package of format 2.0; the field says why.
     #[error("it is no Debian package: {0}")]
     Format(&'static str),
+    /// The ending of an archive's name in it.
     #[error("its compression `{0}` is none of gz, xz, zst")]
     Compression(String),
+    /// A tar in it is malformed.
     #[error("its archives are malformed")]
     Member(#[from] MemberError),
+    /// The control file does not parse.
     #[error("its control file is malformed")]
     Control(#[from] ControlError),
+    /// A field that every package has is missing or malformed.
     #[error("its control file has no valid field `{0}`")]
     Field(&'static str),
 }
 
 impl DebError {
+    /// What to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
         "remove the file from the cache and fetch it again; if its digest is right, the package itself is broken"
     }
@@ -52,7 +61,9 @@ impl DebError {
 /// A file of the control archive.
 #[derive(Debug, Clone)]
 pub struct ControlFile {
+    /// The file's bytes, within the bound of the control archive.
     pub content: Vec<u8>,
+    /// Whether the owner may execute it.
     pub executable: bool,
 }
 
@@ -84,6 +95,10 @@ pub struct Deb {
 }
 
 impl Deb {
+    /// Reads the control part of the package file at `path`.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not a package. The data part is not looked into.
     pub fn open(path: &Path) -> Result<Self, DebError> {
         open(path).map_err(|problem| DebError {
             path: path.to_owned(),
@@ -91,10 +106,12 @@ impl Deb {
         })
     }
 
+    /// The file's path, as it was given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
+    /// A field of the control file. Case does not matter in `name`.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields
             .iter()
@@ -115,14 +132,17 @@ impl Deb {
     }
 
     // The three fields below are checked to be there when the file is opened.
+    /// The field `Package`.
     pub fn name(&self) -> &str {
         self.field("Package").unwrap_or_default()
     }
 
+    /// The field `Version`.
     pub fn version(&self) -> &str {
         self.field("Version").unwrap_or_default()
     }
 
+    /// The field `Architecture`: `all`, or one such as `amd64`.
     pub fn architecture(&self) -> &str {
         self.field("Architecture").unwrap_or_default()
     }
@@ -140,6 +160,9 @@ impl Deb {
     }
 
     /// The data archive, decompressed.
+    ///
+    /// # Errors
+    /// If the file cannot be read any more. A damaged archive shows when it is read.
     pub fn data(&self) -> Result<Box<dyn Read + Send>, DebError> {
         section(&self.path, self.data, MAX_DATA).map_err(|problem| DebError {
             path: self.path.clone(),

@@ -18,25 +18,51 @@ use stackforge_transfer::fetch::without_credentials;
 const ATTEMPTS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(400);
 
+/// Why a file did not arrive.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
+    /// The HTTP client cannot be made.
     #[error(transparent)]
     Client(stackforge_transfer::fetch::FetchError),
+    /// The connection failed, or broke.
     #[error("fetching `{url}`")]
     Transfer {
+        /// The address, without credentials.
         url: String,
+        /// What the HTTP client says.
         #[source]
         source: reqwest::Error,
     },
+    /// The server answered, but with a failure.
     #[error("`{url}` answers {status}")]
-    Status { url: String, status: u16 },
+    Status {
+        /// The address, without credentials.
+        url: String,
+        /// The HTTP status code.
+        status: u16,
+    },
+    /// The file is longer than expected.
     #[error("`{url}` is longer than {limit} bytes")]
-    TooLong { url: String, limit: u64 },
+    TooLong {
+        /// The address, without credentials.
+        url: String,
+        /// The most that is taken, in bytes.
+        limit: u64,
+    },
+    /// Size or digest is another.
     #[error("`{url}` is not what was asked for: {reason}")]
-    Mismatch { url: String, reason: String },
+    Mismatch {
+        /// The address, without credentials.
+        url: String,
+        /// What differs.
+        reason: String,
+    },
+    /// The file cannot be written.
     #[error("writing `{}`", path.display())]
     Write {
+        /// The file.
         path: PathBuf,
+        /// What the operating system says.
         #[source]
         source: std::io::Error,
     },
@@ -63,6 +89,7 @@ impl DownloadError {
         }
     }
 
+    /// What to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
         match self {
             Self::Write { .. } => "check the space and the permissions of the cache directory",
@@ -75,11 +102,17 @@ impl DownloadError {
 }
 
 /// The client that everything is fetched with.
+///
+/// # Errors
+/// If TLS cannot be set up.
 pub fn client() -> Result<reqwest::Client, DownloadError> {
     stackforge_transfer::fetch::client().map_err(DownloadError::Client)
 }
 
 /// The whole of a small file.
+///
+/// # Errors
+/// If no try brings it, or it has more than `limit` bytes.
 pub async fn get(
     client: &reqwest::Client,
     url: &str,
@@ -149,12 +182,17 @@ async fn retry<T, F: Future<Output = Result<T, DownloadError>>>(
 /// A file known by its content.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
+    /// 64 lower-case hex digits.
     pub sha256: &'a str,
+    /// In bytes.
     pub size: u64,
 }
 
 /// The path of the file with this content in `cache`, fetched from the first address that has it.
 /// `on_bytes` hears of each chunk that arrives. The result also says whether anything was fetched.
+///
+/// # Errors
+/// The error of the last address if none has the file, or if it cannot be written.
 pub async fn fetch_to_cache(
     client: &reqwest::Client,
     urls: &[String],

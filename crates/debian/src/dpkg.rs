@@ -13,7 +13,7 @@ use super::deb::Deb;
 
 /// What was written of a package.
 #[derive(Debug, Default)]
-pub struct Installed {
+pub(crate) struct Installed {
     /// Absolute paths in the package's own spelling, the root as `/.`.
     pub paths: Vec<String>,
     /// MD5 of its configuration files by absolute path.
@@ -22,16 +22,16 @@ pub struct Installed {
 
 /// What dpkg says of every package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     Unpacked,
     Installed,
 }
 
 /// A file of the database: path below `var/lib/dpkg`, content, executable.
-pub type DatabaseFile = (String, Vec<u8>, bool);
+pub(crate) type DatabaseFile = (String, Vec<u8>, bool);
 
 /// The database's files in a fixed order.
-pub fn database(
+pub(crate) fn database(
     packages: &[Deb],
     installed: &[Installed],
     architecture: &str,
@@ -88,7 +88,7 @@ pub fn database(
 
 /// Packages that may be installed for several architectures at once carry theirs in the names of
 /// their files.
-pub fn info_name(deb: &Deb) -> String {
+pub(crate) fn info_name(deb: &Deb) -> String {
     match deb.field("Multi-Arch") {
         Some("same") => format!("{}:{}", deb.name(), deb.architecture()),
         _ => deb.name().to_owned(),
@@ -177,7 +177,7 @@ const RELATIONS: [&str; 9] = [
 ];
 
 /// The stanza of an installed package, with the empty line that ends it.
-pub fn installed_stanza(deb: &Deb, installed: &Installed) -> String {
+pub(crate) fn installed_stanza(deb: &Deb, installed: &Installed) -> String {
     let mut stanza = format!("Package: {}\n", deb.name());
     for name in FIELDS {
         match (name, deb.field(name)) {

@@ -9,30 +9,48 @@ use std::path::{Path, PathBuf};
 
 use super::mirror::{MirrorError, Mirrors};
 use super::package::{LockedDeb, MalformedLock};
-use stackforge_transfer::fetch::{Download, Fetcher, What};
+use stackforge_transfer::fetch::{Download, What};
 
+pub use stackforge_transfer::fetch::{Fetcher, Policy};
+
+/// Why a package did not arrive.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
+    /// A locked package is malformed.
     #[error(transparent)]
     Lock(#[from] MalformedLock),
+    /// Its archive has no mirror.
     #[error("fetching package `{package}`")]
     Mirror {
+        /// The package.
         package: String,
+        /// What is missing.
         #[source]
         source: MirrorError,
     },
+    /// Every mirror answers that it does not have it.
     #[error("no mirror has package `{package}` in version {version} any more")]
-    Gone { package: String, version: String },
+    Gone {
+        /// The package.
+        package: String,
+        /// Its version.
+        version: String,
+    },
+    /// It did not arrive as it was locked.
     #[error("fetching package `{package}` {version}")]
     Download {
+        /// The package.
         package: String,
+        /// Its version.
         version: String,
+        /// What went wrong on the way.
         #[source]
         source: stackforge_transfer::fetch::FetchError,
     },
 }
 
 impl FetchError {
+    /// What to do about it, as a sentence without its full stop.
     pub fn help(&self) -> String {
         match self {
             Self::Lock(_) | Self::Gone { .. } => "an archive keeps the newest version only: lock again, or configure a mirror that keeps old ones".to_owned(),
@@ -54,6 +72,9 @@ pub enum FetchEvent<'a> {
 }
 
 /// The files `FOLDER/<sha256>` of all packages, in their order.
+///
+/// # Errors
+/// The first error of any package. What arrived before stays for the next call.
 pub async fn fetch_debs(
     fetcher: &Fetcher,
     mirrors: &Mirrors,

@@ -12,20 +12,29 @@ use super::package::{LockedDeb, is_package_name, is_pool_path, is_sha256, is_wor
 use super::relation::{Relation, parse_relations};
 use super::version;
 
+/// Why an index is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
+    /// A file does not parse.
     #[error("index of archive `{archive}`")]
     Control {
+        /// Kind of the archive.
         archive: String,
+        /// What is wrong with it.
         #[source]
         source: ControlError,
     },
+    /// A package lacks a field, or the field is malformed.
     #[error("index of archive `{archive}`: package `{package}` has no valid field `{field}`")]
     Field {
+        /// Kind of the archive.
         archive: String,
+        /// The package, as far as it is named.
         package: String,
+        /// The field.
         field: &'static str,
     },
+    /// Spans count in 32 bits.
     #[error("the indices hold more than 4 GiB of text")]
     TooLong,
 }
@@ -68,6 +77,7 @@ pub struct IndexBuilder {
 }
 
 impl IndexBuilder {
+    /// An index for that architecture, in Debian's spelling, with no packages yet.
     pub fn new(architecture: &str) -> Self {
         IndexBuilder {
             architecture: architecture.to_owned(),
@@ -79,6 +89,9 @@ impl IndexBuilder {
 
     /// Adds the packages of one `Packages` file of the archive kind `archive`. Packages of other
     /// architectures are left out.
+    ///
+    /// # Errors
+    /// If the file is malformed. What was added before it stays.
     pub fn add(&mut self, archive: &str, packages: impl BufRead) -> Result<(), IndexError> {
         let position = match self.archives.iter().position(|known| known == archive) {
             Some(position) => position,
@@ -140,6 +153,7 @@ impl IndexBuilder {
         Ok(())
     }
 
+    /// Sorts what was added.
     pub fn finish(self) -> PackageIndex {
         let mut index = PackageIndex {
             architecture: self.architecture,
@@ -192,6 +206,7 @@ pub struct PackageIndex {
 }
 
 impl PackageIndex {
+    /// Whose packages these are, in Debian's spelling.
     pub fn architecture(&self) -> &str {
         &self.architecture
     }
@@ -215,6 +230,7 @@ impl PackageIndex {
             .map(|number| self.package(*number))
     }
 
+    /// The newest version of a package of this very name; virtual names have none.
     pub fn newest(&self, name: &str) -> Option<Package<'_>> {
         self.versions(name).next()
     }
@@ -250,9 +266,13 @@ pub struct Package<'a> {
 /// What urgency a package has for a system, most urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
+    /// `required`.
     Required,
+    /// `important`.
     Important,
+    /// `standard`.
     Standard,
+    /// `optional` and everything else.
     Optional,
 }
 
@@ -262,14 +282,17 @@ impl<'a> Package<'a> {
         &self.index.text[start as usize..start as usize + length as usize]
     }
 
+    /// The field `Package`.
     pub fn name(&self) -> &'a str {
         self.field(0)
     }
 
+    /// The field `Version`.
     pub fn version(&self) -> &'a str {
         self.field(1)
     }
 
+    /// The field `Priority`.
     pub fn priority(&self) -> Priority {
         match self.field(5) {
             "required" => Priority::Required,
@@ -279,22 +302,27 @@ impl<'a> Package<'a> {
         }
     }
 
+    /// Whether `Essential` is `yes`.
     pub fn essential(&self) -> bool {
         self.record.essential
     }
 
+    /// The field `Pre-Depends`, empty if it is missing.
     pub fn pre_depends(&self) -> &'a str {
         self.field(6)
     }
 
+    /// The field `Depends`, empty if it is missing.
     pub fn depends(&self) -> &'a str {
         self.field(7)
     }
 
+    /// The field `Conflicts`, empty if it is missing.
     pub fn conflicts(&self) -> &'a str {
         self.field(9)
     }
 
+    /// The field `Breaks`, empty if it is missing.
     pub fn breaks(&self) -> &'a str {
         self.field(10)
     }
@@ -319,6 +347,7 @@ impl<'a> Package<'a> {
             .collect()
     }
 
+    /// What a lock says of this package.
     pub fn locked(&self) -> LockedDeb {
         LockedDeb {
             name: self.name().to_owned(),

@@ -12,15 +12,19 @@ use pgp::crypto::hash::HashAlgorithm;
 use pgp::packet::{Signature, SignatureType};
 use pgp::types::KeyDetails;
 
+/// Why a keyring is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyringError {
+    /// Nobody could have signed anything.
     #[error("the keyring holds no OpenPGP key")]
     Empty,
+    /// It is not a series of OpenPGP public keys.
     #[error("reading the keyring")]
     Malformed(#[source] Box<pgp::errors::Error>),
 }
 
 impl KeyringError {
+    /// What to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
         "give the archive's keyring, a binary or armoured file of OpenPGP public keys"
     }
@@ -31,6 +35,9 @@ pub struct Keyring(Vec<SignedPublicKey>);
 
 impl Keyring {
     /// One or several keys, binary or armoured, one after the other.
+    ///
+    /// # Errors
+    /// If a key is malformed, or there is none.
     pub fn parse(bytes: &[u8]) -> Result<Self, KeyringError> {
         let (keys, _) = SignedPublicKey::from_reader_many(Cursor::new(bytes))
             .map_err(|error| KeyringError::Malformed(Box::new(error)))?;

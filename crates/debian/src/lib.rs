@@ -33,3 +33,8 @@ mod tree;
 pub mod version;
 
 pub use package::LockedDeb;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -11,7 +11,7 @@ use tar::EntryType;
 const MAX_NAME: u64 = 16 << 10;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Directory,
     File {
         size: u64,
@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
+pub(crate) struct Member {
     /// Without leading `./` or trailing `/`; empty for the root.
     pub path: String,
     pub kind: Kind,
@@ -47,7 +47,7 @@ pub enum MemberError {
 }
 
 /// Hands each member and, for a file, its content to `visit`, in the archive's order.
-pub fn for_each_member<E: From<MemberError>>(
+pub(crate) fn for_each_member<E: From<MemberError>>(
     archive: impl Read,
     mut visit: impl FnMut(Member, &mut dyn Read) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -190,7 +190,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub fn tar_of(members: &[(&str, EntryType, &str, &[u8])]) -> Vec<u8> {
+    pub(crate) fn tar_of(members: &[(&str, EntryType, &str, &[u8])]) -> Vec<u8> {
         let mut builder = tar::Builder::new(Vec::new());
         for (path, kind, link, content) in members {
             let mut header = tar::Header::new_gnu();

@@ -35,14 +35,27 @@ const POCKETS: [&str; 5] = [
     "-proposed-updates",
 ];
 
+/// Why it is not known where packages come from.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum MirrorError {
+    /// It does not parse, or has another scheme.
     #[error("mirror `{text}` is no http or https address")]
-    Address { text: String },
+    Address {
+        /// As it was given, without credentials.
+        text: String,
+    },
+    /// Its last part is not a kind of archive.
     #[error("mirror `{text}` does not say of which archive it is")]
-    Archive { text: String },
+    Archive {
+        /// As it was given, without credentials.
+        text: String,
+    },
+    /// Nobody named a mirror of it.
     #[error("no mirror of the archive `{archive}` is known")]
-    Missing { archive: String },
+    Missing {
+        /// Kind of the archive.
+        archive: String,
+    },
 }
 
 impl MirrorError {
@@ -56,6 +69,7 @@ impl MirrorError {
         }
     }
 
+    /// What to do about it, as a sentence without its full stop.
     pub fn help(&self) -> String {
         match self {
             Self::Address { .. } => "write it as `https://HOST/PATH`".to_owned(),
@@ -83,6 +97,7 @@ fn environment() -> Result<Option<String>, MirrorError> {
 /// One mirror of one archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mirror {
+    /// Kind of archive: `debian`, `debian-security`, `ubuntu`, …
     pub archive: String,
     /// Without a slash at its end.
     pub url: String,
@@ -94,6 +109,9 @@ pub struct Mirrors(pub Vec<Mirror>);
 
 impl Mirrors {
     /// The caller's list, else the environment's, else the host's apt sources.
+    ///
+    /// # Errors
+    /// If an address is malformed, or it is not clear of which archive it is.
     pub fn discover(given: &[String]) -> Result<Self, MirrorError> {
         Self::choose(given, environment()?.as_deref(), Path::new("/etc/apt"))
     }
@@ -118,6 +136,9 @@ impl Mirrors {
 
     /// Addresses, each `URL` or `ARCHIVE=URL`; a bare address whose last part is a kind of archive
     /// is of that archive.
+    ///
+    /// # Errors
+    /// If an address is malformed, or it is not clear of which archive it is.
     pub fn parse<'a>(list: impl Iterator<Item = &'a str>) -> Result<Self, MirrorError> {
         let mut mirrors = Mirrors::default();
         for text in list {
@@ -140,6 +161,9 @@ impl Mirrors {
     }
 
     /// The mirrors of an archive; one at least.
+    ///
+    /// # Errors
+    /// [`MirrorError::Missing`] if there is none.
     pub fn of(&self, archive: &str) -> Result<Vec<&str>, MirrorError> {
         let urls: Vec<&str> = self
             .0

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Remembers the date of a suite, if it is the newest one. Returns the newest if this one is older.
-pub fn older(cache: &Path, suite: &str, date: SystemTime) -> Option<SystemTime> {
+pub(crate) fn older(cache: &Path, suite: &str, date: SystemTime) -> Option<SystemTime> {
     let path = cache.join("dates").join(suite);
     let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let known = fs::read_to_string(&path).ok();

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockedDeb {
+    /// The package's name.
     pub name: String,
+    /// The whole version.
     pub version: String,
     /// `all`, or the architecture in Debian's spelling (`amd64`, `arm64`).
     pub architecture: String,
@@ -20,6 +22,7 @@ pub struct LockedDeb {
     pub sha256: String,
 }
 
+/// A field of a locked package that is malformed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("locked package `{package}`: {field} `{value}` is not {expected}")]
 pub struct MalformedLock {
@@ -32,6 +35,9 @@ pub struct MalformedLock {
 impl LockedDeb {
     /// A lock is edited by hand and by merges: what it names is checked before it reaches a path
     /// or an address.
+    ///
+    /// # Errors
+    /// At the first field that is not of its form.
     pub fn check(&self) -> Result<(), MalformedLock> {
         let bad = |field, value: &str, expected| {
             Err(MalformedLock {

@@ -7,10 +7,15 @@ use std::fmt;
 /// `<<`, `<=`, `=`, `>=`, `>>`; the obsolete `<` and `>` mean `<=` and `>=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
+    /// `<<`
     Earlier,
+    /// `<=`
     EarlierOrEqual,
+    /// `=`
     Equal,
+    /// `>=`
     LaterOrEqual,
+    /// `>>`
     Later,
 }
 
@@ -31,9 +36,11 @@ impl Relation {
 /// One alternative: `name:qualifier (relation version)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alternative<'a> {
+    /// A package's or a virtual name.
     pub name: &'a str,
     /// `any`, `native` or an architecture.
     pub qualifier: Option<&'a str>,
+    /// What its version has to be, if that matters.
     pub version: Option<(Relation, &'a str)>,
 }
 
@@ -54,6 +61,7 @@ impl fmt::Display for Alternative<'_> {
 }
 
 impl Alternative<'_> {
+    /// Whether a version is what this alternative asks for. A version that does not parse is not.
     pub fn accepts(&self, version: &str) -> bool {
         self.version
             .is_none_or(|(relation, bound)| relation.holds(version, bound))
@@ -63,6 +71,7 @@ impl Alternative<'_> {
 /// Alternatives of which one must hold.
 pub type Group<'a> = Vec<Alternative<'a>>;
 
+/// A relation that does not parse.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 #[error("relation `{text}` is malformed: {reason}")]
 pub struct InvalidRelation {
@@ -72,6 +81,9 @@ pub struct InvalidRelation {
 
 /// The relations of one field that apply to `architecture` with no build profile active. A group
 /// of which no alternative applies is left out.
+///
+/// # Errors
+/// At the first relation that does not parse.
 pub fn parse_relations<'a>(
     field: &'a str,
     architecture: &str,

@@ -19,35 +19,71 @@ use super::package::{is_pool_path, is_sha256};
 /// Debian's own is about 150 KiB.
 pub const MAX_RELEASE: usize = 16 << 20;
 
+/// Why a release cannot be trusted or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
+    /// It has no signature around its text.
     #[error("InRelease of `{suite}` is not a clear-signed message")]
     NotSigned {
+        /// The suite.
         suite: String,
+        /// What the OpenPGP reader says.
         #[source]
         source: Box<pgp::errors::Error>,
     },
+    /// It exceeds the bound.
     #[error("InRelease of `{suite}` is longer than {MAX_RELEASE} bytes")]
-    TooLong { suite: String },
+    TooLong {
+        /// The suite.
+        suite: String,
+    },
+    /// Nobody in the keyring has signed it, or not well.
     #[error(
         "InRelease of `{suite}` has no good signature by a key of the keyring; it is signed by {signers}"
     )]
-    BadSignature { suite: String, signers: String },
+    BadSignature {
+        /// The suite.
+        suite: String,
+        /// Key ids of its signatures, for people.
+        signers: String,
+    },
+    /// Its `Valid-Until` is past.
     #[error("InRelease of `{suite}` expired on {until}")]
-    Expired { suite: String, until: String },
+    Expired {
+        /// The suite.
+        suite: String,
+        /// That date, as written.
+        until: String,
+    },
+    /// A mirror gave another suite's release.
     #[error("InRelease was asked for `{suite}` and is of `{found}`")]
-    OtherSuite { suite: String, found: String },
+    OtherSuite {
+        /// The suite.
+        suite: String,
+        /// What it says that it is.
+        found: String,
+    },
+    /// A field is missing or malformed.
     #[error("InRelease of `{suite}`: {reason}")]
-    Malformed { suite: String, reason: String },
+    Malformed {
+        /// The suite.
+        suite: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Its text does not parse.
     #[error("InRelease of `{suite}`")]
     Control {
+        /// The suite.
         suite: String,
+        /// What is wrong with it.
         #[source]
         source: ControlError,
     },
 }
 
 impl ReleaseError {
+    /// What to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
         match self {
             Self::BadSignature { .. } => {
@@ -69,7 +105,9 @@ impl ReleaseError {
 /// An index file that the release vouches for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexFile {
+    /// In bytes.
     pub size: u64,
+    /// 64 lower-case hex digits.
     pub sha256: String,
 }
 
@@ -80,6 +118,7 @@ pub struct Release {
     pub files: BTreeMap<String, IndexFile>,
     /// Whether index files are also found by their digest, which survives a mirror's update.
     pub by_hash: bool,
+    /// In Debian's spelling: `amd64`.
     pub architectures: Vec<String>,
     /// When the archive made it.
     pub date: Option<SystemTime>,
@@ -87,6 +126,10 @@ pub struct Release {
 
 impl Release {
     /// Verifies and reads the InRelease of `suite`, a suite's or a release's name.
+    ///
+    /// # Errors
+    /// If it is too long, is not signed by the keyring, is expired at `now`, is of another suite,
+    /// or is malformed.
     pub fn verify(
         bytes: &[u8],
         suite: &str,
@@ -143,6 +186,9 @@ fn signers(signatures: &[Signature]) -> String {
 }
 
 /// Reads the text of a release. It proves nothing: [`Release::verify`] does.
+///
+/// # Errors
+/// If it is expired at `now`, is of another suite, or is malformed.
 pub fn parse(text: &str, suite: &str, now: SystemTime) -> Result<Release, ReleaseError> {
     let malformed = |reason: String| ReleaseError::Malformed {
         suite: suite.to_owned(),

@@ -38,6 +38,9 @@ pub struct Request {
 }
 
 /// The packages to install, in an order in which they can be unpacked.
+///
+/// # Errors
+/// [`ResolveError`] names the packages, and who asked for them.
 pub fn resolve(index: &PackageIndex, request: &Request) -> Result<Vec<LockedDeb>, ResolveError> {
     let mut resolver = Resolver::new(index, &request.installed);
     resolver.without = request.without.iter().map(String::as_str).collect();

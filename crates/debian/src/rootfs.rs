@@ -22,59 +22,93 @@ use super::relation::InvalidRelation;
 use super::tarball::{Attributes, Tarball};
 use super::tree::{Implied, Node, PlaceError, Placement, Tree};
 
+/// Why packages cannot be laid out as a root file system.
 #[derive(Debug, thiserror::Error)]
 pub enum RootfsError {
+    /// A package file cannot be used.
     #[error(transparent)]
     Deb(#[from] DebError),
+    /// A member of a package's archive is malformed.
     #[error("package `{package}`")]
     Member {
+        /// The package.
         package: String,
+        /// What is wrong with it.
         #[source]
         source: MemberError,
     },
+    /// A package's relations do not parse.
     #[error("package `{package}`")]
     Relation {
+        /// The package.
         package: String,
+        /// What is wrong with them.
         #[source]
         source: InvalidRelation,
     },
+    /// A package is for another architecture.
     #[error("package `{package}` is for {found}, the root file system for {wanted}")]
     Architecture {
+        /// The package.
         package: String,
+        /// Its architecture.
         found: String,
+        /// The root file system's.
         wanted: String,
     },
+    /// Two files are of one package.
     #[error("package `{package}` is given twice")]
-    Twice { package: String },
+    Twice {
+        /// The package.
+        package: String,
+    },
+    /// Two packages have the same file.
     #[error(
         "packages `{package}` and `{other}` both ship `/{path}` and neither replaces the other's file"
     )]
     Conflict {
+        /// The later one.
         package: String,
+        /// The earlier one.
         other: String,
+        /// The file, without its first slash.
         path: String,
     },
+    /// A member's folder is a file.
     #[error("package `{package}` ships `/{path}` below `/{parent}`, which is no directory")]
     Parent {
+        /// The package.
         package: String,
+        /// The member, without its first slash.
         path: String,
+        /// What should be a folder.
         parent: String,
     },
+    /// A hard link has no target in its package.
     #[error(
         "package `{package}`: hard link `/{path}` points at `/{target}`, which is not a file of the same package"
     )]
     Link {
+        /// The package.
         package: String,
+        /// The link, without its first slash.
         path: String,
+        /// What it points at.
         target: String,
     },
+    /// The file would be part of the database that is written here.
     #[error("a package ships `/{path}`, which is dpkg's own")]
-    Database { path: String },
+    Database {
+        /// The file, without its first slash.
+        path: String,
+    },
+    /// The output failed.
     #[error("writing the root file system")]
     Write(#[from] io::Error),
 }
 
 impl RootfsError {
+    /// What to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
         match self {
             Self::Conflict { .. } => "leave one of the two packages out",
@@ -88,7 +122,9 @@ impl RootfsError {
 /// What was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootfsSummary {
+    /// How many packages it has.
     pub packages: usize,
+    /// Members of the tar.
     pub members: u64,
     /// Bytes of files' content.
     pub content: u64,
@@ -96,6 +132,10 @@ pub struct RootfsSummary {
 
 /// Writes the root file system of `debs` for `architecture` to `out`. No time stamp is later than
 /// `source_date_epoch`, in seconds since 1970.
+///
+/// # Errors
+/// If a package file is damaged, given twice or for another architecture, if two packages have one
+/// file, or if `out` fails.
 pub fn write_rootfs(
     debs: &[PathBuf],
     architecture: &str,
@@ -175,7 +215,7 @@ impl From<RootfsError> for Stop {
 }
 
 impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
-    pub fn new(
+    pub(crate) fn new(
         out: W,
         tree: &'a mut Tree<'b>,
         source_date_epoch: u64,
@@ -191,7 +231,7 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
     }
 
     /// Writes the packages' files, and says for each package what was written.
-    pub fn lay(
+    pub(crate) fn lay(
         &mut self,
         packages: &[Deb],
         architecture: &str,
@@ -207,11 +247,11 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
     }
 
     /// What belongs to no package: root's, and as old as the root file system.
-    pub fn into_tar(self) -> Tarball<W> {
+    pub(crate) fn into_tar(self) -> Tarball<W> {
         self.tar
     }
 
-    pub fn own(&self, mode: u32) -> Attributes {
+    pub(crate) fn own(&self, mode: u32) -> Attributes {
         Attributes {
             mode,
             uid: 0,
@@ -356,7 +396,7 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
         Ok(())
     }
 
-    pub fn implied(&mut self, implied: Vec<Implied>) -> io::Result<()> {
+    pub(crate) fn implied(&mut self, implied: Vec<Implied>) -> io::Result<()> {
         for item in implied {
             match item {
                 Implied::Directory(path) => self.tar.directory(&path, self.own(0o755))?,

@@ -9,14 +9,14 @@ use tar::{EntryType, Header};
 
 /// What a member is besides its name and content.
 #[derive(Debug, Clone, Copy)]
-pub struct Attributes {
+pub(crate) struct Attributes {
     pub mode: u32,
     pub uid: u64,
     pub gid: u64,
     pub mtime: u64,
 }
 
-pub struct Tarball<W: Write> {
+pub(crate) struct Tarball<W: Write> {
     tar: tar::Builder<W>,
     /// Members and bytes of files' content so far.
     pub members: u64,
@@ -24,7 +24,7 @@ pub struct Tarball<W: Write> {
 }
 
 impl<W: Write> Tarball<W> {
-    pub fn new(out: W) -> Self {
+    pub(crate) fn new(out: W) -> Self {
         Tarball {
             tar: tar::Builder::new(out),
             members: 0,
@@ -33,7 +33,7 @@ impl<W: Write> Tarball<W> {
     }
 
     /// The root is the empty path.
-    pub fn directory(&mut self, path: &str, attributes: Attributes) -> io::Result<()> {
+    pub(crate) fn directory(&mut self, path: &str, attributes: Attributes) -> io::Result<()> {
         let name = if path.is_empty() {
             "./".to_owned()
         } else {
@@ -49,7 +49,12 @@ impl<W: Write> Tarball<W> {
         )
     }
 
-    pub fn symlink(&mut self, path: &str, target: &str, attributes: Attributes) -> io::Result<()> {
+    pub(crate) fn symlink(
+        &mut self,
+        path: &str,
+        target: &str,
+        attributes: Attributes,
+    ) -> io::Result<()> {
         self.append(
             EntryType::Symlink,
             path,
@@ -60,7 +65,12 @@ impl<W: Write> Tarball<W> {
         )
     }
 
-    pub fn hardlink(&mut self, path: &str, target: &str, attributes: Attributes) -> io::Result<()> {
+    pub(crate) fn hardlink(
+        &mut self,
+        path: &str,
+        target: &str,
+        attributes: Attributes,
+    ) -> io::Result<()> {
         self.append(
             EntryType::Link,
             path,
@@ -72,7 +82,7 @@ impl<W: Write> Tarball<W> {
     }
 
     /// `content` must give exactly `size` bytes.
-    pub fn file(
+    pub(crate) fn file(
         &mut self,
         path: &str,
         attributes: Attributes,
@@ -82,7 +92,7 @@ impl<W: Write> Tarball<W> {
         self.append(EntryType::Regular, path, "", attributes, content, size)
     }
 
-    pub fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         self.tar.finish()?;
         self.tar.get_mut().flush()
     }

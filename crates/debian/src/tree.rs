@@ -13,35 +13,38 @@ use std::collections::HashMap;
 const MERGED: [&str; 3] = ["bin", "lib", "sbin"];
 const MERGED_ON_DEMAND: [&str; 4] = ["lib32", "lib64", "libo32", "libx32"];
 
+/// What a name of a file system is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
+    /// A directory.
     Directory,
+    /// A symbolic link, with its target as written.
     Symlink(String),
     /// A file or a hard link to one.
     File,
 }
 
 /// Who put a name there: a package by its place in the list, or nobody in particular.
-pub type Owner = Option<usize>;
+pub(crate) type Owner = Option<usize>;
 
 /// What a system below has at a path, and whether one of its packages owns it.
-pub type Below<'a> = Box<dyn Fn(&str) -> Option<(Node, bool)> + 'a>;
+pub(crate) type Below<'a> = Box<dyn Fn(&str) -> Option<(Node, bool)> + 'a>;
 
 #[derive(Default)]
-pub struct Tree<'a> {
+pub(crate) struct Tree<'a> {
     nodes: HashMap<String, (Node, Owner)>,
     below: Option<Below<'a>>,
 }
 
 /// A directory or link that must be written before the member that was asked about.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Implied {
+pub(crate) enum Implied {
     Directory(String),
     Symlink { path: String, target: String },
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Placement {
+pub(crate) enum Placement {
     /// Write it here.
     New(String),
     /// It is there already, or gives way to a package that replaces it.
@@ -50,7 +53,7 @@ pub enum Placement {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum PlaceError {
+pub(crate) enum PlaceError {
     /// The other owner of the path.
     Conflict(Owner),
     /// A parent is a file, or links run in circles.
@@ -59,7 +62,7 @@ pub enum PlaceError {
 
 impl<'a> Tree<'a> {
     /// The names of a system that is added to.
-    pub fn over(below: Below<'a>) -> Self {
+    pub(crate) fn over(below: Below<'a>) -> Self {
         Tree {
             nodes: HashMap::new(),
             below: Some(below),
@@ -72,7 +75,7 @@ impl<'a> Tree<'a> {
     }
 
     /// What is at this real path.
-    pub fn node(&self, path: &str) -> Option<Node> {
+    pub(crate) fn node(&self, path: &str) -> Option<Node> {
         if path.is_empty() {
             return Some(Node::Directory);
         }
@@ -80,7 +83,7 @@ impl<'a> Tree<'a> {
     }
 
     /// Where a path ends when every link is followed; None where nothing is there.
-    pub fn follow(&self, path: &str) -> Option<String> {
+    pub(crate) fn follow(&self, path: &str) -> Option<String> {
         let mut todo: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
         let (mut real, mut links) = (String::new(), 0);
         while let Some(part) = todo.pop() {
@@ -110,7 +113,7 @@ impl<'a> Tree<'a> {
     }
 
     /// Names directly in a directory that were laid here, sorted; what is below is not among them.
-    pub fn names(&self, directory: &str) -> Vec<&str> {
+    pub(crate) fn names(&self, directory: &str) -> Vec<&str> {
         let mut names: Vec<&str> = self
             .nodes
             .keys()
@@ -122,11 +125,11 @@ impl<'a> Tree<'a> {
     }
 
     /// Puts a node at a real path whose parents are there, whatever was there before.
-    pub fn put(&mut self, path: &str, node: Node) {
+    pub(crate) fn put(&mut self, path: &str, node: Node) {
         self.nodes.insert(path.to_owned(), (node, None));
     }
 
-    pub fn new() -> (Self, Vec<Implied>) {
+    pub(crate) fn new() -> (Self, Vec<Implied>) {
         let mut tree = Tree::default();
         let mut implied = Vec::new();
         for name in MERGED {
@@ -153,12 +156,12 @@ impl<'a> Tree<'a> {
     }
 
     /// Whether a regular file of this owner is at this real path.
-    pub fn is_file_of(&self, path: &str, owner: usize) -> bool {
+    pub(crate) fn is_file_of(&self, path: &str, owner: usize) -> bool {
         self.nodes.get(path) == Some(&(Node::File, Some(owner)))
     }
 
     /// Decides about one member. `replaces(a, b)` says whether package `a` may take files of `b`.
-    pub fn place(
+    pub(crate) fn place(
         &mut self,
         path: &str,
         node: Node,
@@ -214,7 +217,7 @@ impl<'a> Tree<'a> {
 
     /// The path with every parent's links followed, missing parents created. A last part `.`
     /// follows the whole path.
-    pub fn real_path(
+    pub(crate) fn real_path(
         &mut self,
         path: &str,
         implied: &mut Vec<Implied>,

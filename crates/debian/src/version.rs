@@ -11,6 +11,7 @@ use std::fmt;
 #[derive(Debug, Clone)]
 pub struct Version(Box<str>);
 
+/// A text that is not a version.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 #[error("`{text}` is not a Debian version: {reason}")]
 pub struct InvalidVersion {
@@ -19,6 +20,11 @@ pub struct InvalidVersion {
 }
 
 impl Version {
+    /// Reads a version.
+    ///
+    /// # Errors
+    /// If the epoch is not a number, the upstream part is empty, or a character is not allowed
+    /// (Debian Policy 5.6.12).
     pub fn parse(text: &str) -> Result<Self, InvalidVersion> {
         let refuse = |reason| {
             Err(InvalidVersion {
@@ -52,6 +58,7 @@ impl Version {
         Ok(Version(text.into()))
     }
 
+    /// The version as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -7,84 +7,144 @@ use super::StepSummary;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
+/// Why an engine did not do what was asked. `doing` completes "… while": "tagging A as B".
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
+    /// No engine answers.
     #[error("cannot reach a container engine at {address}: {reason}")]
     NotReachable {
+        /// Where it was looked for.
         address: String,
+        /// What happened there.
         reason: String,
+        /// The cause, if there is one beside the reason.
         #[source]
         source: Option<Cause>,
+        /// What to do about it.
         help: String,
     },
+    /// A step of the Dockerfile failed.
     #[error("{0}")]
     StepFailed(Box<StepFailure>),
     /// The connection ended before the engine said how the work ended.
     #[error("the engine went away while {doing}")]
     Gone {
+        /// What was being done.
         doing: String,
+        /// How the connection ended.
         #[source]
         source: Option<Cause>,
     },
+    /// The Dockerfile does not parse.
     #[error("the engine refuses the Dockerfile{}: {message}", at_line(*line))]
-    DockerfileSyntax { line: Option<u32>, message: String },
-    #[error("no space left on the engine's disk while {doing}")]
-    NoSpace { doing: String },
-    #[error("the engine answered {status} while {doing}: {message}")]
-    Api {
-        status: u16,
+    DockerfileSyntax {
+        /// The line, counted from 1, if the engine says.
+        line: Option<u32>,
+        /// What the engine says.
         message: String,
+    },
+    /// The engine's disk is full.
+    #[error("no space left on the engine's disk while {doing}")]
+    NoSpace {
+        /// What was being done.
         doing: String,
     },
+    /// The engine refuses a request.
+    #[error("the engine answered {status} while {doing}: {message}")]
+    Api {
+        /// The HTTP status code.
+        status: u16,
+        /// What the engine says.
+        message: String,
+        /// What was being done.
+        doing: String,
+    },
+    /// The image did not get to the registry.
     #[error("the engine cannot push {reference}: {message}")]
-    Push { reference: String, message: String },
+    Push {
+        /// The name that was pushed.
+        reference: String,
+        /// What the engine says.
+        message: String,
+    },
     /// The build failed outside of any step.
     #[error("the build failed: {message}")]
-    Build { message: String },
+    Build {
+        /// What the engine says.
+        message: String,
+    },
+    /// Only a newer engine can do it.
     #[error("{engine} cannot {what}")]
     TooOld {
+        /// The engine and its version.
         engine: String,
+        /// What it cannot do; completes "cannot …".
         what: String,
+        /// What to do about it.
         help: &'static str,
     },
     /// A name that was given to an image is not that image's.
     #[error("{}", misnamed(reference, wanted, found.as_deref()))]
     Misnamed {
+        /// The name.
         reference: String,
+        /// The id that the image should have.
         wanted: String,
+        /// The id that it has; `None` if there is no such image.
         found: Option<String>,
     },
+    /// The caller asked to stop.
     #[error("cancelled while {doing}")]
-    Cancelled { doing: String },
+    Cancelled {
+        /// What was being done.
+        doing: String,
+    },
+    /// This kind of engine cannot do it in any version.
     #[error("{engine} cannot do this: {what}")]
     Unsupported {
+        /// What it cannot do.
         what: String,
+        /// The engine and its version.
         engine: String,
+        /// What to do about it.
         help: String,
     },
     /// A name, path or option of the request that no engine is asked about.
     #[error("{what} is not valid: {value:?}")]
     Invalid {
+        /// What kind of value it is.
         what: &'static str,
+        /// The value as it was given.
         value: String,
+        /// What it should be.
         help: &'static str,
     },
+    /// A file of the build context cannot be read.
     #[error("cannot read {} for the build context", path.display())]
     Context {
+        /// The file.
         path: PathBuf,
+        /// What the operating system says.
         #[source]
         source: std::io::Error,
     },
+    /// The file for the build's log cannot be written.
     #[error("cannot write the build log {}", path.display())]
     Log {
+        /// The file.
         path: PathBuf,
+        /// What the operating system says.
         #[source]
         source: std::io::Error,
     },
+    /// A file of an image is larger than the caller takes.
     #[error("{path} in {image} is larger than {limit} bytes")]
     TooLarge {
+        /// The image.
         image: String,
+        /// The file's path in it.
         path: String,
+        /// The caller's limit in bytes.
         limit: usize,
     },
 }
@@ -92,11 +152,13 @@ pub enum EngineError {
 /// A build step that failed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepFailure {
+    /// The step's number, as in its [`Event`](super::Event)s.
     pub id: u32,
     /// The step as the engine names it: `[build 3/5] RUN …`.
     pub name: String,
     /// Line of the Dockerfile at which the step begins, counted from 1.
     pub line: Option<u32>,
+    /// The exit code of its command, if the engine says.
     pub exit_code: Option<i32>,
     /// The exit code or the log says that the kernel, or an allocator, ran out of memory.
     pub killed_for_memory: bool,

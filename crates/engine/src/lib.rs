@@ -14,6 +14,7 @@ mod notes;
 pub use error::{EngineError, StepFailure};
 pub use event::{Event, StepKind};
 pub use notes::{Notes, Temporary};
+pub use stackforge_types::{Cancel, LogStream};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,7 +32,9 @@ pub struct BuildRequest {
     pub target: Option<String>,
     /// References the engine gives to the image once every step has succeeded.
     pub tags: Vec<String>,
+    /// Labels of the image, by key.
     pub labels: BTreeMap<String, String>,
+    /// Values of the Dockerfile's `ARG`s, by name.
     pub build_args: BTreeMap<String, String>,
     /// What `RUN --mount=type=secret,id=…` may read, by id.
     pub secrets: BTreeMap<String, Secret>,
@@ -39,6 +42,7 @@ pub struct BuildRequest {
     pub platform: Option<String>,
     /// Network of RUN steps: `default`, `host` or `none`.
     pub network: Option<String>,
+    /// Runs every step, whatever the engine's cache has.
     pub no_cache: bool,
     /// Images in registries whose inline cache may be reused; one that is not there costs nothing.
     pub cache_from: Vec<String>,
@@ -53,12 +57,14 @@ pub struct ContextEntry {
     pub path: String,
     /// Permission bits, such as `0o644`.
     pub mode: u32,
+    /// Where its content is.
     pub source: Source,
 }
 
 /// Where the bytes of a [`ContextEntry`] are.
 #[derive(Clone)]
 pub enum Source {
+    /// In memory.
     Bytes(Vec<u8>),
     /// Read while it is sent, never held in memory whole.
     File(PathBuf),
@@ -79,6 +85,7 @@ impl fmt::Debug for Source {
 pub struct Secret(Vec<u8>);
 
 impl Secret {
+    /// Keeps a value from being shown.
     pub fn new(value: impl Into<Vec<u8>>) -> Self {
         Secret(value.into())
     }
@@ -98,8 +105,11 @@ impl fmt::Debug for Secret {
 /// Who somebody is to a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Login {
+    /// A name and a password, or an access token in its place.
     Password {
+        /// The user's name.
         user: String,
+        /// The password or token.
         password: Secret,
     },
     /// A refresh token, which the registry's token service turns into access tokens.
@@ -111,27 +121,39 @@ pub enum Login {
 pub struct BuildOutcome {
     /// `sha256:…` of the image's configuration.
     pub image_id: String,
+    /// Every step that the engine named.
     pub steps: Vec<StepSummary>,
 }
 
 /// One step of a finished build, in the order in which the engine first named them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepSummary {
+    /// The step's number, as in its [`Event`]s.
     pub id: u32,
+    /// The step as the engine names it.
     pub name: String,
+    /// What the step did.
     pub kind: StepKind,
+    /// Whether it was taken from the cache.
     pub cached: bool,
+    /// How long it took.
     pub seconds: f64,
 }
 
 /// An image as the engine describes it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ImageInfo {
+    /// `sha256:…` of its configuration.
     pub id: String,
+    /// The names that it has in the engine.
     pub tags: Vec<String>,
+    /// By key.
     pub labels: BTreeMap<String, String>,
+    /// As OCI writes it: `amd64`.
     pub architecture: String,
+    /// As OCI writes it: `linux`.
     pub os: String,
+    /// Bytes of its layers.
     pub size: ImageSize,
     /// `NAME=value`, in the image's order.
     pub env: Vec<String>,
@@ -152,6 +174,7 @@ pub struct ImageSize {
 }
 
 impl ImageSize {
+    /// A size of which only the compressed bytes are known.
     pub fn packed(bytes: u64) -> Self {
         Self {
             packed: Some(bytes),
@@ -170,24 +193,31 @@ impl ImageSize {
 pub struct EngineInfo {
     /// The host's name.
     pub name: String,
+    /// The engine's own version.
     pub server_version: String,
+    /// The newest version of the API that both sides speak.
     pub api_version: String,
     /// As the kernel says it: `x86_64`, `aarch64`.
     pub architecture: String,
+    /// The kernel's release: `6.1.0-18-amd64`.
     pub kernel: String,
+    /// Processors that the engine may use.
     pub cpus: u32,
     /// Containers that run now.
     pub running: u32,
     /// Bytes.
     pub memory: u64,
+    /// Names of the OCI runtimes that containers can be run with, sorted.
     pub runtimes: Vec<String>,
     /// Whether it hands devices to containers by CDI.
     pub cdi: bool,
+    /// `overlay2`, for instance.
     pub storage_driver: String,
     /// Whether it keeps images in containerd, as they come from a registry, and not by a graph driver.
     pub in_containerd: bool,
     /// Where it keeps images, on its own machine.
     pub data: PathBuf,
+    /// Whether it is Podman.
     pub is_podman: bool,
 }
 
@@ -205,8 +235,11 @@ pub struct Fault {
 /// A root file system that becomes an image.
 #[derive(Debug, Clone, Default)]
 pub struct ImportRequest {
+    /// The name that the image gets.
     pub reference: String,
+    /// Labels of the image, by key.
     pub labels: BTreeMap<String, String>,
+    /// Variables of the image, by name.
     pub env: BTreeMap<String, String>,
     /// `os/architecture[/variant]`; the engine's own when absent.
     pub platform: Option<String>,
@@ -215,10 +248,13 @@ pub struct ImportRequest {
 /// A container that is run to its end and removed.
 #[derive(Debug, Clone, Default)]
 pub struct RunRequest {
+    /// A name or id of an image that the engine has.
     pub image: String,
     /// Replaces the image's entrypoint; an empty list clears it.
     pub entrypoint: Option<Vec<String>>,
+    /// Arguments of the entrypoint; the image's own when empty.
     pub cmd: Vec<String>,
+    /// Variables besides the image's, by name.
     pub env: BTreeMap<String, String>,
     /// Files put into the container before it starts, with paths relative to its root.
     pub files: Vec<ContextEntry>,
@@ -239,13 +275,22 @@ pub struct RunRequest {
 /// How a container ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunOutcome {
+    /// 128 and the signal if one ended it.
     pub exit_code: i64,
+    /// Whether the kernel killed it for memory, as far as can be known.
     pub oom_killed: bool,
+    /// What it printed, up to [`RunRequest::output_limit`].
     pub stdout: String,
+    /// What it printed as errors, up to the same limit.
     pub stderr: String,
     /// Whether stdout or stderr went over the limit and lost its end.
     pub truncated: bool,
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,9 @@ use std::str::FromStr;
 /// Something in an engine, by a name that nothing else has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Temporary {
+    /// A container of this name.
     Container(String),
+    /// An image of this name.
     Image(String),
 }
 

@@ -1,4 +1,9 @@
 //! OCI images and their layers as bytes, and the store that keeps them.
+//!
+//! [`layer`] makes layers of wheels and [`pack`] of anything else; [`assemble`] makes an image of
+//! layers; [`oci`] reads images and [`unpack`] lays them into directories; [`store`] keeps their
+//! blobs. Same input, same bytes. There is no network here, and nothing is run. Sizes are in bytes
+//! and times in seconds since 1970.
 
 pub mod assemble;
 pub mod layer;
@@ -6,3 +11,8 @@ pub mod oci;
 pub mod pack;
 pub mod store;
 pub mod unpack;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

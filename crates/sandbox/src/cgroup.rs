@@ -12,7 +12,7 @@ use super::{Applied, Limits};
 
 /// Directories made for one run, removed by [`Cgroup::remove`].
 #[derive(Debug, Default)]
-pub struct Cgroup {
+pub(crate) struct Cgroup {
     directories: Vec<PathBuf>,
     /// File with a line `oom_kill N`.
     kills: Option<PathBuf>,
@@ -23,7 +23,7 @@ const PERIOD: u64 = 100_000;
 
 impl Cgroup {
     /// A group with as many of the limits as can be had.
-    pub fn new(limits: &Limits) -> (Self, Applied) {
+    pub(crate) fn new(limits: &Limits) -> (Self, Applied) {
         let mut group = Cgroup::default();
         let mut applied = Applied::default();
         if *limits == Limits::default() {
@@ -56,13 +56,13 @@ impl Cgroup {
     }
 
     /// Files into which the first process of the run writes `0` to enter.
-    pub fn doors(&self) -> std::io::Result<Vec<File>> {
+    pub(crate) fn doors(&self) -> std::io::Result<Vec<File>> {
         let open = |d: &PathBuf| OpenOptions::new().write(true).open(d.join("cgroup.procs"));
         self.directories.iter().map(open).collect()
     }
 
     /// How many processes of the group the kernel killed for memory.
-    pub fn kills(&self) -> u64 {
+    pub(crate) fn kills(&self) -> u64 {
         let text = self
             .kills
             .as_ref()
@@ -75,7 +75,7 @@ impl Cgroup {
     }
 
     /// After the last process has ended.
-    pub fn remove(self) {
+    pub(crate) fn remove(self) {
         for directory in self.directories {
             // The kernel lets go of a process' group a moment after the process ended.
             for _ in 0..50 {

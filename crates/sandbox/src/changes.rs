@@ -18,11 +18,13 @@ use super::SandboxError;
 pub struct Change {
     /// Relative to the root.
     pub path: PathBuf,
+    /// What is there now.
     pub kind: Kind,
     /// Permission bits.
     pub mode: u32,
     /// As the host counts them.
     pub uid: u32,
+    /// As the host counts them.
     pub gid: u32,
     /// Seconds since 1970.
     pub mtime: i64,
@@ -30,27 +32,35 @@ pub struct Change {
     pub attributes: Vec<(OsString, Vec<u8>)>,
 }
 
+/// What a path of the upper directory is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
+    /// A directory that was made or changed.
     Directory {
         /// Nothing of the layers below shows through.
         opaque: bool,
     },
+    /// A regular file that was written or changed.
     File {
         /// Bytes.
         size: u64,
     },
     /// Another name of the file that stands before it in the list.
     HardLink(PathBuf),
+    /// A symbolic link, with its target as written.
     Symlink(PathBuf),
     /// Nothing is here any more.
     Whiteout,
+    /// A named pipe.
     Fifo,
     /// A socket, or a device: neither is part of a layer.
     Special,
 }
 
 /// Everything below `upper`, parents before what is in them, in the order of their names.
+///
+/// # Errors
+/// [`SandboxError::Unreadable`], with the path.
 pub fn changes(upper: &Path) -> Result<Vec<Change>, SandboxError> {
     let mut out = Vec::new();
     let mut links = HashMap::new();

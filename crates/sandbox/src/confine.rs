@@ -27,7 +27,7 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SETFCAP);
 
 /// Gives up what the program may not have. Nothing is opened after this.
-pub fn confine(identity: Identity) -> io::Result<()> {
+pub(crate) fn confine(identity: Identity) -> io::Result<()> {
     if identity == Identity::Real {
         // The caller's groups are no business of the program's. In a user namespace they stay:
         // they may be what lets this user at a GPU, and the program is that user.
@@ -57,7 +57,7 @@ pub fn confine(identity: Identity) -> io::Result<()> {
 }
 
 /// Program, arguments and environment as `exec` wants them.
-pub struct Command {
+pub(crate) struct Command {
     program: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
@@ -65,7 +65,7 @@ pub struct Command {
 }
 
 impl Command {
-    pub fn new(sandbox: &Sandbox) -> io::Result<Self> {
+    pub(crate) fn new(sandbox: &Sandbox) -> io::Result<Self> {
         let string = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::other);
         let arguments: Vec<CString> = sandbox
             .command
@@ -87,7 +87,7 @@ impl Command {
     }
 
     /// Becomes the program; returns only why that failed.
-    pub fn exec(&self) -> Fault {
+    pub(crate) fn exec(&self) -> Fault {
         let name = self.program.as_bytes();
         let shown = String::from_utf8_lossy(name).into_owned();
         let mut error = io::Error::from_raw_os_error(libc::ENOENT);

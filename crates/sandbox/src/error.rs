@@ -6,42 +6,66 @@ use std::path::PathBuf;
 
 use super::wire::{Fault, Stage};
 
+/// Why a sandbox did not come to run its program.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
+    /// The kernel, or a policy of this machine, refuses namespaces to this user.
     #[error("this machine does not let this user make namespaces: {doing}")]
     NotAllowed {
+        /// What was being done.
         doing: String,
+        /// What to do about it.
         help: String,
+        /// What the operating system says.
         #[source]
         source: io::Error,
     },
+    /// Overlayfs refuses the layers.
     #[error("the root's layers cannot be put over each other: {doing}")]
     Overlay {
+        /// What was being done.
         doing: String,
+        /// What the operating system says.
         #[source]
         source: io::Error,
     },
+    /// The program cannot be started.
     #[error("{doing}")]
     Program {
+        /// What was being done, with the program's name.
         doing: String,
+        /// What the operating system says.
         #[source]
         source: io::Error,
     },
+    /// A mount, a limit or a filter cannot be set.
     #[error("the sandbox cannot be set up: {doing}")]
     Setup {
+        /// What was being done.
         doing: String,
+        /// What the operating system says.
         #[source]
         source: io::Error,
     },
+    /// The request contradicts itself; nothing was started.
     #[error("{what}")]
-    Invalid { what: String },
+    Invalid {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The launcher was killed, or its `main` does not begin with
+    /// [`child_main`](super::child_main).
     #[error("the sandbox's process ended without an answer")]
     Lost,
+    /// The caller's [`Cancel`](stackforge_types::Cancel) was set. Nothing runs any more.
     #[error("interrupted")]
     Cancelled,
+    /// The upper directory cannot be read.
     #[error("read what a run wrote: {}", path.display())]
     Unreadable {
+        /// What could not be read.
         path: PathBuf,
+        /// What the operating system says.
         #[source]
         source: io::Error,
     },

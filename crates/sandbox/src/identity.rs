@@ -31,24 +31,24 @@ pub enum Identity {
 
 /// Subordinate ids as one line of `/etc/subuid` gives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Range {
+pub(crate) struct Range {
     pub first: u32,
     pub count: u32,
 }
 
 /// The two programs that may map subordinate ids, and what to map.
 #[derive(Debug, Clone)]
-pub struct Mapper {
+pub(crate) struct Mapper {
     programs: [PathBuf; 2],
     ranges: [Range; 2],
 }
 
-pub fn may_administer() -> bool {
+pub(crate) fn may_administer() -> bool {
     capabilities(None).is_ok_and(|c| c.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
 /// The way that is open to this process.
-pub fn choose() -> (Identity, Option<Mapper>) {
+pub(crate) fn choose() -> (Identity, Option<Mapper>) {
     if may_administer() {
         return (Identity::Real, None);
     }
@@ -89,7 +89,7 @@ fn user_name(passwd: &str, uid: u32) -> Option<String> {
 }
 
 /// The first range of the user in a file of `NAME-OR-ID:FIRST:COUNT` lines.
-pub fn subordinate(text: &str, uid: u32, name: Option<&str>) -> Option<Range> {
+pub(crate) fn subordinate(text: &str, uid: u32, name: Option<&str>) -> Option<Range> {
     text.lines().find_map(|line| {
         let mut fields = line.trim().split(':');
         let owner = fields.next()?;
@@ -101,7 +101,7 @@ pub fn subordinate(text: &str, uid: u32, name: Option<&str>) -> Option<Range> {
 
 /// Enters a user namespace in which this process is root, and whatever `others` holds with it in
 /// the same call. Returns the identity that came of it.
-pub fn become_root(mapper: Option<&Mapper>, others: libc::c_int) -> Result<Identity, Fault> {
+pub(crate) fn become_root(mapper: Option<&Mapper>, others: libc::c_int) -> Result<Identity, Fault> {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     let helper = mapper
         .map(|m| Waiting::start(m, getpid(), uid, gid))
@@ -134,7 +134,10 @@ fn same_ids(map: &str) -> String {
 
 /// The program's side: enters a user namespace and waits until process 1 has mapped its ids.
 /// Without user namespaces in the kernel the program keeps the machine's.
-pub fn enter_own_namespace(ask: &mut impl io::Write, answer: &mut impl io::Read) -> io::Result<()> {
+pub(crate) fn enter_own_namespace(
+    ask: &mut impl io::Write,
+    answer: &mut impl io::Read,
+) -> io::Result<()> {
     let made = system::unshare(libc::CLONE_NEWUSER).is_ok();
     ask.write_all(if made { b"m" } else { b"-" })?;
     let mut mapped = [0];
@@ -147,7 +150,7 @@ pub fn enter_own_namespace(ask: &mut impl io::Write, answer: &mut impl io::Read)
 
 /// The side of process 1: maps the ids of the program's namespace once it is there. Only a process
 /// outside of it, with capabilities, may.
-pub fn own_namespace(
+pub(crate) fn own_namespace(
     program: Pid,
     asked: &mut impl io::Read,
     tell: &mut impl io::Write,

@@ -18,7 +18,7 @@ use super::{End, Identity, Network, Sandbox, identity, rootfs};
 
 /// What process 1 tells the supervisor, one JSON a line.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Report {
+pub(crate) enum Report {
     Mounted(Stubs),
     Failed(Fault),
     Ended(End),
@@ -26,7 +26,7 @@ pub enum Report {
 
 const HOST_NAME: &[u8] = b"stackforge";
 
-pub struct Init<'a> {
+pub(crate) struct Init<'a> {
     pub sandbox: &'a Sandbox,
     pub stdin: &'a [u8],
     pub identity: Identity,
@@ -36,7 +36,7 @@ pub struct Init<'a> {
 }
 
 impl Init<'_> {
-    pub fn run(mut self) -> ! {
+    pub(crate) fn run(mut self) -> ! {
         let last = match self.work() {
             Ok(end) => Report::Ended(end),
             Err(fault) => Report::Failed(fault),

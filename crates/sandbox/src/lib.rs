@@ -42,6 +42,7 @@ pub use error::SandboxError;
 pub use identity::Identity;
 pub use probe::{Answer, Capabilities, probe};
 pub use run::remove;
+pub use stackforge_types::{Cancel, LogStream};
 
 /// Most layers below one root: overlay itself takes 500.
 pub const MOST_LAYERS: usize = 400;
@@ -51,6 +52,7 @@ pub const OWN: &str = "/dev/stackforge";
 /// A program to run, and all that it gets.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sandbox {
+    /// What the program sees as `/`.
     pub root: Root,
     /// A program, looked up in `env`'s PATH inside the root, and its arguments.
     #[serde(with = "text::list")]
@@ -66,7 +68,9 @@ pub struct Sandbox {
     /// What the program reads from its standard input.
     #[serde(skip)]
     pub stdin: Vec<u8>,
+    /// Which network it has.
     pub network: Network,
+    /// What it may take.
     pub limits: Limits,
     /// Bytes of `/dev/shm`; half of the memory when absent.
     pub shm_size: Option<u64>,
@@ -82,6 +86,7 @@ pub struct Root {
     /// is mounted below it is there as well, read-only.
     #[serde(with = "text::list")]
     pub layers: Vec<PathBuf>,
+    /// Where its writes to the root go.
     pub writes: Writes,
 }
 
@@ -98,18 +103,24 @@ pub enum Writes {
     InPlace,
 }
 
+/// Something that the sandbox has besides its root. A target is an absolute path inside, without
+/// `..`; it is made if it is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mount {
     /// A file or directory of the host, with what is mounted below it.
     Bind {
+        /// The path on the host.
         #[serde(with = "text::one")]
         source: PathBuf,
+        /// The path inside.
         #[serde(with = "text::one")]
         target: PathBuf,
+        /// Whether the program may write to it.
         writable: bool,
     },
     /// An empty directory in memory, for everybody as `/tmp` is.
     Tmpfs {
+        /// The path inside.
         #[serde(with = "text::one")]
         target: PathBuf,
         /// Bytes; half of the memory when absent.
@@ -117,14 +128,18 @@ pub enum Mount {
     },
     /// A directory in memory with these files, to read: paths in it, each with its text.
     Files {
+        /// The path inside.
         #[serde(with = "text::one")]
         target: PathBuf,
+        /// The text of each file, by its path relative to `target`.
         files: BTreeMap<String, String>,
     },
     /// A symbolic link that is gone after the run; one that is there already stays.
     Link {
+        /// The path of the link.
         #[serde(with = "text::one")]
         target: PathBuf,
+        /// What the link says, as written.
         #[serde(with = "text::one")]
         to: PathBuf,
     },
@@ -150,6 +165,7 @@ impl Mount {
     }
 }
 
+/// Which network a program has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     /// A loopback interface of its own.
@@ -163,6 +179,7 @@ pub enum Network {
 pub struct Limits {
     /// Bytes, swap included.
     pub memory: Option<u64>,
+    /// Processes and threads at a time.
     pub pids: Option<u64>,
     /// Processors, `1.5` for instance.
     pub cpus: Option<f64>,
@@ -171,9 +188,13 @@ pub struct Limits {
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
+    /// How the program ended.
     pub end: End,
+    /// Whether it ended for want of memory.
     pub memory: Memory,
+    /// Which limits it ran under.
     pub limits: Applied,
+    /// As whom it ran.
     pub identity: Identity,
 }
 
@@ -187,15 +208,19 @@ impl Outcome {
     }
 }
 
+/// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
+    /// With this exit code, 0 to 255.
     Exited(i32),
+    /// By this signal, as the kernel numbers it.
     Signalled(i32),
 }
 
 /// Whether memory ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Memory {
+    /// Nothing says that it ran out.
     Enough,
     /// The kernel counted a kill for memory, and the program failed.
     KilledFor,
@@ -207,8 +232,11 @@ pub enum Memory {
 /// Which of the limits that were asked for hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
+    /// Whether [`Limits::memory`] holds.
     pub memory: bool,
+    /// Whether [`Limits::pids`] holds.
     pub pids: bool,
+    /// Whether [`Limits::cpus`] holds.
     pub cpus: bool,
     /// Why one does not.
     pub reason: Option<String>,
@@ -233,6 +261,8 @@ impl Root {
 }
 
 impl Sandbox {
+    /// A command in a root, with a usual PATH and nothing else: `/` as its directory, an empty
+    /// standard input, no network and no limits.
     pub fn new<S: Into<OsString>>(root: Root, command: impl IntoIterator<Item = S>) -> Self {
         Sandbox {
             root,
@@ -251,3 +281,8 @@ impl Sandbox {
         }
     }
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

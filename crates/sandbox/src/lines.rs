@@ -1,16 +1,16 @@
 //! A stream of bytes → its lines, as they are, in bounded memory.
 
 /// A line that is longer comes in pieces of this many bytes.
-pub const LONGEST: usize = 64 << 10;
+pub(crate) const LONGEST: usize = 64 << 10;
 
 #[derive(Default)]
-pub struct Lines {
+pub(crate) struct Lines {
     pending: Vec<u8>,
 }
 
 impl Lines {
     /// Hands each line that `bytes` ends to `line`, without its line end.
-    pub fn push(&mut self, bytes: &[u8], line: &mut dyn FnMut(&[u8])) {
+    pub(crate) fn push(&mut self, bytes: &[u8], line: &mut dyn FnMut(&[u8])) {
         for part in bytes.split_inclusive(|b| *b == b'\n') {
             let (text, ended) = match part.strip_suffix(b"\n") {
                 Some(text) => (text, true),
@@ -33,7 +33,7 @@ impl Lines {
     }
 
     /// The last line, where no line end follows it.
-    pub fn end(&mut self, line: &mut dyn FnMut(&[u8])) {
+    pub(crate) fn end(&mut self, line: &mut dyn FnMut(&[u8])) {
         if !self.pending.is_empty() {
             line(&self.pending);
             self.pending.clear();

@@ -4,20 +4,26 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+/// A mount of this process's mount namespace (proc_pid_mountinfo(5)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mounted {
     /// Directory of its file system that is seen there.
     pub root: PathBuf,
+    /// Where it is mounted.
     pub at: PathBuf,
+    /// The file system's type: `ext4`.
     pub kind: String,
     /// Of the file system, `rw,memory` for instance.
     pub options: String,
 }
 
+/// The mounts that this process sees, in the order in which they were made. Empty if `/proc` is not
+/// there.
 pub fn here() -> Vec<Mounted> {
     std::fs::read("/proc/self/mountinfo").map_or_else(|_| Vec::new(), |text| parse(&text))
 }
 
+/// Reads the text of a `mountinfo` file. A line that is damaged is left out.
 pub fn parse(text: &[u8]) -> Vec<Mounted> {
     text.split(|b| *b == b'\n').filter_map(line).collect()
 }

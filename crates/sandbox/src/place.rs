@@ -17,7 +17,7 @@ use rustix::mount::{MoveMountFlags, move_mount};
 use super::stubs::Stubs;
 use super::wire::Fault;
 
-pub struct Place {
+pub(crate) struct Place {
     root: OwnedFd,
     /// Device of the root: what is made on another one is in memory and needs no removal.
     device: u64,
@@ -30,7 +30,7 @@ pub struct Place {
 
 /// What lies, or is made, at a target.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Spot {
+pub(crate) enum Spot {
     Directory,
     File,
 }
@@ -38,7 +38,7 @@ pub enum Spot {
 const BENEATH: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
 
 impl Place {
-    pub fn new(root: OwnedFd, upper: Option<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn new(root: OwnedFd, upper: Option<OwnedFd>) -> io::Result<Self> {
         Ok(Place {
             device: fstat(&root)?.st_dev,
             name: name_of(root.as_fd())?,
@@ -48,12 +48,12 @@ impl Place {
         })
     }
 
-    pub fn root(&self) -> BorrowedFd<'_> {
+    pub(crate) fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
 
     /// Puts a mount at `target`, which is made where it is missing.
-    pub fn attach(&mut self, mount: BorrowedFd<'_>, target: &Path) -> Result<(), Fault> {
+    pub(crate) fn attach(&mut self, mount: BorrowedFd<'_>, target: &Path) -> Result<(), Fault> {
         let spot = spot(mount).map_err(Fault::setup("look at a mount"))?;
         let at = self.find(target, spot)?;
         attach(mount, at.as_fd()).map_err(Fault::setup(format!(
@@ -110,7 +110,7 @@ impl Place {
     }
 
     /// A symbolic link, unless something is there.
-    pub fn link(&mut self, target: &Path, to: &Path) -> Result<(), Fault> {
+    pub(crate) fn link(&mut self, target: &Path, to: &Path) -> Result<(), Fault> {
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
             return Ok(());
         };
@@ -145,7 +145,7 @@ impl Place {
     }
 }
 
-pub fn attach(mount: BorrowedFd<'_>, at: BorrowedFd<'_>) -> Result<(), Errno> {
+pub(crate) fn attach(mount: BorrowedFd<'_>, at: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(mount, "", at, "", flags)
 }

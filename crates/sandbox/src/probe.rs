@@ -23,11 +23,15 @@ use stackforge_types::Cancel;
 pub struct Capabilities {
     /// Whether programs can be run at all: the other answers are reasons.
     pub works: bool,
+    /// As whom programs would run.
     pub identity: Identity,
+    /// Namespaces, for isolation.
     pub namespaces: Answer,
+    /// Overlayfs, for roots of several layers and for writes that are kept apart.
     pub overlay: Answer,
     /// Subordinate ids: without them an ordinary user's files have one owner.
     pub subordinate_ids: Answer,
+    /// The filter of system calls.
     pub seccomp: Answer,
     /// Control groups, for limits.
     pub limits: Answer,
@@ -36,8 +40,11 @@ pub struct Capabilities {
 /// Whether something can be had, why not, and what to do about it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Answer {
+    /// Whether it can be had.
     pub yes: bool,
+    /// Why not, or what is missing; `None` if all is well.
     pub reason: Option<String>,
+    /// What to do about it, if anything.
     pub help: Option<String>,
 }
 
@@ -60,7 +67,7 @@ impl Answer {
 
 /// How far the process that tries came.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Tried {
+pub(crate) struct Tried {
     identity: Identity,
     namespaces: Option<Fault>,
     overlay: Option<Fault>,
@@ -68,6 +75,10 @@ pub struct Tried {
 }
 
 /// Asks the machine. `launcher` as in [`Sandbox`](super::Sandbox).
+///
+/// # Errors
+/// If the launcher cannot be started or ends without an answer. What the machine does not allow is
+/// an answer.
 pub async fn probe(launcher: Option<&Path>) -> Result<Capabilities, SandboxError> {
     match talk(launcher, &Task::Probe, &[], &Cancel::new(), &mut |_, _| ()).await? {
         Message::Tried(tried) => Ok(judge(tried)),
@@ -128,7 +139,7 @@ fn judge(tried: Tried) -> Capabilities {
 }
 
 /// The setting that keeps this user from namespaces, as far as files tell.
-pub fn why_not_allowed() -> String {
+pub(crate) fn why_not_allowed() -> String {
     let setting = |path: &str| {
         std::fs::read_to_string(path)
             .ok()
@@ -165,7 +176,7 @@ fn reason(setting: &dyn Fn(&str) -> Option<String>, status: &str) -> &'static st
 }
 
 /// In the re-executed process: goes the way of a run, as far as it leads.
-pub fn try_all() -> Tried {
+pub(crate) fn try_all() -> Tried {
     let limits = Limits {
         memory: Some(1 << 30),
         pids: Some(1000),

@@ -64,14 +64,14 @@ struct Sources {
 }
 
 /// The directory that the kernel uses beside `upper`.
-pub fn work(upper: &Path) -> PathBuf {
+pub(crate) fn work(upper: &Path) -> PathBuf {
     let mut name = upper.as_os_str().to_owned();
     name.push(".work");
     name.into()
 }
 
 /// Builds the root and enters it.
-pub fn enter(sandbox: &Sandbox, identity: Identity) -> Result<Stubs, Fault> {
+pub(crate) fn enter(sandbox: &Sandbox, identity: Identity) -> Result<Stubs, Fault> {
     private()?;
     let sources = Sources::open(sandbox, identity)?;
     cover()?;
@@ -132,13 +132,13 @@ pub fn enter(sandbox: &Sandbox, identity: Identity) -> Result<Stubs, Fault> {
 }
 
 /// Nothing that is mounted from here on is seen outside, and nothing from outside here.
-pub fn private() -> Result<(), Fault> {
+pub(crate) fn private() -> Result<(), Fault> {
     let flags = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     mount_change("/", flags).map_err(Fault::at(Stage::Namespaces, "make mounts private"))
 }
 
 /// Makes a directory in memory the current one, and hides the host's there.
-pub fn cover() -> Result<(), Fault> {
+pub(crate) fn cover() -> Result<(), Fault> {
     let fault = || Fault::setup::<Errno>("mount a tmpfs");
     let memory = memory(None, "0755").map_err(fault())?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
@@ -305,7 +305,7 @@ fn overlay(sources: &Sources, identity: Identity) -> Result<(), Fault> {
 }
 
 /// `lower`, `u` and `w` of the current directory over each other on its `root`.
-pub fn mount_overlay(lower: &str, identity: Identity) -> Result<(), Errno> {
+pub(crate) fn mount_overlay(lower: &str, identity: Identity) -> Result<(), Errno> {
     let mut options = format!("lowerdir={lower},upperdir=u,workdir=w,metacopy=off,index=off");
     options.push_str(match identity {
         Identity::Real => ",redirect_dir=off",

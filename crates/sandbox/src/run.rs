@@ -23,6 +23,10 @@ const EXECUTABLE: &str = "/proc/self/exe";
 impl Sandbox {
     /// Runs the command to its end. `line` gets each line without its end, in pieces if it is
     /// longer than 64 KiB.
+    ///
+    /// # Errors
+    /// If the program does not come to run: [`SandboxError`] says why. What the program does is no
+    /// error. [`SandboxError::Cancelled`] if `cancel` was set.
     pub async fn run(
         &self,
         cancel: &Cancel,
@@ -68,6 +72,9 @@ impl Sandbox {
 
 /// Removes a directory that a run wrote to: without it an ordinary user cannot remove what belongs
 /// to subordinate ids.
+///
+/// # Errors
+/// If the launcher cannot be started, or the directory cannot be removed.
 pub async fn remove(launcher: Option<&Path>, dir: &Path) -> Result<(), SandboxError> {
     let task = Task::Remove(dir.to_owned());
     match talk(launcher, &task, &[], &Cancel::new(), &mut |_, _| ()).await? {

@@ -134,7 +134,7 @@ const PRETENDED_OF_OLD: &[Call] = &[];
 const NEWEST: u32 = 462;
 
 /// Refuses what the table refuses, from here on and for all that this process starts.
-pub fn refuse() -> io::Result<()> {
+pub(crate) fn refuse() -> io::Result<()> {
     for filter in refusals()? {
         apply_filter(&filter).map_err(io::Error::other)?;
     }
@@ -142,7 +142,7 @@ pub fn refuse() -> io::Result<()> {
 }
 
 /// Answers calls that change ids as if they were done.
-pub fn pretend() -> io::Result<()> {
+pub(crate) fn pretend() -> io::Result<()> {
     apply_filter(&filter(always(&[PRETENDED, PRETENDED_OF_OLD]), 0)?).map_err(io::Error::other)
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::text;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Stubs {
+pub(crate) struct Stubs {
     made: Vec<Made>,
     copied: Vec<Copied>,
 }
@@ -39,7 +39,7 @@ struct Copied {
 
 impl Stubs {
     /// Notes the directories above `path` that are not in `upper` yet.
-    pub fn above(&mut self, upper: BorrowedFd<'_>, root: BorrowedFd<'_>, path: &Path) {
+    pub(crate) fn above(&mut self, upper: BorrowedFd<'_>, root: BorrowedFd<'_>, path: &Path) {
         for directory in path.ancestors().skip(1) {
             let known = self.copied.iter().any(|c| c.path == directory)
                 || self.made.iter().any(|m| m.path == directory);
@@ -58,7 +58,7 @@ impl Stubs {
     }
 
     /// Notes what was made at `path`, which is in `upper` now.
-    pub fn made(&mut self, upper: BorrowedFd<'_>, path: &Path) {
+    pub(crate) fn made(&mut self, upper: BorrowedFd<'_>, path: &Path) {
         if let Ok(stat) = statat(upper, path, AtFlags::SYMLINK_NOFOLLOW) {
             self.made.push(Made {
                 path: path.to_owned(),
@@ -68,7 +68,7 @@ impl Stubs {
     }
 
     /// Removes what is still as it was made, the deepest first.
-    pub fn remove(mut self, upper: BorrowedFd<'_>) {
+    pub(crate) fn remove(mut self, upper: BorrowedFd<'_>) {
         for made in self.made.iter().rev() {
             let Some((parent, name)) = parent(upper, &made.path) else {
                 continue;

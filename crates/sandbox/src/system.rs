@@ -15,12 +15,12 @@ fn checked(result: libc::c_long) -> io::Result<()> {
     }
 }
 
-pub enum Fork {
+pub(crate) enum Fork {
     Child,
     Parent(Pid),
 }
 
-pub fn fork() -> io::Result<Fork> {
+pub(crate) fn fork() -> io::Result<Fork> {
     // SAFETY: the process has one thread, so the child's copy of memory, locks of the allocator
     // included, is as consistent as the parent's.
     match unsafe { libc::fork() } {
@@ -33,19 +33,19 @@ pub fn fork() -> io::Result<Fork> {
 }
 
 /// Ends the process at once, without the exit handlers of the process that it was forked from.
-pub fn exit(code: i32) -> ! {
+pub(crate) fn exit(code: i32) -> ! {
     // SAFETY: takes no pointer and does not return.
     unsafe { libc::_exit(code) }
 }
 
 /// `CLONE_NEW…` flags.
-pub fn unshare(flags: libc::c_int) -> io::Result<()> {
+pub(crate) fn unshare(flags: libc::c_int) -> io::Result<()> {
     // SAFETY: takes no pointer; the process has one thread, which CLONE_NEWUSER asks for.
     checked(unsafe { libc::unshare(flags) }.into())
 }
 
 /// Closes every descriptor from `first` on, or marks them to be closed by `exec`.
-pub fn close_from(first: RawFd, at_exec: bool) -> io::Result<()> {
+pub(crate) fn close_from(first: RawFd, at_exec: bool) -> io::Result<()> {
     let flags = match at_exec {
         true => libc::CLOSE_RANGE_CLOEXEC,
         false => 0,
@@ -55,13 +55,13 @@ pub fn close_from(first: RawFd, at_exec: bool) -> io::Result<()> {
 }
 
 /// Makes `fd` (0, 1 or 2) what `from` is.
-pub fn become_fd(from: BorrowedFd<'_>, fd: RawFd) -> io::Result<()> {
+pub(crate) fn become_fd(from: BorrowedFd<'_>, fd: RawFd) -> io::Result<()> {
     // SAFETY: takes no pointer; descriptors 0 to 2 belong to nobody in this process.
     checked(unsafe { libc::dup2(from.as_raw_fd(), fd) }.into())
 }
 
 /// Makes a mount read-only, and all below it.
-pub fn read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
     let attributes = libc::mount_attr {
         attr_set: libc::MOUNT_ATTR_RDONLY,
         attr_clr: 0,
@@ -83,7 +83,7 @@ pub fn read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// Every signal as a fresh process has it: Rust's runtime ignores SIGPIPE, which `exec` keeps.
-pub fn reset_signals() {
+pub(crate) fn reset_signals() {
     for signal in 1..=64 {
         // SAFETY: SIG_DFL is no handler of ours; a number that is no signal is refused.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -97,19 +97,19 @@ pub fn reset_signals() {
 }
 
 /// Asks the kernel to kill this process when its parent ends.
-pub fn die_with_parent() -> io::Result<()> {
+pub(crate) fn die_with_parent() -> io::Result<()> {
     // SAFETY: takes no pointer.
     checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }.into())
 }
 
 /// Lets no other process read this one's memory, descriptors or executable by ptrace or /proc.
-pub fn hide_from_others() -> io::Result<()> {
+pub(crate) fn hide_from_others() -> io::Result<()> {
     // SAFETY: takes no pointer.
     checked(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) }.into())
 }
 
 /// Starts the loopback interface of a new network namespace.
-pub fn loopback_up(socket: impl AsFd) -> io::Result<()> {
+pub(crate) fn loopback_up(socket: impl AsFd) -> io::Result<()> {
     // SAFETY: an ifreq of zeros is one without name and flags.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(*b"lo") {
@@ -130,7 +130,7 @@ pub fn loopback_up(socket: impl AsFd) -> io::Result<()> {
 }
 
 /// Replaces this process; returns only what went wrong.
-pub fn exec(program: &CString, arguments: &[CString], environment: &[CString]) -> io::Error {
+pub(crate) fn exec(program: &CString, arguments: &[CString], environment: &[CString]) -> io::Error {
     let list = |all: &[CString]| -> Vec<*const libc::c_char> {
         let ended = all.iter().map(|s| s.as_ptr());
         ended.chain([std::ptr::null()]).collect()

@@ -19,14 +19,19 @@ fn read(text: &str) -> Option<OsString> {
 }
 
 /// One path or word.
-pub mod one {
+pub(crate) mod one {
     use super::*;
 
-    pub fn serialize<T: AsRef<OsStr>, S: Serializer>(text: &T, s: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<T: AsRef<OsStr>, S: Serializer>(
+        text: &T,
+        s: S,
+    ) -> Result<S::Ok, S::Error> {
         s.serialize_str(&write(text.as_ref()))
     }
 
-    pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
+    pub(crate) fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
+        d: D,
+    ) -> Result<T, D::Error> {
         let text = String::deserialize(d)?;
         read(&text)
             .map(T::from)
@@ -35,14 +40,17 @@ pub mod one {
 }
 
 /// Several.
-pub mod list {
+pub(crate) mod list {
     use super::*;
 
-    pub fn serialize<T: AsRef<OsStr>, S: Serializer>(all: &[T], s: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<T: AsRef<OsStr>, S: Serializer>(
+        all: &[T],
+        s: S,
+    ) -> Result<S::Ok, S::Error> {
         s.collect_seq(all.iter().map(|t| write(t.as_ref())))
     }
 
-    pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
         d: D,
     ) -> Result<Vec<T>, D::Error> {
         Vec::<String>::deserialize(d)?
@@ -57,18 +65,18 @@ pub mod list {
 }
 
 /// Names and values.
-pub mod map {
+pub(crate) mod map {
     use super::*;
     use std::collections::BTreeMap;
 
     type Map = BTreeMap<OsString, OsString>;
 
-    pub fn serialize<S: Serializer>(all: &Map, s: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(all: &Map, s: S) -> Result<S::Ok, S::Error> {
         let all: Vec<(String, String)> = all.iter().map(|(k, v)| (write(k), write(v))).collect();
         all.serialize(s)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Map, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Map, D::Error> {
         Vec::<(String, String)>::deserialize(d)?
             .iter()
             .map(|(k, v)| Some((read(k)?, read(v)?)))

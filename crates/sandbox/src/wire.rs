@@ -13,10 +13,10 @@ use super::probe::Tried;
 use super::{Outcome, Sandbox, text};
 
 /// First argument of the re-executed process.
-pub const NAME: &str = "stackforge-sandbox";
+pub(crate) const NAME: &str = "stackforge-sandbox";
 
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Task {
+pub(crate) enum Task {
     Run(Box<Sandbox>),
     Probe,
     /// Removes a directory, with the ids that a run has.
@@ -24,7 +24,7 @@ pub enum Task {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Message {
+pub(crate) enum Message {
     Ended(Outcome),
     Failed(Fault),
     Tried(Tried),
@@ -33,14 +33,14 @@ pub enum Message {
 
 /// What could not be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+pub(crate) struct Fault {
     pub stage: Stage,
     pub doing: String,
     pub errno: i32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Stage {
+pub(crate) enum Stage {
     Namespaces,
     Overlay,
     Program,
@@ -48,7 +48,7 @@ pub enum Stage {
 }
 
 impl Fault {
-    pub fn new(stage: Stage, doing: impl Into<String>, error: impl Into<io::Error>) -> Self {
+    pub(crate) fn new(stage: Stage, doing: impl Into<String>, error: impl Into<io::Error>) -> Self {
         Fault {
             stage,
             doing: doing.into(),
@@ -57,7 +57,7 @@ impl Fault {
     }
 
     /// For `map_err`.
-    pub fn at<E: Into<io::Error>>(
+    pub(crate) fn at<E: Into<io::Error>>(
         stage: Stage,
         doing: impl Into<String>,
     ) -> impl FnOnce(E) -> Fault {
@@ -66,12 +66,12 @@ impl Fault {
     }
 
     /// For `map_err` where the machine is being set up.
-    pub fn setup<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> Fault {
+    pub(crate) fn setup<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> Fault {
         Fault::at(Stage::Setup, doing)
     }
 }
 
-pub fn request(task: &Task, stdin: &[u8]) -> io::Result<Vec<u8>> {
+pub(crate) fn request(task: &Task, stdin: &[u8]) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(task)?;
     let mut out = Vec::with_capacity(16 + json.len() + stdin.len());
     out.extend((json.len() as u64).to_le_bytes());
@@ -81,7 +81,7 @@ pub fn request(task: &Task, stdin: &[u8]) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-pub fn read_request(from: &mut impl Read) -> io::Result<(Task, Vec<u8>)> {
+pub(crate) fn read_request(from: &mut impl Read) -> io::Result<(Task, Vec<u8>)> {
     let mut length = || {
         let mut bytes = [0; 8];
         from.read_exact(&mut bytes)

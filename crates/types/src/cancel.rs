@@ -9,14 +9,17 @@ use tokio::sync::watch;
 pub struct Cancel(Arc<watch::Sender<bool>>);
 
 impl Cancel {
+    /// A request that nobody has made yet.
     pub fn new() -> Self {
         Cancel(Arc::new(watch::Sender::new(false)))
     }
 
+    /// Makes the request. It holds for every clone and cannot be taken back.
     pub fn cancel(&self) {
         self.0.send_replace(true);
     }
 
+    /// Whether [`Cancel::cancel`] was called on this value or a clone of it.
     pub fn is_cancelled(&self) -> bool {
         *self.0.borrow()
     }

@@ -20,3 +20,8 @@ pub use nouns::{
 };
 pub use remove::{remove, remove_at};
 pub use stream::LogStream;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -27,7 +27,9 @@ macro_rules! string_serde {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is not {expected}")]
 pub struct Malformed {
+    /// The text, its first 80 characters.
     pub found: String,
+    /// What the text should have been, with an article: `a platform: …`.
     pub expected: &'static str,
 }
 
@@ -41,18 +43,26 @@ pub fn malformed(found: &str, expected: &'static str) -> Malformed {
 /// `a` runs on that SM only, `f` within its family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sm {
+    /// The number before the dot, below 100.
     pub major: u8,
+    /// The digit after the dot, below 10.
     pub minor: u8,
+    /// What code is restricted to beside the SM. `None` for a device, and for code without a
+    /// suffix.
     pub suffix: Option<Suffix>,
 }
 
+/// How far code for an SM carries (CUDA C++ Programming Guide, "Feature Set Compiler Targets").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Suffix {
+    /// `a`: this SM alone.
     Arch,
+    /// `f`: this SM and later ones of its family.
     Family,
 }
 
 impl Sm {
+    /// An SM without a suffix. `FromStr` also checks the bounds of both numbers.
     pub fn new(major: u8, minor: u8) -> Self {
         Self {
             major,
@@ -127,11 +137,14 @@ string_serde!(Sm);
 /// Platform of an image, as OCI writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Platform {
+    /// `linux/amd64`.
     LinuxAmd64,
+    /// `linux/arm64`, without a variant.
     LinuxArm64,
 }
 
 impl Platform {
+    /// Every platform.
     pub const ALL: [Self; 2] = [Self::LinuxAmd64, Self::LinuxArm64];
 
     /// OCI's and Debian's name of the architecture.
@@ -179,7 +192,9 @@ string_serde!(Platform);
 /// Python's major and minor version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PythonVersion {
+    /// Always 3 in a version that was parsed.
     pub major: u8,
+    /// At least 6 in a version that was parsed.
     pub minor: u8,
 }
 
@@ -215,6 +230,7 @@ macro_rules! name {
         pub struct $ty(String);
 
         impl $ty {
+            /// The name as it was written.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -290,11 +306,13 @@ name!(
 pub struct Digest(String);
 
 impl Digest {
+    /// The SHA-256 of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         use sha2::Digest as _;
         Self::from_hash(&sha2::Sha256::digest(bytes))
     }
 
+    /// The digest whose value is `hash`, the 32 bytes that SHA-256 gave.
     pub fn from_hash(hash: &[u8]) -> Self {
         use std::fmt::Write as _;
         let mut s = String::with_capacity(7 + hash.len() * 2);
@@ -306,6 +324,7 @@ impl Digest {
         Self(s)
     }
 
+    /// The 64 hex digits, without `sha256:`.
     pub fn hex(&self) -> &str {
         &self.0["sha256:".len()..]
     }

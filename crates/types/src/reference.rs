@@ -17,6 +17,7 @@ pub const DOCKER_HUB: &str = "docker.io";
 pub struct BadReference {
     /// The text, its first 200 characters.
     pub text: String,
+    /// What is wrong with it, for people.
     pub reason: String,
 }
 
@@ -24,16 +25,21 @@ pub struct BadReference {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Repository(String);
 
+/// A tag: `[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}` (OCI distribution specification, "Pulling
+/// manifests").
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(String);
 
 /// Which manifest of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
+    /// The one that a tag points to now.
     Tag(Tag),
+    /// The one with this digest.
     Digest(Digest),
 }
 
+/// The full name of an image. Short forms of Docker Hub are completed when they are parsed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reference {
     host: String,
@@ -43,6 +49,8 @@ pub struct Reference {
 }
 
 impl Reference {
+    /// A reference to one manifest. `host` is `HOST[:PORT]`, or [`DOCKER_HUB`]; it is not checked
+    /// here.
     pub fn new(host: &str, repository: &Repository, target: Target) -> Self {
         let (tag, digest) = match target {
             Target::Tag(tag) => (Some(tag), None),
@@ -61,14 +69,17 @@ impl Reference {
         &self.host
     }
 
+    /// The path in the registry; Docker Hub's `library/` is written out.
     pub fn repository(&self) -> &Repository {
         &self.repository
     }
 
+    /// The tag that was written, if there was one.
     pub fn tag(&self) -> Option<&Tag> {
         self.tag.as_ref()
     }
 
+    /// The digest that was written, if there was one.
     pub fn digest(&self) -> Option<&Digest> {
         self.digest.as_ref()
     }
@@ -243,6 +254,7 @@ macro_rules! text {
         }
 
         impl $name {
+            /// The text as it was parsed.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

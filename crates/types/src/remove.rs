@@ -36,6 +36,10 @@ pub fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Removes the directory `name` in `above`.
+///
+/// # Errors
+/// `EXDEV` if something is mounted in it, `ENOTDIR` or `ELOOP` if it is not a directory, and
+/// `ENOTEMPTY` if others keep writing into it.
 pub fn remove_at(above: impl AsFd, name: &CString) -> rustix::io::Result<()> {
     let root = open(&above, name)?;
     let mut moved = 0;

@@ -11,7 +11,9 @@ use std::str::FromStr;
 /// What wheels must run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WheelTarget {
+    /// The interpreter, a CPython.
     pub python: PythonVersion,
+    /// The operating system and the architecture.
     pub platform: Platform,
     /// Minor version of glibc 2.
     pub glibc: u16,
@@ -22,6 +24,7 @@ pub struct WheelTarget {
 pub struct WheelName {
     /// Normalized distribution name.
     pub name: String,
+    /// The version, with its local part (`+cu128`).
     pub version: Version,
     /// Build tag: digits, then the rest; orders wheels that are otherwise equal.
     build: Option<(u64, String)>,
@@ -30,6 +33,7 @@ pub struct WheelName {
     platform: Vec<String>,
 }
 
+/// The text that is not a wheel's file name, its first 120 characters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not the file name of a wheel")]
 pub struct NotAWheel(String);

@@ -34,6 +34,7 @@ impl SearchPath {
         }
     }
 
+    /// The directories as they are written, with `$ORIGIN` in them, in the order of the search.
     pub fn directories(&self) -> &[String] {
         &self.0
     }

@@ -26,6 +26,7 @@ const MAX_WANTED: usize = 4 << 10;
 /// A section that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
+    /// The name in the section table: `.nv_fatbin`.
     pub name: String,
     /// Its bytes in the object.
     pub range: Range<u64>,
@@ -34,12 +35,16 @@ pub struct Section {
 /// A table for linkers, debuggers and profilers, which no loader maps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unmapped {
+    /// The bytes of the table.
     pub content: Range<u64>,
     /// Where the section table says what it is.
     pub kind: Range<u64>,
 }
 
 /// Symbols that are not the dynamic ones, their names, and debug information.
+///
+/// # Errors
+/// If the header or the section table is damaged, or `source` cannot be read.
 pub fn unmapped(name: &str, mut source: impl Source) -> Result<Vec<Unmapped>, ElfError> {
     let read = |source: &mut dyn Source| {
         let header = Header::read(source)?;
@@ -105,7 +110,7 @@ pub(super) fn structure<const N: usize, T: Pod>(bytes: &[u8; N]) -> &T {
 }
 
 impl Header {
-    pub fn read(source: &mut (impl Source + ?Sized)) -> Result<Self, Fault> {
+    pub(super) fn read(source: &mut (impl Source + ?Sized)) -> Result<Self, Fault> {
         if source.size() < 4 || source::array(source, 0)? != elf::ELFMAG {
             return fault(0, Problem::Magic);
         }
@@ -158,7 +163,7 @@ impl Header {
         })
     }
 
-    pub fn segments(&self, source: &mut (impl Source + ?Sized)) -> Result<Segments, Fault> {
+    pub(super) fn segments(&self, source: &mut (impl Source + ?Sized)) -> Result<Segments, Fault> {
         let (offset, count) = self.segments;
         let size = source.size();
         let mut segments = Segments {
@@ -199,7 +204,7 @@ impl Header {
     }
 
     /// The sections called one of `wanted` that have bytes, and the tables of dynamic symbols.
-    pub fn sections(
+    pub(super) fn sections(
         &self,
         source: &mut (impl Source + ?Sized),
         wanted: &[&str],
@@ -332,7 +337,7 @@ impl Header {
 
 impl Segments {
     /// The bytes of the object from an address of the loaded image to its segment's end.
-    pub fn at(&self, address: u64, what: &'static str) -> Result<Range<u64>, Fault> {
+    pub(super) fn at(&self, address: u64, what: &'static str) -> Result<Range<u64>, Fault> {
         let inside = self.loaded.iter().find_map(|s| {
             let into = address.checked_sub(s.address)?;
             (into < s.range.end - s.range.start).then(|| s.range.start + into..s.range.end)

@@ -29,12 +29,17 @@ pub use header::{Section, Unmapped, dynamic_table, unmapped};
 pub use symbols::{Linkage, Symbol, mentions};
 pub use version::{Floors, Version, VersionNeed, newest};
 
+/// How an ELF object begins.
 pub const MAGIC: [u8; 4] = object::elf::ELFMAG;
 
+/// What an object's code runs on (`e_machine`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machine {
+    /// 64-bit x86.
     X86_64,
+    /// 64-bit Arm.
     Aarch64,
+    /// An NVIDIA GPU: the object is a cubin.
     Cuda,
     /// By its number in the ELF registry.
     Other(u16),
@@ -62,34 +67,48 @@ impl Machine {
     }
 }
 
+/// What an object is for (`e_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// An object for the linker.
     Relocatable,
+    /// A program for one fixed address.
     Executable,
+    /// A shared library, or a program for any address.
     Shared,
+    /// Another `e_type`.
     Other(u16),
 }
 
+/// What an object says of itself.
 #[derive(Debug, Clone)]
 pub struct Object {
+    /// The name that the caller gave it, for messages.
     pub name: String,
     /// In bytes.
     pub size: u64,
+    /// What its code runs on.
     pub machine: Machine,
+    /// What it is for.
     pub kind: Kind,
     /// `EI_ABIVERSION` and `e_flags`, which say for which SM a cubin is.
     pub abi_version: u8,
+    /// `e_flags`.
     pub flags: u32,
+    /// SONAME, if it has one.
     pub soname: Option<String>,
+    /// NEEDED: SONAMEs in the order in which the loader takes them.
     pub needed: Vec<String>,
     /// Ignored by the loader where there is a `runpath`.
     pub rpath: Option<SearchPath>,
+    /// Where the loader looks for `needed` before its own directories.
     pub runpath: Option<SearchPath>,
     /// The loader looks for what it needs neither in the default directories nor in its cache of
     /// them (DF_1_NODEFLIB).
     pub no_default_directories: bool,
     /// It asks for a stack that can be executed (PT_GNU_STACK).
     pub executable_stack: bool,
+    /// Versions of symbols that others have to define.
     pub versions: Vec<VersionNeed>,
     /// Versions of symbols that it defines.
     pub defines: Vec<String>,
@@ -100,6 +119,10 @@ pub struct Object {
 
 impl Object {
     /// Reads the object that `source` is. `sections` are the names of those to remember.
+    ///
+    /// # Errors
+    /// If `source` is not a 64-bit little-endian ELF object, is damaged where the loader or a
+    /// wanted section lies, exceeds a bound, or cannot be read.
     pub fn read(
         name: &str,
         source: &mut (impl Source + ?Sized),
@@ -146,6 +169,9 @@ impl Object {
     /// Shows every global symbol of the dynamic table, by where its name lies, and once where its
     /// versions share a name. `source` is what the object was read from. Holds eight bytes for each
     /// symbol.
+    ///
+    /// # Errors
+    /// If the symbol table or its names are damaged, or `source` cannot be read.
     pub fn symbols(
         &self,
         source: &mut (impl Source + ?Sized),

@@ -26,7 +26,7 @@ pub(super) struct Strings<'a, S: ?Sized> {
 }
 
 impl<'a, S: Source + ?Sized> Strings<'a, S> {
-    pub fn new(source: &'a mut S, table: Range<u64>) -> Self {
+    pub(super) fn new(source: &'a mut S, table: Range<u64>) -> Self {
         let start = table.start;
         Self {
             source,
@@ -37,7 +37,7 @@ impl<'a, S: Source + ?Sized> Strings<'a, S> {
     }
 
     /// The name at an offset of the table, which is no smaller than the one before.
-    pub fn get(&mut self, offset: u64) -> Result<&[u8], Fault> {
+    pub(super) fn get(&mut self, offset: u64) -> Result<&[u8], Fault> {
         let Some(at) = (self.table.start.checked_add(offset)).filter(|at| *at < self.table.end)
         else {
             return fault(self.table.start, Problem::Outside("name"));

@@ -15,19 +15,23 @@ const ENTRY: u64 = 24;
 /// The largest library measured, torch's, has below half a million.
 const MAX_SYMBOLS: u64 = 4 << 20;
 
+/// How a dynamic symbol takes part in linking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Linkage {
     /// Another object has to define it.
     Undefined,
     /// Another object may define it.
     WeakUndefined,
+    /// It is defined here, and others may use it.
     Exported,
 }
 
+/// A global symbol of the dynamic table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symbol<'a> {
     /// Mangled, without its version.
     pub name: &'a [u8],
+    /// Whether it is wanted or offered.
     pub linkage: Linkage,
 }
 
@@ -53,7 +57,7 @@ pub(super) struct SymbolTable {
 impl SymbolTable {
     /// The loader looks symbols up by hash and never counts them; `tables` are the sections that
     /// say how many there are. Where they were stripped the hash table has to tell.
-    pub fn locate(
+    pub(super) fn locate(
         source: &mut (impl Source + ?Sized),
         segments: &Segments,
         dynamic: &Dynamic,
@@ -86,7 +90,7 @@ impl SymbolTable {
         }))
     }
 
-    pub fn visit(
+    pub(super) fn visit(
         &self,
         source: &mut (impl Source + ?Sized),
         mut visit: impl FnMut(Symbol<'_>),

@@ -23,7 +23,9 @@ const PACKED: &str = "GLIBC_ABI_DT_RELR";
 /// A version that `file` has to define.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VersionNeed {
+    /// SONAME of the object that has to define it: `libc.so.6`.
     pub file: String,
+    /// The version's name: `GLIBC_2.34`.
     pub version: String,
     /// The loader does without it, so it counts for no floor.
     pub weak: bool,
@@ -71,8 +73,11 @@ pub fn newest(defined: &[String], prefix: &str) -> Option<Version> {
 /// The newest versions that an object needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Floors {
+    /// Of `GLIBC_`.
     pub glibc: Option<Version>,
+    /// Of `GLIBCXX_`, in libstdc++.
     pub glibcxx: Option<Version>,
+    /// Of `CXXABI_`, in libstdc++.
     pub cxxabi: Option<Version>,
 }
 

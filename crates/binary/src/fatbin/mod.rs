@@ -36,6 +36,7 @@ pub const SECTIONS: [&str; 3] = [LINKED, RELOCATABLE, cubin::COMPAT];
 const LINKED: &str = ".nv_fatbin";
 const RELOCATABLE: &str = "__nv_relfatbin";
 
+/// What an entry's code is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -45,13 +46,17 @@ pub enum Kind {
     Ptx,
     /// NVVM IR for link-time optimisation; a driver cannot run it.
     Nvvm,
+    /// Another kind, by the number in its header.
     Other(u16),
 }
 
+/// How an entry's code is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compression {
+    /// Blocks of LZ4.
     Lz4,
+    /// Zstandard (RFC 8878).
     Zstd,
 }
 
@@ -67,17 +72,22 @@ pub enum Place {
     Bare,
 }
 
+/// One piece of device code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
+    /// What the code is.
     pub kind: Kind,
+    /// What it was compiled for.
     pub sm: Sm,
     /// Of PTX, the ISA: 9.0 needs a driver of CUDA 13.0. Of others, that of their format.
     pub version: (u16, u16),
+    /// `None` if the code is stored as it is.
     pub compression: Option<Compression>,
     /// Bytes of code in the object, as compressed.
     pub stored: u64,
     /// Bytes of code as the entry's header says, without a check.
     pub uncompressed: u64,
+    /// Where in the object it is.
     pub place: Place,
     /// Of the entry in the object.
     pub offset: u64,
@@ -90,11 +100,15 @@ pub struct Entry {
 /// Bytes of an object for one SM, as stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Bytes {
+    /// Bytes of machine code.
     pub sass: u64,
+    /// Bytes of PTX.
     pub ptx: u64,
+    /// Bytes of NVVM IR and of unknown kinds.
     pub other: u64,
 }
 
+/// Adds up what the entries hold for each SM, lowest SM first.
 pub fn bytes_by_sm<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> BTreeMap<Sm, Bytes> {
     let mut sums: BTreeMap<Sm, Bytes> = BTreeMap::new();
     for entry in entries {

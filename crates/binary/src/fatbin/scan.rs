@@ -15,6 +15,7 @@ const ENTRY: u64 = 64;
 /// Headers of one object: real ones have some MiB, others may be nothing else.
 const MOST_KEPT: usize = 32 << 20;
 
+/// Looks for containers in an object that passes by in pieces.
 #[derive(Default)]
 pub struct Scan {
     /// Where in the object to look next.

@@ -20,22 +20,28 @@ const ALIGNMENT: u64 = 8;
 pub enum Stretch {
     /// So many bytes of the old one, from an offset on.
     Copy {
+        /// The offset in the old object.
         from: u64,
+        /// How many bytes.
         len: u64,
     },
     /// Length of a container.
     Length(u64),
+    /// So many zero bytes.
     Zeros(u64),
 }
 
 /// What takes the place of a range, and is as long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
+    /// The bytes of the old object that are replaced.
     pub range: Range<u64>,
+    /// What takes their place; the lengths add up to that of `range`.
     pub stretches: Vec<Stretch>,
 }
 
 impl Edit {
+    /// Replaces `range` with zeros.
     pub fn zeros(range: Range<u64>) -> Self {
         let stretches = vec![Stretch::Zeros(range.end - range.start)];
         Self { range, stretches }
@@ -98,6 +104,9 @@ pub fn edited(mut edits: Vec<Edit>, size: u64) -> Option<Vec<Stretch>> {
 }
 
 /// Writes the new object as the old one passes by, which is read to its end; zeros become a hole.
+///
+/// # Errors
+/// If reading or writing fails, or the old object ends early.
 pub fn rewrite(
     stretches: &[Stretch],
     old: &mut impl Read,

@@ -2,12 +2,18 @@
 
 use std::io::Write as _;
 
+/// A member of an archive, as its headers describe it.
 #[derive(Clone)]
 pub struct File {
+    /// The path in the archive.
     pub name: String,
+    /// 0 for stored, 8 for deflate; others are wrong on purpose.
     pub method: u16,
+    /// Of the inflated content.
     pub crc32: u32,
+    /// The bytes in the archive, compressed by `method`.
     pub content: Vec<u8>,
+    /// Bytes of the inflated content.
     pub size: u32,
     /// A compressed size for the directory that is not the content's.
     pub claimed: Option<u32>,
@@ -16,6 +22,7 @@ pub struct File {
 }
 
 impl File {
+    /// A stored member.
     pub fn new(name: &str, content: &[u8]) -> Self {
         let mut crc = flate2::Crc::new();
         crc.update(content);
@@ -30,6 +37,7 @@ impl File {
         }
     }
 
+    /// The same content, deflated.
     pub fn deflated(name: &str, content: &[u8]) -> Self {
         let mut encoder =
             flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::new(6));
@@ -42,8 +50,10 @@ impl File {
     }
 }
 
+/// An archive to be made.
 #[derive(Clone)]
 pub struct Build {
+    /// The members, in order.
     pub files: Vec<File>,
     /// Every number of the directory stands in its zip64 form.
     pub zip64: bool,
@@ -56,6 +66,7 @@ fn put(out: &mut Vec<u8>, numbers: &[(u64, usize)]) {
 }
 
 impl Build {
+    /// An archive without zip64 records.
     pub fn of(files: Vec<File>) -> Self {
         Self {
             files,
@@ -63,6 +74,7 @@ impl Build {
         }
     }
 
+    /// The whole archive.
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut entries = Vec::new();

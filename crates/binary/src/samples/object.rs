@@ -3,16 +3,23 @@
 /// One loaded segment maps the whole object at address 0, so addresses are offsets.
 #[derive(Clone)]
 pub struct Build {
+    /// `e_machine`; 62 is x86-64.
     pub machine: u16,
+    /// `EI_ABIVERSION`.
     pub abi_version: u8,
+    /// `e_flags`.
     pub flags: u32,
+    /// SONAME; none if it is empty.
     pub soname: &'static str,
+    /// NEEDED entries, in order.
     pub needed: Vec<&'static str>,
+    /// RUNPATH; none if it is empty.
     pub runpath: &'static str,
     /// File, versions of it.
     pub versions: Vec<(&'static str, Vec<&'static str>)>,
     /// Name, whether it is defined here.
     pub symbols: Vec<(&'static str, bool)>,
+    /// Name and bytes of further sections.
     pub sections: Vec<(&'static str, Vec<u8>)>,
 }
 
@@ -40,10 +47,15 @@ impl Default for Build {
 
 /// Where the parts lie, for tests that damage one.
 pub struct Built {
+    /// The whole object.
     pub bytes: Vec<u8>,
+    /// Offset of the table of needed versions.
     pub versions: usize,
+    /// Offset of the dynamic string table.
     pub strings: usize,
+    /// Offset of the dynamic table.
     pub dynamic: usize,
+    /// Offset of the section table.
     pub section_table: usize,
 }
 
@@ -66,10 +78,12 @@ fn put(out: &mut Vec<u8>, numbers: &[(u64, usize)]) {
 }
 
 impl Build {
+    /// The whole object.
     pub fn bytes(&self) -> Vec<u8> {
         self.built().bytes
     }
 
+    /// The object, and where its parts lie.
     pub fn built(&self) -> Built {
         let mut strings = Strings(vec![0]);
         let mut out = vec![0; 64 + 2 * 56];

@@ -6,6 +6,7 @@ use super::{ReadError, Source, range};
 
 const PIECE: u64 = 64 << 10;
 
+/// Takes records from a range, in order, through a buffer of 64 KiB.
 pub struct Forward<'a, S: ?Sized> {
     source: &'a mut S,
     /// What is not buffered yet.
@@ -16,6 +17,10 @@ pub struct Forward<'a, S: ?Sized> {
 }
 
 impl<'a, S: Source + ?Sized> Forward<'a, S> {
+    /// A walk through the `len` bytes at `offset`.
+    ///
+    /// # Errors
+    /// [`ReadError::PastEnd`] if the range is not within the source.
     pub fn new(source: &'a mut S, offset: u64, len: u64) -> Result<Self, ReadError> {
         let rest = range(offset, len, source.size())?;
         Ok(Self {
@@ -37,6 +42,9 @@ impl<'a, S: Source + ?Sized> Forward<'a, S> {
     }
 
     /// The next `n` bytes; an error where the range has fewer.
+    ///
+    /// # Errors
+    /// If the range has fewer bytes, or the source cannot be read.
     pub fn take(&mut self, n: usize) -> Result<&[u8], ReadError> {
         if self.buf.len() - self.used < n {
             self.fill(n)?;
@@ -45,6 +53,10 @@ impl<'a, S: Source + ?Sized> Forward<'a, S> {
         Ok(&self.buf[self.used - n..self.used])
     }
 
+    /// The next `N` bytes.
+    ///
+    /// # Errors
+    /// If the range has fewer bytes, or the source cannot be read.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
         let mut bytes = [0; N];
         bytes.copy_from_slice(self.take(N)?);

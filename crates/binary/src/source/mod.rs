@@ -28,6 +28,10 @@ pub trait Source {
     fn size(&self) -> u64;
 
     /// Fills `buf` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// [`ReadError::PastEnd`] if `buf` reaches past [`Source::size`], and what the medium answers:
+    /// I/O, a damaged stream, a wrong checksum.
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError>;
 
     /// How many bytes from `offset` on are zeros as far as is known without reading them.
@@ -36,28 +40,75 @@ pub trait Source {
     }
 }
 
+/// Why bytes cannot be had. Offsets and sizes are in bytes of the source that was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
+    /// More was asked for than there is.
     #[error("{wanted} bytes at {offset:#x} lie past the end at {size:#x}")]
-    PastEnd { offset: u64, wanted: u64, size: u64 },
+    PastEnd {
+        /// The first byte asked for.
+        offset: u64,
+        /// How many.
+        wanted: u64,
+        /// Bytes of the source.
+        size: u64,
+    },
+    /// A [`Sparse`] source did not keep them.
     #[error("{wanted} bytes at {offset:#x} were not kept")]
-    Absent { offset: u64, wanted: u64 },
+    Absent {
+        /// The first byte asked for.
+        offset: u64,
+        /// How many.
+        wanted: u64,
+    },
+    /// The operating system failed.
     #[error("the bytes at {offset:#x} cannot be read")]
-    Io { offset: u64, source: io::Error },
+    Io {
+        /// The first byte asked for.
+        offset: u64,
+        /// Its error.
+        source: io::Error,
+    },
+    /// The bytes are not a deflate stream.
     #[error("the deflate stream is damaged where it has inflated to {offset:#x} bytes")]
-    Damaged { offset: u64 },
+    Damaged {
+        /// Bytes that inflated before.
+        offset: u64,
+    },
+    /// More comes out than the directory says.
     #[error(
         "the deflate stream inflates to {offset:#x} bytes or more, its directory says {size:#x}"
     )]
-    Longer { offset: u64, size: u64 },
+    Longer {
+        /// Bytes that inflated up to now.
+        offset: u64,
+        /// Bytes, as the directory says.
+        size: u64,
+    },
+    /// Less comes out than the directory says.
     #[error("the deflate stream inflates to {offset:#x} bytes, its directory says {size:#x}")]
-    Shorter { offset: u64, size: u64 },
+    Shorter {
+        /// Bytes that inflated.
+        offset: u64,
+        /// Bytes, as the directory says.
+        size: u64,
+    },
+    /// The stream ends before its compressed bytes do.
     #[error("the deflate stream ends {left} bytes before its directory says")]
-    Trailing { offset: u64, left: u64 },
+    Trailing {
+        /// Bytes that inflated.
+        offset: u64,
+        /// Compressed bytes behind the end.
+        left: u64,
+    },
+    /// The content is not what was archived.
     #[error("the CRC-32 is {found:08x}, its directory says {expected:08x}")]
     Checksum {
+        /// Where the content ends.
         offset: u64,
+        /// As the directory says.
         expected: u32,
+        /// Of what came out.
         found: u32,
     },
 }
@@ -79,6 +130,9 @@ impl ReadError {
 }
 
 /// `offset..offset + len` if it lies within `size`.
+///
+/// # Errors
+/// [`ReadError::PastEnd`] if the range is longer.
 pub fn range(offset: u64, len: u64, size: u64) -> Result<Range<u64>, ReadError> {
     match offset.checked_add(len) {
         Some(end) if end <= size => Ok(offset..end),
@@ -91,6 +145,9 @@ pub fn range(offset: u64, len: u64, size: u64) -> Result<Range<u64>, ReadError> 
 }
 
 /// `N` bytes at `offset`.
+///
+/// # Errors
+/// What [`Source::read_at`] fails with.
 pub fn array<const N: usize>(
     source: &mut (impl Source + ?Sized),
     offset: u64,
@@ -101,6 +158,9 @@ pub fn array<const N: usize>(
 }
 
 /// `len` bytes at `offset`; nothing is allocated before the source is known to have them.
+///
+/// # Errors
+/// [`ReadError::PastEnd`] before anything is allocated, and what [`Source::read_at`] fails with.
 pub fn bytes(
     source: &mut (impl Source + ?Sized),
     offset: u64,
@@ -119,10 +179,12 @@ pub fn u16_at(header: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(bytes)
 }
 
+/// The same for four bytes.
 pub fn u32_at(header: &[u8], at: usize) -> u32 {
     u32::from(u16_at(header, at)) | u32::from(u16_at(header, at + 2)) << 16
 }
 
+/// The same for eight bytes.
 pub fn u64_at(header: &[u8], at: usize) -> u64 {
     u64::from(u32_at(header, at)) | u64::from(u32_at(header, at + 4)) << 32
 }
@@ -175,6 +237,10 @@ pub struct FileSource {
 }
 
 impl FileSource {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or its size cannot be read.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
@@ -206,6 +272,10 @@ pub struct Window<S> {
 }
 
 impl<S: Source> Window<S> {
+    /// The `len` bytes of `inner` at `offset`.
+    ///
+    /// # Errors
+    /// [`ReadError::PastEnd`] if the range is not within `inner`.
     pub fn new(inner: S, offset: u64, len: u64) -> Result<Self, ReadError> {
         let range = range(offset, len, inner.size())?;
         Ok(Self { inner, range })

@@ -15,6 +15,7 @@ use super::{ReadError, Source};
 const FIRST_INPUT: u64 = 512;
 const MOST_INPUT: u64 = if cfg!(fuzzing) { 1 << 10 } else { 128 << 10 };
 
+/// Inflates a deflate stream from its start to its end. It is a [`Read`] as well.
 pub struct Once<S> {
     input: S,
     size: u64,
@@ -53,6 +54,10 @@ impl<S: Source> Once<S> {
     }
 
     /// The next bytes of the content; none at its end.
+    ///
+    /// # Errors
+    /// If the stream is damaged, or its size or CRC-32 is not the directory's. The last two show at
+    /// the end.
     pub fn next(&mut self, buf: &mut [u8]) -> Result<usize, ReadError> {
         if buf.is_empty() {
             return Ok(0);

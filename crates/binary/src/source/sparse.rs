@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::{ReadError, Source, range};
 
+/// Pieces of a stream, and which bytes of it are zeros.
 #[derive(Debug, Default)]
 pub struct Sparse {
     size: u64,
@@ -21,6 +22,7 @@ pub struct Sparse {
 }
 
 impl Sparse {
+    /// Keeps nothing yet, of a whole of `size` bytes.
     pub fn new(size: u64) -> Self {
         Self {
             size,

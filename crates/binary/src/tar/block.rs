@@ -17,11 +17,11 @@ pub(super) enum Flag {
 }
 
 impl Block {
-    pub fn is_zero(&self) -> bool {
+    pub(super) fn is_zero(&self) -> bool {
         self.0.iter().all(|b| *b == 0)
     }
 
-    pub fn check(&self) -> Result<(), Problem> {
+    pub(super) fn check(&self) -> Result<(), Problem> {
         let expected = number(&self.0[148..156], "checksum").map_err(|_| Problem::Checksum)?;
         let (mut unsigned, mut signed) = (0, 0);
         for (at, b) in self.0.iter().enumerate() {
@@ -37,7 +37,7 @@ impl Block {
         }
     }
 
-    pub fn flag(&self) -> Result<Flag, Problem> {
+    pub(super) fn flag(&self) -> Result<Flag, Problem> {
         let kind = match self.0[156] {
             // Before ustar a directory was a file whose name ends in a slash.
             0 if until_zero(&self.0[..100]).ends_with(b"/") => Kind::Directory,
@@ -59,12 +59,17 @@ impl Block {
         Ok(Flag::Member(kind))
     }
 
-    pub fn size(&self) -> Result<u64, Problem> {
+    pub(super) fn size(&self) -> Result<u64, Problem> {
         natural(&self.0[124..136], "size")
     }
 
     /// The member's header with what stood before it.
-    pub fn header(&self, kind: Kind, ahead: Ahead, global: &Records) -> Result<Header, Problem> {
+    pub(super) fn header(
+        &self,
+        kind: Kind,
+        ahead: Ahead,
+        global: &Records,
+    ) -> Result<Header, Problem> {
         let records = ahead.records.unwrap_or_default().over(global);
         let one = |long: Option<Vec<u8>>, record: Option<Vec<u8>>, what| match (long, record) {
             (Some(_), Some(_)) => Err(Problem::Twice(what)),

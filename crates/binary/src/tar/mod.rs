@@ -32,16 +32,20 @@ pub use pax::{MOST_GLOBAL, MOST_PAX};
 /// Longest name or link target of a member: four times what Linux takes in a path.
 pub const MOST_NAME: u64 = 16 << 10;
 
+/// What a member is, but for its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// Relative, without empty parts, `.` and `..`; empty for the root directory only.
     pub path: String,
+    /// What kind of file it is.
     pub kind: Kind,
     /// Of the content that follows; zero for what is no file.
     pub size: u64,
     /// Permission bits with setuid, setgid and sticky.
     pub mode: u32,
+    /// The owner's number.
     pub uid: u64,
+    /// The group's number.
     pub gid: u64,
     /// Whole seconds since 1970, rounded down.
     pub mtime: i64,
@@ -53,17 +57,26 @@ pub struct Header {
     pub device: Option<(u32, u32)>,
 }
 
+/// Kind of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// A regular file.
     File,
+    /// A second name of an earlier member.
     HardLink,
+    /// A symbolic link.
     SymLink,
+    /// A directory.
     Directory,
+    /// A character device.
     Character,
+    /// A block device.
     Block,
+    /// A named pipe.
     Fifo,
 }
 
+/// Reads a tar stream, member by member.
 pub struct Reader<R> {
     inner: R,
     /// Reads or seeks over bytes; the number that there were.
@@ -118,6 +131,10 @@ impl<R: Read> Reader<R> {
 
     /// The next member. None once the archive has ended, and then `inner` has been read to its
     /// end, so that a digest over it covers every byte.
+    ///
+    /// # Errors
+    /// If the stream fails, is damaged, exceeds a bound or is something that programs read
+    /// differently. Nothing can be read after an error.
     #[expect(clippy::should_implement_trait, reason = "an entry borrows the reader")]
     pub fn next(&mut self) -> Result<Option<Entry<'_, R>>, TarError> {
         match self.state {
@@ -281,6 +298,7 @@ impl<R: Read + Seek> Reader<R> {
 
 /// A member; reads its content. What is not read is skipped by the reader.
 pub struct Entry<'a, R> {
+    /// What the member is.
     pub header: Header,
     start: u64,
     reader: &'a mut Reader<R>,

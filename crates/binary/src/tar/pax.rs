@@ -28,7 +28,7 @@ pub(super) struct Records {
 
 impl Records {
     /// Of all that is read into these no more than `most` bytes.
-    pub fn read(&mut self, mut data: &[u8], most: u64) -> Result<(), Problem> {
+    pub(super) fn read(&mut self, mut data: &[u8], most: u64) -> Result<(), Problem> {
         let size = self.held + data.len() as u64;
         if size > most {
             return Err(Problem::Long { size, most });
@@ -71,7 +71,7 @@ impl Records {
     }
 
     /// These records where there are any, else the global ones.
-    pub fn over(self, global: &Self) -> Self {
+    pub(super) fn over(self, global: &Self) -> Self {
         let mut xattrs = global.xattrs.clone();
         xattrs.extend(self.xattrs);
         Self {

@@ -5,11 +5,16 @@ use std::fmt;
 use super::member::Member;
 use crate::source::ReadError;
 
+/// An archive that is damaged, or that programs read differently.
 #[derive(Debug)]
 pub struct ZipError {
+    /// The name that the caller gave the archive.
     pub archive: String,
+    /// The member that is wrong; `None` if it is the archive.
     pub member: Option<String>,
+    /// Where in the archive the problem was seen, in bytes.
     pub offset: u64,
+    /// What is wrong there.
     pub problem: Problem,
 }
 
@@ -30,40 +35,68 @@ impl std::error::Error for ZipError {
     }
 }
 
+/// What can be wrong with an archive or a member of it.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
+    /// The bytes could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// No record of the directory's end is found (APPNOTE.TXT, 4.3.16).
     #[error("it is no zip archive, or it is cut short")]
     NoEnd,
+    /// It depends on the program which one is taken.
     #[error("two records claim to be the end of its directory")]
     TwoEnds,
+    /// Only archives in one file are read.
     #[error("it is one of several volumes")]
     Volumes,
+    /// There are bytes between the directory and the record of its end.
     #[error("its directory does not end where the record of its end begins")]
     Directory,
+    /// The directory has more or fewer entries than its end says.
     #[error("its directory holds {found} members in place of {expected}")]
-    Count { expected: u64, found: u64 },
+    Count {
+        /// As the record of the end says.
+        expected: u64,
+        /// Entries that were read.
+        found: u64,
+    },
+    /// Numbers that need zip64 have none, or two that differ.
     #[error("its zip64 records are missing or contradict the others")]
     Zip64,
+    /// An entry does not begin with its signature or is cut short.
     #[error("this is no entry of a directory")]
     Entry,
+    /// Two programs could take different values; the field says of what.
     #[error("its local header differs from the directory in its {0}")]
     Local(&'static str),
+    /// Nothing encrypted is read.
     #[error("it is encrypted")]
     Encrypted,
+    /// The member has a data descriptor (APPNOTE.TXT, 4.3.9).
     #[error("its sizes follow its content, so it cannot be read as it passes")]
     Streamed,
+    /// The compression method's number; 0 and 8 are read.
     #[error("its method {0} is neither stored nor deflate")]
     Method(u16),
+    /// The size cannot come from so few bytes.
     #[error("it cannot hold {size} bytes in {compressed}")]
-    Sizes { size: u64, compressed: u64 },
+    Sizes {
+        /// Bytes of the content, as the directory says.
+        size: u64,
+        /// Bytes in the archive, as the directory says.
+        compressed: u64,
+    },
+    /// A member ends behind the start of the next one or of the directory.
     #[error("it overlaps what follows")]
     Overlap,
+    /// The name is not a plain relative path; the field says why.
     #[error("its name is {0}")]
     Name(&'static str),
+    /// Two members have one name.
     #[error("its name is that of another member")]
     Duplicate,
+    /// A member's folder is a file in the same archive.
     #[error("its name stands below a member that is a file")]
     BelowFile,
 }
@@ -77,14 +110,14 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    pub fn at(self, member: &Member) -> Self {
+    pub(super) fn at(self, member: &Member) -> Self {
         Self {
             member: Some(member.name.clone()),
             ..self
         }
     }
 
-    pub fn of(self, archive: &str) -> ZipError {
+    pub(super) fn of(self, archive: &str) -> ZipError {
         ZipError {
             archive: archive.to_owned(),
             member: self.member,

@@ -24,9 +24,12 @@ const FULL: u32 = u32::MAX;
 /// A match of 258 bytes takes two bits at least, so deflate grows by 1032 at most.
 const MAX_RATIO: u64 = 1032;
 
+/// How a member's content is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
+    /// Not at all.
     Stored,
+    /// Deflate (RFC 1951).
     Deflate,
 }
 
@@ -40,10 +43,12 @@ impl Method {
     }
 }
 
+/// A member, as the directory describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// A relative path without `.`, `..` or empty parts; a folder's ends in `/`.
     pub name: String,
+    /// How the content is compressed.
     pub method: Method,
     /// Of the content.
     pub crc32: u32,
@@ -61,6 +66,7 @@ pub struct Member {
 }
 
 impl Member {
+    /// Whether it stands for a folder and has no content.
     pub fn is_folder(&self) -> bool {
         self.name.ends_with('/')
     }
@@ -190,15 +196,15 @@ pub(super) struct Local {
 }
 
 impl Local {
-    pub const LEN: usize = LOCAL_LEN as usize;
+    pub(super) const LEN: usize = LOCAL_LEN as usize;
 
     /// Bytes of the name and the fields that follow a header.
-    pub fn names(header: &[u8; Self::LEN]) -> usize {
+    pub(super) fn names(header: &[u8; Self::LEN]) -> usize {
         usize::from(u16_at(header, 26)) + usize::from(u16_at(header, 28))
     }
 
     /// The header at `at`, and what follows it.
-    pub fn read(at: u64, header: &[u8; Self::LEN], names: &[u8]) -> Result<Self, Fault> {
+    pub(super) fn read(at: u64, header: &[u8; Self::LEN], names: &[u8]) -> Result<Self, Fault> {
         let (name, extra) = names.split_at(u16_at(header, 26).into());
         let wrong = |problem| Fault {
             member: Some(String::from_utf8_lossy(name).into_owned()),

@@ -28,14 +28,21 @@ pub use error::{Problem, ZipError};
 pub use member::{Member, Method};
 pub use passing::{Part, Passing};
 
+/// An archive's directory.
 #[derive(Debug, Clone)]
 pub struct Archive {
+    /// The name that the caller gave it, for messages.
     pub name: String,
     /// In the order of the directory.
     pub members: Vec<Member>,
 }
 
 impl Archive {
+    /// Reads the directory and checks all names. `name` is for messages.
+    ///
+    /// # Errors
+    /// If the directory is damaged, if programs could read it differently, or if `source` cannot be
+    /// read.
     pub fn read(name: &str, source: &mut (impl Source + ?Sized)) -> Result<Self, ZipError> {
         let members = directory::read(source)
             .and_then(|mut members| {
@@ -51,6 +58,9 @@ impl Archive {
     }
 
     /// Where the compressed bytes of a member lie, if its local header agrees with the directory.
+    ///
+    /// # Errors
+    /// If the local header differs from the directory, or `source` cannot be read.
     pub fn locate(
         &self,
         member: &Member,
@@ -61,6 +71,10 @@ impl Archive {
 
     /// The content of a member, inflated as it is read. A deflated member's CRC-32 is checked by
     /// the first read of its last byte, a stored one's never.
+    ///
+    /// # Errors
+    /// If the local header differs from the directory, or `source` cannot be read. A damaged
+    /// content shows when it is read.
     pub fn open<S: Source>(&self, member: &Member, source: S) -> Result<Content<S>, ZipError> {
         let window = self.window(member, source)?;
         Ok(match member.method {
@@ -71,6 +85,9 @@ impl Archive {
 
     /// The content of a deflated member, forward only and faster; none of a stored one, which can
     /// be read anywhere as it is.
+    ///
+    /// # Errors
+    /// As [`Archive::open`].
     pub fn once<S: Source>(
         &self,
         member: &Member,
@@ -95,7 +112,9 @@ impl Archive {
 
 /// The content of a member.
 pub enum Content<S> {
+    /// As it lies in the archive.
     Stored(Window<S>),
+    /// Inflated as it is read.
     Deflate(Inflate<Window<S>>),
 }
 

@@ -17,6 +17,7 @@ use crate::source::ReadError;
 
 const DIRECTORY: [[u8; 4]; 3] = [*b"PK\x01\x02", *b"PK\x05\x06", *b"PK\x06\x06"];
 
+/// Reads an archive from its start, member by member.
 pub struct Passing<R> {
     name: String,
     input: R,
@@ -29,6 +30,7 @@ pub struct Passing<R> {
 
 /// A member that passes.
 pub struct Part<'a, R> {
+    /// A relative path without `.`, `..` or empty parts.
     pub name: String,
     /// As the local header says.
     pub size: u64,
@@ -69,6 +71,10 @@ impl<R: BufRead> Passing<R> {
     }
 
     /// The next member; none where the directory begins.
+    ///
+    /// # Errors
+    /// If the next local header is damaged, or of a member that cannot be read without the
+    /// directory.
     pub fn part(&mut self) -> Result<Option<Part<'_, R>>, ZipError> {
         let local = self.header().map_err(|fault| fault.of(&self.name))?;
         let Some(local) = local else {

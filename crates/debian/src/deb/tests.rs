@@ -31,7 +31,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A package with the given control text, control files and data members.
-pub fn deb_of(
+pub(crate) fn deb_of(
     control: &str,
     files: &[(&str, &str)],
     data: &[(&str, EntryType, &str, &[u8])],

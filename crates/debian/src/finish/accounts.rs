@@ -17,7 +17,7 @@ const NOGROUP: u64 = 65_534;
 /// Where adduser takes a system account's number (`FIRST_SYSTEM_UID`, `LAST_SYSTEM_UID`).
 const SYSTEM: std::ops::RangeInclusive<u64> = 100..=999;
 
-pub fn masters(system: &mut System<'_>) -> Result<(), FinishError> {
+pub(super) fn masters(system: &mut System<'_>) -> Result<(), FinishError> {
     system.copy("/usr/share/base-passwd/passwd.master", PASSWD)?;
     system.copy("/usr/share/base-passwd/group.master", GROUP)
 }
@@ -42,7 +42,7 @@ fn unshadowed(text: &str) -> (String, Vec<(String, String, String)>) {
 }
 
 /// `pwconv` and `grpconv` for a system without shadow files; `day` counts from 1970.
-pub fn shadow(system: &mut System<'_>, day: u64) -> Result<(), FinishError> {
+pub(super) fn shadow(system: &mut System<'_>, day: u64) -> Result<(), FinishError> {
     if system.exists(SHADOW) || !system.exists(PASSWD) || !system.exists(GROUP) {
         return Ok(());
     }
@@ -82,7 +82,7 @@ fn aging(definitions: &str) -> String {
 }
 
 /// `adduser --system --no-create-home`: nothing where the name is there.
-pub fn system_user(
+pub(super) fn system_user(
     system: &mut System<'_>,
     name: &str,
     home: &str,

@@ -12,7 +12,7 @@ use super::FinishError;
 use super::system::System;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Alternative {
+pub(super) struct Alternative {
     pub link: String,
     pub name: String,
     pub path: String,
@@ -21,7 +21,7 @@ pub struct Alternative {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slave {
+pub(super) struct Slave {
     pub link: String,
     pub name: String,
     pub path: String,
@@ -30,7 +30,7 @@ pub struct Slave {
 impl Alternative {
     /// The commands of a script, and nothing if one of them is not in the plain form. Lines that
     /// do not speak of update-alternatives are not looked at.
-    pub fn commands(text: &str) -> Option<Vec<Self>> {
+    pub(super) fn commands(text: &str) -> Option<Vec<Self>> {
         let joined = text.replace("\\\n", " ");
         let mut found = Vec::new();
         for line in joined.lines().map(str::trim) {
@@ -175,7 +175,7 @@ impl Group {
 }
 
 /// Adds the alternatives to the system's.
-pub fn install(system: &mut System<'_>, all: &[Alternative]) -> Result<(), FinishError> {
+pub(super) fn install(system: &mut System<'_>, all: &[Alternative]) -> Result<(), FinishError> {
     for alternative in all {
         let file = format!("/var/lib/dpkg/alternatives/{}", alternative.name);
         let mut group = match system.read(&file)? {

@@ -28,7 +28,7 @@ const LIST_HEAD: &str = "\
 #
 ";
 
-pub fn update(system: &mut System<'_>) -> Result<(), FinishError> {
+pub(super) fn update(system: &mut System<'_>) -> Result<(), FinishError> {
     if !system.exists("/usr/local/share/ca-certificates") {
         system.directory("/usr/local/share/ca-certificates", 0o755, 0)?;
     }

@@ -24,6 +24,9 @@ fn damaged(path: &str) -> FinishError {
 }
 
 /// What a system says is installed: versions by name, from dpkg's status or from `status.d`.
+///
+/// # Errors
+/// If the database cannot be read or is malformed.
 pub fn installed(root: &dyn Root) -> Result<BTreeMap<String, String>, FinishError> {
     let mut files = vec![format!("{FOLDER}/status")];
     let parts = root.names(&format!("{FOLDER}/status.d"));
@@ -52,7 +55,7 @@ pub fn installed(root: &dyn Root) -> Result<BTreeMap<String, String>, FinishErro
 }
 
 /// Real paths of the files that a system's packages own, where every `/usr` is merged.
-pub fn owned(root: &dyn Root) -> Result<HashSet<String>, FinishError> {
+pub(super) fn owned(root: &dyn Root) -> Result<HashSet<String>, FinishError> {
     let folder = format!("{FOLDER}/info");
     let mut owned = HashSet::new();
     for name in root.names(&folder) {
@@ -76,7 +79,7 @@ pub fn owned(root: &dyn Root) -> Result<HashSet<String>, FinishError> {
 }
 
 /// Writes the database's files, over what is there already.
-pub fn write(
+pub(super) fn write(
     system: &mut System<'_>,
     packages: &[Deb],
     laid: &[Installed],
@@ -143,7 +146,7 @@ fn merged_status(there: &str, packages: &[Deb], laid: &[Installed]) -> String {
 }
 
 /// Notes a diversion as dpkg-divert(1) does, in the order of dpkg's table of file names.
-pub fn divert(
+pub(super) fn divert(
     system: &mut System<'_>,
     path: &str,
     to: &str,

@@ -32,7 +32,7 @@ const MAX_KEPT: u64 = 1 << 20;
 const MAX_LIBRARY: u64 = 256 << 20;
 
 /// What is left when every script has run.
-pub struct Plan {
+pub(super) struct Plan {
     /// Effects with the package whose script has them, in the packages' order.
     effects: Vec<(String, Effect)>,
     triplet: Option<&'static str>,
@@ -44,7 +44,11 @@ pub struct Plan {
 
 impl Plan {
     /// Every script is understood, or the error names all that are not.
-    pub fn of(packages: &[Deb], below: &[String], architecture: &str) -> Result<Self, FinishError> {
+    pub(super) fn of(
+        packages: &[Deb],
+        below: &[String],
+        architecture: &str,
+    ) -> Result<Self, FinishError> {
         let mut plan = Plan {
             effects: Vec::new(),
             triplet: script::triplet(architecture),
@@ -125,7 +129,7 @@ impl Plan {
     }
 
     /// What has to be there before the packages' own files come.
-    pub fn before(&self, system: &mut System<'_>) {
+    pub(super) fn before(&self, system: &mut System<'_>) {
         for (_, effect) in &self.effects {
             if let Effect::Migrate { path, to } = effect {
                 system.migrate(path.trim_start_matches('/'), to);
@@ -134,7 +138,7 @@ impl Plan {
     }
 
     /// What comes when all files are there. `day` counts from 1970.
-    pub fn after(
+    pub(super) fn after(
         &self,
         system: &mut System<'_>,
         keeper: &Keeper,
@@ -249,7 +253,7 @@ impl Plan {
     }
 
     /// Whether the finished system has dpkg, and so its database.
-    pub fn has_dpkg(&self, root: Option<&dyn Root>) -> bool {
+    pub(super) fn has_dpkg(&self, root: Option<&dyn Root>) -> bool {
         self.packages.contains_key("dpkg")
             || root.is_some_and(|root| root.node("var/lib/dpkg/status").is_some())
     }
@@ -275,7 +279,7 @@ fn octal(mode: Option<&str>, default: u32) -> u32 {
 }
 
 /// Keeps what finishing reads, of the files that pass by.
-pub struct Keeper {
+pub(super) struct Keeper {
     copied: BTreeSet<String>,
     kept: BTreeMap<String, (u32, Vec<u8>)>,
     libraries: Libraries,
@@ -284,7 +288,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    pub fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan) -> Self {
         let copied = plan.effects.iter().filter_map(|(_, effect)| match effect {
             Effect::Copy { from, .. } => Some(from.trim_start_matches('/').to_owned()),
             _ => None,
@@ -297,7 +301,7 @@ impl Keeper {
         }
     }
 
-    pub fn take_kept(&mut self) -> BTreeMap<String, (u32, Vec<u8>)> {
+    pub(super) fn take_kept(&mut self) -> BTreeMap<String, (u32, Vec<u8>)> {
         std::mem::take(&mut self.kept)
     }
 }

@@ -8,11 +8,13 @@ use super::super::rootfs::RootfsError;
 /// A maintainer script that nobody has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownScript {
+    /// The package's name.
     pub package: String,
     /// `preinst` or `postinst`.
     pub script: &'static str,
     /// The first line that is not understood, and what `scripts.yaml` would know it by.
     pub line: String,
+    /// SHA-256 of the script, in hex.
     pub digest: String,
 }
 
@@ -31,30 +33,63 @@ fn list(unknown: &[UnknownScript]) -> String {
     all.join("; ")
 }
 
+/// Why a system could not be finished.
 #[derive(Debug, thiserror::Error)]
 pub enum FinishError {
+    /// The packages' own files cannot be laid out.
     #[error(transparent)]
     Rootfs(#[from] RootfsError),
+    /// Scripts of which nobody has written down what they do.
     #[error("scripts of packages are not understood: {}", list(.0))]
     Scripts(Vec<UnknownScript>),
+    /// A file that finishing reads and changes is malformed.
     #[error("the system's `{path}` is damaged")]
-    Damaged { path: String },
+    Damaged {
+        /// The file.
+        path: String,
+    },
+    /// What a script works on is not there.
     #[error("a package's script needs `{path}`, which no package has")]
-    Missing { path: String },
+    Missing {
+        /// The file.
+        path: String,
+    },
+    /// What would be a file's folder is something else.
     #[error("`{path}` is not below a directory")]
-    Parent { path: String },
+    Parent {
+        /// The file.
+        path: String,
+    },
+    /// A script would create what is there.
     #[error("`{path}` is there already, and is not what a package's script would put there")]
-    Occupied { path: String },
+    Occupied {
+        /// The file.
+        path: String,
+    },
+    /// Of a section `[Install]`, only `WantedBy` and `RequiredBy` are understood.
     #[error("unit `{unit}` asks for `{line}`, which is not understood")]
-    Unit { unit: String, line: String },
+    Unit {
+        /// The systemd unit.
+        unit: String,
+        /// The line that is not understood.
+        line: String,
+    },
+    /// A package enables a PAM profile other than `unix`.
     #[error("PAM profile `{name}` is not understood")]
-    Profile { name: String },
+    Profile {
+        /// The name of its file.
+        name: String,
+    },
+    /// The system below cannot be read.
     #[error("reading `{path}` of the system below")]
     Root {
+        /// The file.
         path: String,
+        /// What the operating system says.
         #[source]
         source: io::Error,
     },
+    /// The output failed.
     #[error("writing the system")]
     Write(#[from] io::Error),
 }
@@ -66,6 +101,7 @@ impl From<DebError> for FinishError {
 }
 
 impl FinishError {
+    /// What to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
         match self {
             Self::Rootfs(error) => error.help(),

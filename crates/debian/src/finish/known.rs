@@ -14,7 +14,7 @@ use super::alternatives::Alternative;
 /// `{loader}` stand for the architecture's library directory and dynamic loader.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Effect {
+pub(super) enum Effect {
     /// A file, with its mode, where there is none yet.
     Copy { from: String, to: String },
     /// A directory where there is none yet. Modes are octal.
@@ -124,7 +124,7 @@ fn read(text: &str) -> Result<Table, String> {
 }
 
 /// What a package's script does, if it is known.
-pub fn effects(package: &str, script: &str, digest: &str) -> Option<&'static [Effect]> {
+pub(super) fn effects(package: &str, script: &str, digest: &str) -> Option<&'static [Effect]> {
     static TABLE: OnceLock<Table> = OnceLock::new();
     // The text is the crate's own and a test reads it; without it no script would be known.
     let table = TABLE.get_or_init(|| read(TEXT).unwrap_or_default());

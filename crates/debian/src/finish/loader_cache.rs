@@ -28,10 +28,10 @@ struct Entry {
 }
 
 /// A shared object by its real path: the machine's flags in the cache, and its SONAME.
-pub type Libraries = BTreeMap<String, (u32, Option<String>)>;
+pub(super) type Libraries = BTreeMap<String, (u32, Option<String>)>;
 
 /// What the cache needs to know of an object; what a loader could not read is not in it.
-pub fn identify(path: &str, mut content: &[u8]) -> Option<(u32, Option<String>)> {
+pub(super) fn identify(path: &str, mut content: &[u8]) -> Option<(u32, Option<String>)> {
     if !content.starts_with(&stackforge_binary::elf::MAGIC) {
         return None;
     }
@@ -50,7 +50,7 @@ fn flags(machine: stackforge_binary::elf::Machine) -> Option<u32> {
 }
 
 /// Whether ldconfig looks at a file of this name.
-pub fn is_library(name: &str) -> bool {
+pub(super) fn is_library(name: &str) -> bool {
     (name.starts_with("lib") || name.starts_with("ld-"))
         && name.contains(".so")
         && !name.ends_with("-gdb.py")
@@ -59,7 +59,7 @@ pub fn is_library(name: &str) -> bool {
 }
 
 /// `generator` is what ldconfig says of itself; a cache that is there already names its own.
-pub fn update(
+pub(super) fn update(
     system: &mut System<'_>,
     libraries: &Libraries,
     triplet: Option<&str>,

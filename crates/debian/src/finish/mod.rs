@@ -45,6 +45,9 @@ pub const VERSION: u32 = 1;
 
 /// Writes the whole system of `debs` for `architecture` to `out`. No time is later than
 /// `source_date_epoch`, in seconds since 1970. Same packages, same bytes.
+///
+/// # Errors
+/// [`FinishError::Scripts`] before the first byte, and whatever [`FinishError`] names.
 pub fn write(
     debs: &[PathBuf],
     architecture: &str,
@@ -57,6 +60,9 @@ pub fn write(
 /// Writes the layer that installs `debs` on the system that is `root`: their files, and each file
 /// of the system that installing them changes, whole. What is installed already must not be among
 /// them.
+///
+/// # Errors
+/// As [`write()`].
 pub fn add(
     debs: &[PathBuf],
     root: &dyn Root,
@@ -68,6 +74,9 @@ pub fn add(
 }
 
 /// The scripts of `debs` that are not understood, on top of a system that has `below` installed.
+///
+/// # Errors
+/// If a package file cannot be read, is given twice or is for another architecture.
 pub fn unknown_scripts(
     debs: &[PathBuf],
     below: &[String],

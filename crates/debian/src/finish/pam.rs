@@ -14,7 +14,7 @@ const TYPES: [&str; 5] = [
 ];
 const PERMIT: &str = "[default=1]\t\t\tpam_permit.so";
 
-pub fn update(system: &mut System<'_>) -> Result<(), FinishError> {
+pub(super) fn update(system: &mut System<'_>) -> Result<(), FinishError> {
     if system.exists("/etc/pam.d/common-auth") {
         return Ok(());
     }

@@ -12,13 +12,13 @@ use super::known::Effect;
 
 /// A script that is not understood: the first line that is not.
 #[derive(Debug, PartialEq, Eq)]
-pub struct NotUnderstood {
+pub(super) struct NotUnderstood {
     pub line: String,
 }
 
 /// The sections' effects, in order, and the rest of the script.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Script {
+pub(super) struct Script {
     pub effects: Vec<Effect>,
     pub rest: String,
 }
@@ -29,7 +29,7 @@ const END: &str = "# End automatically added section";
 const CONFIGURING: &str = r#"if [ "$1" = "configure" ] || [ "$1" = "abort-upgrade" ] || [ "$1" = "abort-deconfigure" ] || [ "$1" = "abort-remove" ] ; then"#;
 
 /// `packages` says whether a package is installed: some sections act only where a program is.
-pub fn parse(text: &str, packages: &dyn Fn(&str) -> bool) -> Result<Script, NotUnderstood> {
+pub(super) fn parse(text: &str, packages: &dyn Fn(&str) -> bool) -> Result<Script, NotUnderstood> {
     let mut script = Script {
         effects: Vec::new(),
         rest: String::new(),
@@ -227,7 +227,7 @@ fn plain(text: &str) -> bool {
 }
 
 /// Whether what is left of a script does nothing.
-pub fn is_empty(rest: &str) -> bool {
+pub(super) fn is_empty(rest: &str) -> bool {
     rest.lines().map(str::trim).all(|line| {
         line.is_empty()
             || line.starts_with('#')
@@ -237,7 +237,7 @@ pub fn is_empty(rest: &str) -> bool {
 
 /// Names what is left of a script of one package: version, triplet and architecture, which differ
 /// where the script does the same, stand as their names.
-pub fn digest(rest: &str, version: &str, architecture: &str) -> String {
+pub(super) fn digest(rest: &str, version: &str, architecture: &str) -> String {
     let mut text = rest.replace(version, "@VERSION@");
     if let Some(triplet) = triplet(architecture) {
         text = text.replace(triplet, "@TRIPLET@");
@@ -249,7 +249,7 @@ pub fn digest(rest: &str, version: &str, architecture: &str) -> String {
 }
 
 /// The name of a Debian architecture's libraries' directory.
-pub fn triplet(architecture: &str) -> Option<&'static str> {
+pub(super) fn triplet(architecture: &str) -> Option<&'static str> {
     match architecture {
         "amd64" => Some("x86_64-linux-gnu"),
         "arm64" => Some("aarch64-linux-gnu"),

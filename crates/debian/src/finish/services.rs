@@ -8,7 +8,7 @@ use super::system::System;
 
 const NOTES: &str = "/var/lib/systemd/deb-systemd-helper-enabled";
 
-pub fn enable(system: &mut System<'_>, unit: &str) -> Result<(), FinishError> {
+pub(super) fn enable(system: &mut System<'_>, unit: &str) -> Result<(), FinishError> {
     let file = format!("/lib/systemd/system/{unit}");
     let Some(text) = system.text(&file)? else {
         return Ok(());
@@ -54,7 +54,7 @@ pub fn enable(system: &mut System<'_>, unit: &str) -> Result<(), FinishError> {
 }
 
 /// `update-rc.d NAME defaults` where neither insserv nor sysv-rc orders services.
-pub fn defaults(system: &mut System<'_>, name: &str) -> Result<(), FinishError> {
+pub(super) fn defaults(system: &mut System<'_>, name: &str) -> Result<(), FinishError> {
     let Some(text) = system.text(&format!("/etc/init.d/{name}"))? else {
         return Ok(());
     };

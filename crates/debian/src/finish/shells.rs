@@ -9,7 +9,7 @@ const STATE: &str = "/var/lib/shells.state";
 const TEMPLATE: &str = "/usr/share/debianutils/shells";
 const OFFERS: &str = "/usr/share/debianutils/shells.d";
 
-pub fn update(system: &mut System<'_>) -> Result<(), FinishError> {
+pub(super) fn update(system: &mut System<'_>) -> Result<(), FinishError> {
     let mut files = vec![TEMPLATE.to_owned()];
     files.extend(
         system

@@ -15,6 +15,9 @@ pub trait Root {
     /// What is there, links not followed; None also where it cannot be read.
     fn node(&self, path: &str) -> Option<Node>;
     /// A file's content; None where there is no file.
+    ///
+    /// # Errors
+    /// If the file is there and cannot be read.
     fn read(&self, path: &str) -> std::io::Result<Option<Vec<u8>>>;
     /// The names in a directory, in any order; none where there is no directory.
     fn names(&self, directory: &str) -> Vec<String>;
@@ -85,7 +88,7 @@ enum Change {
     },
 }
 
-pub struct System<'r> {
+pub(super) struct System<'r> {
     pub tree: Tree<'r>,
     root: &'r dyn Root,
     /// Mode and content of files that passed by and were kept.
@@ -94,7 +97,7 @@ pub struct System<'r> {
 }
 
 impl<'r> System<'r> {
-    pub fn new(root: &'r dyn Root, tree: Tree<'r>) -> Self {
+    pub(super) fn new(root: &'r dyn Root, tree: Tree<'r>) -> Self {
         System {
             tree,
             root,
@@ -104,17 +107,17 @@ impl<'r> System<'r> {
     }
 
     /// Whether something is at the path when links are followed.
-    pub fn exists(&self, path: &str) -> bool {
+    pub(super) fn exists(&self, path: &str) -> bool {
         self.tree.follow(path).is_some()
     }
 
-    pub fn is_directory(&self, path: &str) -> bool {
+    pub(super) fn is_directory(&self, path: &str) -> bool {
         self.tree
             .follow(path)
             .is_some_and(|real| self.tree.node(&real) == Some(Node::Directory))
     }
 
-    pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>, FinishError> {
+    pub(super) fn read(&self, path: &str) -> Result<Option<Vec<u8>>, FinishError> {
         Ok(self.read_with_mode(path)?.map(|(_, content)| content))
     }
 
@@ -136,13 +139,13 @@ impl<'r> System<'r> {
     }
 
     /// As text; a system's own tables are ASCII.
-    pub fn text(&self, path: &str) -> Result<Option<String>, FinishError> {
+    pub(super) fn text(&self, path: &str) -> Result<Option<String>, FinishError> {
         let bytes = self.read(path)?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     /// Sorted names in a directory, of all that is there.
-    pub fn names(&self, directory: &str) -> Vec<String> {
+    pub(super) fn names(&self, directory: &str) -> Vec<String> {
         let Some(real) = self.tree.follow(directory) else {
             return Vec::new();
         };
@@ -181,7 +184,7 @@ impl<'r> System<'r> {
         Ok(real)
     }
 
-    pub fn directory(&mut self, path: &str, mode: u32, gid: u64) -> Result<(), FinishError> {
+    pub(super) fn directory(&mut self, path: &str, mode: u32, gid: u64) -> Result<(), FinishError> {
         let real = self.place(path)?;
         self.tree.put(&real, Node::Directory);
         self.changes.insert(real, Change::Directory { mode, gid });
@@ -189,7 +192,7 @@ impl<'r> System<'r> {
     }
 
     /// A link in the place of whatever is there, unless that is a file or a directory.
-    pub fn link(&mut self, path: &str, target: &str) -> Result<(), FinishError> {
+    pub(super) fn link(&mut self, path: &str, target: &str) -> Result<(), FinishError> {
         let real = self.place(path)?;
         match self.tree.node(&real) {
             Some(Node::Symlink(there)) if there == target => return Ok(()),
@@ -207,7 +210,7 @@ impl<'r> System<'r> {
     }
 
     /// A file in the place of whatever is there, unless that is a directory.
-    pub fn file(
+    pub(super) fn file(
         &mut self,
         path: &str,
         mode: u32,
@@ -227,7 +230,7 @@ impl<'r> System<'r> {
     }
 
     /// A copy where there is none yet.
-    pub fn copy(&mut self, from: &str, to: &str) -> Result<(), FinishError> {
+    pub(super) fn copy(&mut self, from: &str, to: &str) -> Result<(), FinishError> {
         if self.exists(to) {
             return Ok(());
         }
@@ -240,14 +243,18 @@ impl<'r> System<'r> {
     }
 
     /// A link in the place of a directory that a package is about to ship.
-    pub fn migrate(&mut self, real: &str, target: &str) {
+    pub(super) fn migrate(&mut self, real: &str, target: &str) {
         self.tree.put(real, Node::Symlink(target.to_owned()));
         self.changes
             .insert(real.to_owned(), Change::Symlink(target.to_owned()));
     }
 
     /// Writes the changes after what was laid.
-    pub fn write<W: Write>(self, tar: &mut Tarball<W>, mtime: u64) -> Result<(), FinishError> {
+    pub(super) fn write<W: Write>(
+        self,
+        tar: &mut Tarball<W>,
+        mtime: u64,
+    ) -> Result<(), FinishError> {
         let own = |mode, gid| Attributes {
             mode,
             uid: 0,

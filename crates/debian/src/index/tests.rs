@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// A `Packages` file of `NAME VERSION` lines, each followed by indented fields.
-pub fn packages(text: &str) -> String {
+pub(crate) fn packages(text: &str) -> String {
     let mut out = String::new();
     for line in text
         .lines()
@@ -23,7 +23,7 @@ pub fn packages(text: &str) -> String {
     out
 }
 
-pub fn index(text: &str) -> PackageIndex {
+pub(crate) fn index(text: &str) -> PackageIndex {
     let mut builder = IndexBuilder::new("amd64");
     builder.add("debian", packages(text).as_bytes()).unwrap();
     builder.finish()

@@ -38,6 +38,11 @@ impl Docker {
     ///
     /// BuildKit itself clips what a step prints faster than 200 KiB/s or beyond 2 MiB (measured:
     /// Docker 20.10.24): it says so in a line, and of a step that fails the end comes anyway.
+    ///
+    /// # Errors
+    /// [`EngineError::StepFailed`] if a step fails, [`EngineError::DockerfileSyntax`] if the
+    /// Dockerfile does not parse, [`EngineError::Context`] or [`EngineError::Log`] if a file cannot
+    /// be used, [`EngineError::Cancelled`], and what the engine refuses.
     pub async fn build(
         &self,
         mut request: BuildRequest,

@@ -37,7 +37,10 @@ pub(super) struct Container {
 }
 
 impl Container {
-    pub async fn create(docker: &Docker, body: ContainerCreateBody) -> Result<Self, EngineError> {
+    pub(super) async fn create(
+        docker: &Docker,
+        body: ContainerCreateBody,
+    ) -> Result<Self, EngineError> {
         let doing = format!(
             "creating a container of {}",
             body.image.as_deref().unwrap_or_default()
@@ -58,7 +61,7 @@ impl Container {
         }
     }
 
-    pub async fn remove(mut self) {
+    pub(super) async fn remove(mut self) {
         self.removed = true;
         remove(self.docker.clone(), self.name.clone()).await;
     }
@@ -118,6 +121,9 @@ impl Docker {
     }
 
     /// Removes containers of an image that [`Docker::run`] made in a process that was killed.
+    ///
+    /// # Errors
+    /// If the engine cannot be asked.
     pub async fn remove_runs(&self, image: &str) -> Result<(), EngineError> {
         let filters = [("ancestor".to_owned(), vec![image.to_owned()])];
         let options = ListContainersOptions {
@@ -138,6 +144,10 @@ impl Docker {
 
     /// Runs a container to its end. Each line it prints goes to `on_line` at once. Cancelling, and
     /// dropping the future, kill it; it is removed in any case.
+    ///
+    /// # Errors
+    /// If the container cannot be made or started, or `cancel` was set. Its exit code is not an
+    /// error.
     pub async fn run(
         &self,
         request: RunRequest,
@@ -248,6 +258,9 @@ impl Docker {
 
     /// The bytes of a file of an image, links followed; `None` if it is not there. More than
     /// `limit` bytes are an error, and are not held.
+    ///
+    /// # Errors
+    /// [`EngineError::TooLarge`], or what the engine refuses.
     pub async fn read_file(
         &self,
         image: &str,

@@ -28,6 +28,9 @@ pub struct Files {
 
 impl Docker {
     /// Prepares to read the files of an image of the engine.
+    ///
+    /// # Errors
+    /// If there is no such image, or the engine cannot be asked.
     pub async fn files(&self, image: &str, cancel: &Cancel) -> Result<Files, EngineError> {
         check_reference(image)?;
         let body = ContainerCreateBody {
@@ -79,6 +82,7 @@ impl Files {
         }
     }
 
+    /// Ends the reading and removes the container.
     pub async fn close(self) {
         self.container.remove().await;
     }

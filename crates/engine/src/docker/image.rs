@@ -16,6 +16,9 @@ use std::io::Read;
 
 impl Docker {
     /// The image that `reference` names: a tag, an id or a digest. `None` if there is none.
+    ///
+    /// # Errors
+    /// [`EngineError::Invalid`] for what is not a reference, or what the engine refuses.
     pub async fn image(&self, reference: &str) -> Result<Option<ImageInfo>, EngineError> {
         check_reference(reference)?;
         let image = match raw(self.with_manifests().inspect_image(reference).await) {
@@ -70,6 +73,9 @@ impl Docker {
     }
 
     /// Gives the image `id` the name `reference`, taking it from whichever image has it now.
+    ///
+    /// # Errors
+    /// If there is no such image, or `reference` is not a valid name.
     pub async fn tag(&self, id: &str, reference: &str) -> Result<(), EngineError> {
         check_reference(id)?;
         check_reference(reference)?;
@@ -83,6 +89,9 @@ impl Docker {
     }
 
     /// Every name that an image has here, as the engine shows it.
+    ///
+    /// # Errors
+    /// If the engine cannot be asked.
     pub async fn names(&self) -> Result<Vec<String>, EngineError> {
         let images = raw(self.api.list_images(None::<ListImagesOptions>).await);
         let images = images.map_err(|error| self.failed(error, "listing images"))?;
@@ -92,6 +101,9 @@ impl Docker {
 
     /// Takes the name away, and the image if that was its last. Whether there was one. The engine removes
     /// an image that is named by its id together with its last name, whoever gave it that: pass a name.
+    ///
+    /// # Errors
+    /// If a container uses the image, or the engine cannot be asked.
     pub async fn remove_image(&self, reference: &str) -> Result<bool, EngineError> {
         check_reference(reference)?;
         let options = RemoveImageOptions::default();
@@ -104,6 +116,10 @@ impl Docker {
 
     /// Makes an image of one layer from a tar of a root file system, and returns its id. The tar
     /// may be compressed as the engine understands it.
+    ///
+    /// # Errors
+    /// If the engine does not take the tar, a label or a variable cannot be written for it, or
+    /// `cancel` was set.
     pub async fn import(
         &self,
         tar: impl Read + Send + 'static,
@@ -164,6 +180,9 @@ impl Docker {
     }
 
     /// The digest that `reference` has in its registry, as the engine can see it.
+    ///
+    /// # Errors
+    /// If the registry cannot be reached from the engine, or has no such image.
     pub async fn registry_digest(&self, reference: &str) -> Result<String, EngineError> {
         check_reference(reference)?;
         let doing = format!("asking the registry for {reference}");

@@ -15,6 +15,9 @@ const AT_ONCE: usize = 8;
 
 impl Docker {
     /// How many of these layers, by diff ID from the lowest on, an image of the engine begins with.
+    ///
+    /// # Errors
+    /// If the engine cannot be asked.
     pub async fn layers_there(&self, diff_ids: &[String]) -> Result<usize, EngineError> {
         let doing = "listing the engine's images";
         let options = ListImagesOptions {
@@ -36,6 +39,9 @@ impl Docker {
     }
 
     /// Loads what `archive` writes, an archive as `docker save` makes them.
+    ///
+    /// # Errors
+    /// If `archive` fails, the engine does not take what it writes, or `cancel` was set.
     pub async fn load(
         &self,
         archive: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,

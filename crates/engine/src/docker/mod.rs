@@ -65,6 +65,9 @@ impl Docker {
     /// Connects to the engine at `address`, else to the one that `DOCKER_HOST` or the docker context in use
     /// names, else to the first of the usual sockets that answers: Docker's, rootless Docker's, Docker
     /// Desktop's, Colima's, Podman's.
+    ///
+    /// # Errors
+    /// [`EngineError::NotReachable`] if no engine answers, with what was tried.
     pub async fn connect(address: Option<&str>) -> Result<Docker, EngineError> {
         let candidates = address::candidates(address, |name| std::env::var_os(name))?;
         let mut failures = Vec::new();
@@ -151,6 +154,9 @@ impl Docker {
 
     /// Takes the name of [`Docker::temporary`] away again. With `done` unset the engine may still give it:
     /// then it stays noted.
+    ///
+    /// # Errors
+    /// If a container uses the image, or the engine cannot be asked.
     pub async fn remove_temporary(&self, name: &str, done: bool) -> Result<(), EngineError> {
         self.remove_image(name).await?;
         if done {
@@ -160,6 +166,9 @@ impl Docker {
     }
 
     /// Removes what a process that was killed has left here.
+    ///
+    /// # Errors
+    /// If the engine cannot be asked, or something uses what is left.
     pub async fn remove_left(&self, left: &Temporary) -> Result<(), EngineError> {
         match left {
             Temporary::Container(name) => self.remove_container(name).await,
@@ -203,6 +212,7 @@ impl Docker {
         format!("{name} {}", self.server.version)
     }
 
+    /// Whether the engine behind the socket is Podman.
     pub fn is_podman(&self) -> bool {
         self.server.is_podman
     }
@@ -224,12 +234,20 @@ impl Docker {
         }
     }
 
+    /// Asks for a sign of life.
+    ///
+    /// # Errors
+    /// [`EngineError::NotReachable`] or [`EngineError::Gone`].
     pub async fn ping(&self) -> Result<(), EngineError> {
         let answer = self.api.ping().await;
         answer.map_err(|error| self.failed(error, "pinging it"))?;
         Ok(())
     }
 
+    /// Asks what the engine is and what it runs on.
+    ///
+    /// # Errors
+    /// If the engine cannot be asked.
     pub async fn info(&self) -> Result<EngineInfo, EngineError> {
         let info = raw(self.api.info().await);
         let info = info.map_err(|error| self.failed(error, "asking what it runs on"))?;

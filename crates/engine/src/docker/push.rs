@@ -13,6 +13,10 @@ use stackforge_types::Cancel;
 impl Docker {
     /// Pushes the engine's image of that name, `[HOST/]NAME:TAG`. What the registry has of it is not
     /// sent again. The manifest's digest, where the engine tells it.
+    ///
+    /// # Errors
+    /// [`EngineError::Push`] if the registry refuses or cannot be reached, or what the engine
+    /// refuses.
     pub async fn push(
         &self,
         reference: &str,

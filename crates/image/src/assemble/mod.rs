@@ -24,20 +24,26 @@ use stackforge_types::{Digest, Platform};
 
 pub use error::AssembleError;
 
+/// Media type of an image's manifest (OCI image specification 1.1).
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// Media type of an image's configuration (OCI image specification 1.1).
 pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 
 /// A layer as a blob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
+    /// How the blob is compressed, as OCI says it.
     pub media_type: String,
+    /// Of the blob.
     pub digest: Digest,
     /// Of the tar in it.
     pub diff_id: Digest,
     /// In bytes, compressed and not; the latter is zero where nobody measured it.
     pub size: u64,
+    /// Bytes of the tar.
     #[serde(default)]
     pub plain_size: u64,
+    /// What the manifest says of it, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// What it is, for people: the image's history shows it.
@@ -50,6 +56,7 @@ pub struct Layer {
 /// What an image is to be.
 #[derive(Debug, Clone)]
 pub struct Draft {
+    /// What it runs on.
     pub platform: Platform,
     /// Of every document, in seconds since 1970.
     pub epoch: u32,
@@ -61,19 +68,26 @@ pub struct Draft {
     pub from_base: usize,
     /// `NAME=VALUE`; they win over the base's.
     pub env: Vec<(String, String)>,
+    /// The default command; the base's own if it is empty.
     pub cmd: Vec<String>,
+    /// Labels, by key; they win over the base's.
     pub labels: BTreeMap<String, String>,
 }
 
 /// An image: its documents, and the layers that they name.
 #[derive(Debug, Clone)]
 pub struct Assembled {
+    /// What it runs on.
     pub platform: Platform,
+    /// The manifest, byte for byte.
     pub manifest: Vec<u8>,
+    /// The configuration, byte for byte.
     pub config: Vec<u8>,
+    /// Of the manifest.
     pub digest: Digest,
     /// Docker's id of the image.
     pub config_digest: Digest,
+    /// The lowest first.
     pub layers: Vec<Layer>,
 }
 
@@ -118,6 +132,10 @@ impl Layer {
 }
 
 impl Draft {
+    /// Makes the image's documents. Same draft, same bytes.
+    ///
+    /// # Errors
+    /// [`AssembleError::Json`] if a document cannot be written as JSON.
     pub fn assemble(self) -> Result<Assembled, AssembleError> {
         let config = bytes(&self.config()?)?;
         let config_digest = Digest::of(&config);

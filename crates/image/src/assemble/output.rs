@@ -51,6 +51,9 @@ fn document(bytes: &[u8]) -> io::Result<Value> {
 }
 
 /// Everything of [`layout`] but the image's name: it is there, and nobody sees it yet.
+///
+/// # Errors
+/// If a blob is not below `blobs`, or `directory` cannot be written or is not a layout.
 pub fn unnamed(image: &Assembled, blobs: &Path, directory: &Path) -> Result<()> {
     filled(image, blobs, directory).map(drop)
 }
@@ -176,6 +179,9 @@ fn write(path: &Path, content: &[u8]) -> Result<()> {
 
 /// Writes an archive with the image under each of `names`: an OCI layout that `docker load` takes
 /// as well. Layers for which `wanted` is false are left out: what loads it has them.
+///
+/// # Errors
+/// If a blob is not below `blobs`, or `out` fails.
 pub fn archive(
     image: &Assembled,
     names: &[String],

@@ -54,7 +54,7 @@ pub(super) struct Worker {
 pub(super) type Out = Parts<Part, LayerError>;
 
 impl Worker {
-    pub fn new(level: u32) -> Self {
+    pub(super) fn new(level: u32) -> Self {
         Self {
             compressor: Compressor::new(level),
             dense: Dense::default(),
@@ -62,7 +62,7 @@ impl Worker {
         }
     }
 
-    pub fn member(&mut self, plain: &[u8]) -> Result<Vec<u8>, LayerError> {
+    pub(super) fn member(&mut self, plain: &[u8]) -> Result<Vec<u8>, LayerError> {
         let mut gzip = Vec::new();
         self.compressor
             .member(plain, &mut gzip)
@@ -70,7 +70,7 @@ impl Worker {
         Ok(gzip)
     }
 
-    pub fn head(&mut self, plain: Vec<u8>, out: &Out) -> Result<bool, LayerError> {
+    pub(super) fn head(&mut self, plain: Vec<u8>, out: &Out) -> Result<bool, LayerError> {
         if plain.is_empty() {
             return Ok(true);
         }
@@ -79,7 +79,7 @@ impl Worker {
         Ok(out.put(Part { gzip, plain, role }))
     }
 
-    pub fn content<S: Source + Clone>(
+    pub(super) fn content<S: Source + Clone>(
         &mut self,
         content: &Content<'_, S>,
         out: &Out,

@@ -31,6 +31,9 @@ pub struct Changed {
 
 impl Changed {
     /// `size` bytes from `start` on.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is shorter.
     pub fn new(file: Arc<File>, start: u64, size: u64) -> io::Result<Self> {
         let mut ends = Vec::new();
         let mut cutter = Cutter::default();
@@ -44,10 +47,15 @@ impl Changed {
         Ok(Self { file, start, ends })
     }
 
+    /// Bytes of the member.
     pub fn size(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
 
+    /// Writes the whole member to `to`.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is shorter than it was, or `to` fails.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         pass(&self.file, self.start, self.size(), |bytes, _| {
             to.write_all(bytes)

@@ -22,6 +22,7 @@ pub struct Part<'a> {
     pub size: u64,
 }
 
+/// How wheels are spread over layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// From which size on a wheel has a layer of its own, in bytes.

@@ -37,14 +37,14 @@ pub(super) struct Compressor {
 }
 
 impl Compressor {
-    pub fn new(level: u32) -> Self {
+    pub(super) fn new(level: u32) -> Self {
         Self {
             deflate: Compress::new(Compression::new(level.min(9)), false),
         }
     }
 
     /// Appends the member that inflates to `plain`.
-    pub fn member(&mut self, plain: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
+    pub(super) fn member(&mut self, plain: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
         self.deflate.reset();
         out.extend_from_slice(&HEADER);
         loop {
@@ -73,7 +73,7 @@ impl Dense {
     const LEVEL: i32 = 9;
 
     /// The member that inflates to `plain`, whose checksum is known.
-    pub fn member(&mut self, plain: &[u8], crc: &Crc) -> Result<Vec<u8>, LayerError> {
+    pub(super) fn member(&mut self, plain: &[u8], crc: &Crc) -> Result<Vec<u8>, LayerError> {
         let level = libdeflater::CompressionLvl::new(Self::LEVEL).unwrap_or_default();
         let compressor = (self.0).get_or_insert_with(|| libdeflater::Compressor::new(level));
         let mut out = HEADER.to_vec();

@@ -24,6 +24,7 @@ const INSTALLER: &str = "stackforge\n";
 
 /// A wheel to install, and how.
 pub struct Install<'a, S> {
+    /// What is installed.
     pub wheel: &'a Wheel<S>,
     /// Asked for by name, not only by another wheel.
     pub requested: bool,
@@ -60,7 +61,7 @@ pub(super) struct Plan<'a> {
 
 impl Plan<'_> {
     /// Where RECORD's paths start, below the root.
-    pub fn site<S>(&self, wheel: &Wheel<S>) -> &str {
+    pub(super) fn site<S>(&self, wheel: &Wheel<S>) -> &str {
         let site = if wheel.pure {
             &self.scheme.purelib
         } else {
@@ -70,7 +71,7 @@ impl Plan<'_> {
     }
 
     /// The files of a wheel, which is the `place`th; RECORD is the last.
-    pub fn files<S: Source + Clone>(
+    pub(super) fn files<S: Source + Clone>(
         &self,
         install: &Install<'_, S>,
         place: usize,

@@ -72,7 +72,7 @@ fn is_signature(name: &str) -> bool {
 
 impl Installed<'_> {
     /// The path of each wheel's RECORD and its text, by path.
-    pub fn records<S: Source + Clone>(
+    pub(super) fn records<S: Source + Clone>(
         &self,
         plan: &Plan<'_>,
         installs: &[Install<'_, S>],

@@ -67,21 +67,21 @@ impl<'a> Entry<'a> {
     }
 
     /// As the tar has it.
-    pub fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         match self {
             Self::Folder(path) => format!("{path}/"),
             Self::File(path, _) => (*path).to_owned(),
         }
     }
 
-    pub fn mode(&self) -> u32 {
+    pub(super) fn mode(&self) -> u32 {
         match self {
             Self::Folder(_) => 0o755,
             Self::File(_, file) => file.mode,
         }
     }
 
-    pub fn size(&self) -> u64 {
+    pub(super) fn size(&self) -> u64 {
         match self {
             Self::Folder(_) => 0,
             Self::File(_, file) => file.size,

@@ -46,12 +46,14 @@ pub use error::{LayerError, WheelFault};
 pub use group::{Limits, Part, group};
 pub use install::Install;
 pub use scheme::Scheme;
+pub use stackforge_binary::source::FileSource;
 pub use wheel::Wheel;
 pub use write::write;
 
 /// What a layer is besides its wheels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
+    /// Where the parts of a wheel go.
     pub scheme: Scheme,
     /// Absolute path of the interpreter that scripts name.
     pub python: String,
@@ -68,11 +70,15 @@ pub struct Spec {
 pub struct Layer {
     /// `sha256:…` of the layer, of the tar in it and of its table of contents.
     pub digest: String,
+    /// `sha256:…` of the tar in the layer.
     pub diff_id: String,
+    /// `sha256:…` of the table of contents, for snapshotters that read layers lazily.
     pub toc_digest: String,
     /// In bytes, of the layer and of the tar in it.
     pub size: u64,
+    /// Bytes of the tar in the layer.
     pub plain_size: u64,
+    /// Files in the layer.
     pub files: u64,
     /// Files that their wheel's RECORD does not list, as `WHEEL: FILE`. The specification forbids
     /// it, pip does not mind.

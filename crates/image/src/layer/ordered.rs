@@ -16,7 +16,7 @@ pub(super) struct Parts<P, E>(SyncSender<Result<P, E>>);
 
 impl<P, E> Parts<P, E> {
     /// False when nothing more is wanted.
-    pub fn put(&self, part: P) -> bool {
+    pub(super) fn put(&self, part: P) -> bool {
         self.0.send(Ok(part)).is_ok()
     }
 }

@@ -8,9 +8,13 @@ use super::LayerError;
 /// Absolute folders of the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scheme {
+    /// For wheels without machine code: `site-packages`.
     pub purelib: String,
+    /// For wheels with machine code; mostly the same folder.
     pub platlib: String,
+    /// For entry points and scripts.
     pub scripts: String,
+    /// For everything else that a wheel has.
     pub data: String,
     /// Of all headers; each distribution has a folder in it.
     pub headers: String,

@@ -66,7 +66,7 @@ fn command(line: &str) -> Result<Command, &'static str> {
 }
 
 impl Command {
-    pub fn script(&self, python: &str) -> Vec<u8> {
+    pub(super) fn script(&self, python: &str) -> Vec<u8> {
         let Self { module, call, .. } = self;
         let import = call.split('.').next().unwrap_or(call);
         let text = format!(

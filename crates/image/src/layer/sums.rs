@@ -34,7 +34,7 @@ pub(super) struct Sums<'scope> {
 }
 
 impl<'scope> Sums<'scope> {
-    pub fn start<'env>(scope: &'scope Scope<'scope, 'env>) -> Self {
+    pub(super) fn start<'env>(scope: &'scope Scope<'scope, 'env>) -> Self {
         let (batches, received) = sync_channel(WAITING);
         Self {
             batch: Vec::new(),
@@ -44,7 +44,7 @@ impl<'scope> Sums<'scope> {
         }
     }
 
-    pub fn put(&mut self, piece: Piece) -> Result<(), LayerError> {
+    pub(super) fn put(&mut self, piece: Piece) -> Result<(), LayerError> {
         if let Piece::Bytes(bytes) = &piece {
             self.bytes += bytes.len();
         }
@@ -62,7 +62,7 @@ impl<'scope> Sums<'scope> {
     }
 
     /// One digest for each `End`.
-    pub fn finish(mut self) -> Result<Vec<record::Sha256>, LayerError> {
+    pub(super) fn finish(mut self) -> Result<Vec<record::Sha256>, LayerError> {
         self.send()?;
         drop(self.batches);
         self.digests.join().map_err(|_| LayerError::Thread)

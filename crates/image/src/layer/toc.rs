@@ -65,7 +65,7 @@ fn is_zero(number: &u64) -> bool {
 
 impl Toc {
     /// `chunks` and `digests` are those of the entries with content, in their order.
-    pub fn of(
+    pub(super) fn of(
         entries: &[layout::Entry<'_>],
         chunks: &[Chunk],
         digests: &[Sha256],
@@ -103,7 +103,14 @@ impl Toc {
         toc
     }
 
-    pub fn add_file(&mut self, path: &str, mode: u32, size: u64, offset: u64, digest: &Sha256) {
+    pub(super) fn add_file(
+        &mut self,
+        path: &str,
+        mode: u32,
+        size: u64,
+        offset: u64,
+        digest: &Sha256,
+    ) {
         let digest = record::oci(digest);
         let entry = Entry {
             size,
@@ -115,7 +122,7 @@ impl Toc {
         self.entries.push(entry);
     }
 
-    pub fn json(&self) -> serde_json::Result<Vec<u8>> {
+    pub(super) fn json(&self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(self)
     }
 

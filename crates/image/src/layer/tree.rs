@@ -28,7 +28,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub fn add<S: Source + Clone>(
+    pub(super) fn add<S: Source + Clone>(
         &mut self,
         place: usize,
         files: Vec<Placed>,
@@ -64,7 +64,7 @@ impl Tree {
     }
 
     /// Fails where a path is a file of one wheel and a folder of another.
-    pub fn check<S>(&self, installs: &[Install<'_, S>]) -> Result<(), LayerError> {
+    pub(super) fn check<S>(&self, installs: &[Install<'_, S>]) -> Result<(), LayerError> {
         let name = |file: &File| {
             let owner = file
                 .owners

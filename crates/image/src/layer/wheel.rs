@@ -20,9 +20,11 @@ const MAX_METADATA: u64 = 1 << 20;
 const MAX_RECORD: u64 = 64 << 20;
 const PIECE: u64 = 256 << 10;
 
+/// A wheel whose metadata are read and agree.
 pub struct Wheel<S> {
     /// File name.
     pub file: String,
+    /// Of its file name.
     pub name: WheelName,
     pub(super) archive: Archive,
     pub(super) source: S,
@@ -50,6 +52,11 @@ impl<S: Source + Clone> Wheel<S> {
         rows.filter_map(|(path, digest)| Some((path.as_str(), digest.as_deref()?)))
     }
 
+    /// Reads the wheel's directory and metadata. `file` is its file name.
+    ///
+    /// # Errors
+    /// If the name is not a wheel's, the archive is not sound, or the metadata are not what the
+    /// wheel format asks for.
     pub fn open(file: &str, mut source: S) -> Result<Self, LayerError> {
         let name: WheelName = file.parse()?;
         let archive = Archive::read(file, &mut source)?;

@@ -25,6 +25,10 @@ use stackforge_binary::source::Source;
 const MAX_THREADS: usize = 16;
 
 /// Writes the layer. The order of wheels changes nothing in it.
+///
+/// # Errors
+/// If wheels collide, one is damaged or its RECORD lies, the scheme is not absolute, or `out`
+/// fails. What was written is then not a layer.
 pub fn write<S: Source + Clone + Send + Sync>(
     spec: &Spec,
     installs: &[Install<'_, S>],

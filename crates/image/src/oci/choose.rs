@@ -236,7 +236,7 @@ fn is_attestation(entry: &Descriptor) -> bool {
 }
 
 impl Choice {
-    pub fn of(digest: &Digest, size: u64) -> Result<Self, OciError> {
+    pub(super) fn of(digest: &Digest, size: u64) -> Result<Self, OciError> {
         let text = digest.to_string();
         let digest_of = oci_spec::image::Digest::from_str(&text);
         let parsed = digest_of.map_err(|_| OciError::Algorithm(text))?;
@@ -254,7 +254,7 @@ impl Choice {
     }
 
     /// Its names, its platform and its digest.
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let mut out = self.names.join(", ");
         if let Some(platform) = self.descriptor.platform() {
             let variant = platform.variant().as_deref().unwrap_or_default();

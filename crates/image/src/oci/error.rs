@@ -8,73 +8,147 @@ use stackforge_binary::source::ReadError;
 use stackforge_binary::tar::TarError;
 use stackforge_types::{Digest, Platform};
 
+/// Why an image cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum OciError {
+    /// A file cannot be read.
     #[error("{} cannot be read: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The file is not an image layout, an archive of one, or what `docker save` writes.
     #[error(
         "{} is neither an OCI layout, an archive of one nor the output of `docker save`",
         .0.display()
     )]
     Unknown(PathBuf),
+    /// An archive is read at any offset, so it cannot be compressed as a whole.
     #[error("{} is compressed; decompress it first", .0.display())]
     Compressed(PathBuf),
+    /// The archive is not a sound tar.
     #[error("{} is damaged: {source}", path.display())]
-    Archive { path: PathBuf, source: TarError },
+    Archive {
+        /// The archive.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: TarError,
+    },
+    /// A member of the archive cannot be used.
     #[error("member `{member}` {problem}")]
     Member {
+        /// The member.
         member: String,
+        /// What is wrong with it; completes "member `NAME` …".
         problem: &'static str,
     },
+    /// A document or blob that the image names is not there.
     #[error("{0} is missing; copy the image again")]
     Missing(String),
+    /// A document exceeds the bound that keeps memory small.
     #[error("{what} has {size} bytes, more than {most}")]
-    TooLarge { what: String, size: u64, most: u64 },
+    TooLarge {
+        /// The document.
+        what: String,
+        /// Its bytes.
+        size: u64,
+        /// The bound.
+        most: u64,
+    },
+    /// A document or blob cannot be read.
     #[error("{what} cannot be read: {source}")]
-    Bytes { what: String, source: ReadError },
+    Bytes {
+        /// The document or blob.
+        what: String,
+        /// Why.
+        source: ReadError,
+    },
+    /// A document or blob has another size than what names it says.
     #[error("{what} has {found} bytes in place of {expected}; copy the image again")]
     Size {
+        /// The document or blob.
         what: String,
+        /// Bytes that it should have.
         expected: u64,
+        /// Bytes that it has.
         found: u64,
     },
+    /// A document or blob has other bytes than what names it says.
     #[error("{what} has the digest {found} in place of {expected}; copy the image again")]
     Altered {
+        /// The document or blob.
         what: String,
+        /// The digest that it should have.
         expected: Digest,
+        /// The digest that it has.
         found: Digest,
     },
+    /// A document does not parse.
     #[error("{what} is not what it should be: {source}")]
     Json {
+        /// The document.
         what: String,
+        /// What the JSON reader says.
         source: serde_json::Error,
     },
+    /// A document contradicts itself or the specification.
     #[error("{what} {problem}")]
-    Malformed { what: String, problem: String },
+    Malformed {
+        /// The document.
+        what: String,
+        /// Completes "the manifest … …".
+        problem: String,
+    },
+    /// The digest, as written.
     #[error("the digest `{0}` is no sha256 digest, which is all that is read")]
     Algorithm(String),
+    /// Something is of a kind that is not read.
     #[error("{what} has the media type `{media_type}`, {why}")]
     MediaType {
+        /// What it is: "layer `sha256:…`".
         what: String,
+        /// Its media type.
         media_type: String,
+        /// Why it is not read.
         why: &'static str,
     },
+    /// No image has the name.
     #[error("no image is `{reference}`; there is {}", list(.there))]
     NoReference {
+        /// The name that was asked for.
         reference: String,
+        /// Names that there are.
         there: Vec<String>,
     },
+    /// No image is for the platform.
     #[error("no image is for {platform}; there is {}", list(.there))]
     NoPlatform {
+        /// The platform that was asked for.
         platform: Platform,
+        /// Platforms that there are.
         there: Vec<String>,
     },
+    /// Names of the images among which to choose.
     #[error("there are several images: {}; name one by its tag, digest or platform", list(.0))]
     Several(Vec<String>),
+    /// A layer's tar is not sound.
     #[error("layer {digest}: {source}")]
-    Layer { digest: Digest, source: TarError },
+    Layer {
+        /// The layer's.
+        digest: Digest,
+        /// What is wrong with it.
+        source: TarError,
+    },
+    /// A layer does not fit over those below it.
     #[error("layer {digest}: {source}")]
-    Merge { digest: Digest, source: MergeError },
+    Merge {
+        /// The layer's.
+        digest: Digest,
+        /// What is wrong with it.
+        source: MergeError,
+    },
 }
 
 fn list(there: &[String]) -> String {

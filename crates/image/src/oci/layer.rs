@@ -10,6 +10,7 @@ use stackforge_binary::source::Source as _;
 use stackforge_types::Digest;
 use std::path::Path;
 
+/// A layer of an image that was opened. Its blob is read when it is asked for.
 #[derive(Debug, Clone)]
 pub struct Layer {
     pub(super) place: Place,
@@ -23,6 +24,9 @@ pub struct Layer {
 
 impl Layer {
     /// A layer whose blob is, or will be, a file below a layout's directory.
+    ///
+    /// # Errors
+    /// If the descriptor's digest is not SHA-256, or its media type is not a layer's.
     pub fn of_blob(
         root: &Path,
         descriptor: &Descriptor,
@@ -54,6 +58,7 @@ impl Layer {
         self.size
     }
 
+    /// The layer's media type, as the manifest says.
     pub fn media_type(&self) -> &str {
         &self.media_type
     }
@@ -65,6 +70,9 @@ impl Layer {
 
     /// The tar from its start, unpacked as it is read. A blob that is not what the image names is
     /// an error of a read, of the last one at the latest.
+    ///
+    /// # Errors
+    /// If the blob cannot be opened or has another size.
     pub fn tar(&self) -> Result<Tar, OciError> {
         let hash = self.digest.is_some().then(Sha256::new);
         let (digest, diff_id) = (self.digest.clone(), self.diff_id.clone());
@@ -73,6 +81,9 @@ impl Layer {
 
     /// The same of a blob that was verified just now, for who unpacks in one thread and proves in
     /// another.
+    ///
+    /// # Errors
+    /// If the blob cannot be opened or has another size.
     pub fn tar_of_verified(&self) -> Result<(Stream, Proof), OciError> {
         Ok((self.stream(None)?, Proof::new(self.diff_id.clone())))
     }

@@ -27,6 +27,7 @@ const OPAQUE: &str = ".wh..wh..opq";
 /// Other names that start so are AUFS's own and mean nothing.
 const META: &str = ".wh..wh.";
 
+/// A file of the merged image: what it is, and where its content lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     /// The layer whose member put the path there, from 0.
@@ -41,24 +42,44 @@ pub struct Node {
 /// A member of a layer by number, both from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Member {
+    /// The layer, counted from 0 at the lowest.
     pub layer: usize,
+    /// The member of the layer's tar, counted from 0.
     pub member: usize,
 }
 
+/// Why a layer does not fit over those below it.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
+    /// The path.
     #[error("`{}` is longer than a path can be", short(.0))]
     Long(String),
+    /// The path.
     #[error("`{}` lies below links that lead in a circle", short(.0))]
     Circle(String),
+    /// The path.
     #[error("`{}` lies below a file of the same layer", short(.0))]
     BelowFile(String),
+    /// A hard link has no target.
     #[error("the hard link `{}` leads to `{}`, which is not there", short(.path), short(.to))]
-    NoTarget { path: String, to: String },
+    NoTarget {
+        /// The link.
+        path: String,
+        /// Where it leads.
+        to: String,
+    },
+    /// A hard link's target is a directory.
     #[error("the hard link `{}` leads to the directory `{}`", short(.path), short(.to))]
-    ToDirectory { path: String, to: String },
+    ToDirectory {
+        /// The link.
+        path: String,
+        /// Where it leads.
+        to: String,
+    },
+    /// The whiteout's path.
     #[error("the whiteout `{}` names no file", short(.0))]
     Whiteout(String),
+    /// More than memory is given to.
     #[error("the layers have more than {MOST_FILES} files, or too long names")]
     Many,
 }
@@ -72,6 +93,7 @@ fn short(path: &str) -> String {
 
 type Nodes = BTreeMap<String, Node>;
 
+/// Puts layers over each other by their headers alone.
 #[derive(Debug, Default)]
 pub struct Merge {
     /// What the layers below have, less what this one hides.
@@ -87,11 +109,15 @@ pub struct Merge {
 }
 
 impl Merge {
+    /// An image without layers.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// The next member of the layer at hand.
+    ///
+    /// # Errors
+    /// If the member does not fit, or there are too many.
     pub fn add(&mut self, mut header: Header) -> Result<(), MergeError> {
         header.xattrs = Vec::new();
         let content = Member {

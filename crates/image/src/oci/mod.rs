@@ -33,10 +33,12 @@ pub use merge::{Merge, MergeError, Node};
 pub use place::MOST_JSON;
 pub use stream::{Proof, Stream, Tar, Unproven};
 
+/// An image that was opened. Its documents are verified, its layers not yet.
 #[derive(Debug, Clone)]
 pub struct Image {
     /// Of the manifest; of the configuration where `docker save` wrote no manifest.
     pub digest: Digest,
+    /// The configuration, as parsed.
     pub config: ImageConfiguration,
     /// The lowest first.
     pub layers: Vec<Layer>,
@@ -49,13 +51,20 @@ pub struct Image {
 pub struct Documents {
     /// Of the manifest, as it names itself.
     pub media_type: String,
+    /// The manifest, byte for byte.
     pub manifest: Vec<u8>,
+    /// Of `config`.
     pub config_digest: Digest,
+    /// The configuration, byte for byte.
     pub config: Vec<u8>,
 }
 
 /// The image at `path` that `reference` names: a tag, an annotation's name or a digest. Both it and
 /// the platform may be left out where there is one image.
+///
+/// # Errors
+/// If there is no such image or more than one, or a document is missing, damaged, altered or for
+/// another platform.
 pub fn open(
     path: &Path,
     reference: Option<&str>,
@@ -76,12 +85,18 @@ pub fn open(
 }
 
 /// Which manifest of an index is for a platform. Indexes in it are looked up below `path`.
+///
+/// # Errors
+/// If there is no such manifest or more than one, or an index is damaged.
 pub fn choose(path: &Path, index: &[u8], platform: Option<Platform>) -> Result<Digest, OciError> {
     let index = parse::index("the index", index)?;
     Ok(choose::choose(&Files::open(path)?, &index, None, platform)?.digest)
 }
 
 /// The image whose manifest has that digest and size, of blobs below `path` as in a layout.
+///
+/// # Errors
+/// If a document is missing, damaged or altered.
 pub fn of_manifest(path: &Path, digest: &Digest, size: u64) -> Result<Image, OciError> {
     let choice = choose::Choice::of(digest, size)?;
     image(&Files::open(path)?, &choice, None)
@@ -89,11 +104,17 @@ pub fn of_manifest(path: &Path, digest: &Digest, size: u64) -> Result<Image, Oci
 
 impl Image {
     /// An error unless its configuration is for that platform.
+    ///
+    /// # Errors
+    /// [`OciError::NoPlatform`] if it is for another one.
     pub fn is_for(&self, platform: Platform) -> Result<(), OciError> {
         check_platform(&self.config, Some(platform))
     }
 
     /// The files of the image by path. Reads every layer to its end, so all of them are verified.
+    ///
+    /// # Errors
+    /// If a layer is missing, altered or damaged, or does not fit over those below it.
     pub fn files(&self) -> Result<BTreeMap<String, Node>, OciError> {
         let mut merge = Merge::new();
         for layer in &self.layers {
@@ -169,6 +190,9 @@ fn image(
 
 /// An error where a configuration is for another platform. What an index says of it may be wrong, or
 /// missing.
+///
+/// # Errors
+/// [`OciError::NoPlatform`] if it is for another one.
 pub fn check_platform(
     config: &ImageConfiguration,
     wanted: Option<Platform>,

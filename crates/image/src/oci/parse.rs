@@ -12,10 +12,14 @@ const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+j
 const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
 const DOCKER_LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar";
 
+/// How a layer's tar is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
+    /// Not at all.
     None,
+    /// Gzip, of one member or several.
     Gzip,
+    /// Zstandard, of one frame or several.
     Zstd,
 }
 
@@ -38,6 +42,9 @@ pub(super) fn leads(descriptor: &Descriptor) -> Leads {
 }
 
 /// How the tar of a layer is packed.
+///
+/// # Errors
+/// [`OciError::MediaType`] for what is not a layer's, and for a foreign layer, which is kept elsewhere.
 pub fn compression(layer: &Descriptor) -> Result<Compression, OciError> {
     let refused = |why| {
         Err(OciError::MediaType {
@@ -68,6 +75,9 @@ pub fn compression(layer: &Descriptor) -> Result<Compression, OciError> {
 }
 
 /// The digest of a descriptor.
+///
+/// # Errors
+/// [`OciError::Algorithm`] if it is not SHA-256.
 pub fn digest(descriptor: &Descriptor) -> Result<Digest, OciError> {
     let text = descriptor.digest().as_ref();
     text.parse()
@@ -75,6 +85,9 @@ pub fn digest(descriptor: &Descriptor) -> Result<Digest, OciError> {
 }
 
 /// The file `oci-layout`.
+///
+/// # Errors
+/// If it does not parse, or is of a version other than 1.
 pub fn layout(bytes: &[u8]) -> Result<(), OciError> {
     #[derive(Deserialize)]
     struct Layout {
@@ -92,6 +105,9 @@ pub fn layout(bytes: &[u8]) -> Result<(), OciError> {
 }
 
 /// `index.json`, or an index that another one names.
+///
+/// # Errors
+/// If it does not parse, or is not an index.
 pub fn index(what: &str, bytes: &[u8]) -> Result<ImageIndex, OciError> {
     let index: ImageIndex = json(what, bytes)?;
     version(what, index.schema_version())?;
@@ -104,6 +120,10 @@ pub fn index(what: &str, bytes: &[u8]) -> Result<ImageIndex, OciError> {
     Ok(index)
 }
 
+/// An image's manifest. `what` names it in errors.
+///
+/// # Errors
+/// If it does not parse, or is not an image's.
 pub fn manifest(what: &str, bytes: &[u8]) -> Result<ImageManifest, OciError> {
     let manifest: ImageManifest = json(what, bytes)?;
     version(what, manifest.schema_version())?;
@@ -125,6 +145,9 @@ pub fn manifest(what: &str, bytes: &[u8]) -> Result<ImageManifest, OciError> {
 }
 
 /// The configuration and its diff IDs.
+///
+/// # Errors
+/// If it does not parse, or a diff ID is not SHA-256.
 pub fn config(what: &str, bytes: &[u8]) -> Result<(ImageConfiguration, Vec<Digest>), OciError> {
     let config: ImageConfiguration = json(what, bytes)?;
     if config.rootfs().typ() != "layers" {
@@ -147,13 +170,20 @@ pub fn config(what: &str, bytes: &[u8]) -> Result<(ImageConfiguration, Vec<Diges
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Saved {
+    /// Path of the configuration in the archive.
     pub config: String,
+    /// The names that the image was saved by.
     #[serde(default)]
     pub repo_tags: Option<Vec<String>>,
+    /// Paths of the layers in the archive, the lowest first.
     #[serde(default)]
     pub layers: Option<Vec<String>>,
 }
 
+/// Reads `manifest.json` of what `docker save` writes.
+///
+/// # Errors
+/// If it does not parse.
 pub fn saved(bytes: &[u8]) -> Result<Vec<Saved>, OciError> {
     json("manifest.json", bytes)
 }

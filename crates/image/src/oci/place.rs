@@ -38,7 +38,7 @@ pub(super) enum Place {
 }
 
 impl Files {
-    pub fn open(path: &Path) -> Result<Self, OciError> {
+    pub(super) fn open(path: &Path) -> Result<Self, OciError> {
         let read = |source| OciError::Read {
             path: path.to_owned(),
             source,
@@ -72,7 +72,7 @@ impl Files {
     }
 
     /// None where there is no such file.
-    pub fn find(&self, name: &str) -> Result<Option<Place>, OciError> {
+    pub(super) fn find(&self, name: &str) -> Result<Option<Place>, OciError> {
         match self {
             Self::Directory(root) => {
                 let path = root.join(name);
@@ -101,19 +101,19 @@ impl Files {
         }
     }
 
-    pub fn blob(&self, digest: &Digest) -> Result<Place, OciError> {
+    pub(super) fn blob(&self, digest: &Digest) -> Result<Place, OciError> {
         self.find(&format!("blobs/sha256/{}", digest.hex()))?
             .ok_or_else(|| OciError::Missing(format!("blob {digest}")))
     }
 
     /// The whole of a small file, if it is there.
-    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, OciError> {
+    pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, OciError> {
         self.find(name)?.map(|place| place.read(name)).transpose()
     }
 }
 
 impl Place {
-    pub fn open(&self) -> Result<Window<FileSource>, OciError> {
+    pub(super) fn open(&self) -> Result<Window<FileSource>, OciError> {
         match self {
             Self::File(path) => {
                 let read = |source| OciError::Read {
@@ -132,7 +132,7 @@ impl Place {
     }
 
     /// The file that holds it, and where it begins there.
-    pub fn at(&self) -> (&Path, u64) {
+    pub(super) fn at(&self) -> (&Path, u64) {
         match self {
             Self::File(path) => (path, 0),
             Self::Member(path, offset, _) => (path, *offset),
@@ -140,7 +140,7 @@ impl Place {
     }
 
     /// All of it, which has to be small.
-    pub fn read(&self, what: &str) -> Result<Vec<u8>, OciError> {
+    pub(super) fn read(&self, what: &str) -> Result<Vec<u8>, OciError> {
         let mut window = self.open()?;
         let size = window.size();
         if size > MOST_JSON {
@@ -157,7 +157,12 @@ impl Place {
     }
 
     /// All of it once its size and digest are those that were promised.
-    pub fn verified(&self, what: &str, digest: &Digest, size: u64) -> Result<Vec<u8>, OciError> {
+    pub(super) fn verified(
+        &self,
+        what: &str,
+        digest: &Digest,
+        size: u64,
+    ) -> Result<Vec<u8>, OciError> {
         let bytes = self.read(what)?;
         if bytes.len() as u64 != size {
             return Err(OciError::Size {

@@ -45,12 +45,26 @@ enum Packed {
     Zstd(zstd::Decoder<'static, Blob>),
 }
 
+/// A layer whose bytes are not what the image names.
 #[derive(Debug, thiserror::Error)]
 pub enum Unproven {
+    /// The blob has another digest.
     #[error("the layer's blob has the digest {found} in place of {expected}; copy the image again")]
-    Blob { expected: Digest, found: Digest },
+    Blob {
+        /// As the manifest says.
+        expected: Digest,
+        /// Of the bytes.
+        found: Digest,
+    },
+    /// The tar has another digest.
     #[error("the layer's tar has the diff ID {found}, the configuration says {expected}")]
-    DiffId { expected: Digest, found: Digest },
+    DiffId {
+        /// As the configuration says.
+        expected: Digest,
+        /// Of the bytes.
+        found: Digest,
+    },
+    /// An earlier read failed so.
     #[error("the layer was found to be wrong before")]
     Before,
 }
@@ -103,6 +117,9 @@ impl Proof {
     }
 
     /// An error unless all that came is the tar.
+    ///
+    /// # Errors
+    /// [`Unproven`], within an [`io::Error`].
     pub fn verify(&mut self) -> io::Result<()> {
         let found = Digest::from_hash(&std::mem::take(&mut self.hash).finalize());
         if found != self.diff_id {

@@ -10,7 +10,7 @@ pub(super) enum Compressor {
 }
 
 impl Compressor {
-    pub fn new(compression: Compression) -> Self {
+    pub(super) fn new(compression: Compression) -> Self {
         match compression {
             Compression::Gzip(level) => {
                 let level = i32::from(level.clamp(1, 12));
@@ -22,7 +22,7 @@ impl Compressor {
         }
     }
 
-    pub fn compress(&mut self, plain: &[u8]) -> io::Result<Vec<u8>> {
+    pub(super) fn compress(&mut self, plain: &[u8]) -> io::Result<Vec<u8>> {
         match self {
             Self::Gzip(compressor) => {
                 let mut out = vec![0; compressor.gzip_compress_bound(plain.len())];

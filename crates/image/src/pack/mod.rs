@@ -23,6 +23,7 @@ use sha2::{Digest as _, Sha256};
 
 use stackforge_types::Digest;
 
+/// The message of an error of which the cause is lost.
 pub const ENDED: &str = "a thread that compresses ended early";
 /// More would wait for the digests, and hold memory.
 const MAX_THREADS: usize = 64;
@@ -40,6 +41,7 @@ pub enum Compression {
 impl Compression {
     /// As good as `gzip -6` where it matters, and twice as fast.
     pub const GZIP: Self = Self::Gzip(5);
+    /// Zstandard at its default level.
     pub const ZSTD: Self = Self::Zstd(3);
 
     /// Of a layer in an OCI manifest.
@@ -68,16 +70,20 @@ pub struct Packed {
     pub diff_id: Digest,
     /// In bytes, compressed and not.
     pub size: u64,
+    /// Bytes that came in.
     pub plain_size: u64,
 }
 
+/// Why nothing was packed.
 #[derive(Debug, thiserror::Error)]
 pub enum PackError<E> {
     /// Making the content failed.
     #[error(transparent)]
     Content(E),
+    /// The output failed.
     #[error("writing the compressed layer")]
     Write(#[source] io::Error),
+    /// A thread ended without its work, which is a fault of this program.
     #[error("{ENDED}")]
     Thread,
 }
@@ -129,6 +135,9 @@ impl Write for Sink {
 
 /// Packs what `make` writes into `out`, with `threads` that compress. What was written before an
 /// error is no layer.
+///
+/// # Errors
+/// What `make` fails with, or [`PackError`].
 pub fn pack<E>(
     compression: Compression,
     threads: usize,

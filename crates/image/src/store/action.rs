@@ -19,6 +19,7 @@ const LARGEST: u64 = 16 << 20;
 /// What a finished step left.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Action {
+    /// What was done, for people.
     pub step: String,
     /// Blobs that it gave, by what they are to the step.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -26,6 +27,7 @@ pub struct Action {
     /// The engine's image, for steps that end in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// How long it took.
     pub seconds: f64,
     /// The validation's report, for image steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,6 +80,9 @@ impl Store {
     }
 
     /// Remembers a step; its outputs have to be there.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] if an output is not there, or if the store cannot be written.
     pub fn record(&self, key: &Digest, action: &Action) -> Result<(), StoreError> {
         self.lease(action.outputs.values())?;
         if let Some(gone) = (action.outputs.values()).find(|d| !self.blob_path(d).is_file()) {

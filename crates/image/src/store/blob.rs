@@ -17,8 +17,11 @@ const STAMP: Duration = Duration::from_secs(3600);
 /// A blob of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
+    /// Of its content.
     pub digest: Digest,
+    /// Bytes of its content.
     pub size: u64,
+    /// Its file, which nobody may change.
     pub path: PathBuf,
 }
 
@@ -69,6 +72,9 @@ impl Store {
     }
 
     /// Keeps what a reader gives, which has to have the digest if one is expected.
+    ///
+    /// # Errors
+    /// [`StoreError::Altered`] if the digest is another, or if `content` or the store fails.
     pub fn put(
         &self,
         mut content: impl Read,
@@ -86,6 +92,10 @@ impl Store {
         }
     }
 
+    /// A new blob, to be written piece by piece.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
     pub fn writer(&self) -> Result<Writer, StoreError> {
         Ok(Writer {
             temp: self.temp()?,
@@ -93,6 +103,10 @@ impl Store {
         })
     }
 
+    /// A new file in the store, which is gone with this value unless it is committed.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
     pub fn temp(&self) -> Result<Temp, StoreError> {
         let (path, file) = self.claim_tmp(|path| {
             let mut options = File::options();
@@ -109,6 +123,9 @@ impl Store {
 
     /// Where a download of a blob may grow, for `fetch` and the like, which lock it, verify
     /// it and rename it to [`Store::blob_path`]. An abandoned one waits to be gone on with.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
     pub fn part(&self, digest: &Digest) -> Result<PathBuf, StoreError> {
         Ok(self.dir("parts")?.join(format!("{}.part", digest.hex())))
     }
@@ -116,6 +133,9 @@ impl Store {
 
 impl Temp {
     /// Says how large it will be: too little space is an error now and not after half of it.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if the file system has less.
     pub fn expect(&mut self, size: u64) -> Result<(), StoreError> {
         self.size = Some(size);
         match self.lacks() {
@@ -135,10 +155,15 @@ impl Temp {
         Some((self.size? - self.written.min(self.size?)).saturating_sub(free))
     }
 
+    /// The open file, for reading and writing.
     pub fn file(&self) -> &File {
         &self.file
     }
 
+    /// Writes bytes at the file's position.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         self.file.write_all(bytes).map_err(|e| {
             let mut error = StoreError::at("write", &self.path, e);
@@ -152,6 +177,9 @@ impl Temp {
     }
 
     /// Makes it the blob with that digest, which the caller computed of all its bytes.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
     pub fn commit(self, digest: Digest) -> Result<Blob, StoreError> {
         let failed = |e| StoreError::at("write", &self.path, e);
         let size = self.file.metadata().map_err(failed)?.len();
@@ -198,16 +226,27 @@ impl Write for Temp {
 }
 
 impl Writer {
+    /// As [`Temp::expect`].
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if the file system has less.
     pub fn expect(&mut self, size: u64) -> Result<(), StoreError> {
         self.temp.expect(size)
     }
 
+    /// Writes the next bytes.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         self.hash.update(bytes);
         self.temp.append(bytes)
     }
 
     /// Makes it a blob; an error, and nothing kept, where another digest was expected.
+    ///
+    /// # Errors
+    /// [`StoreError::Altered`] if the digest is another, or if the store cannot be written.
     pub fn commit(self, expected: Option<&Digest>) -> Result<Blob, StoreError> {
         let found = Digest::from_hash(&self.hash.finalize());
         match expected {

@@ -26,11 +26,14 @@ pub struct Limits {
     pub keep: Option<Duration>,
     /// Images that have a name may go too.
     pub all: bool,
+    /// Removes nothing and says what would go.
     pub dry_run: bool,
 }
 
+/// What a collection removed, or would remove.
 #[derive(Debug, Default, Serialize)]
 pub struct Collected {
+    /// Everything that went, by kind and name.
     pub removed: Vec<Entry>,
     /// Bytes of what was removed, with what killed processes had left.
     pub freed: u64,
@@ -46,6 +49,9 @@ pub struct Collected {
 
 impl Store {
     /// Removes what is over the limits, and whatever has no use.
+    ///
+    /// # Errors
+    /// If the store cannot be read or written.
     pub fn gc(&self, limits: &Limits) -> Result<Collected, StoreError> {
         self.prepare()?;
         let _alone = self.exclusive()?;

@@ -54,16 +54,22 @@ pub(super) struct Record {
 pub struct Selection {
     /// Keys of steps, which go with what they gave.
     pub keys: BTreeSet<Digest>,
+    /// Blobs, with whatever they name.
     pub blobs: BTreeSet<Digest>,
     /// Names of images.
     pub images: BTreeSet<String>,
 }
 
+/// What an export wrote.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Exported {
+    /// How many blobs.
     pub blobs: usize,
+    /// Bytes of the blobs.
     pub bytes: u64,
+    /// How many steps.
     pub actions: usize,
+    /// How many names of images.
     pub images: usize,
 }
 
@@ -77,6 +83,10 @@ impl Store {
     /// Writes what is selected, else everything, to `to`: a directory that is there, or whose name
     /// ends in `/`, else a file. Every blob is verified on its way. A signature lets
     /// [`Store::import`] believe the steps.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] at the first blob that is, [`StoreError::Inside`] if `to` is in the
+    /// store, or if `to` cannot be written.
     pub fn export(
         &self,
         selection: Option<&Selection>,

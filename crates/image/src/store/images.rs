@@ -28,6 +28,7 @@ const DEEPEST: usize = 4;
 pub struct Ref {
     /// None for an entry without one.
     pub name: Option<String>,
+    /// Of the image's manifest or index.
     pub digest: Digest,
 }
 
@@ -89,6 +90,10 @@ impl Store {
     }
 
     /// Names the image whose manifest is that blob, in place of what the name stood for.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] if the manifest is not there, [`StoreError::Name`] for a name that
+    /// cannot be one, or if the store cannot be written.
     pub fn tag(&self, name: &str, manifest: &Digest) -> Result<(), StoreError> {
         self.tag_all(&[(name.to_owned(), manifest.clone())])
     }
@@ -166,11 +171,17 @@ impl Store {
     }
 
     /// Takes a name away; its blobs stay until they are collected.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
     pub fn untag(&self, name: &str) -> Result<(), StoreError> {
         self.change_index(|entries| entries.retain(|e| name_of(e) != Some(name)))
     }
 
     /// Takes names away from images that are not `id`, the digest of their configuration or manifest.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
     pub fn untag_others(&self, names: &[String], id: &str) -> Result<(), StoreError> {
         let is = |entry: &Value| {
             let manifest = digest(entry);
@@ -198,6 +209,10 @@ impl Store {
         Ok(())
     }
 
+    /// The images that have a name or are kept without one, in the order of the index.
+    ///
+    /// # Errors
+    /// If the index cannot be read.
     pub fn refs(&self) -> Result<Vec<Ref>, StoreError> {
         let index = self.index()?;
         let entries = index["manifests"].as_array().cloned().unwrap_or_default();
@@ -287,7 +302,7 @@ pub(super) mod tests {
     use super::*;
 
     /// A small image in the store: digests of its manifest, configuration and layer.
-    pub fn image(store: &Store, layer: &[u8]) -> [Digest; 3] {
+    pub(crate) fn image(store: &Store, layer: &[u8]) -> [Digest; 3] {
         let layer = store.put(layer, None).unwrap();
         let config = json!({
             "os": "linux", "architecture": "arm64",

@@ -20,12 +20,16 @@ use std::path::Path;
 const MOST_JSON: u64 = 64 << 20;
 const PIECE: usize = 256 << 10;
 
+/// What an import brought.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Imported {
     /// Blobs that were not there.
     pub blobs: usize,
+    /// Bytes of blobs that were not there.
     pub bytes: u64,
+    /// How many steps.
     pub actions: usize,
+    /// How many names of images.
     pub images: usize,
     /// Steps of a record that nobody trusted has signed. They are made again.
     pub untrusted: usize,

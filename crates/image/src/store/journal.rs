@@ -24,6 +24,9 @@ pub struct Journal {
 
 impl Store {
     /// A new, empty journal.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
     pub fn journal(&self) -> Result<Journal, StoreError> {
         let folder = self.dir(FOLDER)?;
         loop {
@@ -39,6 +42,9 @@ impl Store {
     }
 
     /// The journals of processes that are gone.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
     pub fn left_journals(&self) -> Result<Vec<Journal>, StoreError> {
         let mut left = Vec::new();
         for path in entries(&self.root().join(FOLDER))? {
@@ -55,17 +61,24 @@ impl Store {
 
 impl Journal {
     /// Writes a line, which is on disk when this returns.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
     pub fn add(&mut self, line: &str) -> Result<(), StoreError> {
         let written = self.file.write_all(format!("{line}\n").as_bytes());
         let written = written.and_then(|()| self.file.sync_data());
         written.map_err(|e| StoreError::at("write", &self.path, e))
     }
 
+    /// Whether no line was ever added.
     pub fn is_empty(&self) -> bool {
         self.file.metadata().is_ok_and(|found| found.len() == 0)
     }
 
     /// The lines of one that was left. A line that was not written to its end announces nothing.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
     pub fn lines(&mut self) -> Result<Vec<String>, StoreError> {
         let mut bytes = Vec::new();
         let read = (&self.file).take(MOST).read_to_end(&mut bytes);
@@ -76,6 +89,9 @@ impl Journal {
     }
 
     /// Removes it: nothing in it is left to do.
+    ///
+    /// # Errors
+    /// If the file cannot be removed.
     pub fn remove(self) -> Result<(), StoreError> {
         std::fs::remove_file(&self.path).map_err(|e| StoreError::at("remove", &self.path, e))
     }

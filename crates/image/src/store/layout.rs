@@ -41,6 +41,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -55,6 +56,9 @@ impl Drop for Scratch {
 impl Store {
     /// `--store`, else STACKFORGE_STORE, else `stackforge` in the user's cache directory. Nothing
     /// is written before something is kept.
+    ///
+    /// # Errors
+    /// [`StoreError::NoPlace`], or [`StoreError::Newer`] for a store of a later format.
     pub fn open(explicit: Option<&Path>) -> Result<Self, StoreError> {
         let env = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
         let root = explicit
@@ -85,11 +89,15 @@ impl Store {
         })))
     }
 
+    /// The store's directory.
     pub fn root(&self) -> &Path {
         &self.0.root
     }
 
     /// A directory of the store, made if it is not there.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
     pub fn dir(&self, name: &str) -> Result<PathBuf, StoreError> {
         self.prepare()?;
         let path = self.root().join(name);
@@ -170,6 +178,9 @@ impl Store {
     }
 
     /// An empty directory on the store's file system, for as long as it is wanted.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
     pub fn scratch(&self) -> Result<Scratch, StoreError> {
         let (path, lock) = self.claim_tmp(|path| {
             std::fs::create_dir(path)?;
@@ -179,6 +190,9 @@ impl Store {
     }
 
     /// Path of a new log; names sort by time.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
     pub fn new_log(&self, name: &str) -> Result<PathBuf, StoreError> {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -223,6 +237,9 @@ pub(super) fn sync_folder(folder: &Path) -> Result<(), StoreError> {
 }
 
 /// Writes a file so that a reader sees the old content or the new, never a part.
+///
+/// # Errors
+/// If the directory of `path` cannot be written.
 pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
     let file = temporary(path, content)?;
     file.persist(path).map_err(|e| e.error)?;

@@ -28,6 +28,9 @@ impl Drop for Lease {
 
 impl Store {
     /// Keeps blobs from being collected as long as this store, or a clone of it, is open.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
     pub fn lease<'a>(
         &self,
         digests: impl IntoIterator<Item = &'a Digest>,

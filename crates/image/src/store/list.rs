@@ -8,13 +8,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// What a part of the store is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A blob of an image that `index.json` names.
     Image,
+    /// A wheel.
     Wheel,
+    /// A source distribution or another source.
     Source,
+    /// A Debian package.
     OsPackage,
     /// What a step gave, and nothing else above.
     Output,
@@ -24,35 +28,47 @@ pub enum Kind {
     Unpacked,
     /// A download that has not come to its end.
     Part,
+    /// A build's log.
     Log,
     /// A package index of Debian's.
     Index,
+    /// A program that was fetched to be run.
     Tool,
 }
 
 /// A blob or a file.
 #[derive(Debug, Clone, Serialize)]
 pub struct Entry {
+    /// What it is.
     pub kind: Kind,
     /// A file's name, an image's, a step's; else the digest.
     pub name: String,
+    /// `None` for what is not a blob, as a log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+    /// In bytes, as its content counts.
     pub size: u64,
+    /// When it was last needed.
     #[serde(serialize_with = "seconds")]
     pub used: SystemTime,
+    /// The file or directory.
     #[serde(skip)]
     pub path: PathBuf,
 }
 
+/// What a store holds.
 #[derive(Debug, Clone, Serialize)]
 pub struct Listing {
+    /// Everything that takes space.
     pub entries: Vec<Entry>,
+    /// The images that have a name.
     pub images: Vec<Ref>,
+    /// How many finished steps are remembered.
     pub actions: usize,
 }
 
 impl Listing {
+    /// Bytes of all entries together.
     pub fn size(&self) -> u64 {
         self.entries.iter().map(|e| e.size).sum()
     }
@@ -65,6 +81,9 @@ fn seconds<S: Serializer>(time: &SystemTime, s: S) -> Result<S::Ok, S::Error> {
 
 impl Store {
     /// Everything that takes space, in the order of kind and name.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
     pub fn list(&self) -> Result<Listing, StoreError> {
         let images = self.refs()?;
         let mut known: BTreeMap<Digest, (Kind, String)> = BTreeMap::new();

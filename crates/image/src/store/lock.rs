@@ -54,6 +54,9 @@ impl Store {
 
     /// Waits until no other process makes what `digest` names: a blob, or the output of the step
     /// with that key. Look again whether it is there once this returns.
+    ///
+    /// # Errors
+    /// If the store cannot be written, or [`StoreError::NoLocks`].
     pub fn alone(&self, digest: &Digest) -> Result<Alone, StoreError> {
         loop {
             let (file, path) = self.lock_file(digest.hex())?;
@@ -65,6 +68,9 @@ impl Store {
     }
 
     /// The same without waiting; None while another process has it.
+    ///
+    /// # Errors
+    /// If the store cannot be written, or [`StoreError::NoLocks`].
     pub fn try_alone(&self, digest: &Digest) -> Result<Option<Alone>, StoreError> {
         loop {
             let (file, path) = self.lock_file(digest.hex())?;

@@ -16,6 +16,10 @@ const TRIES: usize = 8;
 
 impl Store {
     /// The path of a blob that ends in a file's own name.
+    ///
+    /// # Errors
+    /// [`StoreError::Name`] if `file` is not a file's name, [`StoreError::Missing`] if there is no
+    /// such blob, or if the store cannot be written.
     pub fn named(&self, digest: &Digest, file: &str) -> Result<PathBuf, StoreError> {
         plain(file)?;
         let blob = self.blob(digest);

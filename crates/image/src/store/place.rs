@@ -59,6 +59,9 @@ pub struct LayoutLock {
 
 impl LayoutLock {
     /// Waits for other writers. Where the file system has no locks, there is no waiting.
+    ///
+    /// # Errors
+    /// If the directory cannot be opened.
     pub fn hold(directory: &Path) -> io::Result<Self> {
         let folder = File::open(directory)?;
         let locked = folder.lock();
@@ -93,6 +96,9 @@ impl LayoutLock {
     }
 
     /// Puts on disk what the directory has got so far.
+    ///
+    /// # Errors
+    /// If the file system cannot write what it has in memory.
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::syncfs(&self.folder)?)
     }

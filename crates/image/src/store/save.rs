@@ -29,6 +29,9 @@ pub fn stdout_is_taken() -> bool {
 }
 
 /// Replaces the file at `path`, or writes to the pipe or device there.
+///
+/// # Errors
+/// If the file cannot be written. What was there before is then still there.
 pub fn save(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = Save::begin(path)?;
     file.write_all(content)?;
@@ -74,6 +77,10 @@ struct Replaces {
 }
 
 impl Save {
+    /// Begins a file that will be at `path`.
+    ///
+    /// # Errors
+    /// If `path` cannot be written, or is a directory.
     pub fn begin(path: &Path) -> io::Result<Self> {
         let path = match followed(path)? {
             End::Descriptor(file) => {
@@ -106,11 +113,16 @@ impl Save {
         })
     }
 
+    /// The open file, for writing.
     pub fn file(&self) -> &File {
         &self.file
     }
 
     /// Gives the file its name.
+    ///
+    /// # Errors
+    /// If the file system is full or `path` was replaced by what cannot be. What was there before
+    /// is then still there.
     pub fn finish(self) -> io::Result<()> {
         let Some(replaces) = self.replaces else {
             return Ok(());

@@ -22,6 +22,9 @@ const CLOSED: u32 = 0o700;
 impl Store {
     /// The directory of what `key` says, filled by `make` if it is not there; `make` gives the
     /// bytes that it wrote. It stays as long as this store is open. A layer's key is its diff ID.
+    ///
+    /// # Errors
+    /// What `make` fails with, or if the store cannot be written.
     pub fn tree<E: From<StoreError>>(
         &self,
         key: &Digest,

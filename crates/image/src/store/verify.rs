@@ -19,18 +19,24 @@ const PIECE: usize = 1 << 20;
 /// A blob whose bytes are not what its name says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Damaged {
+    /// By its name.
     pub digest: Digest,
     /// The digest that the bytes have; None where they cannot be read.
     pub found: Option<Digest>,
+    /// Bytes of its file.
     pub size: u64,
     /// Its files' names.
     pub names: Vec<String>,
 }
 
+/// What a check of a store found.
 #[derive(Debug, Default, Serialize)]
 pub struct Verified {
+    /// How many blobs were read.
     pub blobs: usize,
+    /// Bytes of the blobs.
     pub bytes: u64,
+    /// Blobs whose bytes have another digest than their name.
     pub damaged: Vec<Damaged>,
     /// Keys of actions that cannot be read, or name a blob that is missing or damaged.
     pub dangling: Vec<Digest>,
@@ -42,10 +48,12 @@ pub struct Verified {
     pub restored: Vec<String>,
     /// Where a repair keeps the damaged `index.json`.
     pub aside: Option<PathBuf>,
+    /// Whether what was wrong is removed now.
     pub repaired: bool,
 }
 
 impl Verified {
+    /// Whether nothing was wrong.
     pub fn is_clean(&self) -> bool {
         self.damaged.is_empty()
             && self.dangling.is_empty()
@@ -64,6 +72,9 @@ struct Checked {
 impl Store {
     /// Reads every blob. With `repair`, what is damaged is removed with what led to it, so that it
     /// is fetched or made again.
+    ///
+    /// # Errors
+    /// If the store cannot be read, or `hear` ends it. What is damaged is not an error.
     pub fn verify(&self, repair: bool, hear: Hear<'_>) -> Result<Verified, StoreError> {
         let mut blobs: Vec<(Digest, PathBuf, u64)> = Vec::new();
         for (digest, path) in self.blobs()? {

@@ -10,30 +10,49 @@ use stackforge_binary::tar::{Problem, TarError};
 /// programs walk trees with a descriptor for each level.
 pub const DEEPEST: usize = 1024;
 
+/// Why a layer cannot be unpacked. Paths are without their first slash.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
+    /// The layer's tar is not sound.
     #[error(transparent)]
     Tar(#[from] TarError),
+    /// Something cannot be made in the directory.
     #[error("{doing} `/{path}`")]
     Io {
+        /// What was being done.
         doing: &'static str,
+        /// What it was done to.
         path: String,
+        /// What the operating system says.
         source: io::Error,
     },
+    /// A file's content cannot be written.
     #[error("write `/{path}`")]
-    Write { path: String, source: io::Error },
+    Write {
+        /// The file.
+        path: String,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The path.
     #[error("`/{0}` lies below a link of the same layer")]
     BelowLink(String),
+    /// The path.
     #[error("`/{0}` lies below a file of the same layer")]
     BelowFile(String),
+    /// The path.
     #[error("`/{0}` would replace a folder that has files")]
     OverFolder(String),
+    /// The whiteout's path.
     #[error("the whiteout `/{0}` names no file")]
     Whiteout(String),
+    /// The start of the path.
     #[error("`/{0}…` lies in more than {DEEPEST} folders")]
     Deep(String),
+    /// More than memory is given to.
     #[error("the layer has more files or folders than an image has")]
     Many,
+    /// The path.
     #[error("the owner of `/{0}` has a number that Linux does not take")]
     Id(String),
 }

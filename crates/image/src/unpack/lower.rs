@@ -23,7 +23,7 @@ pub(super) struct Lower {
 
 impl Lower {
     /// Makes way for a member; `keeps` for a directory, which joins the one that is there.
-    pub fn replace(
+    pub(super) fn replace(
         &mut self,
         folder: &OwnedFd,
         name: &str,
@@ -46,7 +46,12 @@ impl Lower {
     }
 
     /// Removes what a whiteout hides.
-    pub fn remove(&self, folder: &OwnedFd, name: &str, path: &str) -> Result<(), UnpackError> {
+    pub(super) fn remove(
+        &self,
+        folder: &OwnedFd,
+        name: &str,
+        path: &str,
+    ) -> Result<(), UnpackError> {
         match (kind(folder, name), self.own.contains(path)) {
             (None, _) => Ok(()),
             (Some(FileType::Directory), true) => self.clear(folder, name, path),
@@ -57,7 +62,7 @@ impl Lower {
     }
 
     /// Removes what lower layers have in a folder.
-    pub fn empty(&self, folder: &OwnedFd, path: &str) -> Result<(), UnpackError> {
+    pub(super) fn empty(&self, folder: &OwnedFd, path: &str) -> Result<(), UnpackError> {
         self.clear(folder, ".", path)
     }
 

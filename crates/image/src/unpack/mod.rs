@@ -61,21 +61,30 @@ impl Owner {
 /// What was unpacked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unpacked {
+    /// Names that were made, other than directories: files, links and named pipes.
     pub files: u64,
     /// Bytes of files' content.
     pub content: u64,
+    /// Names of lower layers that the layer takes away.
     pub whiteouts: u64,
     /// Devices that were left out.
     pub devices: u64,
 }
 
 /// Unpacks a tar into an empty directory. The stream is read to its end, where it may prove itself.
+///
+/// # Errors
+/// If the tar is damaged or hostile, or the directory cannot be written. What was unpacked before
+/// stays.
 pub fn unpack(tar: impl Read, into: &Path, owner: Owner) -> Result<Unpacked, UnpackError> {
     run(tar, Root::alone(open(into)?), None, owner)
 }
 
 /// Unpacks a tar over what lower layers left in a directory: whiteouts remove, links of lower layers
 /// are followed as if the directory were `/`.
+///
+/// # Errors
+/// As [`unpack`].
 pub fn over(tar: impl Read, into: &Path, owner: Owner) -> Result<Unpacked, UnpackError> {
     run(
         tar,
@@ -304,6 +313,9 @@ fn copy(from: &mut impl Read, to: &mut std::fs::File) -> io::Result<u64> {
 }
 
 /// Reads until the buffer is full or there is no more; how much that is.
+///
+/// # Errors
+/// What `from` fails with.
 pub fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -27,13 +27,13 @@ impl Default for Paths {
 impl Paths {
     /// Enters a path and the folders above it. False if there are too many.
     #[must_use]
-    pub fn insert(&mut self, path: &str) -> bool {
+    pub(super) fn insert(&mut self, path: &str) -> bool {
         let Self { keys, hashes, most } = self;
         hashes.extend(prefixes(keys, path));
         hashes.len() <= *most
     }
 
-    pub fn contains(&self, path: &str) -> bool {
+    pub(super) fn contains(&self, path: &str) -> bool {
         prefixes(&self.keys, path)
             .last()
             .is_some_and(|hash| self.hashes.contains(&hash))

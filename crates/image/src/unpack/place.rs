@@ -27,7 +27,7 @@ pub(super) struct Root {
 
 impl Root {
     /// For a layer of its own: the kernel refuses every link and everything above.
-    pub fn alone(folder: OwnedFd) -> Self {
+    pub(super) fn alone(folder: OwnedFd) -> Self {
         let resolve = ResolveFlags::BENEATH
             .union(ResolveFlags::NO_SYMLINKS)
             .union(ResolveFlags::NO_MAGICLINKS);
@@ -35,7 +35,7 @@ impl Root {
     }
 
     /// For a layer over others, whose links the kernel follows as if this were `/`.
-    pub fn shared(folder: OwnedFd) -> Self {
+    pub(super) fn shared(folder: OwnedFd) -> Self {
         let resolve = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
         Self { folder, resolve }
     }
@@ -45,7 +45,12 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 
 impl<'a> Place<'a> {
     /// `name` in `folder`, which is made if it is not there.
-    pub fn open(root: &Root, folder: &str, name: &str, path: &'a str) -> Result<Self, UnpackError> {
+    pub(super) fn open(
+        root: &Root,
+        folder: &str,
+        name: &str,
+        path: &'a str,
+    ) -> Result<Self, UnpackError> {
         match Self::find(root, folder, name, path) {
             Err(UnpackError::Io { source, .. })
                 if source.raw_os_error() == Some(Errno::NOENT.raw_os_error()) =>
@@ -57,7 +62,12 @@ impl<'a> Place<'a> {
         }
     }
 
-    pub fn find(root: &Root, folder: &str, name: &str, path: &'a str) -> Result<Self, UnpackError> {
+    pub(super) fn find(
+        root: &Root,
+        folder: &str,
+        name: &str,
+        path: &'a str,
+    ) -> Result<Self, UnpackError> {
         let below = if folder.is_empty() { "." } else { folder };
         let opened = openat2(
             &root.folder,
@@ -78,7 +88,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    pub fn root(root: &Root) -> Result<Place<'static>, UnpackError> {
+    pub(super) fn root(root: &Root) -> Result<Place<'static>, UnpackError> {
         let folder = root.folder.as_fd().try_clone_to_owned();
         Ok(Place {
             folder: folder.map_err(|source| UnpackError::Io {
@@ -96,13 +106,13 @@ impl<'a> Place<'a> {
         move |e| UnpackError::at(doing, &path, e)
     }
 
-    pub fn is_folder(&self) -> bool {
+    pub(super) fn is_folder(&self) -> bool {
         let found = statat(&self.folder, &*self.name, AtFlags::SYMLINK_NOFOLLOW);
         found.is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Directory)
     }
 
     /// Whether both names are there and are one file.
-    pub fn is_same_file(&self, other: &Place<'_>) -> bool {
+    pub(super) fn is_same_file(&self, other: &Place<'_>) -> bool {
         let of = |place: &Place<'_>| {
             let found = statat(&place.folder, &*place.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
             Some((found.st_dev, found.st_ino))
@@ -111,7 +121,7 @@ impl<'a> Place<'a> {
     }
 
     /// Removes the file that a later member of the same name replaces.
-    pub fn clear(&self) -> Result<(), UnpackError> {
+    pub(super) fn clear(&self) -> Result<(), UnpackError> {
         match unlinkat(&self.folder, &*self.name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(Errno::ISDIR) => match unlinkat(&self.folder, &*self.name, AtFlags::REMOVEDIR) {
@@ -122,7 +132,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    pub fn folder(&self) -> Result<(), UnpackError> {
+    pub(super) fn folder(&self) -> Result<(), UnpackError> {
         let made = mkdirat(&self.folder, &*self.name, Mode::from_raw_mode(0o755));
         match made {
             Err(Errno::EXIST) if !self.is_folder() => {
@@ -135,7 +145,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    pub fn file(&self) -> Result<File, UnpackError> {
+    pub(super) fn file(&self) -> Result<File, UnpackError> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);
@@ -143,11 +153,11 @@ impl<'a> Place<'a> {
         Ok(File::from(file.map_err(self.at("make"))?))
     }
 
-    pub fn symlink(&self, target: &[u8]) -> Result<(), UnpackError> {
+    pub(super) fn symlink(&self, target: &[u8]) -> Result<(), UnpackError> {
         symlinkat(target, &self.folder, &*self.name).map_err(self.at("make"))
     }
 
-    pub fn link(&self, to: &Place<'_>) -> Result<(), UnpackError> {
+    pub(super) fn link(&self, to: &Place<'_>) -> Result<(), UnpackError> {
         linkat(
             &to.folder,
             &*to.name,
@@ -158,13 +168,13 @@ impl<'a> Place<'a> {
         .map_err(self.at("link"))
     }
 
-    pub fn node(&self, kind: FileType) -> Result<(), UnpackError> {
+    pub(super) fn node(&self, kind: FileType) -> Result<(), UnpackError> {
         let mode = Mode::from_raw_mode(0o600);
         mknodat(&self.folder, &*self.name, kind, mode, 0).map_err(self.at("make"))
     }
 
     /// Hides what lower layers have here.
-    pub fn whiteout(&self) -> Result<(), UnpackError> {
+    pub(super) fn whiteout(&self) -> Result<(), UnpackError> {
         // What the layer itself has of that name is shown.
         match statat(&self.folder, &*self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(()),
@@ -173,7 +183,7 @@ impl<'a> Place<'a> {
     }
 
     /// Hides all that lower layers have in this folder.
-    pub fn opaque(&self, owner: Owner) -> Result<(), UnpackError> {
+    pub(super) fn opaque(&self, owner: Owner) -> Result<(), UnpackError> {
         let name = match owner {
             Owner::Kept => "trusted.overlay.opaque",
             Owner::Mine => "user.overlay.opaque",

@@ -77,7 +77,7 @@ struct Hook {
 }
 
 /// What the first specification of NVIDIA's GPUs says.
-pub fn find(host: &Path) -> Option<Access> {
+pub(super) fn find(host: &Path) -> Option<Access> {
     for directory in DIRECTORIES {
         let mut files: Vec<PathBuf> = std::fs::read_dir(host.join(directory))
             .into_iter()

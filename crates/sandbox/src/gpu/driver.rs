@@ -43,7 +43,7 @@ const PROGRAMS: [&str; 3] = [
 /// More is no driver.
 const MOST: usize = 2000;
 
-pub fn find(host: &Path, searched: &[PathBuf]) -> Option<Access> {
+pub(super) fn find(host: &Path, searched: &[PathBuf]) -> Option<Access> {
     let devices = devices(host);
     if devices.is_empty() {
         return None;

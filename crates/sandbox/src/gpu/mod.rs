@@ -17,7 +17,9 @@ use super::{Mount, Sandbox};
 pub struct Access {
     /// Where that was read: a specification's path, or the driver's directory.
     pub from: PathBuf,
+    /// What the sandbox mounts, read-only where the driver allows it.
     pub mounts: Vec<Mount>,
+    /// Variables that the specification asks for.
     pub env: Vec<(OsString, OsString)>,
     /// Directories of the sandbox that the loader has to search.
     pub libraries: Vec<PathBuf>,

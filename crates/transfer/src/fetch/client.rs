@@ -8,6 +8,9 @@ const MOST_REDIRECTS: usize = 10;
 
 /// A client that trusts the system's certificates, or those of SSL_CERT_FILE, and takes the
 /// proxies that the environment names.
+///
+/// # Errors
+/// If TLS cannot be set up: a certificate file or a proxy variable that cannot be used.
 pub fn client() -> Result<reqwest::Client, FetchError> {
     client_that_waits(Duration::from_secs(60))
 }

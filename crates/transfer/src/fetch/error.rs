@@ -2,52 +2,98 @@
 
 use std::path::{Path, PathBuf};
 
+/// Why a file could not be fetched. No text holds a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
+    /// The HTTP client cannot be made.
     #[error("setting up the network client")]
     Client(#[source] reqwest::Error),
+    /// It does not parse, or has another scheme.
     #[error("`{url}` is no http or https address")]
-    Address { url: String },
+    Address {
+        /// The address, without credentials.
+        url: String,
+    },
+    /// The name is empty, hidden or too long, or has a separator or a control character.
     #[error("`{name}` is not the name of a file")]
-    Name { name: String },
+    Name {
+        /// As [`Download::name`](super::Download::name) has it.
+        name: String,
+    },
+    /// [`Download::urls`](super::Download::urls) is empty.
     #[error("`{name}` has no address to be fetched from")]
-    Nowhere { name: String },
+    Nowhere {
+        /// The file's name.
+        name: String,
+    },
+    /// The connection failed, or broke.
     #[error("fetching `{url}`")]
     Transfer {
+        /// The address, without credentials.
         url: String,
+        /// What the HTTP client says.
         #[source]
         source: reqwest::Error,
     },
+    /// The connection ended before the file did.
     #[error("`{url}` ended after {have} of {size} bytes")]
-    Short { url: String, have: u64, size: u64 },
+    Short {
+        /// The address, without credentials.
+        url: String,
+        /// Bytes that arrived.
+        have: u64,
+        /// Bytes that the server promised.
+        size: u64,
+    },
+    /// The server answered, but with a failure.
     #[error("`{url}` answers {status}{}", asked(*.wait))]
     Status {
+        /// The address, without credentials.
         url: String,
+        /// The HTTP status code.
         status: u16,
         /// Seconds after which the server wants to be asked again.
         wait: Option<u64>,
         /// What is wrong with the user's netrc.
         netrc: Option<String>,
     },
+    /// The answer is longer than the caller takes.
     #[error("`{url}` is longer than {limit} bytes")]
-    TooLong { url: String, limit: u64 },
+    TooLong {
+        /// The address, without credentials.
+        url: String,
+        /// The caller's limit in bytes.
+        limit: u64,
+    },
+    /// The file has another digest or size. Nothing of it was kept.
     #[error("`{name}` from `{url}` is not what was asked for: {reason}")]
     Mismatch {
+        /// The file's name.
         name: String,
+        /// The address, without credentials.
         url: String,
+        /// What differs.
         reason: String,
     },
+    /// The disk or the user's quota is full.
     #[error("no space left for `{}`, of which {kept} bytes are kept", path.display())]
     Full {
+        /// The file that was written.
         path: PathBuf,
+        /// Bytes that stay for the next call.
         kept: u64,
+        /// What the operating system says.
         #[source]
         source: std::io::Error,
     },
+    /// A file or directory of this machine cannot be used.
     #[error("{doing} `{}`", path.display())]
     Io {
+        /// What was being done: `writing`.
         doing: &'static str,
+        /// The file or directory.
         path: PathBuf,
+        /// What the operating system says.
         #[source]
         source: std::io::Error,
     },
@@ -104,6 +150,7 @@ impl FetchError {
         )
     }
 
+    /// What to do about it, as a sentence without its full stop.
     pub fn help(&self) -> String {
         let help = match self {
             Self::Full { .. } => {

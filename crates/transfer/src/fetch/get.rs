@@ -12,13 +12,19 @@ use reqwest::{Response, Url};
 pub struct Answer {
     /// After redirects; may hold credentials.
     pub url: Url,
+    /// The `Content-Type` header, if it is text.
     pub content_type: Option<String>,
+    /// The whole body.
     pub body: Vec<u8>,
 }
 
 impl Fetcher {
     /// The answer to a request, of `limit` bytes at most. `accept` is what the request says it
     /// takes, if anything.
+    ///
+    /// # Errors
+    /// If the address is not HTTP, the server refuses or stays away for as long as the policy
+    /// tries, or the body is longer than `limit`.
     pub async fn get(
         &self,
         url: &str,

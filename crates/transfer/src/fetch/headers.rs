@@ -15,7 +15,7 @@ pub(super) struct Validators {
 }
 
 impl Validators {
-    pub fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
         let text = |name| {
             let value = headers.get(name)?.to_str().ok()?;
             (value.len() <= 256).then(|| value.to_owned())
@@ -27,7 +27,7 @@ impl Validators {
         }
     }
 
-    pub fn if_range(&self) -> Option<&str> {
+    pub(crate) fn if_range(&self) -> Option<&str> {
         self.etag.as_deref().or(self.last_modified.as_deref())
     }
 }

@@ -41,13 +41,16 @@ pub struct Download {
     pub name: String,
     /// Where it is, the preferred address first. An address may hold `user:password@`.
     pub urls: Vec<String>,
+    /// What the content has to have.
     pub sha256: Digest,
+    /// Bytes, if they are known; then a file of another size is refused early.
     pub size: Option<u64>,
 }
 
 /// A file that is there and has the digest that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
+    /// The directory and [`Download::name`].
     pub path: PathBuf,
     /// Bytes that came over the network in this call; none if the file was there.
     pub bytes: u64,
@@ -67,11 +70,17 @@ pub struct Fetcher {
 
 impl Fetcher {
     /// With the user's netrc.
+    ///
+    /// # Errors
+    /// As [`client()`].
     pub fn new(policy: Policy) -> Result<Self, FetchError> {
         Self::with(policy, Logins::of_user())
     }
 
     /// With these logins in place of the user's.
+    ///
+    /// # Errors
+    /// As [`client()`].
     pub fn with_netrc(policy: Policy, netrc: Netrc) -> Result<Self, FetchError> {
         Self::with(policy, Logins::of(netrc))
     }
@@ -95,6 +104,10 @@ impl Fetcher {
 
     /// Every file, in the order of `downloads`. The first error ends the others, whose parts stay
     /// for the next time.
+    ///
+    /// # Errors
+    /// The first error of any file: no address is left to try, the content is another, or the disk
+    /// fails.
     pub async fn all(
         &self,
         downloads: &[Download],
@@ -110,6 +123,9 @@ impl Fetcher {
     }
 
     /// One file.
+    ///
+    /// # Errors
+    /// If no address is left to try, the content is another, or the disk fails.
     pub async fn file(
         &self,
         download: &Download,

@@ -11,9 +11,12 @@ use std::path::{Path, PathBuf};
 const LARGEST_FILE: u64 = 1 << 20;
 const LONGEST_WORD: usize = 4096;
 
+/// User and password of a host.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
+    /// Empty if the entry has none.
     pub user: String,
+    /// Empty if the entry has none.
     pub password: String,
 }
 
@@ -21,14 +24,21 @@ pub struct Login {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Netrc(Vec<(Option<String>, Login)>);
 
+/// What is wrong with a netrc file. It quotes nothing of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct NetrcError {
+    /// Counted from 1.
     pub line: usize,
+    /// What is wrong in that line.
     pub what: &'static str,
 }
 
 impl Netrc {
+    /// Reads the text of a netrc file.
+    ///
+    /// # Errors
+    /// At the first word that is not of the grammar, or that is longer than 4096 bytes.
     pub fn parse(text: &str) -> Result<Self, NetrcError> {
         let mut words = Words { text, line: 1 };
         let mut entries: Vec<(Option<String>, Login)> = Vec::new();
@@ -173,11 +183,11 @@ impl Words<'_> {
 pub(super) struct Logins(Result<Netrc, String>);
 
 impl Logins {
-    pub fn of(netrc: Netrc) -> Self {
+    pub(crate) fn of(netrc: Netrc) -> Self {
         Self(Ok(netrc))
     }
 
-    pub fn of_user() -> Self {
+    pub(crate) fn of_user() -> Self {
         let env = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
         let path = env("NETRC")
             .map(PathBuf::from)
@@ -189,11 +199,11 @@ impl Logins {
         Self(logins)
     }
 
-    pub fn of_host(&self, host: &str) -> Option<&Login> {
+    pub(crate) fn of_host(&self, host: &str) -> Option<&Login> {
         self.0.as_ref().ok()?.of_host(host)
     }
 
-    pub fn wrong(&self) -> Option<&str> {
+    pub(crate) fn wrong(&self) -> Option<&str> {
         self.0.as_ref().err().map(String::as_str)
     }
 }

@@ -48,7 +48,7 @@ pub(super) enum Claim {
 
 impl Part {
     /// Takes the lock, if it is free.
-    pub fn claim(parts: &Path, directory: &Path, name: &str) -> io::Result<Claim> {
+    pub(crate) fn claim(parts: &Path, directory: &Path, name: &str) -> io::Result<Claim> {
         let path = parts.join(format!("{name}.part"));
         loop {
             let file = File::options()
@@ -86,7 +86,7 @@ impl Part {
     }
 
     /// Takes up what an earlier try left for the same file, if that can be the start of it.
-    pub fn recover(&mut self, sha256: &Digest, size: Option<u64>) -> io::Result<()> {
+    pub(crate) fn recover(&mut self, sha256: &Digest, size: Option<u64>) -> io::Result<()> {
         let there = self.file.metadata()?.len();
         let note = read_note(&self.note_path).filter(|n| n.sha256 == sha256.hex());
         let fits = size.is_none_or(|size| there <= size);
@@ -103,24 +103,24 @@ impl Part {
         Ok(())
     }
 
-    pub fn have(&self) -> u64 {
+    pub(crate) fn have(&self) -> u64 {
         self.have
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub fn note(&self) -> &Note {
+    pub(crate) fn note(&self) -> &Note {
         &self.note
     }
 
-    pub fn digest(&self) -> Digest {
+    pub(crate) fn digest(&self) -> Digest {
         Digest::from_hash(&self.hash.clone().finalize())
     }
 
     /// Drops what is there.
-    pub fn restart(&mut self) -> io::Result<()> {
+    pub(crate) fn restart(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;
         self.hash = Sha256::new();
@@ -130,7 +130,7 @@ impl Part {
     }
 
     /// Notes whose bytes follow; before the first of them, so that no part is without its note.
-    pub fn annotate(&mut self, note: Note) -> io::Result<()> {
+    pub(crate) fn annotate(&mut self, note: Note) -> io::Result<()> {
         if note == self.note {
             return Ok(());
         }
@@ -144,7 +144,7 @@ impl Part {
         Ok(())
     }
 
-    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
             match self.file.write(rest) {
@@ -162,7 +162,7 @@ impl Part {
     }
 
     /// Gives the file its final name.
-    pub fn finish(self) -> io::Result<PathBuf> {
+    pub(crate) fn finish(self) -> io::Result<PathBuf> {
         self.file.sync_all()?;
         remove(&self.note_path)?;
         std::fs::rename(&self.path, &self.last)?;
@@ -171,7 +171,7 @@ impl Part {
     }
 
     /// Lets go of it; nothing stays where nothing is worth keeping.
-    pub fn release(self) -> io::Result<()> {
+    pub(crate) fn release(self) -> io::Result<()> {
         if self.have == 0 {
             remove(&self.note_path)?;
             remove(&self.path)?;

@@ -7,19 +7,26 @@ use std::time::Duration;
 /// How far something is, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
+    /// Bytes that are there.
     pub have: u64,
     /// None while a server has yet to tell.
     pub size: Option<u64>,
 }
 
+/// Something that happened to one download.
 #[derive(Debug)]
 pub struct Event<'a> {
+    /// Whose event it is.
     pub download: &'a Download,
+    /// What happened.
     pub what: What<'a>,
+    /// How far this file is.
     pub file: Progress,
+    /// How far all files of the call are together.
     pub all: Progress,
 }
 
+/// What happened to a download.
 #[derive(Debug)]
 pub enum What<'a> {
     /// It was there, and its digest is right.
@@ -31,10 +38,15 @@ pub enum What<'a> {
     /// So many more have come.
     Bytes(u64),
     /// What was there is of no use: it begins anew.
-    Again { why: &'a str },
+    Again {
+        /// The reason, for people.
+        why: &'a str,
+    },
     /// A try failed and the next follows after a pause.
     Retrying {
+        /// Why it failed.
         error: &'a FetchError,
+        /// How long the pause is.
         pause: Duration,
     },
     /// It has its final name.
@@ -48,7 +60,7 @@ pub(super) struct Tracker<'a> {
 }
 
 impl<'a> Tracker<'a> {
-    pub fn new(downloads: &'a [Download], on_event: &'a (dyn Fn(Event<'_>) + Sync)) -> Self {
+    pub(crate) fn new(downloads: &'a [Download], on_event: &'a (dyn Fn(Event<'_>) + Sync)) -> Self {
         let files = downloads.iter().map(|d| Progress {
             have: 0,
             size: d.size,
@@ -60,7 +72,7 @@ impl<'a> Tracker<'a> {
         }
     }
 
-    pub fn of(&self, index: usize) -> Reporter<'_> {
+    pub(crate) fn of(&self, index: usize) -> Reporter<'_> {
         Reporter {
             tracker: self,
             index,
@@ -75,7 +87,7 @@ pub(super) struct Reporter<'a> {
 }
 
 impl Reporter<'_> {
-    pub fn tell(&self, what: What<'_>, have: u64, size: Option<u64>) {
+    pub(crate) fn tell(&self, what: What<'_>, have: u64, size: Option<u64>) {
         let (file, all) = {
             let lock = self.tracker.files.lock();
             let mut files = lock.unwrap_or_else(std::sync::PoisonError::into_inner);

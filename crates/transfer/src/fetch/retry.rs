@@ -40,13 +40,13 @@ pub(super) struct Backoff<'a> {
 }
 
 impl<'a> Backoff<'a> {
-    pub fn new(policy: &'a Policy) -> Self {
+    pub(crate) fn new(policy: &'a Policy) -> Self {
         Self { policy, failed: 0 }
     }
 
     /// The pause after a try that brought `gained` bytes, or none: give up. `wait` is what the
     /// server asks for.
-    pub fn after(&mut self, gained: u64, wait: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn after(&mut self, gained: u64, wait: Option<Duration>) -> Option<Duration> {
         if gained >= MUCH {
             self.failed = 0;
         }

@@ -29,7 +29,7 @@ enum State {
 type Written = (Box<Part>, Vec<u8>, io::Result<()>);
 
 impl Writer {
-    pub fn new(part: Box<Part>) -> Self {
+    pub(crate) fn new(part: Box<Part>) -> Self {
         Self {
             path: part.path().to_owned(),
             have: part.have(),
@@ -39,11 +39,11 @@ impl Writer {
         }
     }
 
-    pub fn have(&self) -> u64 {
+    pub(crate) fn have(&self) -> u64 {
         self.have
     }
 
-    pub async fn append(&mut self, bytes: &[u8]) -> Result<(), FetchError> {
+    pub(crate) async fn append(&mut self, bytes: &[u8]) -> Result<(), FetchError> {
         self.buffer.extend_from_slice(bytes);
         self.have += bytes.len() as u64;
         if self.buffer.len() >= BUFFER {
@@ -112,36 +112,40 @@ impl Writer {
         }
     }
 
-    pub async fn flush(&mut self) -> Result<(), FetchError> {
+    pub(crate) async fn flush(&mut self) -> Result<(), FetchError> {
         self.with(|_| Ok(())).await
     }
 
-    pub async fn restart(&mut self) -> Result<(), FetchError> {
+    pub(crate) async fn restart(&mut self) -> Result<(), FetchError> {
         self.with(Part::restart).await
     }
 
-    pub async fn recover(&mut self, sha256: Digest, size: Option<u64>) -> Result<(), FetchError> {
+    pub(crate) async fn recover(
+        &mut self,
+        sha256: Digest,
+        size: Option<u64>,
+    ) -> Result<(), FetchError> {
         self.with(move |part| part.recover(&sha256, size)).await
     }
 
-    pub async fn annotate(&mut self, note: Note) -> Result<(), FetchError> {
+    pub(crate) async fn annotate(&mut self, note: Note) -> Result<(), FetchError> {
         self.with(move |part| part.annotate(note)).await
     }
 
-    pub async fn note(&mut self) -> Result<Note, FetchError> {
+    pub(crate) async fn note(&mut self) -> Result<Note, FetchError> {
         self.with(|part| Ok(part.note().clone())).await
     }
 
-    pub async fn digest(&mut self) -> Result<Digest, FetchError> {
+    pub(crate) async fn digest(&mut self) -> Result<Digest, FetchError> {
         self.with(|part| Ok(part.digest())).await
     }
 
-    pub async fn finish(mut self) -> Result<PathBuf, FetchError> {
+    pub(crate) async fn finish(mut self) -> Result<PathBuf, FetchError> {
         self.flush().await?;
         self.last(|part| part.finish()).await
     }
 
-    pub async fn release(mut self) -> Result<(), FetchError> {
+    pub(crate) async fn release(mut self) -> Result<(), FetchError> {
         self.last(|part| part.release()).await
     }
 

@@ -26,16 +26,23 @@ pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 /// One file that belongs to an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifact {
+    /// What kind of artifact it is: a media type that the image's readers look for.
     pub artifact_type: String,
+    /// Of the file itself.
     pub media_type: String,
     /// File name, for programs that fetch it.
     pub title: String,
+    /// The content of the file.
     pub bytes: Bytes,
+    /// Of the manifest that refers to the image.
     pub annotations: BTreeMap<String, String>,
 }
 
 impl Registry {
     /// Attaches an artifact to `subject`; the same one twice is there once.
+    ///
+    /// # Errors
+    /// If a push fails, or others change the fallback tag's index for too long.
     pub async fn attach(
         &self,
         repository: &Repository,
@@ -65,6 +72,9 @@ impl Registry {
     }
 
     /// A small blob, as it is in memory.
+    ///
+    /// # Errors
+    /// As [`Registry::push_blob`].
     pub async fn push_bytes(
         &self,
         repository: &Repository,
@@ -77,6 +87,9 @@ impl Registry {
     }
 
     /// A small blob, whole and verified.
+    ///
+    /// # Errors
+    /// If it is longer than `most` bytes, is missing, or does not have its digest.
     pub async fn small_blob(
         &self,
         repository: &Repository,

@@ -72,7 +72,7 @@ struct Header {
 }
 
 impl Authorizer {
-    pub fn new(host: &str, connection: Connection, keychain: Arc<Keychain>) -> Self {
+    pub(crate) fn new(host: &str, connection: Connection, keychain: Arc<Keychain>) -> Self {
         Self {
             host: host.to_owned(),
             connection,
@@ -82,7 +82,7 @@ impl Authorizer {
     }
 
     /// The header for a scope, as far as the registry has said what it wants.
-    pub async fn header(
+    pub(crate) async fn header(
         &self,
         client: &reqwest::Client,
         scope: &Scope,
@@ -104,7 +104,7 @@ impl Authorizer {
 
     /// The header that meets a 401's challenges; none when nothing here can. `refused` is what the
     /// refused request had: another task may have renewed it meanwhile.
-    pub async fn answer(
+    pub(crate) async fn answer(
         &self,
         client: &reqwest::Client,
         scope: &Scope,
@@ -156,7 +156,7 @@ impl Authorizer {
     }
 
     /// For errors: which credentials are used for a scope.
-    pub async fn used(&self, scope: &Scope) -> Box<str> {
+    pub(crate) async fn used(&self, scope: &Scope) -> Box<str> {
         let mut state = self.state.lock().await;
         self.credentials(&mut state, scope).await.whence.into()
     }

@@ -41,6 +41,9 @@ impl BlobStream {
     }
 
     /// The next bytes; none at the end of the range or, if that comes first, of the answer.
+    ///
+    /// # Errors
+    /// If the connection breaks. What came before stays valid.
     pub async fn next(&mut self) -> Result<Option<Bytes>, RegistryError> {
         while self.left > 0 {
             let mut chunk = match self.body.next().await {
@@ -64,6 +67,9 @@ impl BlobStream {
 
 impl Registry {
     /// A range of a blob; an empty one is an empty stream. What arrives is not verified.
+    ///
+    /// # Errors
+    /// If the blob is missing, or no mirror and not the registry answers.
     pub async fn blob(
         &self,
         repository: &Repository,
@@ -79,6 +85,9 @@ impl Registry {
     }
 
     /// The size of a blob that the registry has.
+    ///
+    /// # Errors
+    /// If the blob is missing, or the registry does not say its size.
     pub async fn blob_size(
         &self,
         repository: &Repository,

@@ -7,7 +7,9 @@
 /// One scheme and its parameters; names in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Challenge {
+    /// `Bearer` or `Basic`, in lower case.
     pub scheme: String,
+    /// Names in lower case and values as they are, in the header's order.
     pub parameters: Vec<(String, String)>,
 }
 

@@ -24,18 +24,24 @@ pub enum PlainHttp {
     /// To this machine.
     #[default]
     Loopback,
+    /// To any host.
     Always,
+    /// To no host.
     Never,
 }
 
+/// How a registry is talked to.
 #[derive(Clone, Default)]
 pub struct Options {
     /// `HOST[:PORT][/PREFIX]`, asked first, in this order, for whatever is read.
     pub mirrors: Vec<String>,
+    /// Where requests may go without TLS.
     pub plain_http: PlainHttp,
+    /// How long requests are tried.
     pub patience: Patience,
     /// A PEM bundle that is trusted besides the system's.
     pub authorities: Option<PathBuf>,
+    /// Who is told what happens.
     pub observer: Option<Observer>,
     /// Blobs arrive with at most so many bytes in a second, all together.
     pub rate: Option<u64>,
@@ -84,6 +90,9 @@ impl fmt::Debug for Registry {
 
 impl Registry {
     /// `host` is `HOST[:PORT]`, `docker.io` for Docker Hub. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// If the host or a mirror is not `HOST[:PORT]`, or the bundle of authorities cannot be used.
     pub fn connect(
         host: &str,
         keychain: Arc<Keychain>,
@@ -111,6 +120,7 @@ impl Registry {
         })
     }
 
+    /// As given to [`Registry::connect`].
     pub fn host(&self) -> &str {
         &self.inner.host
     }

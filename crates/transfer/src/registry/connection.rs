@@ -41,7 +41,7 @@ pub(super) enum Redirects {
 
 impl Connection {
     /// A client that trusts the system's certificates, or those of SSL_CERT_FILE, and the options'.
-    pub fn client(&self, redirects: Redirects) -> Result<reqwest::Client, RegistryError> {
+    pub(crate) fn client(&self, redirects: Redirects) -> Result<reqwest::Client, RegistryError> {
         // An error means that a provider is installed already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()

@@ -41,7 +41,7 @@ pub(super) struct Ask {
 
 impl Endpoint {
     /// `place` is `HOST[:PORT][/PREFIX]`.
-    pub fn new(
+    pub(crate) fn new(
         place: &str,
         options: &Options,
         keychain: Arc<Keychain>,
@@ -84,7 +84,7 @@ impl Endpoint {
     }
 
     /// The address of something in a repository.
-    pub fn url(&self, repository: &Repository, rest: &[&str]) -> Url {
+    pub(crate) fn url(&self, repository: &Repository, rest: &[&str]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty();
@@ -97,7 +97,12 @@ impl Endpoint {
     }
 
     /// An address from an answer: relative to the answer's own, and no less safe than this server.
-    pub fn follow(&self, from: &Url, address: &str, doing: &str) -> Result<Url, RegistryError> {
+    pub(crate) fn follow(
+        &self,
+        from: &Url,
+        address: &str,
+        doing: &str,
+    ) -> Result<Url, RegistryError> {
         let wrong = |reason: &str| self.wrong(doing, format!("it refers to {reason}"));
         let mut url = from.join(address).map_err(|_| wrong("no address"))?;
         if self.base.scheme() == "https" && url.scheme() == "http" {
@@ -117,14 +122,14 @@ impl Endpoint {
     }
 
     /// The address in `Location`.
-    pub fn location(&self, response: &Response, doing: &str) -> Result<Url, RegistryError> {
+    pub(crate) fn location(&self, response: &Response, doing: &str) -> Result<Url, RegistryError> {
         let headers = response.headers();
         let address = header::text(headers, LOCATION.as_str())
             .ok_or_else(|| self.wrong(doing, "it does not say where to go on".to_owned()))?;
         self.follow(response.url(), address, doing)
     }
 
-    pub fn wrong(&self, doing: &str, reason: String) -> RegistryError {
+    pub(crate) fn wrong(&self, doing: &str, reason: String) -> RegistryError {
         RegistryError::Protocol {
             host: self.host.clone(),
             doing: doing.to_owned(),
@@ -132,12 +137,12 @@ impl Endpoint {
         }
     }
 
-    pub fn cut(&self, doing: &str, error: reqwest::Error) -> RegistryError {
+    pub(crate) fn cut(&self, doing: &str, error: reqwest::Error) -> RegistryError {
         RegistryError::transfer(error, &self.host, doing)
     }
 
     /// The whole of a bounded answer.
-    pub async fn body(
+    pub(crate) async fn body(
         &self,
         response: Response,
         limit: u64,
@@ -152,7 +157,7 @@ impl Endpoint {
     }
 
     /// Sends what `build` makes, logging in where the registry asks for it. `build` may run twice.
-    pub async fn send(
+    pub(crate) async fn send(
         &self,
         ask: &Ask,
         build: impl Fn(&reqwest::Client) -> RequestBuilder,

@@ -11,111 +11,180 @@ use stackforge_types::Digest;
 use stackforge_types::printable;
 use stackforge_types::reference::BadReference;
 
+/// Why a registry did not do what was asked. `doing` says what that was: "reading the manifest
+/// `a:b`".
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
+    /// The name of an image is malformed.
     #[error(transparent)]
     Reference(#[from] BadReference),
+    /// The HTTP client cannot be made.
     #[error("setting up the network client")]
     Client(#[source] reqwest::Error),
+    /// No connection could be made.
     #[error("{doing}: `{host}` cannot be reached{}", because(source))]
     Unreachable {
+        /// The registry or mirror.
         host: String,
+        /// What was being done.
         doing: String,
+        /// What the HTTP client says.
         #[source]
         source: reqwest::Error,
     },
+    /// A connection was made, but its certificate is not trusted.
     #[error(
         "{doing}: the certificate of `{host}` is not accepted{}",
         because(source)
     )]
     Tls {
+        /// The registry or mirror.
         host: String,
+        /// What was being done.
         doing: String,
+        /// What the HTTP client says.
         #[source]
         source: reqwest::Error,
     },
+    /// The connection ended before the answer did.
     #[error("{doing}: the connection to `{host}` broke{}", because(source))]
     Cut {
+        /// The registry or mirror.
         host: String,
+        /// What was being done.
         doing: String,
+        /// What the HTTP client says.
         #[source]
         source: reqwest::Error,
     },
+    /// HTTP status 401, also after a token was fetched.
     #[error("{doing}: `{host}` wants a login ({used}){}", listed(errors))]
     Unauthorized {
+        /// The registry or mirror.
         host: String,
+        /// What was being done.
         doing: String,
+        /// Which credentials were used, for people.
         used: Box<str>,
+        /// What the registry says.
         errors: ApiErrors,
     },
+    /// HTTP status 403.
     #[error("{doing}: `{host}` does not allow it ({used}){}", listed(errors))]
     Denied {
+        /// The registry or mirror.
         host: String,
+        /// What was being done.
         doing: String,
+        /// Which credentials were used, for people.
         used: Box<str>,
+        /// What the registry says.
         errors: ApiErrors,
     },
+    /// HTTP status 404.
     #[error("`{host}` has no {what}{}", listed(errors))]
     Missing {
+        /// The registry or mirror.
         host: String,
+        /// What is missing: "blob `a@sha256:…`".
         what: String,
+        /// What the registry says.
         errors: ApiErrors,
     },
+    /// HTTP status 429.
     #[error("{doing}: `{host}` limits how often it is asked{}", seconds(*after))]
     Limited {
+        /// The registry or mirror.
         host: String,
+        /// What was being done.
         doing: String,
+        /// How long the server wants to be left alone.
         after: Option<Duration>,
     },
+    /// Another HTTP status that is a failure.
     #[error("{doing}: `{host}` answers {status}{}", listed(errors))]
     Status {
+        /// The registry or mirror.
         host: String,
+        /// What was being done.
         doing: String,
+        /// The HTTP status code.
         status: u16,
+        /// How long the server wants to be left alone.
         after: Option<Duration>,
+        /// What the registry says.
         errors: ApiErrors,
     },
     /// An answer that the specification does not have.
     #[error("{doing}: `{host}` answers what cannot be right: {reason}")]
     Protocol {
+        /// The registry or mirror.
         host: String,
+        /// What was being done.
         doing: String,
+        /// What is wrong with the answer.
         reason: String,
     },
     /// What arrived has another digest. Nothing of it was kept.
     #[error("{doing}: what `{host}` sends is {found}")]
     Corrupt {
+        /// The registry or mirror.
         host: String,
+        /// What was being done.
         doing: String,
+        /// The digest of what arrived.
         found: Box<Digest>,
     },
+    /// The blob is shorter than it should be, however often it is asked for.
     #[error("{doing}: `{host}` ends after {received} of {size} bytes")]
     Truncated {
+        /// The registry or mirror.
         host: String,
+        /// What was being done.
         doing: String,
+        /// Bytes that arrived.
         received: u64,
+        /// Bytes that the blob should have.
         size: u64,
     },
+    /// The token service gave no token.
     #[error("{doing}: the token service `{realm}` {reason} ({used})")]
     Token {
+        /// The address of the token service.
         realm: String,
+        /// What was being done.
         doing: String,
+        /// Which credentials were used, for people.
         used: Box<str>,
+        /// What it did instead; completes "the token service …".
         reason: String,
+        /// Whether it may work in a moment.
         passing: bool,
     },
+    /// What is to be pushed does not have its digest.
     #[error("{doing}: what is there to push is {found}")]
-    Payload { doing: String, found: Box<Digest> },
+    Payload {
+        /// What was being done.
+        doing: String,
+        /// The digest that it has.
+        found: Box<Digest>,
+    },
     /// Somebody else wrote in between.
     #[error("{doing}: it is {} now", or_nothing(found.as_deref()))]
     Changed {
+        /// What was being done.
         doing: String,
+        /// What the tag is now; `None` if it is gone.
         found: Option<Box<Digest>>,
     },
+    /// A file of this machine cannot be used.
     #[error("{doing} `{}`", path.display())]
     File {
+        /// What was being done: `writing`.
         doing: &'static str,
+        /// The file.
         path: PathBuf,
+        /// What the operating system says.
         #[source]
         source: std::io::Error,
     },
@@ -186,6 +255,7 @@ impl RegistryError {
         }
     }
 
+    /// What to do about it, as a sentence without its full stop.
     pub fn help(&self) -> String {
         let text = match self {
             Self::Reference { .. } => {
@@ -234,10 +304,12 @@ impl RegistryError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApiErrors(pub Vec<ApiError>);
 
+/// One error of a registry's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     /// `MANIFEST_UNKNOWN`, `DENIED`, …
     pub code: String,
+    /// For people; may be empty.
     pub message: String,
 }
 
@@ -265,6 +337,7 @@ impl ApiErrors {
         Self(entries.collect())
     }
 
+    /// Whether one of them has this code.
     pub fn has(&self, code: &str) -> bool {
         self.0.iter().any(|error| error.code == code)
     }

@@ -5,18 +5,44 @@ use std::time::Duration;
 
 use stackforge_types::Digest;
 
+/// Something that happened during a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// Bytes of a blob that arrived.
-    Received { digest: Digest, bytes: u64 },
+    Received {
+        /// The blob.
+        digest: Digest,
+        /// How many more.
+        bytes: u64,
+    },
     /// Bytes of a blob that were sent.
-    Sent { digest: Digest, bytes: u64 },
+    Sent {
+        /// The blob.
+        digest: Digest,
+        /// How many more.
+        bytes: u64,
+    },
     /// Bytes of a blob that did not have to arrive, because they were here.
-    Reused { digest: Digest, bytes: u64 },
+    Reused {
+        /// The blob.
+        digest: Digest,
+        /// How many.
+        bytes: u64,
+    },
     /// Bytes of a blob that count no more: they were damaged, or the registry lost them.
-    Lost { digest: Digest, bytes: u64 },
+    Lost {
+        /// The blob.
+        digest: Digest,
+        /// How many.
+        bytes: u64,
+    },
     /// Something failed and is tried again.
-    Retrying { error: String, pause: Duration },
+    Retrying {
+        /// The error's text.
+        error: String,
+        /// How long the pause is.
+        pause: Duration,
+    },
 }
 
 /// Hears of every event; called from the transfer itself, so it must be quick.

@@ -26,8 +26,10 @@ use stackforge_types::reference::Repository;
 const WHOLE_ATTEMPTS: u32 = 3;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
+/// A blob that is there, verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
+    /// `HEX` in the directory that was given.
     pub path: PathBuf,
     /// What came over the network; 0 when the blob was there.
     pub bytes: u64,
@@ -35,6 +37,10 @@ pub struct Fetched {
 
 impl Registry {
     /// The blob as a file `HEX` of `dir`. A file that is there is read and checked.
+    ///
+    /// # Errors
+    /// If the blob is missing or damaged at every endpoint, the network fails for as long as
+    /// [`Patience`](super::Patience) lasts, or the file cannot be written.
     pub async fn fetch_blob(
         &self,
         repository: &Repository,
@@ -49,6 +55,9 @@ impl Registry {
     }
 
     /// The same, growing at `part`, which has to be on the same file system.
+    ///
+    /// # Errors
+    /// As [`Registry::fetch_blob`].
     pub async fn fetch_blob_through(
         &self,
         repository: &Repository,
@@ -60,6 +69,9 @@ impl Registry {
     }
 
     /// The same, of pieces that are here already and the rest; no pieces mean all of it is fetched.
+    ///
+    /// # Errors
+    /// As [`Registry::fetch_blob`]. Pieces that do not make the blob are no error.
     pub async fn fetch_blob_from(
         &self,
         repository: &Repository,

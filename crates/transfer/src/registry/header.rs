@@ -9,9 +9,11 @@ use reqwest::header::HeaderMap;
 /// `bytes 10-19/100` or `bytes 10-19/*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentRange {
+    /// The first byte.
     pub first: u64,
     /// The last byte, itself part of the range.
     pub last: u64,
+    /// Bytes of the whole; `None` for `*`.
     pub size: Option<u64>,
 }
 

@@ -21,6 +21,10 @@ const MOST_PAGES: usize = 1000;
 
 impl Registry {
     /// Every tag, in the registry's order. What is no tag by the grammar is left out.
+    ///
+    /// # Errors
+    /// If the repository is missing or may not be read, or the list is damaged or has more than
+    /// 1000 pages.
     pub async fn tags(&self, repository: &Repository) -> Result<Vec<Tag>, RegistryError> {
         #[derive(Deserialize)]
         struct Page {
@@ -48,6 +52,9 @@ impl Registry {
     }
 
     /// What refers to a manifest, all of it or one artifact type. Nothing there is an empty list.
+    ///
+    /// # Errors
+    /// If the list may not be read, or is damaged or has more than 1000 pages.
     pub async fn referrers(
         &self,
         repository: &Repository,

@@ -25,9 +25,12 @@ pub const MANIFEST_TYPES: [&str; 4] = [
     "application/vnd.docker.distribution.manifest.v2+json",
 ];
 
+/// A manifest or an index, verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
+    /// The document, byte for byte.
     pub bytes: Bytes,
+    /// Of `bytes`.
     pub digest: Digest,
     /// One of [`MANIFEST_TYPES`].
     pub media_type: String,
@@ -37,12 +40,17 @@ pub struct Manifest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
+    /// What the bytes are.
     pub media_type: String,
+    /// Of the bytes.
     #[serde(serialize_with = "as_text")]
     pub digest: Digest,
+    /// In bytes.
     pub size: u64,
+    /// What kind of artifact it is, for what refers to an image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
+    /// By key; of the OCI image specification, or anybody's.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
@@ -65,6 +73,7 @@ impl Descriptor {
 }
 
 impl Manifest {
+    /// The digest, the size and the media type of this document.
     pub fn descriptor(&self) -> Descriptor {
         Descriptor {
             media_type: self.media_type.clone(),
@@ -74,6 +83,11 @@ impl Manifest {
 }
 
 impl Registry {
+    /// Reads what a tag or digest names. It is verified: what a digest names has that digest.
+    ///
+    /// # Errors
+    /// If it is missing, longer than 4 MiB, has another digest, or is of none of the
+    /// [`MANIFEST_TYPES`].
     pub async fn manifest(
         &self,
         repository: &Repository,
@@ -88,6 +102,9 @@ impl Registry {
     }
 
     /// What a tag or digest is, without its bytes; missing is an error, as everywhere.
+    ///
+    /// # Errors
+    /// If it is missing, or the registry does not say its digest or size.
     pub async fn head(
         &self,
         repository: &Repository,

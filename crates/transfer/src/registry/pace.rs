@@ -17,7 +17,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub fn new(rate: u64) -> Self {
+    pub(crate) fn new(rate: u64) -> Self {
         Self {
             rate: rate.max(1),
             paid: Mutex::new(Instant::now()),
@@ -25,7 +25,7 @@ impl Pace {
     }
 
     /// Accounts for bytes that arrived, and waits until they are paid for.
-    pub async fn take(&self, bytes: u64) {
+    pub(crate) async fn take(&self, bytes: u64) {
         let until = self.account(bytes, Instant::now());
         tokio::time::sleep_until(until).await;
     }

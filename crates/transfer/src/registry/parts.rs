@@ -21,7 +21,9 @@ const SHORT: usize = 12;
 /// A whole document of many parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
+    /// Of the whole document.
     pub media_type: String,
+    /// The whole document.
     pub bytes: Bytes,
     /// What it refers to and nobody has pushed yet.
     pub blobs: Vec<Bytes>,
@@ -30,6 +32,9 @@ pub struct Merged {
 impl Registry {
     /// Brings `part` into the document under `tag`. `merge` is given the document and every part
     /// that there is, and makes the whole of them, or nothing when the document has all of them.
+    ///
+    /// # Errors
+    /// If a push fails, `merge` does (its text becomes the reason), or others are faster 60 times.
     pub async fn contribute(
         &self,
         repository: &Repository,

@@ -34,18 +34,24 @@ const BUFFER: usize = 256 << 10;
 pub enum Piece {
     /// Bytes of a file here, from an offset on.
     Local {
+        /// The file.
         path: PathBuf,
+        /// Where in the file the bytes begin.
         offset: u64,
+        /// How many bytes.
         length: u64,
     },
+    /// Bytes that are in memory.
     Memory(Bytes),
     /// Bytes that have to be fetched.
     Remote {
+        /// How many bytes.
         length: u64,
     },
 }
 
 impl Piece {
+    /// Bytes of the blob that it stands for.
     pub fn len(&self) -> u64 {
         match self {
             Self::Local { length, .. } | Self::Remote { length } => *length,
@@ -53,6 +59,7 @@ impl Piece {
         }
     }
 
+    /// Whether it stands for no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -165,6 +172,10 @@ impl Registry {
     }
 
     /// The bytes of a range, whole; none where the server keeps to no ranges.
+    ///
+    /// # Errors
+    /// If the blob is missing, or the network fails for as long as [`Patience`](super::Patience)
+    /// lasts.
     pub async fn range(
         &self,
         repository: &Repository,

@@ -19,6 +19,7 @@ use stackforge_types::reference::{Repository, Tag, Target};
 /// What a registry did with a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Published {
+    /// Of the manifest that was put.
     pub digest: Digest,
     /// The registry lists it under this subject by itself. A manifest with a subject for which this
     /// is none has to be entered in the list of the fallback tag.
@@ -27,6 +28,10 @@ pub struct Published {
 
 impl Registry {
     /// Puts a manifest under a tag or its digest; what it refers to has to be there.
+    ///
+    /// # Errors
+    /// If the registry refuses it, for instance because a blob is missing, or answers another
+    /// digest.
     pub async fn put_manifest(
         &self,
         repository: &Repository,
@@ -69,6 +74,9 @@ impl Registry {
 
     /// Moves a tag from what was read there to a new manifest. [`RegistryError::Changed`] when the
     /// tag is something else by now, or is after it was written. See above for what this cannot see.
+    ///
+    /// # Errors
+    /// [`RegistryError::Changed`], and as [`Registry::put_manifest`].
     pub async fn replace(
         &self,
         repository: &Repository,
@@ -88,6 +96,9 @@ impl Registry {
     }
 
     /// The manifest as the registry itself has it now: no mirror is asked.
+    ///
+    /// # Errors
+    /// If the registry does not answer, or the manifest is damaged. A missing one is `Ok(None)`.
     pub async fn current(
         &self,
         repository: &Repository,
@@ -131,6 +142,9 @@ impl Registry {
     }
 
     /// Removes a manifest, or a tag alone where the registry can do that.
+    ///
+    /// # Errors
+    /// If it is missing, or the registry does not delete: many are set up so.
     pub async fn delete_manifest(
         &self,
         repository: &Repository,

@@ -22,6 +22,7 @@ use stackforge_types::reference::Repository;
 /// at a time would never be given up.
 const PROGRESS: u64 = 64 << 10;
 
+/// A blob on its way here.
 pub struct BlobReader {
     registry: Registry,
     repository: Repository,
@@ -64,6 +65,7 @@ impl BlobReader {
         self
     }
 
+    /// Bytes of the whole blob.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -80,6 +82,10 @@ impl BlobReader {
     }
 
     /// The next bytes; none when all arrived and have the digest.
+    ///
+    /// # Errors
+    /// If the digest is another in the end, or the network fails for as long as
+    /// [`Patience`](super::Patience) lasts.
     pub async fn next(&mut self) -> Result<Option<Bytes>, RegistryError> {
         loop {
             let Some(body) = &mut self.body else {

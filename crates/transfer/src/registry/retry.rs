@@ -33,17 +33,21 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { failures: 0 }
     }
 
     /// Something arrived: what fails next is a new failure.
-    pub fn progress(&mut self) {
+    pub(crate) fn progress(&mut self) {
         self.failures = 0;
     }
 
     /// The pause before the next attempt; none when it is time to give up.
-    pub fn pause(&mut self, patience: &Patience, asked: Option<Duration>) -> Option<Duration> {
+    pub(crate) fn pause(
+        &mut self,
+        patience: &Patience,
+        asked: Option<Duration>,
+    ) -> Option<Duration> {
         self.failures += 1;
         if self.failures >= patience.attempts {
             return None;

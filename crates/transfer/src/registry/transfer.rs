@@ -64,7 +64,7 @@ pub(super) struct Transfer<'a> {
 
 impl Transfer<'_> {
     /// Sends the blob, through an upload that was begun already or one of its own.
-    pub async fn run(&self, mut upload: Option<Upload>) -> Result<(), RegistryError> {
+    pub(crate) async fn run(&self, mut upload: Option<Upload>) -> Result<(), RegistryError> {
         let mut backoff = Backoff::new();
         let mut chunk = self.registry.chunk();
         loop {

@@ -22,23 +22,30 @@ use stackforge_types::reference::Repository;
 /// Where a blob's bytes are.
 #[derive(Debug, Clone)]
 pub enum Payload {
+    /// Bytes in memory.
     Memory(Bytes),
+    /// A whole file.
     File(PathBuf),
     /// From an offset of a file on: the member of an archive.
     Part(PathBuf, u64),
 }
 
+/// How a blob came to be in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pushed {
     /// The repository had it.
     Existing,
     /// The registry had it in another repository.
     Mounted,
+    /// It was sent.
     Sent,
 }
 
 impl Registry {
     /// Whether a repository has a blob.
+    ///
+    /// # Errors
+    /// If the registry does not answer or refuses. A missing blob is `Ok(false)`.
     pub async fn has_blob(
         &self,
         repository: &Repository,
@@ -60,6 +67,10 @@ impl Registry {
 
     /// Sees to it that a repository has a blob. Each of `sources` is a repository of the same
     /// registry that it may be mounted from.
+    ///
+    /// # Errors
+    /// If the registry refuses it, [`RegistryError::Payload`] if the bytes do not have the digest,
+    /// or the network fails for as long as [`Patience`](super::Patience) lasts.
     pub async fn push_blob(
         &self,
         repository: &Repository,

@@ -49,7 +49,7 @@ impl std::fmt::Debug for Entry {
 
 impl AuthFile {
     /// None when there is no file; an error says what is wrong with it, without its content.
-    pub async fn read(path: &Path) -> Result<Option<Self>, String> {
+    pub(crate) async fn read(path: &Path) -> Result<Option<Self>, String> {
         let wrong = |what: String| format!("`{}` {what}", path.display());
         let metadata = match tokio::fs::metadata(path).await {
             Ok(metadata) => metadata,
@@ -73,7 +73,7 @@ impl AuthFile {
     }
 
     /// None when this file does not know the registry; an error says why what it names is of no use.
-    pub async fn find(
+    pub(crate) async fn find(
         &self,
         keychain: &Keychain,
         path: &Path,

@@ -19,6 +19,7 @@ use file::AuthFile;
 pub struct Secret(String);
 
 impl Secret {
+    /// Keeps a text from being shown.
     pub fn new(text: String) -> Self {
         Self(text)
     }
@@ -35,19 +36,26 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// How somebody proves who they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Login {
+    /// Without any credentials, as for public images.
     Anonymous,
+    /// A name and a password, or an access token in its place.
     Password {
+        /// The user's name.
         user: String,
+        /// The password or token.
         password: Secret,
     },
     /// A refresh token, which the registry's token service turns into access tokens.
     Identity(Secret),
 }
 
+/// A login, and where it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
+    /// [`Login::Anonymous`] if nothing was found.
     pub login: Login,
     /// For people: whose they are and where they stand, or where they were looked for.
     pub whence: String,
