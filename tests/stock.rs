@@ -72,3 +72,43 @@ fn a_build_is_told_its_instruction_set_and_what_its_target_needs() {
         assert!(dockerfile.contains(&label), "{label} in:\n{dockerfile}");
     }
 }
+
+/// A checkout of somebody else's may hold links where a render writes.
+#[test]
+fn a_render_follows_no_link_that_lies_in_its_directory() {
+    use std::os::unix::fs::symlink;
+    let stack = support::project("examples/tiny.yaml");
+    let sandbox = Sandbox::new();
+    sandbox.write("own", "precious");
+    let own = |name: &str| std::fs::read_to_string(sandbox.path(name)).ok();
+    let render = || sandbox.run(&["render", &stack.display().to_string(), "-o", "out"]);
+    std::fs::create_dir(sandbox.path("out")).unwrap();
+    symlink(
+        sandbox.path("own"),
+        sandbox.path("out/.stackforge-rendered"),
+    )
+    .unwrap();
+    let run = render();
+    assert_eq!(
+        (run.code, own("own")),
+        (2, Some("precious".to_owned())),
+        "{}",
+        run.stderr
+    );
+    std::fs::remove_file(sandbox.path("out/.stackforge-rendered")).unwrap();
+    assert_eq!(render().code, 0);
+    for name in ["Dockerfile", "locks"] {
+        let path = sandbox.path("out").join(name);
+        let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
+    }
+    symlink(sandbox.path("new"), sandbox.path("out/Dockerfile")).unwrap();
+    std::fs::create_dir(sandbox.path("folder")).unwrap();
+    symlink(sandbox.path("folder"), sandbox.path("out/locks")).unwrap();
+    let run = render();
+    assert_eq!((run.code, own("new")), (0, None), "{}", run.stderr);
+    assert_eq!(
+        std::fs::read_dir(sandbox.path("folder")).unwrap().count(),
+        0
+    );
+    assert!(own("out/Dockerfile").is_some_and(|text| text.contains("FROM")));
+}

@@ -176,6 +176,17 @@ class Locked(unittest.TestCase):
         self.wheel("six", "six-1.17.0", "six.py,sha256=other,3\n")
         self.assertEqual(self.differences(), ["`six.py` of six is not that of its wheel"])
 
+    def test_a_file_of_two_distributions(self):
+        self.install("Jinja2", "3.1.0", "six.py,sha256=evil,3\ntests/a.py,sha256=x,1\nLICENSE,sha256=x,1\n")
+        self.install("six", "1.17.0", "six.py,sha256=aa,3\ntests/a.py,sha256=y,1\nLICENSE,sha256=y,1\n")
+        self.assertEqual(self.differences(), ["`six.py` is a file of jinja2 and another one of six"])
+        self.install("Jinja2", "3.1.0", "six.py,sha256=aa,3\n")
+        self.assertEqual(self.differences(), [])
+
+    def test_a_distribution_that_no_installer_wrote(self):
+        self.write("site-packages/torch-9.0.dist-info/METADATA", "Name: torch\n")
+        self.assertEqual(self.differences(), ["torch-9.0.dist-info was installed by no installer"])
+
 
 class Imports(Validation):
     def test_passing_library(self):

@@ -7,12 +7,24 @@ use super::progress::Progress;
 use super::session::{Session, runtime};
 use crate::build::{IndexSettings, Options, render_context};
 use crate::diag::{Diagnostic, codes};
-use crate::render::Content;
+use crate::render::{Content, Context};
+use stackforge_image::store::write_atomically;
 use stackforge_transfer::registry::PlainHttp;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Marks a directory that may be rendered into again.
 const MARK: &str = ".stackforge-rendered";
+/// What a render may write, this one or an earlier one.
+const RENDERED: [&str; 7] = [
+    "Dockerfile",
+    "base",
+    "builders",
+    "locks",
+    "os",
+    "steps",
+    "validate",
+];
 
 pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?.choose(args.variant.as_deref())?;
@@ -39,6 +51,7 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
         render_context(&plan, &options, &mut on).await
     })?;
     let files = context.len();
+    clear(&args.output, &context)?;
     for (path, content) in context {
         write(&args.output.join(path), &content)?;
     }
@@ -60,7 +73,7 @@ fn failed(what: &str, path: &Path, e: &std::io::Error) -> Failure {
     )
 }
 
-/// The directory, new or emptied of what an earlier render left.
+/// The directory, new, or of an earlier render.
 fn prepare(dir: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(dir).map_err(|e| failed("create", dir, &e))?;
     let empty = std::fs::read_dir(dir)
@@ -68,7 +81,8 @@ fn prepare(dir: &Path) -> Result<(), Failure> {
         .next()
         .is_none();
     let mark = dir.join(MARK);
-    if !empty && !mark.is_file() {
+    let marked = mark.symlink_metadata().is_ok_and(|mark| mark.is_file());
+    if !empty && !marked {
         return Err(Failure::plain(
             2,
             Diagnostic::error(
@@ -78,26 +92,25 @@ fn prepare(dir: &Path) -> Result<(), Failure> {
             .help("name a new or empty directory"),
         ));
     }
-    for name in [
-        "Dockerfile",
-        "base",
-        "builders",
-        "locks",
-        "os",
-        "steps",
-        "validate",
-    ] {
+    write_atomically(&mark, b"").map_err(|e| failed("write", &mark, &e))
+}
+
+/// Removes what an earlier render left, and whatever lies where this one writes: a link there is not
+/// followed.
+fn clear(dir: &Path, context: &Context) -> Result<(), Failure> {
+    let first = |path: &String| path.split('/').next().unwrap_or_default().to_owned();
+    let mut names: BTreeSet<String> = context.keys().map(first).collect();
+    names.extend(RENDERED.map(str::to_owned));
+    for name in names {
         let path = dir.join(name);
-        let removed = if path.is_dir() {
-            std::fs::remove_dir_all(&path)
-        } else if path.exists() {
-            std::fs::remove_file(&path)
-        } else {
-            Ok(())
+        let removed = match path.symlink_metadata() {
+            Ok(there) if there.is_dir() => std::fs::remove_dir_all(&path),
+            Ok(_) => std::fs::remove_file(&path),
+            Err(_) => Ok(()),
         };
         removed.map_err(|e| failed("remove", &path, &e))?;
     }
-    std::fs::write(&mark, "").map_err(|e| failed("write", &mark, &e))
+    Ok(())
 }
 
 fn write(path: &Path, content: &Content) -> Result<(), Failure> {

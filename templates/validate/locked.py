@@ -21,6 +21,9 @@ import zipfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 SITES = "/opt/venv/lib/python*/site-packages"
 MARK = "stackforge-difference "
+# Beside packages, and nobody's own, though many distributions install one by mistake.
+NOBODYS = ("test", "tests", "doc", "docs", "example", "examples", "benchmark", "benchmarks",
+           "build_backend.py", "conftest.py", "setup.py")
 # What an installer writes itself, whatever a wheel brings under its name.
 INSTALLERS = re.compile(r"\.dist-info/(INSTALLER|REQUESTED|RECORD|direct_url\.json)$")
 
@@ -103,12 +106,36 @@ def of_wheels(folder, found):
             yield "`{}` of {} is not that of its wheel".format(file, name)
 
 
+def without_record(sites):
+    for folder in sorted(glob.glob(os.path.join(sites, "*.dist-info"))):
+        if not os.path.exists(os.path.join(folder, "RECORD")):
+            yield "{} was installed by no installer".format(os.path.basename(folder))
+
+
+def is_nobodys(path):
+    """Whether a path is of no package: texts, and folders that many distributions install by mistake."""
+    first, slash, _ = path.partition("/")
+    return first in NOBODYS or not (slash or path.endswith((".py", ".pth", ".so")))
+
+
+def collisions(found):
+    """Files that two distributions state differently: the environment has one of them."""
+    owners = {}
+    for name, (_, record) in sorted(found.items()):
+        for file, digest in sorted(digests(record).items()):
+            first, other = owners.setdefault(file, (name, digest))
+            if other != digest and not is_nobodys(file):
+                yield "`{}` is a file of {} and another one of {}".format(file, first, name)
+
+
 def main(installed_path, spec_path, report_path, wheels, sites=SITES):
     same = imports_check().same_version
     found = installed(sites)
     differences = list(versions(locked(installed_path), found, same))
     differences += of_report(spec_path, report_path, same)
     differences += of_wheels(wheels, found)
+    differences += without_record(sites)
+    differences += collisions(found)
     for difference in differences:
         print(MARK + difference, flush=True)
     return 1 if differences else 0

@@ -1,6 +1,8 @@
 //! Servers and networks that do harm, by a seed: every run ends right or with a clear error, and
 //! none with a wrong byte.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use stackforge_transfer::registry::{
@@ -274,6 +276,18 @@ async fn what_breaks_off_is_taken_up_where_it_broke() {
     assert_eq!(fetched.bytes, blob.size - 1000 + blob.size);
     assert_eq!(digest(&std::fs::read(fetched.path).unwrap()), blob.digest);
     assert!(!part.exists());
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir.path().join(blob.digest.hex())), 0o444);
+
+    // A part that leads elsewhere is nobody's part.
+    let dir = tempfile::tempdir().unwrap();
+    let other = dir.path().join("other");
+    std::fs::write(&other, "own").unwrap();
+    let part = dir.path().join(format!(".{}.part", blob.digest.hex()));
+    std::os::unix::fs::symlink(&other, &part).unwrap();
+    let refused = direct.fetch_blob(&app, &blob, dir.path()).await;
+    assert!(matches!(refused, Err(RegistryError::File { .. })));
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), "own");
 }
 
 #[tokio::test(flavor = "multi_thread")]

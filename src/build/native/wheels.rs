@@ -15,6 +15,7 @@ use stackforge_image::layer::{self, Install, Limits, Part, Spec, Wheel, group};
 use stackforge_image::pack::Compression;
 use stackforge_transfer::fetch;
 use stackforge_types::Digest;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -124,6 +125,17 @@ pub(super) fn compiled(
     })
 }
 
+fn source(wheel: &Fetched) -> Result<FileSource, BuildError> {
+    let path = &wheel.path;
+    FileSource::open(path).map_err(|e| failed_at("open the wheel", path, e))
+}
+
+/// It was fetched, or kept, by its digest.
+fn open(wheel: &Fetched) -> Result<Wheel<FileSource>, BuildError> {
+    let name = wheel.path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(Wheel::open(&name, source(wheel)?)?.vouched())
+}
+
 impl Maker<'_, '_> {
     /// One layer for each large wheel, a few for the others.
     pub fn wheels(&mut self, wheels: &[Fetched]) -> Result<Vec<Layer>, BuildError> {
@@ -135,12 +147,44 @@ impl Maker<'_, '_> {
             })
             .collect();
         let groups = group(&parts, &Limits::default());
+        if groups.len() > 1 {
+            // A file of one layer would cover another's, and the image be none of both wheels.
+            self.disjoint(wheels)?;
+        }
         let mut layers = Vec::new();
         for group in groups {
             let group: Vec<&Fetched> = group.iter().map(|&place| &wheels[place]).collect();
             layers.push(self.group(&group)?);
         }
         Ok(layers)
+    }
+
+    fn disjoint(&self, wheels: &[Fetched]) -> Result<(), BuildError> {
+        let opened = wheels.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let slim = &self.options.catalog.slim;
+        let drops: Vec<Vec<String>> = wheels.iter().map(|w| slim.of(&w.name)).collect();
+        let unchanged = BTreeMap::new();
+        let installs: Vec<Install<'_, FileSource>> = opened
+            .iter()
+            .zip(&drops)
+            .map(|(wheel, drop)| Install {
+                wheel,
+                requested: false,
+                drop,
+                changed: &unchanged,
+            })
+            .collect();
+        Ok(layer::disjoint(&self.spec(), &installs)?)
+    }
+
+    fn spec(&self) -> Spec {
+        Spec {
+            scheme: scheme(self.plan.python),
+            python: interpreter(),
+            epoch: self.native.epoch,
+            level: LEVEL,
+            threads: self.threads,
+        }
     }
 
     fn group(&mut self, wheels: &[&Fetched]) -> Result<Layer, BuildError> {
@@ -203,16 +247,11 @@ impl Maker<'_, '_> {
         drops: &[Vec<String>],
         file: &File,
     ) -> Result<Layer, BuildError> {
-        let open = |wheel: &&Fetched| {
-            let path = &wheel.path;
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let source =
-                FileSource::open(path).map_err(|e| failed_at("open the wheel", path, e))?;
-            let pruned = self.pruned(wheel, &source)?;
-            // It was fetched, or kept, by its digest.
-            Ok::<_, BuildError>((Wheel::open(&name, source)?.vouched(), pruned))
+        let ready = |wheel: &&Fetched| {
+            let pruned = self.pruned(wheel, &source(wheel)?)?;
+            Ok::<_, BuildError>((open(wheel)?, pruned))
         };
-        let opened = wheels.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let opened = wheels.iter().map(ready).collect::<Result<Vec<_>, _>>()?;
         let installs: Vec<Install<'_, FileSource>> = opened
             .iter()
             .zip(wheels)
@@ -224,14 +263,7 @@ impl Maker<'_, '_> {
                 changed: &pruned.members,
             })
             .collect();
-        let spec = Spec {
-            scheme: scheme(self.plan.python),
-            python: interpreter(),
-            epoch: self.native.epoch,
-            level: LEVEL,
-            threads: self.threads,
-        };
-        let written = layer::write(&spec, &installs, file)?;
+        let written = layer::write(&self.spec(), &installs, file)?;
         for file in &written.misstated {
             tracing::warn!("{file} has another digest than its wheel's RECORD states");
         }

@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::{AssembleError, Assembled, MANIFEST};
 use crate::store::LayoutLock;
@@ -154,11 +155,15 @@ fn tag(name: &str) -> &str {
 fn place(digest: &Digest, size: u64, from: &Path, to: &Path) -> Result<()> {
     let (source, target) = (from.join(digest.hex()), to.join(digest.hex()));
     // A link to the blob is what the blob is; an older copy may be damaged.
-    let copy = |there: &fs::Metadata| {
-        let source = fs::metadata(&source);
-        source.is_ok_and(|source| source.dev() != there.dev() || source.ino() == there.ino())
+    let is_blob = |there: &fs::Metadata| match fs::metadata(&source) {
+        Ok(source) if source.dev() == there.dev() => source.ino() == there.ino(),
+        _ => is_sound(&target, digest),
     };
-    if fs::metadata(&target).is_ok_and(|there| there.len() == size && copy(&there)) {
+    // What a link leads to is not the layout's own.
+    let there = fs::symlink_metadata(&target)
+        .ok()
+        .filter(fs::Metadata::is_file);
+    if there.is_some_and(|there| there.len() == size && is_blob(&there)) {
         return Ok(());
     }
     let _ = fs::remove_file(&target);
@@ -170,6 +175,21 @@ fn place(digest: &Digest, size: u64, from: &Path, to: &Path) -> Result<()> {
         .and_then(|_| File::open(&temporary)?.sync_all())
         .map_err(io_at("copy a layer to", &temporary))?;
     fs::rename(&temporary, &target).map_err(io_at("rename", &target))
+}
+
+/// Whether a copy has the bytes that it is named by.
+fn is_sound(path: &Path, digest: &Digest) -> bool {
+    let found = || {
+        let (mut file, mut buffer) = (File::open(path)?, vec![0; 256 << 10]);
+        let mut hash = Sha256::new();
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return io::Result::Ok(Digest::from_hash(&hash.finalize())),
+                read => hash.update(&buffer[..read]),
+            }
+        }
+    };
+    found().is_ok_and(|found| found == *digest)
 }
 
 /// Replaces a file whole.

@@ -1,6 +1,7 @@
 use super::*;
 use serde_json::from_slice;
 use stackforge_binary::tar::Reader;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// A layer of the store at `blobs` whose content is no tar: nothing here reads it.
@@ -289,4 +290,29 @@ fn a_copy_of_the_same_length_is_not_taken_for_the_blob() {
     std::fs::write(&there, "oen").unwrap();
     output::layout(&image, "x:1", blobs.path(), to.path()).unwrap();
     assert_eq!(std::fs::read(&there).unwrap(), b"one");
+}
+
+/// Where the layout lies on another file system than the store, if this machine has one in memory.
+#[test]
+fn a_damaged_copy_on_another_file_system_is_made_again() {
+    let blobs = tempfile::tempdir().unwrap();
+    let memory = Path::new("/dev/shm");
+    let device = |path: &Path| std::fs::metadata(path).map(|there| there.dev());
+    if !memory.is_dir() || device(memory).unwrap() == device(blobs.path()).unwrap() {
+        return;
+    }
+    let image = draft(vec![layer(blobs.path(), b"one")]).assemble().unwrap();
+    let place = tempfile::tempdir_in(memory).unwrap();
+    let write = || output::layout(&image, "x:1", blobs.path(), place.path()).unwrap();
+    write();
+    let copy = place.path().join("blobs/sha256");
+    let copy = copy.join(image.layers[0].digest.hex());
+    std::fs::write(&copy, "bad").unwrap();
+    write();
+    assert_eq!(std::fs::read(&copy).unwrap(), b"one");
+    // A link is no copy, wherever it leads.
+    std::fs::rename(&copy, place.path().join("kept")).unwrap();
+    std::os::unix::fs::symlink("../../kept", &copy).unwrap();
+    write();
+    assert!(std::fs::symlink_metadata(&copy).unwrap().is_file());
 }

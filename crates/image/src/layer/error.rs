@@ -164,8 +164,11 @@ pub enum WheelFault {
     #[error("it would install `/{0}`, a name with a meaning of its own in a layer")]
     Reserved(String),
     /// The interpreter's path, without its first slash.
-    #[error("it would replace the interpreter `/{0}`")]
+    #[error("it would replace the interpreter or a folder of its environment by `/{0}`")]
     Interpreter(String),
+    /// The path of a file in another distribution's `.dist-info`.
+    #[error("it would install `/{0}`, metadata of another distribution")]
+    Foreign(String),
 }
 
 impl WheelFault {

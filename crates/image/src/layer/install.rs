@@ -107,9 +107,13 @@ impl Plan<'_> {
             content: Content::Record,
             ..bytes(own("RECORD"), 0o644, Vec::new())
         });
+        let own = format!("{root}/{metadata}");
         for file in &files {
             self.check_path(&file.path)
                 .map_err(|fault| wheel.fault(fault))?;
+            if is_metadata(&file.path) && !file.path.starts_with(&own) {
+                return Err(wheel.fault(WheelFault::Foreign(file.path.clone())));
+            }
         }
         Ok(files)
     }
@@ -167,7 +171,25 @@ impl Plan<'_> {
         if path.split('/').any(|part| part.starts_with(".wh.")) {
             return Err(WheelFault::Reserved(path.to_owned()));
         }
-        if self.is_interpreter(path) {
+        // A file in place of one of its folders takes it away too.
+        let above = |below: &str| below.trim_matches('/').starts_with(&format!("{path}/"));
+        let scheme = self.scheme;
+        let kept = [
+            self.python,
+            &scheme.scripts,
+            &scheme.data,
+            &scheme.purelib,
+            &scheme.platlib,
+        ];
+        let ancestors = path.match_indices('/').map(|(end, _)| &path[..end]);
+        if kept.into_iter().any(above)
+            || kept[1..]
+                .iter()
+                .any(|folder| folder.trim_matches('/') == path)
+            || ancestors
+                .chain([path])
+                .any(|path| self.is_interpreter(path))
+        {
             return Err(WheelFault::Interpreter(path.to_owned()));
         }
         Ok(())
@@ -197,6 +219,13 @@ impl Plan<'_> {
                 .any(version)
             || matches!(below(&self.scheme.data), Some("pyvenv.cfg" | "lib64"))
     }
+}
+
+/// Whether a path lies in a distribution's metadata, where `importlib.metadata` looks for them.
+fn is_metadata(path: &str) -> bool {
+    let below = path.rsplit_once("/site-packages/").map(|(_, below)| below);
+    let first = below.and_then(|below| below.split_once('/'));
+    first.is_some_and(|(folder, _)| folder.ends_with(".dist-info"))
 }
 
 fn bytes(path: String, mode: u32, content: Vec<u8>) -> Placed {

@@ -48,7 +48,7 @@ pub use install::Install;
 pub use scheme::Scheme;
 pub use stackforge_binary::source::FileSource;
 pub use wheel::Wheel;
-pub use write::write;
+pub use write::{disjoint, write};
 
 /// What a layer is besides its wheels.
 #[derive(Debug, Clone, PartialEq, Eq)]

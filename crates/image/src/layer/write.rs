@@ -24,6 +24,55 @@ use stackforge_binary::source::Source;
 /// More would wait for the digests, and hold memory.
 const MAX_THREADS: usize = 16;
 
+/// Folders and modules beside packages that are nobody's own, though many distributions install one by
+/// mistake: flashinfer-python 0.6 and torch-c-dlpack-ext 0.1 both have a `build_backend.py`.
+const NOBODYS: [&str; 11] = [
+    "test",
+    "tests",
+    "doc",
+    "docs",
+    "example",
+    "examples",
+    "benchmark",
+    "benchmarks",
+    "build_backend.py",
+    "conftest.py",
+    "setup.py",
+];
+
+/// Checks that no two wheels, which may go to different layers, bring different files of one name. Texts
+/// and folders such as `tests` beside the packages are not looked at.
+///
+/// # Errors
+/// [`LayerError::Collision`], [`LayerError::FileAndFolder`], and those of a wheel that cannot be installed.
+pub fn disjoint<S: Source + Clone>(
+    spec: &Spec,
+    installs: &[Install<'_, S>],
+) -> Result<(), LayerError> {
+    let plan = Plan {
+        scheme: &spec.scheme,
+        python: &spec.python,
+    };
+    let mut tree = Tree::default();
+    for (place, install) in installs.iter().enumerate() {
+        let site = format!("{}/", plan.site(install.wheel));
+        let mut files = plan.files(install, place)?;
+        files.retain(|file| !file.path.strip_prefix(&site).is_some_and(is_nobodys));
+        tree.add(place, files, installs)?;
+    }
+    tree.check(installs)
+}
+
+/// Whether a path below `site-packages` is of no package: in such a folder, or a text such as a licence.
+fn is_nobodys(path: &str) -> bool {
+    match path.split_once('/') {
+        Some((folder, _)) => NOBODYS.contains(&folder),
+        None => [".py", ".pth", ".so"]
+            .iter()
+            .all(|end| !path.ends_with(end)),
+    }
+}
+
 /// Writes the layer. The order of wheels changes nothing in it.
 ///
 /// # Errors

@@ -4,7 +4,8 @@
 //! moment. As long as the file still has them, its bytes are taken for those that were hashed. Who
 //! writes into the file changes its ctime, which only the kernel sets; so the note trusts the kernel
 //! and its clock, and whoever may write notes, which is the store's owner. It finds what disks,
-//! crashes and other programs do to a blob, not what its owner forges.
+//! crashes and other programs do to a blob, not what its owner forges: a page that its owner has mapped
+//! and written before the hashing takes further bytes without a new ctime. `cache verify` reads all of it.
 
 use super::{Store, StoreError};
 use sha2::{Digest as _, Sha256};

@@ -334,7 +334,12 @@ impl Place<'_> {
     fn attributes(&self, wanted: Attributes, owner: Owner) -> Result<(), UnpackError> {
         let at = |doing, e| UnpackError::at(doing, self.path, e);
         if owner == Owner::Kept {
-            let id = |id: u64| u32::try_from(id).map_err(|_| UnpackError::Id(self.path.to_owned()));
+            // For the kernel, -1 means that the owner stays who it is.
+            let known = |id: &u32| *id != u32::MAX;
+            let id = |id: u64| {
+                let id = u32::try_from(id).ok().filter(known);
+                id.ok_or_else(|| UnpackError::Id(self.path.to_owned()))
+            };
             let (uid, gid) = (
                 Uid::from_raw(id(wanted.uid)?),
                 Gid::from_raw(id(wanted.gid)?),

@@ -44,6 +44,28 @@ impl Layer {
     }
 }
 
+/// The kernel takes -1 for "as it is".
+#[test]
+fn an_owner_that_no_user_has_is_refused() {
+    let mut header = tar::Header::new_gnu();
+    header.set_path("x").unwrap();
+    header.set_mode(0o644);
+    header.set_mtime(0);
+    header.set_size(0);
+    for (uid, gid) in [(u64::from(u32::MAX), 0), (0, u64::from(u32::MAX))] {
+        header.set_uid(uid);
+        header.set_gid(gid);
+        header.set_cksum();
+        let mut layer = Layer::new();
+        layer.0.append(&header, &b""[..]).unwrap();
+        let (_dir, done) = layer.unpack();
+        match Owner::of_process() {
+            Owner::Kept => assert!(matches!(done, Err(UnpackError::Id(path)) if path == "x")),
+            _ => assert!(done.is_ok()),
+        }
+    }
+}
+
 #[test]
 fn files_folders_links_with_modes_and_times() {
     use EntryType::{Directory, Fifo, Link, Symlink};

@@ -6,11 +6,11 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use sha2::{Digest as _, Sha256};
 use stackforge_types::Digest;
 use tokio::task::JoinSet;
@@ -102,7 +102,12 @@ impl Registry {
         // While the disk takes it, others arrive.
         drop(turn);
         let synced = file.try_clone().map_err(failed)?;
-        blocking(move || synced.sync_all()).await.map_err(failed)?;
+        let done = move || {
+            // As every blob: nobody writes it again.
+            synced.set_permissions(std::fs::Permissions::from_mode(0o444))?;
+            synced.sync_all()
+        };
+        blocking(done).await.map_err(failed)?;
         tokio::fs::rename(&part, &path).await.map_err(failed)?;
         Ok(Fetched { path, bytes })
     }
@@ -194,11 +199,12 @@ async fn lock(part: &Path) -> io::Result<File> {
             .truncate(false)
             .read(true)
             .write(true)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(part)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 let own = file.metadata()?;
-                match std::fs::metadata(part) {
+                match std::fs::symlink_metadata(part) {
                     Ok(named) if (named.dev(), named.ino()) == (own.dev(), own.ino()) => {
                         return Ok(file);
                     }

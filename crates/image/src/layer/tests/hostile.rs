@@ -210,6 +210,61 @@ fn different_files_of_one_name_are_refused() {
     assert!(matches!(both, LayerError::FileAndFolder { .. }));
 }
 
+/// Wheels in layers of their own: the file of one would cover the other's.
+#[test]
+fn wheels_of_different_layers_are_held_against_each_other() {
+    let check = |wheels: &[(&str, &[u8])]| {
+        let wheels: Vec<_> = wheels.iter().map(|(n, b)| open(n, b).unwrap()).collect();
+        let changed = BTreeMap::new();
+        let install = |wheel| Install {
+            wheel,
+            requested: false,
+            drop: &[],
+            changed: &changed,
+        };
+        let installs: Vec<_> = wheels.iter().map(install).collect();
+        disjoint(&spec(), &installs)
+    };
+    let same = [
+        ("x/__init__.py", &b""[..]),
+        ("tests/t.py", b"1"),
+        ("LICENSE", b"1"),
+    ];
+    let a = wheel("a", &same, vec![]);
+    let b = [same[0], ("tests/t.py", b"2"), ("LICENSE", b"2")];
+    let b = wheel("b", &b, vec![]);
+    check(&[("a", &a), ("b", &b)]).unwrap();
+    let evil = wheel("c", &[("x/__init__.py", b"evil")], vec![]);
+    let found = check(&[("a", &a), ("c", &evil)]);
+    assert!(matches!(found, Err(LayerError::Collision { .. })));
+    let folder = wheel("d", &[("x/__init__.py/x", b"")], vec![]);
+    let found = check(&[("a", &a), ("d", &folder)]);
+    assert!(matches!(found, Err(LayerError::FileAndFolder { .. })));
+}
+
+#[test]
+fn nothing_takes_the_environments_own_place() {
+    for member in [
+        "a-1.data/data/bin/python3/x",
+        "a-1.data/data/bin/python3.12/x",
+        "a-1.data/data/pyvenv.cfg/x",
+        "a-1.data/data/lib64/x",
+        "a-1.data/data/bin",
+        "a-1.data/data/lib",
+        "a-1.data/scripts/python3",
+    ] {
+        let bytes = wheel("a", &[(member, b"")], vec![]);
+        let found = fault(&[("a", &bytes)]);
+        assert!(
+            matches!(found, WheelFault::Interpreter(_)),
+            "{member}: {found}"
+        );
+    }
+    let others = "a-1.data/purelib/torch-9.0.dist-info/METADATA";
+    let bytes = wheel("a", &[(others, b"Name: torch\n")], vec![]);
+    assert!(matches!(fault(&[("a", &bytes)]), WheelFault::Foreign(_)));
+}
+
 #[test]
 fn metadata_must_be_those_of_the_wheel() {
     let bytes = wheel("a", &[], vec![]);
