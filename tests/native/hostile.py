@@ -3,17 +3,25 @@
 import base64
 import hashlib
 import io
+import os
 import stat
 import sys
 import tarfile
 import zipfile
 
-METADATA = "Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n"
+METADATA = "Metadata-Version: 2.1\nName: {}\nVersion: 1.0\n"
 WHEEL = "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
 def wheel(case, path):
+    stem = os.path.basename(path).split("-")[0]
     extra = {
+        "covers": [("victim/__init__.py", b"EVIL = 1\n")],
+        "victim": [],
+        "interpreter-folder": [("evil-1.0.data/data/bin/python3/x", b"x")],
+        "interpreter-folder-version": [("evil-1.0.data/data/bin/python3.13/x", b"x")],
+        "environment": [("evil-1.0.data/data/bin", b"x")],
+        "metadata": [("evil-1.0.data/purelib/torch-9.0.dist-info/METADATA", b"Name: torch\nVersion: 9.0\n")],
         "traversal": [("../../../../../../tmp/stackforge-escaped", b"x")],
         "absolute": [("/tmp/stackforge-escaped", b"x")],
         "data-traversal": [("evil-1.0.data/data/../../../../tmp/stackforge-escaped", b"x")],
@@ -27,12 +35,13 @@ def wheel(case, path):
         "whiteout": [("evil/.wh.b.py", b"x")],
         "bomb": [("evil/a.bin", bytes(64 << 20))],
     }[case]
-    files = [("evil/__init__.py", b""), *extra]
-    files += [("evil-1.0.dist-info/" + name, text.encode()) for name, text in (("METADATA", METADATA), ("WHEEL", WHEEL))]
+    info = stem + "-1.0.dist-info/"
+    files = [(stem + "/__init__.py", b""), *extra]
+    files += [(info + name, text.encode()) for name, text in (("METADATA", METADATA.format(stem)), ("WHEEL", WHEEL))]
     line = lambda content: "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
     record = "".join("{},{},{}\n".format(
         name, line(content), len(content)) for name, content in files)
-    files.append(("evil-1.0.dist-info/RECORD", (record + "evil-1.0.dist-info/RECORD,,\n").encode()))
+    files.append((info + "RECORD", (record + info + "RECORD,,\n").encode()))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files:
             archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)

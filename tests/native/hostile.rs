@@ -62,6 +62,10 @@ fn a_wheel_that_means_harm_is_refused_by_name() {
         ("interpreter-version", "interpreter"),
         ("interpreter-home", "interpreter"),
         ("interpreter-command", "interpreter"),
+        ("interpreter-folder", "interpreter"),
+        ("interpreter-folder-version", "interpreter"),
+        ("environment", "interpreter"),
+        ("metadata", "metadata of another distribution"),
         ("case", "case only"),
         ("twice", "another member"),
         ("whiteout", "a meaning of its own"),
@@ -80,6 +84,30 @@ fn a_wheel_that_means_harm_is_refused_by_name() {
         assert!(!Path::new(ESCAPED).exists(), "{case}");
         assert!(!sandbox.path("layout/index.json").exists(), "{case}");
     }
+}
+
+/// The two go to layers of their own, of which the upper one would cover the lower.
+#[test]
+fn a_wheel_that_covers_anothers_files_is_refused() {
+    let sandbox = Sandbox::new();
+    let libraries = "evil: \"1.0\", victim: \"1.0\"";
+    sandbox.write("s.yaml", &stack("debian-trixie-slim", libraries));
+    let links = sandbox.path("links");
+    std::fs::create_dir(&links).unwrap();
+    for (case, file) in [("covers", "evil"), ("victim", "victim")] {
+        let file = format!("{file}-1.0-py3-none-any.whl");
+        make("wheel", case, &links.join(file));
+    }
+    let env = [
+        ("UV_FIND_LINKS", links.to_str().unwrap()),
+        ("UV_NO_INDEX", "1"),
+    ];
+    let run = build(&sandbox, &env);
+    assert_eq!(run.code, 1, "{}{}", run.stdout, run.stderr);
+    let document: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    let said = document["diagnostics"][0]["message"].as_str().unwrap();
+    assert!(said.contains("different files as `/opt/venv"), "{said}");
+    assert!(!sandbox.path("layout/index.json").exists());
 }
 
 #[test]

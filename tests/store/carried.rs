@@ -281,6 +281,21 @@ fn foreign_layouts_are_refused_and_write_nothing_outside() {
         let error = store.import(&hostile, None, &|_, _| true).unwrap_err();
         assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
     }
+    // Programs differ in which of two they read, and what is no index has no images.
+    let index = r#"{"schemaVersion":2,"manifests":[]}"#;
+    for indices in [&[index, index][..], &["null"], &[r#"{"manifests":{}}"#]] {
+        let mut archive = tar::Builder::new(Vec::new());
+        for text in indices {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(text.len() as u64);
+            archive
+                .append_data(&mut header, "index.json", text.as_bytes())
+                .unwrap();
+        }
+        std::fs::write(&hostile, archive.into_inner().unwrap()).unwrap();
+        let error = store.import(&hostile, None, &|_, _| true).unwrap_err();
+        assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+    }
     // A record whose name leads out of the store.
     let from = dir.path().join("from");
     let (_, _, wheel) = filled(&from);

@@ -132,6 +132,10 @@ impl Import<'_> {
     /// One file of the layout.
     fn take(&mut self, name: &str, mut content: impl Read) -> Result<(), StoreError> {
         if name == "index.json" {
+            if self.index.is_some() {
+                // Other programs might read the other one.
+                return Err(self.foreign("it has two of `index.json`"));
+            }
             let mut text = Vec::new();
             content
                 .take(MOST_JSON)
@@ -182,11 +186,9 @@ impl Import<'_> {
         let text = text.ok_or_else(|| self.foreign("it has no `index.json`"))?;
         let index: Value = serde_json::from_slice(&text)
             .map_err(|e| self.foreign(format!("its `index.json` is no JSON: {e}")))?;
-        let entries: Vec<&Value> = index["manifests"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .collect();
+        let entries = index["manifests"].as_array();
+        let entries = entries.ok_or_else(|| self.foreign("its `index.json` has no manifests"))?;
+        let entries: Vec<&Value> = entries.iter().collect();
         let record = |entry: &&&Value| entry["annotations"][REF_NAME] == REF;
         let signed = self.is_signed(entries.iter().find(record).copied())?;
         let here = self.store.refs()?;
