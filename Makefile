@@ -18,7 +18,7 @@ test:
 	sh scripts/setup.sh tests
 	sh scripts/test.sh
 
-# What is quick and needs nothing: before each commit.
+# What is quick and needs neither an engine nor the network: before each commit.
 check:
 	sh scripts/check.sh
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Format, lints, and the tests that need no engine, network or other program.
+# The format, lints, and the tests that need neither an engine nor the network. Some start programs that
+# `scripts/setup.sh tests` installs.
 set -eu
 cargo fmt --all --check
 cargo clippy --locked --all-targets -- -D warnings

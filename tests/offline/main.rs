@@ -1,4 +1,4 @@
-//! What needs no engine, network or other program: `make check` runs it.
+//! What needs neither an engine nor the network: `make check` runs it.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -2,11 +2,6 @@
 
 use std::path::Path;
 
-const ORDER: &[&str] = &[
-    "diag", "labels", "spec", "config", "device", "catalog", "diagnose", "target", "lock", "rules",
-    "matrix", "audit", "prune", "resolve", "plan", "render", "emit", "validate", "evidence",
-    "publish", "pull", "build", "update", "doctor", "starter", "cli",
-];
 /// Modules that use nothing else of the program.
 const LEAVES: &[&str] = &["device", "diag", "labels", "validate"];
 
@@ -23,13 +18,12 @@ fn sources(path: &Path, out: &mut Vec<std::path::PathBuf>) {
 #[test]
 fn modules_import_only_what_is_above_them() {
     let table = std::fs::read_to_string(crate::support::project("ARCHITECTURE.md")).unwrap();
-    for module in ORDER {
-        assert!(
-            table.contains(&format!("| `{module}` |")),
-            "{module} is not in ARCHITECTURE.md"
-        );
-    }
-    let place = |m: &str| ORDER.iter().position(|o| *o == m);
+    let (table, _) = table.split_once("## Libraries").unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    let order: Vec<&str> = rows
+        .filter_map(|row| Some(row.split_once('`')?.0))
+        .collect();
+    let place = |m: &str| order.iter().position(|o| *o == m);
     let mut files = Vec::new();
     sources(&crate::support::project("src"), &mut files);
     let root = crate::support::project("src");
@@ -76,7 +70,9 @@ fn modules_import_only_what_is_above_them() {
 fn only_the_output_layer_prints() {
     let mut files = Vec::new();
     sources(&crate::support::project("src"), &mut files);
-    sources(&crate::support::project("crates"), &mut files);
+    for library in std::fs::read_dir(crate::support::project("crates")).unwrap() {
+        sources(&library.unwrap().path().join("src"), &mut files);
+    }
     // What somebody asked to have in `/dev/stdout` goes there as it is.
     let own = ["cli/output.rs", "store/save.rs"];
     for file in files.iter().filter(|f| !own.iter().any(|o| f.ends_with(o))) {
