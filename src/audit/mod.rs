@@ -59,7 +59,7 @@ pub struct Question<'a> {
     pub target: Target<'a>,
     /// GPUs that device code is judged for.
     pub gpus: Vec<Gpu>,
-    /// The Python that imports the target, unless the target says which.
+    /// The Python that imports the target. If `None`, the one that the target itself names.
     pub python: Option<PythonVersion>,
     /// Root file system of the base.
     pub sysroot: Option<&'a Path>,
