@@ -1,8 +1,8 @@
 //! The user's configuration: where this machine fetches from.
 //!
-//! In: `$STACKFORGE_CONFIG`, else `stackforge/config.yaml` in the user's configuration
-//! directory. Out: [`Config`]; an absent file is an empty one. Nothing here changes what an
-//! image contains, so nothing here is part of a lock or a key.
+//! In: `$STACKFORGE_CONFIG`, else `stackforge/config.yaml` in the user's configuration directory. Out:
+//! [`Config`]; a missing file counts as empty. The configuration never changes what an image contains, so it
+//! is not part of a lock or a key.
 
 mod file;
 mod size;
