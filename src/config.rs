@@ -1,8 +1,8 @@
 //! The user's configuration: where this machine fetches from.
 //!
-//! In: `$STACKFORGE_CONFIG`, else `stackforge/config.yaml` in the user's configuration
-//! directory. Out: [`Config`]; an absent file is an empty one. Nothing here changes what an
-//! image contains, so nothing here is part of a lock or a key.
+//! In: `$STACKFORGE_CONFIG`, else `stackforge/config.yaml` in the user's configuration directory. Out:
+//! [`Config`]; a missing file counts as empty. The configuration never changes what an image contains, so it
+//! is not part of a lock or a key.
 
 mod file;
 mod size;
@@ -16,7 +16,7 @@ pub use file::read;
 pub use size::Size;
 use stackforge_types::printable::without_passwords;
 
-/// How an engine is reached.
+/// URL schemes by which an engine is reached.
 const ENGINES: [&str; 4] = ["unix", "tcp", "https", "ssh"];
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -26,35 +26,35 @@ pub struct Config {
     /// digest, so a mirror cannot serve another.
     #[serde(default)]
     pub registries: BTreeMap<String, String>,
-    /// Mirrors of Debian's archives, first one first; without them, the host's apt sources.
+    /// Mirrors of Debian's archives, in order; without them, the host's apt sources.
     #[serde(default)]
     pub debian: Vec<String>,
     #[serde(default)]
     pub cache: Cache,
-    /// Docker engines that build for a platform, as `DOCKER_HOST` spells them: a variant of it is
-    /// built by whichever is free.
+    /// Docker engines that build for a platform, in the form of `DOCKER_HOST`. A variant of the platform is built
+    /// by the one that is free.
     #[serde(default, deserialize_with = "builders")]
     pub builders: BTreeMap<Platform, Vec<String>>,
 }
 
-/// What may be kept between runs.
+/// Settings of what is kept between runs.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cache {
-    /// A build that ends with more in the store makes room: `max_size: 50GB`.
+    /// Largest store after a build, which makes room if it has grown beyond that: `max_size: 50GB`.
     #[serde(default, deserialize_with = "size")]
     pub max_size: Option<Size>,
-    /// A repository that compiled wheels are shared through: `registry: ghcr.io/team/cache`.
+    /// Repository for sharing compiled wheels: `registry: registry.example/team/cache`.
     #[serde(default)]
     pub registry: Option<String>,
-    /// Repositories that a stack's own `cache.registry` may name. A wheel of a cache runs in images,
-    /// so a stack file alone does not decide where it comes from.
+    /// Repositories that a stack's own `cache.registry` may name. A wheel from a cache runs in images, so a stack
+    /// file alone must not decide where it comes from.
     #[serde(default)]
     pub allow: Vec<String>,
-    /// Take only what this public key has signed from a shared cache: a PEM file, or `env://NAME`.
+    /// Public key (a PEM file, or `env://NAME`). Only content that it has signed is taken from a shared cache.
     #[serde(default)]
     pub verify: Option<String>,
-    /// Sign what goes there with this private key: a PEM file, or `env://NAME`.
+    /// Private key that signs what is pushed to the cache: a PEM file, or `env://NAME`.
     #[serde(default)]
     pub key: Option<String>,
 }
@@ -99,7 +99,7 @@ impl Config {
             return Ok(Self::default());
         };
         match read(&path) {
-            // What does not parse may have a password at any place.
+            // A text that does not parse may contain a password anywhere, so do not show it.
             Ok(text) => Self::parse(&text).map_err(|message| ConfigError::Invalid {
                 path,
                 message: without_passwords(&message),
@@ -116,7 +116,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks what the types allow and the program cannot use.
+    /// Fails for values that the types allow but the program cannot use.
     fn is_sound(&self) -> Result<(), String> {
         for (registry, mirror) in &self.registries {
             for name in [registry, mirror] {
@@ -142,7 +142,7 @@ impl Config {
         Ok(())
     }
 
-    /// The reference under which this machine fetches an image.
+    /// Returns the reference by which this machine pulls an image, from a mirror if there is one.
     pub fn image(&self, reference: &str) -> String {
         let (registry, rest) = match reference.split_once('/') {
             Some((host, rest)) if host.contains(['.', ':']) || host == "localhost" => (host, rest),

@@ -1,5 +1,5 @@
 fn main() -> std::process::ExitCode {
-    // The process that a sandbox runs in is this program, too, and must not have a thread yet.
+    // A sandbox's process is this program too, and it must not have started a thread yet.
     if let Some(code) = stackforge_sandbox::child_main() {
         return code;
     }

@@ -1,7 +1,7 @@
-//! A first stack for a GPU: the base that fits, torch and Triton, the rest as comments.
+//! Writes a first stack for a GPU: a fitting base, torch and Triton, everything else as comments.
 //!
-//! In: the catalog and a GPU's name, or a device. Out: [`Starter`], whose text passes `check`, or
-//! the diagnostic that says why there is none. It knows no file.
+//! In: the catalog, and a GPU's name or a device. Out: [`Starter`], whose text passes `check`, or the diagnostic
+//! that says why there is none. Reads and writes no file.
 
 use crate::catalog::{Catalog, Image, numbers};
 use crate::device::Device;
@@ -16,7 +16,7 @@ pub struct Starter {
     pub text: String,
 }
 
-/// The SM behind a GPU's name.
+/// Returns the SM of a GPU's name.
 pub fn sm_of(catalog: &Catalog, gpu: &str) -> Result<Sm, Diagnostic> {
     catalog.sm(gpu).ok_or_else(|| {
         let names = catalog.gpus.iter().map(|g| g.name.as_str());
@@ -28,7 +28,7 @@ pub fn sm_of(catalog: &Catalog, gpu: &str) -> Result<Sm, Diagnostic> {
     })
 }
 
-/// A stack for a GPU of the catalog or an SM such as `sm_90`.
+/// Returns a stack for a GPU of the catalog or for an SM such as `sm_90`.
 pub fn for_gpu(catalog: &Catalog, gpu: &str) -> Result<Starter, Diagnostic> {
     let sm = sm_of(catalog, gpu)?;
     let platforms = match catalog.gpu(gpu) {
@@ -52,7 +52,7 @@ pub fn for_gpu(catalog: &Catalog, gpu: &str) -> Result<Starter, Diagnostic> {
     Ok(write(&[gpu.to_owned()], platform, image))
 }
 
-/// A stack for the GPUs of a device, on a base that its driver runs.
+/// Returns a stack for the GPUs of a device, on a base that its driver runs.
 pub fn for_device(catalog: &Catalog, device: &Device) -> Result<Starter, Diagnostic> {
     let gpus = catalog.gpus_of(device);
     let sms: Vec<Sm> = gpus.iter().filter_map(|g| g.sm).collect();
@@ -89,7 +89,7 @@ pub fn for_device(catalog: &Catalog, device: &Device) -> Result<Starter, Diagnos
     }
 }
 
-/// Whether the base's toolkit makes code for all of the SMs.
+/// Whether the base's toolkit compiles for all of the SMs.
 fn knows(catalog: &Catalog, image: &Image, sms: &[Sm]) -> bool {
     let toolkit = image.cuda.as_deref().and_then(|c| catalog.toolkit(c));
     toolkit.is_some_and(|t| sms.iter().all(|sm| t.sms.contains(&sm.base())))
@@ -100,7 +100,7 @@ fn no_gpu(catalog: &Catalog, device: &Device) -> Diagnostic {
         true => "this machine has no NVIDIA GPU",
         false => "this machine's NVIDIA GPU has no driver that could name it",
     };
-    // One product of each SM that CUDA still knows, the newest first.
+    // One product for each SM that CUDA still supports, the newest first.
     let current = catalog.sms.iter().rev().filter(|f| f.cuda.last.is_none());
     let names: Vec<&str> = current
         .filter_map(|f| catalog.gpus.iter().find(|g| g.sm == f.sm))

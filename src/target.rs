@@ -1,7 +1,7 @@
-//! What a stack means once its names are looked up: base, SMs, recipes.
+//! A stack whose names were looked up: base, SMs, recipes.
 //!
-//! In: a [`Stack`] and the [`Catalog`]. Out: a [`Target`], or every name that is not known.
-//! Whether it can work is not asked here: that is what `rules` is for.
+//! In: a [`Stack`] and the [`Catalog`]. Out: a [`Target`], or all unknown names. Whether the stack can work
+//! is decided by `rules`.
 
 use crate::catalog::{Catalog, Image, Recipe};
 use crate::diag::{Diagnostic, Report, codes, nearest};
@@ -21,9 +21,9 @@ pub struct Target<'a> {
 
 #[derive(Debug, Clone)]
 pub enum Base<'a> {
-    /// One of images/.
+    /// A base in images/.
     Known(&'a Image),
-    /// A reference with digest that the stack gave.
+    /// The stack's own reference, with a digest.
     Raw { reference: String, digest: Digest },
 }
 

@@ -1,10 +1,10 @@
-//! Who provides each library that an object needs, in ld.so(8)'s order.
+//! Finds the provider of each library that an object needs, in ld.so(8)'s order.
 //!
-//! In: a [`World`]: the objects, the system that they lie in, the catalog. Out: a [`Provider`] for
-//! every NEEDED entry. The loader takes what is loaded already by its SONAME, then DT_RPATH of the
-//! object and of those that load it (where there is no DT_RUNPATH), LD_LIBRARY_PATH of an image's
-//! configuration, DT_RUNPATH, the configured directories, the default ones. What Python loads before
-//! is known from data.
+//! In: a [`World`]: the objects, their system, the catalog. Out: a [`Provider`] for every NEEDED entry. The
+//! loader looks among the libraries that are already loaded (by SONAME), then in DT_RPATH of the object and
+//! of those that load it (unless there is a DT_RUNPATH), LD_LIBRARY_PATH of an image's configuration,
+//! DT_RUNPATH, the configured directories, the default ones. The catalog knows which libraries Python
+//! packages load before.
 
 use super::gpu::{below, package};
 use super::inventory::{Inventory, Item};
@@ -19,42 +19,42 @@ pub struct World<'a> {
     pub tree: &'a Tree,
     pub items: &'a [Item],
     pub system: &'a System,
-    /// A library that is missing here is missing where the tree is used.
+    /// Whether the tree is a complete environment, so that a library missing here is missing at run time.
     pub environment: bool,
-    /// By path in the system.
+    /// Indices of objects, by path in the system.
     by_path: BTreeMap<String, usize>,
     by_soname: BTreeMap<&'a str, Vec<usize>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Provider {
-    /// An object of the tree.
+    /// The object with this index in the tree.
     Object(usize, Through),
-    /// A file of the system.
+    /// The file of the system at this path.
     System(String),
-    /// The base, of which no files are known.
+    /// The base, whose files are not known.
     Base,
-    /// The driver of the machine that runs it.
+    /// The driver of the machine that runs the object.
     Host,
     Missing,
 }
 
-/// Why an object of the tree is found.
+/// How an object of the tree is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Through {
     Rpath,
-    /// DT_RPATH of an object that loads the one that needs it.
+    /// DT_RPATH of this object, which loads the one that needs the library.
     LoadersRpath(usize),
     Runpath,
-    /// LD_LIBRARY_PATH of the image.
+    /// LD_LIBRARY_PATH of the image's configuration.
     LibraryPath,
-    /// A directory of the system.
+    /// A directory that the system's loader searches.
     Directory,
-    /// An object that loads the one that needs it has loaded it.
+    /// Already loaded by this object, which loads the one that needs the library.
     Loaded(usize),
-    /// The package that loads it when it is imported.
+    /// Already loaded by this package when it is imported.
     Preload(String),
-    /// Nothing that is known: it has to be loaded before, by its path.
+    /// On no known search path: something has to load the object by its path first.
     Unsearched,
 }
 
@@ -90,19 +90,19 @@ impl<'a> World<'a> {
         &self.catalog.loader
     }
 
-    /// Objects of that SONAME.
+    /// Returns the objects with this SONAME.
     pub fn named(&self, soname: &str) -> &[usize] {
         self.by_soname.get(soname).map_or(&[], Vec::as_slice)
     }
 
-    /// The directory of an object in the system.
+    /// Returns an object's directory in the system.
     fn origin(&self, item: &Item) -> String {
         split(&format!("{}/{}", self.system.mount, item.path))
             .0
             .to_owned()
     }
 
-    /// What lies at an absolute path of the system, if that machine loads it.
+    /// Returns what is at an absolute path of the system, if it is for that machine.
     fn at(&self, path: &str, machine: Machine) -> Option<Found> {
         let mount = &self.system.mount;
         let inside = path.strip_prefix(mount).filter(|p| p.starts_with('/'));
@@ -116,7 +116,7 @@ impl<'a> World<'a> {
             .then(|| Found::System(path.to_owned()))
     }
 
-    /// Whether an absolute path is a directory that the tree has objects in.
+    /// Whether an absolute path is a directory in which the tree has objects.
     pub fn has_directory(&self, path: &str) -> bool {
         let path = format!("{}/", normal(path).trim_end_matches('/'));
         let next = self.by_path.range(path.clone()..).next();
@@ -130,7 +130,7 @@ impl<'a> World<'a> {
         machine: Machine,
     ) -> Option<Found> {
         let directories: Vec<String> = directories.collect();
-        // A variant for newer CPUs is the same library; without a plain one, it is all there is.
+        // Also look in the folders for newer CPUs: a library may exist only there.
         let variants = self.loader().directories.variants(machine.name());
         std::iter::once("").chain(variants).find_map(|variant| {
             let mut paths = (directories.iter()).map(|d| normal(&format!("{d}/{variant}/{name}")));
@@ -138,7 +138,7 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Directories that are searched for every object of a machine.
+    /// Returns the directories that are searched for every object of a machine.
     pub fn directories(&self, machine: Machine) -> Vec<String> {
         let configured = self.system.configured.iter().cloned();
         configured
@@ -146,7 +146,7 @@ impl<'a> World<'a> {
             .collect()
     }
 
-    /// The newest version of that prefix which the library that the base has defines.
+    /// Returns the newest symbol version with this prefix that the base's library defines.
     pub fn defines(&self, name: &str, prefix: &str, machine: Machine) -> Option<Version> {
         if !self.system.is_known() {
             return None;
@@ -157,7 +157,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// An object of that SONAME that no search leads to, of the same package if it has one.
+    /// Returns an object with this SONAME that is on no search path, preferably of the same package.
     fn unsearched(&self, item: &Item, soname: &str) -> Option<usize> {
         let same = |i: &usize| self.items[*i].object.machine == item.object.machine;
         let named = || self.named(soname).iter().copied().filter(same);
@@ -165,7 +165,7 @@ impl<'a> World<'a> {
         own.or_else(|| named().next())
     }
 
-    /// Whether a package does without this object where it does not load.
+    /// Whether a package also works if this object cannot be loaded.
     pub fn is_optional(&self, path: &str) -> bool {
         self.loader().plugins.has(below(path))
     }
@@ -207,7 +207,7 @@ impl Closure {
                 .collect()
         };
         let mut closure = Self(world.items.iter().map(alone).collect());
-        // Each round may find what loads further objects; a chain of loaders is short.
+        // Each round may find libraries that load further objects; chains of loaders are short.
         while closure.inherit(world) {}
         for (index, item) in world.items.iter().enumerate() {
             for (n, name) in item.object.needed.iter().enumerate() {
@@ -219,7 +219,7 @@ impl Closure {
         closure
     }
 
-    /// Finds what is missing through those that load the object; whether any was found.
+    /// Looks for missing libraries through the objects that load the object. Returns whether any was found.
     fn inherit(&mut self, world: &World<'_>) -> bool {
         let mut loaders: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.0.len()];
         for (index, providers) in self.0.iter().enumerate() {
@@ -279,7 +279,7 @@ impl Closure {
     }
 }
 
-/// All that load an object, nearest first.
+/// Returns all objects that load an object, the nearest first.
 fn ancestors(loaders: &[BTreeSet<usize>], of: usize) -> Vec<usize> {
     let mut seen = BTreeSet::from([of]);
     let mut above: Vec<usize> = Vec::new();
@@ -295,7 +295,7 @@ fn ancestors(loaders: &[BTreeSet<usize>], of: usize) -> Vec<usize> {
     }
 }
 
-/// DT_RPATH, which counts only without DT_RUNPATH.
+/// Returns DT_RPATH, which is ignored if there is a DT_RUNPATH.
 fn rpath(world: &World<'_>, item: &Item) -> Option<Vec<String>> {
     let object = &item.object;
     let path = object.rpath.as_ref().filter(|_| object.runpath.is_none())?;
@@ -309,8 +309,8 @@ fn resolved(world: &World<'_>, item: &Item, path: &SearchPath) -> Vec<String> {
     resolved.flat_map(|d| tokens(&d, machine)).collect()
 }
 
-/// A directory with the loader's own tokens replaced. What `$LIB` is was decided when the loader was
-/// built: Debian's multiarch directory, or `lib64` elsewhere.
+/// Replaces the loader's tokens in a directory. `$LIB` was fixed when the loader was built: Debian's
+/// multiarch directory, or `lib64` elsewhere.
 fn tokens(directory: &str, machine: &str) -> Vec<String> {
     let replaced = |token: &str, by: &str, d: &str| {
         d.replace(&format!("${{{token}}}"), by)
@@ -355,8 +355,8 @@ fn by_itself(world: &World<'_>, item: &Item, name: &str, directories: &[String])
     }
 }
 
-/// What no search finds: loaded before, or provided from outside of the tree. A copy of what the base
-/// has, under its name in some package, serves only that package.
+/// Returns the provider of a library that no search finds: loaded before, or provided from outside of the
+/// tree. A package's copy of one of the base's libraries serves only that package.
 fn given(world: &World<'_>, item: &Item, name: &str) -> Provider {
     let machine = item.object.machine;
     let base = !world.system.is_known() && world.loader().base.has(name);
@@ -373,7 +373,7 @@ fn given(world: &World<'_>, item: &Item, name: &str) -> Provider {
     }
 }
 
-/// Whether a directory is what a Python imports from.
+/// Whether a directory is one that Python imports from.
 fn is_environment(tree: &Tree) -> bool {
     let torch = |path: &str| {
         let top = path.split('/').next().unwrap_or("");
@@ -387,7 +387,7 @@ fn is_environment(tree: &Tree) -> bool {
 }
 
 impl Item {
-    /// What NEEDED entries call it.
+    /// Returns the name by which NEEDED entries refer to the object.
     pub fn soname(&self) -> &str {
         let own = self.object.soname.as_deref();
         own.unwrap_or_else(|| split(&self.path).1)

@@ -1,4 +1,4 @@
-//! The device code of one object, by module: the same kernels for one or more SMs.
+//! The device code of one object by module; a module has the same kernels for one or more SMs.
 
 use crate::spec::Sm;
 use stackforge_binary::elf::Object;
@@ -6,27 +6,27 @@ use stackforge_binary::fatbin::{self, Entry, FatbinError, Kind, Place};
 use stackforge_binary::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// PTX for an SM, and the version of the ISA that a driver has to know.
+/// PTX for an SM, and the ISA version that a driver has to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ptx {
     pub sm: Sm,
     pub isa: (u16, u16),
 }
 
-/// What the kernels of one source file were compiled to.
+/// The code that the kernels of one source file were compiled to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Module {
     pub sass: BTreeSet<Sm>,
     pub ptx: BTreeSet<Ptx>,
 }
 
-/// How many modules were compiled to the same SMs.
+/// The number of modules for each set of SMs.
 #[derive(Debug, Clone, Default)]
 pub struct Code(pub BTreeMap<Module, usize>);
 
 impl Code {
-    /// Holds one module at a time beside those that differ: an object may have a container for
-    /// every eighty bytes.
+    /// Reads the modules of an object. Keeps only one besides those that differ, since an object may have a
+    /// container for every eighty bytes.
     pub fn read(object: &Object, source: &mut dyn Source) -> Result<Self, FatbinError> {
         Self::of(fatbin::entries(object, source))
     }
@@ -84,11 +84,11 @@ impl Code {
     }
 }
 
-/// Modules of containers that come one after the other, counted.
+/// Counts the modules of successive containers.
 #[derive(Default)]
 struct Containers {
     counts: BTreeMap<Module, usize>,
-    /// Where the last one lies.
+    /// Offset and module of the last container.
     last: Option<(u64, Module)>,
 }
 
@@ -115,7 +115,7 @@ impl Containers {
     }
 }
 
-/// PTX that most relocatable modules have: where no linked SASS fits, the driver compiles and links
+/// Returns the PTX that most relocatable modules have: if no linked SASS fits, the driver compiles and links
 /// it when the object is loaded (nvcc's manual, "JIT linking").
 fn common_ptx(relocatable: &BTreeMap<Module, usize>) -> BTreeSet<Ptx> {
     let mut counts: BTreeMap<&BTreeSet<Ptx>, usize> = BTreeMap::new();
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use stackforge_binary::samples::object::Build;
 
-    /// An entry without code.
+    /// Returns an entry without code.
     fn entry(kind: u8, sm: u8) -> [u8; 64] {
         let mut entry = [0; 64];
         entry[..8].copy_from_slice(&[kind, 0, 1, 1, 64, 0, 0, 0]);
@@ -170,7 +170,7 @@ mod tests {
             code(&[(".nv_fatbin", linked.clone())]),
             [(of(&["80", "90"]), 0, 2), (of(&["90"]), 1, 1)]
         );
-        // PTX that can be linked serves what has none.
+        // Linkable PTX serves modules that have none.
         let relocatable = [&one[..], &one, &two].concat();
         let both = [
             (".nv_fatbin", linked),

@@ -1,7 +1,7 @@
-//! A second copy of one library.
+//! Finds second copies of one library.
 //!
-//! The loader takes what it has loaded under a SONAME already, wherever it lies, so two files of one
-//! SONAME are one library in a process. Under another SONAME, such as auditwheel gives, both load.
+//! The loader reuses a library that is loaded under the same SONAME, wherever its file is, so two files with
+//! one SONAME are one library in a process. With another SONAME, such as auditwheel gives, both are loaded.
 
 use super::closure::World;
 use super::finding::{Finding, some};
@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
     let mut copies: BTreeMap<(String, &str), Vec<&Item>> = BTreeMap::new();
     for item in world.items {
-        // Modules of Python share names; only libraries have a SONAME that others ask for.
+        // Python modules may share a file name; only libraries have a SONAME that other objects need.
         if item.object.soname.is_some() && item.soname().starts_with("lib") {
             let key = (plain(item.soname()), item.object.machine.name());
             let there = copies.entry(key).or_default();
-            // In one directory they are the names of one library, links before they were packed.
+            // Files in one directory are names of one library: symbolic links before they were put into a wheel.
             if (there.iter()).all(|i| split(&i.path).0 != split(&item.path).0) {
                 there.push(item);
             }
@@ -45,7 +45,7 @@ pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
         let warning = Diagnostic::warning(codes::SECOND_COPY, message);
         findings.push(Finding::new(paths[0], warning));
     }
-    // Copies of compression and image libraries do not mind each other.
+    // Copies of compression and image libraries do not interfere with each other.
     if let Some((_, paths)) = others.first() {
         let names: Vec<&str> = others.iter().map(|(soname, _)| soname.as_str()).collect();
         let message = format!("there more than once: {}", some(&names, 4));
@@ -54,7 +54,7 @@ pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A SONAME without the digest that auditwheel puts into it: `libgomp-a34b3233.so.1`.
+/// Removes auditwheel's digest from a SONAME: `libgomp.so.1` for `libgomp-a34b3233.so.1`.
 fn plain(soname: &str) -> String {
     let without = || {
         let (stem, rest) = soname.split_once(".so")?;

@@ -1,4 +1,4 @@
-//! One thing that an audit has to say, and about which object.
+//! A finding of an audit about one object.
 
 use crate::diag::{Code, Diagnostic, Severity};
 use serde::Serialize;
@@ -6,14 +6,14 @@ use std::cmp::Reverse;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Path in the target.
+    /// Path of the object in the target.
     pub object: String,
     #[serde(flatten)]
     pub diagnostic: Diagnostic,
 }
 
 impl Finding {
-    /// Without a help of its own the diagnostic gets its code's.
+    /// Makes a finding. A diagnostic without a help gets the help of its code.
     pub fn new(object: &str, mut diagnostic: Diagnostic) -> Self {
         if diagnostic.help.is_none() {
             let explanation = diagnostic.code.explanation();
@@ -34,7 +34,7 @@ impl Finding {
     }
 }
 
-/// The worst first, then by code and path.
+/// Sorts by severity, the worst first, then by code and path.
 pub(super) fn order(findings: &mut [Finding]) {
     findings.sort_by(|a, b| {
         let key = |f: &Finding| (Reverse(f.diagnostic.severity), f.code());
@@ -42,7 +42,7 @@ pub(super) fn order(findings: &mut [Finding]) {
     });
 }
 
-/// `a`, `b` and 3 more
+/// Lists names as in `a`, `b` and 3 more.
 pub(super) fn some<T: AsRef<str>>(names: &[T], most: usize) -> String {
     let quoted = |names: &[T]| {
         let all: Vec<String> = names.iter().map(|n| format!("`{}`", n.as_ref())).collect();

@@ -1,8 +1,8 @@
-//! Whether GPUs run the device code of each object.
+//! Decides whether GPUs run the device code of each object.
 //!
-//! In: the code by module, GPUs. Out: a [`Verdict`] per object and GPU, and findings per package. An
-//! object is judged by what most of its modules do: single kernels for further SMs support no GPU,
-//! and single kernels without an SM do not spoil the rest.
+//! In: the code by module, and GPUs. Out: a [`Verdict`] for each object and GPU, and findings by package. Most
+//! of an object's modules decide: a few kernels for further SMs do not support a GPU, and a few kernels
+//! without an SM do not spoil the others.
 
 mod findings;
 mod reach;
@@ -21,24 +21,24 @@ pub use findings::check;
 pub(super) use findings::{below, of_nvidia, package};
 pub use reach::Reach;
 
-/// A device.
+/// A GPU that code is judged for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gpu {
-    /// As it was given.
+    /// Name of the GPU, as the user typed it.
     pub name: String,
     pub sm: Sm,
-    /// The target has to run there, so that it does not is a finding.
+    /// Whether the target has to run there: if it does not, that is a finding.
     pub meant: bool,
 }
 
 impl Gpu {
-    /// `h100 (sm_90)`
+    /// For people: `h100 (sm_90)`.
     fn shown(&self) -> String {
         shown(&self.name, self.sm)
     }
 }
 
-/// A device as people name it, with its SM.
+/// Returns a GPU's name with its SM.
 pub(super) fn shown(name: &str, sm: Sm) -> String {
     let sm = format!("sm_{}", sm.digits());
     match name == sm {
@@ -50,14 +50,14 @@ pub(super) fn shown(name: &str, sm: Sm) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
-    /// `no kernel image is available for execution on the device`
+    /// No code runs: `no kernel image is available for execution on the device`.
     None,
     /// The driver compiles PTX.
     Jit,
     Native,
 }
 
-/// How an object comes to run on a GPU.
+/// How a GPU runs an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     pub gpu: String,
@@ -66,41 +66,41 @@ pub struct Verdict {
     /// SMs of the code that runs.
     pub code: BTreeSet<Sm>,
     pub modules: Modules,
-    /// What the driver has to be for the PTX.
+    /// Driver that is needed to compile the PTX.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// Of the newest PTX that runs.
+    /// ISA version of the newest PTX that runs.
     #[serde(skip)]
     isa: Option<(u16, u16)>,
 }
 
-/// Which code counts.
+/// Which code to consider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counts {
     All,
-    /// Machine code alone.
+    /// Machine code only.
     Sass,
-    /// Machine code that newer GPUs of the family run too.
+    /// Only machine code that newer GPUs of the family run too.
     Family,
-    /// What runs on every newer GPU alone: PTX without a suffix.
+    /// Only code that every newer GPU runs: PTX without a suffix.
     Ptx,
 }
 
-/// How many modules run so.
+/// Number of modules by how they run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Modules {
     pub native: usize,
     pub jit: usize,
     pub none: usize,
-    /// Of `none`, those that are made for older GPUs and not for others only.
+    /// Modules of `none` that were made for several older GPUs, not for one special GPU.
     #[serde(skip)]
     forgotten: usize,
 }
 
-/// Verdicts of each object with device code, by its place among the objects.
+/// Verdicts on each object with device code, by the object's index.
 pub type Verdicts = BTreeMap<usize, Vec<Verdict>>;
 
-/// Of the objects of the tree, or of others that lie in it.
+/// Judges `items`, which are the objects of the tree or of wheels in it.
 pub fn verdicts(world: &World<'_>, items: &[Item], gpus: &[Gpu]) -> Verdicts {
     counting(world, items, gpus, Counts::All)
 }
@@ -116,7 +116,7 @@ fn counting(world: &World<'_>, items: &[Item], gpus: &[Gpu], counts: Counts) -> 
         .collect()
 }
 
-/// CUDA of the runtime's package in the tree.
+/// Returns the CUDA version of the runtime's package in the tree.
 fn cuda(world: &World<'_>) -> (u32, u32) {
     let runtime = world.tree.paths.iter().find_map(|path| {
         let top = path.rsplit_once(".dist-info/")?.0;
@@ -176,9 +176,9 @@ fn how(modules: &Modules, best: usize) -> How {
     }
 }
 
-/// What an audit says of the code of an object in a wheel on a device: how it runs, with all of it and
-/// by machine code alone, and whether some is for older ones only. By CUDA's rules before 13.2 and
-/// from then on. What is pruned depends on it.
+/// Returns an audit's verdict on an object of a wheel for an SM: how all of its code runs, how its machine
+/// code runs, and whether some code is for older GPUs only; first by CUDA's rules before 13.2, then by those
+/// since. Pruning must not change this.
 pub fn told(catalog: &Catalog, path: &str, code: &Code, sm: Sm) -> [(How, How, bool); 2] {
     let gpu = Gpu {
         name: String::new(),
@@ -210,7 +210,7 @@ fn runs(module: &Module, device: Sm, aligned: bool, counts: Counts) -> Coverage 
     coverage(&sass, &ptx, device, aligned)
 }
 
-/// Modules that run on the GPU that the code serves best.
+/// Returns the number of modules that run on the GPU that the code serves best.
 fn best(code: &Code, aligned: bool) -> usize {
     let devices: BTreeSet<Sm> = code
         .sass()
@@ -226,15 +226,15 @@ fn best(code: &Code, aligned: bool) -> usize {
     devices.iter().map(running).max().unwrap_or(0)
 }
 
-/// Whether a module is made for GPUs in general, all before this one. Kernels for single ones are
-/// made for one SM (FP8 for 8.9) or say so by their suffix.
+/// Whether a module is made for all GPUs of its time, all older than `device`. Special kernels have code for
+/// one SM only (FP8 for 8.9) or an SM with a suffix.
 fn older(module: &Module, device: Sm) -> bool {
     let sms = module.sass.iter().chain(module.ptx.iter().map(|p| &p.sm));
     let plain: BTreeSet<&Sm> = sms.filter(|sm| sm.suffix.is_none()).collect();
     plain.len() > 1 && plain.iter().any(|sm| sm.base() < device)
 }
 
-/// The driver that knows an ISA, by the toolkit that writes it.
+/// Describes the driver that knows an ISA version, by the toolkit that introduced it.
 fn driver(catalog: &Catalog, isa: (u16, u16)) -> String {
     match toolkit(catalog, isa).map(|t| (&t.version, &t.driver.toolkit)) {
         Some((version, Some(driver))) => format!("{driver} (CUDA {version})"),
@@ -243,15 +243,15 @@ fn driver(catalog: &Catalog, isa: (u16, u16)) -> String {
     }
 }
 
-/// The toolkit that writes an ISA.
+/// Returns the toolkit that introduced an ISA version.
 fn toolkit(catalog: &Catalog, isa: (u16, u16)) -> Option<&Toolkit> {
     let isa = format!("{}.{}", isa.0, isa.1);
     let mut toolkits = catalog.toolkits.iter();
     toolkits.find(|t| t.ptx.as_ref() == Some(&isa))
 }
 
-/// The oldest driver that is known to compile an ISA: that of the first toolkit that writes it, or a
-/// newer one, and has one.
+/// Returns the oldest driver that is known to compile an ISA version: that of the first toolkit, with this
+/// ISA or a newer one, whose driver is known.
 fn compiler(catalog: &Catalog, isa: (u16, u16)) -> Option<&str> {
     let wanted = [u32::from(isa.0), u32::from(isa.1)];
     let known = catalog.toolkits.iter().filter_map(|toolkit| {

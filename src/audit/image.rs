@@ -1,9 +1,8 @@
-//! The files of an image, whose layers can only be read forward.
+//! Reads the files of an image, whose layers can only be read forward.
 //!
-//! In: an [`Image`]. Out: its files as one tree, as a container sees them, the system that they are,
-//! and every object, read as it passes. A layer is read once, all of them at the same time, and
-//! once more where it holds an object that was laid out oddly ([`super::stream`]). Nothing is
-//! unpacked.
+//! In: an [`Image`]. Out: its files as one tree, as a container sees them; the image as a system; and every
+//! object, read from the stream. Layers are read in parallel, each once, and again if it holds an object with
+//! an unusual layout ([`super::stream`]). Nothing is unpacked.
 
 use super::gpu::below;
 use super::inventory::{Inventory, Item, MOST_WORKERS};
@@ -23,22 +22,22 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Bytes that the headers of an image may take; a large image's take some 50 MB.
+/// Most bytes of an image's tar headers in memory. Those of a large image take some 50 MB.
 const MOST_HEADERS: usize = 512 << 20;
 
 pub trait Image: Sync {
-    /// As it was given.
+    /// Name of the image, as the user typed it.
     fn name(&self) -> &str;
-    /// `NAME=value` of its configuration.
+    /// The `NAME=VALUE` variables of its configuration.
     fn env(&self) -> &[String];
     fn layers(&self) -> usize;
-    /// A layer as a tar stream; the first lies lowest.
+    /// Opens a layer as a tar stream. Layer 0 is the lowest.
     fn open(&self, layer: usize) -> Result<Box<dyn Read + Send + '_>, Fault>;
 }
 
 pub type Fault = Box<dyn Error + Send + Sync>;
 
-/// What one layer holds, by the number of the member.
+/// The content of one layer, by the number of the tar's member.
 #[derive(Default)]
 struct Layer {
     headers: Vec<Header>,
@@ -48,7 +47,7 @@ struct Layer {
     packed: BTreeMap<usize, Packed>,
 }
 
-/// What has to be kept of a member that passes again.
+/// The parts of a member to keep when the layer is read again.
 enum Wanted {
     Object(Wishes),
     Wheel(Again),
@@ -92,7 +91,7 @@ pub fn read(image: &dyn Image) -> Result<(Tree, System, Inventory), TreeError> {
     Ok((tree, system, seen.inventory))
 }
 
-/// What a container sees of the layers.
+/// The layers as a container sees them.
 #[derive(Default)]
 struct Seen {
     inventory: Inventory,
@@ -102,8 +101,8 @@ struct Seen {
     names: BTreeMap<Member, String>,
 }
 
-/// The path that stands for a file of several names: one where Python imports it from, not the one
-/// in the cache of what installed it, else the first.
+/// Chooses the path of a file with several names (hard links): the one that Python imports, not the one in
+/// an installer's cache, else the first.
 fn names(files: &BTreeMap<String, Node>) -> BTreeMap<Member, String> {
     let mut names: BTreeMap<Member, String> = BTreeMap::new();
     let of_python = |path: &str| below(path) != path;
@@ -120,7 +119,7 @@ fn names(files: &BTreeMap<String, Node>) -> BTreeMap<Member, String> {
 }
 
 impl Seen {
-    /// The next file by path.
+    /// Takes the next file, in the order of paths.
     fn take(&mut self, path: String, node: &Node, layers: &mut [Layer]) {
         match node.header.kind {
             tar::Kind::SymLink => {
@@ -132,7 +131,7 @@ impl Seen {
             _ => return,
         }
         if let Some(name) = self.names.get(&node.content).filter(|name| **name != path) {
-            // Another name of the same file, as good as a link.
+            // A further hard link to the file is treated as a symbolic link.
             self.links.insert(path, format!("/{name}"));
             return;
         }
@@ -164,7 +163,7 @@ fn read_layers(image: &dyn Image) -> Vec<Result<Layer, Fault>> {
     let work = || {
         while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|i| *i < count) {
             let layer = read_layer(image, index, &headers);
-            // A worker that panicked would have stopped the scope; what it held is whole.
+            // A panicking worker would have ended the scope, so the data is complete.
             done.lock()
                 .unwrap_or_else(|e| e.into_inner())
                 .insert(index, layer);
@@ -180,17 +179,17 @@ fn read_layers(image: &dyn Image) -> Vec<Result<Layer, Fault>> {
     done.into_values().collect()
 }
 
-/// `headers` counts the bytes of headers that are held of all layers.
+/// Reads a layer. `headers` counts the bytes of headers in memory for all layers.
 fn read_layer(image: &dyn Image, index: usize, headers: &AtomicUsize) -> Result<Layer, Fault> {
     let mut layer = Layer::default();
-    // The directory that the members before this one were.
+    // Index of the directory that the previous members repeated.
     let mut last: Option<usize> = None;
     let mut text_left = MOST_TEXT;
     let mut again: BTreeMap<usize, Wanted> = BTreeMap::new();
     let mut reader = Reader::new(image.open(index)?);
     while let Some(mut entry) = reader.next()? {
         let mut header = entry.header.clone();
-        // Many and large, and nothing that is asked here.
+        // Extended attributes may be many and large, and an audit does not need them.
         header.xattrs = Vec::new();
         let member = layer.headers.len();
         let text = header.path.len() + header.link.as_ref().map_or(0, String::len);
@@ -198,7 +197,7 @@ fn read_layer(image: &dyn Image, index: usize, headers: &AtomicUsize) -> Result<
         if headers.fetch_add(size, Ordering::Relaxed) > MOST_HEADERS {
             return Err(MergeError::Many.into());
         }
-        // A directory that stands there twice is one, and takes memory once.
+        // Keep a repeated directory once, so that repetitions take no memory.
         if header.kind == tar::Kind::Directory {
             let same = |at: &usize| layer.headers[*at].path == header.path;
             match last.filter(same) {
@@ -230,7 +229,7 @@ fn read_layer(image: &dyn Image, index: usize, headers: &AtomicUsize) -> Result<
         let mut wanted = std::mem::take(&mut again);
         let mut reader = Reader::new(image.open(index)?);
         let mut member = 0;
-        // Up to the last of them; the stream was read to its end before.
+        // Stop after the last wanted member: the whole stream was checked in the first pass.
         while !wanted.is_empty()
             && let Some(mut entry) = reader.next()?
         {

@@ -1,9 +1,8 @@
-//! Every object of a tree, read once, on all cores.
+//! Reads every object of a tree once, on all cores.
 //!
-//! In: a [`Tree`] with its [`Contents`]; of images, what [`super::image`] reads with [`read`]. Out:
-//! [`Item`]s by path, and what could not be read. What is no ELF object is
-//! passed over. Of symbols only those are kept that tie an extension to torch: names of what it
-//! asks for, hashes of what is exported.
+//! In: a [`Tree`] with its [`Contents`]; for images [`super::image`] calls [`read`]. Out: [`Item`]s by path, and
+//! the files that could not be read. Files that are not ELF objects are skipped. Only the symbols that tie an
+//! extension to torch are kept: names of those that it needs, hashes of those that it exports.
 
 use super::code::Code;
 use super::finding::Finding;
@@ -22,12 +21,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Objects that pass by at a time may have 64 MiB each.
+/// Most parallel workers: each may keep 64 MiB of an object.
 pub const MOST_WORKERS: usize = 8;
 
 #[derive(Debug)]
 pub struct Item {
-    /// In the tree.
+    /// Path of the object in the tree.
     pub path: String,
     pub object: Object,
     pub code: Code,
@@ -36,11 +35,11 @@ pub struct Item {
 
 #[derive(Debug, Default)]
 pub struct Inventory {
-    /// By path.
+    /// Objects in the order of their paths.
     pub items: Vec<Item>,
-    /// Path and reason.
+    /// Damaged files: path and reason.
     pub damaged: Vec<(String, String)>,
-    /// In wheels that are files of the tree, below the path of the wheel.
+    /// Objects of wheels that are files of the tree; their paths begin with the wheel's.
     pub packed: Packed,
 }
 
@@ -55,7 +54,7 @@ pub enum Unreadable {
 }
 
 impl Unreadable {
-    /// Bytes that the source had not kept.
+    /// Returns the byte range that the source had not kept, if that was the error.
     pub fn absent(&self) -> Option<Range<u64>> {
         let read = match self {
             Self::Elf(ElfError {
@@ -77,7 +76,7 @@ impl Unreadable {
 
 impl Inventory {
     pub fn of(tree: &Tree, contents: &Contents) -> Self {
-        // The largest first: a wheel's largest object may take as long as all the others.
+        // Largest file first: it may take as long as all others together.
         let mut order: Vec<usize> = (0..tree.paths.len()).collect();
         order.sort_by_key(|&file| Reverse(contents.work(file)));
         let next = AtomicUsize::new(0);
@@ -86,7 +85,7 @@ impl Inventory {
             while let Some(&file) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let path = &tree.paths[file];
                 let looked = look(path, file, contents);
-                // A worker that panicked would have stopped the scope; what it held is whole.
+                // A panicking worker would have ended the scope, so the data is complete.
                 let mut all = found.lock().unwrap_or_else(|e| e.into_inner());
                 match looked {
                     Ok(Looked::Other) => {}
@@ -120,7 +119,7 @@ impl Inventory {
         self.packed.damaged.sort();
     }
 
-    /// What is damaged; in a wheel that is not installed it harms nobody yet.
+    /// Reports damaged objects. In a wheel that is not installed, damage is only a warning.
     pub fn findings(&self) -> Vec<Finding> {
         type Say = fn(crate::diag::Code, String) -> Diagnostic;
         let tell = |say: Say, (path, why): &(String, String)| {
@@ -138,7 +137,7 @@ impl Inventory {
 enum Looked {
     Other,
     Object(Box<Item>),
-    /// A file of the tree, not the tree itself.
+    /// A wheel that is a file of the tree, not the target itself.
     Wheel(Packed),
 }
 
@@ -148,8 +147,8 @@ impl From<Option<Item>> for Looked {
     }
 }
 
-/// What is compressed is inflated once, as it passes. One that was laid out oddly, or is damaged, is
-/// read again by going back and forth, which says exactly what is wrong with it.
+/// Reads one file. Compressed content is inflated once, as a stream. An object with an unusual layout or with
+/// damage is read again with random access, which reports the exact damage.
 fn look(path: &str, file: usize, contents: &Contents) -> Result<Looked, Unreadable> {
     if let Some(disk) = contents.on_disk(file).filter(|_| is_wheel(path)) {
         let packed = Packed::read(path, || std::fs::File::open(disk));
@@ -171,7 +170,7 @@ fn look(path: &str, file: usize, contents: &Contents) -> Result<Looked, Unreadab
     let mut source = contents.open(file)?;
     let item = read(path, &mut *source)?;
     if !whole {
-        // The damage lies where nothing is read: the last byte is not given before all is checked.
+        // The damage is in a part that was not read. Reading the last byte forces the whole check.
         let last = source.size().saturating_sub(1);
         array::<1>(&mut *source, last).map_err(|e| unreadable(path, e))?;
     }
@@ -186,7 +185,7 @@ fn unreadable(path: &str, error: ReadError) -> Unreadable {
     })
 }
 
-/// The object that a file is, if it is one that a loader or driver loads.
+/// Reads a file as an object. `None` if no loader or driver would load it.
 pub fn read(path: &str, source: &mut dyn Source) -> Result<Option<Item>, Unreadable> {
     if source.size() < 4 {
         return Ok(None);
@@ -194,7 +193,7 @@ pub fn read(path: &str, source: &mut dyn Source) -> Result<Option<Item>, Unreada
     match array::<4>(source, 0) {
         Ok(magic) if magic == elf::MAGIC => {}
         Ok(_) => return Ok(None),
-        // A member whose very start does not inflate is damaged, whatever it was.
+        // A member that cannot be inflated from its start is damaged, whatever its type.
         Err(e) => {
             let problem = elf::Problem::Read(e);
             return Err(Unreadable::Elf(ElfError {
@@ -206,7 +205,7 @@ pub fn read(path: &str, source: &mut dyn Source) -> Result<Option<Item>, Unreada
     }
     let object = match Object::read(path, source, &fatbin::SECTIONS) {
         Ok(object) => object,
-        // Firmware, and programs of 32-bit systems.
+        // Skip other ELF files: firmware, and programs of 32-bit systems.
         Err(e) if matches!(e.problem, elf::Problem::Class) => return Ok(None),
         Err(e) => return Err(e.into()),
     };

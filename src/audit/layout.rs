@@ -1,10 +1,10 @@
-//! Images at rest, for [`super::audit`].
+//! Images at rest, as targets of [`super::audit`].
 
 use super::image::{Fault, Image};
 use stackforge_image::oci;
 use std::io::{BufReader, Read};
 
-/// An image of a layout or an archive.
+/// An image of an OCI layout or an archive.
 pub struct AtRest {
     name: String,
     image: oci::Image,

@@ -1,8 +1,8 @@
-//! Libraries that nothing provides.
+//! Finds libraries that nothing provides.
 //!
-//! In: the closure. Out: findings by package: objects that miss the same libraries are one. Where
-//! the target is no environment, what is missing may be elsewhere, which is a note. Objects for
-//! another machine than most are never loaded, and what a package can do without is no fault.
+//! In: the closure. Out: findings by package, one for all objects that miss the same libraries. If the target
+//! is not a complete environment, a missing library may be elsewhere: a note. Objects for another machine
+//! than most are never loaded, and optional objects of a package are no error.
 
 mod cuda;
 mod search;
@@ -52,7 +52,7 @@ pub fn check(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) 
     cuda.check(world, closure, findings);
 }
 
-/// What each object misses.
+/// Returns the libraries that each object misses.
 fn missing<'a>(world: &World<'a>, closure: &Closure) -> Vec<Vec<&'a str>> {
     let all: Vec<Vec<&str>> = (world.items.iter().zip(&closure.0))
         .map(|(item, providers)| {
@@ -73,13 +73,13 @@ fn missing<'a>(world: &World<'a>, closure: &Closure) -> Vec<Vec<&'a str>> {
             _ => None,
         })
         .collect();
-    // What another object links is loaded beside its alternative, as `libtorch_cuda.so` beside
+    // An object that another one links is loaded in addition to its alternative: `libtorch_cuda.so` and
     // `libtorch_cpu.so`.
     let needed = |index: usize| {
         let file = split(&world.items[index].path).1;
         linked.contains(&index) && world.loader().accelerators.stem(file).is_some()
     };
-    // One alternative that loads is enough.
+    // One loadable alternative is enough.
     let spared = |index: usize| {
         let group = groups.iter().find(|g| g.contains(&index));
         let foreign = machine.is_some_and(|m| world.items[index].object.machine != m);
@@ -93,7 +93,7 @@ fn missing<'a>(world: &World<'a>, closure: &Closure) -> Vec<Vec<&'a str>> {
     all.iter().enumerate().map(kept).collect()
 }
 
-/// The machine that most objects are for.
+/// Returns the machine that most objects are for.
 pub fn usual_machine(world: &World<'_>) -> Option<Machine> {
     let count = |machine| {
         let objects = world.items.iter().map(|i| i.object.machine);
@@ -107,7 +107,7 @@ pub fn usual_machine(world: &World<'_>) -> Option<Machine> {
     }
 }
 
-/// Objects by package and what they miss.
+/// Groups objects by package and by what they miss.
 fn by_package<'a>(
     world: &'a World<'_>,
     missing: &'a [Vec<&'a str>],
@@ -123,7 +123,7 @@ fn by_package<'a>(
     packages
 }
 
-/// What packages can do without, in one note.
+/// Reports what optional objects miss, in one note.
 fn without(world: &World<'_>, missing: &[Vec<&str>]) -> Option<Finding> {
     let optional = |(item, names): (&'_ Item, &Vec<&str>)| {
         (!names.is_empty() && world.is_optional(&item.path)).then(|| item.path.clone())
@@ -194,8 +194,8 @@ fn elsewhere(item: &Item, names: &[&str], findings: &mut Vec<Finding>) {
     findings.push(Finding::new(&item.path, note));
 }
 
-/// Objects of which a package loads one: the same name but for the accelerator, or the same name in
-/// folders of accelerators.
+/// Returns groups of objects of which a package loads only one: their names differ only in the accelerator,
+/// or they have one name in folders of different accelerators.
 pub fn alternatives(world: &World<'_>) -> Vec<BTreeSet<usize>> {
     let accelerators = &world.loader().accelerators;
     let mut groups: BTreeMap<(String, &str), BTreeSet<usize>> = BTreeMap::new();

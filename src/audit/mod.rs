@@ -1,10 +1,10 @@
-//! What binaries need and whether they get it, read without running them.
+//! Finds out what binaries need and whether they get it, without running them.
 //!
-//! In: a [`Question`]: a shared object, a wheel, a directory or an image, the GPUs, Python and base
-//! that are meant. Out: an [`Audit`]: every object with what it asks of the loader and its device code, who
-//! provides each library, a verdict per GPU, and every finding at once. A kind of target is one
-//! adapter to a tree and what its objects are; nothing after it knows where bytes come from. Never runs, maps or unpacks
-//! what it reads, and no file, however damaged, stops it: that is a finding.
+//! In: a [`Question`]: a shared object, a wheel, a directory or an image, and the required GPUs, Python and
+//! base. Out: an [`Audit`]: every object with its needs and its device code, the provider of each library, a
+//! verdict for each GPU, and all findings at once. An adapter turns each kind of target into a tree with its
+//! objects; nothing after that depends on the kind. Never runs, maps or unpacks what it reads. A damaged
+//! file never stops the audit: it is a finding.
 
 mod closure;
 mod code;
@@ -53,17 +53,17 @@ use closure::{Closure, World};
 use inventory::Inventory;
 use system::System;
 
-/// What is asked.
+/// The input of an audit.
 pub struct Question<'a> {
     pub catalog: &'a Catalog,
     pub target: Target<'a>,
-    /// Devices to judge device code for.
+    /// GPUs that device code is judged for.
     pub gpus: Vec<Gpu>,
-    /// The Python that imports it; found in the target where it says so.
+    /// The Python that imports the target. If `None`, the one that the target itself names.
     pub python: Option<PythonVersion>,
     /// Root file system of the base.
     pub sysroot: Option<&'a Path>,
-    /// Of the stack that the target is part of.
+    /// The promise of the stack that the target is part of.
     pub promise: Promise,
 }
 
@@ -75,28 +75,28 @@ pub enum Target<'a> {
 
 #[derive(Debug, Serialize)]
 pub struct Audit {
-    /// No finding is an error.
+    /// Whether no finding is an error.
     pub ok: bool,
     pub target: String,
     pub kind: tree::Kind,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python: Option<PythonVersion>,
-    /// By path.
+    /// Objects in the order of their paths.
     pub objects: Vec<table::Row>,
-    /// Those of wheels that are files of the target and not installed, below the wheel's path.
+    /// Objects of wheels that are files of the target and not installed; their paths begin with the wheel's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub packed: Vec<table::Row>,
-    /// None for what has no device code, or where no GPU was asked about.
+    /// `None` for a target without device code, or if no GPU was asked about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reach: Option<Reach>,
-    /// The worst first.
+    /// Findings, the worst first.
     pub findings: Vec<Finding>,
     /// RECORD of each installed distribution, by its path.
     #[serde(skip)]
     pub records: BTreeMap<String, String>,
 }
 
-/// How many findings of each severity.
+/// Number of findings by severity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     pub errors: usize,

@@ -1,8 +1,8 @@
-//! Wheels that lie in an image or a directory as files: a cache, what a builder made.
+//! Reads wheels that are files of an image or a directory: a cache, or a builder's output.
 //!
-//! In: a wheel's bytes, forward only ([`stackforge_binary::zip::Passing`]). Out: the objects in it, by their
-//! path in the wheel. They are not installed, so nobody provides what they need and nothing is held
-//! against the target; what they are is told. Never descends further: a wheel in a wheel is a file.
+//! In: a wheel's bytes, forward only ([`stackforge_binary::zip::Passing`]). Out: its objects, by their path in
+//! the wheel. They are not installed, so they need no providers and cause no error in the target; they are
+//! only listed. A wheel inside a wheel is not read.
 
 use super::inventory::Item;
 use super::stream::{Passed, Wishes, pass};
@@ -19,15 +19,15 @@ pub fn is_wheel(path: &str) -> bool {
 #[derive(Debug, Default)]
 pub struct Packed {
     pub items: Vec<Item>,
-    /// Path and reason; an empty path is the wheel itself.
+    /// Path and reason; an empty path stands for the wheel itself.
     pub damaged: Vec<(String, String)>,
 }
 
-/// Members that have to pass again, by their number, and what to keep of them.
+/// Members to read again, by their number, and the parts of them to keep.
 pub type Again = BTreeMap<usize, Wishes>;
 
 impl Packed {
-    /// Reads a wheel that passes: all of it the first time, `only` those members later.
+    /// Reads a wheel as a stream: all members the first time, those of `only` later. Returns those to read again.
     pub fn pass(&mut self, name: &str, content: impl Read, only: Option<Again>) -> Again {
         let mut again = Again::new();
         let mut only = only;
@@ -65,7 +65,7 @@ impl Packed {
         again
     }
 
-    /// Reads a wheel that can be opened as often as it takes.
+    /// Reads a wheel that can be opened repeatedly.
     pub fn read<R: Read>(
         name: &str,
         mut open: impl FnMut() -> std::io::Result<R>,
@@ -78,7 +78,7 @@ impl Packed {
         Ok(packed)
     }
 
-    /// With paths of the tree, in which the wheel lies at `path`.
+    /// Prefixes paths with the wheel's path in the tree.
     pub fn at(self, path: &str) -> Self {
         let inside = |inner: &str| match inner {
             "" => path.to_owned(),

@@ -1,9 +1,9 @@
-//! What a stack promises of everything in it, against objects that ask for something else.
+//! Compares objects with what their stack promises.
 //!
-//! In: [`Promise`]. Out: findings, where what an object needs is not in the tree: of a wheel that
-//! was just compiled, say. Of an environment nothing: there [`super::missing`] and [`super::torch`]
-//! see what an object gets, and which of a package's alternatives for several releases of CUDA
-//! counts.
+//! In: [`Promise`]. Out: findings about objects that need something else, if it is not in the tree: those of a
+//! wheel that was just compiled, say. There are none for an environment: [`super::missing`] and
+//! [`super::torch`] see what its objects get, and which of a package's alternatives for several CUDA releases
+//! is loaded.
 
 use super::closure::World;
 use super::finding::Finding;
@@ -12,7 +12,7 @@ use crate::diag::{Diagnostic, codes};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Promise {
-    /// Major release of CUDA.
+    /// Major version of CUDA.
     pub cuda: Option<u32>,
     /// Whether torch was built with the new C++11 ABI.
     pub cxx11_abi: Option<bool>,
@@ -69,7 +69,7 @@ mod tests {
     const NEW_ABI: &str = "_ZN3c105checkENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
     const OLD_ABI: &str = "_ZN3c105checkESs";
 
-    /// Codes and messages about an object at that path.
+    /// Returns codes and messages about the object at `path`.
     fn told(path: &str, built: &Built<'_>, promise: Promise) -> Vec<(String, String)> {
         let dir = tempfile::tempdir().unwrap();
         built.write(&dir.path().join(path));
@@ -138,7 +138,7 @@ mod tests {
         for (built, fits) in [(&new, abi(true)), (&old, abi(false)), (&old, cuda(13))] {
             assert_eq!(told(built, fits), []);
         }
-        // No string crosses the border: either will do.
+        // No string crosses the interface, so either ABI will do.
         let neither = asks(&["_ZN2at3catEv"]);
         for any in [true, false] {
             assert_eq!(told(&neither, abi(any)), []);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn of_an_environment_what_is_there_counts() {
-        // Both are of one package, which loads the one that fits.
+        // Both objects are in one package, which loads the one that fits.
         let built = Built {
             needs: &["libcudart.so.12"],
             ..Built::default()

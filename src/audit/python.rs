@@ -1,4 +1,4 @@
-//! Extension modules against the Python that imports them.
+//! Checks extension modules against the Python that imports them.
 
 use super::closure::World;
 use super::finding::Finding;
@@ -7,8 +7,8 @@ use crate::diag::{Diagnostic, codes};
 use crate::spec::PythonVersion;
 use std::collections::BTreeSet;
 
-/// The Python that a tree is for, where it says so: a wheel by its tags, a directory by the only
-/// `pythonX.Y` in its paths.
+/// Returns the Python of a tree, if it is known: from a wheel's tags, or from the only `pythonX.Y` in a
+/// directory's paths.
 pub fn of(tree: &Tree) -> Option<PythonVersion> {
     if tree.python.is_some() {
         return tree.python;
@@ -27,7 +27,7 @@ pub fn of(tree: &Tree) -> Option<PythonVersion> {
 
 pub fn check(world: &World<'_>, python: Option<PythonVersion>, findings: &mut Vec<Finding>) {
     let Some(python) = python else { return };
-    // A package may hold the same module for several Pythons.
+    // A package may have the same module for several Pythons.
     let fitting: BTreeSet<&str> = (world.items.iter())
         .filter_map(|item| module(&item.path))
         .filter(|(_, tag)| *tag == python)
@@ -45,8 +45,8 @@ pub fn check(world: &World<'_>, python: Option<PythonVersion>, findings: &mut Ve
     }
 }
 
-/// Path of an extension module without its suffix, and the CPython that the suffix names.
-/// `.abi3.so` and `.so` name none.
+/// Returns an extension module's path without its suffix, and the CPython that the suffix names. `None` for
+/// `.abi3.so` and `.so`, which name none.
 fn module(path: &str) -> Option<(&str, PythonVersion)> {
     let file = split(path).1;
     let (name, suffix) = file.split_once(".cpython-3")?;

@@ -1,5 +1,5 @@
-//! The C runtime that objects ask for: floors of glibc and libstdc++ against the base's and against
-//! what their wheels promise, and stacks that newer releases refuse.
+//! Checks the C runtime that objects need: minimum glibc and libstdc++ versions against the base's and the
+//! wheels' tags, and executable stacks, which newer glibc refuses.
 
 mod wheels;
 
@@ -10,7 +10,7 @@ use crate::diag::{Diagnostic, codes};
 use stackforge_binary::elf::{Machine, Version};
 use std::collections::BTreeMap;
 
-/// The first glibc that refuses an executable stack.
+/// The first glibc version that refuses an executable stack.
 const REFUSES_STACK: &str = "2.41";
 
 pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
@@ -44,7 +44,7 @@ pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
     wheels::check(world, findings);
 }
 
-/// One finding for a package, at the object that asks for most.
+/// Reports a package once, at the object with the highest requirement.
 fn refused(name: &str, has: &Version, mut too_new: Vec<(Version, &str)>) -> Option<Finding> {
     too_new.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
     let (floor, path) = too_new.first()?;

@@ -1,7 +1,7 @@
-//! Findings in SARIF 2.1.0, which code scanning of CI services reads.
+//! Writes findings in SARIF 2.1.0, which the code scanning of CI services reads.
 //!
-//! In: an [`Audit`]. Out: one run with the rules that it has findings of. A file of a directory is an
-//! artifact of its own; what lies in a wheel is a logical location of the wheel.
+//! In: an [`Audit`]. Out: one run with the rules of its findings. A file of a directory is an artifact of its
+//! own; an object in a wheel is a logical location of the wheel.
 
 use super::tree::Kind;
 use super::{Audit, Finding};
@@ -14,7 +14,7 @@ use std::path::Path;
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
-/// What relative locations are relative to.
+/// The base of relative locations.
 const ROOT: &str = "%SRCROOT%";
 
 pub fn sarif(audit: &Audit) -> Value {
@@ -79,7 +79,7 @@ fn result(audit: &Audit, finding: &Finding, codes: &[Code], from: &Path) -> Valu
         _ => audit.target.clone(),
     };
     let inside = !matches!(audit.kind, Kind::Directory | Kind::Object);
-    // An object has no lines; viewers ask for one all the same.
+    // An object has no lines, but viewers require one.
     let mut location = json!({
         "physicalLocation": {
             "artifactLocation": artifact_location(&artifact, from),
@@ -100,7 +100,7 @@ fn result(audit: &Audit, finding: &Finding, codes: &[Code], from: &Path) -> Valu
     })
 }
 
-/// What stays the same from run to run: the code, the object, and the message without its numbers.
+/// Returns what is stable from run to run: the code, the object, and the message without its numbers.
 fn fingerprint(finding: &Finding) -> String {
     let text: String = (finding.diagnostic.message.chars())
         .filter(|c| !c.is_ascii_digit())
@@ -110,7 +110,7 @@ fn fingerprint(finding: &Finding) -> String {
     format!("{hex}:1")
 }
 
-/// Relative to the directory that the program runs in, which in CI is the repository.
+/// Makes a path relative to the working directory, which in CI is the repository.
 fn artifact_location(path: &str, from: &Path) -> Value {
     let inside = Path::new(path).strip_prefix(from).ok();
     let path = inside.and_then(Path::to_str).unwrap_or(path);
@@ -120,7 +120,7 @@ fn artifact_location(path: &str, from: &Path) -> Value {
     }
 }
 
-/// A path as a URI reference (RFC 3986).
+/// Writes a path as a URI reference (RFC 3986).
 fn uri(path: &str) -> String {
     let mut out = String::from(if path.starts_with('/') { "file://" } else { "" });
     let relative = path.strip_prefix("./").unwrap_or(path);

@@ -1,9 +1,9 @@
-//! One object of a stream, read as it passes.
+//! Reads one object from a stream.
 //!
-//! In: a file's content, forward only. Out: what [`super::inventory`] reads of an object. An object
-//! names its tables in a table at its end, so of one too large to hold only its start, its end, its
-//! dynamic table and the headers of what looks like device code are kept; that is what its readers ask for unless it
-//! was laid out oddly, and then they say what to keep when the stream passes again.
+//! In: a file's content, forward only. Out: what [`super::inventory`] reads of an object. An object's section
+//! table is at its end, so of a large object only these parts are kept: start, end, dynamic table, and the
+//! headers of everything that looks like device code. Its readers need no other part unless the layout is
+//! unusual; then they say which parts to keep when the stream is read again.
 
 use super::inventory::{Item, read};
 use stackforge_binary::elf;
@@ -12,32 +12,32 @@ use stackforge_binary::source::{ReadError, Source, Sparse};
 use std::io::{self, Read};
 use std::ops::Range;
 
-/// Symbols and their names lie at the start; patchelf moves them to the end.
+/// Bytes kept at the start, where symbols and their names are. patchelf moves them to the end (`TAIL`).
 const HEAD: u64 = 32 << 20;
 const TAIL: u64 = 16 << 20;
 const PIECE: usize = 256 << 10;
-/// Of the dynamic table, which has an entry for each library.
+/// Longest dynamic table, in bytes. It has an entry for each library.
 const MOST_DYNAMIC: u64 = 1 << 20;
-/// What else is kept before and after bytes that were asked for: tables lie together.
+/// Bytes also kept before and after a requested range, since tables are close together.
 const BEFORE: u64 = 8 << 20;
 const AFTER: u64 = 16 << 20;
-/// Each time at most as much is kept again.
+/// Most requested ranges, and so most repetitions.
 const MOST_WISHES: usize = 6;
 
-/// Ranges of one object to keep beside its start and end.
+/// Byte ranges of an object to keep besides its start and end.
 #[derive(Debug, Default)]
 pub struct Wishes(Vec<Range<u64>>);
 
 pub enum Passed {
-    /// No object that a loader or driver loads.
+    /// Not an object that a loader or driver loads.
     Other,
     Object(Box<Item>),
     Damaged(String),
-    /// It has to pass again, and these have to be kept.
+    /// The stream has to be read again, keeping these ranges.
     Again(Wishes),
 }
 
-/// Reads the file at `path` of `size` bytes, of which `content` are those that are there.
+/// Reads a file of `size` bytes; `content` may have fewer.
 pub fn pass(path: &str, size: u64, content: &mut impl Read, wishes: Wishes) -> io::Result<Passed> {
     let Some(mut kept) = object(size, content, &wishes)? else {
         return Ok(Passed::Other);
@@ -52,7 +52,7 @@ pub fn pass(path: &str, size: u64, content: &mut impl Read, wishes: Wishes) -> i
     })
 }
 
-/// What is kept of an object of `size` bytes as it passes; none of what is no object.
+/// Reads an object from a stream and keeps the ranges that its readers need. `None` if it is not ELF.
 pub fn object(size: u64, content: &mut impl Read, wishes: &Wishes) -> io::Result<Option<Kept>> {
     if size < 4 {
         return Ok(None);
@@ -74,7 +74,7 @@ impl Wishes {
     }
 }
 
-/// What is kept of an object.
+/// The kept parts of an object.
 pub struct Kept {
     tables: Sparse,
     code: Sparse,
@@ -107,7 +107,7 @@ fn keep(size: u64, start: &[u8], content: &mut impl Read, wishes: &Wishes) -> io
         if offset == 0
             && let Some(dynamic) = elf::dynamic_table(piece)
         {
-            // Symbols that were not stripped lie between it and the end.
+            // Unstripped symbols may be between the dynamic table and the object's end.
             let end = dynamic.end.min(dynamic.start.saturating_add(MOST_DYNAMIC));
             ranges.push(dynamic.start..end.min(size));
             ranges.sort_by_key(|r| r.start);
@@ -180,7 +180,7 @@ mod tests {
         std::fs::read(path).unwrap()
     }
 
-    /// What the reader of files makes of it, in words.
+    /// Returns the result of the reader with random access, as text.
     fn expected(bytes: &[u8]) -> String {
         let item = read("x.so", &mut &bytes[..]).unwrap().unwrap();
         assert_eq!(item.object.needed[..2], *NEEDS);
@@ -200,7 +200,7 @@ mod tests {
         pass("x.so", bytes.len() as u64, &mut &bytes[..], wishes).unwrap()
     }
 
-    /// Passes as often as it is asked to; how often that was, and what was held in the end.
+    /// Reads the stream as often as necessary. Returns the number of times and the last result.
     fn again_and_again(bytes: &[u8]) -> (usize, String) {
         let mut wishes = Wishes::default();
         for count in 1.. {
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(none.err().unwrap().kind(), io::ErrorKind::UnexpectedEof);
     }
 
-    /// Hands out a few bytes at a time, and is interrupted now and then.
+    /// A reader that returns a few bytes at a time and is interrupted now and then.
     struct Slow<'a>(&'a [u8], std::iter::Cycle<std::slice::Iter<'a, usize>>);
 
     impl Read for Slow<'_> {

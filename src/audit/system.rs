@@ -1,7 +1,7 @@
-//! The system that a tree lies in: where its loader looks, and the files beside the tree.
+//! The system that a tree belongs to: its loader's directories, and the files beside the tree.
 //!
-//! In: `--sysroot`, a directory that is a root file system itself, or an image. Out: [`System`].
-//! Without any of these, what a base provides is taken as given.
+//! In: `--sysroot`, a directory that is a root file system itself, or an image. Out: [`System`]. Without any
+//! of these, the libraries that a base usually provides are assumed.
 
 use super::tree::{Kind, Tree, TreeError};
 use crate::device::Root;
@@ -14,19 +14,19 @@ const MOST_INCLUDES: usize = 64;
 
 #[derive(Default)]
 pub struct System {
-    /// Files beside the tree.
+    /// Root file system with the files beside the tree.
     root: Option<Root>,
     known: bool,
-    /// Where the tree lies in it.
+    /// Path of the tree in the system.
     pub mount: String,
-    /// Directories of LD_LIBRARY_PATH, where what runs the tree sets it.
+    /// Directories of LD_LIBRARY_PATH, if an image's configuration sets it.
     pub library_path: Vec<String>,
-    /// Directories of ld.so.conf, as the loader's cache has them.
+    /// Directories of ld.so.conf, from which the loader's cache is made.
     pub configured: Vec<String>,
 }
 
 impl System {
-    /// The system of the tree that was read from `target`.
+    /// Returns the system of the tree at `target`.
     pub fn of(tree: &Tree, target: &Path, sysroot: Option<&Path>) -> Result<Self, TreeError> {
         let own = tree.kind == Kind::Directory && is_root(tree);
         let Some(path) = sysroot.or(own.then_some(target)) else {
@@ -49,7 +49,7 @@ impl System {
         })
     }
 
-    /// The system that an image is, of which `texts` are the files below `etc` by path.
+    /// Returns the system of an image. `texts` are its files below `etc`, by path.
     pub fn of_image(texts: &BTreeMap<String, String>, env: &[String]) -> Self {
         let path = env.iter().find_map(|e| e.strip_prefix("LD_LIBRARY_PATH="));
         let directories = path.unwrap_or_default().split([':', ';']);
@@ -65,12 +65,12 @@ impl System {
         }
     }
 
-    /// Whether its files are known.
+    /// Whether the system's files are known.
     pub fn is_known(&self) -> bool {
         self.known
     }
 
-    /// Whether the system has an object for that machine at an absolute path, beside the tree.
+    /// Whether the system has an object for that machine at an absolute path, outside the tree.
     pub fn has(&self, path: &str, machine: Machine) -> bool {
         let header = self
             .open(path)
@@ -80,7 +80,7 @@ impl System {
         })
     }
 
-    /// Versions of symbols that an object beside the tree defines.
+    /// Returns the symbol versions that an object outside the tree defines.
     pub fn defines(&self, path: &str) -> Vec<String> {
         let object = self
             .open(path)
@@ -97,7 +97,7 @@ impl System {
     }
 }
 
-/// Small files of a system.
+/// Reads small files of a system.
 trait Texts {
     fn text(&self, path: &str) -> Option<String>;
     fn list(&self, directory: &str) -> Vec<String>;
@@ -134,14 +134,14 @@ fn configured(texts: &impl Texts) -> Vec<String> {
     found
 }
 
-/// Whether a directory is the root of a system with a loader of its own.
+/// Whether a directory is the root of a system with its own loader.
 fn is_root(tree: &Tree) -> bool {
     ["etc/ld.so.conf", "etc/ld.so.cache", "etc/os-release"]
         .iter()
         .any(|p| tree.has(p))
 }
 
-/// Where `target` lies in `root`, if it does.
+/// Returns the path of `target` in `root`. `None` if it is outside.
 fn below(root: &Path, target: &Path) -> Option<String> {
     let (root, target) = (root.canonicalize().ok()?, target.canonicalize().ok()?);
     let inside = target.strip_prefix(root).ok()?.to_str()?;
@@ -151,7 +151,7 @@ fn below(root: &Path, target: &Path) -> Option<String> {
     })
 }
 
-/// Directories that a file of ld.so.conf(5)'s format names, in its order.
+/// Adds the directories that a file of ld.so.conf(5)'s format names, in its order.
 fn configuration(root: &impl Texts, path: &str, out: &mut Vec<String>, left: &mut usize) {
     let Some(text) = root.text(path).filter(|_| *left > 0) else {
         return;
@@ -174,7 +174,7 @@ fn configuration(root: &impl Texts, path: &str, out: &mut Vec<String>, left: &mu
     }
 }
 
-/// Files that a pattern with `*` in its last part means; relative ones lie in /etc.
+/// Returns the files that match a pattern with `*` in its last part. A relative pattern is below /etc.
 fn listed(root: &impl Texts, pattern: &str) -> Vec<String> {
     let pattern = match pattern.starts_with('/') {
         true => pattern.to_owned(),

@@ -1,4 +1,4 @@
-//! Objects as rows for programs, and the whole audit as text for people.
+//! Shows objects as rows for programs, and the whole audit as text for people.
 
 mod matrix;
 
@@ -15,27 +15,27 @@ use stackforge_binary::elf::{Floors, SearchPath};
 use stackforge_types::printable;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One object.
+/// An object as a row.
 #[derive(Debug, Serialize)]
 pub struct Row {
     pub path: String,
     pub machine: &'static str,
     pub soname: Option<String>,
     pub needed: Vec<String>,
-    /// By what is needed.
+    /// The provider of each needed library.
     pub providers: BTreeMap<String, String>,
     pub rpath: Option<SearchPath>,
     pub runpath: Option<SearchPath>,
     pub floors: Floors,
-    /// SASS.
+    /// SMs of its SASS.
     pub sm: BTreeSet<Sm>,
     pub ptx: Vec<PtxRow>,
     pub gpus: Vec<Verdict>,
-    /// The library that it belongs to.
+    /// The library that the object belongs to.
     pub package: String,
-    /// The library is of no use where this object does not run.
+    /// Whether the library is useless if this object does not run.
     pub core: bool,
-    /// What it needs beyond the C runtime.
+    /// Libraries that the object needs beyond the C runtime.
     #[serde(skip)]
     beyond: Vec<String>,
 }
@@ -66,7 +66,7 @@ pub(super) fn rows(world: &World<'_>, closure: &Closure, verdicts: &Verdicts) ->
         .collect()
 }
 
-/// Objects that nobody provides anything for.
+/// Returns the rows of objects that are not installed, so their libraries have no providers.
 pub(super) fn packed(world: &World<'_>, items: &[Item], gpus: &[Gpu]) -> Vec<Row> {
     let verdicts = gpu::verdicts(world, items, gpus);
     let items = items.iter().enumerate();
@@ -127,7 +127,7 @@ fn provider(world: &World<'_>, provider: &Provider) -> String {
     }
 }
 
-/// Everything but the findings that are worth a block of their own.
+/// Shows an audit as text, except for errors and warnings, which are printed separately.
 pub fn table(audit: &Audit) -> String {
     let mut out = header(audit);
     out.push('\n');
@@ -148,7 +148,8 @@ pub fn table(audit: &Audit) -> String {
     out
 }
 
-/// A line each; what is left to others is in the column `needs` already.
+/// Lists the notes, one line each; libraries that come from elsewhere are only counted, since the column
+/// `needs` lists them.
 fn notes(audit: &Audit) -> String {
     let notes = (audit.findings.iter()).filter(|f| f.diagnostic.severity == Severity::Note);
     let (elsewhere, notes): (Vec<&Finding>, Vec<&Finding>) =
@@ -193,7 +194,7 @@ impl Row {
         !self.sm.is_empty() || !self.ptx.is_empty()
     }
 
-    /// Cubins that lie beside each other are one line for people.
+    /// Groups cubins that are beside each other into one line for people.
     fn shown(&self) -> String {
         match self.machine {
             "cuda" => match self.path.rsplit_once('/') {
@@ -258,7 +259,7 @@ fn or_dash(text: String) -> String {
     }
 }
 
-/// Objects by GPU: a sentence for few GPUs, a matrix for many.
+/// Shows objects by GPU: a sentence for few GPUs, a matrix for many.
 fn gpus(rows: &[Row], target: &str) -> String {
     let rows: Vec<&Row> = rows.iter().filter(|r| !r.gpus.is_empty()).collect();
     let Some(first) = rows.first() else {
@@ -299,7 +300,7 @@ fn sentence(verdict: &Verdict) -> String {
     }
 }
 
-/// Lines with their cells one below the other.
+/// Aligns the cells of lines in columns.
 fn columns(lines: &[Line]) -> String {
     let plain = |cell: &String| printable::line(cell).into_owned();
     let lines: Vec<Line> = (lines.iter())
@@ -322,7 +323,7 @@ fn columns(lines: &[Line]) -> String {
 }
 
 impl Audit {
-    /// Findings that are more than a note.
+    /// Returns the errors and warnings.
     pub fn told(&self) -> impl Iterator<Item = &Finding> {
         let worth = |f: &&Finding| f.diagnostic.severity > Severity::Note;
         self.findings.iter().filter(worth)

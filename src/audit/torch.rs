@@ -1,9 +1,9 @@
-//! Extensions of torch against the torch that is there.
+//! Checks extensions of torch against the installed torch.
 //!
-//! In: each object's [`Ties`]. Out: symbols of torch's namespaces that an object needs and no object
-//! of the tree exports, told apart by cause: the other C++11 ABI, or another torch. Only where the
-//! tree holds torch; names are kept for what objects ask, hashes for what they export: an object
-//! may have passed by in a stream.
+//! In: each object's [`Ties`]. Out: symbols of torch's namespaces that an object needs and no object of the
+//! tree exports, by cause: the other C++11 ABI, or another torch. Only if the tree has torch. Names are kept
+//! for the symbols that objects need and hashes for those that they export, since objects may come from a
+//! stream that is read once.
 
 use super::closure::World;
 use super::finding::{Finding, some};
@@ -16,21 +16,21 @@ use stackforge_binary::source::Source;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// How the Itanium C++ ABI spells the old `std::string`, and the namespace of the new one.
+/// The Itanium C++ ABI's code for the old `std::string`, and the namespace of the new one.
 const OLD: &[u8] = b"Ss";
 const NEW: &[u8] = b"NSt7__cxx11";
 
-/// Bytes of the names that are kept of one object, whose string table may have gigabytes.
+/// Most bytes of kept names for one object, whose string table may have gigabytes.
 const MOST_NAMES: usize = 16 << 20;
 
-/// What ties an object to torch.
+/// The symbols that tie an object to torch.
 #[derive(Debug, Default)]
 pub struct Ties {
-    /// Mangled names that it needs.
+    /// Mangled names of the symbols that it needs.
     needs: Vec<Box<[u8]>>,
-    /// Hashes of the names that it exports.
+    /// Hashes of the names of the symbols that it exports.
     exports: Vec<u64>,
-    /// Of those names, hashes of what comes before the first new string, and before any old one.
+    /// Hashes of the exported names' prefixes before the first new string (here) and before each old one.
     before_new: Vec<u64>,
     before_old: Vec<u64>,
 }
@@ -65,7 +65,7 @@ impl Ties {
         Ok(ties)
     }
 
-    /// The C++11 ABI of the strings that it hands to torch, where the names that it needs tell.
+    /// Returns whether it passes new C++11 strings to torch. `None` if the needed names do not show it.
     pub fn new_abi(&self) -> Option<bool> {
         let holds = |text: &[u8]| {
             self.needs
@@ -75,7 +75,7 @@ impl Ties {
         if holds(NEW) {
             return Some(true);
         }
-        // Two letters prove nothing; a parameter or member that is a string does.
+        // The two letters alone prove nothing: the demangled name has to contain a string type.
         let old = |name: &[u8]| {
             let text = readable(&String::from_utf8_lossy(name));
             text.contains("std::string") || text.contains("std::basic_string<char")
@@ -92,13 +92,13 @@ impl Ties {
     }
 }
 
-/// A name may spell two letters without meaning a string, so each place counts.
+/// Hashes the prefix before each `Ss`, since the letters may also occur without meaning a string.
 fn before_old(name: &[u8]) -> impl Iterator<Item = u64> {
     memchr::memmem::find_iter(name, OLD).map(|at| hash(&name[..at]))
 }
 
-/// Whether a name mentions one of torch's namespaces. `at` is many a member's name too, as of
-/// `std::vector`, so it has to open a nested name.
+/// Whether a name mentions one of torch's namespaces. `at` is also the name of many members, as of
+/// `std::vector`, so it has to start a nested name.
 fn of_torch(mangled: &[u8]) -> bool {
     let holds = |text: &[u8]| memchr::memmem::find(mangled, text).is_some();
     mentions(mangled, &["c10", "torch"])
@@ -174,8 +174,8 @@ fn tell(item: &Item, missing: &[&[u8]], other_abi: &[&[u8]]) -> Finding {
     Finding::new(path, diagnostic)
 }
 
-/// Of those names, the ones that torch exports with the other `std::string`. Up to its first string
-/// a name is the same in both ABIs.
+/// Returns the missing names that torch exports with the other `std::string`. A name's prefix before the
+/// first string is the same in both ABIs.
 fn with_other_abi<'n>(torch: &[&Item], missing: &[&'n [u8]]) -> Vec<&'n [u8]> {
     let all = |of: fn(&Ties) -> &Vec<u64>| -> HashSet<u64> {
         torch

@@ -1,9 +1,8 @@
-//! A set of files by path: what every kind of target is turned into.
+//! A set of files by path, to which every kind of target is converted.
 //!
-//! In: the path of a shared object, a wheel or a directory; the files of an image come from
-//! [`super::image`]. Out: the paths that files have where they are installed, the symbolic links
-//! between them, and [`Contents`], readable at any offset. Links lead nowhere outside the tree; what
-//! is no regular file is not opened.
+//! In: the path of a shared object, a wheel or a directory; the files of an image come from [`super::image`].
+//! Out: the paths at which files are installed, the symbolic links between them, and [`Contents`], readable
+//! at any offset. Symbolic links never lead outside the tree, and only regular files are opened.
 
 mod directory;
 mod wheel;
@@ -20,23 +19,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const MOST_LINKS: usize = 40;
-/// What Linux takes in a path; links could make one of any length from a few.
+/// Longest path in Linux, in bytes. A few symbolic links could build a path of any length.
 const LONGEST_PATH: usize = 4095;
 
 #[derive(Debug)]
 pub struct Tree {
-    /// As it was given.
+    /// Name of the target, as the user typed it.
     pub name: String,
     pub kind: Kind,
-    /// Of the files, sorted.
+    /// Paths of the files, sorted.
     pub paths: Vec<String>,
-    /// Where the tree lies in the system that it is installed in: an absolute path, empty for the
-    /// root.
+    /// Absolute path of the tree in its system, empty for the root.
     pub mount: String,
-    /// The Python that a wheel's tags name.
+    /// The Python in a wheel's tags.
     pub python: Option<PythonVersion>,
     pub links: BTreeMap<String, String>,
-    /// Files that say something of the others, by path.
+    /// Files that describe others, by path.
     pub texts: BTreeMap<String, String>,
 }
 
@@ -49,13 +47,12 @@ pub enum Kind {
     Image,
 }
 
-/// The largest RECORD of a wheel is below 4 MiB.
+/// Longest text, in bytes. The largest RECORD of a wheel is below 4 MiB.
 pub const LONGEST_TEXT: u64 = 16 << 20;
-/// Of all texts of a tree: hundreds of wheels are installed side by side, each with its RECORD.
+/// Most bytes of all texts of a tree: hundreds of installed wheels each have a RECORD.
 pub const MOST_TEXT: u64 = 128 << 20;
 
-/// Whether a file is kept as a text: the loader's configuration, and what an installed distribution
-/// says of itself.
+/// Whether a file is kept as a text: the loader's configuration, and metadata of installed distributions.
 pub fn is_text(path: &str) -> bool {
     let (folder, name) = split(path);
     path == "etc/ld.so.conf"
@@ -63,7 +60,7 @@ pub fn is_text(path: &str) -> bool {
         || folder.ends_with(".dist-info") && ["WHEEL", "RECORD"].contains(&name)
 }
 
-/// What the files of a tree hold, in the order of its paths.
+/// The contents of a tree's files, in the order of its paths.
 #[derive(Debug)]
 pub struct Contents(Vec<Content>);
 
@@ -115,8 +112,7 @@ impl Tree {
         Err(TreeError::Unknown(target.to_owned()))
     }
 
-    /// A path of the tree with its links followed as in a system whose root the
-    /// tree is.
+    /// Resolves symbolic links in a path, with the tree as the root of the system.
     pub fn real(&self, path: &str) -> Option<String> {
         let mut rest: VecDeque<String> = parts(path).map(str::to_owned).collect();
         let mut inside: Vec<String> = Vec::new();
@@ -149,7 +145,7 @@ impl Tree {
         Some(inside.join("/"))
     }
 
-    /// Whether there is a file or a link of that path.
+    /// Whether there is a file or a symbolic link at that path.
     pub fn has(&self, path: &str) -> bool {
         let file = |p: &str| self.paths.binary_search_by(|f| f.as_str().cmp(p)).is_ok();
         file(path) || self.links.contains_key(path)
@@ -157,14 +153,14 @@ impl Tree {
 }
 
 impl Contents {
-    /// Splits files into their paths, sorted, and what they hold.
+    /// Splits files into their sorted paths and their contents.
     fn of(mut files: Vec<(String, Content)>) -> (Vec<String>, Self) {
         files.sort_by(|a, b| a.0.cmp(&b.0));
         let (paths, contents) = files.into_iter().unzip();
         (paths, Self(contents))
     }
 
-    /// Those of the files that are texts. One that cannot be read or is one too many says nothing.
+    /// Reads the files that are texts. One that cannot be read, or is beyond the limit, is left out.
     fn texts(&self, paths: &[String]) -> BTreeMap<String, String> {
         let mut left = MOST_TEXT;
         let mut read = |file: usize| {
@@ -180,7 +176,7 @@ impl Contents {
             .collect()
     }
 
-    /// How much a file may take to read, against others: what has to be inflated.
+    /// Estimates the work of reading a file: the bytes to be inflated.
     pub fn work(&self, file: usize) -> u64 {
         match &self.0[file] {
             Content::Disk(_) => 0,
@@ -188,7 +184,7 @@ impl Contents {
         }
     }
 
-    /// The file of the disk that it is, if it is one.
+    /// Returns the file's path on disk. `None` for a member of a wheel.
     pub fn on_disk(&self, file: usize) -> Option<&Path> {
         match &self.0[file] {
             Content::Disk(path) => Some(path),
@@ -196,7 +192,7 @@ impl Contents {
         }
     }
 
-    /// Forward only, what is costly to read at any offset; none where it is not.
+    /// Opens a file as a stream if random access is expensive. `None` if it is not.
     pub fn once(&self, file: usize) -> Result<Option<Once<Window<FileSource>>>, TreeError> {
         Ok(match &self.0[file] {
             Content::Disk(_) => None,
@@ -217,12 +213,12 @@ impl Contents {
     }
 }
 
-/// Parts of a path without empty ones and `.`.
+/// Splits a path into its parts without empty ones and `.`.
 fn parts(path: &str) -> impl DoubleEndedIterator<Item = &str> {
     path.split('/').filter(|p| !p.is_empty() && *p != ".")
 }
 
-/// An absolute path without `.` and `..`.
+/// Normalizes a path: absolute, without `.` and `..`.
 pub fn normal(path: &str) -> String {
     let mut out: Vec<&str> = Vec::new();
     for part in parts(path) {
@@ -235,7 +231,7 @@ pub fn normal(path: &str) -> String {
     format!("/{}", out.join("/"))
 }
 
-/// Directory and name of a path.
+/// Splits a path into directory and name.
 pub fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }

@@ -1,5 +1,5 @@
-//! The validation programs, run in an image that no engine has: a layout, an archive, an image of the
-//! store. Its layers lie over each other in namespaces, and what the programs write is gone with them.
+//! Runs the validation programs in an image at rest: a layout, an archive or an image of the store.
+//! Its layers are stacked as an overlay in namespaces, and what the programs write is discarded.
 
 use super::BuildError;
 use super::in_place::{SYSTEM_PATH, validate_root};
@@ -19,9 +19,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use tokio::task::block_in_place;
 
-/// Runs the programs in `image`, whose unpacked layers the store keeps, and returns their report.
-/// `promised` as for an image of an engine; with `gpu` on the GPUs of this machine. An image for
-/// another platform than this machine's is an error.
+/// Runs the validation programs in `image`, whose layers are unpacked into the store, and returns their
+/// report. `promised` is what the image should hold, as for `validate_image`; `gpu` requires a GPU of this
+/// machine. Fails if `image` is for another platform than this machine's.
 pub async fn validate_at_rest(
     store: &Store,
     image: &Image,
@@ -39,7 +39,7 @@ pub async fn validate_at_rest(
     let config = image.config.config().as_ref();
     let env = config.and_then(|c| c.env().clone()).unwrap_or_default();
     let mut env = environment(&env);
-    // As an engine does where an image says nothing.
+    // Docker sets this PATH too if the image has none.
     env.entry("PATH".into())
         .or_insert_with(|| SYSTEM_PATH.into());
     let root = Root {
@@ -49,8 +49,8 @@ pub async fn validate_at_rest(
     validate_root(root, env, spec, gpu, cancel, line).await
 }
 
-/// What the image recorded of itself, in the highest layer that says it. A layer is anybody's: no link
-/// of it is followed.
+/// Reads the spec that the image recorded of itself from the highest layer that has it. Layers are
+/// untrusted, so symbolic links in them are not followed.
 fn topmost(layers: &[PathBuf]) -> Option<Vec<u8>> {
     layers.iter().rev().find_map(|layer| recorded_in(layer))
 }
@@ -72,7 +72,7 @@ fn recorded_in(layer: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Of `NAME=VALUE`, as an image says it.
+/// Parses the `NAME=VALUE` variables of an image's configuration.
 pub(super) fn environment(variables: &[String]) -> BTreeMap<OsString, OsString> {
     let split = |v: &String| {
         let (name, value) = v.split_once('=')?;

@@ -1,4 +1,4 @@
-//! What was built is read before it is used: each compiled wheel, then the whole image.
+//! Audits what was built before it is used: each compiled wheel, then the whole image.
 
 use super::BuildError;
 use crate::audit::{self, Audit, Fault, Gpu, Image, Promise, Question, Target};
@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::task::block_in_place;
 
-/// Where the image keeps its audit.
+/// Path of the audit's result in the image.
 pub const AUDIT_PATH: &str = "/usr/share/stackforge/audit.json";
 const PIECE: usize = 256 << 10;
 
-/// The files of an engine's image.
+/// The files of an image in an engine.
 struct InEngine<'a> {
     files: Files,
     name: String,
@@ -30,17 +30,17 @@ struct InEngine<'a> {
     meter: Meter<'a>,
 }
 
-/// How many bytes of how many have been read.
+/// Counts the bytes that have been read and reports them as progress.
 struct Meter<'a> {
     done: AtomicU64,
     size: u64,
     hear: Hear<'a>,
 }
 
-/// Hears how many bytes of about how many have been read; from the thread that reads.
+/// Called with the bytes read so far and about how many there are, on the thread that reads.
 pub type Hear<'a> = &'a (dyn Fn(u64, u64) + Sync);
 
-/// Between what is told.
+/// Bytes between two progress reports.
 const STEP: u64 = 64 << 20;
 
 impl<'a> InEngine<'a> {
@@ -86,7 +86,7 @@ impl Image for InEngine<'_> {
         &self.env
     }
 
-    /// What a container sees is one.
+    /// An engine exports one merged file system, not layers.
     fn layers(&self) -> usize {
         1
     }
@@ -118,7 +118,7 @@ impl<R: io::Read> io::Read for Counted<'_, R> {
     }
 }
 
-/// How the engine failed while it sent files, which a reader of them can only pass on as text.
+/// Keeps the engine's error while files are streamed: their reader sees it only as text.
 #[derive(Clone, Default)]
 struct Ended(Arc<Mutex<Option<EngineError>>>);
 
@@ -133,7 +133,7 @@ impl Ended {
         BufReader::with_capacity(PIECE, Watched { content, ended })
     }
 
-    /// What was made of the files, unless the engine failed.
+    /// Returns the engine's error if there was one, else `made`.
     fn or<T>(&self, made: Result<T, impl Into<BuildError>>) -> Result<T, BuildError> {
         match self.0.lock().unwrap_or_else(|e| e.into_inner()).take() {
             Some(e) => Err(e.into()),
@@ -157,7 +157,7 @@ impl<R: io::Read> io::Read for Watched<R> {
     }
 }
 
-/// Reads an image of the engine, which has to be for that platform. `ask` gets it as the target.
+/// Audits an image of the engine, which has to be for `platform`. `ask` runs the audit on the image.
 pub async fn audit_image(
     docker: &Docker,
     image: &str,
@@ -173,7 +173,7 @@ pub async fn audit_image(
     ended.or(answer)
 }
 
-/// What a plan means its objects to be.
+/// Audits files against what the plan promises.
 pub(super) struct Meant<'a> {
     pub plan: &'a Plan,
     catalog: &'a Catalog,
@@ -193,12 +193,12 @@ impl<'a> Meant<'a> {
         }
     }
 
-    /// A wheel that was compiled has code for every SM that it was compiled for.
+    /// Audits a compiled wheel, which needs code for every SM of the plan.
     pub fn wheel(&self, wheel: &Path) -> Result<Audit, audit::TreeError> {
         self.ask(Target::Path(wheel), &self.plan.sm)
     }
 
-    /// An image runs on every device that its platform may have.
+    /// Audits an image, which has to run on every device of the plan's platform.
     pub fn image(&self, image: Target<'_>) -> Result<Audit, audit::TreeError> {
         self.ask(image, &self.plan.parts.devices)
     }
@@ -220,15 +220,15 @@ impl<'a> Meant<'a> {
     }
 }
 
-/// A wheel that a builder stage made.
+/// A wheel that a builder stage compiled.
 pub(super) struct Made {
     pub library: String,
     pub wheel: PathBuf,
     pub digest: Digest,
 }
 
-/// Copies the wheels out of an image that holds those of each library in a directory of its name,
-/// into the store, by digest.
+/// Copies compiled wheels out of `image` into the store, by digest. The image has one directory for each
+/// library, named after it.
 pub(super) async fn wheels(
     docker: &Docker,
     image: &str,
@@ -273,7 +273,7 @@ mod tests {
     use std::io::Error;
     use std::io::Read as _;
 
-    /// Fails once with what it holds.
+    /// A reader that returns its error once, then the end.
     struct Fails(Option<Error>);
 
     impl io::Read for Fails {
@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// What comes of reading it to its end.
+    /// Returns the error of reading `fails` to its end.
     fn read(fails: Error) -> BuildError {
         let ended = Ended::default();
         let read = ended.watch(Fails(Some(fails))).read_to_end(&mut Vec::new());

@@ -1,6 +1,6 @@
-//! The base image and OS packages: fetched by lock, finished in process or, where a package's
-//! script is not understood, unpacked in process and configured by the packages' own scripts in a
-//! build step; kept in the engine under a tag that carries its key.
+//! Makes the base image and its OS packages, and keeps the base in the engine under a tag with its key.
+//! The packages come from the lock. They are unpacked in process; if the maintainer script of one is not
+//! understood, a build step runs the packages' own scripts.
 
 use super::error::chain;
 use super::run::once;
@@ -25,13 +25,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Times in a base are no later than this: 2024-01-01, so that equal packages give equal files.
+/// Newest modification time in a base (2024-01-01), so that equal packages give equal files.
 const EPOCH: u64 = 1_704_067_200;
 
 const FINISHED: &str = "FROM scratch\nADD rootfs.tar /\n";
 
-/// The Dockerfile of a base that its packages' own scripts configure. It names the digest of the script,
-/// which Podman does not look at.
+/// The Dockerfile of a base that its packages' own scripts configure. It contains the digest of
+/// `configure.sh`, because Podman's cache ignores the content of mounted files.
 fn unpacked() -> String {
     let key = Digest::of(stackforge_debian::configure::CONFIGURE.as_bytes());
     format!(
@@ -40,7 +40,7 @@ fn unpacked() -> String {
     )
 }
 
-/// Name of the bootstrapped base in the engine, made if it is not there; None where the
+/// Returns the name of the bootstrapped base in the engine and builds it if it is missing. `None` if the
 /// plan's base comes from a registry.
 pub(super) async fn ensure(
     plan: &Plan,
@@ -100,13 +100,13 @@ fn entry(path: &str, source: Source) -> ContextEntry {
     }
 }
 
-/// A file that goes when its user does.
+/// A temporary file that is removed on drop.
 pub struct Scratch {
     pub path: PathBuf,
     _folder: Folder,
 }
 
-/// The unpacked packages of a bootstrapped base as one tar.
+/// Returns the unpacked packages of a bootstrapped base as one tar.
 pub(super) async fn rootfs_tar(
     plan: &Plan,
     options: &Options<'_>,
@@ -121,7 +121,7 @@ pub(super) async fn rootfs_tar(
     base_tar(plan, options, on, write).await
 }
 
-/// The finished base as one tar; None where only its packages' own scripts can finish it.
+/// Returns the finished base as one tar. `None` if only its packages' own scripts can finish it.
 async fn finished_tar(
     plan: &Plan,
     options: &Options<'_>,
@@ -142,7 +142,7 @@ async fn finished_tar(
     Ok(understood.load(Ordering::Relaxed).then_some(tar))
 }
 
-/// What went wrong while a system was finished in process.
+/// Converts an error of finishing a system in process.
 pub(super) fn finish_error(error: &finish::FinishError) -> BuildError {
     let code = if error.is_not_understood() {
         codes::SCRIPT_UNKNOWN
@@ -204,7 +204,7 @@ pub(super) async fn fetch_packages(
     fetch(&packages, "OS packages", options, on).await.map(drop)
 }
 
-/// Locked packages as files in the store; names without digests are left to the image's apt.
+/// Fetches locked packages into the store. The image's apt installs those that the lock names without a digest.
 pub(super) async fn fetch(
     packages: &[OsPackageLock],
     what: &str,
@@ -277,7 +277,7 @@ fn digest(deb: &LockedDeb) -> Option<Digest> {
     format!("sha256:{}", deb.sha256).parse().ok()
 }
 
-/// A lock's entry as the package that it names.
+/// Converts a lock's entry. `None` if it lacks a field, such as its digest.
 fn locked(p: &OsPackageLock) -> Option<LockedDeb> {
     Some(LockedDeb {
         name: p.name.clone(),

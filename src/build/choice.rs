@@ -1,35 +1,35 @@
-//! Which engine builds a plan when the user does not say.
+//! Chooses the engine that builds a plan when the user does not.
 
 use crate::plan::Plan;
 
-/// Why a Docker engine is taken where one answers.
+/// Why a plan is built by a Docker engine or by the native engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wants {
-    /// Everything is there as files: the native engine assembles them.
+    /// Nothing is compiled or pulled: the native engine assembles the image from files.
     Nothing,
-    /// Libraries that have to be compiled: a Docker engine keeps its own caches of that.
+    /// These libraries are compiled, and a Docker engine may have cached that.
     Compiles(Vec<String>),
-    /// A base that is pulled, and may lie in the engine already.
+    /// This base is pulled, and the engine may already have it.
     Base(String),
-    /// None can build it: the steps of a Dockerfile need a shell.
+    /// No Docker engine can build it: this base has no shell for the Dockerfile's steps.
     NoShell(String),
-    /// None can build it: wheels are installed without some of their device code.
+    /// No Docker engine can build it: device code is pruned from wheels.
     Prune,
 }
 
 impl Wants {
-    /// Whether a Docker engine builds it, should one answer.
+    /// Whether to use a Docker engine if one answers.
     pub fn docker(&self) -> bool {
         matches!(self, Self::Compiles(_) | Self::Base(_))
     }
 
-    /// Whether the native engine alone builds it.
+    /// Whether only the native engine can build the plan.
     pub fn native(&self) -> bool {
         matches!(self, Self::NoShell(_) | Self::Prune)
     }
 }
 
-/// What of the plan a Docker engine is wanted for.
+/// Returns what decides the engine of a plan.
 pub fn wants(plan: &Plan) -> Wants {
     let parts = &plan.parts;
     if !parts.shell {

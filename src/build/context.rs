@@ -1,7 +1,7 @@
-//! What BuildKit is sent: the rendered Dockerfile, and everything that its steps read.
+//! Makes the build context for BuildKit: the rendered Dockerfile and every file that its steps read.
 //!
-//! In: a [`Plan`], its base in the engine or as a tar, wheels that are compiled already. Out: a
-//! [`Context`]; the locked OS packages of it lie in the store.
+//! In: a [`Plan`], its base (in the engine or as a tar), wheels that are already compiled. Out: a
+//! [`Context`], whose locked OS packages are files of the store.
 
 use super::{BuildError, BuildEvent, Options, base, native};
 use crate::plan::Plan;
@@ -11,7 +11,7 @@ use stackforge_image::store::Store;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Steps of a Dockerfile are shell programs, and install wheels as they are.
+/// Fails if a Dockerfile cannot build the plan: its steps need a shell, and it cannot prune wheels.
 pub(super) fn by_dockerfile(plan: &Plan) -> Result<(), BuildError> {
     match (plan.parts.shell, plan.parts.prune) {
         (true, false) => Ok(()),
@@ -22,15 +22,15 @@ pub(super) fn by_dockerfile(plan: &Plan) -> Result<(), BuildError> {
     }
 }
 
-/// The context for use anywhere: Dockerfile, scripts, OS packages and, for a bootstrapped
-/// base, its root file system, which the returned guard keeps until it is dropped.
+/// Returns a context that any machine can build: Dockerfile, scripts, OS packages and, for a bootstrapped
+/// base, its root file system. The returned guard removes that file on drop.
 pub async fn render_context(
     plan: &Plan,
     options: &Options<'_>,
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<(Context, Option<base::Scratch>), BuildError> {
     base::fetch_packages(plan, options, on).await?;
-    // Whoever builds it may have no store.
+    // The context may be built where there is no store, so it takes no compiled wheel from this one.
     let none = BTreeMap::new();
     fetch_sources(plan, &none, options, on).await?;
     if !plan.parts.bootstrap {
@@ -44,8 +44,8 @@ pub async fn render_context(
     Ok((context, Some(tar)))
 }
 
-/// Fetches the sources of what is to be compiled: the context carries them, for whoever downloads a
-/// source with pip runs its code.
+/// Fetches the sources that will be compiled. The context carries them, because `pip download` of a
+/// source runs the source's code.
 pub(super) async fn fetch_sources(
     plan: &Plan,
     compiled: &BTreeMap<String, PathBuf>,
@@ -65,7 +65,7 @@ pub(super) async fn fetch_sources(
         .map(drop)
 }
 
-/// Wheels that were compiled before, here or, by the cache, elsewhere.
+/// Returns the compiled wheels that the store has, compiled here or fetched from the cache.
 pub(super) fn compiled(
     plan: &Plan,
     store: &Store,

@@ -1,4 +1,4 @@
-//! How a build fails.
+//! Errors of a build.
 
 use crate::audit::{Audit, TreeError};
 use crate::diag::{Code, Explained, codes};
@@ -27,7 +27,7 @@ pub enum BuildError {
     },
     #[error("the image does not validate: {}", report.summary())]
     Validation { report: Box<Report>, log: PathBuf },
-    /// As above, of an image that no engine has.
+    /// As `Validation`, for an image at rest.
     #[error("the image does not validate: {}", report.summary())]
     Invalid { report: Box<Report> },
     #[error("{what} does not fit the stack: {}", audit.count())]
@@ -176,7 +176,8 @@ impl BuildError {
         }
     }
 
-    /// 1 the stack or image is bad, 2 what was asked for is not there, 3 the environment is missing something, 130 interrupted.
+    /// Returns the exit status: 1 the stack or image is bad, 2 something requested is missing, 3 the environment
+    /// lacks something, 130 interrupted.
     pub fn exit(&self) -> u8 {
         match self.code() {
             codes::INTERRUPTED => 130,
@@ -218,7 +219,7 @@ fn sandbox_code(e: &SandboxError) -> Code {
     }
 }
 
-/// pip's and uv's words for a file that is not the locked one.
+/// Whether pip or uv reported a file whose digest is not the locked one.
 fn hash_mismatch(failure: &StepFailure) -> bool {
     failure.tail.iter().any(|line| {
         line.contains("Hash mismatch")
@@ -227,7 +228,7 @@ fn hash_mismatch(failure: &StepFailure) -> bool {
     })
 }
 
-/// The first few of what may be many.
+/// Joins the first few of `differences`.
 fn some(differences: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut text = differences[..differences.len().min(SHOWN)].join("; ");
@@ -237,7 +238,7 @@ fn some(differences: &[String]) -> String {
     text
 }
 
-/// An error with its sources, each said once.
+/// Returns an error's text with those of its sources, each text once.
 pub fn chain(e: &dyn std::error::Error) -> String {
     let mut text = e.to_string();
     let mut source = e.source();

@@ -1,8 +1,8 @@
-//! Many builds on several engines: which is built where, and what becomes of it when an engine is lost.
+//! Distributes builds over several engines, and repeats the builds of an engine that is lost.
 //!
-//! In: jobs and places, each for platforms. Out: what each job came to. A place has one job at a time;
-//! of several that are free the one with the least load takes the next. A place that does not answer
-//! gets nothing more, and its job goes to the others, before all that wait. Nothing here knows what a
+//! In: jobs and places (engines), each with platforms. Out: the result of each job. A place has one job at
+//! a time; of several free places the one with the least load takes the next. A place that does not answer
+//! gets no more jobs, and its job moves to the front of the others' queue. This module does not know what a
 //! job is or how a place is reached.
 
 use crate::spec::Platform;
@@ -11,45 +11,45 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use stackforge_types::Cancel;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Places that may be lost under one job before it counts as their reason.
+/// Places that may be lost while they do one job before the job is blamed.
 const MOST_LOSSES: usize = 3;
 
-/// How work at a place ended.
+/// How a job ended at a place.
 #[derive(Debug)]
 pub enum End<T> {
     Done(T),
-    /// The place is gone, and why.
+    /// The place was lost, for this reason.
     Lost(String),
 }
 
-/// What became of a job.
+/// The final result of a job.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Came<T> {
     To(T),
-    /// It was under way when so many places were lost.
+    /// `MOST_LOSSES` places were lost while they did the job.
     Dangerous,
-    /// No place for its platform is left.
+    /// No place for the job's platform is left.
     Nowhere,
-    /// The work was cancelled before.
+    /// The run was cancelled before the job finished.
     Cancelled,
 }
 
-/// What happens, for whoever shows it; jobs and places by their numbers.
+/// An event for a reporter. Jobs and places are given by their indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said<'a> {
     Starts { job: usize, place: usize },
     Lost { place: usize, why: &'a str },
 }
 
-/// A job, by what decides where it is done.
+/// A job, as far as it decides the place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
     pub platform: Platform,
-    /// Where it is done as long as that place is there: it was done there before, or nothing else can.
+    /// The place to use while it is not lost: it did the job before, or no other can do it.
     pub home: Option<usize>,
 }
 
-/// Does every job. `load` asks a place how busy it is, or why it cannot be had; `work` does a job at a
+/// Does every job. `load` returns how busy a place is, or why it cannot be used; `work` does a job at a
 /// place.
 pub async fn spread<'f, T: 'f>(
     jobs: &[Job],
@@ -85,7 +85,7 @@ pub async fn spread<'f, T: 'f>(
             for (place, load) in free.into_iter().zip(asked) {
                 match load {
                     Ok(load) => {
-                        // Who can do less is asked first: others may be needed elsewhere.
+                        // On equal load take the place with fewer platforms: others may be needed for theirs.
                         let rank = (load, places[place].len(), place);
                         if best.is_none_or(|best| rank < best) {
                             best = Some(rank);
@@ -158,14 +158,14 @@ mod tests {
             .unwrap()
     }
 
-    /// What happened in a made fleet.
+    /// What the places of a simulated fleet did.
     #[derive(Default)]
     struct Made {
         done: RefCell<Vec<(usize, usize)>>,
         busy: RefCell<BTreeSet<usize>>,
     }
 
-    /// Places that are lost while they do the job of that turn, if at all.
+    /// Runs `jobs`. `dies` gives for each place the turn in which it is lost, if any.
     fn run(
         jobs: &[Job],
         places: &[BTreeSet<Platform>],
@@ -215,7 +215,7 @@ mod tests {
         let (came, made, _) = run(&jobs(&[AMD]), &places, &[None; 3], &[0.5, 0.1, 0.9]);
         assert_eq!(came, [Came::To(0)]);
         assert_eq!(*made.done.borrow(), [(0, 1)]);
-        // As busy: the one that can do nothing else.
+        // Equally busy places: the one with fewer platforms is taken.
         let (_, made, _) = run(&jobs(&[AMD]), &places, &[None; 3], &[0.5, 0.9, 0.5]);
         assert_eq!(*made.done.borrow(), [(0, 0)]);
         let (_, made, _) = run(&jobs(&[ARM]), &places, &[None; 3], &[0.0; 3]);
@@ -238,7 +238,7 @@ mod tests {
         let mut done = made.done.into_inner();
         done.sort_unstable();
         assert_eq!(done, [(0, 1), (1, 1), (2, 0), (3, 2)]);
-        // It dies with the first job, and the other has it done.
+        // Place 1 dies with the first job, so place 0 does both.
         let (came, made, lost) = run(&all[..2], &places, &[None, Some(0), None], &[0.0; 3]);
         assert_eq!(came, [Came::To(0), Came::To(1)]);
         assert_eq!(lost, [1]);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every job is done once, unless no place for it is left, or it took too many down.
+        /// Every job is done once, unless no place for it is left or it lost too many places.
         #[test]
         fn each_job_is_done_once_while_a_place_for_it_lives(
             wanted in prop::collection::vec((prop_oneof![Just(AMD), Just(ARM)], prop::option::of(0_usize..6)), 0..12),

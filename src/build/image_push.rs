@@ -1,4 +1,4 @@
-//! An image of an engine into registries, by the engine itself: its layers need not come here.
+//! Lets an engine push its image to registries, so that the layers need not come to this process.
 
 use super::output::{Output, facts, settings};
 use super::{BuildError, Options};
@@ -12,7 +12,7 @@ use stackforge_types::Cancel;
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
 
-/// Puts the image into every output that is not the engine.
+/// Pushes the image to every output that is a registry.
 pub(super) async fn push(
     docker: &Docker,
     id: &str,
@@ -22,7 +22,7 @@ pub(super) async fn push(
 ) -> Result<(), BuildError> {
     for output in &options.outputs {
         match output {
-            // It is there.
+            // The engine already has the image.
             Output::Docker => {}
             Output::Registry(reference) => drop(one(docker, id, reference, cancel).await?),
             Output::Index(index) => {
@@ -40,8 +40,8 @@ pub(super) async fn push(
     Ok(())
 }
 
-/// Pushes an image that an engine has, and with `variant` enters it into the index `reference` under that
-/// name and with those facts. Returns the index as it is then.
+/// Pushes an image of the engine. With `variant`, also enters it into the index `reference` under that
+/// name with those facts, and returns the new index.
 pub async fn push_image(
     docker: &Docker,
     id: &str,
@@ -60,15 +60,15 @@ pub async fn push_image(
     Ok(Some(listed))
 }
 
-/// Pushes the image with that id as `reference`, a name that the engine keeps only if it had it. The digest
-/// that the engine says it has pushed.
+/// Pushes the image `id` as `reference` and then restores what that name meant in the engine. Returns the
+/// digest that the engine reports.
 pub(super) async fn one(
     docker: &Docker,
     id: &str,
     reference: &Reference,
     cancel: &Cancel,
 ) -> Result<Option<Digest>, BuildError> {
-    // An engine that is not told a tag pushes all that it has of the repository.
+    // Without a tag an engine pushes every tag of the repository.
     let Target::Tag(tag) = reference.target() else {
         return Err(PublishError::NoTag.into());
     };
@@ -89,7 +89,7 @@ pub(super) async fn one(
     Ok(digest)
 }
 
-/// Who the user is to the registries of these images, for an engine that reads from them.
+/// Returns the user's credentials for the registries of these images, for an engine that pulls from them.
 pub(super) async fn logins(references: &[String]) -> BTreeMap<String, Login> {
     let mut logins = BTreeMap::new();
     for reference in references

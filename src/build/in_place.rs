@@ -1,5 +1,5 @@
-//! The validation programs, run on a root file system without an engine: this machine's own, a
-//! mounted one, an unpacked image.
+//! Runs the validation programs on a root file system without an engine: this machine's own, a mounted
+//! one or an unpacked image.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,10 +11,10 @@ use crate::validate::{Report, SPEC_PATH};
 use stackforge_sandbox::{Memory, Mount, OWN, Root, Sandbox, gpu};
 use stackforge_types::{Cancel, LogStream};
 
-/// Where images of stackforge have their Python.
+/// Path of Python's programs in stackforge's images.
 const VENV: &str = "opt/venv/bin";
 pub(super) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// What says, on a machine that is validated in place, where Python, its packages and CUDA are.
+/// Variables of this machine that say where Python, its packages and CUDA are.
 const SURROUNDINGS: [&str; 9] = [
     "PATH",
     "LD_LIBRARY_PATH",
@@ -27,8 +27,8 @@ const SURROUNDINGS: [&str; 9] = [
     "CUDA_VISIBLE_DEVICES",
 ];
 
-/// Runs the programs in the root file system at `dir`, which stays as it is, and returns their
-/// report. `promised` as for an image.
+/// Runs the validation programs in the root file system at `dir`, which is not changed, and returns their
+/// report. `promised` is what it should hold, as for `validate_image`.
 pub async fn validate_rootfs(
     dir: &Path,
     promised: Option<serde_json::Value>,
@@ -56,7 +56,7 @@ pub async fn validate_rootfs(
     .await
 }
 
-/// The same in a root of any kind, with just that environment.
+/// Runs the programs in `root` with exactly the environment `env`.
 pub(super) async fn validate_root(
     root: Root,
     env: BTreeMap<OsString, OsString>,
@@ -73,12 +73,12 @@ pub(super) async fn validate_root(
     let mut sandbox = Sandbox::new(root, command(&inside.display().to_string()));
     sandbox.env = env;
     sandbox.shm_size = Some(SHARED);
-    // In memory of the sandbox: nothing of it is left, however this process ends.
+    // The files are in the sandbox's memory: nothing is left even if this process is killed.
     sandbox.mounts = vec![Mount::Files {
         target: inside,
         files: programs(&spec).collect(),
     }];
-    // Kernels are compiled and run there, whatever of the root may not be written or executed.
+    // Kernels are compiled and run in these folders, even if the root is read-only or mounted noexec.
     for (name, place) in [("HOME", "home"), ("TMPDIR", "tmp")] {
         let target = own.join(place);
         sandbox.env.insert(name.into(), target.clone().into());
@@ -125,7 +125,7 @@ async fn run(
     })
 }
 
-/// This machine's own root is used as this user uses it; any other as an image of stackforge.
+/// Returns the caller's environment for this machine's own root, else that of a stackforge image.
 fn environment(dir: &Path) -> BTreeMap<OsString, OsString> {
     let here = std::fs::canonicalize(dir).is_ok_and(|d| d == Path::new("/"));
     let mut env: BTreeMap<OsString, OsString> = match here {
@@ -139,7 +139,7 @@ fn environment(dir: &Path) -> BTreeMap<OsString, OsString> {
         .entry("PATH".into())
         .or_insert_with(|| SYSTEM_PATH.into());
     let venv = dir.join(VENV).join("python3");
-    // A link's target is inside: what counts is that the name is there.
+    // `python3` may be a symbolic link to a path inside `dir`: only check that the name exists.
     if !here && venv.symlink_metadata().is_ok() {
         let mut all = OsString::from(format!("/{VENV}:"));
         all.push(&*path);

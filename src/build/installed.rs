@@ -1,9 +1,9 @@
-//! The distributions that an image holds, compared with the lock.
+//! Compares the distributions in an image with the lock.
 //!
-//! In: a plan, the report of the validation, the RECORDs that the audit read in the finished image,
-//! and the wheels that are here: compiled ones, and locked ones that the store has. Out: nothing, or each
-//! difference. The engine is not asked: one that took a layer of another build from its cache does not
-//! know. Whoever builds a rendered Dockerfile gets the same from `templates/validate/locked.py`.
+//! In: a plan, the validation's report, the RECORD files that the audit read in the finished image, and
+//! the wheels on this machine (compiled ones, and locked ones in the store). Out: nothing, or each
+//! difference. The engine cannot answer this: it does not know that it took a layer of another build from
+//! its cache. In a rendered Dockerfile `templates/validate/locked.py` does the same comparison.
 
 use super::{BuildError, chain};
 use crate::audit::Audit;
@@ -19,24 +19,24 @@ use stackforge_types::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Where images keep their Python packages.
+/// Path of the Python environment in images.
 const ENVIRONMENT: &str = "opt/venv/";
 
-/// Begins a line of a step's log that names a difference.
+/// Starts a line of a step's log that describes a difference.
 const MARK: &str = "stackforge-difference ";
 
-/// The differences that the Dockerfile's own comparison printed into its log.
+/// Returns the differences that the Dockerfile's own comparison printed to its log.
 pub(super) fn in_log(log: &str) -> Vec<String> {
     let lines = log.lines().filter_map(|line| line.split_once(MARK));
     lines.map(|(_, difference)| difference.to_owned()).collect()
 }
 
-/// The locked wheels that the store has and that can be read, by name.
+/// Returns the readable locked wheels in the store, by distribution name.
 pub(super) fn wheels_here(plan: &Plan, store: &Store) -> BTreeMap<String, PathBuf> {
     let here = |wheel: &PythonFile| {
         let digest = format!("sha256:{}", wheel.sha256).parse().ok()?;
         let path = store.named(&digest, &wheel.file).ok()?;
-        // Installers take wheels that are not read here.
+        // pip installs some wheels that our stricter reader refuses.
         let readable = FileSource::open(&path).is_ok_and(|s| Wheel::open(&wheel.file, s).is_ok());
         readable.then(|| (wheel.name.clone(), path))
     };
@@ -44,8 +44,8 @@ pub(super) fn wheels_here(plan: &Plan, store: &Store) -> BTreeMap<String, PathBu
     wheels.filter_map(here).collect()
 }
 
-/// Compares the image with the plan's lock, and the report with what the plan promises. `wheels` are by
-/// name of the distribution; what the image has of each has to be what the wheel states.
+/// Compares the image with the plan's lock, and the report with what the plan promises. `wheels` is by
+/// distribution name; installed files have to match the digests in their wheel's RECORD.
 ///
 /// # Errors
 /// [`BuildError::NotTheLocks`] with each difference.
@@ -87,7 +87,7 @@ struct Installed<'a> {
 fn found(records: &BTreeMap<String, String>) -> Vec<Installed<'_>> {
     let read = |path: &'_ str| {
         let folder = path.strip_suffix(".dist-info/RECORD")?;
-        // Packages bring distributions of their own, in folders of theirs.
+        // Vendored distributions lie deeper than site-packages: skip them.
         let (site, stem) = folder.rsplit_once('/')?;
         let own = site.starts_with(ENVIRONMENT) && site.ends_with("/site-packages");
         let (name, version) = stem.rsplit_once('-').filter(|_| own)?;
@@ -123,16 +123,16 @@ fn versions(locked: &BTreeMap<String, String>, found: &[Installed<'_>]) -> Vec<S
     differences
 }
 
-/// The difference of a report that was made in the build of the image and is not of what the plan
-/// promises: its layer is of another build.
+/// Returns a difference if the report was made for another spec than the plan's: then its layer came
+/// from another build.
 pub(super) fn other_promise(plan: &Plan, report: &Report) -> Option<String> {
     let promised = Digest::of(plan.promise().as_bytes()).to_string();
     (report.spec.as_ref() != Some(&promised))
         .then(|| "the report of the validation is of another spec.json".to_owned())
 }
 
-/// The libraries of the report that are not those that were to be validated: the report is of
-/// another image.
+/// Returns the libraries that the report lists with another version than the promised one: then the
+/// report is of another image.
 fn of_report(promised: &serde_json::Value, report: &Report) -> Vec<String> {
     let libraries = promised["libraries"].as_array().into_iter().flatten();
     let results = || report.checks.iter().filter(|c| c.name == "imports");
@@ -154,7 +154,7 @@ fn of_report(promised: &serde_json::Value, report: &Report) -> Vec<String> {
     differences
 }
 
-/// Whether they are equal as PEP 440 has it. A local part counts if the lock names one.
+/// Whether two versions are equal by PEP 440. A local part counts only if `locked` has one.
 fn same_version(locked: &str, found: &str) -> bool {
     let parse = |text: &str| text.replace('_', "-").parse::<Version>();
     match (parse(locked), parse(found)) {
@@ -164,7 +164,7 @@ fn same_version(locked: &str, found: &str) -> bool {
     }
 }
 
-/// Files of the wheel for which the installed RECORD states another digest.
+/// Returns the files whose digest in the installed RECORD differs from that in the wheel's.
 fn other_files(wheel: &Path, record: &str) -> Vec<String> {
     let opened = || -> Result<Vec<(String, String)>, Box<dyn std::error::Error>> {
         let name = wheel
@@ -191,7 +191,7 @@ fn other_files(wheel: &Path, record: &str) -> Vec<String> {
         .into_iter()
         .filter(|(path, digest)| {
             let there = installed.get(path.as_str());
-            // An installer writes its own RECORD, and leaves out what the image does not need.
+            // The installer rewrites RECORD and skips files that the image does not need.
             there.is_some_and(|there| !there.is_empty() && there != digest) && !is_installers(path)
         })
         .map(|(path, _)| path)
@@ -200,7 +200,7 @@ fn other_files(wheel: &Path, record: &str) -> Vec<String> {
     other
 }
 
-/// Whether an installer writes the file itself, whatever a wheel brings under its name.
+/// Whether installers write this file themselves, so that the wheel's copy does not matter.
 fn is_installers(path: &str) -> bool {
     let file = path.split_once(".dist-info/").map(|(_, file)| file);
     file.is_some_and(|f| ["INSTALLER", "REQUESTED", "RECORD", "direct_url.json"].contains(&f))
@@ -227,7 +227,7 @@ mod tests {
             .map(|(n, v)| (n.to_owned(), v.to_owned())),
         );
         let mut records = records(names);
-        // What a package brings for itself is not installed.
+        // A vendored distribution does not count as installed.
         let vendored = format!("{SITE}/pkg/_vendor/x-1.dist-info/RECORD");
         records.insert(vendored, String::new());
         records.insert("usr/lib/python3/y-1.dist-info/RECORD".into(), String::new());

@@ -1,4 +1,4 @@
-//! The steps of each stack's latest build, for `plan --why`: `last/VARIANT-ARCH.json` of the store.
+//! The steps of each variant's latest build, for `plan --why`: `last/VARIANT-ARCH.json` in the store.
 
 use crate::plan::{Plan, Step, StepId};
 use serde::Serialize;
@@ -19,7 +19,7 @@ fn path(store: &Store, plan: &Plan) -> PathBuf {
     store.root().join("last").join(name)
 }
 
-/// Remembers the plan's inputs as those of the latest build.
+/// Records the plan's inputs as those of the latest build.
 pub(super) fn record(store: &Store, plan: &Plan) -> Result<(), StoreError> {
     store.dir("last")?;
     let inputs: BTreeMap<String, &BTreeMap<String, String>> = plan
@@ -33,7 +33,7 @@ pub(super) fn record(store: &Store, plan: &Plan) -> Result<(), StoreError> {
     write_atomically(&path, &text).map_err(failed)
 }
 
-/// What changed in each step since the latest build; None without one.
+/// Returns the inputs of each step that changed since the latest build. `None` if there was no build.
 pub fn why(store: &Store, plan: &Plan) -> Option<BTreeMap<StepId, Vec<Changed>>> {
     let text = std::fs::read(path(store, plan)).ok()?;
     let last: BTreeMap<String, BTreeMap<String, String>> = serde_json::from_slice(&text).ok()?;

@@ -1,8 +1,9 @@
-//! The layers of an engine's builds, shared through a registry as BuildKit's own inline cache.
+//! Shares the layers of an engine's builds through a registry, as BuildKit's inline cache.
 //!
-//! In: `cache.registry`, as for compiled wheels. The image of a finished build goes there under a tag of
-//! its variant, with what BuildKit needs to find its steps in it; a later build on another machine reads
-//! that and pulls the layers of the steps that are the same. Neither its absence nor a registry that
+//! In: `cache.registry`, as for compiled wheels. A finished image is pushed there under a tag of its
+//! variant, with BuildKit's cache metadata in it; a later build on another machine reads the metadata and
+//! pulls the layers of equal steps. A missing image or a registry that does not answer never fails a
+//! build.
 //! does not answer fails a build.
 
 use super::image_push::one;
@@ -19,14 +20,14 @@ use stackforge_types::Cancel;
 use stackforge_types::Digest;
 use std::sync::Arc;
 
-/// Tells BuildKit to write its cache into the image.
+/// Build argument that makes BuildKit write its cache metadata into the image.
 const INLINE: &str = "BUILDKIT_INLINE_CACHE";
-/// The specification's bound on tags.
+/// Longest tag, in characters, by the OCI distribution specification.
 const LONGEST_TAG: usize = 128;
 
 pub(super) struct Layers {
     place: Reference,
-    /// What may be read of it: the place, or where a key is wanted, the image that it has signed.
+    /// What builds read: `place`, or with `cache.verify` the digest of the signed image there.
     read: Option<Reference>,
     keys: Keys,
 }
@@ -42,7 +43,7 @@ impl Layers {
         let tag: Tag = name.parse().ok()?;
         let (host, repository) = (reference.host(), reference.repository());
         let place = Reference::new(host, repository, Target::Tag(tag));
-        // Of keys that cannot be read the cache of wheels has warned.
+        // The cache of wheels has already warned of keys that cannot be read.
         let keys = Keys::of(options.config).ok()?;
         let mut layers = Self {
             read: Some(place.clone()),
@@ -59,12 +60,12 @@ impl Layers {
         Some(layers)
     }
 
-    /// Where builds read from.
+    /// Returns the reference that builds read the cache from.
     pub fn read(&self) -> Option<String> {
         Some(self.read.as_ref()?.to_string())
     }
 
-    /// The image that is there by its digest, if the key that is wanted has signed it.
+    /// Returns the image at `place` by digest, if the trusted key has signed it.
     async fn signed(&self) -> Result<Option<Reference>, EvidenceError> {
         let registry = connect(&self.place)?;
         let repository = self.place.repository();
@@ -83,7 +84,7 @@ impl Layers {
         )))
     }
 
-    /// Signs what the engine says it has pushed: by now the tag may name somebody else's.
+    /// Signs the digest that the engine pushed: by now the tag may point to somebody else's image.
     async fn sign(&self, digest: Option<Digest>) -> Result<(), EvidenceError> {
         if !self.keys.signs() {
             return Ok(());
@@ -99,7 +100,7 @@ impl Layers {
         self.keys.sign(&registry, &self.place, &pushed).await
     }
 
-    /// Has a build be fit to be taken from and, with `read`, take its own steps from there.
+    /// Makes a build write cache metadata and, with `read`, use the cache.
     pub fn ask(&self, request: &mut BuildRequest, read: bool) {
         if read {
             request.cache_from = self.read().into_iter().collect();
@@ -107,7 +108,7 @@ impl Layers {
         (request.build_args).insert(INLINE.to_owned(), "1".to_owned());
     }
 
-    /// Pushes the image with that id for the builds of others.
+    /// Pushes the image `id` for builds on other machines.
     pub async fn push(&self, docker: &Docker, id: &str, cancel: &Cancel) {
         let failed = match one(docker, id, &self.place, cancel).await {
             Ok(digest) => self.sign(digest).await.err().map(|e| chain(&e)),

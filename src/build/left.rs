@@ -1,17 +1,17 @@
-//! What builds and validations make in an engine for a while: noted in the store before it is made, and
-//! removed by the next run where a process was killed before it could.
+//! Journals the temporary containers and images of a build or validation in the store before they are
+//! made, so that the next run removes those that a killed process left.
 
 use stackforge_engine::docker::Docker;
 use stackforge_engine::{EngineError, Notes, Temporary};
 use stackforge_image::store::{Journal, Store, StoreError};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Before a line's text: what begins, and what is gone.
+/// First character of a journal line: the thing is about to be made, or was removed.
 const BEGINS: char = '+';
 const GONE: char = '-';
 
-/// The same engine, which notes in the store what is made there for a while. What others left there is
-/// removed. Where the store cannot be written nothing is noted, and nothing stops.
+/// Returns `docker` with a journal of its temporary things, after removing what killed runs left. If the
+/// store cannot be written, nothing is journaled and the build goes on.
 pub async fn noted(docker: Docker, store: &Store) -> Docker {
     if let Err(error) = sweep(&docker, store).await {
         tracing::warn!("what a killed run left in the engine stays: {error}");
@@ -38,7 +38,7 @@ async fn sweep(docker: &Docker, store: &Store) -> Result<(), Box<dyn std::error:
             journal.remove()?;
             continue;
         };
-        // What is in another engine waits for a run there.
+        // A journal of another engine waits for a run with that engine.
         if *engine == docker.address() {
             remove(docker, &begun(lines)).await?;
             journal.remove()?;
@@ -47,7 +47,7 @@ async fn sweep(docker: &Docker, store: &Store) -> Result<(), Box<dyn std::error:
     Ok(())
 }
 
-/// Containers first: an image that one is made of stays.
+/// Removes containers before images: an image that a container uses cannot be removed.
 async fn remove(docker: &Docker, left: &[Temporary]) -> Result<(), EngineError> {
     let (containers, images): (Vec<_>, Vec<_>) = left
         .iter()
@@ -58,7 +58,7 @@ async fn remove(docker: &Docker, left: &[Temporary]) -> Result<(), EngineError> 
     Ok(())
 }
 
-/// What began and is not gone.
+/// Returns the things that were begun and not removed.
 fn begun(lines: &[String]) -> Vec<Temporary> {
     let mut begun: Vec<Temporary> = Vec::new();
     for line in lines {
@@ -73,7 +73,7 @@ fn begun(lines: &[String]) -> Vec<Temporary> {
 
 struct Journaled {
     engine: String,
-    /// The journal, and how many things are there. None after a note that could not be kept.
+    /// The journal and the number of things that exist now. The journal is `None` after a failed write.
     open: Mutex<(Option<Journal>, usize)>,
 }
 
@@ -113,7 +113,7 @@ impl Drop for Journaled {
     fn drop(&mut self) {
         let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let (Some(journal), 0) = (open.0.take(), open.1) {
-            // One that stays is read by the next run, which finds nothing to do.
+            // If the journal stays, the next run reads it and finds nothing to remove.
             let _ = journal.remove();
         }
     }

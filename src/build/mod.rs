@@ -1,9 +1,8 @@
-//! From a plan to a validated, tagged image in a Docker engine.
+//! Builds a plan's image in a Docker engine, validates it and tags it.
 //!
-//! In: a [`Plan`] and a connected engine. Out: [`Built`]. Nothing gets one of the user's tags
-//! before its validation and its audit passed, and no compiled wheel is used before its own audit; what
-//! finished before a failure is remembered, by the engine and by the store, so the next run goes on
-//! from there.
+//! In: a [`Plan`] and a connected engine. Out: [`Built`]. The user's tags are set only after the
+//! validation and the audit passed, and a compiled wheel is used only after its own audit. Steps that
+//! finished before a failure are remembered by the engine and the store, so the next run continues there.
 
 mod at_rest;
 mod audit;
@@ -66,41 +65,41 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 pub use validation::validate_image;
 
-/// Bound of a validation report.
+/// Longest validation report, in bytes.
 const MAX_REPORT: usize = 4 << 20;
 
 pub struct Options<'a> {
     pub store: &'a Store,
     pub catalog: &'a Catalog,
     pub overlay: Option<&'a Path>,
-    /// References that the image gets.
+    /// References to tag the image with.
     pub tags: Vec<String>,
-    /// Where it goes besides: an engine keeps what it built in any case.
+    /// Further outputs; an engine keeps its image in any case.
     pub outputs: Vec<Output>,
-    /// For registries.
+    /// Registries to reach over plain HTTP.
     pub plain_http: PlainHttp,
-    /// Most compilers at once, below what cores and memory allow.
+    /// Upper bound on parallel compilers, besides that of cores and memory.
     pub jobs: Option<u32>,
     pub no_cache: bool,
     pub index: IndexSettings,
     pub config: &'a Config,
-    /// Whose indexes are asked for what the lock names.
+    /// The stack whose package indexes are asked for the locked files.
     pub stack: Option<&'a Stack>,
-    /// Nothing is fetched.
+    /// Whether to use no network.
     pub offline: bool,
-    /// The validation runs on a GPU, and fails without one.
+    /// Whether the validation runs on a GPU, and fails without one.
     pub gpu: bool,
 }
 
 impl Options<'_> {
-    /// The repository that machines share their work through: the configuration's, else the stack's if
-    /// the configuration allows it.
+    /// The repository for shared compiled wheels and layers: the configuration's, else the stack's if the
+    /// configuration allows it.
     fn shared(&self) -> Option<&str> {
         let own = self.config.cache.registry.as_deref();
         own.or_else(|| self.of_stack().filter(|name| self.allows(name)))
     }
 
-    /// The stack's own repository, if it would be used but is not allowed.
+    /// The stack's repository, if it would be used but the configuration does not allow it.
     fn refused(&self) -> Option<&str> {
         let none = self.config.cache.registry.is_none();
         self.of_stack().filter(|name| none && !self.allows(name))
@@ -119,11 +118,11 @@ impl Options<'_> {
     }
 }
 
-/// What happens during a build, for whoever shows it.
+/// A progress event of a build.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum BuildEvent {
-    /// A phase of the build begins.
+    /// A phase begins.
     Phase {
         name: &'static str,
     },
@@ -132,7 +131,7 @@ pub enum BuildEvent {
         done: u64,
         total: u64,
     },
-    /// A compile was killed for memory and starts again.
+    /// A compile was killed for lack of memory and starts again.
     Retry {
         step: String,
         jobs: u32,
@@ -150,21 +149,21 @@ pub struct StepResult {
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Built {
-    /// The engine's id of the image.
+    /// The engine's ID of the image.
     pub id: String,
     pub tags: Vec<String>,
     pub size: ImageSize,
-    /// The lowest first; none where an engine keeps them.
+    /// The layers, lowest first; empty if the engine keeps them.
     pub layers: Vec<assemble::Layer>,
     pub steps: Vec<StepResult>,
     pub report: Report,
     pub audit: Count,
-    /// Whether everything was there already.
+    /// Whether everything already existed.
     pub noop: bool,
     pub log: Option<PathBuf>,
 }
 
-/// Builds the plan's image, or finds it built.
+/// Builds the plan's image, or returns an existing one.
 pub async fn build(
     plan: &Plan,
     docker: &Docker,
@@ -180,7 +179,7 @@ pub async fn build(
         return Ok(built);
     }
     by_dockerfile(plan)?;
-    // Every step that installs mounts the installer from its stage.
+    // Every step that installs wheels mounts the installer from its stage.
     docker.mounts_from_stages()?;
     let info = docker.info().await?;
     if info.architecture != plan.platform.machine() && info.architecture != plan.platform.arch() {
@@ -236,7 +235,7 @@ pub async fn build(
             .await;
     }
     (run.on)(BuildEvent::Phase { name: "build" });
-    // The image takes the very wheels that were audited, whatever the engine's cache has.
+    // Use exactly the wheels that were audited, whatever the engine's cache has.
     let made = compiled(plan, options.store)?;
     request.context = entries(rendered(plan, options, base, &made)?);
     request.target = None;
@@ -244,7 +243,7 @@ pub async fn build(
     match run.build(&mut request).await {
         Ok(built) => engine.extend(built.steps),
         Err(e) => {
-            // An engine that was told to stop may have the image, or may get it yet.
+            // A cancelled engine may have made the image, or may still make it.
             if let Err(error) = docker.remove_temporary(&temporary, false).await {
                 tracing::debug!(%error, "{temporary} may stay until the next build");
             }
@@ -279,14 +278,14 @@ pub async fn build(
     let mut steps = stages::fold(plan, &engine);
     for done in &mut steps {
         let step = done.step;
-        // Its stage only took what was compiled before, and what is known of that stays.
+        // The stage only copied a wheel that was compiled before, so the recorded action stays.
         let library = step.id.library();
         if library.is_some_and(|library| wheels.contains_key(library)) {
             done.cached = true;
             continue;
         }
         let image = (step.id == StepId::Image).then_some(&finished);
-        // What was made and read of a wheel stays with it.
+        // Keep the outputs and the audit of a wheel that were recorded before.
         let before = options.store.action(&step.key).unwrap_or_default();
         let audit = match image {
             Some(image) => serde_json::to_value(image.audit).ok(),
@@ -323,13 +322,13 @@ pub async fn build(
     })
 }
 
-/// Takes the image's names from what they stand for in the store: who pushes by a name means what got it
-/// last.
+/// Removes the image's tags from other images of the store, so that a push by tag sends the image that
+/// was tagged last.
 fn renamed(options: &Options<'_>, id: &str) -> Result<(), BuildError> {
     Ok(options.store.untag_others(&options.tags, id)?)
 }
 
-/// Images of registries that the engine reads while it builds.
+/// Returns the registry images that the engine pulls during the build.
 fn read_from(plan: &Plan, options: &Options<'_>, layers: Option<&Layers>) -> Vec<String> {
     let base = &plan.parts.base;
     let bases = [&base.runtime, &base.devel].into_iter().flatten();
@@ -338,7 +337,7 @@ fn read_from(plan: &Plan, options: &Options<'_>, layers: Option<&Layers>) -> Vec
     bases.chain(layers.and_then(Layers::read)).collect()
 }
 
-/// The image of an earlier build of the very same plan, with each tag that was asked for.
+/// Returns the image of an earlier build of the same plan, after tagging it as requested.
 async fn existing(
     plan: &Plan,
     docker: &Docker,
@@ -355,9 +354,9 @@ async fn existing(
         .image(&id)
         .await?
         .filter(|i| i.labels.get(labels::KEY) == Some(&key))
-        // Older releases did not say where it runs.
+        // Older releases did not label the image with the devices that it runs on.
         .filter(|i| i.labels.contains_key(labels::RULES));
-    // Another engine may have it.
+    // The image may be in another engine.
     let Some(image) = image else {
         return Ok(None);
     };
@@ -397,7 +396,7 @@ async fn existing(
     }))
 }
 
-/// What became of the image.
+/// The finished image and what was found in it.
 struct Finished {
     id: String,
     size: ImageSize,
@@ -405,7 +404,7 @@ struct Finished {
     audit: Count,
 }
 
-/// Reads the report and the image, gives it both and its summary as labels, and then its tags.
+/// Reads the report, audits the image, sets its labels and then its tags.
 async fn finish(
     meant: &Meant<'_>,
     docker: &Docker,
@@ -433,7 +432,7 @@ async fn finish(
             log: log.to_owned(),
         });
     }
-    // A step of the build has no GPU, a container of the image has.
+    // Build steps have no GPU, so with `gpu` the validation runs again in a container.
     let report = match options.gpu {
         true => on_gpu(meant, docker, temporary, cancel).await?,
         false => report,
@@ -510,6 +509,6 @@ async fn on_gpu(
 }
 
 fn document(audit: &Audit) -> String {
-    // Maps and lists of strings and numbers always become JSON.
+    // Cannot fail: maps with string keys always serialize.
     serde_json::to_string(audit).unwrap_or_default() + "\n"
 }

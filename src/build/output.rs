@@ -1,4 +1,4 @@
-//! Where an image goes, and what an index of variants says of it.
+//! Outputs of a build, and the facts that an index of variants has of an image.
 
 use super::BuildError;
 use super::Options;
@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A place for an image, as `-o` names it.
+/// An output, as `-o` names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// `oci:DIR`, an image layout.
     Oci(PathBuf),
-    /// `oci-archive:FILE`, a tar of one, which `docker load` takes as well.
+    /// `oci-archive:FILE`, a tar of a layout, which `docker load` reads too.
     Archive(PathBuf),
-    /// `docker`, the engine's own store.
+    /// `docker`, the engine's own store of images.
     Docker,
     /// `registry:REF`.
     Registry(Reference),
@@ -44,7 +44,7 @@ impl FromStr for Output {
 }
 
 impl Output {
-    /// The directory or file that is written.
+    /// The directory or file of the output. `None` for an engine or a registry.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Oci(path) | Self::Archive(path) => Some(path),
@@ -52,13 +52,13 @@ impl Output {
         }
     }
 
-    /// Whether an engine that built an image can put it there itself.
+    /// Whether the engine that built the image can write this output itself.
     pub fn of_engine(&self) -> bool {
         matches!(self, Self::Docker | Self::Registry(_) | Self::Index(_))
     }
 }
 
-/// What decides on which devices an image runs, from its labels.
+/// Reads from an image's labels on which devices it runs.
 pub(super) fn facts(
     labels: &BTreeMap<String, String>,
     options: &Options<'_>,

@@ -1,4 +1,4 @@
-//! Where an image runs, as its labels say it: an index of variants repeats them.
+//! Makes the labels that say on which devices an image runs. An index of variants repeats them.
 
 use crate::audit::{Audit, Reach};
 use crate::catalog::Catalog;
@@ -10,7 +10,7 @@ use crate::spec::Sm;
 use stackforge_types::Suffix;
 use std::collections::BTreeMap;
 
-/// Labels that follow from what the audit of the image found, and from the base's releases of L4T.
+/// Returns the labels that follow from the audit of the image and from the L4T releases of its base.
 pub(super) fn labels(plan: &Plan, audit: &Audit, catalog: &Catalog) -> BTreeMap<String, String> {
     let mut facts = Facts {
         stack: Some(plan.stack.clone()),
@@ -25,13 +25,13 @@ pub(super) fn labels(plan: &Plan, audit: &Audit, catalog: &Catalog) -> BTreeMap<
         found(&mut facts, reach, plan.parts.prune);
     }
     let mut labels = facts.annotations();
-    // Also when it has machine code for none: the plan's label names all SMs.
+    // Set even if empty, because the plan's own label names all SMs.
     labels.entry(SM.to_owned()).or_default();
     labels
 }
 
-/// What was planned, made what was found. Of a pruned image nothing follows for another GPU: kernels
-/// that it alone would take, or its driver compile, are gone.
+/// Replaces the planned facts by what the audit found. A pruned image runs on exactly the SMs that it was
+/// pruned for: kernels and PTX for other GPUs are gone.
 fn found(facts: &mut Facts, reach: &Reach, pruned: bool) {
     let by_ptx = |sm: &Sm| reach.ptx.is_some_and(|from| from <= sm.base());
     let alone = |sm: Sm| Sm {
@@ -41,13 +41,13 @@ fn found(facts: &mut Facts, reach: &Reach, pruned: bool) {
     let known = |sm: Sm| {
         let native = reach.native.iter().find(|own| own.base() == sm.base());
         match native {
-            // The narrower of what was compiled and what was found.
+            // Prefer the suffix of the code that was found over the planned one.
             Some(own) => Some(Sm {
                 suffix: own.suffix.or(sm.suffix),
                 ..sm
             }),
             None if by_ptx(&sm) => None,
-            // It runs there, which says nothing of its family.
+            // Code of another SM runs on this one, but maybe not on its family.
             None => Some(alone(sm)),
         }
     };
@@ -61,7 +61,7 @@ fn found(facts: &mut Facts, reach: &Reach, pruned: bool) {
         facts.sms = native.collect();
         facts.ptx = reach.ptx.into_iter().collect();
     }
-    // Of two floors the higher holds.
+    // Of two minimum drivers the newer counts.
     let driver = |text: &Option<String>| text.as_deref()?.parse::<DriverVersion>().ok();
     if !reach.mixed.is_empty() {
         let floor = driver(&reach.mixed_driver).or_else(|| facts.jit_driver.clone());
@@ -70,7 +70,7 @@ fn found(facts: &mut Facts, reach: &Reach, pruned: bool) {
     facts.jit_driver = facts.jit_driver.take().max(driver(&reach.ptx_driver));
 }
 
-/// The base is what ties an image to releases of NVIDIA's Linux for Jetson.
+/// Returns the L4T releases that the base runs on; empty if it is not a Jetson base.
 fn l4t(plan: &Plan, catalog: &Catalog) -> Vec<String> {
     let base = &plan.parts.base.name;
     let image = catalog.images.get(base);
@@ -90,7 +90,7 @@ mod tests {
         digits.iter().map(|d| d.parse().unwrap()).collect()
     }
 
-    /// SMs, PTX and the two drivers that a plan's become.
+    /// Returns the SMs, PTX, driver and PTX driver that the plan's facts become.
     fn told(planned: &[&str], reach: &Reach) -> (Vec<Sm>, Vec<Sm>, String, String) {
         labelled(planned, reach, false)
     }
@@ -125,7 +125,7 @@ mod tests {
             ..Reach::default()
         };
         let (native, ptx, driver, jit) = told(&["9.0a", "10.0", "11.0"], &reach);
-        // What has only sm_100a is not for the sm_103 of its family.
+        // Code for sm_100a does not run on sm_103 of the same family.
         assert_eq!((native, ptx), (sms(&["9.0a", "10.0a"]), sms(&["11.0"])));
         assert_eq!((driver.as_str(), jit.as_str()), ("525", "580.65.06"));
     }
@@ -139,7 +139,7 @@ mod tests {
             ..Reach::default()
         };
         let (native, ptx, ..) = labelled(&["8.0", "9.0", "12.0"], &reach, true);
-        // No 8.9, whose own kernels are gone, and no 12.1, whose PTX may be.
+        // 8.9 is missing: its own kernels were pruned. 12.1 is missing: its PTX may have been.
         assert_eq!((native, ptx), (sms(&["8.0a", "9.0a"]), sms(&["12.0a"])));
     }
 

@@ -1,8 +1,8 @@
-//! Builds of one plan's Dockerfile: what is compiled first, round by round, then everything.
+//! Builds one plan's Dockerfile: first the compiled wheels, round by round, then the rest.
 //!
-//! A compile that was killed for memory starts again with half the jobs; what finished before a
-//! failure is remembered. A wheel that a round made is read before the next round, or the image,
-//! may use it.
+//! A compile that was killed for lack of memory starts again with half the jobs. Steps that finished
+//! before a failure are remembered. A compiled wheel is audited before the next round, or the image, may
+//! use it.
 
 use super::audit::{Made, Meant, wheels};
 use super::{BuildError, BuildEvent, IndexSettings, installed, secrets, stages};
@@ -26,7 +26,7 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Compiles and reads every wheel that was not read before. What the engine did is returned.
+    /// Compiles and audits every wheel that the store does not have. Returns the engine's steps.
     pub async fn compile(
         &mut self,
         meant: &Meant<'_>,
@@ -52,7 +52,7 @@ impl Run<'_> {
             let outcome = match self.build(request).await {
                 Ok(outcome) => outcome,
                 Err(e) => {
-                    // An engine that was told to stop may have the image, or may get it yet.
+                    // A cancelled engine may have made the image, or may still make it.
                     if let Err(error) = self.docker.remove_temporary(&image, false).await {
                         tracing::debug!(%error, "{image} may stay until the next build");
                     }
@@ -72,7 +72,7 @@ impl Run<'_> {
                 self.remember(&made, &outcome, serde_json::to_value(audit.count()).ok())?;
             }
             steps.extend(outcome.steps);
-            // Nothing is compiled a second time because everything was to be once.
+            // `--no-cache` holds for this round only: later rounds must reuse what it compiled.
             request.no_cache = false;
         }
         Ok(steps)
@@ -100,7 +100,7 @@ impl Run<'_> {
         Ok(self.store.record(&step.key, &action)?)
     }
 
-    /// Builds what is asked for; once more where memory was short.
+    /// Runs the request, and repeats it with fewer jobs if a compile ran out of memory.
     pub async fn build(&mut self, request: &mut BuildRequest) -> Result<BuildOutcome, BuildError> {
         match self.once(request).await {
             Err(BuildError::Step { failure, log }) => {
@@ -171,8 +171,8 @@ fn fail(failure: Box<StepFailure>, log: PathBuf) -> BuildError {
     BuildError::Step { failure, log }
 }
 
-/// Half the jobs that a compile killed for memory ran with; None when that was one already
-/// or nothing was killed.
+/// Returns half the jobs of a compile that was killed for lack of memory. `None` if it ran one job or was
+/// not killed.
 fn retry_jobs(failure: &StepFailure, log: &Path) -> Option<u32> {
     if !failure.killed_for_memory || !stages::stage(&failure.name)?.starts_with("builder-") {
         return None;
@@ -188,7 +188,7 @@ fn retry_jobs(failure: &StepFailure, log: &Path) -> Option<u32> {
     (jobs > 1).then_some(jobs / 2)
 }
 
-/// Steps that ended well before another failed.
+/// Records the steps that succeeded before another failed.
 fn remember_finished(plan: &Plan, store: &Store, failure: &StepFailure) {
     let failed = stages::stage(&failure.name).and_then(stages::plan_step);
     for done in stages::fold(plan, &failure.finished) {
@@ -202,7 +202,7 @@ fn remember_finished(plan: &Plan, store: &Store, failure: &StepFailure) {
             seconds: done.seconds,
             ..Action::default()
         };
-        // Only a memory of the engine's own cache: losing it costs nothing.
+        // The action only mirrors the engine's own cache, so losing it is harmless.
         let _ = store.record(&step.key, &action);
     }
 }

@@ -6,7 +6,7 @@ use stackforge_engine::Secret;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Environment of the installers that tells where packages come from; may hold credentials.
+/// Environment variables that tell the installers where packages come from; may hold credentials.
 #[derive(Clone, Default)]
 pub struct IndexSettings(pub BTreeMap<String, String>);
 
@@ -16,7 +16,7 @@ impl std::fmt::Debug for IndexSettings {
     }
 }
 
-/// The certificates that this host trusts: SSL_CERT_FILE, else the distribution's bundle.
+/// Returns the CA certificates that this host trusts: SSL_CERT_FILE, else the distribution's bundle.
 pub fn ca_bundle() -> Option<PathBuf> {
     let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
     let usual = [
@@ -57,8 +57,8 @@ pub(super) fn secrets(
     Ok(secrets)
 }
 
-/// Proxy settings of the environment: BuildKit knows these arguments and keeps them out of
-/// cache keys and history.
+/// Returns the proxy variables of the environment. BuildKit predefines these build arguments and keeps them
+/// out of cache keys and history.
 pub(super) fn proxies() -> BTreeMap<String, String> {
     ["http_proxy", "https_proxy", "no_proxy", "all_proxy"]
         .into_iter()

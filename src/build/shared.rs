@@ -1,11 +1,11 @@
-//! Compiled wheels that machines share through a registry, by the key of their step.
+//! Shares compiled wheels between machines through a registry, by the key of their step.
 //!
 //! In: `cache.registry` of the configuration, or of the stack if the configuration allows that
-//! repository. What no machine has compiled
-//! yet is compiled here and pushed: the wheel is the one layer of an OCI artifact whose tag is the key,
-//! so any registry keeps it. What is there already is fetched by digest, read by the audit like a wheel
-//! of this machine's compiler, and remembered as if it were. A cache that does not answer, or has a
-//! wheel that is not what its key stands for, costs a compile and a warning, never a build.
+//! repository. A wheel that no machine has compiled yet is compiled here and pushed as the only layer of an
+//! OCI artifact whose tag is the key, so any registry can keep it. A wheel in the cache is fetched by
+//! digest, audited like one that was compiled here, and recorded as if it were. A cache that does not
+//! answer, or has a wheel that does not match its key, costs a compile and a warning and never fails a
+//! build.
 
 use super::Options;
 use super::audit::Meant;
@@ -27,11 +27,11 @@ use std::sync::Arc;
 use tokio::task::block_in_place;
 
 pub const ARTIFACT: &str = "application/vnd.stackforge.wheel.v1";
-/// A wheel is a zip archive, and has no media type of its own.
+/// Media type of the layer: a wheel is a zip archive and has no media type of its own.
 const WHEEL: &str = "application/zip";
 const TITLE: &str = "org.opencontainers.image.title";
 
-/// The cache of a build.
+/// The shared cache of a build.
 pub(super) struct Shared<'a> {
     registry: Registry,
     repository: Repository,
@@ -41,7 +41,7 @@ pub(super) struct Shared<'a> {
     store: &'a Store,
 }
 
-/// Steps that compile and have no wheel in the store, by library.
+/// Returns the libraries whose compiled wheel is not in the store.
 fn missing(plan: &Plan, store: &Store) -> BTreeSet<String> {
     let compiles = plan.parts.compiles.iter();
     let lacks = |library: &&String| {
@@ -57,8 +57,8 @@ fn missing(plan: &Plan, store: &Store) -> BTreeSet<String> {
 }
 
 impl<'a> Shared<'a> {
-    /// The cache that the configuration, else the stack, names; none where none is named, or nothing
-    /// is asked of it.
+    /// Opens the cache that the configuration, else the stack, names. `None` if neither does, or the build
+    /// does not need it.
     pub fn of(plan: &'a Plan, options: &Options<'a>) -> Option<Self> {
         if let Some(name) = options
             .refused()
@@ -73,7 +73,7 @@ impl<'a> Shared<'a> {
         if options.offline || plan.parts.compiles.is_empty() {
             return None;
         }
-        // The configuration was checked.
+        // The reference was checked when the configuration was read.
         let reference: Reference = name.parse().ok()?;
         let keys = match Keys::of(options.config) {
             Ok(keys) => keys,
@@ -100,7 +100,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Fetches what others compiled of what this store lacks; the rest has to be compiled here.
+    /// Fetches the compiled wheels that the store lacks. Those that the cache lacks have to be compiled.
     pub async fn fetch(&self, meant: &Meant<'_>) {
         for library in missing(self.plan, self.store) {
             match self.fetch_one(&library, meant).await {
@@ -155,7 +155,7 @@ impl<'a> Shared<'a> {
         Ok(Some(file))
     }
 
-    /// Pushes the wheels of these libraries, which were compiled here.
+    /// Pushes the wheels of `libraries`, which were compiled here.
     pub async fn push(&self, libraries: &BTreeSet<String>) {
         for library in libraries {
             if let Err(e) = self.push_one(library).await {
@@ -245,7 +245,7 @@ fn document(key: &Digest, library: &str, wheel: &Digest, size: u64, file: &str) 
     })
 }
 
-/// The wheel of an artifact and its file name, which has to be one of the distribution.
+/// Returns the wheel's descriptor and file name, which has to be one of the distribution.
 fn wheel_of(
     manifest: &Manifest,
     key: &Digest,

@@ -1,18 +1,18 @@
-//! The engine's steps as steps of the plan: stages of the rendered Dockerfile carry the
-//! plan's names.
+//! Maps the engine's steps to steps of the plan: stages of the rendered Dockerfile have the plan's
+//! names.
 
 use super::StepResult;
 use crate::plan::{Plan, Step, StepId};
 use stackforge_engine::StepSummary;
 
-/// Stage of an engine's step name: `builder-x` in `[builder-x 2/3] RUN …`.
+/// Returns the stage in an engine's step name: `builder-x` of `[builder-x 2/3] RUN …`.
 pub fn stage(name: &str) -> Option<&str> {
     let inside = name.strip_prefix('[')?.split(']').next()?;
     let stage = inside.rsplit_once(' ').map_or(inside, |(stage, _)| stage);
     Some(stage.trim())
 }
 
-/// The plan's step that a stage belongs to.
+/// Returns the plan's step that a stage belongs to.
 pub fn plan_step(stage: &str) -> Option<StepId> {
     Some(match stage {
         "base" | "base-os" => StepId::Base,
@@ -26,7 +26,7 @@ pub fn plan_step(stage: &str) -> Option<StepId> {
     })
 }
 
-/// What an engine did of a step.
+/// What an engine did for a step of the plan.
 pub(super) struct Done<'a> {
     pub step: &'a Step,
     pub cached: bool,
@@ -43,8 +43,8 @@ impl Done<'_> {
     }
 }
 
-/// Seconds and cache hits by the plan's steps, in the plan's order. A step that the engine
-/// did not need to look at (everything above it was cached) counts as cached.
+/// Sums seconds and cache hits by the plan's steps, in the plan's order. A step that the engine skipped,
+/// because a later one was cached, counts as cached.
 pub(super) fn fold<'a>(plan: &'a Plan, engine: &[StepSummary]) -> Vec<Done<'a>> {
     plan.steps
         .iter()

@@ -1,7 +1,7 @@
-//! Whose work is taken from a shared cache, where the configuration names a key.
+//! Decides whose wheels and layers are taken from a shared cache, if the configuration names a key.
 //!
-//! A repository is written by whoever has its password. With `cache.verify` only what that key has signed is
-//! taken, wheels and layers alike; `cache.key` signs what is pushed.
+//! Whoever has a repository's password can write to it. With `cache.verify` only wheels and layers that this
+//! key has signed are taken; `cache.key` signs what is pushed.
 
 use crate::config::Config;
 use crate::evidence::{self, EvidenceError, KeyError, PrivateKey, PublicKey, Trust};
@@ -15,7 +15,7 @@ pub(super) struct Keys {
 
 impl Keys {
     /// # Errors
-    /// A key that cannot be read: then the cache is not used at all.
+    /// A key cannot be read: then the cache is not used at all.
     pub fn of(config: &Config) -> Result<Self, KeyError> {
         let cache = &config.cache;
         let trust = cache.verify.as_deref().map(PublicKey::read).transpose()?;
@@ -25,17 +25,17 @@ impl Keys {
         })
     }
 
-    /// Whether anything has to be signed.
+    /// Whether only signed content is taken.
     pub fn verifies(&self) -> bool {
         self.trust.is_some()
     }
 
-    /// Whether what is pushed is signed.
+    /// Whether pushed content is signed.
     pub fn signs(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Refuses what the trusted key has not signed, if there is one.
+    /// Fails if there is a trusted key and it has not signed this digest.
     pub async fn check(
         &self,
         registry: &Registry,
@@ -48,7 +48,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Signs what was pushed, if there is a key for it.
+    /// Signs pushed content, if there is a key for that.
     pub async fn sign(
         &self,
         registry: &Registry,

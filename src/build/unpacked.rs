@@ -1,4 +1,4 @@
-//! The layers of an image as directories of the store, which builds and validations share.
+//! Unpacks an image's layers into directories of the store, which builds and validations share.
 
 use super::BuildError;
 use super::base::io as failed_at;
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Each layer's directory, the lowest first; those that are not there are unpacked, several at
-/// a time, and every byte of them is verified.
+/// Returns the directory of each layer, the lowest first. Missing ones are unpacked, several at a time,
+/// and verified to the last byte.
 pub(super) fn trees(
     store: &Store,
     image: &Image,
@@ -39,7 +39,7 @@ pub(super) fn trees(
         }
     });
     let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // A thread that ended early left one out.
+    // A thread that failed left a layer out.
     made.into_iter()
         .map(|tree| tree.unwrap_or(Err(BuildError::Stopped)))
         .collect()
@@ -60,7 +60,7 @@ fn tree(store: &Store, layer: &oci::Layer, cancel: &Cancel) -> Result<PathBuf, B
     }
 }
 
-/// A tar that ends with an error when it is not wanted any more: a layer may take minutes.
+/// A tar whose reads fail after cancellation: unpacking a layer may take minutes.
 struct Stoppable<'a, R> {
     tar: R,
     cancel: &'a Cancel,
@@ -75,7 +75,7 @@ impl<R: Read> Read for Stoppable<'_, R> {
     }
 }
 
-/// A full disk is the store's to tell, all else is the layer's.
+/// A full disk is an error of the store, every other one is of the layer.
 pub(super) fn unpack_error(error: UnpackError, into: &Path) -> BuildError {
     match error {
         UnpackError::Write { source, .. } => failed_at("unpack a layer below", into, source),

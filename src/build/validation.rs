@@ -1,4 +1,4 @@
-//! The validation programs, run on an image or a root file system that exists.
+//! Runs the validation programs on an existing image or root file system.
 
 use super::BuildError;
 use crate::catalog::templates_in;
@@ -8,12 +8,12 @@ use stackforge_engine::docker::Docker;
 use stackforge_engine::{ContextEntry, RunRequest, Source};
 use stackforge_types::{Cancel, LogStream};
 
-/// Bound of what the programs print: a report and a traceback or two.
+/// Longest output of the programs, in bytes: a report and a traceback or two.
 pub(super) const OUTPUT: usize = 4 << 20;
 const PROGRAMS: &str = "opt/stackforge-validate";
 
-/// Runs the programs in `image` and returns their report. `promised` says what the image
-/// should hold; without it, what the image itself recorded, else what any torch image can do.
+/// Runs the programs in `image` and returns their report. `promised` is what the image should hold; without
+/// it, the image's own record is used, else what any torch image can do.
 pub async fn validate_image(
     docker: &Docker,
     image: &str,
@@ -45,7 +45,7 @@ pub async fn validate_image(
     let request = RunRequest {
         image: image.to_owned(),
         entrypoint: Some(Vec::new()),
-        // Not through a shell: an image may have none.
+        // Not through a shell, because an image may have none.
         cmd: command(&format!("/{PROGRAMS}")).into(),
         files: files.collect(),
         gpus: gpu,
@@ -79,17 +79,17 @@ pub async fn validate_image(
     })
 }
 
-/// Bytes of `/dev/shm`, which torch's workers share data through.
+/// Bytes of `/dev/shm`, through which torch's workers share data.
 pub(super) const SHARED: u64 = 1 << 30;
 
-/// The programs and what they are to check, by their paths in a folder.
+/// Returns the programs and the spec that they check, by their paths in a folder.
 pub(super) fn programs(spec: &serde_json::Value) -> impl Iterator<Item = (String, String)> {
     let spec = ("spec.json".to_owned(), promise(spec));
     let text = |(path, text): (String, &'static str)| (path, text.to_owned());
     templates_in("validate").into_iter().map(text).chain([spec])
 }
 
-/// What runs them, where the folder is at `path`.
+/// Returns the command that runs the programs in the folder `path`.
 pub(super) fn command(path: &str) -> [String; 6] {
     let program = format!("{path}/validate.py");
     let spec = format!("{path}/spec.json");
@@ -103,7 +103,7 @@ pub(super) fn command(path: &str) -> [String; 6] {
     ]
 }
 
-/// Whether a line is for people, not of the report.
+/// Whether a line is progress for people, and not part of the JSON report.
 pub(super) fn is_progress(text: &str) -> bool {
     !text.starts_with(['{', '}', ' '])
 }
@@ -115,7 +115,7 @@ pub(super) fn no_report(last: Option<&str>, ended: &str, e: &serde_json::Error) 
     }
 }
 
-/// What an image recorded of itself, else what any torch image can do.
+/// Parses the spec that an image recorded of itself, else returns what any torch image can do.
 pub(super) fn recorded(file: Option<&[u8]>) -> serde_json::Value {
     file.and_then(|b| serde_json::from_slice(b).ok())
         .unwrap_or_else(|| {

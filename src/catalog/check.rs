@@ -1,8 +1,7 @@
-//! Whether a catalog agrees with itself.
+//! Checks a catalog for consistency.
 //!
-//! In: a whole [`Catalog`], embedded files and a directory over them. Out: nothing, or the
-//! first thing that is wrong, with its file. It compares facts with each other only: whether
-//! they are true, their sources say.
+//! In: a whole [`Catalog`] of embedded files and an overlay. Out: nothing, or the first fault with its file.
+//! Compares facts only with each other: their sources vouch for their truth.
 
 use super::release::{Pin, Release, ReleaseWheel, WheelCuda};
 use super::{Build, Catalog, CatalogError, Conditions, Fetch, Recipe};
@@ -116,7 +115,7 @@ fn tools(catalog: &Catalog) -> Checked {
     Ok(())
 }
 
-/// Libraries, SMs and ids that a recipe names.
+/// Checks the libraries, SMs and IDs that a recipe names.
 fn recipe_names(catalog: &Catalog, recipe: &Recipe) -> Result<(), String> {
     let mut sms: Vec<Sm> = Vec::new();
     let mut conditions: Vec<&Conditions> = Vec::new();
@@ -150,7 +149,7 @@ fn recipe_names(catalog: &Catalog, recipe: &Recipe) -> Result<(), String> {
     }
 }
 
-/// What is cloned is one commit, into a folder of one plain name, by a git that the build has.
+/// Checks a clone: one commit, in a folder with a plain name, in a build that has git.
 fn fetched(build: &Build, fetch: &Fetch) -> Result<(), String> {
     let wrong = |why: &str| Err(format!("`fetch` of `{}`: {why}", fetch.name));
     let plain = |text: &str| {
@@ -264,7 +263,7 @@ fn wheel_agrees(catalog: &Catalog, wheel: &ReleaseWheel) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether some toolkit of that version takes the SM; a version that is not here takes any.
+/// Whether some toolkit of that version supports the SM. An unknown version supports any.
 fn compiles(catalog: &Catalog, cuda: &WheelCuda, sm: Sm) -> bool {
     let WheelCuda::Version { major, minor } = cuda else {
         return *cuda == WheelCuda::Unknown;
@@ -280,7 +279,7 @@ fn compiles(catalog: &Catalog, cuda: &WheelCuda, sm: Sm) -> bool {
     toolkits.peek().is_none() || toolkits.any(|t| t.every_sm().any(|s| *s == sm))
 }
 
-/// Whether one Python on one platform could take either wheel.
+/// Whether both wheels fit one Python on one platform.
 fn overlap(a: &ReleaseWheel, b: &ReleaseWheel) -> bool {
     let platform = a.platform.is_none() || b.platform.is_none() || a.platform == b.platform;
     let python = |minor| PythonVersion { major: 3, minor };
@@ -304,7 +303,7 @@ fn conflicts(catalog: &Catalog) -> Checked {
 mod tests {
     use super::*;
 
-    /// What a directory over the embedded catalog makes of it.
+    /// Returns the result of loading an overlay with this file.
     fn with(file: &str, text: &str) -> String {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(file);

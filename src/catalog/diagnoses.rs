@@ -1,8 +1,7 @@
-//! Failures that logs tell of: `diagnoses.yaml`, and a user's own over it.
+//! The failures that logs show: `diagnoses.yaml`, extended by a user's own.
 //!
-//! In: the embedded file and, where a directory has one, the user's. Out: [`Diagnoses`] in the
-//! order in which they are tried on a line. A diagnosis that its own examples do not match is
-//! never loaded.
+//! In: the embedded file and, if an overlay has one, the user's. Out: [`Diagnoses`] in the order in which they
+//! are tried on a line. A diagnosis that does not match its own examples is never loaded.
 
 use super::CatalogError;
 use super::Pattern;
@@ -26,26 +25,26 @@ pub struct Diagnosis {
     #[serde(default)]
     pub rank: Rank,
     pub patterns: Vec<Pattern>,
-    /// What happened; `{name}` is what the pattern captured.
+    /// Description of the failure; `{name}` is replaced by what the pattern captured.
     pub cause: String,
     pub fix: String,
-    /// Lines that the patterns match, each pattern at least one.
+    /// Example lines. Each pattern matches at least one.
     pub examples: Vec<String>,
     pub source: String,
 }
 
-/// How near to the root cause a line is; only the nearest that a log has are told.
+/// How near to the root cause a line is. Only the nearest in a log are reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rank {
-    /// What went wrong.
+    /// The root cause.
     #[default]
     Root,
     /// Often the cause, but just as often a harmless warning or a sign of something else.
     Suspect,
-    /// Says which part failed, not why.
+    /// The line names the part that failed, but not the reason.
     Wrapper,
-    /// Repeats that something failed.
+    /// The line repeats that something failed.
     Echo,
 }
 
@@ -57,7 +56,7 @@ struct File {
 }
 
 impl Diagnoses {
-    /// The embedded diagnoses; `overlay`'s in place of those of the same id, its others first.
+    /// Loads the embedded diagnoses. An overlay's replace those with the same ID; its others come first.
     pub fn load(overlay: Option<&Path>) -> Result<Self, CatalogError> {
         let mut all = read(&format!("catalog/{FILE}"), EMBEDDED)?;
         let Some(path) = overlay.map(|dir| dir.join(FILE)) else {
@@ -92,8 +91,8 @@ fn read(shown: &str, content: &[u8]) -> Result<Vec<Diagnosis>, CatalogError> {
     Ok(file.diagnoses)
 }
 
-/// That ids are unique, that each `{name}` is captured, and that examples and patterns match
-/// each other.
+/// Checks that IDs are unique, that each `{name}` is captured, and that examples and patterns match each
+/// other.
 fn check(diagnoses: &[Diagnosis]) -> Result<(), String> {
     let mut ids = BTreeSet::new();
     for d in diagnoses {
@@ -127,7 +126,7 @@ fn check(diagnoses: &[Diagnosis]) -> Result<(), String> {
     Ok(())
 }
 
-/// Names between braces.
+/// Returns the names between braces.
 fn placeholders(text: &str) -> impl Iterator<Item = &str> {
     text.split('{')
         .skip(1)

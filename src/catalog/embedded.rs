@@ -1,8 +1,7 @@
 //! The catalog, the templates and the keyrings inside the binary.
 //!
-//! The build script has read and checked the catalog, so that a wrong one never compiles; what
-//! it found lies here as JSON, which loads in a fraction of the time. A directory's files are
-//! added at run time and the whole is checked again.
+//! The build script reads and checks the catalog, so an invalid one never compiles, and embeds it as JSON,
+//! which loads much faster. An overlay's files are added at run time, and the whole is checked again.
 
 use super::{Catalog, CatalogError};
 use include_dir::{Dir, include_dir};
@@ -15,8 +14,8 @@ static KEYRINGS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/images/keyrings");
 static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 
 impl Catalog {
-    /// The embedded catalog, with `overlay`'s entries added or in place of those of the
-    /// same name. An overlay has the layout of the catalog: `gpus.yaml`, `cuda.yaml`,
+    /// Loads the embedded catalog, with `overlay`'s entries added or replacing those of the same name. An
+    /// overlay has the layout of the catalog: `gpus.yaml`, `cuda.yaml`,
     /// `cpus.yaml`, `jetson.yaml`, `tools.yaml`, `components.yaml`, `conflicts.yaml`,
     /// `diagnoses.yaml` ([`super::Diagnoses`]), `loader.yaml`, `slim.yaml`, `libraries/`, `images/`, `templates/`.
     pub fn load(overlay: Option<&Path>) -> Result<Self, CatalogError> {
@@ -34,8 +33,8 @@ impl Catalog {
     }
 }
 
-/// Digest of a directory's templates by path and content, without those of pipelines, which
-/// change no image; None without any.
+/// Returns the digest of a directory's templates by path and content. `None` without any. Templates of
+/// pipelines are left out, since they change no image.
 fn own_templates(dir: &Path) -> Option<Digest> {
     let mut folders = vec![dir.to_owned()];
     let mut files = Vec::new();
@@ -75,7 +74,7 @@ fn own_templates(dir: &Path) -> Option<Digest> {
     (!files.is_empty()).then(|| Digest::of(&all))
 }
 
-/// Text of a template, from `overlay`'s `templates/` if it is there, else embedded.
+/// Returns the text of a template from `overlay`'s `templates/`, else the embedded one.
 pub fn template(overlay: Option<&Path>, name: &str) -> Option<Cow<'static, str>> {
     if let Some(dir) = overlay
         && let Ok(text) = std::fs::read_to_string(dir.join("templates").join(name))
@@ -88,7 +87,7 @@ pub fn template(overlay: Option<&Path>, name: &str) -> Option<Cow<'static, str>>
         .map(Cow::Borrowed)
 }
 
-/// Embedded templates below a folder: (path below the folder, text), in path order.
+/// Returns the embedded templates below a folder: (path below the folder, text), in path order.
 pub fn templates_in(folder: &str) -> Vec<(String, &'static str)> {
     fn walk(dir: &'static Dir<'static>, root: &str, out: &mut Vec<(String, &'static str)>) {
         for file in dir.files() {
@@ -113,7 +112,7 @@ pub fn templates_in(folder: &str) -> Vec<(String, &'static str)> {
     out
 }
 
-/// Public keys of a package archive, from images/keyrings/.
+/// Returns the public keys of a package archive, from images/keyrings/.
 pub fn keyring(name: &str) -> Option<&'static [u8]> {
     KEYRINGS
         .get_file(format!("{name}.gpg"))

@@ -1,8 +1,8 @@
-//! The environment of a library's build: what tells it SMs, instruction set and settings.
+//! Computes the environment of a library's build, with its SMs, instruction set and settings.
 //!
-//! In: a recipe's build, what is known of the target, the stack's own settings. Out: the
-//! variables, and the most jobs that the stack allows. The same for a plan and for a list of
-//! variants, so that the list never promises what a build would not do.
+//! In: a recipe's build, facts about the target, the stack's own settings. Out: the variables, and the most
+//! jobs that the stack allows. Plans and lists of variants both use this, so that a list never promises what
+//! a build would not do.
 
 use super::Isa;
 use super::library::{Build, Conditions, Facts};
@@ -22,12 +22,12 @@ pub struct EnvWhen {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Environment {
     pub variables: BTreeMap<String, String>,
-    /// The stack's own limit of parallel jobs.
+    /// The stack's own limit on parallel jobs.
     pub max_jobs: Option<u32>,
 }
 
 impl Build {
-    /// `own` and `jobs` are the stack's word on this library: they win.
+    /// Returns the environment. `own` and `jobs` are the stack's settings for this library, and win.
     pub fn environment(
         &self,
         facts: &Facts<'_>,
@@ -53,7 +53,7 @@ impl Build {
                 variables.insert(name.to_owned(), flags.join(" "));
             }
         }
-        // A job limit given as environment is one: the builder computes below it.
+        // A job limit in the environment counts as the stack's limit: the builder stays below it.
         let given = variables
             .remove(&self.jobs.variable)
             .and_then(|v| v.parse::<u32>().ok());

@@ -26,7 +26,7 @@ pub struct Image {
     pub l4t: Option<String>,
     #[serde(default)]
     pub driver: Option<MinDriver>,
-    /// Layers that it has, where that is known.
+    /// Number of the image's layers, if it is known.
     #[serde(default)]
     pub layers: Option<u32>,
     #[serde(default)]
@@ -34,7 +34,7 @@ pub struct Image {
     #[serde(default)]
     pub bootstrap: Option<Bootstrap>,
     pub packages: OsRoles,
-    /// Lines of `libraries` in a first stack on this base, where the newest torch is not for it.
+    /// Lines of `libraries` in a starter stack on this base, if the newest torch does not fit it.
     #[serde(default)]
     pub starter: Vec<String>,
     pub sources: Vec<String>,
@@ -54,7 +54,7 @@ pub struct MinDriver {
     pub min: String,
 }
 
-/// A base that a registry has.
+/// A base in a registry.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
@@ -74,12 +74,11 @@ pub struct Bootstrap {
     pub keyring: String,
     /// Packages beyond the essential and required ones.
     pub include: Vec<String>,
-    /// Whether Debian's essential and required packages and apt are there. A base without them has
-    /// no shell, so nothing but stackforge's own engine builds on it.
+    /// Whether the base has Debian's essential and required packages and apt. Without them it has no shell, so
+    /// only the native engine builds on it.
     #[serde(default = "yes")]
     pub essential: bool,
-    /// What dependencies ask for and the base goes without, of a base that is not essential: what only
-    /// maintainer scripts run.
+    /// Dependencies that a base without essential packages leaves out: only maintainer scripts run them.
     #[serde(default)]
     pub exclude: Vec<String>,
 }
@@ -89,13 +88,13 @@ fn yes() -> bool {
 }
 
 impl Image {
-    /// Whether steps of a Dockerfile run on it.
+    /// Whether the base has a shell for a Dockerfile's steps.
     pub fn has_shell(&self) -> bool {
         self.bootstrap.as_ref().is_none_or(|b| b.essential)
     }
 }
 
-/// Names that the distribution gives to what recipes ask for by role.
+/// The distribution's package names for the roles that recipes require.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OsRoles {
@@ -107,7 +106,7 @@ pub struct OsRoles {
 }
 
 impl OsRoles {
-    /// OS packages behind a role of this Python; a name that is no role is a package itself.
+    /// Returns the OS packages of a role for this Python. A name that is not a role is a package itself.
     pub fn resolve(&self, role: &str, python: PythonVersion) -> Vec<String> {
         let versioned = |map: &BTreeMap<PythonVersion, Vec<String>>| {
             map.get(&python).cloned().unwrap_or_default()

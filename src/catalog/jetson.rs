@@ -1,4 +1,4 @@
-//! Releases of NVIDIA's Linux for Jetson (L4T): `catalog/jetson.yaml`.
+//! Releases of L4T (NVIDIA's Linux for Jetson): `catalog/jetson.yaml`.
 
 use super::{Catalog, CatalogError, Image};
 use serde::{Deserialize, Serialize};
@@ -7,25 +7,25 @@ use stackforge_types::{Platform, Sm};
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct JetsonRelease {
-    /// Releases, each with all its revisions: `36.4` is 36.4.0, 36.4.3 and so on.
+    /// L4T releases. Each stands for all its revisions: `36.4` for 36.4.0, 36.4.3 and so on.
     pub l4t: Vec<String>,
     pub jetpack: String,
-    /// CUDA toolkits that this JetPack brings.
+    /// CUDA toolkits of this JetPack.
     pub cuda: Vec<String>,
     pub ubuntu: String,
     pub gpus: Vec<Sm>,
-    /// Driver that L4T holds, where a source names it.
+    /// Driver of this L4T, if a source names it.
     #[serde(default)]
     pub driver: Option<String>,
     #[serde(default)]
     pub note: Option<String>,
-    /// Names in images/ that run on it, the preferred one first.
+    /// Bases (names in images/) that run on it, the preferred one first.
     pub bases: Vec<String>,
     pub source: String,
 }
 
 impl JetsonRelease {
-    /// Whether `36.4.3`, `36.4` or the like is one of its releases.
+    /// Whether an L4T version such as `36.4.3` or `36.4` belongs to this release.
     pub fn is(&self, l4t: &str) -> bool {
         self.l4t.iter().any(|own| {
             l4t.strip_prefix(own.as_str())
@@ -34,7 +34,7 @@ impl JetsonRelease {
     }
 }
 
-/// Every SM, toolkit and base that a release names is one of the catalog.
+/// Checks that the catalog has every SM, toolkit and base that a release names.
 pub(super) fn check(catalog: &Catalog) -> Result<(), CatalogError> {
     for release in &catalog.jetson {
         let wrong = |what: String| {

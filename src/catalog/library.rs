@@ -24,12 +24,12 @@ pub struct Recipe {
     pub runtime: Vec<OsRequirement>,
     #[serde(default)]
     pub build: Option<Build>,
-    /// What the library asks of extensions that are compiled against it.
+    /// Requirements for extensions that are compiled against the library.
     #[serde(default)]
     pub extensions: Option<Extensions>,
     #[serde(default)]
     pub refusals: Vec<Refusal>,
-    /// Faults that make no target impossible.
+    /// Known faults that do not exclude a target.
     #[serde(default)]
     pub known: Vec<Known>,
     #[serde(default)]
@@ -39,7 +39,7 @@ pub struct Recipe {
     pub sources: Vec<String>,
 }
 
-/// Whether the index has wheels of the library at all.
+/// Whether the index has wheels of the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WheelSource {
@@ -70,7 +70,7 @@ pub struct Build {
     pub source: BuildSource,
     #[serde(default)]
     pub requires: Vec<String>,
-    /// Libraries of the stack that must be installed before.
+    /// Libraries of the stack that must be installed before this one is compiled.
     #[serde(default)]
     pub needs: Vec<String>,
     /// Extras of the CUDA toolkit's wheels.
@@ -86,22 +86,22 @@ pub struct Build {
     pub env_when: Vec<EnvWhen>,
     #[serde(default)]
     pub arch: Vec<ArchVariable>,
-    /// Its build has an arch list of its own: only the nvcc filter holds it to the target.
+    /// Whether the build has its own list of SMs, so that only the nvcc filter limits it to the target's.
     #[serde(default)]
     pub hard_coded_arch: bool,
     pub jobs: Jobs,
-    /// C++ standard that its build asks for by name.
+    /// C++ standard that the build requests by name.
     #[serde(default)]
     pub cxx_standard: Option<CxxStandard>,
-    /// Variables that its build reads and in which it ignores some SMs.
+    /// Variables with SMs of which the build ignores some.
     #[serde(default)]
     pub partial_arch: Vec<PartialArch>,
-    /// Its build fails with too many SMs.
+    /// Set if the build fails with too many SMs.
     #[serde(default)]
     pub sm_limit: Option<SmLimit>,
     #[serde(default)]
     pub patches: Vec<Patch>,
-    /// Repositories that its build would clone by itself: a compile has no network.
+    /// Repositories that the build would clone by itself, which it cannot: a compile has no network.
     #[serde(default)]
     pub fetch: Vec<Fetch>,
     /// Static metadata by version (`*`: any) so that resolving needs no build.
@@ -126,7 +126,7 @@ pub enum BuildSource {
     },
 }
 
-/// A variable that tells the build its SMs.
+/// A variable that contains the SMs for the build.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArchVariable {
@@ -156,7 +156,7 @@ pub enum ArchFormat {
 #[serde(deny_unknown_fields)]
 pub struct Jobs {
     pub variable: String,
-    /// Memory that one job needs at its worst.
+    /// Most memory that one job needs, in GB.
     pub memory_gb: f64,
     #[serde(default)]
     pub threads_variable: Option<String>,
@@ -173,7 +173,7 @@ pub struct CxxStandard {
     pub source: String,
 }
 
-/// What compiling against a library's headers and with its builder takes.
+/// Requirements for compiling against a library's headers and with its builder.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Extensions {
@@ -185,13 +185,13 @@ pub struct Extensions {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CxxFloor {
-    /// Of the library itself.
+    /// Version of the library itself.
     pub version: VersionSpecifiers,
     /// `20`
     pub needs: u32,
 }
 
-/// Newest GCC major that its builder takes with a CUDA.
+/// Newest GCC major version that the library's builder accepts with a CUDA version.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GccCeiling {
@@ -200,7 +200,7 @@ pub struct GccCeiling {
     pub max: u32,
 }
 
-/// A variable that means nothing for SMs beyond those that its reader knows.
+/// A variable in which SMs are ignored that its reader does not know.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartialArch {
@@ -217,7 +217,7 @@ pub struct PartialArch {
 pub struct SmLimit {
     #[serde(default)]
     pub when: Conditions,
-    /// SMs that still build in one compile.
+    /// Most SMs that still build in one compile.
     #[serde(default = "one")]
     pub most: usize,
     pub why: String,
@@ -250,18 +250,18 @@ pub struct Fetch {
     #[serde(default)]
     pub when: Conditions,
     pub git: String,
-    /// A commit: a tag may move.
+    /// A commit, because a tag may move.
     pub revision: String,
-    /// The part of it that the variable names.
+    /// Folder inside the clone that the variable names.
     #[serde(default)]
     pub folder: Option<String>,
     pub variable: String,
-    /// Where its build says so.
+    /// Source of the fact: the place where the library's build names the repository.
     pub source: String,
 }
 
 impl Fetch {
-    /// Where a compile finds it.
+    /// Returns the path of the clone in a compile.
     pub fn path(&self) -> String {
         let folder = self.folder.as_ref().map(|folder| format!("/{folder}"));
         format!("/opt/fetched/{}{}", self.name, folder.unwrap_or_default())
@@ -282,7 +282,7 @@ pub struct Conditions {
     pub python: Option<VersionSpecifiers>,
     #[serde(default)]
     pub platform: Option<String>,
-    /// How the library comes.
+    /// Holds if the library is installed in this way.
     #[serde(default)]
     pub from: Option<Way>,
     /// Holds when any target SM is in the list.
@@ -290,7 +290,7 @@ pub struct Conditions {
     pub sm: Vec<Sm>,
 }
 
-/// As a published wheel, or compiled.
+/// Whether a library is installed from a published wheel or compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
@@ -298,7 +298,7 @@ pub enum Way {
     Source,
 }
 
-/// What is known of one build when conditions are decided; unknown facts hold nothing.
+/// The facts about one build that decide conditions. A condition on an unknown fact does not hold.
 #[derive(Debug, Clone, Default)]
 pub struct Facts<'a> {
     pub torch: Option<&'a Version>,
@@ -340,14 +340,14 @@ pub struct Refusal {
     pub source: String,
 }
 
-/// Something that does not work, or not as it seems, in some releases.
+/// A fault, or a surprising behaviour, of some releases.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Known {
     pub id: String,
     #[serde(default)]
     pub when: Conditions,
-    /// Of no interest where another library brings this one.
+    /// Applies only if the stack names the library, not if another library requires it.
     #[serde(default)]
     pub named: bool,
     pub what: String,
@@ -365,7 +365,7 @@ pub struct StaticMetadata {
 }
 
 impl ArchVariable {
-    /// The variable's value for these SMs.
+    /// Returns the variable's value for these SMs.
     pub fn value(&self, sms: &[Sm]) -> String {
         sms.iter()
             .filter(|sm| self.only.is_empty() || self.only.contains(&sm.base()))

@@ -1,4 +1,4 @@
-//! Reading a catalog's files: the crate's own when it is built, a directory's over them later.
+//! Reads a catalog's files: those of the crate at compile time, those of an overlay at run time.
 
 use super::{
     Catalog, Component, Conflict, Gpu, Image, Isa, JetsonRelease, Recipe, SmFacts, Tool, Toolkit,
@@ -73,8 +73,8 @@ struct JetsonFile {
 }
 
 impl Catalog {
-    /// The files of `catalog` and the bases of `images`, checked. `keyring` says whether there
-    /// are keys of that name.
+    /// Reads and checks the files of `catalog` and the bases of `images`. `keyring` returns whether a keyring
+    /// exists.
     #[cfg_attr(catalog_compiled, allow(dead_code, reason = "for the build script"))]
     pub fn read(
         catalog: &Path,
@@ -88,8 +88,7 @@ impl Catalog {
         Ok(all)
     }
 
-    /// Adds the files in folders of a directory to what there is, in place of entries of the
-    /// same name.
+    /// Adds the files in folders of a directory. They replace entries of the same name.
     pub(super) fn add_files(&mut self, dir: &Path, folders: &[&str]) -> Result<(), CatalogError> {
         for folder in folders {
             for path in yaml_files(&dir.join(folder))? {
@@ -163,7 +162,7 @@ impl Catalog {
                     a.l4t.iter().any(|l4t| b.l4t.contains(l4t))
                 });
             }
-            // Read when a log is diagnosed: its expressions are nothing that a plan waits for.
+            // Read only to diagnose a log, so that plans do not wait for its regular expressions.
             ("", "diagnoses") => {}
             ("libraries", _) => {
                 let recipe: Recipe = parse(shown, content)?;

@@ -1,4 +1,4 @@
-//! What stands beside wheels when a loader resolves their libraries: `catalog/loader.yaml`.
+//! Facts about libraries that are installed outside of wheels: `catalog/loader.yaml`.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ pub struct Loader {
     pub directories: Directories,
     pub single: Objects,
     pub accelerators: Accelerators,
-    /// By path below site-packages.
+    /// Objects by path below site-packages.
     pub plugins: Objects,
     pub build_directories: BuildDirectories,
 }
@@ -31,7 +31,7 @@ pub struct Objects {
 #[serde(deny_unknown_fields)]
 pub struct Preload {
     pub by: String,
-    /// Below site-packages.
+    /// Paths of the directories, below site-packages.
     directories: Vec<String>,
     pub source: String,
 }
@@ -40,7 +40,7 @@ pub struct Preload {
 #[serde(deny_unknown_fields)]
 pub struct Directories {
     paths: Vec<String>,
-    /// Below each directory, by machine: variants for newer CPUs, the lowest first.
+    /// Folders for newer CPUs in each directory, by machine, the lowest first.
     variants: BTreeMap<String, Vec<String>>,
     pub source: String,
 }
@@ -61,16 +61,16 @@ pub struct BuildDirectories {
     pub source: String,
 }
 
-/// Whose a directory of a machine that built is on the machine that runs.
+/// Whose a build machine's directory is on the machine that runs the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BuildDirectory {
     Private,
-    /// Anyone can write there.
+    /// Any user can write there.
     Shared,
 }
 
 impl BuildDirectories {
-    /// What an absolute path is, if it is one of these or lies in one.
+    /// Returns the kind of a path that is one of these directories or in one.
     pub fn of(&self, path: &str) -> Option<BuildDirectory> {
         let inside = |prefixes: &[String]| {
             let mut prefixes = prefixes.iter();
@@ -91,7 +91,7 @@ impl Objects {
 }
 
 impl Preload {
-    /// Whether objects of that directory are loaded; its path may start above site-packages.
+    /// Whether the objects of a directory are loaded. Its path may start above site-packages.
     pub fn covers(&self, directory: &str) -> bool {
         let below = directory
             .rsplit_once("-packages/")
@@ -104,7 +104,7 @@ impl Preload {
 }
 
 impl Directories {
-    /// Of a machine as in `x86_64-linux-gnu`.
+    /// Returns the directories for a machine, named as in `x86_64-linux-gnu`.
     pub fn of(&self, machine: &str) -> impl Iterator<Item = String> {
         self.paths
             .iter()
@@ -118,8 +118,8 @@ impl Directories {
 }
 
 impl Accelerators {
-    /// What the names of all alternatives share: `libx` of `libx_cuda130.so` and `libx_cpu.so`, or of
-    /// `libx4.so` and `libx5.so`, which are for releases of what they link.
+    /// Returns the common part of alternatives' names: `libx` for `libx_cuda130.so` and `libx_cpu.so`, or for
+    /// `libx4.so` and `libx5.so`, which link different releases of a library.
     pub fn stem<'a>(&self, file: &'a str) -> Option<&'a str> {
         let name = file.split(".so").next()?;
         let plain = without_digits(name);
@@ -134,7 +134,7 @@ impl Accelerators {
         .filter(|s| !s.is_empty())
     }
 
-    /// Whether a folder holds what is for one release of an accelerator: `cu12` beside `cu13`.
+    /// Whether a folder's name is that of one release of an accelerator: `cu12` beside `cu13`.
     pub fn names(&self, folder: &str) -> bool {
         let word = folder.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
         self.words.iter().any(|w| w == word)

@@ -1,25 +1,25 @@
-//! What a [`Device`] is in the catalog's words: its GPUs, its instruction sets, its CUDA.
+//! Describes a [`Device`] in the catalog's terms: its GPUs, its instruction sets, its CUDA.
 
 use super::{Catalog, Gpu, Isa, JetsonRelease, Toolkit};
 use crate::device::Device;
 use serde::Serialize;
 use stackforge_types::Sm;
 
-/// One GPU of a device.
+/// A GPU of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Identified {
-    /// The driver's or the board's name.
+    /// Name from the driver or the board.
     pub name: String,
-    /// The catalog's name, where it has the product.
+    /// The catalog's name, if it has the product.
     pub gpu: Option<String>,
     pub sm: Option<Sm>,
-    /// Bytes.
+    /// Memory in bytes.
     pub memory: Option<u64>,
     pub mig: Option<Vec<String>>,
 }
 
 impl Identified {
-    /// What a stack's `gpu` calls it: the product, else its SM.
+    /// Returns the GPU's name in a stack's `gpu`: the product, else its SM.
     pub fn target(&self) -> Option<String> {
         let sm = || self.sm.map(|sm| format!("sm_{}", sm.digits()));
         self.gpu.clone().or_else(sm)
@@ -27,7 +27,7 @@ impl Identified {
 }
 
 impl Catalog {
-    /// The device's GPUs: as the driver names them, else as a Jetson's board does.
+    /// Returns the device's GPUs: those of the driver, else those of a Jetson's board.
     pub fn gpus_of(&self, device: &Device) -> Vec<Identified> {
         let board = device.board.as_ref().and_then(|board| {
             let known = |c: &String| self.gpus.iter().find(|g| g.compatible.contains(c));
@@ -46,13 +46,13 @@ impl Catalog {
         let identified = device.gpus.iter().map(|seen| {
             let by_name = self.gpu_by_driver_name(&seen.name);
             let by_board = board.map(|(_, gpu)| gpu);
-            // A board's own GPU is what the device tree says more exactly than the driver.
+            // For a board's own GPU the device tree is more exact than the driver.
             let known = match (by_name, by_board) {
                 (Some(a), Some(b)) if a.sm == b.sm => Some(b),
                 (Some(a), _) => Some(a),
                 (None, b) => b,
             };
-            // What the hardware answers wins over what its name suggests.
+            // The hardware's answer wins over what its name suggests.
             let known = known.filter(|g| seen.sm.is_none_or(|sm| sm == g.sm));
             Identified {
                 name: seen.name.clone(),
@@ -65,7 +65,7 @@ impl Catalog {
         identified.collect()
     }
 
-    /// The product whose name the driver's begins with; the longest such.
+    /// Returns the product whose name is the longest prefix of the driver's name.
     fn gpu_by_driver_name(&self, name: &str) -> Option<&Gpu> {
         let begins = |own: &str| {
             name.strip_prefix(own)
@@ -79,7 +79,7 @@ impl Catalog {
             .map(|(_, gpu)| gpu)
     }
 
-    /// The instruction sets that the device's processors have.
+    /// Returns the instruction sets that the device's processors have.
     pub fn isas_of(&self, device: &Device) -> Vec<&Isa> {
         self.isas
             .iter()
@@ -89,12 +89,12 @@ impl Catalog {
             .collect()
     }
 
-    /// The Jetson release that the device runs.
+    /// Returns the Jetson release that the device runs.
     pub fn jetson_of(&self, device: &Device) -> Option<&JetsonRelease> {
         self.jetson_release(device.l4t.as_deref()?)
     }
 
-    /// The newest CUDA that the device's driver was made for: by its own word, else by its version.
+    /// Returns the newest CUDA version that the device's driver was made for: from NVML, else by its version.
     pub fn driver_cuda(&self, device: &Device) -> Option<String> {
         let driver = device.driver.as_ref();
         if let Some(cuda) = driver.and_then(|d| d.cuda.clone()) {
@@ -115,7 +115,7 @@ impl Catalog {
     }
 }
 
-/// The numbers of a dotted version, which compare as the versions do.
+/// Returns the numbers of a dotted version, which compare as versions do.
 pub fn numbers(version: &str) -> Vec<u32> {
     version.split('.').map_while(|n| n.parse().ok()).collect()
 }

@@ -1,8 +1,8 @@
 //! Compatibility knowledge as data: GPUs, CUDA toolkits, CPU ISAs, bases and recipes.
 //!
-//! In: YAML files, embedded in the binary and extended or replaced, entry by entry, by a
-//! directory of the same layout. Out: [`Catalog`], checked whole. It never guesses: a name
-//! that it does not hold is an error with the nearest one that it does.
+//! In: YAML files, embedded in the binary, and extended or replaced entry by entry by a directory of the same
+//! layout (an overlay). Out: [`Catalog`], checked as a whole. It never guesses: an unknown name is an error
+//! that names the nearest known one.
 
 mod check;
 #[cfg(catalog_compiled)]
@@ -80,11 +80,11 @@ pub struct SmFacts {
     pub sm: Sm,
     pub generation: String,
     pub products: Vec<String>,
-    /// An integrated GPU of a Tegra module: other cubin rules hold there.
+    /// Whether it is an integrated GPU of a Tegra module, which has its own cubin rules.
     pub tegra: bool,
     pub cuda: CudaRange,
     pub platforms: Vec<Platform>,
-    /// CPUs' instruction sets that machines with it have; empty: not known.
+    /// Instruction sets of the CPUs in machines with this GPU; empty if they are not known.
     #[serde(default)]
     pub isas: Vec<IsaName>,
     #[serde(default)]
@@ -133,7 +133,7 @@ pub struct Component {
     pub releases: BTreeMap<Version, Release>,
 }
 
-/// Distributions that install beside each other and do not work together.
+/// Distributions that can be installed together but do not work together.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conflict {
@@ -149,7 +149,7 @@ pub struct Conflict {
 #[serde(deny_unknown_fields)]
 pub struct CudaRange {
     pub first: String,
-    /// Absent: still supported.
+    /// The last CUDA version that supports it; absent: still supported.
     #[serde(default)]
     pub last: Option<String>,
 }
@@ -163,7 +163,7 @@ pub struct Gpu {
     pub platforms: Vec<Platform>,
     #[serde(default)]
     pub memory_gb: Option<f64>,
-    /// Beginnings of the name that the driver gives it.
+    /// Prefixes of the name that the driver gives it.
     #[serde(default)]
     pub nvml: Vec<String>,
     /// Device-tree strings of boards that have it.
@@ -185,10 +185,10 @@ pub struct Toolkit {
     pub gcc_max: u32,
     #[serde(default)]
     pub driver: DriverFloor,
-    /// ISA of the PTX that it writes; absent: not known.
+    /// ISA version of the PTX that it writes; absent: not known.
     #[serde(default)]
     pub ptx: Option<String>,
-    /// What its libraries call themselves: `cudart` → `libcudart.so.13`.
+    /// SONAMEs of its libraries: `cudart` → `libcudart.so.13`.
     #[serde(default)]
     pub sonames: BTreeMap<String, String>,
     #[serde(default)]
@@ -236,7 +236,7 @@ pub struct Isa {
 }
 
 impl Toolkit {
-    /// SMs that its ptxas takes, suffixed ones among them.
+    /// Returns the SMs that its ptxas accepts, including those with a suffix.
     pub fn every_sm(&self) -> impl Iterator<Item = &Sm> {
         (self.sms.iter())
             .chain(&self.arch_specific)
@@ -245,7 +245,7 @@ impl Toolkit {
 }
 
 impl Catalog {
-    /// The SM that a stack's `gpu` entry means: a product's name or an SM itself.
+    /// Returns the SM of a stack's `gpu` entry: a product's name or an SM.
     pub fn sm(&self, gpu: &str) -> Option<Sm> {
         if let Some(gpu) = self.gpus.iter().find(|g| g.name == gpu) {
             return Some(gpu.sm);
@@ -263,13 +263,13 @@ impl Catalog {
         self.toolkits.iter().find(|t| t.version == minor)
     }
 
-    /// The Jetson release that an L4T version such as `36.4.3` belongs to.
+    /// Returns the Jetson release of an L4T version such as `36.4.3`.
     pub fn jetson_release(&self, l4t: &str) -> Option<&JetsonRelease> {
         self.jetson.iter().find(|r| r.is(l4t))
     }
 
-    /// Whether that assembler takes a GPU as Triton names it, with an `a` from 9.0 on;
-    /// `None` where its toolkit is not known.
+    /// Whether that assembler accepts a GPU as Triton names it, with an `a` from 9.0 on. `None` if its toolkit is
+    /// not known.
     pub fn assembles(&self, ptxas: &Ptxas, gpu: Sm) -> Option<bool> {
         let toolkit = self.toolkit(&ptxas.version)?;
         let suffix = (gpu.major >= 9).then_some(Suffix::Arch);
@@ -285,7 +285,7 @@ impl Catalog {
         self.tools.iter().find(|t| t.name == name)
     }
 
-    /// Releases of a distribution that some file of the catalog describes.
+    /// Returns the releases of a distribution that the catalog describes.
     pub fn releases(&self, distribution: &str) -> Option<&BTreeMap<Version, Release>> {
         let of = |r: &&Recipe| r.distribution == distribution;
         self.recipes
@@ -296,8 +296,8 @@ impl Catalog {
             .or_else(|| self.components.get(distribution).map(|c| &c.releases))
     }
 
-    /// Whether a library is of no use on a GPU that this object does not run on. `package` is what
-    /// the library is imported as.
+    /// Whether a library is useless on a GPU that does not run this object. `package` is the library's import
+    /// name.
     pub fn is_core(&self, package: &str, object: &str) -> bool {
         let imported = |r: &&Recipe| {
             let first = r.imports.first().and_then(|i| i.split('.').next());

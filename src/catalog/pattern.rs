@@ -1,28 +1,28 @@
-//! An expression that recognises a line, with the literals that such a line must hold.
+//! A regular expression that recognises a line, with the literals that such a line must contain.
 //!
-//! In: the expression's text. Out: [`Pattern`], over bytes, as logs are not always UTF-8, and
-//! compiled when it is first tried, as a log has few lines to try it on. It is never one that has to be tried on every line: a hundred expressions on each
-//! line of a large log would take minutes, a search for literals takes none.
+//! In: the expression's text. Out: [`Pattern`]. It matches bytes, as logs are not always UTF-8, and is compiled
+//! when it is first tried, as a log has few lines to try it on. It never has to be tried on every line: a
+//! hundred expressions on each line of a large log would take minutes, a search for literals is fast.
 
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::hir::{Hir, HirKind};
 use serde::Deserialize;
 use std::sync::OnceLock;
 
-/// Shorter literals are in too many lines to be worth looking for.
+/// Shortest literal, in bytes, that is searched: shorter ones are in too many lines.
 const SHORTEST: usize = 4;
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Pattern {
     pub text: String,
-    /// Every match holds at least one of these.
+    /// Every match contains at least one of these.
     pub literals: Vec<Vec<u8>>,
     compiled: OnceLock<Option<Regex>>,
 }
 
 impl Pattern {
-    /// None if it is too large to compile.
+    /// Returns the compiled expression. `None` if it is too large.
     pub fn regex(&self) -> Option<&Regex> {
         let compile = || RegexBuilder::new(&self.text).unicode(false).build().ok();
         self.compiled.get_or_init(compile).as_ref()
@@ -56,7 +56,7 @@ impl TryFrom<String> for Pattern {
     }
 }
 
-/// Strings of which each match holds one at least; None if there are no such.
+/// Returns literals of which every match contains at least one. `None` if there is no such set.
 fn required(hir: &Hir) -> Option<Vec<Vec<u8>>> {
     match hir.kind() {
         HirKind::Literal(literal) => longest_piece(&literal.0).map(|piece| vec![piece]),
@@ -74,7 +74,7 @@ fn required(hir: &Hir) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// A literal without its quotes: programs print `'` in the user's language and encoding.
+/// Returns the longest part of a literal without quotes, which programs print as the locale has them.
 fn longest_piece(literal: &[u8]) -> Option<Vec<u8>> {
     let pieces = literal.split(|b| *b == b'\'');
     pieces

@@ -1,7 +1,7 @@
-//! What is known of a library's published releases: `releases:` of a recipe.
+//! The known releases of a library: `releases:` of a recipe.
 //!
-//! Read from wheels and their metadata, never guessed: a release or a wheel that is not
-//! here is unknown, and no rule decides by it.
+//! Read from wheels and their metadata, never guessed: a release or a wheel that is missing here is unknown,
+//! and no rule depends on it.
 
 use pep440_rs::{Version, VersionSpecifiers};
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,10 @@ pub struct Release {
     /// `Requires-Python`.
     #[serde(default)]
     pub python: Option<VersionSpecifiers>,
-    /// What it asks of other libraries that decides compatibility; not all that it asks.
+    /// Requirements on other libraries that decide compatibility; not all requirements.
     #[serde(default)]
     pub requires: Vec<Pin>,
-    /// Empty: the release has no wheel.
+    /// Wheels; empty if the release has none.
     #[serde(default)]
     pub wheels: Vec<ReleaseWheel>,
     /// Assemblers that it carries and runs, lowest `from` first.
@@ -33,9 +33,9 @@ pub struct Release {
 pub struct Ptxas {
     /// File name below `bin/`.
     pub name: String,
-    /// As it prints it: `12.9.86`.
+    /// Version as it prints it: `12.9.86`.
     pub version: String,
-    /// First SM that it is used for; absent: from the lowest on.
+    /// First SM that it is used for; absent: from the lowest SM.
     #[serde(default)]
     pub from: Option<Sm>,
 }
@@ -60,10 +60,10 @@ pub struct ReleaseWheel {
     /// The extension modules load in every Python from the tag on.
     #[serde(default)]
     pub abi3: bool,
-    /// Floor of its manylinux tag.
+    /// Minimum glibc of its manylinux tag.
     #[serde(default)]
     pub glibc: Option<Glibc>,
-    /// Local version label (`cu126`) of a wheel that another index than the default has.
+    /// Local version label (`cu126`) of a wheel from another index than the default.
     #[serde(default)]
     pub local: Option<String>,
     /// CUDA that it links or was built with.
@@ -72,7 +72,7 @@ pub struct ReleaseWheel {
     /// `_GLIBCXX_USE_CXX11_ABI` of its C++ code.
     #[serde(default)]
     pub cxx11_abi: Option<bool>,
-    /// What this wheel asks beyond its release: CUDA's own libraries, above all.
+    /// Requirements of this wheel beyond its release's, mostly CUDA's own libraries.
     #[serde(default)]
     pub requires: Vec<Pin>,
     /// Device code by object; empty: none, or not read.
@@ -89,20 +89,20 @@ pub struct ReleaseWheel {
 pub struct DeviceCode {
     /// Shared objects, by file name or glob.
     pub objects: Vec<String>,
-    /// SASS.
+    /// SMs of the SASS.
     #[serde(default)]
     pub sm: Vec<Sm>,
     #[serde(default)]
     pub ptx: Vec<Sm>,
-    /// Loaded only beside a torch of this CUDA; absent: always.
+    /// CUDA of the torch beside which the code is loaded; absent: always loaded.
     #[serde(default)]
     pub cuda: WheelCuda,
-    /// The library is of no use on a GPU that this code does not run on.
+    /// Whether the library is useless on a GPU that does not run this code.
     #[serde(default)]
     pub core: bool,
 }
 
-/// CUDA behind a wheel.
+/// The CUDA version of a wheel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum WheelCuda {
     /// Not known, or nothing in it depends on one.
@@ -126,7 +126,7 @@ pub enum PythonTag {
 pub struct Glibc(pub u16);
 
 impl Release {
-    /// Wheels for a platform, with that local version label or without any.
+    /// Returns the wheels for a platform, with that local version label or without one.
     pub fn wheels_for<'a, 'l>(
         &'a self,
         platform: Platform,
@@ -137,13 +137,13 @@ impl Release {
         })
     }
 
-    /// What it asks of one other library, however it comes.
+    /// Returns its requirement on one other library, whether it is a wheel or compiled.
     pub fn asks(&self, name: &str) -> Option<&VersionSpecifiers> {
         versions_of(&self.requires, name)
     }
 
-    /// What it asks of one other library as a wheel for that platform, with that local
-    /// version label or without any.
+    /// Returns the requirement of its wheel for a platform on one other library, with that local version label or
+    /// without one.
     pub fn asks_as(
         &self,
         platform: Platform,
@@ -154,12 +154,12 @@ impl Release {
         self.asks(name).or_else(wheels)
     }
 
-    /// What it asks of one other library as the index's wheel for that platform.
+    /// Returns the requirement of the index's wheel for a platform on one other library.
     pub fn asks_on(&self, platform: Platform, name: &str) -> Option<&VersionSpecifiers> {
         self.asks_as(platform, "", name)
     }
 
-    /// The assembler that it runs for an SM.
+    /// Returns the assembler that it runs for an SM.
     pub fn ptxas_for(&self, sm: Sm) -> Option<&Ptxas> {
         self.ptxas
             .iter()
@@ -172,14 +172,14 @@ fn versions_of<'a>(pins: &'a [Pin], name: &str) -> Option<&'a VersionSpecifiers>
 }
 
 impl ReleaseWheel {
-    /// What this wheel asks of one other library beyond its release.
+    /// Returns this wheel's requirement on one other library, beyond its release's.
     pub fn asks(&self, name: &str) -> Option<&VersionSpecifiers> {
         versions_of(&self.requires, name)
     }
 
-    /// Code that is loaded beside a torch of that CUDA: what is always loaded, and of the
-    /// objects for one CUDA each the one of that version, else the newest older one of its
-    /// major, else the oldest newer one. A minor that is not known is taken as the newest.
+    /// Returns the code that is loaded beside a torch of that CUDA: code that is always loaded, and of objects
+    /// for one CUDA the one of that version, else the newest older one of its major, else the oldest newer one.
+    /// An unknown minor version counts as the newest.
     pub fn code_beside(&self, cuda: Option<(u32, Option<u32>)>) -> Vec<&DeviceCode> {
         let own = |code: &DeviceCode| match (&code.cuda, cuda) {
             (WheelCuda::Version { major, minor }, Some((beside, _))) if *major == beside => *minor,
@@ -197,7 +197,7 @@ impl ReleaseWheel {
             .collect()
     }
 
-    /// Whether that Python can load it.
+    /// Whether that Python can load the wheel.
     pub fn loads_in(&self, python: PythonVersion) -> bool {
         self.python.iter().any(|tag| match tag {
             PythonTag::Any => true,
@@ -314,7 +314,7 @@ impl FromStr for Glibc {
     }
 }
 
-/// The public part of a version, and its local label.
+/// Splits a version into its public part and its local label.
 pub fn split_local(version: &Version) -> (Version, String) {
     let label = version
         .local()

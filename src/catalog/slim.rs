@@ -1,4 +1,4 @@
-//! What of a wheel a run-time image does without.
+//! The files that a run-time image leaves out of a wheel.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ pub struct Slim {
     pub slim: Vec<SlimRule>,
 }
 
-/// Files that are left out.
+/// A rule about files that are left out.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlimRule {
@@ -22,7 +22,7 @@ pub struct SlimRule {
 }
 
 impl Slim {
-    /// What a distribution's wheel is installed without.
+    /// Returns the globs of files that a distribution's wheel is installed without.
     pub fn of(&self, distribution: &str) -> Vec<String> {
         let meant = |rule: &&SlimRule| match rule.distributions.strip_suffix('*') {
             Some(start) => distribution.starts_with(start),

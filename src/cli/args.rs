@@ -1,4 +1,4 @@
-//! What may be typed.
+//! The command line's arguments.
 
 use crate::build::Output;
 use crate::config::Size;
@@ -28,8 +28,8 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// What was typed; refused where it asks for JSON and for what is none. Clap misses such a
-    /// conflict when `--json` stands before the command.
+    /// Parses the arguments. Fails if `--json` is given to a command that prints no JSON: clap misses this
+    /// conflict if `--json` is before the command.
     pub fn read(
         typed: impl Iterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {

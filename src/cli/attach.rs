@@ -48,7 +48,7 @@ pub fn run(common: &Common, args: &AttachArgs) -> Outcome {
     let (image, attached) = waited(async {
         let named = evidence::named(&registry, &reference).await?;
         let image = evidence::own(&bill, &reference, &named)?.clone();
-        // The native engine keeps the report beside the image, not in it.
+        // The native engine keeps the report in the store, not in the image.
         if request.validation.is_none() {
             let known = session.store.action(&image.digest).and_then(|a| a.report);
             request.validation = known.map(|report| report.to_string().into_bytes());
@@ -80,7 +80,7 @@ fn table(reference: &Reference, attached: &[Attached]) -> String {
     out
 }
 
-/// A report is attached as it was written, once it is one.
+/// Reads a report to attach it unchanged, after checking that it is one.
 fn report(path: &Path) -> Result<Vec<u8>, EvidenceError> {
     let bytes = std::fs::read(path).map_err(|source| EvidenceError::Report {
         path: path.to_owned(),
@@ -95,12 +95,12 @@ fn report(path: &Path) -> Result<Vec<u8>, EvidenceError> {
     }
 }
 
-/// What a registry answers, unless Ctrl-C comes first.
+/// Waits for a registry's answer; Ctrl-C interrupts.
 pub fn waited<T, E: Into<Failure>>(work: impl Future<Output = Result<T, E>>) -> Result<T, Failure> {
     runtime()?.block_on(until_stopped(work))
 }
 
-/// A reference's registry; what is only read may come from its mirrors.
+/// Connects to a reference's registry. `mirrors` are used for reading only.
 pub fn connect(
     common: &Common,
     reference: &Reference,

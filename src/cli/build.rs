@@ -72,7 +72,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     match result {
         Ok(built) => {
             show(common, &plan, &built);
-            // What was there already has grown by nothing.
+            // An image that already existed has not made the store larger.
             if !built.noop {
                 super::cache::after_build(common, &session.store, &session.config);
             }
@@ -82,7 +82,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     }
 }
 
-/// The engine that builds, or none where stackforge does it itself; and where the image goes.
+/// Returns the Docker engine that builds (`None` for the native engine), and the outputs of the image.
 async fn engine(
     plan: &Plan,
     args: &BuildArgs,
@@ -98,7 +98,7 @@ async fn engine(
         EngineChoice::Native => None,
         EngineChoice::Docker => Some(connect(builders).await?),
         EngineChoice::Auto if !wants(plan).docker() => None,
-        // What stackforge writes itself is smaller to pull; but it compiles only for this machine.
+        // Layers of the native engine are smaller to pull, but it compiles only for this machine's platform.
         EngineChoice::Auto if !outputs.is_empty() => {
             let elsewhere = Platform::host() != Some(plan.platform) && !builders.is_empty();
             match elsewhere && outputs.iter().all(Output::of_engine) {
@@ -108,7 +108,7 @@ async fn engine(
         }
         EngineChoice::Auto => reached(connect(builders).await)?,
     };
-    // The store has every image; who has a Docker engine looks for it there.
+    // Every image is in the store. If there is a Docker engine, users expect the image there too.
     if docker.is_none() && outputs.is_empty() {
         match Docker::connect(None).await {
             Ok(_) => outputs.push(Output::Docker),
@@ -121,10 +121,10 @@ async fn engine(
     Ok((docker, outputs))
 }
 
-/// Without an engine that answers stackforge builds by itself.
+/// Returns the engine, or `None` to build natively if no engine answers.
 ///
 /// # Errors
-/// The user names an engine in a way that names none.
+/// The user's setting does not name an engine.
 fn reached(connected: Result<Docker, EngineError>) -> Result<Option<Docker>, EngineError> {
     match connected {
         Ok(docker) => Ok(Some(docker)),
@@ -138,13 +138,14 @@ fn reached(connected: Result<Docker, EngineError>) -> Result<Option<Docker>, Eng
     }
 }
 
-/// Whether the environment says which engine is meant.
+/// Whether the environment names an engine.
 fn names_engine() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     is_set("DOCKER_HOST") || is_set("DOCKER_CONTEXT")
 }
 
-/// The engine that the environment names, else the first builder that answers, else this machine's.
+/// Connects to the engine that the environment names, else to the first builder that answers, else to this
+/// machine's.
 async fn connect(builders: &[String]) -> Result<Docker, EngineError> {
     let named = names_engine();
     let mut failed = None;
@@ -173,11 +174,10 @@ fn native(args: &BuildArgs) -> Result<Native, Failure> {
     })
 }
 
-/// Of what is made, in seconds since 1970.
+/// Returns the time of files and documents in an image, in seconds since 1970.
 ///
 /// # Errors
-/// A SOURCE_DATE_EPOCH that is not such a number: another time than the one that was asked for makes
-/// another image.
+/// SOURCE_DATE_EPOCH is not such a number. It is not ignored, since another time gives another image.
 pub(super) fn epoch() -> Result<u32, Failure> {
     let Some(asked) = std::env::var_os("SOURCE_DATE_EPOCH").filter(|text| !text.is_empty()) else {
         return Ok(EPOCH);
@@ -215,11 +215,11 @@ fn tags(asked: &[String], plan: &Plan) -> Result<Vec<String>, Failure> {
         .collect()
 }
 
-/// The first Ctrl-C stops the engine's work and ends in order, the second at once. The end of a terminal or
-/// a session, which closes an ssh's too, does the same as Ctrl-C, but not to who was started by `nohup`.
+/// Cancels the work on the first Ctrl-C, and exits at once on the second. SIGHUP, at the end of a terminal or
+/// an ssh session, acts like Ctrl-C, except for a process that was started by `nohup`.
 pub(super) fn stop_on_signal(cancel: &Cancel) {
     let cancel = cancel.clone();
-    // From here on, and not from when the task first runs.
+    // Install the handlers now, not when the task first runs.
     let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(interrupt), signal(terminate)) else {
         return;
@@ -247,7 +247,7 @@ pub(super) fn stop_on_signal(cancel: &Cancel) {
     });
 }
 
-/// Whether SIGHUP was ignored when this process was started. Listening for it would end that.
+/// Whether SIGHUP was ignored when this process started. Listening for the signal would end that.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -290,7 +290,7 @@ fn show(common: &Common, plan: &Plan, built: &Built) {
     ));
 }
 
-/// Where the findings are, when there are some.
+/// Returns a hint to where the findings are, if there are any.
 fn hint(built: &Built) -> String {
     match built.audit.warnings {
         0 => String::new(),
@@ -314,8 +314,8 @@ fn steps(steps: &[StepResult]) -> String {
         .join("\n")
 }
 
-/// A failure with the last lines of the step's log, what the whole log tells, and the stack's
-/// line that asked for it.
+/// Returns a failure with the last lines of the step's log, the diagnoses of the whole log, and the stack's
+/// line that causes the step.
 fn failure(common: &Common, session: &Session, e: BuildError) -> Failure {
     let stack = &session.stack;
     let exit = e.exit();

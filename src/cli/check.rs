@@ -17,7 +17,7 @@ pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
     let lock = session.lock()?;
     let stale = lock.as_ref().map(|l| session.stale(l)).unwrap_or_default();
     let stack = &session.stack;
-    // A lock that was made for another stack says nothing of this one.
+    // A lock that was made for another stack says nothing about this one.
     let exact = lock
         .as_ref()
         .filter(|_| stale.is_empty())

@@ -77,7 +77,7 @@ fn nothing(name: &str) -> Failure {
     failure
 }
 
-/// Each match as a diagnostic at its line of the log.
+/// Formats each match as a diagnostic at its line of the log.
 pub(super) fn text(name: &str, matches: &[Match], color: bool) -> Rendered {
     matches
         .iter()
@@ -109,8 +109,8 @@ fn report(name: &str, found: &Match) -> Report {
     Report::new(source, vec![diagnostic])
 }
 
-/// What the log of a failed build tells; empty if it tells nothing that is known. A catalog
-/// that cannot be read is warned about: it must not hide why the build failed.
+/// Returns the known failures in the log of a failed build. A catalog that cannot be read is only a warning:
+/// it must not hide why the build failed.
 pub(super) fn of_build(log: &Path, overlay: Option<&Path>) -> Vec<Match> {
     let diagnoses = match Diagnoses::load(overlay) {
         Ok(diagnoses) => diagnoses,

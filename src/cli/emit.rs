@@ -29,7 +29,7 @@ pub fn run(
     session: &Session,
     variants: &[Variant],
 ) -> Outcome {
-    // Read twice, so that no pipeline carries a lock that does not parse.
+    // The lock was parsed first, so that no pipeline contains an invalid one.
     let lock = match session.lock()? {
         Some(_) => std::fs::read_to_string(&session.lock_path).ok(),
         None => None,
@@ -71,7 +71,7 @@ fn utf8(path: &Path) -> Result<&str, Failure> {
     })
 }
 
-/// A new file, or over one that was written so before.
+/// Writes a new file, or replaces one that this command wrote.
 fn write(path: &Path, text: &str) -> Outcome {
     let ours = || std::fs::read_to_string(path).is_ok_and(|old| is_emitted(&old));
     let written = match std::fs::metadata(path).is_ok_and(|there| there.is_file()) && !ours() {

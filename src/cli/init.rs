@@ -47,7 +47,7 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
     }
 }
 
-/// A new file, or into a pipe or device.
+/// Writes a new file, or writes to a pipe or device.
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     match std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         true => save(path, text),
@@ -55,7 +55,7 @@ fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     }
 }
 
-/// The SM behind a GPU's name.
+/// Returns the SM of a GPU's name.
 pub(super) fn sm_of(catalog: &Catalog, gpu: &str) -> Result<Sm, Failure> {
     starter::sm_of(catalog, gpu).map_err(refused)
 }

@@ -55,7 +55,7 @@ pub fn run(common: &Common, args: &InspectArgs) -> Outcome {
     Ok(())
 }
 
-/// Whether a name means a file: what is there, or is written so.
+/// Whether a name stands for a file: the file exists, or the name has the form of a path.
 fn at_rest(name: &str, path: &Path) -> bool {
     let kinds = ["oci:", "oci-archive:", "docker-archive:"];
     path.exists() || kinds.iter().any(|kind| name.starts_with(kind))
@@ -74,7 +74,7 @@ fn in_registry(common: &Common, args: &InspectArgs, name: &str) -> Result<Inspec
     Ok(inspection)
 }
 
-/// One attached document, as it was attached.
+/// Prints one attached document unchanged.
 fn document(common: &Common, args: &InspectArgs, name: &str, kind: Kind) -> Outcome {
     let reference = Reference::from_str(name)?;
     let config = Config::load()?;

@@ -27,7 +27,7 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
         ));
     }
     let sections = sections(&session)?;
-    // A lock that no longer parses is replaced: that is what this command is for.
+    // This command also replaces a lock that does not parse.
     let old = session.lock().unwrap_or(None);
     let options = LockOptions {
         upgrade: upgrade(&args.upgrade, &session)?,
@@ -67,7 +67,7 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
         })?;
     }
     show(common, &session, old.as_ref(), &lock, changed);
-    // The lock is kept either way: it says what the resolver found.
+    // The new lock stays even if the checks below fail: it shows what the resolver found.
     let stack = &session.stack;
     if stack.matrix.is_empty() {
         let target = session.target()?;
@@ -78,8 +78,8 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
     Ok(())
 }
 
-/// The stacks that are locked each for itself: the stack, or one for each platform, base and
-/// Python of its matrix.
+/// Returns the stacks that are locked separately: the stack, or one for each platform, base and Python of
+/// its matrix.
 fn sections(session: &Session) -> Result<Vec<Stack>, Failure> {
     if session.stack.matrix.is_empty() {
         let target = session.target()?;
@@ -138,7 +138,7 @@ fn lock_section(
     lock.map_err(|e| Failure::new(e.exit(), e.report(stack)))
 }
 
-/// The root file system of a registry's base, in the store.
+/// Fetches a registry's base and returns its root file system in the store.
 async fn base_root(
     session: &Session,
     stack: &Stack,
@@ -184,7 +184,7 @@ fn upgrade(asked: &[String], session: &Session) -> Result<Upgrade, Failure> {
 
 fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, changed: bool) {
     let path = session.lock_path.display().to_string();
-    // Sections of one lock mostly change alike: each change is said once.
+    // Sections of one lock mostly change alike: print each change once.
     let mut differences: Vec<String> = Vec::new();
     for section in &lock.platforms {
         for line in of_section(old.and_then(|o| before(o, section)), section) {
@@ -232,14 +232,14 @@ fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, cha
     print(&out);
 }
 
-/// The section of an old lock that one takes the place of.
+/// Returns the section of the old lock that a new one replaces.
 fn before<'a>(old: &'a Lock, new: &PlatformLock) -> Option<&'a PlatformLock> {
     let of_platform = || old.platforms.iter().filter(|p| p.platform == new.platform);
     let same = |p: &&PlatformLock| (&p.base.name, p.python) == (&new.base.name, new.python);
     of_platform().find(same).or_else(|| of_platform().next())
 }
 
-/// `torch 2.12.1 → 2.13.0`, one line for each that differs.
+/// Returns a line such as `torch 2.12.1 → 2.13.0` for each difference.
 fn of_section(old: Option<&PlatformLock>, new: &PlatformLock) -> Vec<String> {
     let Some(old) = old else { return Vec::new() };
     let versions = |p: &PlatformLock| -> std::collections::BTreeMap<String, String> {

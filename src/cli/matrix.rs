@@ -29,15 +29,15 @@ pub fn run(common: &Common, args: &MatrixArgs) -> Outcome {
     }
 }
 
-/// The variants; a failure when none is left.
+/// Returns the variants. Fails if none is left.
 pub(super) fn expand(session: &Session) -> Result<Expansion, Failure> {
     let expansion =
         crate::matrix::expand(&session.stack, &session.catalog).map_err(|r| Failure::new(1, r))?;
     some_left(session, expansion)
 }
 
-/// The variants that the locked files and the machine allow too, and why the lock says nothing
-/// of them where it was made for another stack.
+/// Returns the variants that the locked files and the machine also allow, and findings that say why the lock
+/// is not used if it was made for another stack.
 pub(super) fn judged(
     session: &Session,
     lock: Option<&Lock>,
@@ -63,7 +63,7 @@ fn some_left(session: &Session, expansion: Expansion) -> Result<Expansion, Failu
     Ok(expansion)
 }
 
-/// The variant of that name. Without a name there is none: the failure says which there are.
+/// Returns the variant with that name. Without a name, fails with the list of names.
 pub(super) fn named<'a>(
     stack: &Stack,
     expansion: &'a Expansion,
@@ -180,7 +180,7 @@ fn row(variant: &Variant, all: &[Variant]) -> [String; 6] {
                 let mut same = v.compiled.iter().filter(|c| c.library == compiled.library);
                 same.any(|c| c.exceptions.contains(name))
             };
-            // What every variant gets in one way or another tells none from the others.
+            // Leave out what all variants have: it does not distinguish them.
             if !all.iter().all(has) {
                 let value = compiled.env.get(name).map_or("", String::as_str);
                 special.push(format!("{}: {name}={value}", compiled.library));
@@ -198,7 +198,7 @@ fn row(variant: &Variant, all: &[Variant]) -> [String; 6] {
     ]
 }
 
-/// Refused combinations under their common reason.
+/// Groups refused combinations by their common reason.
 fn reasons(rejected: &[Rejected]) -> String {
     let mut groups: Vec<(&Rejected, Vec<&str>)> = Vec::new();
     for r in rejected {
@@ -231,7 +231,7 @@ pub(super) fn counted(n: usize, what: &str) -> String {
     format!("{n} {what}{s}")
 }
 
-/// `stackforge check` for a stack with a matrix: fine while anything is left of it.
+/// Runs `stackforge check` for a stack with a matrix. It succeeds if any variant is left.
 pub(super) fn check(common: &Common, session: &Session, machine: &Machine) -> Outcome {
     let lock = session.lock()?;
     let (expansion, stale) = judged(session, lock.as_ref(), machine)?;

@@ -1,8 +1,8 @@
-//! The command line: arguments to a request, the library's answer to text or JSON.
+//! The command line: turns arguments into requests, and answers into text or JSON.
 //!
-//! Results go to stdout, progress and logs to stderr. Exit: 0 done; 1 the stack, image or
-//! build is bad; 2 wrong usage or a stack that does not parse; 3 the environment is missing
-//! something. Nothing below this module knows of arguments or terminals.
+//! Results go to stdout, progress and logs to stderr. Exit status: 0 success; 1 the stack, image or build is
+//! bad; 2 wrong usage or a stack that does not parse; 3 the environment lacks something. No module below this
+//! one knows arguments or terminals.
 
 mod args;
 mod attach;
@@ -40,7 +40,7 @@ pub fn main() -> ExitCode {
     let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(e) => {
-            // Usage errors are 2; `--help` and `--version` are no errors.
+            // Usage errors exit with 2; clap also reports `--help` and `--version` as errors.
             let exit = if e.use_stderr() { 2 } else { 0 };
             output::print_usage(e);
             let Some(lost) = output::lost() else {
@@ -86,5 +86,5 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What every command returns.
+/// The result of every command.
 type Outcome = Result<(), Failure>;

@@ -1,7 +1,7 @@
-//! What goes where: text and JSON on stdout, diagnostics and logs on stderr, exit codes.
+//! Decides what goes where: text and JSON to stdout, diagnostics and logs to stderr, and exit statuses.
 //!
-//! Nothing else in the program writes to stdout or stderr (`tests/offline/modules.rs`), and all text is made
-//! printable here: no file, registry or argument steers the reader's terminal.
+//! Nothing else in the program writes to stdout or stderr (`tests/offline/modules.rs`). All text is made
+//! printable here, so that no file, registry or argument can control the user's terminal.
 
 use super::args::{Cli, Color, Common};
 use crate::build::BuildError;
@@ -23,23 +23,23 @@ use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// In the JSON of a failed build whose engine, and nothing else, is at fault.
+/// Key in the JSON document of a failed build if only its engine is at fault.
 pub const ENGINE_FAULT: &str = "engine_fault";
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub struct Failure(Box<Told>);
 
-/// What a failure tells.
+/// The content of a failure.
 #[derive(Debug)]
 pub struct Told {
     pub report: Report,
     pub exit: u8,
-    /// Lines for people, printed before the diagnostics.
+    /// Text for people, printed before the diagnostics.
     pub before: Option<String>,
-    /// What a log tells, printed after those lines.
+    /// Diagnoses of a log, printed after that text.
     pub log: Rendered,
-    /// Part of the JSON document beside `diagnostics`.
+    /// Parts of the JSON document besides `diagnostics`.
     pub json: serde_json::Map<String, serde_json::Value>,
 }
 
@@ -54,7 +54,7 @@ impl Failure {
         }))
     }
 
-    /// A failure that points into no file.
+    /// Makes a failure that refers to no file.
     pub fn plain(exit: u8, diagnostic: Diagnostic) -> Self {
         Self::new(exit, Report::new(Source::default(), vec![diagnostic]))
     }
@@ -114,7 +114,7 @@ pub fn json(value: &impl Serialize) {
     print_document(&format!("{text}\n"));
 }
 
-/// Prints a document that is JSON already.
+/// Prints a text that is already JSON.
 pub fn print_document(json: &str) {
     on_stdout(&printable::json(json));
 }
@@ -124,12 +124,12 @@ pub fn print(text: &str) {
     on_stdout(&printable::text(text));
 }
 
-/// Prints reports to stdout, with their colours.
+/// Prints reports to stdout, in colour.
 pub fn print_report(report: &Rendered) {
     on_stdout(report.as_str());
 }
 
-/// A path as a part of a line.
+/// Returns a path as printable text for a line.
 pub fn shown(path: &Path) -> String {
     printable::line(&path.to_string_lossy()).into_owned()
 }
@@ -139,15 +139,15 @@ pub fn tell(text: &str) {
     on_stderr(&printable::text(text));
 }
 
-/// Prints one event of a run to stderr, a line of JSON.
+/// Prints one event of a run to stderr, as a line of JSON.
 pub fn tell_event(event: &impl Serialize) {
     if let Ok(line) = serde_json::to_string(event) {
         on_stderr(&format!("{}\n", printable::json(&line)));
     }
 }
 
-/// Prints clap's error or help, which repeat arguments and variables between clap's own colours. So
-/// the error is that of the arguments made printable; where it cannot be, it has no colours.
+/// Prints clap's error or help. Clap repeats arguments and variables between its own colour codes, so this
+/// prints the error of the printable form of the arguments, or, if there is none, the error without colours.
 pub fn print_usage(error: clap::Error) {
     let line = |given: OsString| printable::line(&given.to_string_lossy()).into_owned();
     let again = Cli::read(std::env::args_os().map(line)).err();
@@ -168,7 +168,7 @@ pub fn print_usage(error: clap::Error) {
     }
 }
 
-/// The first reason why stdout did not take what was written.
+/// The first error of writing to stdout.
 static LOST: Mutex<Option<std::io::Error>> = Mutex::new(None);
 
 /// Writes to stdout, or to stderr if the command's output goes to stdout.
@@ -181,7 +181,7 @@ fn on_stdout(text: &str) {
     note_lost(written.and_then(|()| stdout.flush()));
 }
 
-/// A reader that has enough closes its pipe, which is not an error.
+/// Records a failed write. A closed pipe is not an error: its reader has enough.
 fn note_lost(written: std::io::Result<()>) {
     if let Err(e) = written
         && e.kind() != std::io::ErrorKind::BrokenPipe
@@ -191,7 +191,7 @@ fn note_lost(written: std::io::Result<()>) {
     }
 }
 
-/// Why a part of the output is lost, if one is: whoever reads it takes a part for the whole.
+/// Returns a failure if a part of the output was lost, since its reader would take the rest for the whole.
 pub(super) fn lost() -> Option<Failure> {
     let lost = LOST.lock().unwrap_or_else(PoisonError::into_inner).take();
     let e = lost?;
@@ -206,7 +206,7 @@ fn on_stderr(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Findings that stop nothing, on stderr.
+/// Prints findings that stop nothing to stderr.
 pub fn warn(common: &Common, report: &Report) {
     if !common.quiet && !common.json && !report.diagnostics.is_empty() {
         let color = colored(common, std::io::stderr().is_terminal());
@@ -214,7 +214,7 @@ pub fn warn(common: &Common, report: &Report) {
     }
 }
 
-/// One line of progress for people, on stderr.
+/// Prints one line of progress for people to stderr.
 pub fn say(common: &Common, line: &str) {
     if !common.quiet {
         tell(&format!("{}\n", printable::line(line)));
@@ -230,7 +230,7 @@ pub(super) fn start_logging(common: &Common) {
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("STACKFORGE_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    // A second subscriber (in a test's process) is no reason to stop.
+    // In tests a subscriber may already be set; that is not an error.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -239,8 +239,8 @@ pub(super) fn start_logging(common: &Common) {
         .try_init();
 }
 
-/// Events of the log, a line each. They are formatted without colours, made printable, and only
-/// then is the level coloured.
+/// Formats log events, one line each. The text is made printable first, so the level is coloured only
+/// after that.
 struct PrintableEvents<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for PrintableEvents<F>

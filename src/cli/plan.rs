@@ -38,7 +38,7 @@ pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
     Ok(())
 }
 
-/// Every variant of a matrix.
+/// Prints the plan of every variant of a matrix.
 fn all(common: &Common, args: &PlanArgs, session: &Session) -> Outcome {
     let lock = session.required_lock()?;
     let (expansion, stale) = super::matrix::judged(session, Some(&lock), &Machine::default())?;
@@ -166,7 +166,7 @@ fn table(plan: &Plan) -> String {
     out
 }
 
-/// What goes into a step, for steps that have no better note.
+/// Counts a step's inputs, as a note for steps that have no better one.
 fn counted(step: &crate::plan::Step) -> String {
     let count = |prefix: &str| step.inputs.keys().filter(|k| k.starts_with(prefix)).count();
     let parts = [

@@ -1,5 +1,4 @@
-//! Events of a build, drawn: live bars on a terminal, plain lines elsewhere, JSON lines with
-//! `--json`; all on stderr.
+//! Shows a build's events on stderr: bars on a terminal, plain lines elsewhere, JSON lines with `--json`.
 
 use super::args::Common;
 use super::output::{tell, tell_event};
@@ -13,7 +12,7 @@ use std::io::IsTerminal as _;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How often the bytes of a download are told: to programs, and as lines to people.
+/// Time between two reports of downloaded bytes, to programs and as lines for people.
 const JSON_EVERY: Duration = Duration::from_millis(200);
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
@@ -94,7 +93,7 @@ impl Progress {
         }
     }
 
-    /// Whether the bytes of a download are told now: they change thousands of times a second.
+    /// Whether to report downloaded bytes now: they change thousands of times a second.
     fn due(&mut self, what: &str, finished: bool, every: Duration) -> bool {
         let last = self.downloads.get(what);
         let due = finished || last.is_none_or(|told| told.elapsed() > every);
@@ -205,7 +204,7 @@ impl Progress {
     }
 }
 
-/// The plan's name of a step where there is one, else the engine's, short.
+/// Returns the plan's name of a step, else a short form of the engine's.
 pub(super) fn shown(name: &str) -> String {
     let stage = crate::build::stage(name);
     let shown = match stage.and_then(plan_step) {
@@ -220,7 +219,7 @@ fn short(name: &str) -> String {
     printable::line(&start).into_owned()
 }
 
-/// `61 MiB packed, 148 MiB unpacked`: what is known of both.
+/// Formats the known sizes, as in `61 MiB packed, 148 MiB unpacked`.
 pub fn sizes(size: ImageSize) -> String {
     let known = [(size.packed, "packed"), (size.unpacked, "unpacked")];
     let known = known.map(|(bytes, word)| Some(format!("{} {word}", mib(bytes?))));
@@ -249,7 +248,7 @@ fn bytes_style() -> ProgressStyle {
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// Bytes that arrive, for whoever waits: a bar on a terminal, now and then a line elsewhere.
+/// Shows bytes as they arrive: a bar on a terminal, an occasional line elsewhere.
 pub struct Amount {
     what: String,
     bar: ProgressBar,
@@ -258,7 +257,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// Counts what a registry tells of a fetch.
+    /// Returns an observer that counts a registry's transfer events.
     pub fn observer(self: &Arc<Self>) -> registry::Observer {
         let amount = Arc::clone(self);
         Arc::new(move |event| match event {
@@ -287,7 +286,7 @@ impl Amount {
         }
     }
 
-    /// Says how much will come, so that the time left can be told.
+    /// Adds to the expected bytes, from which the remaining time is computed.
     pub fn expect(&self, bytes: u64) {
         self.bar.set_length(bytes);
         if !self.bar.is_hidden() {
@@ -300,7 +299,7 @@ impl Amount {
         self.tell();
     }
 
-    /// Bytes that do not count any more.
+    /// Subtracts bytes that do not count any more.
     pub fn take(&self, bytes: u64) {
         let left = self.bar.position().saturating_sub(bytes);
         self.bar.set_position(left);

@@ -65,7 +65,7 @@ pub fn run(common: &Common, args: &PullArgs) -> Outcome {
 struct Pulled {
     resolved: Resolved,
     signed: Vec<Signed>,
-    /// Absent where nothing was to be fetched.
+    /// `None` if nothing was to be fetched.
     fetched: Option<Fetched>,
 }
 
@@ -79,7 +79,7 @@ async fn pull_it(
     let store = settings.store;
     let resolved = pull::resolve(&args.reference, wanted, settings).await?;
     let name = pull::name(&args.reference);
-    // Before anything large is fetched.
+    // Verify before anything large is fetched.
     let signed = match trust {
         Some(trust) => resolved.verify(&args.reference, trust).await?,
         None => Vec::new(),
@@ -124,7 +124,7 @@ async fn pull_it(
     })
 }
 
-/// What the device is, as doctor reads it, with what was said of it.
+/// Returns the facts about the device, as doctor reads them, changed by the arguments.
 fn wanted(common: &Common, args: &PullArgs) -> Result<Wanted, Failure> {
     if let Some(name) = &args.variant {
         return Ok(Wanted::Variant(name.clone()));
@@ -136,7 +136,7 @@ fn wanted(common: &Common, args: &PullArgs) -> Result<Wanted, Failure> {
     };
     let mut machine = Machine::of(&device, &catalog);
     if let Some(platform) = args.platform.filter(|p| Some(*p) != machine.platform) {
-        // Another machine: nothing of this one holds for it.
+        // For another machine, nothing about this one applies.
         machine = Machine {
             platform: Some(platform),
             ..Machine::default()
@@ -153,7 +153,7 @@ fn show(common: &Common, args: &PullArgs, pulled: &Pulled) {
     let choice = resolved.choice.as_ref();
     let taken = choice.and_then(|c| c.taken.as_ref());
     let others = choice.map_or(&[][..], |c| &c.others);
-    // Of another machine's GPU nothing is known before it is named.
+    // Another machine's GPU is not known unless it is named.
     let elsewhere = args.platform.is_some() && args.gpu.is_none();
     let doubt = resolved.doubt.as_ref().filter(|_| !elsewhere);
     if common.json {

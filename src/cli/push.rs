@@ -69,7 +69,7 @@ pub fn plain_http(asked: bool) -> PlainHttp {
     }
 }
 
-/// The image at rest, or the store's. `None` if the store has none of that name.
+/// Returns the image at rest, or the store's. `None` if the store has no image of that name.
 fn image(store: &Store, args: &PushArgs) -> Result<Option<oci::Image>, Failure> {
     if let Target::Image { path, reference } = Target::read(&args.source) {
         return Ok(Some(oci::open(&path, reference.as_deref(), args.platform)?));
@@ -77,12 +77,12 @@ fn image(store: &Store, args: &PushArgs) -> Result<Option<oci::Image>, Failure> 
     stored(store, &args.source, args.platform)
 }
 
-/// Has the engine push its image of that name.
+/// Lets the engine push its image of that name.
 fn of_engine(common: &Common, args: &PushArgs, store: &Store) -> Outcome {
     runtime()?.block_on(async {
         let cancel = Cancel::new();
         stop_on_signal(&cancel);
-        // Without an engine the store alone is to blame.
+        // Without an engine, report only that the store lacks the image.
         let Ok(docker) = Docker::connect(None).await else {
             return Err(absent(store, args)?);
         };
@@ -130,7 +130,7 @@ fn of_engine(common: &Common, args: &PushArgs, store: &Store) -> Outcome {
     })
 }
 
-/// Says that neither the store nor an engine has the image.
+/// Returns the failure that neither the store nor an engine has the image.
 fn absent(store: &Store, args: &PushArgs) -> Result<Failure, Failure> {
     let refs = store.refs()?;
     let names: Vec<&str> = refs.iter().filter_map(|r| r.name.as_deref()).collect();
@@ -149,7 +149,7 @@ fn absent(store: &Store, args: &PushArgs) -> Result<Failure, Failure> {
     ))
 }
 
-/// The store's image of that name, with or without `:latest`.
+/// Returns the store's image of that name, with or without `:latest`.
 pub(super) fn stored(
     store: &Store,
     name: &str,
@@ -165,7 +165,7 @@ pub(super) fn stored(
     Ok(Some(oci::open(store.root(), Some(&digest), platform)?))
 }
 
-/// The variant's name and facts: what the labels say, and over them what was given.
+/// Returns the variant's name and facts: those of the labels, replaced by the given ones.
 fn described(
     args: &PushArgs,
     labels: &BTreeMap<String, String>,

@@ -13,9 +13,9 @@ use stackforge_transfer::registry::PlainHttp;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Marks a directory that may be rendered into again.
+/// File that marks a directory which may be rendered into again.
 const MARK: &str = ".stackforge-rendered";
-/// What a render may write, this one or an earlier one.
+/// Names that this or an earlier render may write.
 const RENDERED: [&str; 7] = [
     "Dockerfile",
     "base",
@@ -73,7 +73,7 @@ fn failed(what: &str, path: &Path, e: &std::io::Error) -> Failure {
     )
 }
 
-/// The directory, new, or of an earlier render.
+/// Creates the directory, or accepts that of an earlier render.
 fn prepare(dir: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(dir).map_err(|e| failed("create", dir, &e))?;
     let empty = std::fs::read_dir(dir)
@@ -95,8 +95,8 @@ fn prepare(dir: &Path) -> Result<(), Failure> {
     write_atomically(&mark, b"").map_err(|e| failed("write", &mark, &e))
 }
 
-/// Removes what an earlier render left, and whatever lies where this one writes: a link there is not
-/// followed.
+/// Removes the files of an earlier render, and everything at the paths that this one writes. A symbolic
+/// link there is removed, not followed.
 fn clear(dir: &Path, context: &Context) -> Result<(), Failure> {
     let first = |path: &String| path.split('/').next().unwrap_or_default().to_owned();
     let mut names: BTreeSet<String> = context.keys().map(first).collect();

@@ -34,14 +34,14 @@ pub fn run(common: &Common, args: &SbomArgs) -> Outcome {
     Ok(())
 }
 
-/// Everything that a plan's image is made of.
+/// Returns the bill of materials of a plan's image.
 pub fn bill<'a>(session: &Session, plan: &'a Plan) -> Result<Bill<'a>, Failure> {
     let image = session.catalog.images.get(&plan.parts.base.name);
     let os = image.map(|image| &image.os);
     Ok(Bill::of(plan, os, &session.store, epoch()?))
 }
 
-/// A licence that is missing only because its file is elsewhere should not surprise.
+/// Says how many licences are unknown because their files are not in the store.
 pub fn tell_unknown(common: &Common, bill: &Bill<'_>) {
     match bill.without_licence() {
         0 => {}

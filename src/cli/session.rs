@@ -1,4 +1,4 @@
-//! What most commands begin with: the stack, the catalog over it, its lock, the store.
+//! The common start of most commands: the stack, the catalog with its overlay, the lock, the store.
 
 use super::args::Common;
 use super::build::stop_on_signal;
@@ -16,13 +16,13 @@ use stackforge_types::Cancel;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Largest stack or lock that is read, in bytes.
+/// Longest stack or lock file, in bytes.
 const MOST_TEXT: u64 = 64 << 20;
 
 pub struct Session {
-    /// With a matrix, until [`Session::choose`]: the pattern of its variants.
+    /// The stack. With a matrix, and before [`Session::choose`], the pattern of its variants.
     pub stack: Stack,
-    /// What is locked together with the chosen variant.
+    /// The section of the lock for the chosen variant, as a stack.
     section: Option<Stack>,
     pub catalog: Catalog,
     pub overlay: Option<PathBuf>,
@@ -53,7 +53,7 @@ impl Session {
         Target::of(&self.stack, &self.catalog).map_err(|r| Failure::new(1, r))
     }
 
-    /// The lock, if there is one that parses.
+    /// Reads the lock. `None` if there is none.
     pub fn lock(&self) -> Result<Option<Lock>, Failure> {
         let read = std::fs::File::open(&self.lock_path).and_then(|file| {
             let mut text = String::new();
@@ -82,7 +82,7 @@ impl Session {
         Ok(Some(lock))
     }
 
-    /// The session of one variant, in which the stack is an ordinary one.
+    /// Returns the session of one variant, whose stack has no matrix.
     pub fn choose(mut self, name: Option<&str>) -> Result<Self, Failure> {
         if self.stack.matrix.is_empty() && name.is_none_or(|n| n == self.stack.name()) {
             return Ok(self);
@@ -94,14 +94,14 @@ impl Session {
         Ok(self)
     }
 
-    /// What changed in the stack since it was locked.
+    /// Returns the inputs of the stack that changed since it was locked.
     pub fn stale(&self, lock: &Lock) -> Vec<Change> {
         self.changes(self.section.as_ref().unwrap_or(&self.stack), lock)
     }
 
-    /// What changed in a section since it was locked.
+    /// Returns the inputs of a section that changed since it was locked.
     pub fn changes(&self, section: &Stack, lock: &Lock) -> Vec<Change> {
-        // Whether its names are known was asked before.
+        // Unknown names were reported before.
         let Ok(target) = Target::of(section, &self.catalog) else {
             return Vec::new();
         };
@@ -109,7 +109,7 @@ impl Session {
         lock.stale(section, &inputs)
     }
 
-    /// The lock, which has to be there.
+    /// Returns the lock. Fails if there is none.
     pub fn required_lock(&self) -> Result<Lock, Failure> {
         let file = self.stack.file();
         self.lock()?.ok_or_else(|| {
@@ -121,7 +121,7 @@ impl Session {
         })
     }
 
-    /// Refuses a stack that cannot work; what is only doubtful comes back.
+    /// Fails if the stack cannot work. Returns a report with the warnings.
     pub fn admit(
         &self,
         stack: &Stack,
@@ -151,8 +151,8 @@ impl Session {
         Report::new(self.stack.source.clone(), findings)
     }
 
-    /// The plan, with what the store remembers marked as cached; refused when the lock was
-    /// made for another stack.
+    /// Returns the plan, with steps marked as cached that the store records. Fails if the lock was made for
+    /// another stack.
     pub fn plan(&self, common: &Common) -> Result<Plan, Failure> {
         self.target()?;
         let lock = self.required_lock()?;
@@ -165,7 +165,7 @@ impl Session {
         Ok(plan)
     }
 
-    /// The plan of a stack whose lock fits, and what is doubtful of it.
+    /// Returns the plan of a stack whose lock fits, and a report with the warnings.
     pub fn planned(&self, stack: &Stack, lock: &Lock) -> Result<(Plan, Report), Failure> {
         let target = Target::of(stack, &self.catalog).map_err(|r| Failure::new(1, r))?;
         let file = stack.file();
@@ -210,14 +210,14 @@ pub fn stale_findings(stack: &Stack, changes: &[Change]) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// Memory of this machine, in GB.
+/// Returns the memory of this machine, in GB.
 pub fn memory_gb() -> Option<f64> {
     let info = rustix::system::sysinfo();
     let bytes = (info.totalram as f64) * f64::from(info.mem_unit);
     (bytes > 0.0).then_some(bytes / 1e9)
 }
 
-/// Where a key of the lock's inputs stands in the stack.
+/// Returns the stack's line for a key of the lock's inputs.
 fn span_of(stack: &Stack, key: &str) -> crate::diag::Span {
     match key.split_once('.') {
         Some(("libraries", name)) => stack.library(name).map(|l| l.name.span).unwrap_or_default(),
@@ -240,7 +240,7 @@ pub fn read_stack(path: &Path) -> Result<Stack, Failure> {
         )
     };
     let file = std::fs::File::open(path).map_err(|e| unreadable(e.to_string()))?;
-    // A device or a pipe has no size and perhaps no end.
+    // A device or a pipe has no size and may be endless.
     let mut text = String::new();
     file.take(MOST_TEXT + 1)
         .read_to_string(&mut text)
@@ -256,7 +256,7 @@ pub fn read_stack(path: &Path) -> Result<Stack, Failure> {
     spec::read(&name, &text).map_err(|r| Failure::new(2, r))
 }
 
-/// A runtime for commands that wait for engines and servers.
+/// Returns a runtime for commands that wait for engines and servers.
 pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -270,7 +270,7 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         })
 }
 
-/// Work that Ctrl-C ends; what it began is left as it is.
+/// Runs work until Ctrl-C. What the work has begun then stays as it is.
 pub async fn until_stopped<T, E: Into<Failure>>(
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, Failure> {

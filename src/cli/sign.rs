@@ -14,7 +14,7 @@ use std::str::FromStr as _;
 
 pub fn sign(common: &Common, args: &SignArgs) -> Outcome {
     let (Some(reference), Some(key)) = (&args.reference, &args.key) else {
-        // Clap asks for both where there is no name of a new pair.
+        // Clap requires both unless a new pair of keys is named.
         return args
             .generate_key
             .as_deref()
@@ -90,7 +90,7 @@ fn tell(common: &Common, done: &str, reference: &Reference, key: &PublicKey, sig
     print(&format!("{reference}: {done}{key}\n{lines}"));
 }
 
-/// One statement, for people.
+/// Formats one statement for people.
 pub(super) fn statement(signed: &Signed) -> String {
     let seconds = signed.time.and_then(|time| u32::try_from(time).ok());
     let at = seconds.map_or_else(String::new, |s| format!(", {}", time(s)));

@@ -64,7 +64,7 @@ pub fn run(common: &Common, args: &UpdateArgs) -> Outcome {
     tell(common, &last, &state, false)
 }
 
-/// Where it stands, by the state alone.
+/// Reports the status from the state file alone.
 fn status(common: &Common, settings: &Settings) -> Outcome {
     let state = update::read(&settings.state, &settings.place)?;
     if update::under_way(&settings.state) {
@@ -89,7 +89,7 @@ fn status(common: &Common, settings: &Settings) -> Outcome {
     tell(common, &last, &state, true)
 }
 
-/// The end of a run, and its exit code.
+/// Reports the end of a run and returns its exit status.
 fn tell(common: &Common, last: &Last, state: &State, asked: bool) -> Outcome {
     use update::Outcome as End;
     let at = match asked {

@@ -18,7 +18,7 @@ use stackforge_image::store::{Store, save};
 use stackforge_types::Cancel;
 use std::path::Path;
 
-/// Begins the name of a root file system in a directory.
+/// Prefix of a root file system's directory.
 const ROOTFS: &str = "rootfs:";
 
 pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
@@ -92,7 +92,7 @@ async fn report(
                 Ok(docker) => docker.image(&name).await.map_err(BuildError::from)?,
                 Err(_) => None,
             };
-            // What is pushed by that name is validated, which the engine may have as well.
+            // Validate what `push` would push by that name: the store's image, which the engine may have too.
             let own = match args.image == name {
                 true => stored(&store()?, &name, Platform::host())?,
                 false => None,

@@ -1,4 +1,4 @@
-//! Files of settings, as a person or a service names them.
+//! Reads files of settings that a person or a service names.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,11 +7,10 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// No settings are longer, in bytes.
+/// Longest file of settings, in bytes.
 const MOST: u64 = 1 << 20;
 
-/// Reads a small file and waits for nothing: settings that are a pipe would hang a service for ever, and
-/// a device may have no end.
+/// Reads a small file without waiting: a pipe would block a service forever, and a device may be endless.
 ///
 /// # Errors
 /// `InvalidInput` for a pipe or socket, and for more than 1 MiB.

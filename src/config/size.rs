@@ -1,4 +1,4 @@
-//! Amounts of bytes as people write them: `20GB`, `512MiB`, `1.5 TB`.
+//! Amounts of bytes in people's notation: `20GB`, `512MiB`, `1.5 TB`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -43,7 +43,7 @@ impl FromStr for Size {
             return whole.checked_mul(*factor).map(Self).ok_or_else(wrong);
         }
         let number: f64 = number.parse().map_err(|_| wrong())?;
-        // More digits than a float has make no difference to a budget.
+        // Digits beyond a float's precision make no difference to a budget.
         Ok(Self((number * *factor as f64) as u64))
     }
 }

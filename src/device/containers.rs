@@ -1,13 +1,13 @@
-//! How containers get this machine's GPUs: CDI specifications and Docker's configuration.
+//! Reads how containers get this machine's GPUs: CDI specifications and Docker's configuration.
 
 use super::root::{Root, clean};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Containers {
-    /// Devices of NVIDIA's CDI specifications: `nvidia.com/gpu=0`.
+    /// Devices in NVIDIA's CDI specifications: `nvidia.com/gpu=0`.
     pub cdi: Vec<String>,
-    /// Runtimes in Docker's configuration, besides its own.
+    /// Runtimes in Docker's configuration, without the built-in ones.
     pub runtimes: Vec<String>,
     pub default_runtime: Option<String>,
 }
@@ -56,7 +56,7 @@ struct CdiDevice {
     name: CdiName,
 }
 
-/// `nvidia-ctk` quotes the names that are numbers; others do not.
+/// A device's name in a CDI specification. `nvidia-ctk` quotes names that are numbers; other programs do not.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum CdiName {
@@ -64,7 +64,7 @@ enum CdiName {
     Number(u64),
 }
 
-/// Devices of a CDI specification, YAML or JSON, if it is NVIDIA's.
+/// Returns the devices of a CDI specification (YAML or JSON); none if it is not NVIDIA's.
 pub fn cdi_devices(spec: &[u8]) -> Vec<String> {
     let Ok(spec) = serde_saphyr::from_slice::<CdiSpec>(spec) else {
         return Vec::new();
@@ -83,7 +83,7 @@ pub fn cdi_devices(spec: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Runtimes and the default one of Docker's `daemon.json`.
+/// Returns the runtimes and the default runtime in Docker's `daemon.json`.
 pub fn docker_runtimes(text: &str) -> (Vec<String>, Option<String>) {
     let Ok(config) = serde_json::from_str::<serde_json::Value>(text) else {
         return Default::default();

@@ -1,8 +1,8 @@
-//! Free space.
+//! Reads the free space of a file system.
 
 use std::path::Path;
 
-/// Bytes that this user may still write below `path`, which need not be there yet.
+/// Returns the bytes that this user may still write below `path`, which need not exist yet.
 pub fn free(path: &Path) -> Option<u64> {
     let there = path.ancestors().find(|p| p.exists())?;
     let stat = rustix::fs::statvfs(there).ok()?;

@@ -1,7 +1,7 @@
-//! NVIDIA's driver and the GPUs behind it, as files tell them.
+//! Reads NVIDIA's driver and its GPUs from files.
 //!
-//! /proc/driver/nvidia is there while the kernel module is loaded; the module's own library has
-//! its version in its name; the PCI bus shows GPUs that no driver drives.
+//! /proc/driver/nvidia exists while the kernel module is loaded; the module's own library has the version in
+//! its file name; the PCI bus also shows GPUs without a driver.
 
 use super::root::{Root, clean, leading_version};
 use serde::Serialize;
@@ -9,13 +9,13 @@ use stackforge_types::{Platform, Sm};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Driver {
-    /// Of the loaded kernel module.
+    /// Version of the loaded kernel module.
     pub module: Option<String>,
-    /// Of libcuda.so, which programs load; it has to be the module's.
+    /// Version of libcuda.so, which programs load. It has to be the module's.
     pub library: Option<String>,
-    /// Newest CUDA that it says it runs, by NVML.
+    /// Newest CUDA version that the driver supports, from NVML.
     pub cuda: Option<String>,
-    /// Whether the module is the open one.
+    /// Whether the kernel module is the open one.
     pub open: Option<bool>,
 }
 
@@ -29,9 +29,9 @@ impl Driver {
 pub struct Gpu {
     pub name: String,
     pub sm: Option<Sm>,
-    /// Bytes.
+    /// GPU memory in bytes.
     pub memory: Option<u64>,
-    /// Names of the MIG devices that it is divided into; None where MIG is off or unknown.
+    /// Names of the GPU's MIG devices. `None` if MIG is off or unknown.
     pub mig: Option<Vec<String>>,
 }
 
@@ -48,14 +48,14 @@ pub fn read(root: &Root) -> Option<Driver> {
     (driver != Driver::default()).then_some(driver)
 }
 
-/// Version of the loaded module and whether it is the open one, from the line `NVRM version: …`.
+/// Reads the version of the loaded module, and whether it is the open one, from the line `NVRM version: …`.
 pub fn module(text: &str) -> Option<(String, bool)> {
     let line = text.lines().find_map(|l| l.strip_prefix("NVRM version:"))?;
     let version = line.split_whitespace().find_map(driver_version)?;
     Some((version, line.contains("Open Kernel Module")))
 }
 
-/// Drivers count from three digits on: it tells them from sonames such as `libcuda.so.1.1`.
+/// Parses a driver's version. It begins with three digits, unlike a SONAME's in `libcuda.so.1.1`.
 fn driver_version(word: &str) -> Option<String> {
     leading_version(word).filter(|v| v.len() == word.len() && v.find('.') == Some(3))
 }
@@ -71,7 +71,7 @@ fn library(root: &Root) -> Option<String> {
         .find_map(|name| driver_version(name.strip_prefix("libcuda.so.")?))
 }
 
-/// GPUs of the loaded driver, by the names that it gives them.
+/// Returns the GPUs of the loaded driver, with the driver's names.
 pub fn gpus(root: &Root) -> Vec<Gpu> {
     let folder = "/proc/driver/nvidia/gpus";
     root.list(folder)
@@ -92,7 +92,7 @@ pub fn model(information: &str) -> Option<String> {
     Some(clean(line)).filter(|m| !m.is_empty())
 }
 
-/// NVIDIA's display controllers on the PCI bus, as `10de:2330`.
+/// Returns NVIDIA's display controllers on the PCI bus, as `10de:2330`.
 pub fn pci(root: &Root) -> Vec<String> {
     let folder = "/sys/bus/pci/devices";
     root.list(folder)

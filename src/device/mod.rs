@@ -1,9 +1,9 @@
-//! What a machine is: processors, memory, GPUs, driver, CUDA toolkits, container configuration.
+//! Describes a machine: processors, memory, GPUs, driver, CUDA toolkits, container configuration.
 //!
-//! In: a directory that stands for the machine's root ([`Device::read`]), or this machine itself
-//! ([`Device::here`]), of which NVML and the programs on PATH are asked too. Out: [`Device`], facts
-//! without a judgement: names of the catalog and what fits what are others' business. It is never
-//! an error: what is absent, unreadable or odd is None. No UUID, serial or host name is read.
+//! In: the root directory of a machine ([`Device::read`]), or this machine itself ([`Device::here`]), for
+//! which NVML and programs on PATH are asked too. Out: [`Device`], facts without a judgement: other modules
+//! know the catalog's names and what fits. Never fails: a fact that is missing, unreadable or odd is `None`.
+//! Reads no UUID, serial number or host name.
 
 pub mod containers;
 mod disk;
@@ -35,16 +35,16 @@ pub struct Device {
     pub platform: Option<Platform>,
     pub system: System,
     pub board: Option<Board>,
-    /// Release of NVIDIA's Linux for Jetson: `36.4.3`.
+    /// L4T release of a Jetson: `36.4.3`.
     pub l4t: Option<String>,
     pub cpu: Cpu,
     pub memory: Memory,
-    /// As the driver tells; none on a Jetson whose driver has no NVML.
+    /// GPUs that the driver reports; empty on a Jetson whose driver has no NVML.
     pub gpus: Vec<Gpu>,
-    /// NVIDIA's display controllers on the PCI bus, driven or not: `10de:2330`.
+    /// NVIDIA's display controllers on the PCI bus, with or without a driver: `10de:2330`.
     pub pci: Vec<String>,
     pub driver: Option<Driver>,
-    /// Why NVML, though installed, told nothing.
+    /// Why NVML, though installed, returned nothing.
     #[serde(serialize_with = "fault")]
     pub nvml: Option<NvmlFault>,
     pub toolkits: Vec<Toolkit>,
@@ -60,7 +60,7 @@ fn fault<S: serde::Serializer>(fault: &Option<NvmlFault>, s: S) -> Result<S::Ok,
 }
 
 impl Device {
-    /// The machine whose root file system lies at `directory`, from its files alone.
+    /// Reads the machine whose root file system is at `directory`, from its files alone.
     pub fn read(directory: &Path) -> Self {
         let root = Root::new(directory);
         let (cpu, platform) = root
@@ -89,7 +89,7 @@ impl Device {
         }
     }
 
-    /// This machine.
+    /// Reads this machine.
     pub fn here() -> Self {
         let mut device = Self {
             platform: match std::env::consts::ARCH {

@@ -1,4 +1,4 @@
-//! What the driver itself says, through NVML: its library is loaded at run time, if it is there.
+//! Asks the driver itself, through NVML. The library is loaded at run time, if it exists.
 
 use super::driver::Gpu;
 use super::root::clean;
@@ -6,7 +6,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Nvml, cuda_driver_version_major, cuda_driver_version_minor};
 use stackforge_types::Sm;
 
-/// What one look gave.
+/// The result of asking NVML once.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub driver: Option<String>,
@@ -24,7 +24,7 @@ pub enum NvmlFault {
     Other(String),
 }
 
-/// GPUs and driver; None on a machine without the library.
+/// Returns GPUs and driver. `None` on a machine without the library.
 pub fn look() -> Result<Option<Seen>, NvmlFault> {
     let nvml = match Nvml::init() {
         Ok(nvml) => nvml,
@@ -48,7 +48,7 @@ pub fn look() -> Result<Option<Seen>, NvmlFault> {
     }))
 }
 
-/// An integrated GPU answers some of these questions with "not supported".
+/// Reads one GPU. An integrated GPU answers some of these questions with "not supported".
 fn gpu(device: &nvml_wrapper::Device<'_>) -> Option<Gpu> {
     let sm = device.cuda_compute_capability().ok().and_then(|c| {
         Some(Sm::new(

@@ -8,20 +8,20 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Cpu {
     pub model: Option<String>,
-    /// Logical processors; 0 when it is not known.
+    /// Number of logical processors; 0 if it is not known.
     pub count: u32,
-    /// Flags that every processor has, in the kernel's names.
+    /// Flags that all processors have, with the kernel's names.
     pub flags: BTreeSet<String>,
 }
 
-/// Bytes.
+/// Amounts of memory, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Memory {
     pub total: Option<u64>,
     pub available: Option<u64>,
 }
 
-/// Processors as the kernel lists them, and the platform that its words are of.
+/// Reads the processors from /proc/cpuinfo, and the platform that the file's format belongs to.
 pub fn cpuinfo(text: &str) -> (Cpu, Option<Platform>) {
     let mut cpu = Cpu::default();
     let mut platform = None;
@@ -32,7 +32,7 @@ pub fn cpuinfo(text: &str) -> (Cpu, Option<Platform>) {
         };
         match key.trim() {
             "processor" if value.trim().parse::<u32>().is_ok() => cpu.count += 1,
-            // Device trees of Jetson modules name the processor once, after the list.
+            // Jetson modules name the processor once, after the list, from the device tree.
             "model name" | "Model" if cpu.model.is_none() => {
                 cpu.model = Some(clean(value)).filter(|m| !m.is_empty());
             }

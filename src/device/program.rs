@@ -1,4 +1,4 @@
-//! Programs of this machine that are asked for their version.
+//! Runs programs of this machine to ask for their versions.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_OUTPUT: u64 = 64 << 10;
 
-/// Executables of that name on PATH, in the shell's order.
+/// Returns the executables with this name on PATH, in the shell's order.
 pub fn on_path(name: &str) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -24,7 +24,7 @@ pub fn executable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-/// What the program prints, if it succeeds in time.
+/// Returns the program's output if it succeeds in time.
 pub fn output(program: &Path, arguments: &[&str]) -> Option<String> {
     output_within(program, arguments, PATIENCE)
 }
@@ -45,7 +45,7 @@ fn output_within(program: &Path, arguments: &[&str], patience: Duration) -> Opti
         bytes
     });
     let succeeded = ends_well(&mut child, Instant::now() + patience);
-    // What it started may still hold the pipe.
+    // A child of the program may still hold the pipe.
     stop(&child);
     let _ = child.wait();
     let bytes = reader.join().ok()?;
@@ -63,7 +63,7 @@ fn ends_well(child: &mut Child, deadline: Instant) -> bool {
     false
 }
 
-/// Kills the program's group, which is its own: nothing else is in it.
+/// Kills the program's process group, which contains only the program and its children.
 fn stop(child: &Child) {
     let group = i32::try_from(child.id())
         .ok()

@@ -1,8 +1,7 @@
-//! Files below a directory that stands for a machine's root.
+//! Reads files below the root directory of a machine.
 //!
-//! Everything read here may be hostile or odd: reads are bounded, symbolic links lead nowhere
-//! outside the directory, and what is no regular file is not opened for reading. What cannot be
-//! read is absent, never an error.
+//! All content is untrusted: reads are bounded, symbolic links never lead outside the directory, and only
+//! regular files are opened for reading. Content that cannot be read counts as absent and is never an error.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -11,11 +10,11 @@ use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// A server with many hundred processors says about 1.5 KiB of each in /proc/cpuinfo.
+/// Longest text, in bytes. /proc/cpuinfo has about 1.5 KiB for each of a server's many hundred processors.
 const LONGEST_TEXT: u64 = 8 << 20;
 const MOST_LINKS: usize = 40;
 const MOST_ENTRIES: usize = 4096;
-/// Longest name or version that is kept.
+/// Longest name or version that is kept, in bytes.
 const LONGEST_VALUE: usize = 120;
 
 #[derive(Debug, Clone)]
@@ -31,7 +30,7 @@ impl Root {
         self.0 == Path::new("/")
     }
 
-    /// Content of a file, its start when it is longer than a text should be.
+    /// Returns the content of a file, cut at the longest length of a text.
     pub fn text(&self, path: &str) -> Option<String> {
         let bytes = self.bytes(path, LONGEST_TEXT)?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -43,7 +42,7 @@ impl Root {
         Some(bytes)
     }
 
-    /// A short text such as a number in /sys.
+    /// Returns a short text such as a number in /sys.
     pub fn value(&self, path: &str) -> Option<String> {
         let bytes = self.bytes(path, 4096)?;
         Some(clean(&String::from_utf8_lossy(&bytes))).filter(|v| !v.is_empty())
@@ -53,7 +52,7 @@ impl Root {
         self.resolve(path).is_some_and(|p| p.exists())
     }
 
-    /// Names in a directory, sorted.
+    /// Returns the names in a directory, sorted.
     pub fn list(&self, path: &str) -> Vec<String> {
         let Some(entries) = self.resolve(path).and_then(|p| std::fs::read_dir(p).ok()) else {
             return Vec::new();
@@ -69,7 +68,7 @@ impl Root {
 
     fn open(&self, path: &str) -> Option<File> {
         let path = self.resolve(path)?;
-        // Opening a FIFO to read waits for a writer unless told not to.
+        // Without O_NONBLOCK, opening a FIFO waits for a writer.
         let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).ok()?;
         let file = std::fs::OpenOptions::new()
             .read(true)
@@ -79,13 +78,13 @@ impl Root {
         file.metadata().ok()?.is_file().then_some(file)
     }
 
-    /// Where a path of the machine lies here, its links followed as the machine would.
+    /// Returns the path on this machine for a path of the described machine, with symbolic links resolved there.
     pub fn resolve(&self, path: &str) -> Option<PathBuf> {
         let real = self.real(path)?;
         Some(self.0.join(real.strip_prefix("/").unwrap_or(&real)))
     }
 
-    /// The path without links, as the machine would say it.
+    /// Returns the path in the described machine with symbolic links resolved.
     pub fn real(&self, path: &str) -> Option<PathBuf> {
         let mut rest: VecDeque<OsString> = parts(Path::new(path));
         let mut inside = PathBuf::new();
@@ -125,8 +124,7 @@ fn parts(path: &Path) -> VecDeque<OsString> {
         .collect()
 }
 
-/// Text of a machine as a report may show it: one short line, without the zero byte that ends a
-/// value of a device tree.
+/// Cleans a text for a report: one short line, without the NUL that ends a value of a device tree.
 pub fn clean(text: &str) -> String {
     let plain: String = text
         .chars()
@@ -137,7 +135,7 @@ pub fn clean(text: &str) -> String {
     plain.trim().to_owned()
 }
 
-/// Numbers joined by dots, such as a version, at the start of a text.
+/// Returns numbers joined by dots, such as a version, from the start of a text.
 pub fn leading_version(text: &str) -> Option<String> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

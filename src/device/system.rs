@@ -1,4 +1,4 @@
-//! The operating system: os-release, kernel, C library, loader.
+//! Reads the operating system: os-release, kernel, C library, loader.
 
 use super::root::{Root, clean, leading_version};
 use serde::Serialize;
@@ -6,17 +6,17 @@ use stackforge_types::Platform;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct System {
-    /// `Ubuntu 24.04.1 LTS`.
+    /// Name, as in `Ubuntu 24.04.1 LTS`.
     pub name: Option<String>,
     /// os-release's `ID` and `VERSION_ID`.
     pub id: Option<String>,
     pub version: Option<String>,
     pub kernel: Option<String>,
-    /// glibc's version.
+    /// Version of glibc.
     pub libc: Option<String>,
 }
 
-/// Far more than any glibc has.
+/// Most bytes of libc.so.6 that are read; no glibc is nearly as long.
 const LONGEST_LIBRARY: u64 = 16 << 20;
 
 pub fn read(root: &Root) -> System {
@@ -39,7 +39,7 @@ pub fn read(root: &Root) -> System {
     system
 }
 
-/// The platform by the dynamic loader that is installed.
+/// Returns the platform of the installed dynamic loader.
 pub fn platform(root: &Root) -> Option<Platform> {
     let loaders = [
         ("/lib64/ld-linux-x86-64.so.2", Platform::LinuxAmd64),
@@ -51,7 +51,7 @@ pub fn platform(root: &Root) -> Option<Platform> {
         .map(|(_, platform)| platform)
 }
 
-/// os-release(5).
+/// Parses os-release(5).
 pub fn os_release(text: &str) -> System {
     let value = |name: &str| {
         let line = text.lines().find_map(|l| l.trim().strip_prefix(name))?;
@@ -66,7 +66,7 @@ pub fn os_release(text: &str) -> System {
     }
 }
 
-/// glibc says its version in a string that `libc.so.6` prints when it is run.
+/// Finds glibc's version in the string that `libc.so.6` prints when it is run.
 pub fn libc_version(library: &[u8]) -> Option<String> {
     let words = b"release version ";
     let at = library.windows(words.len()).position(|w| w == words)?;

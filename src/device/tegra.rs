@@ -1,13 +1,13 @@
-//! Jetson modules: the L4T release and the device tree.
+//! Reads a Jetson module's L4T release and device tree.
 
 use super::root::{Root, clean};
 use serde::Serialize;
 
-/// What the device tree says of the board.
+/// The board, from the device tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Board {
     pub model: Option<String>,
-    /// The most specific first: `nvidia,p3737-0000+p3701-0005`, …, `nvidia,tegra234`.
+    /// Compatible strings, the most specific first: `nvidia,p3737-0000+p3701-0005`, …, `nvidia,tegra234`.
     pub compatible: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ pub fn board(root: &Root) -> Option<Board> {
     (board != Board::default()).then_some(board)
 }
 
-/// Strings of a device tree's property, each ended by a NUL.
+/// Returns the strings of a device tree's property, each of which ends with a NUL.
 pub fn strings(property: &[u8]) -> Vec<String> {
     property
         .split(|b| *b == 0)
@@ -39,7 +39,7 @@ pub fn strings(property: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// `36.4.3` from `# R36 (release), REVISION: 4.3, GCID: …`.
+/// Parses `36.4.3` from `# R36 (release), REVISION: 4.3, GCID: …`.
 pub fn l4t(text: &str) -> Option<String> {
     let line = text.lines().find(|l| l.contains("REVISION:"))?;
     let release = line.trim_start_matches(['#', ' ']).strip_prefix('R')?;

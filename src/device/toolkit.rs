@@ -1,8 +1,7 @@
-//! CUDA toolkits and torches that are installed: the second and third of the "CUDA versions".
+//! Finds installed CUDA toolkits and torches: the second and third of the "CUDA versions".
 //!
-//! A toolkit is what has an nvcc; which one a build takes is decided by PATH, CUDA_HOME and
-//! CUDA_PATH. A torch brings a CUDA runtime of its own, which `torch/version.py` names; nothing is
-//! imported.
+//! A toolkit is a directory with an nvcc; PATH, CUDA_HOME and CUDA_PATH decide which one a build uses. A torch
+//! has its own CUDA runtime, which `torch/version.py` names; nothing is imported.
 
 use super::program;
 use super::root::{Root, clean, leading_version};
@@ -11,31 +10,31 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Toolkit {
-    /// The compiler's path.
+    /// Path of the compiler.
     pub nvcc: PathBuf,
-    /// `13.0`; None where nvcc does not run.
+    /// Version, as in `13.0`; `None` if nvcc does not run.
     pub version: Option<String>,
-    /// What leads to it: `PATH`, `CUDA_HOME`, `CUDA_PATH`, `/usr/local`.
+    /// The settings that lead to it: `PATH`, `CUDA_HOME`, `CUDA_PATH`, `/usr/local`.
     pub found: Vec<&'static str>,
-    /// Whether it is the one that plain `nvcc` runs.
+    /// Whether plain `nvcc` runs this one.
     pub first: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Torch {
-    /// Directory that it is installed in.
+    /// Directory in which it is installed.
     pub site: PathBuf,
     pub version: String,
-    /// The CUDA that it was built with; None for a CPU-only torch.
+    /// The CUDA version that it was built with; `None` for a CPU-only torch.
     pub cuda: Option<String>,
 }
 
-/// Toolkits below /usr/local, by the version that they record.
+/// Returns the toolkits below /usr/local, with the versions that they record.
 pub fn installed(root: &Root) -> Vec<Toolkit> {
     let mut toolkits: Vec<Toolkit> = Vec::new();
     for name in root.list("/usr/local") {
         let home = format!("/usr/local/{name}");
-        // `cuda` and `cuda-13` are links to `cuda-13.0`.
+        // `cuda` and `cuda-13` are symbolic links to `cuda-13.0`.
         let Some(nvcc) = root.real(&format!("{home}/bin/nvcc")) else {
             continue;
         };
@@ -55,7 +54,7 @@ pub fn installed(root: &Root) -> Vec<Toolkit> {
     toolkits
 }
 
-/// Every nvcc that something on this machine leads to, asked for its version.
+/// Returns every nvcc that a setting of this machine leads to, with the version that it prints.
 pub fn here() -> Vec<Toolkit> {
     let variable = |name: &str| {
         let home = std::env::var_os(name).filter(|v| !v.is_empty())?;
@@ -79,7 +78,7 @@ pub fn here() -> Vec<Toolkit> {
         .collect()
 }
 
-/// One toolkit per compiler: several paths may lead to it.
+/// Returns one toolkit for each compiler: several paths may lead to it.
 fn merge(found: Vec<(&'static str, PathBuf)>) -> Vec<Toolkit> {
     let mut toolkits: Vec<(Option<PathBuf>, Toolkit)> = Vec::new();
     for (how, nvcc) in found {
@@ -105,13 +104,13 @@ fn merge(found: Vec<(&'static str, PathBuf)>) -> Vec<Toolkit> {
     toolkits.into_iter().map(|(_, toolkit)| toolkit).collect()
 }
 
-/// `13.0` from `Cuda compilation tools, release 13.0, V13.0.88`.
+/// Parses `13.0` from `Cuda compilation tools, release 13.0, V13.0.88`.
 pub fn nvcc_version(text: &str) -> Option<String> {
     text.match_indices("release ")
         .find_map(|(at, word)| leading_version(&text[at + word.len()..]))
 }
 
-/// `13.0` from a toolkit's `version.json`.
+/// Reads the version, such as `13.0`, from a toolkit's `version.json`.
 pub fn version_json(text: &str) -> Option<String> {
     let document: serde_json::Value = serde_json::from_str(text).ok()?;
     let whole = document.get("cuda")?.get("version")?.as_str()?;
@@ -119,7 +118,7 @@ pub fn version_json(text: &str) -> Option<String> {
     Some(whole.split('.').take(2).collect::<Vec<_>>().join("."))
 }
 
-/// Torches in the system's directories.
+/// Returns the torches in the system's directories.
 pub fn torches(root: &Root) -> Vec<Torch> {
     let mut sites = vec!["/usr/lib/python3/dist-packages".to_owned()];
     for lib in ["/usr/lib", "/usr/local/lib"] {
@@ -139,7 +138,7 @@ pub fn torches(root: &Root) -> Vec<Torch> {
         .collect()
 }
 
-/// Torches of this user's environments too: the active one, those beside each python3 on PATH.
+/// Returns also the torches of this user's environments: the active one, and those beside each python3 on PATH.
 pub fn torches_here() -> Vec<Torch> {
     let root = Root::new(Path::new("/"));
     let mut homes: Vec<PathBuf> = ["VIRTUAL_ENV", "CONDA_PREFIX"]
@@ -198,7 +197,7 @@ fn torch_in(root: &Root, site: &str) -> Option<Torch> {
     })
 }
 
-/// Version and CUDA of `torch/version.py`: `__version__ = '2.13.0+cu130'`,
+/// Reads the versions of torch and CUDA from `torch/version.py`: `__version__ = '2.13.0+cu130'`,
 /// `cuda: Optional[str] = '13.0'`.
 pub fn torch_version(text: &str) -> Option<(String, Option<String>)> {
     let value = |name: &str| {

@@ -1,13 +1,13 @@
-//! A log in blocks of whole lines, without colours.
+//! Splits a log into blocks of whole lines, without colours.
 //!
-//! In: any reader. Out: [`Block`]s of bounded size. A line longer than a block comes in pieces
-//! that overlap, so that what is looked for is whole in one of them.
+//! In: any reader. Out: [`Block`]s of bounded size. A line longer than a block is split into overlapping
+//! pieces, so that every match is whole in one of them.
 
 use std::io::{self, Read};
 
-/// Fits a second-level cache.
+/// Bytes of a block, which fit a second-level cache.
 const SIZE: usize = 256 << 10;
-/// Longer than what any pattern matches.
+/// Bytes by which pieces overlap; longer than the match of any pattern.
 pub const OVERLAP: usize = 4 << 10;
 const ESCAPE: u8 = 0x1b;
 
@@ -23,7 +23,7 @@ pub struct Blocks<R> {
 }
 
 pub struct Block<'a> {
-    /// Number of the first line.
+    /// Number of the block's first line.
     pub line: u64,
     pub bytes: &'a [u8],
 }
@@ -81,8 +81,8 @@ impl<R: Read> Blocks<R> {
     }
 }
 
-/// Copies `bytes` without terminals' control sequences (`ESC [ … letter`, `ESC ] … BEL`) and
-/// with every line break kept.
+/// Copies `bytes` without terminal control sequences (`ESC [ … letter`, `ESC ] … BEL`). Keeps every line
+/// break.
 fn strip_colours(bytes: &[u8], out: &mut Vec<u8>) {
     out.clear();
     let mut rest = bytes;
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// Gives a few bytes at a time.
+    /// A reader that returns a few bytes at a time.
     struct Drip<'a>(&'a [u8], usize);
 
     impl Read for Drip<'_> {

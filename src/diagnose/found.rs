@@ -1,24 +1,24 @@
-//! What has been recognised so far, in bounded memory.
+//! Collects the recognised failures in bounded memory.
 //!
-//! In: matches in the log's order. Out: those nearest to the root cause. The same failure told
-//! again is counted, not kept.
+//! In: matches in the log's order. Out: those nearest to the root cause. A repeated failure is counted, not
+//! kept again.
 
 use super::{Match, line, symbol};
 use crate::catalog::{Diagnosis, Rank};
 use regex::bytes::Captures;
 use stackforge_types::printable::is_plain;
 
-/// Different failures of one diagnosis that are kept: libraries that are missing, say.
+/// Most different failures of one diagnosis that are kept, such as missing libraries.
 const KEPT: usize = 8;
 
 #[derive(Default)]
 pub struct Found(Vec<Kept>);
 
 struct Kept {
-    /// Place of the diagnosis in the catalog.
+    /// Index of the diagnosis in the catalog.
     diagnosis: usize,
     rank: Rank,
-    /// What the pattern captured: the same again is the same failure.
+    /// The text that the pattern captured. Equal text means the same failure.
     captured: Vec<u8>,
     found: Match,
 }
@@ -70,7 +70,7 @@ impl Found {
         });
     }
 
-    /// The matches of the nearest rank that there is, in the log's order.
+    /// Returns the matches of the best rank that occurs, in the log's order.
     pub fn nearest(self) -> Vec<Match> {
         let nearest = self.0.iter().map(|kept| kept.rank).min();
         self.0
@@ -81,7 +81,7 @@ impl Found {
     }
 }
 
-/// `text` with each `{name}` replaced by what was captured, or by `?` where nothing was.
+/// Replaces each `{name}` in `text` by the captured text, or by `?` if nothing was captured.
 fn filled(text: &str, captures: &Captures<'_>) -> String {
     let mut out = String::new();
     let mut rest = text;

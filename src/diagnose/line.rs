@@ -1,8 +1,7 @@
-//! One line of a log, as a program printed it.
+//! Extracts one line of a log as the program printed it.
 //!
-//! In: bytes around a hit. Out: the line between line breaks and the carriage returns of
-//! progress bars, without what BuildKit, Compose and CI put before it. It never grows with the
-//! length of a line.
+//! In: bytes around a match. Out: the line between line breaks, or between the carriage returns of progress
+//! bars, without the prefixes of BuildKit, Compose and CI. Its size does not depend on the length of the line.
 
 use super::blocks::OVERLAP;
 use regex::bytes::Regex;
@@ -14,8 +13,8 @@ use std::sync::LazyLock;
 /// Longest part of a line that is shown, in bytes.
 const SHOWN: usize = 160;
 
-/// What stands before a line: `web-1  | `, `2026-11-21T07:00:00.1Z `, `#12 `, `3.456 ` and
-/// `[build 1/4] RUN | `, of Compose, CI, BuildKit, and stackforge's own logs.
+/// Prefixes of a line: `web-1  | `, `2026-11-21T07:00:00.1Z `, `#12 `, `3.456 ` and `[build 1/4] RUN | `, from
+/// Compose, CI, BuildKit and stackforge's own logs.
 static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
     let prefix = [
         r"(?-u)^",
@@ -28,7 +27,7 @@ static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&prefix.concat()).expect("checked by the tests below")
 });
 
-/// The part of a line around `hit`, not before `from`: at most [`OVERLAP`] to both sides.
+/// Returns the part of a line around `hit`, starting at `from` at the earliest: at most [`OVERLAP`] each side.
 pub fn around(bytes: &[u8], hit: &Range<usize>, from: usize) -> Range<usize> {
     let first = from.max(hit.start.saturating_sub(OVERLAP));
     let last = bytes.len().min(hit.end + OVERLAP);
@@ -41,7 +40,7 @@ pub fn breaks(bytes: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
-/// The line without a prefix and with ASCII quotes: GCC prints `‘x’` where the locale has them.
+/// Returns the line without a prefix and with ASCII quotes: GCC prints `‘x’` in some locales.
 pub fn plain(bytes: &[u8]) -> Cow<'_, [u8]> {
     let prefix = PREFIX.find(bytes).map_or(0, |m| m.end());
     let bytes = &bytes[prefix..];
@@ -70,14 +69,14 @@ pub fn plain(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// Whether the line is the statement that a Python traceback quotes: it holds the message before
-/// its values are filled in, and the message itself follows.
+/// Whether the line is the statement quoted by a Python traceback: it contains the message before its values
+/// are filled in, and the message itself follows.
 pub fn quotes_code(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"raise ")
 }
 
-/// What is shown of a line, and where in it the match is. What cannot be printed becomes a space:
-/// logs are full of colours, which say nothing here.
+/// Returns the shown part of a line and the match's position in it. Unprintable characters, such as colours,
+/// become spaces.
 pub fn shown(bytes: &[u8], matched: Range<usize>) -> (String, Range<usize>) {
     let matched = matched.start..matched.end.min(matched.start + SHOWN);
     let room = SHOWN - matched.len();

@@ -1,8 +1,8 @@
-//! What went wrong, from a log.
+//! Diagnoses failures from a log.
 //!
-//! In: the catalog's diagnoses and a log from any reader, of any size. Out: [`Match`]es, root
-//! cause first, each with the line that shows it, a cause and a fix. The log is read once, in
-//! blocks; it is never held in memory, and no failure is known here that is not in the catalog.
+//! In: the catalog's diagnoses, and a log of any size from any reader. Out: [`Match`]es, root cause first,
+//! each with the line that shows it, a cause and a fix. The log is read once, in blocks, and never held in
+//! memory. Only failures in the catalog are recognised.
 
 mod blocks;
 mod found;
@@ -20,21 +20,21 @@ use std::ops::Range;
 
 pub use symbol::readable;
 
-/// A failure that a log tells of.
+/// A failure that was recognised in a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Match {
     pub code: Code,
-    /// Of the diagnosis in diagnoses.yaml.
+    /// ID of the diagnosis in diagnoses.yaml.
     pub id: String,
-    /// Line of the log, counted from 1, at which it is told first.
+    /// Number of the first line that shows the failure, counted from 1.
     pub line: u64,
-    /// That line without colours and prefixes, or what is around the match in a long one.
+    /// That line without colours and prefixes; of a long line, the part around the match.
     pub text: String,
     pub cause: String,
     pub fix: String,
-    /// How often the log tells it.
+    /// How often the log shows the failure.
     pub count: u64,
-    /// Bytes of `text` that the pattern matched.
+    /// Byte range of `text` that the pattern matched.
     #[serde(skip)]
     pub matched: Range<usize>,
 }
@@ -42,9 +42,9 @@ pub struct Match {
 /// Recognises failures in logs.
 pub struct Diagnoser<'a> {
     diagnoses: &'a [Diagnosis],
-    /// Finds what any recognised line holds; nearly all lines hold none of it.
+    /// Searches for the patterns' literals, which nearly all lines lack.
     literals: AhoCorasick,
-    /// The diagnosis and the pattern that each literal is of.
+    /// For each literal, the indices of its diagnosis and pattern.
     of: Vec<(usize, usize)>,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Diagnoser<'a> {
         }
     }
 
-    /// The failures nearest to the root cause that the log tells of, the earliest first.
+    /// Returns the failures nearest to the root cause, the earliest first.
     pub fn read(&self, log: impl Read) -> io::Result<Vec<Match>> {
         let mut blocks = Blocks::new(log);
         let mut found = Found::default();
@@ -91,7 +91,7 @@ impl<'a> Diagnoser<'a> {
         Ok(found.nearest())
     }
 
-    /// The first diagnosis, in the catalog's order, that matches a line is what it tells.
+    /// Matches a line. The first matching diagnosis, in the catalog's order, counts.
     fn line(&self, number: u64, bytes: &[u8], found: &mut Found) {
         let text = line::plain(bytes);
         if line::quotes_code(&text) {

@@ -1,7 +1,7 @@
-//! Names of C++ as their programmers wrote them.
+//! Demangles C++ names.
 //!
-//! In: what a pattern captured, from a log. Out: the same text, or the demangled name where it
-//! is one, shortened. It never grows past [`LONGEST`]: a mangled name can unfold to gigabytes.
+//! In: text that a pattern captured from a log. Out: the same text, or the demangled name if it is a mangled
+//! one, shortened. It never exceeds [`LONGEST`]: a mangled name can expand to gigabytes.
 
 use cpp_demangle::{DemangleOptions, DemangleWrite, Symbol};
 use std::fmt;

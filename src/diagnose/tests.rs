@@ -98,7 +98,7 @@ proptest! {
         after in proptest::collection::vec(any::<u8>(), 0..2000),
     ) {
         let mut log = before.clone();
-        // A control sequence that was begun ends at the line break.
+        // A line break ends an unfinished control sequence.
         log.push(b'\n');
         log.extend(KILLED.as_bytes());
         log.push(b'\n');

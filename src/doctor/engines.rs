@@ -1,4 +1,4 @@
-//! Container engines and the programs around them.
+//! Examines container engines and the programs around them.
 
 use crate::device::{clean, program};
 use serde::Serialize;
@@ -10,35 +10,35 @@ use std::path::PathBuf;
 /// The engine that builds would use.
 #[derive(Debug, Default, Serialize)]
 pub struct Engine {
-    /// `Docker 28.2.2`; None when none answers.
+    /// `Docker 28.2.2`; `None` if no engine answers.
     pub server: Option<String>,
-    /// Why none answers.
+    /// Why no engine answers.
     pub silent: Option<String>,
-    /// What to do about that.
+    /// What to do if no engine answers.
     #[serde(skip)]
     pub help: Option<String>,
-    /// The address in use, as `DOCKER_HOST` would spell it, and what named it.
+    /// The address in use, in the form of `DOCKER_HOST`, and the setting that named it.
     pub address: Option<String>,
     pub found_by: Option<String>,
     pub local: bool,
     pub platform: Option<Platform>,
-    /// Podman's socket builds with Buildah instead.
+    /// Whether the engine builds with BuildKit. Podman's socket builds with Buildah instead.
     pub buildkit: bool,
     pub runtimes: Vec<String>,
     pub cdi: bool,
     pub storage: Option<String>,
     pub data: Option<PathBuf>,
     pub cpus: Option<u32>,
-    /// Bytes.
+    /// Memory in bytes.
     pub memory: Option<u64>,
-    /// Why it builds no stack, and what to do: it is too old.
+    /// Why the engine is too old to build, and what to do.
     #[serde(skip)]
     pub too_old: Option<(String, String)>,
-    /// What only its own project can mend.
+    /// Faults that only the engine's own project can fix.
     pub faults: Vec<Fault>,
 }
 
-/// A program on PATH; `version` is None where it does not say one.
+/// A program on PATH. `version` is `None` if the program does not print one.
 #[derive(Debug, Serialize)]
 pub struct Program {
     pub name: &'static str,
@@ -108,7 +108,7 @@ pub fn programs() -> Vec<Program> {
     found.collect()
 }
 
-/// The first word with a dot and a digit at its start, after a `v` or not.
+/// Returns the first word that begins with a digit, or with `v` and a digit, and contains a dot.
 fn version(text: &str) -> Option<String> {
     let plain = |w: &str| {
         let w = w.trim_start_matches('v').trim_end_matches(',');

@@ -1,4 +1,4 @@
-//! What a machine can build and run, by the catalog's driver floors and Jetson releases.
+//! Decides what a machine can build and run, from the catalog's minimum drivers and Jetson releases.
 
 use super::Machine;
 use crate::catalog::{Catalog, Image, Toolkit, numbers};
@@ -15,7 +15,7 @@ pub struct Can {
 
 #[derive(Debug, Serialize)]
 pub struct Build {
-    /// The engine's own; stacks for others need an engine elsewhere.
+    /// The engine's own platform. Stacks for other platforms need another engine.
     pub platforms: Vec<Platform>,
     /// Why nothing can be built.
     pub why_not: Option<String>,
@@ -33,7 +33,7 @@ pub struct Run {
     pub why_not: Option<String>,
 }
 
-/// How far a driver carries a toolkit.
+/// How far a driver supports a toolkit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
     No,
@@ -103,7 +103,7 @@ fn run(machine: &Machine, catalog: &Catalog) -> Run {
     }
 }
 
-/// How far the device's driver carries the toolkit.
+/// Returns how far the device's driver supports the toolkit.
 pub(super) fn toolkit(toolkit: &Toolkit, device: &Device, catalog: &Catalog) -> Fit {
     if device.l4t.is_some() {
         let own = catalog.jetson_of(device).map(|r| r.cuda.as_slice());
@@ -123,7 +123,7 @@ pub(super) fn toolkit(toolkit: &Toolkit, device: &Device, catalog: &Catalog) -> 
     }
 }
 
-/// Bases whose images run on the device: the best fit first, and of equals the newest CUDA.
+/// Returns the bases whose images run on the device: the best fit first, then by CUDA, the newest first.
 pub fn bases<'a>(catalog: &'a Catalog, device: &Device, sms: &[Sm]) -> Vec<&'a Image> {
     let knows = |image: &Image| match image.cuda.as_deref().and_then(|c| catalog.toolkit(c)) {
         Some(toolkit) => sms.iter().any(|sm| toolkit.sms.contains(&sm.base())),
@@ -139,7 +139,7 @@ pub fn bases<'a>(catalog: &'a Catalog, device: &Device, sms: &[Sm]) -> Vec<&'a I
     }
     let fit = |image: &Image| match image.cuda.as_deref().and_then(|c| catalog.toolkit(c)) {
         Some(known) => toolkit(known, device, catalog),
-        // CUDA comes with the wheels, so it is the lock's choice.
+        // CUDA comes with the wheels here, so the lock decides its version.
         None => Fit::WithoutPtx,
     };
     let mut images: Vec<&Image> = catalog

@@ -1,4 +1,4 @@
-//! Findings: what of this machine stands in the way, and what to do about it.
+//! Makes findings: what is wrong with this machine, and what to do about it.
 
 use super::fit::{self, Fit};
 use super::network::Answer;
@@ -9,7 +9,7 @@ use crate::diag::{Diagnostic, codes};
 use stackforge_types::Sm;
 use std::collections::BTreeSet;
 
-/// What one variant of a stack takes while it is built: the README of
+/// Free bytes that the build of one variant may need: the README of
 /// https://github.com/barstoolbluz/build-vllm names 30 GB.
 const LEAST_FREE: u64 = 30_000_000_000;
 
@@ -111,7 +111,7 @@ fn unknown_gpus(machine: &Machine) -> Vec<Diagnostic> {
     unknown.into_iter().map(finding).collect()
 }
 
-/// A CUDA that would know the GPU and that the driver is too old for.
+/// Reports a CUDA version that knows the GPU but needs a newer driver.
 fn old_driver(machine: &Machine, catalog: &Catalog) -> Option<Diagnostic> {
     let device = &machine.device;
     let version = device.driver.as_ref()?.version()?;
@@ -151,7 +151,7 @@ fn major(version: &str) -> Option<u32> {
     numbers(version).first().copied()
 }
 
-/// The nvcc that builds outside of containers take, against torch, the driver and the GPU.
+/// Checks the nvcc that builds outside of containers use against torch, the driver and the GPU.
 fn first_nvcc(machine: &Machine, catalog: &Catalog) -> Option<Diagnostic> {
     let device = &machine.device;
     let first = device.toolkits.iter().find(|t| t.first)?;
@@ -242,7 +242,7 @@ fn engine(live: &Live, machine: &Machine) -> Option<Diagnostic> {
     }
     let has = |name: &str| live.programs.iter().any(|p| p.name == name);
     let devices = !machine.device.containers.cdi.is_empty();
-    // Docker finds the hook on PATH by itself when a container asks for GPUs.
+    // Docker finds the hook on PATH when a container asks for GPUs.
     let gives = engine.runtimes.iter().any(|r| r.contains("nvidia"))
         || has("nvidia-container-runtime-hook")
         || (engine.cdi && devices);
@@ -262,7 +262,7 @@ fn engine(live: &Live, machine: &Machine) -> Option<Diagnostic> {
     )
 }
 
-/// What is wrong with the engine's release.
+/// Reports faults of the engine's release.
 fn of_release(engine: &Engine) -> Vec<Diagnostic> {
     let server = engine.server.as_deref().unwrap_or_default();
     let too_old = engine.too_old.iter();

@@ -1,8 +1,8 @@
-//! What this machine is, what it can build and run, and what to do about the rest.
+//! Reports on this machine: what it is, what it can build and run, and what to do about the rest.
 //!
-//! In: the catalog and what [`crate::device`], the container engine and the network answer. Out:
-//! [`Report`], with findings as diagnostics. It never fails and changes nothing: what could not be
-//! asked is said to be so. No address of an index or mirror is in it.
+//! In: the catalog, and answers of [`crate::device`], the container engine and the network. Out: [`Report`],
+//! with findings as diagnostics. Never fails and changes nothing: a fact that could not be found out is
+//! reported as such. The report contains no address of an index or mirror.
 
 mod engines;
 mod fit;
@@ -22,15 +22,15 @@ pub use fit::{Build, Can, Run, bases};
 pub use network::{Answer, Network};
 pub use table::table;
 
-/// What is to be looked at.
+/// The input of a report.
 pub struct Question<'a> {
     pub catalog: &'a Catalog,
-    /// A mounted machine in place of this one.
+    /// Root directory of a mounted machine, to examine instead of this one.
     pub root: Option<&'a Path>,
     pub offline: bool,
-    /// The store's directory.
+    /// Directory of the store.
     pub store: &'a Path,
-    /// Debian mirrors of the user's configuration.
+    /// Debian mirrors in the user's configuration.
     pub mirrors: &'a [String],
 }
 
@@ -42,28 +42,28 @@ pub struct Report {
     pub findings: Vec<Diagnostic>,
 }
 
-/// Everything that was read or answered.
+/// All facts that were read or answered.
 #[derive(Debug, Serialize)]
 pub struct Machine {
     pub device: Device,
     pub gpus: Vec<Identified>,
-    /// Names of cpus.yaml.
+    /// Instruction sets of the processors: names of cpus.yaml.
     pub isas: Vec<String>,
-    /// Newest CUDA that the driver is made for.
+    /// Newest CUDA version that the driver was made for.
     pub driver_cuda: Option<String>,
-    /// JetPack of the device's L4T release.
+    /// JetPack version of the device's L4T release.
     pub jetpack: Option<String>,
-    /// None: a mounted machine has no engine that could answer.
+    /// `None` for a mounted machine, which has no running engine.
     pub live: Option<Live>,
 }
 
-/// What only a running machine answers.
+/// Facts that only a running machine has.
 #[derive(Debug, Serialize)]
 pub struct Live {
     pub engine: Engine,
-    /// How programs run here without an engine; None where that could not be asked.
+    /// How programs run here without an engine. `None` if that could not be found out.
     pub sandbox: Option<Capabilities>,
-    /// Programs of containers and packages that are on PATH.
+    /// Programs for containers and packages on PATH.
     pub programs: Vec<Program>,
     pub disks: Vec<Disk>,
     pub network: Network,
@@ -71,14 +71,14 @@ pub struct Live {
 
 #[derive(Debug, Serialize)]
 pub struct Disk {
-    /// `engine` or `store`.
+    /// What the disk holds: `engine` or `store`.
     pub holds: &'static str,
     pub path: PathBuf,
-    /// Bytes.
+    /// Free space in bytes.
     pub free: Option<u64>,
 }
 
-/// Looks at the machine.
+/// Examines the machine.
 pub async fn examine(question: &Question<'_>) -> Report {
     let catalog = question.catalog;
     let (device, live) = match question.root {
@@ -118,7 +118,7 @@ async fn live(question: &Question<'_>) -> Live {
         path: question.store.to_owned(),
         free: device::free(question.store),
     }];
-    // Another machine's engine, or one outside of this container, has its disk elsewhere.
+    // The disk of a remote engine, or of one outside of this container, is not here.
     if let Some(data) = engine.data.as_ref().filter(|d| engine.local && d.is_dir()) {
         disks.insert(
             0,

@@ -1,4 +1,4 @@
-//! Whether the package index and the Debian mirror answer.
+//! Checks whether the package index and the Debian mirror answer.
 
 use super::Question;
 use crate::resolve::{IndexAddress, index_address, index_answers};
@@ -9,9 +9,9 @@ use std::time::Duration;
 
 #[derive(Debug, Serialize)]
 pub struct Network {
-    /// The index of Python packages that locking asks.
+    /// Answer of the index of Python packages that locking uses.
     pub index: Answer,
-    /// The mirror of Debian packages that bootstrapped bases come from.
+    /// Answer of the mirror of Debian packages for bootstrapped bases.
     pub debian: Answer,
 }
 
@@ -40,7 +40,7 @@ pub async fn ask(question: &Question<'_>) -> Network {
     Network { index, debian }
 }
 
-/// uv is asked, since it is what locking asks; where it is not here yet, the configured address.
+/// Asks the index through uv, as locking does, or, if there is no uv yet, at the configured address.
 async fn index(question: &Question<'_>) -> Answer {
     let uv = index_answers(question.catalog, question.store);
     match tokio::time::timeout(2 * PATIENCE, uv).await {
@@ -94,7 +94,7 @@ async fn debian(question: &Question<'_>) -> Answer {
     last.unwrap_or(Answer::Reachable)
 }
 
-/// One request, of whose answer only the head is read.
+/// Sends one request and reads only the answer's headers.
 async fn get(url: &str) -> Answer {
     let unreachable = |why: String| Answer::Unreachable { why };
     let client = match download::client() {

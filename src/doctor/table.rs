@@ -1,4 +1,4 @@
-//! A report as text: a section per subject, one fact a line.
+//! Writes a report as text: a section for each subject, one fact per line.
 
 use super::network::Answer;
 use super::{Live, Machine, Report};
@@ -7,7 +7,7 @@ use stackforge_sandbox::{Capabilities, Identity};
 use stackforge_types::printable;
 use std::fmt::Write as _;
 
-/// Everything but the findings.
+/// Returns everything but the findings.
 pub fn table(report: &Report) -> String {
     let mut out = String::new();
     let machine = &report.machine;
@@ -127,7 +127,7 @@ fn gpus(machine: &Machine) -> Lines {
     lines
 }
 
-/// The three versions that are called CUDA's, each with what it decides.
+/// Returns the three versions that are called CUDA's, each with what it decides.
 fn cuda(machine: &Machine) -> Lines {
     let device = &machine.device;
     let mut lines = Lines::new();
@@ -251,7 +251,7 @@ fn containers(machine: &Machine) -> Lines {
     lines
 }
 
-/// Running programs without an engine: how, or why not and what to do.
+/// Describes how programs run without an engine, or why not and what to do.
 fn sandbox(can: &Capabilities) -> (String, String) {
     let answers = [&can.namespaces, &can.overlay, &can.seccomp];
     let refused = answers.into_iter().find(|a| !a.yes);
@@ -273,7 +273,7 @@ fn sandbox(can: &Capabilities) -> (String, String) {
     line("namespaces", text)
 }
 
-/// The hook's own name is longer than a column.
+/// Returns a short name: the hook's own is longer than a column.
 fn short(program: &'static str) -> &'static str {
     match program {
         "nvidia-container-runtime-hook" => "nvidia hook",

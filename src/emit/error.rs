@@ -1,4 +1,4 @@
-//! Why a pipeline cannot be written, and what to do about it.
+//! Errors of writing a pipeline, and what to do about them.
 
 use crate::diag::{Code, codes};
 use crate::render::RenderError;
@@ -60,7 +60,7 @@ impl EmitError {
         }
     }
 
-    /// 2 where the command line is to blame, else 1.
+    /// Returns the exit status: 2 if the command line is wrong, else 1.
     pub fn exit(&self) -> u8 {
         match self {
             Self::OutsideRepository { .. } => 2,

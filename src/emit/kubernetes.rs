@@ -1,4 +1,4 @@
-//! What a cluster is told beyond the common: names, and the files that a pod starts from.
+//! Data for a Kubernetes cluster only: names, and the files that a pod starts from.
 
 use super::{EmitError, Group, Request};
 use base64::Engine as _;
@@ -53,7 +53,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// A lock repeats itself: compressed, that of a hundred variants fits a ConfigMap.
+/// Compresses a lock. Locks are repetitive: that of a hundred variants then fits a ConfigMap.
 fn compressed(lock: &str) -> Vec<u8> {
     let mut gzip = GzBuilder::new().write(Vec::new(), Compression::best());
     // Writing to a Vec cannot fail.
@@ -61,7 +61,7 @@ fn compressed(lock: &str) -> Vec<u8> {
     gzip.finish().unwrap_or_default()
 }
 
-/// Files of the directory over the catalog, by path inside it.
+/// Returns the files of the catalog's overlay, by path inside it.
 fn catalog_files(overlay: Option<&Path>) -> Result<Vec<(String, String)>, EmitError> {
     let mut out = Vec::new();
     let mut folders: Vec<PathBuf> = overlay.map(Path::to_owned).into_iter().collect();
@@ -86,8 +86,8 @@ fn catalog_files(overlay: Option<&Path>) -> Result<Vec<(String, String)>, EmitEr
     Ok(out)
 }
 
-/// A name by RFC 1123, of at most `max` characters. What had to be changed ends with a digest
-/// of the whole, so that two names stay two.
+/// Converts a name to RFC 1123, with at most `max` characters. A changed name ends with a digest of the
+/// original, so that two names stay different.
 fn dns_label(name: &str, max: usize) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() {

@@ -1,9 +1,9 @@
-//! Pipelines that build every variant of a stack: for CI services and for clusters.
+//! Writes pipelines that build every variant of a stack: for CI services and for clusters.
 //!
-//! In: a [`Request`]: a stack, its variants and what the pipeline will call its file. Out: the
-//! text of one file, from the templates `ci/`, which a user's directory may replace. It calls
-//! stackforge with the flags that it has, and nothing in it depends on the machine that wrote
-//! it. Never writes a file, needs no engine and no network.
+//! In: a [`Request`]: a stack, its variants, and the name that the pipeline will give the file. Out: the text
+//! of one file, from the templates `ci/`, which a user's directory may replace. The pipeline calls stackforge
+//! with existing flags, and nothing in it depends on the machine that wrote it. Never writes a file; needs no
+//! engine and no network.
 
 mod error;
 mod kubernetes;
@@ -51,31 +51,31 @@ impl Format {
     }
 }
 
-/// Builds that a cluster is asked to run at once.
+/// Builds that a cluster runs in parallel.
 const AT_ONCE: usize = 8;
 
-/// What a pipeline is made of.
+/// The input of a pipeline.
 pub struct Request<'a> {
     pub stack: &'a Stack,
-    /// At least one.
+    /// Variants; at least one.
     pub variants: &'a [Variant],
     /// The stack file, as the command line named it.
     pub path: &'a str,
     /// The catalog's directory, if the command line named one.
     pub catalog: Option<&'a str>,
-    /// The directory over the embedded catalog: that one, or the one beside the stack.
+    /// The overlay of the embedded catalog: that directory, or the one beside the stack.
     pub overlay: Option<&'a Path>,
     /// Text of the stack's lock, if there is one.
     pub lock: Option<&'a str>,
 }
 
-/// Variants of one platform: machines of that architecture build them.
+/// Variants of one platform, which machines of that architecture build.
 struct Group<'a> {
     platform: Platform,
     variants: Vec<&'a Variant>,
 }
 
-/// The text of the pipeline.
+/// Returns the text of the pipeline.
 pub fn emit(format: Format, request: &Request<'_>) -> Result<String, EmitError> {
     let groups = groups(request.variants);
     let mut data = common(request, &groups)?;
@@ -101,7 +101,7 @@ fn groups(variants: &[Variant]) -> Vec<Group<'_>> {
     groups.filter(|g| !g.variants.is_empty()).collect()
 }
 
-/// What every template is given.
+/// Returns the data for every template.
 fn common(request: &Request<'_>, groups: &[Group<'_>]) -> Result<Value, EmitError> {
     let repository = request.stack.publish.as_ref().map(|p| &p.repository);
     for variant in request.variants {
@@ -133,7 +133,7 @@ fn common(request: &Request<'_>, groups: &[Group<'_>]) -> Result<Value, EmitErro
         .collect();
     Ok(json!({
         "stack": request.stack.stack.value,
-        // Without a matrix the stack itself is built, and there is no variant to name.
+        // Without a matrix the stack itself is built, so no variant is named.
         "matrix": request.variants.iter().any(|v| v.stack.variant.is_some()),
         "groups": groups,
         "several_platforms": groups.len() > 1,
@@ -148,7 +148,7 @@ fn common(request: &Request<'_>, groups: &[Group<'_>]) -> Result<Value, EmitErro
     }))
 }
 
-/// Host of an image repository.
+/// Returns the host of an image repository.
 fn registry(repository: &str) -> &str {
     match repository.split_once('/') {
         Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => host,
@@ -156,7 +156,7 @@ fn registry(repository: &str) -> &str {
     }
 }
 
-/// A path that no program takes for a flag.
+/// Changes a path so that no program takes it for a flag.
 fn not_a_flag(path: &str) -> String {
     match path.starts_with('-') {
         true => format!("./{path}"),
@@ -166,7 +166,7 @@ fn not_a_flag(path: &str) -> String {
 
 const MARK: &str = "# Written by `stackforge matrix";
 
-/// With a first comment line that says how the file came about.
+/// Adds a first comment line that says how the file was made.
 fn marked(text: &str, format: Format, path: &str) -> String {
     let path = render::quote::comment(path);
     let mark = format!("{MARK} {path} --emit {}`.\n", format.name());
@@ -176,7 +176,7 @@ fn marked(text: &str, format: Format, path: &str) -> String {
     }
 }
 
-/// Whether a file's text came from here, and may be written again.
+/// Whether a file was written by this module and may be overwritten.
 pub fn is_emitted(text: &str) -> bool {
     let mut lines = text.lines().filter(|l| !l.starts_with("#!"));
     lines.next().is_some_and(|l| l.starts_with(MARK))

@@ -1,13 +1,13 @@
-//! Cores and memory that a job asks for, from what its compiles are known to need.
+//! Computes the cores and memory that a job requests, from the known needs of its compiles.
 
 use crate::matrix::Variant;
 
-/// Compilers at once that a job is given cores and memory for. More of them shorten a build
-/// and make its job harder to place; the emitted file is the place to change it.
+/// Parallel compilers for which a job requests cores and memory. More of them make a build shorter and its job
+/// harder to place; users can change the emitted file.
 const JOBS: u32 = 8;
-/// Cores of a build that compiles nothing: layers are unpacked and validated.
+/// Cores of a build that compiles nothing but unpacks and validates layers.
 const WITHOUT_COMPILE: u32 = 4;
-/// Memory beside the compilers: the engine, the page cache of its layers, the validation.
+/// Memory besides the compilers', in GB: the engine, the page cache of its layers, the validation.
 const ENGINE_GB: u32 = 8;
 
 pub(super) struct Needs {
@@ -15,11 +15,11 @@ pub(super) struct Needs {
     pub(super) memory_gb: u32,
 }
 
-/// What the most demanding of the variants needs.
+/// Returns the needs of the most demanding variant.
 pub(super) fn of<'a>(variants: impl Iterator<Item = &'a Variant>) -> Needs {
     let compiles = variants.filter_map(|v| v.jobs.as_ref()).map(|j| {
         let jobs = j.max.unwrap_or(JOBS).clamp(1, JOBS);
-        // A catalog's figure; beyond u32 a cast stays at its end.
+        // Figures come from the catalog; a cast of one beyond u32 saturates.
         (jobs, (f64::from(jobs) * j.memory_gb).ceil() as u32)
     });
     let (jobs, memory) = compiles

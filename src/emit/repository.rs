@@ -1,4 +1,4 @@
-//! What GitHub and GitLab are told beyond the common: paths inside a repository.
+//! Data for GitHub and GitLab only: paths inside a repository.
 
 use super::{EmitError, Group, Request, not_a_flag};
 use serde_json::Value;
@@ -50,8 +50,8 @@ fn limit(service: &'static str, limit: usize, found: usize, of: String) -> Resul
     }
 }
 
-/// `path` and `catalog` as the repository names them, and in `watched` the files whose
-/// changes start the pipeline; nothing is watched where a name would read as a pattern.
+/// Sets `path` and `catalog` relative to the repository, and `watched` to the files whose changes start the
+/// pipeline. Nothing is watched if a name would be read as a pattern.
 fn paths(request: &Request<'_>, data: &mut Value) -> Result<(), EmitError> {
     let path = inside(request.path)?;
     let lock = Path::new(&path).with_extension("lock");
@@ -74,7 +74,7 @@ fn paths(request: &Request<'_>, data: &mut Value) -> Result<(), EmitError> {
     Ok(())
 }
 
-/// A path below the repository's top, without `.`.
+/// Returns a path below the repository's top directory, without `.`.
 fn inside(path: &str) -> Result<String, EmitError> {
     let mut parts = Vec::new();
     for component in Path::new(path).components() {
@@ -90,7 +90,7 @@ fn inside(path: &str) -> Result<String, EmitError> {
     }
 }
 
-/// Text that GitHub, which evaluates `${{ … }}` in any value, gives back as it stands.
+/// Escapes text for GitHub, which evaluates `${{ … }}` in any value, so that it stays unchanged.
 fn without_expressions(text: &str) -> String {
     text.replace("${{", "${{ '${{' }}")
 }

@@ -1,7 +1,7 @@
-//! Evidence on its way to an image in a registry.
+//! Attaches evidence to an image in a registry.
 //!
-//! In: an image, its bill, its reports. Out: one artifact each, attached to the image's manifest. The
-//! image has to be the plan's own, by the key in its labels.
+//! In: an image, its bill of materials and its reports. Out: one artifact for each, attached to the image's
+//! manifest. The image has to be the plan's own, by the key in its labels.
 
 use super::bill::{Bill, Subject};
 use super::error::EvidenceError;
@@ -19,26 +19,26 @@ use stackforge_transfer::registry::{Artifact, Reference, Registry};
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
 
-/// Where an image keeps its reports.
+/// Paths of the reports in an image.
 #[derive(Debug, Clone, Copy)]
 pub struct Paths<'a> {
     pub audit: &'a str,
     pub validation: &'a str,
 }
 
-/// What belongs to one image.
+/// The inputs of the evidence about one image.
 pub struct Request<'a> {
     pub inputs: Inputs<'a>,
     pub builder: Builder,
     pub paths: Paths<'a>,
     pub store: &'a Store,
-    /// A validation's report in place of what the image or the store has, on the device for instance.
+    /// A report of a validation, for instance on the device, instead of the one in the image or the store.
     pub validation: Option<Vec<u8>>,
-    /// Signs each document.
+    /// The key that signs each document.
     pub key: Option<PrivateKey>,
 }
 
-/// What was attached.
+/// A document that was attached.
 #[derive(Debug, Clone, Serialize)]
 pub struct Attached {
     pub kind: Kind,
@@ -51,7 +51,7 @@ fn as_text<S: serde::Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok
     serializer.collect_str(digest)
 }
 
-/// The image that a plan made, among those that a reference names.
+/// Returns the image that the plan made, among those that a reference names.
 pub fn own<'a>(
     bill: &Bill<'_>,
     reference: &Reference,
@@ -75,7 +75,7 @@ pub fn own<'a>(
     })
 }
 
-/// Attaches everything that there is about an image.
+/// Attaches all available evidence to an image.
 pub async fn attach(
     registry: &Registry,
     reference: &Reference,
@@ -112,7 +112,7 @@ pub async fn attach(
             .attach(reference.repository(), &image.descriptor, &artifact)
             .await?;
         if let Some(key) = &request.key {
-            // Without a time: attached again, it is the same statement.
+            // The statement has no time, so attaching again gives the same statement.
             sign(registry, reference.repository(), &descriptor, key, None).await?;
         }
         attached.push(Attached {
@@ -139,8 +139,8 @@ fn artifact(kind: Kind, bytes: Vec<u8>, variant: &str) -> Artifact {
     }
 }
 
-/// The report of the build that made an image here: the native engine keeps it out of the image,
-/// whose digest would else be each machine's own.
+/// Returns the report of the build on this machine. The native engine does not put it into the image, whose
+/// digest would then differ from machine to machine.
 fn remembered(store: &Store, image: &Digest) -> Option<Vec<u8>> {
     let action = store.action_of_image(image)?;
     serde_json::to_vec_pretty(&action.report?).ok()

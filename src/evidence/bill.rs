@@ -1,8 +1,8 @@
-//! What an image was made of: every wheel, package, source and base, with its digest and licence.
+//! The bill of materials of an image: every wheel, package, source and base, with digest and licence.
 //!
-//! In: a plan, and the store for what only the files themselves say. Out: a [`Bill`], from which
-//! SBOMs and provenance are written. It holds what the lock names and nothing of clock or host. A
-//! licence is read from a file that the store has, and unknown of one that it has not.
+//! In: a plan, and the store for facts that only the files contain. Out: a [`Bill`], from which SBOMs and
+//! provenance are written. It holds what the lock names, and nothing of clock or host. A licence is read
+//! from a file in the store, and unknown if the store lacks the file.
 
 use super::licence::{self, Licence};
 use super::purl;
@@ -13,16 +13,16 @@ use stackforge_image::store::Store;
 use stackforge_types::Digest;
 use std::collections::BTreeSet;
 
-/// What something is to the image.
+/// The relation of an item to the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The image below it.
+    /// The image's base.
     Base,
-    /// In the image.
+    /// Part of the image.
     Content,
-    /// What something in it was compiled from.
+    /// Source of something in the image that was compiled.
     Source,
-    /// Needed to make it, and not in it.
+    /// Used in the build, and not part of the image.
     Tool,
 }
 
@@ -36,16 +36,16 @@ pub struct Item {
     pub file: Option<String>,
     pub sha256: Option<String>,
     pub purl: String,
-    /// Of a source from git: its address and revision.
+    /// URL and revision of a git source.
     pub git: Option<(String, String)>,
     pub licence: Licence,
-    /// Names of those that asked for it.
+    /// Names of the distributions that require it.
     pub via: Vec<String>,
-    /// Id of the source that it was compiled from.
+    /// ID of the source that it was compiled from.
     pub made_from: Option<String>,
 }
 
-/// The image that evidence is about.
+/// The image that the evidence is about.
 #[derive(Debug, Clone)]
 pub struct Subject {
     /// `HOST/REPOSITORY`.
@@ -56,9 +56,9 @@ pub struct Subject {
 pub struct Bill<'a> {
     pub plan: &'a Plan,
     pub items: Vec<Item>,
-    /// Of documents, in seconds since 1970.
+    /// Time of the documents, in seconds since 1970.
     pub epoch: u32,
-    /// Absent before there is one.
+    /// `None` before the image exists.
     pub image: Option<Subject>,
 }
 
@@ -100,13 +100,13 @@ impl<'a> Bill<'a> {
         }
     }
 
-    /// How many of what is in the image state no licence that could be read.
+    /// Returns how many items in the image have no licence that could be read.
     pub fn without_licence(&self) -> usize {
         let content = self.items.iter().filter(|i| i.role == Role::Content);
         content.filter(|i| i.licence == Licence::Unknown).count()
     }
 
-    /// The item of a distribution.
+    /// Returns the item of a distribution.
     pub fn python(&self, name: &str) -> Option<&Item> {
         let start = "pkg:pypi/";
         let mut named = self.items.iter().filter(|i| i.name == name);
@@ -122,7 +122,7 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    /// What is there already is so in its first role.
+    /// Adds an item and returns its ID. An item that is already there keeps its first role.
     fn add(&mut self, mut item: Item) -> String {
         item.id = id(&item.purl);
         let id = item.id.clone();
@@ -183,7 +183,7 @@ impl Collector<'_> {
         }
     }
 
-    /// A source, and the wheel that was made of it where the store knows it.
+    /// Adds a source, and the wheel that was compiled from it if the store knows the wheel.
     fn compiled(&mut self, plan: &Plan, compile: &Compile) {
         let (name, version) = (&compile.library, &compile.version);
         let source = Item {
@@ -251,7 +251,7 @@ fn empty() -> Item {
     }
 }
 
-/// A purl in the characters of an SPDX identifier, and unique as the purl is.
+/// Replaces the characters of a purl that an SPDX identifier cannot have. The result is as unique as the purl.
 fn id(purl: &str) -> String {
     let plain: String = purl
         .trim_start_matches("pkg:")

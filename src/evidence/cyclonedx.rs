@@ -1,4 +1,4 @@
-//! A bill as an SBOM in CycloneDX 1.6, JSON.
+//! Writes a bill of materials as an SBOM in CycloneDX 1.6 (JSON).
 //!
 //! Source: the CycloneDX specification (ECMA-424) and its JSON schema `bom-1.6`.
 
@@ -56,7 +56,7 @@ fn component(item: &Item) -> Value {
         "bom-ref": item.id,
         "name": item.name,
         "purl": item.purl,
-        // What only the build used is not in the image.
+        // What only the build used is not part of the image.
         "scope": match item.role {
             Role::Base | Role::Content => "required",
             Role::Source | Role::Tool => "excluded",
@@ -91,7 +91,7 @@ fn hashes(sha256: &str) -> Value {
     json!([{ "alg": "SHA-256", "content": sha256 }])
 }
 
-/// What asks for what; all that the stack itself names hangs on the image.
+/// Returns the dependency graph. The image depends on everything that the stack itself names.
 fn dependencies(bill: &Bill<'_>) -> Vec<Value> {
     let mut of: BTreeMap<&str, Vec<&str>> = BTreeMap::from([(IMAGE, Vec::new())]);
     for item in &bill.items {
@@ -120,7 +120,7 @@ fn dependencies(bill: &Bill<'_>) -> Vec<Value> {
     of.into_iter().map(entry).collect()
 }
 
-/// A UUID of version 8 (RFC 9562), whose bits are ours to choose: the digest's.
+/// Returns a UUID of version 8 (RFC 9562), whose bits we may choose: they come from the digest.
 fn uuid(digest: &Digest) -> String {
     let hex = digest.hex();
     let variant = match u8::from_str_radix(&hex[16..17], 16) {

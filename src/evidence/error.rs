@@ -1,4 +1,4 @@
-//! How evidence is refused, or not made.
+//! Errors of making or verifying evidence.
 
 use crate::diag::{Code, codes};
 use stackforge_image::oci::OciError;

@@ -1,7 +1,7 @@
-//! Images of a registry, as far as evidence needs them.
+//! Reads the parts of a registry's image that evidence needs.
 //!
-//! In: a reference. Out: the manifest, or the manifests of an index, with what their configurations
-//! say; and small files of an image's small layers. Large layers are never fetched.
+//! In: a reference. Out: the manifest, or the manifests of an index, with facts from their configurations;
+//! and small files from small layers. Large layers are never fetched.
 
 use super::error::EvidenceError;
 use super::signature::altered;
@@ -16,14 +16,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::io::{BufReader, Read};
 
-/// Most bytes of a configuration.
+/// Longest configuration, in bytes.
 const MOST_CONFIG: u64 = 4 << 20;
-/// Layers above it are not looked into: reports lie in layers of some kilobytes.
+/// Largest layer, in bytes, that is searched: reports are in layers of some kilobytes.
 const LARGEST_LAYER: u64 = 4 << 20;
-/// What such a layer may unpack to.
+/// Most bytes that such a layer may decompress to.
 const LARGEST_TAR: u64 = 64 << 20;
 const LARGEST_FILE: u64 = 16 << 20;
-/// Manifests of an index that are looked at.
+/// Most manifests of an index that are read.
 const MOST_IMAGES: usize = 1000;
 
 /// A manifest for one platform.
@@ -32,11 +32,11 @@ pub struct Found {
     pub platform: String,
     #[serde(serialize_with = "as_text")]
     pub digest: Digest,
-    /// Of its layers: packed, but for an image of an engine that counts what is unpacked.
+    /// Bytes of its layers: compressed, except for an engine that counts uncompressed bytes.
     pub size: u64,
     #[serde(flatten)]
     pub sizes: ImageSize,
-    /// Of its entry in an index.
+    /// Annotations of its entry in an index.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
@@ -58,7 +58,7 @@ fn as_text<S: serde::Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok
 }
 
 impl Found {
-    /// An image that is in no registry.
+    /// Describes an image that is not in a registry.
     pub fn local(
         platform: String,
         digest: Digest,
@@ -78,7 +78,7 @@ impl Found {
     }
 }
 
-/// What a reference names.
+/// What a reference names: a manifest or an index, and its images.
 #[derive(Debug, Clone)]
 pub struct Named {
     pub manifest: Descriptor,
@@ -86,7 +86,7 @@ pub struct Named {
     pub images: Vec<Found>,
 }
 
-/// The manifest that a reference names; its bytes have its digest.
+/// Returns the manifest that a reference names, after verifying its digest.
 pub async fn resolve(
     registry: &Registry,
     reference: &Reference,
@@ -97,7 +97,7 @@ pub async fn resolve(
     found.map_err(|e| altered(e, reference))
 }
 
-/// What a reference names, and each image below it.
+/// Reads what a reference names, and each image below it.
 pub async fn named(registry: &Registry, reference: &Reference) -> Result<Named, EvidenceError> {
     let manifest = resolve(registry, reference).await?;
     let document = json(&manifest)?;
@@ -175,8 +175,8 @@ async fn found(
     })
 }
 
-/// The first of `paths`' files that small layers hold, the uppermost layer's, in the order of
-/// `paths`; none of what is not there.
+/// Reads small files from the image's small layers, the uppermost layer first. Returns them in the order of
+/// `paths`, with `None` for a missing one.
 pub async fn small_files<const N: usize>(
     registry: &Registry,
     reference: &Reference,
@@ -208,7 +208,7 @@ pub async fn small_files<const N: usize>(
     Ok(files)
 }
 
-/// A layer's tar; none of what is no layer.
+/// Decompresses a layer. `None` for a media type that is not a layer's.
 fn unpacked<'a>(media_type: &str, bytes: &'a [u8]) -> io::Result<Option<Box<dyn Read + 'a>>> {
     Ok(Some(match media_type.rsplit(['.', '+']).next() {
         Some("gzip") => Box::new(MultiGzDecoder::new(bytes)),

@@ -1,7 +1,7 @@
-//! What an image in a registry is, and what is attached to it.
+//! Describes an image in a registry and the evidence that is attached to it.
 //!
-//! In: a reference. Out: an [`Inspection`], and a table of it. It tells what there is; whether a
-//! signature is anybody's is for `verify` to say.
+//! In: a reference. Out: an [`Inspection`], and a table of it. It counts signatures; only `verify` checks
+//! whose they are.
 
 use super::error::EvidenceError;
 use super::image::{self, Found};
@@ -16,7 +16,7 @@ use stackforge_types::Digest;
 use stackforge_types::printable;
 use std::fmt::Write as _;
 
-/// Bytes of one piece of evidence: an SBOM of a large stack has one megabyte.
+/// Longest document of evidence, in bytes: the SBOM of a large stack has one megabyte.
 const LARGEST: u64 = 64 << 20;
 
 #[derive(Debug, Clone, Serialize)]
@@ -25,7 +25,7 @@ pub struct Inspection {
     #[serde(serialize_with = "as_text")]
     pub digest: Digest,
     pub media_type: String,
-    /// Of the index, where the reference names one.
+    /// Number of signatures of the index, if the reference names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signatures: Option<usize>,
     pub images: Vec<Inspected>,
@@ -35,17 +35,17 @@ pub struct Inspection {
 pub struct Inspected {
     #[serde(flatten)]
     pub image: Found,
-    /// Absent where there is no registry to ask.
+    /// Number of signatures; absent if the image is not in a registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signatures: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Vec<Evidence>>,
 }
 
-/// One thing that refers to an image.
+/// An artifact that refers to an image.
 #[derive(Debug, Clone, Serialize)]
 pub struct Evidence {
-    /// Absent of what stackforge does not make.
+    /// `None` for a kind that stackforge does not make.
     pub kind: Option<Kind>,
     pub artifact_type: String,
     #[serde(serialize_with = "as_text")]
@@ -105,8 +105,8 @@ async fn evidence(
     Ok(all)
 }
 
-/// The newest document of a kind that is attached to an image, verified by its digest and, with a
-/// key, refused where that has not signed it.
+/// Returns the newest document of a kind that is attached to an image, after verifying its digest. With a
+/// key, fails if that key has not signed it.
 pub async fn document(
     registry: &Registry,
     reference: &Reference,
@@ -120,7 +120,7 @@ pub async fn document(
     };
     let repository = reference.repository();
     let listed = registry.referrers(repository, image, Some(kind.artifact_type()));
-    // A list grows at its end.
+    // New artifacts are added at the end of the list.
     let last = listed.await?.pop().ok_or_else(none)?;
     if let Some(trust) = trust {
         verify(registry, reference, &last.digest, trust).await?;
@@ -139,7 +139,7 @@ pub async fn document(
 }
 
 impl Inspection {
-    /// Of an image at rest or in an engine, where nothing is attached to images.
+    /// Describes an image at rest or in an engine, where nothing can be attached to it.
     pub fn local(name: &str, image: Found) -> Self {
         Self {
             reference: name.to_owned(),
@@ -154,7 +154,7 @@ impl Inspection {
         }
     }
 
-    /// For people; ends with a line end.
+    /// Returns a table for people that ends with a line break.
     pub fn table(&self) -> String {
         let mut out = format!("{}\n", printable::line(&self.reference));
         let what = match self.images.len() {
@@ -221,7 +221,7 @@ impl Inspected {
     }
 }
 
-/// The start of a text of others, on one line.
+/// Returns the start of a text from outside, on one line.
 fn short(text: &str) -> String {
     let start: String = text.chars().take(200).collect();
     printable::line(&start).into_owned()

@@ -1,8 +1,8 @@
 //! Keys: ECDSA on P-256, in PEM.
 //!
 //! In: PKCS#8 or SEC1 for a private key, as stackforge and openssl write them, SPKI for a public one.
-//! Out: signatures in DER over the SHA-256 of what is signed. Never read: keys that are encrypted.
-//! A private key is never shown, and cleared from memory when it is dropped.
+//! Out: DER signatures over the SHA-256 of a text. Encrypted keys are not supported. A private key is never
+//! printed, and is cleared from memory when it is dropped.
 
 use super::error::KeyError;
 use p256::ecdsa::signature::{Signer as _, Verifier as _};
@@ -20,9 +20,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// Before the name of a variable that holds a key, as cosign writes it.
+/// Prefix of the name of an environment variable that holds a key, as in cosign.
 const VARIABLE: &str = "env://";
-/// PEM of a P-256 key has some 250 bytes.
+/// Longest key file, in bytes. The PEM of a P-256 key has some 250.
 const LARGEST: usize = 64 << 10;
 
 pub struct PrivateKey(SigningKey);
@@ -41,7 +41,7 @@ impl PrivateKey {
         Self(SigningKey::random(&mut OsRng))
     }
 
-    /// From a file, or `env://NAME`.
+    /// Reads a key from a file, or from `env://NAME`.
     pub fn read(place: &str) -> Result<Self, KeyError> {
         Self::from_pem(place, &text(place)?)
     }
@@ -64,13 +64,13 @@ impl PrivateKey {
         PublicKey(*self.0.verifying_key())
     }
 
-    /// The signature in DER; the same for the same bytes (RFC 6979).
+    /// Returns the signature in DER. It is deterministic (RFC 6979).
     pub fn sign(&self, bytes: &[u8]) -> Vec<u8> {
         let signature: Signature = self.0.sign(bytes);
         signature.to_der().as_bytes().to_vec()
     }
 
-    /// Writes `NAME.key`, for its owner only, and `NAME.pub`; neither may be there.
+    /// Writes `NAME.key`, readable by its owner only, and `NAME.pub`. Fails if one of them exists.
     pub fn write(&self, name: &Path) -> Result<[PathBuf; 2], KeyError> {
         let broken = |path: &Path| KeyError::Write {
             path: path.to_owned(),
@@ -92,7 +92,7 @@ impl PrivateKey {
         };
         write(&files[0], &private, 0o600)?;
         if let Err(e) = write(&files[1], &public, 0o644) {
-            // Half of a pair would be in the way of the next try.
+            // A remaining half of the pair would make the next try fail.
             let _ = std::fs::remove_file(&files[0]);
             return Err(e);
         }
@@ -101,7 +101,7 @@ impl PrivateKey {
 }
 
 impl PublicKey {
-    /// From a file, or `env://NAME`.
+    /// Reads a key from a file, or from `env://NAME`.
     pub fn read(place: &str) -> Result<Self, KeyError> {
         Self::from_pem(place, &text(place)?)
     }
@@ -121,7 +121,7 @@ impl PublicKey {
         self.0.to_public_key_pem(LineEnding::LF).ok()
     }
 
-    /// The sha256 of its SPKI, by which people compare keys.
+    /// Returns the SHA-256 of the key's SPKI, by which people compare keys.
     pub fn fingerprint(&self) -> Option<Digest> {
         let der = self.0.to_public_key_der().ok()?;
         Some(Digest::of(der.as_bytes()))
@@ -145,7 +145,7 @@ fn text(place: &str) -> Result<Zeroizing<String>, KeyError> {
     let path = Path::new(place);
     let mut text = Zeroizing::new(Vec::new());
     File::open(path)
-        // A device has no end.
+        // A device file may be endless.
         .and_then(|file| file.take(LARGEST as u64 + 1).read_to_end(&mut text))
         .map_err(|source| KeyError::Read {
             path: path.to_owned(),
@@ -162,7 +162,7 @@ fn kind(name: &str, label: &str) -> KeyError {
     }
 }
 
-/// The label and the text of the first block that is a key: openssl writes the curve before it.
+/// Returns the label and text of the first block that is a key: openssl writes the curve's block before it.
 fn block<'a>(name: &str, text: &'a str) -> Result<(&'a str, &'a str), KeyError> {
     const BEGIN: &str = "-----BEGIN ";
     const DASHES: &str = "-----";

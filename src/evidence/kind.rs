@@ -1,4 +1,4 @@
-//! The kinds of evidence, and what they are called in a registry.
+//! The kinds of evidence, and their names in a registry.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -22,7 +22,7 @@ impl Kind {
         Self::Validation,
     ];
 
-    /// Of the artifact, and of its only layer.
+    /// Returns the media type of the artifact and of its only layer.
     pub fn artifact_type(self) -> &'static str {
         match self {
             Self::Spdx => "application/spdx+json",
@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// Of a file's name.
+    /// Returns the ending of a file's name.
     pub fn ending(self) -> &'static str {
         match self {
             Self::Spdx => "spdx.json",
@@ -54,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// What it is, for people.
+    /// Describes the kind for people.
     pub fn about(self) -> &'static str {
         match self {
             Self::Spdx => "SBOM, SPDX 2.3",

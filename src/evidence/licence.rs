@@ -1,7 +1,7 @@
-//! Licences, as packages state them themselves.
+//! Reads licences as packages state them.
 //!
-//! In: a wheel or a Debian package in the store. Out: an SPDX expression where what it states is one
-//! beyond doubt, else its own words, else nothing. Nothing is guessed from texts: "BSD" names no
+//! In: a wheel or a Debian package in the store. Out: an SPDX expression if the statement is one beyond
+//! doubt, else the package's own words, else nothing. Nothing is guessed from texts: "BSD" is not one
 //! licence.
 
 use stackforge_binary::source::{self, FileSource};
@@ -12,22 +12,22 @@ use std::collections::BTreeSet;
 use std::io::{BufReader, Read as _};
 use std::path::Path;
 
-/// Most bytes of metadata, or of a copyright file, that are read.
+/// Most bytes of metadata or of a copyright file that are read.
 const LARGEST: u64 = 4 << 20;
-/// Most characters of a licence in its own words.
+/// Longest licence in a package's own words, in characters.
 const LONGEST: usize = 200;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Licence {
     /// An SPDX expression.
     Spdx(String),
-    /// What the package says, which is none.
+    /// The package's own words, which are not an SPDX expression.
     Named(String),
     #[default]
     Unknown,
 }
 
-/// What people write, in lower case, for what can be nothing else.
+/// Unambiguous names of licences in lower case, and their SPDX identifiers.
 const WORDS: &[(&str, &str)] = &[
     ("apache 2.0", "Apache-2.0"),
     ("apache license 2.0", "Apache-2.0"),
@@ -46,7 +46,7 @@ const WORDS: &[(&str, &str)] = &[
     ("the unlicense (unlicense)", "Unlicense"),
 ];
 
-/// Of a wheel.
+/// Reads the licence of a wheel.
 pub fn of_wheel(path: &Path) -> Licence {
     metadata(path).map_or(Licence::Unknown, |text| of_metadata(&text))
 }
@@ -67,7 +67,7 @@ fn metadata(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// `License-Expression` (PEP 639), else `License`, else the classifiers.
+/// Reads `License-Expression` (PEP 639), else `License`, else the classifiers.
 fn of_metadata(text: &str) -> Licence {
     let head = text.split("\n\n").next().unwrap_or_default();
     let field = |name: &str| {
@@ -89,7 +89,7 @@ fn of_metadata(text: &str) -> Licence {
     joined(classified.into_iter())
 }
 
-/// Of a Debian package, whose copyright file is in the machine-readable form.
+/// Reads the licence of a Debian package from its copyright file, if that is machine-readable.
 pub fn of_deb(path: &Path) -> Licence {
     copyright(path).map_or(Licence::Unknown, |text| of_copyright(&text))
 }
@@ -109,7 +109,7 @@ fn copyright(path: &Path) -> Option<String> {
     None
 }
 
-/// Every licence that a file in Debian's machine-readable form names ("copyright-format 1.0").
+/// Returns every licence in a copyright file of Debian's machine-readable form ("copyright-format 1.0").
 fn of_copyright(text: &str) -> Licence {
     let first = text.lines().next().unwrap_or_default();
     if !first.starts_with("Format:") || !first.contains("copyright-format") {
@@ -123,7 +123,7 @@ fn of_copyright(text: &str) -> Licence {
     joined(stated.collect::<BTreeSet<_>>().into_iter())
 }
 
-/// Several licences that all hold.
+/// Joins several licences that all apply.
 fn joined<'a>(names: impl Iterator<Item = &'a str>) -> Licence {
     let names: Vec<&str> = names.collect();
     let mut known = BTreeSet::new();
@@ -157,10 +157,10 @@ fn of_own_words(text: &str) -> Licence {
     }
 }
 
-/// What text is an SPDX expression, or one in Debian's spelling.
+/// Converts a text that is an SPDX expression, or one in Debian's spelling.
 fn expression(text: &str) -> Option<String> {
     if let Ok(parsed) = spdx::Expression::parse(text) {
-        // A reference has to be defined in the document that uses it.
+        // Refuse `LicenseRef-…`: it has to be defined in the document that uses it.
         let defined = |r: &spdx::expression::ExpressionReq| r.req.license.id().is_some();
         return parsed
             .requirements()
@@ -176,7 +176,7 @@ fn expression(text: &str) -> Option<String> {
     one(text)
 }
 
-/// One licence, by its identifier or by a name that means it.
+/// Converts one licence from its identifier or an unambiguous name.
 fn one(text: &str) -> Option<String> {
     let text = text.trim();
     let lower = text.to_ascii_lowercase();
@@ -192,7 +192,7 @@ fn one(text: &str) -> Option<String> {
     id.next().map(|l| l.name.to_owned())
 }
 
-/// Debian's `GPL-2+`, `LGPL-2.1`, `GFDL-1.3+`: with a version, and whether later ones will do.
+/// Converts Debian's `GPL-2+`, `LGPL-2.1`, `GFDL-1.3+`: a version, and whether later ones are allowed.
 fn gnu(lower: &str) -> Option<String> {
     let (base, later) = match lower.strip_suffix('+') {
         Some(base) => (base, true),

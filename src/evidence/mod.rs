@@ -1,10 +1,10 @@
-//! What proves where an image comes from, attached to it in a registry.
+//! Evidence of where an image comes from, attached to it in a registry.
 //!
-//! In: a plan and what its build left; a key; an image in a registry. Out: SBOMs in SPDX and
+//! In: a plan and the results of its build; a key; an image in a registry. Out: SBOMs in SPDX and
 //! CycloneDX, SLSA provenance, the reports of audit and validation, each attached to the image as a
-//! referrer; signatures as cosign makes them; and what there is of all that. Documents follow from
-//! the lock and the files that it names: no clock, no random name. Never: evidence about an image
-//! that another plan made, a signature called good that is not, a private key shown.
+//! referrer; signatures in cosign's form; and a list of all that is attached. Documents depend only on the
+//! lock and the files that it names: no clock, no random name. Never: evidence about an image that another
+//! plan made, a bad signature called good, a private key printed.
 
 mod attach;
 mod bill;
@@ -33,7 +33,7 @@ pub use provenance::{Builder, Inputs, PREDICATE, statement};
 pub use signature::{Kept, Signed, now, read_statement, sign, signatures, verify, verify_any};
 pub use trust::{Names, Trust};
 
-/// The form of an SBOM.
+/// The format of an SBOM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SbomFormat {
     /// SPDX 2.3.
@@ -42,12 +42,12 @@ pub enum SbomFormat {
     CycloneDx,
 }
 
-/// The SBOM as a file.
+/// Returns the SBOM as the text of a file.
 pub fn sbom(bill: &Bill<'_>, format: SbomFormat) -> String {
     let document = match format {
         SbomFormat::Spdx => spdx::document(bill),
         SbomFormat::CycloneDx => cyclonedx::document(bill),
     };
-    // Texts, numbers and lists always become JSON.
+    // Cannot fail: texts, numbers and lists always serialize.
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }

@@ -1,8 +1,8 @@
-//! How an image was made: SLSA provenance 1.0 in an in-toto statement 1.0.
+//! Describes how an image was made: SLSA provenance 1.0 in an in-toto statement 1.0.
 //!
-//! In: a bill of an image that there is, the texts of stack and lock, and who builds. Out: the
-//! statement. It says what was asked for and what was used, by digest, and no time that was not
-//! given: two builds of one image make one statement.
+//! In: the bill of an existing image, the texts of stack and lock, and the builder. Out: the statement. It
+//! contains what was requested and what was used, by digest, and no time except a given one: two builds of
+//! one image give one statement.
 //!
 //! Sources: <https://slsa.dev/spec/v1.0/provenance>, in-toto attestation framework 1.0.
 
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use stackforge_types::Digest;
 
 pub const PREDICATE: &str = "https://slsa.dev/provenance/v1";
-/// What this program does, of this version's meaning. A purl is an address that needs no host.
+/// The build type: this program in this version. A purl is a URI that needs no host.
 const BUILD_TYPE: &str = concat!("pkg:cargo/stackforge@", env!("CARGO_PKG_VERSION"));
 
-/// Who builds, and which run it was.
+/// The builder, and the ID of its run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Builder {
     pub id: String,
@@ -22,7 +22,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// What the environment says in GitHub's and GitLab's runners; elsewhere this program.
+    /// Returns the builder of GitHub's or GitLab's runners from their environment; elsewhere this program.
     pub fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let github = || {
@@ -55,7 +55,7 @@ impl Builder {
     }
 }
 
-/// The texts that a build began with.
+/// The texts of stack and lock that a build began with.
 pub struct Inputs<'a> {
     pub stack: &'a [u8],
     pub lock: &'a [u8],

@@ -1,4 +1,4 @@
-//! Package URLs: what scanners look packages up by.
+//! Package URLs, by which scanners look packages up.
 //!
 //! Source: the purl specification (ECMA-427) and its types `pypi`, `deb`, `oci`, `github`, `generic`.
 
@@ -12,7 +12,8 @@ pub fn pypi(name: &str, version: &str, file: Option<&str>) -> String {
     with(start, &[("file_name", file)])
 }
 
-/// `debian` or `ubuntu` is what the archive's name begins with, else the base says.
+/// Returns the purl of a Debian package. Its namespace (`debian` or `ubuntu`) is the start of the archive's
+/// name, else that of the base.
 pub fn deb(package: &OsPackageLock, os: Option<&Os>) -> String {
     let archive = package.archive.as_deref().unwrap_or_default();
     let vendor = match (archive.split('-').next(), os) {
@@ -63,7 +64,7 @@ pub fn git(name: &str, version: &str, url: &str, revision: &str) -> String {
     with(start, &[("vcs_url", Some(&vcs))])
 }
 
-/// Qualifiers, which come in the order of their names.
+/// Adds qualifiers, which have to be sorted by name.
 fn with(mut purl: String, qualifiers: &[(&str, Option<&str>)]) -> String {
     let there = qualifiers
         .iter()
@@ -75,7 +76,7 @@ fn with(mut purl: String, qualifiers: &[(&str, Option<&str>)]) -> String {
     purl
 }
 
-/// Percent-encoded, but for what may stand as it is: a colon too.
+/// Percent-encodes every character but those that a purl may contain, which include the colon.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,10 +1,10 @@
-//! Signatures of images in the form of cosign, which it and admission controllers verify.
+//! Signatures of images in cosign's form, which cosign and admission controllers verify.
 //!
-//! In: a key and a manifest in a registry. Out: a signature under the tag `sha256-HEX.sig`, an image
-//! whose layers are one signed statement each, with the signature in an annotation; or what a key has
-//! signed. What counts is the manifest's digest in the statement: a manifest that changed, a
-//! statement about another one, a foreign key and a name that is not trusted (`trust.rs`) are refused. A
-//! statement says when it was signed, so that an older image can be told from a newer one.
+//! In: a key and a manifest in a registry. Out: a signature under the tag `sha256-HEX.sig`, which is an
+//! image whose layers are one signed statement each, with the signature in an annotation; or the statements
+//! that a key has signed. The manifest's digest in the statement decides: a changed manifest, a statement
+//! about another one, an unknown key and a name that is not trusted (`trust.rs`) are refused. A statement
+//! contains its time, so that an older image can be told from a newer one.
 //!
 //! Source: "cosign, signature specification" of the sigstore project, `SIGNATURE_SPEC.md`.
 
@@ -28,29 +28,29 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const STATEMENT: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 const ANNOTATION: &str = "dev.cosignproject.cosign/signature";
 const TYPE: &str = "cosign container image signature";
-/// In the optional part: what the form calls the time of a signature, in seconds since 1970.
+/// Key in the optional part for the time of a signature, in seconds since 1970.
 /// Source: "Atomic signature format" of the containers/image project, `optional.timestamp`.
 const TIME: &str = "timestamp";
-/// A statement has some 250 bytes.
+/// Longest statement, in bytes. One has some 250.
 const LARGEST: u64 = 64 << 10;
-/// Signatures of one image that are looked at.
+/// Most signatures of one image that are checked.
 const MOST: usize = 200;
 
-/// What somebody signed.
+/// A verified statement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Signed {
-    /// The repository that the image was signed in.
+    /// Repository that the image was signed as.
     pub name: String,
     #[serde(serialize_with = "as_text")]
     pub digest: Digest,
-    /// When, in seconds since 1970, where the statement tells.
+    /// Time of the signature, in seconds since 1970, if the statement has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<u64>,
     #[serde(skip_serializing_if = "Value::is_null")]
     pub optional: Value,
 }
 
-/// Seconds since 1970, or `SOURCE_DATE_EPOCH`.
+/// Returns the current time in seconds since 1970, or `SOURCE_DATE_EPOCH`.
 pub fn now() -> u64 {
     let fixed = std::env::var("SOURCE_DATE_EPOCH").ok();
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH);
@@ -90,16 +90,16 @@ struct Image {
     docker_manifest_digest: String,
 }
 
-/// A signature as it lies in the registry.
+/// A signature in the registry.
 #[derive(Debug, Clone)]
 pub struct Kept {
     /// The blob that was signed.
     pub statement: Descriptor,
-    /// In DER.
+    /// The signature in DER.
     pub signature: Vec<u8>,
 }
 
-/// Signs a manifest that is there. Signatures of others stay; the same one twice is there once.
+/// Signs an existing manifest. Other signatures stay, and the same signature is not added twice.
 pub async fn sign(
     registry: &Registry,
     repository: &Repository,
@@ -136,8 +136,8 @@ pub async fn sign(
     })
 }
 
-/// What a key has signed of a manifest under a name that is wanted, at least one statement; refused
-/// where there is none.
+/// Returns the statements that the trusted key has signed about a manifest under a trusted name. Fails if
+/// there is none.
 pub async fn verify(
     registry: &Registry,
     reference: &Reference,
@@ -201,8 +201,8 @@ pub async fn verify(
     }
 }
 
-/// The same for what leads to an image and the image itself: a signature of any of them will do, as
-/// an index names its images by digest.
+/// Verifies the first of `digests` that has a valid signature: an index leads to its images by digest, so
+/// a signature of either will do.
 pub async fn verify_any(
     registry: &Registry,
     reference: &Reference,
@@ -213,7 +213,7 @@ pub async fn verify_any(
     for digest in digests {
         match verify(registry, reference, digest, trust).await {
             Ok(signed) => return Ok(signed),
-            // Of several reasons, one that speaks of a signature says more than one that has none.
+            // Prefer an error about a bad signature to one about no signature.
             Err(EvidenceError::Unsigned { .. }) if refused.is_some() => {}
             Err(error) => refused = Some(error),
         }
@@ -224,7 +224,7 @@ pub async fn verify_any(
     }))
 }
 
-/// How many signatures a manifest has; nobody's key is asked.
+/// Counts the signatures of a manifest without verifying them.
 pub async fn count(
     registry: &Registry,
     repository: &Repository,
@@ -233,7 +233,7 @@ pub async fn count(
     Ok(kept(registry, repository, digest).await?.len())
 }
 
-/// Where bytes are not those of their digest, it is the image that is wrong, not the network.
+/// Reports content that does not match its digest as an altered image, not as a network error.
 pub fn altered(error: RegistryError, reference: &Reference) -> EvidenceError {
     match error {
         source @ RegistryError::Corrupt { .. } => EvidenceError::Altered {
@@ -260,10 +260,10 @@ fn statement(name: &str, digest: &Digest, optional: &Value) -> Bytes {
     Bytes::from(document.to_string())
 }
 
-/// Reads what a key signed.
+/// Parses a signed statement.
 ///
 /// # Errors
-/// A text that says what the statement is about, if it is not about an image.
+/// The statement is not about an image; the text says what it is about.
 pub fn read_statement(statement: &[u8]) -> Result<Signed, String> {
     let no = |_| "something that is no image".to_owned();
     let statement: Statement = serde_json::from_slice(statement).map_err(|_| no(()))?;
@@ -296,10 +296,10 @@ async fn kept(
     Ok(signatures(&manifest))
 }
 
-/// The signatures in an image of signatures, the newest first, 200 at most. Layers of other kinds are passed over.
+/// Returns the signatures in an image of signatures, the newest first, 200 at most. Other layers are skipped.
 pub fn signatures(manifest: &Manifest) -> Vec<Kept> {
     let layers = layers([manifest]);
-    // New ones are added at the end.
+    // New signatures are added at the end.
     let newest = layers.iter().rev().filter_map(of_layer);
     newest.take(MOST).collect()
 }
@@ -316,10 +316,10 @@ fn of_layer(layer: &Value) -> Option<Kept> {
     })
 }
 
-/// The layers of manifests, each once.
+/// Returns the layers of several manifests, each once.
 fn layers<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
-    // A registry may have any number of them.
+    // A registry may return any number of layers, so look them up by hash.
     let mut seen: HashSet<Value> = HashSet::new();
     for manifest in manifests {
         let document: Value = serde_json::from_slice(&manifest.bytes).unwrap_or_default();
@@ -340,7 +340,7 @@ fn merged(current: Option<&Manifest>, parts: &[Manifest]) -> Option<Merged> {
     }
 }
 
-/// An image of signatures, with the configuration that cosign gives it.
+/// Returns an image of signatures with the configuration that cosign gives it.
 fn of_layers(layers: Vec<Value>) -> Merged {
     const NEVER: &str = "0001-01-01T00:00:00Z";
     let ids: Vec<&Value> = layers.iter().map(|layer| &layer["digest"]).collect();

@@ -1,7 +1,7 @@
-//! A bill as an SBOM in SPDX 2.3, JSON.
+//! Writes a bill of materials as an SBOM in SPDX 2.3 (JSON).
 //!
-//! Source: "The Software Package Data Exchange Specification", version 2.3. What nobody has
-//! concluded or stated is NOASSERTION, as the specification has it.
+//! Source: "The Software Package Data Exchange Specification", version 2.3. Facts that are not known are
+//! NOASSERTION, as the specification demands.
 
 use super::bill::{Bill, Item, Role};
 use super::licence::Licence;
@@ -31,7 +31,7 @@ pub fn document(bill: &Bill<'_>) -> Value {
         "packages": packages,
         "relationships": relations,
     });
-    // A name for exactly this content.
+    // The namespace has to be unique for exactly this content.
     let digest = Digest::of(document.to_string().as_bytes());
     let name = format!("{}-{}", bill.plan.variant, digest.hex());
     document["documentNamespace"] = format!("https://spdx.org/spdxdocs/{name}").into();
@@ -96,7 +96,7 @@ fn package(item: &Item) -> Value {
     package
 }
 
-/// A lock names no host, so that a file's address is not known; a revision's is.
+/// Returns the URL of a git source. The URL of a file is not known, because a lock names no host.
 fn location(item: &Item) -> String {
     match &item.git {
         Some((url, revision)) => format!("git+{url}@{revision}"),

@@ -1,13 +1,13 @@
-//! Which signatures count: by which key, and for which name.
+//! Decides which signatures count: by which key and for which name.
 //!
-//! A key signs many images. A statement that names another product of the same publisher is a true one,
-//! and no leave to run that product here: whoever holds a registry could put any of them under any tag.
+//! A key signs many images. A valid statement about another product of the same publisher is no permission
+//! to run that product here: whoever controls a registry could put any of them under any tag.
 
 use super::key::PublicKey;
 use stackforge_transfer::registry::Reference;
 use std::fmt;
 
-/// Whose statements count, and about which names.
+/// The key and the names that are trusted.
 #[derive(Debug, Clone)]
 pub struct Trust {
     pub key: PublicKey,
@@ -19,13 +19,12 @@ pub struct Trust {
 pub enum Names {
     /// The repository of the reference itself.
     Own,
-    /// These repositories, each with its tag where it has one: for mirrors, whose images were signed
-    /// elsewhere.
+    /// These repositories, with their tags if they have one: for mirrors, whose images were signed elsewhere.
     These(Vec<Reference>),
 }
 
 impl Trust {
-    /// Of the reference's own repository, or where there are names, of theirs.
+    /// Trusts a key for `names`, or for the reference's own repository if there are none.
     pub fn new(key: PublicKey, names: Vec<Reference>) -> Self {
         let names = match names.is_empty() {
             true => Names::Own,
@@ -36,8 +35,8 @@ impl Trust {
 }
 
 impl Names {
-    /// Whether a statement for `signed` is one for `reference`. A statement with a tag is for that tag
-    /// alone.
+    /// Whether a statement about `signed` holds for `reference`. A statement with a tag holds for that tag
+    /// only.
     pub fn take(&self, signed: &str, reference: &Reference) -> bool {
         let Ok(signed) = signed.parse::<Reference>() else {
             return false;
@@ -54,7 +53,7 @@ impl Names {
         }
     }
 
-    /// What is wanted, for people.
+    /// Describes the trusted names for people.
     pub fn shown<'a>(&'a self, reference: &'a Reference) -> impl fmt::Display + 'a {
         let names = match self {
             Self::Own => std::slice::from_ref(reference),

@@ -1,9 +1,9 @@
-//! The lock: every file, package, source and base that a build uses, by digest.
+//! The lock file: every file, package, source and base that a build uses, by digest.
 //!
-//! In: TOML beside the stack (`stacks/NAME.lock`). Out: [`Lock`]. It names files by what
-//! they are, never by the host they came from, so one lock works behind any mirror. A lock
-//! remembers the inputs it was made from: [`Lock::stale`] tells what changed since. It has a
-//! section for each platform, base and Python of the stack's matrix; without one, one.
+//! In: TOML beside the stack (`stacks/NAME.lock`). Out: [`Lock`]. Files are named by their digest, never by
+//! the host that they came from, so a lock works behind any mirror. A lock records the inputs that it was
+//! made from: [`Lock::stale`] returns those that changed since. It has a section for each platform, base and
+//! Python of the stack's matrix, or one section without a matrix.
 
 use crate::spec::Stack;
 use serde::{Deserialize, Serialize};
@@ -17,22 +17,22 @@ pub const FORMAT: u32 = 1;
 pub struct Lock {
     pub version: u32,
     pub stack: String,
-    /// What the lock was made from, key by key: `base`, `python`, `libraries.torch`, …
+    /// The inputs of the lock, by key: `base`, `python`, `libraries.torch`, …
     pub inputs: BTreeMap<String, String>,
     #[serde(rename = "platform", default)]
     pub platforms: Vec<PlatformLock>,
 }
 
-/// Everything for one platform.
+/// The section of one platform, base and Python.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlatformLock {
     pub platform: Platform,
     pub python: PythonVersion,
-    /// CUDA of the torch (or toolkit) in the stack, major and minor; absent without CUDA.
+    /// CUDA version (major and minor) of the stack's torch or toolkit; absent without CUDA.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
-    /// Inputs that other sections of the lock do not share.
+    /// Inputs of this section that the lock's other sections do not share.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, String>,
     pub base: BaseLock,
@@ -42,13 +42,13 @@ pub struct PlatformLock {
     /// Libraries compiled from source, in build order.
     #[serde(rename = "build", default)]
     pub builds: Vec<BuildLock>,
-    /// Programs that builders use and the image does not keep (uv).
+    /// Programs that builders use and the image does not hold (uv).
     #[serde(rename = "tool", default)]
     pub tools: Vec<PythonFile>,
-    /// OS packages that the image has beyond its base.
+    /// OS packages that the image adds to its base.
     #[serde(rename = "package", default)]
     pub packages: Vec<OsPackageLock>,
-    /// OS packages of builder stages, beyond the base.
+    /// OS packages that builder stages add to the base.
     #[serde(rename = "builder-package", default)]
     pub builder_packages: Vec<OsPackageLock>,
 }
@@ -60,11 +60,11 @@ pub struct PythonFile {
     pub name: String,
     pub version: String,
     pub file: String,
-    /// Bytes; zero where the index does not tell.
+    /// Size in bytes; zero if the index does not state it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub size: u64,
     pub sha256: String,
-    /// Names of the distributions that asked for it; empty for those the stack names.
+    /// Names of the distributions that require it; empty for those that the stack names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<String>,
 }
@@ -78,10 +78,10 @@ fn is_zero(n: &u64) -> bool {
 pub struct BaseLock {
     /// Name in images/, or the reference that the stack gave.
     pub name: String,
-    /// Image that final stages start from; absent for a bootstrapped base.
+    /// Image that the final stage starts from; absent for a bootstrapped base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<PinnedImage>,
-    /// Image that builder stages start from, where it differs.
+    /// Image that builder stages start from, if it differs from `runtime`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devel: Option<PinnedImage>,
     /// Packages of a bootstrapped base.
@@ -93,13 +93,13 @@ pub struct BaseLock {
 #[serde(deny_unknown_fields)]
 pub struct PinnedImage {
     pub reference: String,
-    /// Absent while no registry has answered for it.
+    /// Absent until a registry has answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
 }
 
-/// An OS package. `sha256` and `path` are absent where the base's archive was not
-/// reachable when the lock was made; such packages are installed by name.
+/// An OS package. `sha256` and `path` are absent if the base's archive could not be reached when the lock
+/// was made; such a package is installed by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OsPackageLock {
@@ -108,7 +108,7 @@ pub struct OsPackageLock {
     pub version: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
-    /// Which archive: `debian`, `debian-security`, …
+    /// The archive of the package: `debian`, `debian-security`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<String>,
     /// Path below the archive's root.
@@ -127,7 +127,7 @@ pub struct BuildLock {
     pub name: String,
     pub version: String,
     pub source: SourceLock,
-    /// Wheels that its build needs beyond those of the image.
+    /// Wheels that the build needs beyond those of the image.
     #[serde(rename = "requires", default)]
     pub requires: Vec<PythonFile>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -149,7 +149,7 @@ pub enum SourceLock {
     },
 }
 
-/// One input that differs between a lock and its stack.
+/// An input that differs between a lock and its stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
     pub key: String,
@@ -162,7 +162,7 @@ impl Lock {
         toml::from_str(text)
     }
 
-    /// The file's text: stable, so that equal locks are equal files.
+    /// Returns the text of the lock file. Equal locks have equal text.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         Ok(format!(
             "# Written by `stackforge lock`; do not edit.\n{}",
@@ -170,7 +170,7 @@ impl Lock {
         ))
     }
 
-    /// The section of a stack without a matrix, or of a variant: platform, base and Python.
+    /// Returns the section for the platform, base and Python of a stack without a matrix, or of a variant.
     pub fn section(&self, stack: &Stack) -> Option<&PlatformLock> {
         self.platforms.iter().find(|p| {
             p.platform == stack.platform.value
@@ -179,8 +179,8 @@ impl Lock {
         })
     }
 
-    /// What is different now for a stack; empty when its section still fits. A lock with one
-    /// section was made for the stack whatever it is now.
+    /// Returns the inputs of a stack that changed since its section was made; empty if none did. A lock's only
+    /// section counts as the stack's.
     pub fn stale(&self, stack: &Stack, inputs: &BTreeMap<String, String>) -> Vec<Change> {
         let only = self.platforms.first().filter(|_| self.platforms.len() == 1);
         let own = self.section(stack).or(only).map(|s| &s.inputs);
@@ -197,7 +197,7 @@ impl Lock {
             .collect()
     }
 
-    /// One lock of the locks of each section; what they were all made from is said once.
+    /// Joins the locks of all sections into one. Inputs that all share are stored once.
     pub fn join(locks: Vec<Self>) -> Option<Self> {
         let mut locks = locks.into_iter();
         let mut joined = locks.next()?;

@@ -1,10 +1,10 @@
-//! What the catalog does not know of a matrix's axes, each at its place in the stack.
+//! Reports values of a matrix's axes that the catalog does not know, at their places in the stack.
 
 use crate::catalog::Catalog;
 use crate::diag::{Diagnostic, codes, nearest};
 use crate::spec::Stack;
 
-/// Every value that no combination could use.
+/// Returns a fault for every value that no combination could use.
 pub(super) fn faults(stack: &Stack, catalog: &Catalog) -> Vec<Diagnostic> {
     let mut faults = Vec::new();
     sms(stack, catalog, &mut faults);
@@ -13,7 +13,7 @@ pub(super) fn faults(stack: &Stack, catalog: &Catalog) -> Vec<Diagnostic> {
     faults
 }
 
-/// `did you mean …?`, or all that there is.
+/// Returns `did you mean …?`, or a list of all names.
 fn one_of<'a>(wrong: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
     match nearest(wrong, names.clone()) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -73,7 +73,7 @@ fn isas(stack: &Stack, catalog: &Catalog, faults: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Bases that the placeholders make and the catalog does not have.
+/// Reports bases that result from the placeholders and are not in the catalog.
 fn bases(stack: &Stack, catalog: &Catalog, faults: &mut Vec<Diagnostic>) {
     if !stack.base.value.contains("{{") {
         return;

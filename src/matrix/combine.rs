@@ -1,11 +1,11 @@
-//! The product of the axes: concrete stacks, named.
+//! Combines the axes into concrete, named stacks.
 
 use crate::catalog::Catalog;
 use crate::diag::Span;
 use crate::spec::{At, CudaVersion, Matrix, Platform, PythonVersion, Sm, Stack, fill};
 use std::collections::BTreeSet;
 
-/// The values of an axis; nothing, once, where the stack has no such axis.
+/// Returns the values of an axis, or a single `None` if the stack has no such axis.
 fn values<T>(axis: &[At<T>]) -> Vec<Option<&At<T>>> {
     match axis {
         [] => vec![None],
@@ -13,7 +13,7 @@ fn values<T>(axis: &[At<T>]) -> Vec<Option<&At<T>>> {
     }
 }
 
-/// The base for a Python and a CUDA, at the place in the stack that decides it.
+/// Returns the base for a Python and a CUDA version, at the place in the stack that decides it.
 fn base(
     stack: &Stack,
     python: Option<&At<PythonVersion>>,
@@ -40,7 +40,7 @@ fn placeholders(
     python.into_iter().chain(cuda).collect()
 }
 
-/// Every base that the axes make.
+/// Returns every base that results from the axes.
 pub(super) fn bases(stack: &Stack) -> Vec<(String, Span)> {
     let mut out = Vec::new();
     for python in values(&stack.matrix.python) {
@@ -52,14 +52,14 @@ pub(super) fn bases(stack: &Stack) -> Vec<(String, Span)> {
     out
 }
 
-/// Every combination as a stack of its own, in the order of the axes. An instruction set
-/// belongs to one platform: with another it is no combination.
+/// Returns every combination as a stack, in the order of the axes. An instruction set belongs to one platform
+/// and is not combined with others.
 pub(super) fn combinations(stack: &Stack, catalog: &Catalog) -> Vec<Stack> {
     let m = &stack.matrix;
     if m.is_empty() {
         return vec![stack.clone()];
     }
-    // An ISA says the platform; without that axis the same name would stand for two.
+    // An ISA implies the platform; without that axis two variants would have one name.
     let with_platform = m.isa.is_empty() && m.platform.len() > 1;
     let mut out = Vec::new();
     for python in values(&m.python) {
@@ -104,7 +104,7 @@ pub(super) fn combinations(stack: &Stack, catalog: &Catalog) -> Vec<Stack> {
     out
 }
 
-/// `vllm-python312-cuda12_9-sm90-avx512`
+/// Returns a name such as `vllm-python312-cuda12_9-sm90-avx512`.
 fn name(stack: &Stack, catalog: &Catalog, with_platform: bool) -> String {
     let python = stack.python.value;
     let mut name = format!(
@@ -128,14 +128,14 @@ fn name(stack: &Stack, catalog: &Catalog, with_platform: bool) -> String {
     name
 }
 
-/// The stack's SMs that the catalog knows, in ascending order.
+/// Returns the stack's SMs that the catalog knows, in ascending order.
 pub(super) fn sms(stack: &Stack, catalog: &Catalog) -> Vec<Sm> {
     let known = stack.gpus.iter().filter_map(|g| catalog.sm(&g.value));
     let sms: BTreeSet<Sm> = known.collect();
     sms.into_iter().collect()
 }
 
-/// CUDA of the base, major and minor.
+/// Returns the CUDA version of the base, major and minor.
 pub(super) fn cuda(stack: &Stack, catalog: &Catalog) -> Option<String> {
     let cuda = catalog.images.get(&stack.base.value)?.cuda.as_deref()?;
     Some(cuda.splitn(3, '.').take(2).collect::<Vec<_>>().join("."))

@@ -1,7 +1,7 @@
-//! Why a combination cannot work, by the first rule that says so.
+//! Decides why a combination cannot work: by the first rule that refuses it.
 //!
-//! Rules know nothing of instruction sets, so combinations that differ in nothing else are
-//! judged once: of 140, a fifth.
+//! Rules do not depend on instruction sets, so combinations that differ only in them are judged once: a fifth
+//! of 140.
 
 use crate::catalog::Catalog;
 use crate::diag::{Diagnostic, Severity, codes};
@@ -19,7 +19,7 @@ pub(super) struct Judge<'a> {
     picks: Picks,
 }
 
-/// All that an axis can change and a rule asks for.
+/// Everything that an axis can change and that a rule depends on.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Judged {
     platform: Platform,
@@ -74,7 +74,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// An SM whose machines are known, and known not to have the instruction set.
+/// Refuses an SM if all of its machines are known to lack the instruction set.
 fn isa_not_with_sm(stack: &Stack, catalog: &Catalog) -> Option<Diagnostic> {
     let isa = stack.isa.as_ref()?;
     let mut facts = stack

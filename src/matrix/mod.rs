@@ -1,9 +1,8 @@
 //! The variants of a stack: one ordinary stack for each combination of its axes that can work.
 //!
-//! In: a [`Stack`] and the [`Catalog`]. Out: an [`Expansion`]: variants with everything in
-//! them concrete, so that nothing below has to know of matrices, and the combinations that
-//! were refused, each with code and reason. Needs neither network nor engine, and a lock only
-//! to judge by the exact files.
+//! In: a [`Stack`] and the [`Catalog`]. Out: an [`Expansion`]: concrete variants, so that no later module has
+//! to know matrices, and the refused combinations, each with code and reason. Needs neither network nor
+//! engine, and needs a lock only to judge the exact files.
 
 mod axes;
 mod combine;
@@ -38,9 +37,9 @@ pub struct Rejected {
     pub help: Option<String>,
 }
 
-/// Every combination of the stack's axes, judged. A stack without a matrix is its own single
-/// variant. The error is about the stack itself: an axis value that the catalog does not
-/// know, or, without a matrix, what refuses it.
+/// Judges every combination of the stack's axes. A stack without a matrix is its own single variant. An error
+/// is about the stack itself: an axis value that the catalog does not know, or, without a matrix, the reason
+/// why it is refused.
 pub fn expand(stack: &Stack, catalog: &Catalog) -> Result<Expansion, Report> {
     let faults = axes::faults(stack, catalog);
     if !faults.is_empty() {
@@ -63,8 +62,7 @@ pub fn expand(stack: &Stack, catalog: &Catalog) -> Result<Expansion, Report> {
 }
 
 impl Expansion {
-    /// Judges the variants once more, by the files that are locked for them and the machine
-    /// that is meant.
+    /// Judges the variants again by their locked files and by the machine.
     pub fn judge(self, catalog: &Catalog, lock: Option<&Lock>, machine: &Machine) -> Self {
         let mut judge = Judge::new(catalog, lock, machine);
         let mut judged = Self {

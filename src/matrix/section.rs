@@ -1,11 +1,10 @@
-//! What variants are locked together: all of one platform, base and Python.
+//! Groups variants that are locked together: those with one platform, base and Python.
 
 use super::{Expansion, Variant};
 use crate::spec::Stack;
 
 impl Variant {
-    /// Whether both install the same files: SM and instruction set only change what is
-    /// compiled from them.
+    /// Whether both install the same files. SM and instruction set only change what is compiled from them.
     fn shares_files(&self, other: &Stack) -> bool {
         self.platform == other.platform.value
             && self.base == other.base.value
@@ -14,8 +13,8 @@ impl Variant {
 }
 
 impl Expansion {
-    /// A stack for each section of the lock, with the GPUs of all its variants, in the order
-    /// of the variants.
+    /// Returns a stack for each section of the lock, with the GPUs of all its variants, in the order of the
+    /// variants.
     pub fn sections(&self) -> Vec<Stack> {
         let mut sections: Vec<Stack> = Vec::new();
         for variant in &self.variants {
@@ -36,7 +35,7 @@ impl Expansion {
         sections
     }
 
-    /// The section that a variant is locked in.
+    /// Returns the section that a variant is locked in.
     pub fn section_of(&self, variant: &Variant) -> Option<Stack> {
         let sections = self.sections();
         sections.into_iter().find(|s| variant.shares_files(s))

@@ -1,4 +1,4 @@
-//! A library compiled from source: everything that its builder stage is told.
+//! A library compiled from source: the inputs of its builder stage.
 
 use super::{WheelGroup, wheel_layers};
 use crate::catalog::{Build, Facts, Isa, Recipe, Way};
@@ -16,48 +16,48 @@ pub struct Compile {
     pub source: SourceLock,
     /// Build requirements beyond the image's wheels.
     pub requires: Vec<PythonFile>,
-    /// Compiled libraries that must be installed before.
+    /// Compiled libraries that must be installed before this one is compiled.
     pub after: Vec<String>,
-    /// Environment of the build, arch variables included, job variables not.
+    /// Environment of the build, with the variables for architectures and without those for jobs.
     pub env: BTreeMap<String, String>,
-    /// What the nvcc filter holds the build to: `90;110`.
+    /// SMs that the nvcc filter limits the build to: `90;110`.
     pub sms: String,
     pub jobs: JobLimits,
     pub patches: Vec<Replacement>,
-    /// Cloned before, beside the source.
+    /// Repositories that are cloned beside the source before the build.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fetch: Vec<Cloned>,
     pub commands: Vec<String>,
-    /// CUDA's directory below site-packages; absent where the base has the toolkit.
+    /// CUDA's directory below site-packages; absent if the base has the toolkit.
     pub toolkit_home: Option<String>,
-    /// What is done, for people: `compiling for sm_110, patch cxx20`.
+    /// Description for people: `compiling for sm_110, patch cxx20`.
     pub how: String,
 }
 
-/// How many compilers may run at once: decided where the build runs, from its cores and
-/// memory, so it is no part of the key.
+/// Bounds on parallel compilers. The number is decided where the build runs, from its cores and memory,
+/// so it is not part of the key.
 #[derive(Debug, Clone, Serialize)]
 pub struct JobLimits {
     pub variable: String,
-    /// MiB that one job needs at its worst.
+    /// Most memory that one job needs, in MiB.
     pub memory_mib: u64,
     pub threads_variable: Option<String>,
     pub threads: u32,
-    /// The stack's own limit.
+    /// The stack's own limit on jobs.
     pub max: Option<u32>,
 }
 
-/// One commit of a repository, in a folder.
+/// One commit of a repository, cloned into a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cloned {
     pub url: String,
     pub revision: String,
-    /// Below what is cloned for a library.
+    /// Path below the folder of the library's clones.
     pub folder: String,
 }
 
 impl Compile {
-    /// All that is cloned for it, its own source first.
+    /// Returns every clone that the library needs, its own source first.
     pub fn clones(&self) -> Vec<Cloned> {
         let own = match &self.source {
             SourceLock::Git { url, revision } => Some(Cloned {
@@ -79,8 +79,8 @@ pub struct Replacement {
     pub with: String,
 }
 
-/// What a builder stage installs: the locked build requirements, and those that the image has
-/// too, but in a layer that builders do not start from.
+/// Returns what a builder stage installs: the locked build requirements, and those that the image has too
+/// but in a layer that builders do not start from.
 fn requires(lock: &PlatformLock, build: &BuildLock, recipe: &Build) -> Vec<PythonFile> {
     let later = wheel_layers(&lock.wheels)
         .into_iter()
@@ -112,7 +112,7 @@ fn requires(lock: &PlatformLock, build: &BuildLock, recipe: &Build) -> Vec<Pytho
     files
 }
 
-/// Puts together what the recipe, the lock and the stack say about one build.
+/// Combines what the recipe, the lock and the stack say about one build.
 pub(super) fn compile(
     lock: &PlatformLock,
     build: &BuildLock,

@@ -1,45 +1,45 @@
-//! What each step of a plan is called.
+//! The names of a plan's steps.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// A step of a plan. As text `base`, `wheels:torch`, `compile:flash-attn`, `runtime`, `validate`, `image`:
-/// in that form it stands in documents and in the store.
+/// The ID of a step. Documents and the store use its text: `base`, `wheels:torch`, `compile:flash-attn`,
+/// `runtime`, `validate`, `image`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StepId {
-    /// The base, with an interpreter.
+    /// The base image with a Python interpreter.
     Base,
-    /// One group of the locked wheels, installed.
+    /// Installs one group of the locked wheels.
     Wheels(WheelGroup),
-    /// A library's wheel, compiled from source.
+    /// Compiles this library's wheel from source.
     Compile(String),
-    /// What the image holds besides locked wheels: OS packages and compiled wheels.
+    /// Adds what the image holds besides locked wheels: OS packages and compiled wheels.
     Runtime,
-    /// The libraries are imported and tried.
+    /// Imports and tries the libraries.
     Validate,
     /// The image with its configuration.
     Image,
 }
 
-/// Wheels that change together, from what changes least to what changes most.
+/// A group of wheels that change together, from the least to the most frequent changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WheelGroup {
     /// CUDA's own libraries.
     Cuda,
-    /// torch with what it asks for.
+    /// torch and its dependencies.
     Torch,
     /// Everything else.
     Libraries,
 }
 
 impl StepId {
-    /// The step that compiles a library.
+    /// Returns the step that compiles a library.
     pub fn compile(library: &str) -> Self {
         Self::Compile(library.to_owned())
     }
 
-    /// The library that the step compiles.
+    /// Returns the library that the step compiles. `None` for other steps.
     pub fn library(&self) -> Option<&str> {
         match self {
             Self::Compile(library) => Some(library),
@@ -51,7 +51,7 @@ impl StepId {
 impl WheelGroup {
     pub const ALL: [Self; 3] = [Self::Cuda, Self::Torch, Self::Libraries];
 
-    /// `cuda`, `torch` or `libraries`.
+    /// Returns `cuda`, `torch` or `libraries`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cuda => "cuda",

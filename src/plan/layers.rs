@@ -1,8 +1,8 @@
-//! Which wheels share a layer.
+//! Groups wheels into layers.
 //!
-//! Three layers, from what changes least to what changes most: CUDA's own libraries, torch
-//! with what it asks for, everything else. Builder stages start from the second, so a new
-//! version of an unrelated wheel recompiles nothing.
+//! There are three layers, from what changes least to what changes most: CUDA's own libraries, torch with
+//! its dependencies, everything else. Builder stages start from the second, so a new version of an
+//! unrelated wheel recompiles nothing.
 
 use super::WheelGroup;
 use crate::lock::PythonFile;
@@ -14,7 +14,7 @@ pub struct WheelLayer {
     pub wheels: Vec<PythonFile>,
 }
 
-/// Wheels in layers, each in name order; empty layers are left out.
+/// Returns the layers of `wheels`, each in name order, without empty ones.
 pub fn wheel_layers(wheels: &[PythonFile]) -> Vec<WheelLayer> {
     let core = asked_for_by("torch", wheels);
     let mut layers: BTreeMap<WheelGroup, Vec<PythonFile>> = BTreeMap::new();
@@ -37,7 +37,7 @@ pub fn wheel_layers(wheels: &[PythonFile]) -> Vec<WheelLayer> {
         .collect()
 }
 
-/// `root` and all that it asks for, directly or not, among `wheels`.
+/// Returns `root` and its direct and indirect dependencies among `wheels`; empty if `root` is not there.
 fn asked_for_by<'a>(root: &'a str, wheels: &'a [PythonFile]) -> BTreeSet<&'a str> {
     let mut set = BTreeSet::new();
     if !wheels.iter().any(|w| w.name == root) {

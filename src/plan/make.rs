@@ -1,4 +1,4 @@
-//! Putting the graph together.
+//! Assembles the graph of a plan.
 
 use super::compile::compile;
 use super::{Compile, Kind, Parts, Plan, Step, StepId, source_text, wheel_layers};
@@ -20,7 +20,7 @@ pub enum PlanError {
     NoToolkit { library: String },
 }
 
-/// The plan of a stack without a matrix, or of a variant.
+/// Returns the plan of a stack without a matrix, or of a variant.
 pub fn plan(
     stack: &Stack,
     target: &Target<'_>,
@@ -102,7 +102,7 @@ pub fn plan(
     Ok(plan)
 }
 
-/// Where nvcc is for a build: in the base (None), or below site-packages.
+/// Returns nvcc's directory below site-packages. `None` if the base has nvcc or the build needs none.
 fn toolkit_home(
     catalog: &Catalog,
     lock: &PlatformLock,
@@ -129,7 +129,7 @@ fn toolkit_home(
         })
 }
 
-/// What the catalog's rules leave out of the wheels that are locked.
+/// Returns the globs by which the catalog removes files from the locked wheels.
 fn slim(lock: &PlatformLock, catalog: &Catalog) -> BTreeMap<String, Vec<String>> {
     let names = lock
         .wheels
@@ -140,7 +140,7 @@ fn slim(lock: &PlatformLock, catalog: &Catalog) -> BTreeMap<String, Vec<String>>
     some.map(|(drop, name)| (name, drop)).collect()
 }
 
-/// What the validation programs are told.
+/// Returns the spec for the validation programs.
 fn validation(
     stack: &Stack,
     target: &Target<'_>,
@@ -178,8 +178,8 @@ fn validation(
     if !stack.jit {
         checks.retain(|c| !["triton", "compile"].contains(c));
     }
-    // Code for an SM that no device of this platform has is compiled when asked for, and
-    // promised to nobody.
+    // If asked for, code is compiled for an SM that no device of this platform has, but the image does
+    // not promise to run there.
     let exists = |sm: &crate::spec::Sm| {
         let facts = catalog.sms.iter().find(|f| f.sm == sm.base());
         facts.is_none_or(|f| f.platforms.contains(&lock.platform))
@@ -297,7 +297,7 @@ fn base_step(plan: &Plan, own_templates: Option<&Digest>) -> Step {
             "configure".into(),
             Digest::of(stackforge_debian::configure::CONFIGURE.as_bytes()).to_string(),
         );
-        // The base is made in process where every script is known, else as above.
+        // The base is finished in process if every script is known, else by the scripts above.
         let finish = format!(
             "{} {}",
             stackforge_debian::finish::VERSION,
@@ -312,7 +312,7 @@ fn base_step(plan: &Plan, own_templates: Option<&Digest>) -> Step {
         let install = stackforge_debian::configure::INSTALL;
         inputs.insert("install".into(), Digest::of(install.as_bytes()).to_string());
     }
-    // The user's own templates may change any step: all keys follow from this one.
+    // The user's own templates may change any step, so every key depends on their digest.
     if let Some(digest) = own_templates {
         inputs.insert("templates".into(), digest.to_string());
     }
@@ -397,7 +397,7 @@ fn package_text(p: &OsPackageLock) -> String {
     }
 }
 
-/// Digest of the templates below a path, so that a changed script is a changed step.
+/// Returns the digest of the templates below a path, so that a changed script changes the step's key.
 fn templates_digest(path: &str) -> String {
     let (folder, only) = match path.rsplit_once('/') {
         Some((folder, file)) => (folder, Some(file)),

@@ -21,7 +21,7 @@ use stackforge_types::wheel::normalized;
 use stackforge_types::{Digest, IsaName, Platform, PythonVersion, Sm};
 use std::collections::BTreeMap;
 
-/// Changes when the meaning of a step changes for reasons that its inputs do not show.
+/// Increased when a step's meaning changes in a way that its inputs do not show.
 pub const FORMAT: u32 = 1;
 
 #[derive(Debug, Clone, Serialize)]
@@ -32,59 +32,59 @@ pub struct Plan {
     pub python: PythonVersion,
     pub cuda: Option<String>,
     pub sm: Vec<Sm>,
-    /// Instruction set that its builds are tuned for.
+    /// Instruction set that libraries are compiled for.
     pub isa: Option<IsaName>,
-    /// Wheel or source, for each library of the stack, and why.
+    /// For each library of the stack, whether its wheel is compiled, and why.
     pub libraries: Vec<Decision>,
     pub steps: Vec<Step>,
     #[serde(skip)]
     pub parts: Parts,
 }
 
-/// What rendering needs beyond the graph.
+/// Inputs of rendering beyond the graph.
 #[derive(Debug, Clone)]
 pub struct Parts {
     pub about: Option<String>,
     pub base: BaseLock,
     pub bootstrap: bool,
-    /// Whether the base has one, so that the steps of a Dockerfile run on it.
+    /// Whether the base has a shell to run a Dockerfile's steps.
     pub shell: bool,
     pub tools: Vec<PythonFile>,
     pub layers: Vec<WheelLayer>,
     pub compiles: Vec<Compile>,
     pub runtime_packages: Vec<OsPackageLock>,
     pub builder_packages: Vec<OsPackageLock>,
-    /// What the image leaves out of its wheels, by distribution: globs.
+    /// Globs of files that the image leaves out of its wheels, by distribution.
     pub slim: BTreeMap<String, Vec<String>>,
-    /// Whether device code that none of the plan's SMs runs, symbols and debug information are left
-    /// out of wheels.
+    /// Whether wheels are stripped of symbols, debug information and device code that none of the plan's SMs
+    /// runs.
     pub prune: bool,
-    /// OS package names that put the interpreter into a base that has none yet.
+    /// Names of the OS packages that install Python in a base without it.
     pub python_packages: Vec<String>,
     pub validation: serde_json::Value,
-    /// SMs of devices that exist on the platform; code may be compiled for others too.
+    /// SMs of devices that exist on the platform; code may also be compiled for others.
     pub devices: Vec<Sm>,
-    /// C++11 ABI of the torch that is locked, where the catalog knows it.
+    /// C++11 ABI of the locked torch, if the catalog knows it.
     pub cxx11_abi: Option<bool>,
 }
 
 impl Parts {
-    /// Whether the base is a registry's and what it lacks for the image is locked file by file: Docker
-    /// installs that before anything else.
+    /// Whether the base comes from a registry and the lock has a digest for every OS package that the image
+    /// adds to it. Docker installs those packages before anything else.
     pub fn locks_packages(&self) -> bool {
         !self.bootstrap && self.runtime_packages.iter().all(|p| p.sha256.is_some())
     }
 
-    /// The wheels that builders start from: all but the libraries, unless there is nothing else. So a new
-    /// version of an unrelated wheel compiles nothing again.
+    /// Returns the wheel layers that builders start from: all but the libraries, unless there is nothing else.
+    /// So a new version of an unrelated wheel recompiles nothing.
     pub fn below_builders(&self) -> &[WheelLayer] {
         let others = |layer: &WheelLayer| layer.group != WheelGroup::Libraries;
         let last = self.layers.iter().rposition(others).unwrap_or(0);
         &self.layers[..self.layers.len().min(last + 1)]
     }
 
-    /// Names of what is compiled: first what needs nothing compiled before it, then what needs
-    /// only that, and so on.
+    /// Returns the names of compiled libraries in rounds. A library is in the first round after all those that
+    /// it needs.
     pub fn rounds(&self) -> Vec<Vec<&str>> {
         let mut rounds: Vec<Vec<&str>> = Vec::new();
         let mut left: Vec<&Compile> = self.compiles.iter().collect();
@@ -96,7 +96,7 @@ impl Parts {
             let (later, mut now): (Vec<&Compile>, Vec<&Compile>) =
                 left.iter().copied().partition(waits);
             if now.is_empty() {
-                // In a circle none comes first.
+                // A dependency cycle has no first library: put all that is left into one round.
                 now.clone_from(&later);
             }
             left.retain(|c| !now.iter().any(|n| n.library == c.library));
@@ -121,11 +121,11 @@ pub struct Step {
     pub id: StepId,
     pub kind: Kind,
     pub key: Digest,
-    /// Whether its output exists already, as far as the store remembers.
+    /// Whether the store records its output as existing.
     pub cached: bool,
     /// Everything that can change the output, by name.
     pub inputs: BTreeMap<String, String>,
-    /// Why it is done this way, for people.
+    /// The reason for doing the step this way, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -154,18 +154,18 @@ impl Plan {
         self.steps.iter().find(|s| s.id == *id)
     }
 
-    /// The step that compiles a library.
+    /// Returns the step that compiles a library.
     pub fn compile(&self, library: &str) -> Option<&Step> {
         self.steps.iter().find(|s| s.id.library() == Some(library))
     }
 
-    /// Key of the whole image.
+    /// Returns the key of the whole image.
     pub fn key(&self) -> &Digest {
         // `plan` ends every plan with its image step.
         &self.steps[self.steps.len() - 1].key
     }
 
-    /// Normalized name and version of each distribution that the image has to hold.
+    /// Returns the normalized name and version of each distribution that the image has to hold.
     pub fn installed(&self) -> impl Iterator<Item = (String, &str)> {
         let wheels = self.parts.layers.iter().flat_map(|layer| &layer.wheels);
         let wheels = wheels.map(|w| (normalized(&w.name), w.version.as_str()));
@@ -173,12 +173,12 @@ impl Plan {
         wheels.chain(compiles.map(|c| (normalized(&c.library), c.version.as_str())))
     }
 
-    /// Text of `spec.json`: what the image promises and the validation checks.
+    /// Returns the text of `spec.json`: what the image promises and the validation checks.
     pub fn promise(&self) -> String {
         promise(&self.parts.validation)
     }
 
-    /// Name of the engine's image of a bootstrapped base.
+    /// Returns the tag of a bootstrapped base in the engine. `None` for a base from a registry.
     pub fn base_tag(&self) -> Option<String> {
         let base = self.step(&StepId::Base).filter(|_| self.parts.bootstrap)?;
         Some(format!(
@@ -189,14 +189,14 @@ impl Plan {
         ))
     }
 
-    /// Marks the steps that `done` knows.
+    /// Marks the steps whose key satisfies `done` as cached.
     pub fn mark_cached(&mut self, done: impl Fn(&Digest) -> bool) {
         for step in &mut self.steps {
             step.cached = done(&step.key);
         }
     }
 
-    /// Graphviz text of the graph.
+    /// Returns the graph in Graphviz's language.
     pub fn dot(&self) -> String {
         let mut out = String::from("digraph plan {\n  rankdir=LR;\n  node [shape=box];\n");
         for step in &self.steps {
@@ -218,13 +218,13 @@ impl Plan {
     }
 }
 
-/// A spec of the validation as the text of a file, whose digest its report names.
+/// Returns a validation spec as the text of a file. The validation's report names the text's digest.
 pub fn promise(spec: &serde_json::Value) -> String {
-    // Maps and lists of strings and numbers always become JSON.
+    // Cannot fail: maps with string keys always serialize.
     serde_json::to_string_pretty(spec).unwrap_or_default() + "\n"
 }
 
-/// How a compile step's source is named in a plan.
+/// Returns a compile step's source as a plan names it.
 pub(crate) fn source_text(source: &SourceLock) -> String {
     match source {
         SourceLock::Sdist { file, sha256, .. } => format!("{file} sha256:{sha256}"),

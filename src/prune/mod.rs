@@ -1,13 +1,12 @@
-//! What nothing in an image loads, left out of a wheel's objects: device code that none of the GPUs
-//! that are meant runs, as NVIDIA's `nvprune` does for static libraries, and as `strip` does, symbols
-//! and debug information.
+//! Removes from a wheel's objects what nothing in an image loads: device code that none of the required GPUs
+//! runs (as NVIDIA's `nvprune` does for static libraries), symbols and debug information (as `strip` does).
 //!
-//! In: a wheel, the SMs of the GPUs. Out: [`Pruned`], the members that are others now. An object keeps
-//! its size and every address, so nothing has to be linked again. No code is taken that would make an
-//! audit say something else of these GPUs: where it would, kernels that none of them runs stay, as
-//! proof, and so does an object that is of no use to any of them. What cannot be read is left as it
-//! is, for the audit to name. A large object with device code is compressed again even where nothing
-//! is taken, in chunks cut by content: updates then bring new kernels only.
+//! In: a wheel and the SMs of the GPUs. Out: [`Pruned`], the changed members. An object keeps its size and
+//! every address, so nothing has to be linked again. Pruning never changes an audit's verdict on these GPUs:
+//! where it would, kernels that none of them runs stay as evidence, and so does an object that none of them
+//! runs at all. An unreadable object is not changed; the audit reports it. A large object with device code is
+//! compressed again even if nothing is removed, in content-defined chunks, so that updates transfer only new
+//! kernels.
 
 mod wanted;
 
@@ -30,26 +29,26 @@ use stackforge_image::layer::Changed;
 
 use wanted::{Rest, wanted};
 
-/// Changes when the same wheel is pruned, cut or compressed in another way.
+/// Increased when the same wheel is pruned, cut or compressed differently.
 pub const FORMAT: u32 = 1;
 
-/// A smaller object is not worth compressing again for its own sake.
+/// Smallest object, in bytes, that is compressed again although nothing is removed.
 const LEAST: u64 = 1 << 20;
-/// Symbols and debug information that are shorter stay.
+/// Fewer bytes of symbols and debug information are not removed.
 const LEAST_TABLES: u64 = 256 << 10;
-/// Each may hold 64 MiB.
+/// Most threads: each may hold 64 MiB.
 const MOST_THREADS: usize = 8;
-/// An object with more entries is left as it is: real ones have some ten thousand.
+/// Most entries of an object; one with more is not changed. Real ones have some ten thousand.
 const MOST_ENTRIES: usize = 1 << 20;
 const BUFFER: usize = 1 << 20;
-/// Of file systems: holes are whole ones.
+/// Block size of file systems, in bytes: only whole blocks can be holes.
 const BLOCK: u64 = 4096;
 
 #[derive(Debug, Default)]
 pub struct Pruned {
-    /// Contents in place of those of members, by their names: each of its old size.
+    /// New contents of members, by name. Each has the member's old size.
     pub members: BTreeMap<String, Changed>,
-    /// Bytes that were taken away.
+    /// Number of bytes that were removed.
     pub removed: u64,
 }
 
@@ -68,17 +67,17 @@ pub enum PruneError {
     },
 }
 
-/// Which GPUs, by the rules of which catalog.
+/// Prunes wheels for some GPUs, by the rules of a catalog.
 pub struct Pruner<'a> {
     pub catalog: &'a Catalog,
     pub sms: &'a [Sm],
     pub threads: usize,
-    /// Makes a file that is gone when it is closed; one holds all that is new of a wheel.
+    /// Makes a temporary file that is removed when it is closed; it holds all new contents of one wheel.
     pub scratch: &'a (dyn Fn() -> io::Result<File> + Sync),
 }
 
 impl Pruner<'_> {
-    /// A wheel without the code that none of the GPUs runs.
+    /// Prunes a wheel of the code that none of the GPUs runs.
     pub fn wheel<S: Source + Clone + Sync>(
         &self,
         name: &str,
@@ -86,7 +85,7 @@ impl Pruner<'_> {
     ) -> Result<Pruned, PruneError> {
         let archive = Archive::read(name, &mut source.clone())?;
         let mut members: Vec<&Member> = archive.members.iter().filter(|m| !m.is_folder()).collect();
-        // The largest decides how long it takes.
+        // Largest first: it decides how long the wheel takes.
         members.sort_by_key(|member| std::cmp::Reverse(member.size));
         let room = Mutex::new(Room::default());
         let next = AtomicUsize::new(0);
@@ -149,7 +148,7 @@ impl Pruner<'_> {
         Ok(Some((changed.map_err(failed)?, removed)))
     }
 
-    /// How the member is written; none where it stays as it is.
+    /// Returns how the member is written. `None` if it is not changed.
     fn stretches<S: Source + Clone>(
         &self,
         archive: &Archive,
@@ -166,7 +165,7 @@ impl Pruner<'_> {
                         return Ok(self.of(name, &found, member.size));
                     }
                 }
-                // The audit names what is damaged.
+                // The audit reports damaged members.
                 Err(_) => {}
             }
         }
@@ -182,7 +181,7 @@ impl Pruner<'_> {
         let length = |table: &Unmapped| table.content.end - table.content.start;
         if found.tables.iter().map(length).sum::<u64>() >= LEAST_TABLES {
             for table in &found.tables {
-                // Of type 0, a section is none.
+                // Zeroing `sh_type` makes the section SHT_NULL, which readers ignore.
                 edits.push(Edit::zeros(table.content.clone()));
                 edits.push(Edit::zeros(table.kind.clone()));
             }
@@ -214,14 +213,14 @@ fn code<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<Code> {
     Code::of(entries.cloned().map(Ok)).ok()
 }
 
-/// What of an object may be left out; nothing of one that no loader loads.
+/// The removable parts of an object; empty for an object that no loader loads.
 #[derive(Default)]
 struct Found {
     code: Vec<Entry>,
     tables: Vec<Unmapped>,
 }
 
-/// It cannot be read, or not so.
+/// The object cannot be read, or not by this reader.
 struct Unreadable;
 
 impl Found {
@@ -241,7 +240,7 @@ impl Found {
     }
 }
 
-/// The file of all that is new of a wheel, if there is any.
+/// The file with all new contents of a wheel, made when it is first needed.
 #[derive(Default)]
 struct Room {
     file: Option<Arc<File>>,
@@ -249,7 +248,7 @@ struct Room {
 }
 
 impl Room {
-    /// So many bytes of it, all of them zero.
+    /// Reserves `size` bytes of the file, which are zero.
     fn take(&mut self, size: u64, made: &dyn Fn() -> io::Result<File>) -> io::Result<Place> {
         let file = match &self.file {
             Some(file) => Arc::clone(file),
@@ -263,7 +262,7 @@ impl Room {
     }
 }
 
-/// Where it is written next; what is passed over is zeros.
+/// Writes into the file at an offset. Bytes that are skipped stay zero.
 struct Place {
     file: Arc<File>,
     at: u64,
@@ -293,7 +292,7 @@ impl Seek for Place {
     }
 }
 
-/// A member's content; a deflated one is checked by its end.
+/// A member's content as a stream. The end of a deflated one is verified.
 enum Forward<S> {
     Deflated(Box<Once<Window<S>>>),
     Stored(Stored<S>),
@@ -301,7 +300,7 @@ enum Forward<S> {
 
 struct Stored<S> {
     content: Content<S>,
-    /// Of the next byte.
+    /// Offset of the next byte.
     at: u64,
     crc: flate2::Crc,
     expected: u32,

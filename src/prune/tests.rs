@@ -24,7 +24,7 @@ fn code_of(bytes: &[u8]) -> Vec<Entry> {
     Found::read("x.so", &mut &bytes[..]).ok().unwrap().code
 }
 
-/// SMs of machine code and of PTX, by container.
+/// Returns the SMs of machine code and of PTX, by container.
 fn shown(bytes: &[u8]) -> Vec<String> {
     let all = code_of(bytes);
     let containers = all.chunk_by(|a, b| a.container == b.container);
@@ -40,7 +40,7 @@ fn shown(bytes: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// The members that are others after pruning, and what was taken.
+/// Returns the changed members and the number of removed bytes.
 fn pruned(members: Vec<Packed>, sms: &[&str], threads: usize) -> (BTreeMap<String, Vec<u8>>, u64) {
     let catalog = Catalog::load(None).unwrap();
     let sms: Vec<Sm> = sms.iter().map(|sm| sm.parse().unwrap()).collect();
@@ -83,8 +83,8 @@ fn what_the_gpus_run_stays() {
         (&["8.0", "9.0"], "sm_80 sm_90"),
         (&["12.0"], "ptx_90"),
         (&["7.5", "12.0"], "sm_75 ptx_90"),
-        // From CUDA 13.2 on Orin runs code of its family; an older driver compiles, of which there is
-        // nothing.
+        // From CUDA 13.2, Orin runs code of its family. An older driver would have to compile PTX, of which
+        // there is none.
         (&["8.7"], "sm_86"),
     ] {
         let new = one(&[FOUR], sms).unwrap();
@@ -115,15 +115,15 @@ fn everything_else_stays_where_it_was() {
 
 #[test]
 fn an_audit_says_the_same_afterwards() {
-    // Most modules do not run on Hopper: emptied, the rest would look like all.
+    // Most modules do not run on Hopper; if they were emptied, the rest would look like all of the code.
     let other: Module = (&[80, 100], &[]);
     let mostly = [other, other, other, other, (&[80, 90, 100], &[])];
     let left = one(&mostly, &["9.0"]).unwrap();
     assert_eq!(shown(&left)[3..], ["sm_80 sm_100", "sm_90"]);
-    // A kernel for a newer GPU alone is nobody's loss.
+    // Removing a kernel for a newer GPU harms nobody.
     let left = one(&[FOUR, FOUR, (&[100], &[])], &["9.0"]).unwrap();
     assert_eq!(shown(&left), ["sm_90", "sm_90"]);
-    // One for older GPUs in general is: the audit warns of it.
+    // A kernel for older GPUs in general stays: the audit warns of it.
     let left = one(&[FOUR, FOUR, (&[75, 80], &[])], &["9.0"]).unwrap();
     assert_eq!(shown(&left), ["sm_90", "sm_90", "sm_75 sm_80"]);
 }
@@ -165,7 +165,7 @@ fn a_member_that_is_damaged_is_not_written_again() {
     let stored = wheel(Packed::new("x.so", &built(&[FOUR])));
     let error = pruner.wheel("x", &&stored[..]).unwrap_err();
     assert!(matches!(error, PruneError::Member { .. }), "{error}");
-    // Whoever writes the layer of this one finds it.
+    // Damage in this member is found when the layer is written.
     let deflated = wheel(Packed::deflated("x.so", &built(&[FOUR])));
     let left = pruner.wheel("x", &&deflated[..]).unwrap();
     assert!(left.members.is_empty());
@@ -179,7 +179,7 @@ fn a_stored_member_is_pruned_as_a_deflated_one() {
     assert_eq!(members["a.so"], members["b.so"]);
 }
 
-/// A library with symbols and debug information that nothing loads.
+/// Returns a library with symbols and debug information that nothing loads.
 fn with_tables() -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name).display().to_string();
@@ -218,7 +218,7 @@ fn what_no_loader_maps_is_left_out() {
     assert_eq!((new.len(), tables(new)), (old.len(), vec![]));
     assert!(removed >= length);
     assert!(memchr::memmem::find(new, b"local_function_7").is_none());
-    // Everything else is as it was, the dynamic symbols too.
+    // Everything else is unchanged, including the dynamic symbols.
     let mut same = old.clone();
     for table in tables(&old) {
         same[table.content.start as usize..table.content.end as usize].fill(0);
@@ -234,7 +234,7 @@ fn what_no_loader_maps_is_left_out() {
         .arg(&path)
         .status();
     assert!(python.unwrap().success());
-    // A few symbols are not worth it.
+    // A few symbols are not worth the change.
     assert!(
         pruned(vec![Packed::new("x.so", &built(&[]))], &["9.0"], 1)
             .0
@@ -243,7 +243,7 @@ fn what_no_loader_maps_is_left_out() {
 }
 
 proptest! {
-    /// Whatever a section table says, what a loader maps stays.
+    /// Whatever a section table contains, the parts that a loader maps stay.
     #[test]
     fn any_damage_to_sections_leaves_what_is_mapped(
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
@@ -257,7 +257,7 @@ proptest! {
         }
         let (members, _) = pruned(vec![Packed::deflated("x.so", &old)], &["9.0"], 1);
         if let Some(new) = members.get("x.so") {
-            // The first table that no loader maps lies behind everything that is.
+            // The first table that no loader maps is after all parts that one maps.
             let first = unmapped("x.so", &OBJECT[..]).unwrap().iter().map(|t| t.content.start).min();
             let mapped = 64..first.unwrap() as usize - 4096;
             prop_assert!(new[mapped.clone()] == old[mapped]);
@@ -267,7 +267,7 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Whatever a driver would take before, it takes afterwards.
+    /// A driver chooses the same code before and after pruning.
     #[test]
     fn no_gpu_that_is_meant_loses_anything(
         code in prop::collection::vec((

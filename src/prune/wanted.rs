@@ -1,22 +1,21 @@
-//! Which entries of a container some of the GPUs may load.
+//! Decides which entries of a container some of the GPUs may load.
 //!
-//! A driver takes machine code where it finds some that the GPU runs, of it the newest, and else
-//! compiles PTX (CUDA C++ programming guide, "Application compatibility"). Of machine code that fits
-//! equally, with a suffix and without, all stays; of PTX all that the GPU could run, as a driver may
-//! be too old for the newest.
+//! A driver takes the newest machine code that the GPU runs; if there is none, it compiles PTX (CUDA C++
+//! programming guide, "Application compatibility"). Equally fitting machine code, with and without a suffix,
+//! all stays. All PTX that the GPU could run stays, since a driver may be too old for the newest.
 
 use crate::rules::{Coverage, coverage, ptx_runs, same, sass_runs};
 use crate::spec::Sm;
 use stackforge_binary::fatbin::{Entry, Kind};
 
-/// What becomes of containers that none of the GPUs runs anything of.
+/// What to do with containers of which none of the GPUs runs anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rest {
     Empty,
     Whole,
 }
 
-/// Whether each of an object's entries stays. What is neither machine code nor PTX does.
+/// Returns whether each of an object's entries stays. Entries that are neither machine code nor PTX stay.
 pub fn wanted(entries: &[Entry], sms: &[Sm], rest: Rest) -> Vec<bool> {
     let mut all = Vec::with_capacity(entries.len());
     for container in entries.chunk_by(|a, b| a.container == b.container) {
@@ -36,7 +35,7 @@ fn of_container(entries: &[Entry], sms: &[Sm]) -> Vec<bool> {
     let ptx: Vec<Sm> = of(Kind::Ptx).collect();
     let mut stays = vec![false; entries.len()];
     for device in sms.iter().map(|sm| sm.base()) {
-        // Whichever rules the driver follows.
+        // The driver may follow either set of rules.
         for aligned in [false, true] {
             let best = coverage(&sass, &ptx, device, aligned);
             let taken = |entry: &Entry| match best {

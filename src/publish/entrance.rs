@@ -1,7 +1,7 @@
-//! A variant that somebody else pushes: an engine that has the image.
+//! Enters a variant into an index when an engine pushes the image itself.
 //!
-//! In: an index of variants, and a variant's name. Out: the tag under which the image has to come, and,
-//! when it is there, its entry in the index.
+//! In: an index of variants and a variant's name. Out: the tag under which the engine has to push the
+//! image and, after the push, the image's entry in the index.
 
 use super::index::{Place, tag_of};
 use super::{Facts, Listed, PublishError, Settings, Variant, connect};
@@ -19,8 +19,8 @@ pub struct Entrance {
 }
 
 impl Entrance {
-    /// Of the index that the tag of `index` stands for; refused before anything is sent where that
-    /// is something else.
+    /// Opens the index at the tag of `index`. Fails, before anything is pushed, if that tag is something else
+    /// than an index.
     pub async fn open(
         index: &Reference,
         name: &str,
@@ -48,14 +48,14 @@ impl Entrance {
         }
     }
 
-    /// Where the image has to be pushed to.
+    /// Returns the reference to push the image to.
     pub fn reference(&self) -> Reference {
         let target = Target::Tag(self.own.clone());
         Reference::new(self.index.host(), self.index.repository(), target)
     }
 
-    /// Enters what was pushed, which has to be the image with that id: the digest of its
-    /// configuration or of its manifest, whichever its engine calls so.
+    /// Enters the pushed image into the index. The image has to be the one with that ID, which is the digest
+    /// of its configuration or of its manifest, depending on the engine.
     pub async fn enter(
         self,
         id: &str,
@@ -80,7 +80,7 @@ impl Entrance {
             media_type: pushed.media_type,
             facts: Ok(facts),
         };
-        // The image stays: the entry that takes over its tag names it.
+        // The index entry takes over the tag, and keeps the image referenced.
         let listed = self.place().add(&self.own, &variant).await?;
         Ok((pushed.digest, listed))
     }

@@ -1,4 +1,4 @@
-//! How publishing fails.
+//! Errors of publishing.
 
 use crate::diag::{Code, codes};
 use stackforge_image::oci::OciError;

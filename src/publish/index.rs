@@ -1,14 +1,15 @@
-//! An index of variants under a tag, which many write at the same time.
+//! Writes an index of variants under a tag, with several writers at the same time.
 //!
-//! In: a variant whose manifest is in the repository. Out: an index under `TAG` that has it and every
-//! other one. Registries have no conditional PUT, so the index never holds the only copy of anything:
-//! each variant first gets a tag of its own, `TAG-VARIANT`, an index with its one entry. The index is
-//! then made of all that these tags and the index before it say, written, and read again with the
-//! tags until it has all that there is. Who writes last has listed the tags after writing: a variant
-//! whose tag came later belongs to a writer that itself has not finished. A writer that is killed
-//! between writing and looking may leave out others; the next one finds them by their tags.
+//! In: a variant whose manifest is in the repository. Out: an index under `TAG` with this variant and
+//! every other one. Registries have no conditional PUT, so the index never holds the only copy of an
+//! entry: each variant first gets a tag of its own, `TAG-VARIANT`, for an index with its one entry. A
+//! writer merges the entries of these tags and of the current index, writes the result, and reads the index
+//! and the tags again until nothing is missing. The last writer lists the tags after writing, so a variant
+//! whose tag came later belongs to a writer that has not finished. A writer that is killed between writing
+//! and checking may drop others' entries; the next writer restores them from their tags.
 //!
-//! Docker, Podman and containerd take the first entry of their platform, so the one that runs on
+//! Docker, Podman and containerd take the first entry of their platform, so the variant that runs on most
+//! machines is first.
 //! most machines stands first.
 
 use super::PublishError;
@@ -26,28 +27,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub const INDEX: &str = MANIFEST_TYPES[0];
-/// Tags that are read at a time.
+/// Tags that are read in parallel.
 const AT_ONCE: usize = 8;
-/// Writes before a writer gives up: each is only lost to another that succeeded.
+/// Writes before a writer gives up. A write is lost only to another writer that succeeded.
 const MOST_TURNS: u32 = 200;
-/// The specification's bound on tags.
+/// Longest tag, in characters, by the OCI distribution specification.
 const LONGEST_TAG: usize = 128;
 
-/// Where an index is.
+/// The location of an index.
 pub struct Place<'a> {
     pub registry: &'a Registry,
     pub repository: &'a Repository,
     pub tag: &'a Tag,
 }
 
-/// An index as it is now.
+/// The current state of an index.
 #[derive(Debug, Clone, Serialize)]
 pub struct Listed {
     pub digest: Digest,
     pub variants: Vec<Variant>,
 }
 
-/// The variants of an index, in its order.
+/// Returns the variants of an index, in the index's order.
 pub fn variants(index: &[u8]) -> Vec<Variant> {
     entries(index).iter().filter_map(Variant::read).collect()
 }
@@ -60,7 +61,7 @@ fn entries(index: &[u8]) -> Vec<Value> {
     }
 }
 
-/// The tag of one variant of the index that `index` stands for.
+/// Returns the tag of one variant of the index at `index`.
 pub fn tag_of(index: &Tag, variant: &str) -> Result<Tag, PublishError> {
     let wrong = || PublishError::Name(variant.chars().take(80).collect());
     let text = format!("{index}-{variant}");
@@ -71,7 +72,7 @@ pub fn tag_of(index: &Tag, variant: &str) -> Result<Tag, PublishError> {
 }
 
 impl Place<'_> {
-    /// The index, if there is one.
+    /// Returns the index. `None` if there is none.
     pub async fn read(&self) -> Result<Option<Manifest>, PublishError> {
         let target = Target::Tag(self.tag.clone());
         let found = self.registry.current(self.repository, &target).await?;
@@ -84,7 +85,7 @@ impl Place<'_> {
         }
     }
 
-    /// Enters a variant; its manifest has to be in the repository.
+    /// Enters a variant, whose manifest has to be in the repository.
     pub async fn add(&self, own: &Tag, variant: &Variant) -> Result<Listed, PublishError> {
         let alone = document(
             vec![variant.entry()],
@@ -98,7 +99,7 @@ impl Place<'_> {
             let before = self.read().await?;
             let bytes = self.merged(before.as_ref()).await?;
             let expected = before.as_ref().map(|manifest| &manifest.digest);
-            // It has all that there is: nothing is left to do.
+            // The index already has every entry.
             if expected == Some(&Digest::of(&bytes)) {
                 return Ok(Listed {
                     digest: Digest::of(&bytes),
@@ -122,7 +123,7 @@ impl Place<'_> {
         Err(PublishError::Busy(name))
     }
 
-    /// The index with all that it has and all that tags of variants say.
+    /// Merges the entries of the current index with those of the variants' tags.
     async fn merged(&self, before: Option<&Manifest>) -> Result<Bytes, PublishError> {
         let mut all = before.map_or(Vec::new(), |manifest| entries(&manifest.bytes));
         let parts = self.parts().await?;
@@ -140,7 +141,7 @@ impl Place<'_> {
         document(all, annotations.unwrap_or_default())
     }
 
-    /// What the tags of variants say, by the variants' names.
+    /// Returns the entries at the variants' tags, by the variants' names.
     async fn parts(&self) -> Result<BTreeMap<String, Value>, PublishError> {
         let prefix = format!("{}-", self.tag);
         let tags = match self.registry.tags(self.repository).await {
@@ -161,7 +162,7 @@ impl Place<'_> {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// The entry of an index of one variant of this index.
+    /// Returns the one entry of a variant's tag. `None` if the tag belongs to another index.
     fn part(&self, manifest: &Manifest) -> Option<(String, Value)> {
         let index: Value = serde_json::from_slice(&manifest.bytes).ok()?;
         if index["annotations"][labels::INDEX].as_str() != Some(self.tag.as_str()) {
@@ -189,13 +190,13 @@ fn document(manifests: Vec<Value>, annotations: Value) -> Result<Bytes, PublishE
     Ok(bytes.into())
 }
 
-/// The order of an index: within a platform, what runs on most machines first.
+/// Sort key of an entry: within a platform, the variant that runs on most machines is first.
 type Rank = (String, bool, bool, bool, usize, Vec<u32>, String, String);
 
 fn rank(entry: &Value) -> Rank {
     let digest = entry["digest"].as_str().unwrap_or_default().to_owned();
     let Some(variant) = Variant::read(entry) else {
-        // What is no image stands last.
+        // Entries that are not images come last.
         return (
             "~".to_owned(),
             true,
@@ -216,7 +217,7 @@ fn rank(entry: &Value) -> Rank {
         platform,
         !facts.l4t.is_empty(),
         facts.isa.is_some(),
-        // Without device code it runs anywhere, and is not what someone with a GPU wants.
+        // An image without device code runs anywhere, but is not what someone with a GPU wants.
         code == 0,
         usize::MAX - code,
         cuda.unwrap_or_default(),

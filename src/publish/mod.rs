@@ -1,10 +1,10 @@
-//! Images into registries.
+//! Publishes images to registries.
 //!
-//! In: a [`Shipment`], an image whose blobs lie in files, and a reference. Out: its digest there.
-//! Blobs go first, several at a time, those that the repository has not at all and no other
-//! repository of the registry lends; then the manifest; a tag last. So whoever reads the tag finds a
-//! whole image, whenever this is stopped. [`add_variant`] puts an image into an [index](index) of
-//! variants beside others.
+//! In: a [`Shipment`] (an image whose blobs are files) and a reference. Out: the digest of the pushed
+//! manifest. Blobs are pushed first, several in parallel, except those that the repository has or can mount
+//! from another repository of the registry; then the manifest; a tag last. So the tag always points to a
+//! complete image, whenever the push is interrupted. [`add_variant`] enters an image into an
+//! [index](index) of variants.
 
 mod entrance;
 mod error;
@@ -30,39 +30,39 @@ pub use index::Listed;
 pub use shipment::Shipment;
 pub use variant::{Facts, Variant};
 
-/// Blobs that are sent at a time.
+/// Blobs that are pushed in parallel.
 const AT_ONCE: usize = 4;
 
-/// How to publish.
+/// Options of publishing.
 #[derive(Clone, Default)]
 pub struct Settings<'a> {
-    /// Remembers which repositories of a registry may lend blobs.
+    /// Remembers which repositories of a registry blobs may be mounted from.
     pub store: Option<&'a Store>,
     pub plain_http: PlainHttp,
     pub patience: Patience,
     pub observer: Option<Observer>,
 }
 
-/// What was done.
+/// The result of a push.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Done {
-    /// Of the image's manifest.
+    /// Digest of the image's manifest.
     pub digest: Digest,
     pub blobs: Blobs,
 }
 
-/// Of an image's blobs, how many came to the repository in which way.
+/// Number of an image's blobs by how they came to the repository.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Blobs {
     pub sent: u64,
-    /// From another repository of the registry.
+    /// Blobs mounted from another repository of the registry.
     pub mounted: u64,
     pub existing: u64,
-    /// Of those that were sent.
+    /// Bytes of the blobs that were sent.
     pub bytes: u64,
 }
 
-/// Pushes an image under the tag, or the digest, that `reference` names.
+/// Pushes an image to the tag or digest of `reference`.
 pub async fn push(
     shipment: &Shipment,
     reference: &Reference,
@@ -89,7 +89,7 @@ pub async fn push(
     Ok(done)
 }
 
-/// Pushes an image and enters it into the index of variants that the tag of `reference` stands for.
+/// Pushes an image and enters it into the index of variants at the tag of `reference`.
 pub async fn add_variant(
     shipment: &Shipment,
     reference: &Reference,
@@ -107,7 +107,7 @@ pub async fn add_variant(
         repository,
         tag: &tag,
     };
-    // What cannot be entered is not sent.
+    // Check the name first: do not push an image that cannot be entered.
     let own = index::tag_of(&tag, name)?;
     place.read().await?;
     let done = send(&registry, repository, shipment, settings).await?;
@@ -133,7 +133,7 @@ fn connect(reference: &Reference, settings: &Settings<'_>) -> Result<Registry, R
     Registry::connect(reference.host(), Arc::new(Keychain::of_user()), &options)
 }
 
-/// Everything but the tag.
+/// Pushes everything but the tag.
 async fn send(
     registry: &Registry,
     repository: &Repository,

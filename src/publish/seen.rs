@@ -1,17 +1,17 @@
-//! Repositories of a registry that were pushed to: they may lend blobs to another one.
+//! Remembers the repositories that were pushed to: blobs may be mounted from them.
 //!
-//! It is a hint, kept as an action of the store. What cannot be read or written counts as none.
+//! The list is a hint, kept as an action of the store. If it cannot be read or written, it is empty.
 
 use stackforge_image::store::{Action, Store};
 use stackforge_transfer::registry::Repository;
 use stackforge_types::Digest;
 
-/// As many are asked for a blob; each that does not have it costs a request.
+/// Repositories that are tried for a blob; each that does not have the blob costs a request.
 pub const MOST: usize = 3;
-/// As many are remembered.
+/// Repositories that are remembered.
 const KEPT: usize = 8;
 
-/// The last one first.
+/// Returns the repositories of a registry, the latest first.
 pub fn read(store: &Store, host: &str) -> Vec<Repository> {
     let names = store.action(&key(host)).and_then(|action| action.made);
     let names: Vec<String> = names

@@ -1,4 +1,4 @@
-//! An image on its way: its documents as they are, and where its blobs lie.
+//! An image to be pushed: its documents, unchanged, and the files of its blobs.
 
 use super::PublishError;
 use crate::spec::Platform;
@@ -11,7 +11,7 @@ use stackforge_types::Digest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What containerd writes on a layer: repositories of that registry that have it.
+/// Prefix of containerd's layer annotation that names repositories of a registry with this layer.
 const SOURCE: &str = "containerd.io/distribution.source.";
 
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct Shipment {
     pub digest: Digest,
     pub media_type: String,
     pub manifest: Bytes,
-    /// Of the image's configuration.
+    /// Labels of the image's configuration.
     pub labels: BTreeMap<String, String>,
     pub(super) blobs: Vec<Blob>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Blob {
 }
 
 impl Blob {
-    /// Repositories of a registry that the layer's annotations name.
+    /// Returns the repositories of a registry that the layer's annotations name.
     pub fn sources(&self, host: &str) -> Vec<Repository> {
         let named = self.annotations.get(&format!("{SOURCE}{host}"));
         let names = named.into_iter().flat_map(|names| names.split(','));
@@ -43,7 +43,7 @@ impl Blob {
 }
 
 impl Shipment {
-    /// An image whose layers lie as files in `blobs`, named by their digests.
+    /// Returns an image whose layers are files in `blobs`, named by their digests.
     pub fn of_assembled(image: &Assembled, blobs: &Path) -> Self {
         let layers = image.layers.iter().map(|layer| Blob {
             digest: layer.digest.clone(),
@@ -61,7 +61,7 @@ impl Shipment {
         }
     }
 
-    /// An image at rest.
+    /// Returns an image at rest.
     pub fn of_image(image: &Image) -> Result<Self, PublishError> {
         let documents = image.documents.as_ref().ok_or(PublishError::NoManifest)?;
         let shown = format!("{}/{}", image.config.os(), image.config.architecture());
@@ -89,13 +89,13 @@ impl Shipment {
         })
     }
 
-    /// Bytes of all blobs.
+    /// Returns the bytes of all blobs.
     pub fn size(&self) -> u64 {
         self.blobs.iter().map(|blob| blob.size).sum()
     }
 }
 
-/// Each blob once: an image may have the same layer twice.
+/// Lists each blob once: an image may have the same layer twice.
 fn with_config(layers: impl Iterator<Item = Blob>, digest: &Digest, bytes: &[u8]) -> Vec<Blob> {
     let config = Blob {
         digest: digest.clone(),
@@ -117,7 +117,7 @@ fn labels(config: &[u8]) -> BTreeMap<String, String> {
         .unwrap_or_default()
 }
 
-/// Of each layer of a manifest.
+/// Returns the annotations of each layer of a manifest.
 fn annotations(manifest: &[u8]) -> BTreeMap<Digest, BTreeMap<String, String>> {
     let manifest: Value = serde_json::from_slice(manifest).unwrap_or_default();
     let layers = manifest["layers"].as_array().into_iter().flatten();

@@ -1,8 +1,8 @@
-//! A variant in an index: what its descriptor's annotations say of it.
+//! Reads and writes a variant's entry in an index, above all its descriptor's annotations.
 //!
-//! In: a descriptor of an index, or the labels of an image. Out: a [`Variant`] with its [`Facts`], and
-//! back to annotations. Annotations come from anyone: what cannot be read is said to be so and never
-//! guessed, because a variant without SMs would pass for one that needs no GPU.
+//! In: a descriptor of an index, or the labels of an image. Out: a [`Variant`] with its [`Facts`], and the
+//! annotations of one. Annotations are untrusted: one that cannot be parsed is reported and never guessed,
+//! because a variant without SMs would pass for one that needs no GPU.
 
 use super::PublishError;
 use crate::catalog::Catalog;
@@ -16,48 +16,48 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// More SMs than there are in any index.
+/// Bound on the SMs of a variant; no real index comes near it.
 const MOST_SMS: usize = 64;
 
 /// An image of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variant {
-    /// None for an image that something else than stackforge entered.
+    /// `None` for an image that another program entered.
     pub name: Option<String>,
-    /// None for one that no stack can be for.
+    /// `None` for a platform that stacks do not support.
     pub platform: Option<Platform>,
     pub digest: Digest,
-    /// In bytes, of the manifest.
+    /// Size of the manifest, in bytes.
     pub size: u64,
     pub media_type: String,
-    /// What it says of itself, or which annotation cannot be read.
+    /// The facts in the annotations, or the annotation that cannot be parsed.
     pub facts: Result<Facts, String>,
 }
 
-/// What decides on which devices an image runs.
+/// Facts that decide on which devices an image runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
     pub stack: Option<String>,
-    /// SMs that it has machine code for; none for an image without device code.
+    /// SMs that the image has machine code for; empty without device code.
     pub sms: Vec<Sm>,
-    /// SMs that it has PTX for, which a driver compiles for newer GPUs.
+    /// SMs that the image has PTX for, which a driver compiles for newer GPUs.
     pub ptx: Vec<Sm>,
-    /// Version of its CUDA: `13.0`.
+    /// Version of the image's CUDA: `13.0`.
     pub cuda: Option<String>,
-    /// Oldest driver that runs its machine code, and that compiles its PTX.
+    /// Oldest driver that runs the machine code; `jit_driver` is the oldest that compiles the PTX.
     pub driver: Option<DriverVersion>,
     pub jit_driver: Option<DriverVersion>,
-    /// Instruction set that it is compiled for.
+    /// Instruction set that the image is compiled for.
     pub isa: Option<IsaName>,
-    /// Releases of NVIDIA's Linux for Jetson of which it needs one, each with all that begin so: `36`
-    /// or `36.4`.
+    /// L4T releases of which the image needs one. A prefix stands for all releases that begin with it: `36` or
+    /// `36.4`.
     pub l4t: Vec<String>,
-    /// Version of stackforge whose rules it was checked by.
+    /// Version of stackforge whose rules checked the image.
     pub rules: Option<String>,
 }
 
 impl Facts {
-    /// From labels of an image or annotations of a descriptor: both have the same names.
+    /// Reads facts from an image's labels or a descriptor's annotations: both have the same names.
     pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, String> {
         let text = |name: &str| annotations.get(name).filter(|text| !text.is_empty());
         Ok(Self {
@@ -88,11 +88,11 @@ impl Facts {
         Ok(())
     }
 
-    /// Fills in what follows from the others: driver floors from the version of CUDA, and by whose
-    /// rules the image was checked.
+    /// Fills in the facts that follow from others: minimum drivers from the CUDA version, and the version of
+    /// the rules that checked the image.
     pub fn complete(&mut self, catalog: &Catalog) {
         let toolkit = self.cuda.as_deref().and_then(|c| catalog.toolkit(c));
-        // The driver of a Jetson is part of L4T: no floor of other machines holds for it.
+        // A Jetson's driver is part of L4T, so the minimum drivers of other machines do not apply.
         if let Some(toolkit) = toolkit.filter(|_| self.l4t.is_empty() && !self.sms.is_empty()) {
             let floor = |text: &Option<String>| text.as_deref().and_then(|t| t.parse().ok());
             let full = floor(&toolkit.driver.toolkit);
@@ -129,14 +129,14 @@ impl Facts {
 }
 
 impl Variant {
-    /// From an entry of an index; none for what is no image.
+    /// Reads an entry of an index. `None` if it is not an image.
     pub fn read(entry: &Value) -> Option<Self> {
         let annotations: BTreeMap<String, String> =
             serde_json::from_value(entry["annotations"].clone()).unwrap_or_default();
         let platform = &entry["platform"];
         let text = |name: &str| platform[name].as_str().unwrap_or_default();
         let named = format!("{}/{}", text("os"), text("architecture"));
-        // Attestations stand beside images as `unknown/unknown`.
+        // Attestations are entries beside images, with platform `unknown/unknown`.
         if named == "unknown/unknown" || annotations.contains_key("vnd.docker.reference.type") {
             return None;
         }
@@ -150,7 +150,7 @@ impl Variant {
         })
     }
 
-    /// As an entry of an index.
+    /// Returns the variant as an entry of an index.
     pub fn entry(&self) -> Value {
         let mut annotations = self
             .facts
@@ -172,7 +172,7 @@ impl Variant {
         entry
     }
 
-    /// For people.
+    /// Describes the variant for people.
     pub fn shown(&self) -> String {
         self.name
             .clone()
@@ -214,7 +214,7 @@ fn sms(name: &str, text: Option<&String>) -> Result<Vec<Sm>, String> {
     Ok(sms)
 }
 
-/// Numbers with dots between them.
+/// Reads a version: numbers separated by dots.
 fn version(name: &str, text: Option<&String>) -> Result<Option<String>, String> {
     let is_number = |n: &str| (1..=5).contains(&n.len()) && n.bytes().all(|b| b.is_ascii_digit());
     match text {
@@ -295,7 +295,7 @@ mod tests {
                 "annotations": { format!("{PREFIX}{name}"): value, SM: value, CUDA: value },
             });
             if let Some(variant) = Variant::read(&entry) {
-                // Either it is said to be unreadable, or it comes back as it was.
+                // Annotations are either reported as unreadable, or written back unchanged.
                 if variant.facts.is_ok() {
                     prop_assert_eq!(Variant::read(&variant.entry()), Some(variant));
                 }

@@ -1,8 +1,8 @@
-//! Which variant of an index a device gets.
+//! Chooses the variant of an index for a device.
 //!
-//! In: a [`Machine`], what a device is as far as it matters, and the variants of an index. Out: a
-//! [`Choice`]: the best one and why, and for each other one why not. A pure function: nothing is read
-//! or asked here. What is not known of the device counts against no variant, except for its GPU.
+//! In: a [`Machine`] (the relevant facts about a device) and the variants of an index. Out: a [`Choice`]:
+//! the best variant with a reason, and a reason against each other one. A pure function that reads and
+//! requests nothing. An unknown fact about the device counts against no variant, except for its GPU.
 
 use crate::catalog::numbers;
 use crate::publish::{Facts, Variant};
@@ -12,31 +12,31 @@ use serde::Serialize;
 use stackforge_types::Sm;
 use std::cmp::Reverse;
 
-/// A device, in the words of the catalog.
+/// A device, in the catalog's terms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
     pub platform: Option<Platform>,
-    /// Of its GPUs.
+    /// SMs of its GPUs.
     pub gpus: Vec<Sm>,
-    /// GPUs whose SM nobody knows.
+    /// Number of GPUs whose SM is not known.
     pub unknown_gpus: usize,
-    /// None where it is not known: a GPU that was only named.
+    /// `None` if it is not known, as for a GPU that was only named.
     pub driver: Option<DriverVersion>,
-    /// It was looked for, and there is none.
+    /// Whether a driver was looked for and is missing.
     pub no_driver: bool,
-    /// Release of NVIDIA's Linux for Jetson: `36.4.3`.
+    /// L4T release of a Jetson: `36.4.3`.
     pub l4t: Option<String>,
-    /// CUDA releases that this L4T brings, the newest last.
+    /// CUDA releases that this L4T comes with, the newest last.
     pub l4t_cuda: Vec<String>,
-    /// This L4T runs images that are made for arm64 servers.
+    /// Whether this L4T runs images for arm64 servers.
     pub l4t_runs_server: bool,
-    /// Instruction sets of its processors, the least first; None where they are not known.
+    /// Instruction sets of its processors, from the most basic one; `None` if they are not known.
     pub isas: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Choice {
-    /// Where it stands among the variants, and what speaks for it; none if no variant runs.
+    /// The variant that was chosen; `None` if no variant runs on the device.
     pub taken: Option<Reason>,
     /// Every other variant, in the order of the index.
     pub others: Vec<Reason>,
@@ -48,36 +48,36 @@ pub struct Reason {
     #[serde(skip)]
     pub place: usize,
     pub variant: String,
-    /// Whether that is a name of the index, and not a digest.
+    /// Whether `variant` is a name in the index, and not a digest.
     #[serde(skip)]
     pub named: bool,
     pub why: String,
 }
 
-/// How well a variant fits; the greatest is taken.
+/// How well a variant fits. The greatest one is chosen; the order of fields matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Fit<'a> {
     code: Code,
-    /// It was made for this release of L4T.
+    /// Whether the variant was made for the device's L4T release.
     l4t: bool,
-    /// Place of its instruction set among the device's, from 1 on.
+    /// Position of the variant's instruction set among the device's, from 1.
     isa: usize,
     cuda: &'a [u32],
-    /// Fewer SMs: nothing is fetched for others' GPUs.
+    /// Number of SMs, reversed: fewer are better, since code for other GPUs is a needless download.
     narrow: Reverse<usize>,
 }
 
-/// How its device code runs on the device: on the GPU for which it does worst.
+/// How the device code runs, on the GPU that it serves worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Code {
-    /// It has none.
+    /// The image has no device code.
     None,
     Jit,
     Family,
     Exact,
 }
 
-/// Chooses among variants; of equals the first.
+/// Chooses among variants. Of equally good ones the first wins.
 pub fn choose(machine: &Machine, variants: &[Variant]) -> Choice {
     let cuda: Vec<Vec<u32>> = variants
         .iter()
@@ -121,7 +121,7 @@ pub fn choose(machine: &Machine, variants: &[Variant]) -> Choice {
     choice
 }
 
-/// Why an image of which there is only one does not run on the device, if it does not.
+/// Returns why a single image does not run on the device. `None` if nothing speaks against it.
 pub fn doubt(machine: &Machine, variant: &Variant) -> Option<String> {
     let cuda = variant.facts.as_ref().map_or(Vec::new(), cuda_numbers);
     judge(machine, variant, &cuda).err()
@@ -131,7 +131,7 @@ fn cuda_numbers(facts: &Facts) -> Vec<u32> {
     facts.cuda.as_deref().map_or(Vec::new(), numbers)
 }
 
-/// Whether and how well a variant runs on the device, in words.
+/// Returns how well a variant runs on the device, with a reason. An error says why it does not run.
 fn judge<'a>(
     machine: &Machine,
     variant: &Variant,
@@ -166,7 +166,7 @@ fn judge<'a>(
     Ok((fit, why.join(", ")))
 }
 
-/// Whether it was made for the device's release; an error where it is for another.
+/// Whether the variant was made for the device's L4T release. An error if it is for another one.
 fn l4t(machine: &Machine, facts: &Facts) -> Result<bool, String> {
     if facts.l4t.is_empty() {
         return Ok(false);
@@ -196,7 +196,7 @@ fn isa(machine: &Machine, facts: &Facts) -> Result<usize, String> {
     }
 }
 
-/// How its code runs on each GPU.
+/// Returns how the code runs on the GPU that it serves worst.
 fn code(machine: &Machine, facts: &Facts, cuda: &[u32]) -> Result<(Code, String), String> {
     if facts.sms.is_empty() && facts.ptx.is_empty() {
         return Ok((Code::None, "it needs no GPU".to_owned()));
@@ -241,7 +241,7 @@ fn code(machine: &Machine, facts: &Facts, cuda: &[u32]) -> Result<(Code, String)
     worst.ok_or_else(|| "there is no GPU".to_owned())
 }
 
-/// An error where the driver is too old for how the code runs.
+/// Fails if the driver is too old for the way the code runs.
 fn driver(machine: &Machine, facts: &Facts, code: Code) -> Result<(), String> {
     if code == Code::None {
         return Ok(());
@@ -270,8 +270,8 @@ fn driver(machine: &Machine, facts: &Facts, code: Code) -> Result<(), String> {
     }
 }
 
-/// The driver of a Jetson is part of L4T: it is that of the CUDA that L4T brings, whatever number it
-/// has.
+/// Fails if the CUDA of a Jetson's L4T is too old. The Jetson's driver is part of L4T, so its version
+/// number says nothing.
 fn jetson(machine: &Machine, release: &str, facts: &Facts) -> Result<(), String> {
     let Some(newest) = machine.l4t_cuda.last() else {
         return match facts.l4t.is_empty() {
@@ -296,7 +296,7 @@ fn jetson(machine: &Machine, release: &str, facts: &Facts) -> Result<(), String>
     }
 }
 
-/// In what a variant that would run is worse than the one that was taken.
+/// Names the first respect in which a runnable variant is worse than the chosen one.
 fn worse(fit: Fit<'_>, best: Fit<'_>) -> &'static str {
     if fit.code < best.code {
         match best.code {

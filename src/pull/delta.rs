@@ -1,11 +1,11 @@
-//! Inside a changed layer: what of it older layers of the store have.
+//! Reuses parts of older layers in the store for a changed layer.
 //!
-//! In: a layer of a registry, and older ones in the store; both with eStargz's table of contents.
-//! Out: the new blob as pieces, of which most lie here. stackforge's layers are made without a choice:
-//! the same file with the same neighbours is the same gzip members. So a stretch from one content to
-//! the next is taken from an older layer where digest, neighbours and length are the same; where only
-//! the content is, its gzip member is, and what is behind it is fetched. All of this is a guess that
-//! costs nothing: the blob is verified as a whole, and fetched as a whole where the guess was wrong.
+//! In: a layer of a registry and older layers in the store, all with eStargz's table of contents. Out: the
+//! new blob as pieces, most of them local. stackforge's layers are deterministic: the same file between the
+//! same neighbours gives the same gzip members. So the bytes from one file's content to the next are taken
+//! from an older layer if digest, neighbours and length are equal; if only the content is equal, its gzip
+//! member is taken and the bytes after it are fetched. A wrong guess is harmless: the digest of the whole
+//! blob is verified, and if it is wrong the blob is fetched as a whole.
 
 mod member;
 mod plan;
@@ -26,15 +26,15 @@ use std::path::Path;
 use plan::Older;
 use toc::{FOOTER, Toc};
 
-/// Below this a layer is fetched as a whole: it comes before the questions are answered.
+/// Smallest layer, in bytes, for which this is worth the additional requests.
 const LEAST: u64 = 1 << 20;
-/// Of what is fetched first: with luck the whole table of contents.
+/// Bytes of the layer's end that are fetched first; usually they hold the whole table of contents.
 const TAIL: u64 = 256 << 10;
-/// The part of a layer that has to be here.
+/// At least this fraction (one in so many) of a layer's bytes has to be local.
 const LEAST_SHARE: u64 = 50;
-/// What each request has to spare, in bytes.
+/// Bytes that each request has to save.
 const LEAST_SAVED: u64 = 128 << 10;
-/// Older layers that are looked at.
+/// Older layers that are compared at most.
 const MOST: usize = 256;
 
 /// Layers of the store that have a table of contents, each once.
@@ -42,7 +42,7 @@ const MOST: usize = 256;
 pub(super) struct Olders(Vec<Older>);
 
 impl Olders {
-    /// Those of the store's images, but for the layers that are wanted themselves.
+    /// Returns the layers of the store's images, without those that are about to be fetched.
     pub fn of(settings: &Settings<'_>, resolved: &Resolved) -> Self {
         let store = settings.store;
         let wanted: BTreeSet<&Digest> = resolved.blobs.iter().map(|blob| &blob.digest).collect();
@@ -70,7 +70,7 @@ impl Olders {
         self.0.is_empty()
     }
 
-    /// The layer as pieces; none where it has to be fetched as a whole.
+    /// Returns the layer as pieces. `None` if it has to be fetched as a whole.
     pub async fn pieces(
         &self,
         resolved: &Resolved,
@@ -108,7 +108,7 @@ impl Olders {
             .filter(|piece| matches!(piece, Piece::Remote { .. }))
             .map(Piece::len)
             .sum();
-        // One request in order is faster than many that bring nearly as much.
+        // A single request is faster than many that fetch nearly as much.
         let remote = |piece: &&Piece| matches!(piece, Piece::Remote { .. });
         let requests = pieces.iter().filter(remote).count() as u64;
         let worth = (layer.size / LEAST_SHARE).max(requests * LEAST_SAVED);
@@ -116,7 +116,7 @@ impl Olders {
     }
 }
 
-/// A layer here, if it has a table of contents.
+/// Opens a local layer. `None` if it has no table of contents.
 fn older(path: &Path) -> Option<Older> {
     let file = File::open(path).ok()?;
     let size = file.metadata().ok()?.len();

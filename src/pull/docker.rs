@@ -1,4 +1,4 @@
-//! An image of the store into Docker: only the layers that the engine lacks are sent.
+//! Loads an image of the store into Docker. Only the layers that the engine lacks are sent.
 
 use super::PullError;
 use stackforge_engine::EngineError;
@@ -7,7 +7,7 @@ use stackforge_image::assemble::{Assembled, output};
 use stackforge_types::Cancel;
 use std::path::Path;
 
-/// Loads an image under each of `names`, and sees that the engine has it under each.
+/// Loads an image under each of `names`, and checks that the engine has it under each.
 pub async fn load(
     docker: &Docker,
     image: &Assembled,
@@ -16,7 +16,7 @@ pub async fn load(
     cancel: &Cancel,
 ) -> Result<(), EngineError> {
     let diff_ids: Vec<String> = image.layers.iter().map(|l| l.diff_id.to_string()).collect();
-    // A layer stands for those below it as well: only what an image begins with is there.
+    // Docker identifies a layer together with those below it, so only leading layers can be skipped.
     let there = docker.layers_there(&diff_ids).await?;
     let load = |from: usize| {
         let (image, names, blobs) = (image.clone(), names.to_owned(), blobs.to_owned());
@@ -26,7 +26,7 @@ pub async fn load(
         )
     };
     match load(there).await {
-        // An engine that keeps images another way wants every file that the archive names.
+        // With another image store (containerd's) the engine needs every file that the archive's index names.
         Err(_) if there > 0 && !cancel.is_cancelled() => load(0).await,
         other => other,
     }?;
@@ -35,14 +35,15 @@ pub async fn load(
         .await
 }
 
-/// What engines call the image: a graph driver its configuration, containerd its manifest.
+/// Returns the image's possible IDs: the configuration's digest with a graph driver, the manifest's with
+/// containerd.
 fn ids(image: &Assembled) -> [String; 2] {
     [&image.config_digest, &image.digest].map(ToString::to_string)
 }
 
-/// Loads an image under `name`. What has the name there stays until the new one is whole; after that
-/// `keep` such images stay, as `NAME-previous-1` and so on. An older one only loses that name: Docker
-/// removes an image with its last name, and not while a container has it.
+/// Loads an image under `name`. The current image of that name stays until the new one is complete; then the
+/// `keep` latest ones stay as `NAME-previous-1` and so on. An older one only loses that name: Docker removes
+/// an image with its last name, unless a container uses it.
 pub async fn replace(
     image: &Assembled,
     name: &str,
@@ -55,7 +56,7 @@ pub async fn replace(
         docker: &docker,
         name,
     };
-    // What a killed process left.
+    // Finish what a killed process began.
     previous.settle().await?;
     if let Some(before) = previous.id(name).await? {
         docker.tag(&before, &previous.slot(0)).await?;
@@ -67,8 +68,8 @@ pub async fn replace(
     Ok(previous.forget(keep).await?)
 }
 
-/// The names of those that had `name` before. Slot 0 holds the one before while the new one is loaded,
-/// so that it has a name at any moment; slot 1 and those after it are what `--keep` counts.
+/// The names of previous images. Slot 0 names the current image while the new one is loaded, so that it
+/// always has a name; slots from 1 are those that `--keep` counts.
 struct Previous<'a> {
     docker: &'a Docker,
     name: &'a str,
@@ -83,7 +84,7 @@ impl Previous<'_> {
         Ok(self.docker.image(name).await?.map(|image| image.id))
     }
 
-    /// Empties slot 0: what is in it moves to slot 1, unless it still is what `name` stands for.
+    /// Empties slot 0: moves its image to slot 1, unless `name` still points to it.
     async fn settle(&self) -> Result<(), EngineError> {
         let Some(held) = self.id(&self.slot(0)).await? else {
             return Ok(());
@@ -95,8 +96,8 @@ impl Previous<'_> {
         Ok(())
     }
 
-    /// Gives slot 1 to an image. What was there moves on, up to the first slot that is free; one that
-    /// has the same image as the next is free as well, which is what a killed process leaves.
+    /// Gives slot 1 to an image and moves the others up, to the first free slot. A slot with the same image as
+    /// the next one counts as free: a killed process leaves that.
     async fn enter(&self, image: &str) -> Result<(), EngineError> {
         let mut moving = Vec::new();
         let mut next = self.id(&self.slot(1)).await?;
@@ -107,19 +108,18 @@ impl Previous<'_> {
             }
             moving.push(id);
         }
-        // The last first, so that each has its new name before it loses the old one.
+        // Move the last one first, so that each has its new name before it loses the old one.
         for (n, id) in moving.iter().enumerate().rev() {
             self.docker.tag(id, &self.slot(n as u32 + 2)).await?;
         }
         self.docker.tag(image, &self.slot(1)).await
     }
 
-    /// Takes the names from the images after the first `keep`.
+    /// Removes the names of images after the first `keep`.
     async fn forget(&self, keep: u32) -> Result<(), EngineError> {
         let names = self.docker.names().await?;
         for n in slots(self.name, &names).filter(|n| *n > keep) {
-            // Docker refuses it while a container has the image and the image has no other name. The next
-            // pull tries again.
+            // Docker refuses if it is the last name of an image that a container uses. The next pull tries again.
             if let Err(error) = self.docker.remove_image(&self.slot(n)).await {
                 tracing::debug!(%error, "an old image stays");
             }
@@ -128,7 +128,7 @@ impl Previous<'_> {
     }
 }
 
-/// Numbers of the slots among an engine's names, which Docker shows without `docker.io/library/`.
+/// Returns the numbers of the slots among an engine's names. Docker leaves out `docker.io/library/`.
 fn slots(name: &str, names: &[String]) -> impl Iterator<Item = u32> {
     names.iter().filter_map(move |full| {
         let (image, number) = full.rsplit_once("-previous-")?;

@@ -1,4 +1,4 @@
-//! How pulling fails.
+//! Errors of pulling.
 
 use super::choose::Reason;
 use crate::diag::{Code, Explained, codes};

@@ -1,4 +1,4 @@
-//! The blobs of an image into the store, several at a time.
+//! Fetches an image's blobs into the store, several in parallel.
 
 use super::delta::Olders;
 use super::resolve::Resolved;
@@ -10,22 +10,22 @@ use stackforge_image::oci::{self, Image};
 use stackforge_transfer::registry::Descriptor;
 use stackforge_types::Digest;
 
-/// Blobs under way, from those that arrive to those that the disk takes.
+/// Blobs that are downloaded, verified or written at the same time.
 const AT_ONCE: usize = 6;
 
-/// Hears of every blob that is whole, the configuration among them.
+/// Called with the digest of every complete blob, including the configuration.
 pub type Whole<'a> = &'a (dyn Fn(&Digest) + Sync);
 
 #[derive(Debug)]
 pub struct Fetched {
     pub image: Image,
-    /// Bytes that came over the network.
+    /// Bytes that were downloaded.
     pub bytes: u64,
-    /// Bytes that were here: whole blobs, parts of them, files of older layers.
+    /// Bytes that were already local: whole blobs, parts of blobs, files of older layers.
     pub kept: u64,
 }
 
-/// Fetches what the store does not have.
+/// Fetches the blobs that the store lacks.
 pub async fn fetch(
     resolved: &Resolved,
     settings: &Settings<'_>,
@@ -80,7 +80,7 @@ pub async fn fetch(
     })
 }
 
-/// Bytes of one blob that came, and that were here.
+/// Fetches one blob. Returns the bytes that were downloaded and those that were local.
 async fn one(
     resolved: &Resolved,
     blob: &Descriptor,

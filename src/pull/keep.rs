@@ -1,14 +1,14 @@
-//! Images of a name that were there before: the old one stays until the new one is whole, and some
-//! stay longer.
+//! Keeps the previous images of a name: the current one until the new one is complete, and some for
+//! longer.
 //!
-//! In the store `NAME~1` is the one before, `NAME~2` the one before that.
+//! In the store `NAME~1` is the previous image and `NAME~2` the one before that.
 
 use super::PullError;
 use stackforge_image::store::Store;
 use stackforge_transfer::registry::{Reference, Target};
 use stackforge_types::Digest;
 
-/// What an image of a registry is called here: with a tag in any case.
+/// Returns the name of a registry's image in the store. It always has a tag.
 pub fn name(reference: &Reference) -> String {
     match reference.target() {
         Target::Tag(tag) => format!("{}/{}:{tag}", reference.host(), reference.repository()),
@@ -21,7 +21,7 @@ pub fn name(reference: &Reference) -> String {
     }
 }
 
-/// Gives `name` to an image of the store whose blobs are all there; what had it becomes `NAME~1`.
+/// Gives `name` to a complete image of the store; the current image becomes `NAME~1`.
 pub fn rotate(store: &Store, name: &str, digest: &Digest, keep: u32) -> Result<(), PullError> {
     let refs = store.refs()?;
     let of = |wanted: &str| {
@@ -35,7 +35,7 @@ pub fn rotate(store: &Store, name: &str, digest: &Digest, keep: u32) -> Result<(
         for n in 1..=keep {
             let Some(image) = older.take() else { break };
             older = of(&place(n));
-            // One whose blobs are gone is no image to go back to.
+            // An image whose blobs were removed cannot be gone back to.
             if store.tag(&place(n), &image).is_err() {
                 store.untag(&place(n))?;
             }

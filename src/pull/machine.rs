@@ -1,4 +1,4 @@
-//! What a device is, in the words that variants are described in.
+//! Describes a device by the facts that variants are chosen by.
 
 use super::choose::Machine;
 use crate::catalog::Catalog;
@@ -6,13 +6,13 @@ use crate::device::Device;
 use stackforge_types::Sm;
 
 impl Machine {
-    /// From what was read of a device.
+    /// Derives the facts from what was read of a device.
     pub fn of(device: &Device, catalog: &Catalog) -> Self {
         let gpus = catalog.gpus_of(device);
         let known: Vec<Sm> = gpus.iter().filter_map(|gpu| gpu.sm).collect();
         let driver = device.driver.as_ref().and_then(|d| d.version());
         let mut isas = catalog.isas_of(device);
-        // What asks for more of a processor is more.
+        // An instruction set that requires more CPU flags is the more advanced one.
         isas.sort_by_key(|isa| isa.cpuinfo.len());
         let release = catalog.jetson_of(device);
         let driver = driver
@@ -39,7 +39,7 @@ impl Machine {
         }
     }
 
-    /// The same machine with another GPU, of whose driver nothing is known.
+    /// Returns the same machine with another GPU and an unknown driver.
     pub fn with_gpu(self, sm: Sm) -> Self {
         Self {
             gpus: vec![sm],

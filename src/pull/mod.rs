@@ -1,11 +1,11 @@
-//! Images of a registry, onto this device.
+//! Pulls images of a registry onto this device.
 //!
-//! In: a reference, and what the device is. Out: the image's blobs in the store, and an [`Image`] at
-//! rest; from there into Docker, a layout or a root file system ([`Place`]). [`resolve`] says which
-//! variant it is and why, before anything large is fetched; whoever checks signatures does it
-//! between that and [`fetch`]. What is there already is not fetched; what broke off is taken up where
-//! it ended, also after the process died. Never: a byte whose digest is wrong is used, an old image is
-//! gone before the new one is whole.
+//! In: a reference, and facts about the device. Out: the image's blobs in the store and an [`Image`] at rest;
+//! from there it goes into Docker, a layout or a root file system ([`Place`]). [`resolve`] names the chosen
+//! variant and the reason before anything large is fetched; signatures are checked between that and
+//! [`fetch`]. Local blobs are not fetched, and an interrupted download is resumed, even after the process
+//! was killed. Never: uses a byte whose digest is wrong, removes an old image before the new one is
+//! complete.
 
 pub mod choose;
 pub mod delta;
@@ -38,14 +38,14 @@ pub use resolve::{Resolved, Wanted, resolve};
 pub use rootfs::{Rootfs, exchange, image_in, replaceable};
 pub use tree::tree;
 
-/// Where images come from and go, and how.
+/// Options of a pull.
 #[derive(Clone)]
 pub struct Settings<'a> {
     pub store: &'a Store,
     pub config: &'a Config,
     pub plain_http: PlainHttp,
     pub patience: Patience,
-    /// Bytes in a second, at most.
+    /// Most bytes per second.
     pub rate: Option<u64>,
     pub observer: Option<Observer>,
 }
@@ -66,8 +66,8 @@ impl Settings<'_> {
     }
 }
 
-/// Fetches the image that `reference` is for `platform`. What names a single manifest names an image
-/// for one platform, which is refused where it is another one and `only` this one will do.
+/// Fetches the image of `reference` for `platform`. If `reference` is a single manifest for another
+/// platform, fails when `only` is set and fetches it otherwise.
 pub async fn pull(
     reference: &Reference,
     platform: Platform,

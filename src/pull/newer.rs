@@ -1,10 +1,10 @@
-//! How old the image of a name is, so that none from before takes its place.
+//! Compares the ages of images, so that an older one never replaces a newer one of the same name.
 //!
-//! In: an image whose signature was checked. Out: leave to take it, and a note in the store of what was
-//! taken. What an image says of its age is under its digest, and so under the signature. Where both
-//! signatures say when they were made, that decides, and who signs an older image again makes it the
-//! newest; where the one before does not say, the creation time of both decides, and has to be later. An image that is there already is
-//! never too old.
+//! In: an image whose signature was verified. Out: permission to take it, and a record in the store of what
+//! was taken. An image's age is covered by its digest, and so by the signature. If both signatures have a
+//! time, the times decide, so signing an older image again makes it the newest. If the previous one has
+//! none, both creation times decide, and the new one has to be later. The image that was taken last is never
+//! too old.
 
 use super::PullError;
 use super::resolve::Resolved;
@@ -15,21 +15,21 @@ use stackforge_types::Digest;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// What is known of the age of one image.
+/// What is known about the age of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Age {
     name: String,
     digest: Digest,
-    /// In seconds since 1970.
+    /// Time of the newest signature, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     signed: Option<u64>,
-    /// As the configuration has it, in UTC.
+    /// Creation time in the configuration, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     created: Option<String>,
 }
 
 impl Age {
-    /// Of an image that is to have `name`, by what was signed of it.
+    /// Returns the age of an image for `name`, given its verified signatures.
     pub fn of(name: &str, resolved: &Resolved, signed: &[Signed]) -> Self {
         Self {
             name: name.to_owned(),
@@ -39,7 +39,7 @@ impl Age {
         }
     }
 
-    /// Refuses an image that is older than the one that was taken under its name before.
+    /// Fails if the image is older than the one that was taken under its name before.
     pub fn check(&self, store: &Store) -> Result<(), PullError> {
         let path = path(store, &self.name)?;
         let text = match std::fs::read(&path) {
@@ -55,7 +55,7 @@ impl Age {
         })
     }
 
-    /// Notes that this image has the name now. Of one that is known the newest signature counts.
+    /// Records that the name has this image. If it had it before, the newest signature's time stays.
     pub fn remember(&self, store: &Store) -> Result<(), PullError> {
         let path = path(store, &self.name)?;
         let known = std::fs::read(&path).ok();
@@ -82,7 +82,7 @@ impl Age {
                 "it was signed {} before the one that is here",
                 ago(then - now)
             )),
-            // Its time may have been left out on purpose.
+            // The time may have been left out on purpose, to pass off an older image.
             (None, Some(_), _, _) => Err("no signature says when it was made".to_owned()),
             (_, _, Some(now), Some(then)) if seconds(now) > seconds(then) => Ok(()),
             (_, _, Some(now), Some(then)) => Err(format!(
@@ -93,7 +93,7 @@ impl Age {
     }
 }
 
-/// The part of a time that has one length.
+/// Returns the part of a timestamp that has a fixed length, without fractions of a second.
 fn seconds(time: &str) -> &str {
     time.get(..19).unwrap_or(time)
 }
@@ -157,7 +157,7 @@ mod tests {
         old.check(&store).unwrap();
         new.remember(&store).unwrap();
         assert!(matches!(old.check(&store), Err(PullError::Older { .. })));
-        // An index that was signed before leads to the same image.
+        // An index that was signed earlier leads to the same image, which is always taken.
         age("new", Some(0), None).remember(&store).unwrap();
         assert!(matches!(old.check(&store), Err(PullError::Older { .. })));
         let other = Age {

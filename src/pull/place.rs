@@ -1,4 +1,4 @@
-//! Where a pulled image goes besides the store.
+//! Places besides the store that a pulled image is written to.
 
 use super::{PullError, docker};
 use stackforge_image::assemble::{Assembled, Layer, output};
@@ -12,11 +12,11 @@ use tokio::task::block_in_place;
 /// A place for an image, as `-o` names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// `docker`, the engine's own store.
+    /// `docker`, the engine's own store of images.
     Docker,
     /// `oci:DIR`, an image layout.
     Oci(PathBuf),
-    /// `oci-archive:FILE`, a tar of one, which `docker load` takes as well.
+    /// `oci-archive:FILE`, a tar of a layout, which `docker load` reads too.
     Archive(PathBuf),
     /// `rootfs:DIR`, the files of the image.
     Rootfs(PathBuf),
@@ -47,7 +47,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// An image of the store as one to write to outputs.
+/// Returns an image of the store in the form that outputs are written from. `None` without its documents.
 pub fn assembled(image: &Image) -> Option<Assembled> {
     let documents = image.documents.as_ref()?;
     let platform = format!("{}/{}", image.config.os(), image.config.architecture());
@@ -62,8 +62,8 @@ pub fn assembled(image: &Image) -> Option<Assembled> {
 }
 
 impl Place {
-    /// Writes an image of the store there, under `name`. Root file systems are written while they
-    /// are fetched: see [`super::Rootfs`].
+    /// Writes an image of the store to this place, under `name`. A root file system is written while its
+    /// layers are fetched: see [`super::Rootfs`].
     pub async fn write(
         &self,
         image: &Assembled,
@@ -85,7 +85,7 @@ impl Place {
         }
     }
 
-    /// The directory or file that is written.
+    /// The directory or file of the place. `None` for an engine.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Docker => None,
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-/// An archive has its name when it is whole.
+/// Writes an archive. It gets its name only when it is complete.
 fn archive(image: &Assembled, name: &str, blobs: &Path, path: &Path) -> Result<(), PullError> {
     let failed = |source| PullError::io("write the archive", path, source);
     let file = Save::begin(path).map_err(failed)?;

@@ -1,7 +1,7 @@
-//! From a reference to one image's manifest.
+//! Resolves a reference to the manifest of one image.
 //!
-//! In: a reference, and what is wanted of it. Out: [`Resolved`], which says what there is to fetch,
-//! and for an index why this variant and no other. Only manifests and the configuration are read.
+//! In: a reference and what is wanted of it. Out: [`Resolved`]: what has to be fetched and, for an index,
+//! why this variant was chosen. Only manifests and the configuration are fetched.
 
 use super::choose::{Choice, Machine, Reason, choose, doubt};
 use super::{PullError, Settings};
@@ -17,40 +17,40 @@ use stackforge_transfer::registry::{
 };
 use stackforge_types::Digest;
 
-/// An index in an index: more is not followed.
+/// Most levels of indexes that are followed.
 const DEEPEST: usize = 3;
 
-/// What is wanted of a reference that may be an index.
+/// Which image is wanted, if the reference is an index.
 #[derive(Debug, Clone)]
 pub enum Wanted {
-    /// The image for a platform; a single image for another is refused where `only` this will do.
+    /// The image for a platform. With `only`, a single image for another platform is refused.
     Platform { platform: Platform, only: bool },
-    /// What suits a device best.
+    /// The variant that suits a device best.
     Machine(Machine),
-    /// By name, whatever the device is.
+    /// The variant with this name, even if it does not suit the device.
     Variant(String),
 }
 
-/// An image of a registry before its layers are fetched.
+/// An image of a registry whose layers are not fetched yet.
 pub struct Resolved {
     pub(super) registry: Registry,
     pub repository: Repository,
     pub manifest: Manifest,
-    /// Of what the reference names: the manifest, or an index that leads to it.
+    /// Digest of what the reference names: the manifest, or an index that leads to it.
     pub named: Digest,
-    /// Of the index, where there was a choice.
+    /// The choice among an index's variants, if there was one.
     pub choice: Option<Choice>,
-    /// Why an image without a choice does not run here, by its labels.
+    /// Why the only image does not run here, by its labels.
     pub doubt: Option<String>,
     pub(super) config: Bytes,
-    /// Bytes of it that came over the network.
+    /// Bytes of the configuration that were downloaded.
     pub(super) fetched: u64,
-    /// Configuration first, then layers, the lowest first.
+    /// The configuration, then the layers, the lowest first.
     pub(super) blobs: Vec<Descriptor>,
     pub(super) layers: Vec<oci_spec::image::Descriptor>,
 }
 
-/// Finds out which image it is.
+/// Finds the image of a reference.
 pub async fn resolve(
     reference: &Reference,
     wanted: &Wanted,
@@ -103,13 +103,13 @@ fn pick(
     store: &Store,
 ) -> Result<(Digest, Option<Choice>), PullError> {
     let variants = || index::variants(&manifest.bytes);
-    // Also refuses what is no index.
+    // This also refuses a manifest that is not an index.
     parse::index("the index", &manifest.bytes)?;
     match wanted {
         Wanted::Platform { platform, .. } => {
             let chosen = oci::choose(store.root(), &manifest.bytes, Some(*platform));
             match chosen {
-                // Clients take the first one of a platform.
+                // Container engines take the first entry of a platform.
                 Err(oci::OciError::Several(_)) => {
                     let first = variants();
                     let first = first.iter().find(|v| v.platform == Some(*platform));
@@ -160,7 +160,7 @@ fn is_index(manifest: &Manifest) -> bool {
 }
 
 impl Wanted {
-    /// The one platform that will do.
+    /// The only acceptable platform, if there is one.
     fn platform(&self) -> Option<Platform> {
         match self {
             Self::Platform { platform, only } => only.then_some(*platform),
@@ -171,7 +171,7 @@ impl Wanted {
 }
 
 impl Resolved {
-    /// Reads the configuration; an error where it is for another platform.
+    /// Reads the configuration. Fails if it is for another platform.
     async fn configured(
         &mut self,
         wanted: &Wanted,
@@ -181,7 +181,7 @@ impl Resolved {
         let Some(blob) = self.blobs.first() else {
             return Ok(());
         };
-        // Read, and not stored yet: nothing is wanted of the store when it is only asked what there is.
+        // Do not store it yet: resolving alone must not write to the store.
         let path = settings.store.blob_path(&blob.digest);
         let small = blob.size <= oci::MOST_JSON;
         let here = small.then(|| std::fs::read(path).ok()).flatten();
@@ -216,7 +216,7 @@ impl Resolved {
         Ok(())
     }
 
-    /// What a key has signed of it, or of the index that it was chosen from.
+    /// Returns what a key has signed of the image or of the index that it was chosen from.
     pub async fn verify(
         &self,
         reference: &Reference,
@@ -225,7 +225,7 @@ impl Resolved {
         let mut digests = vec![&self.named, &self.manifest.digest];
         digests.dedup();
         let signed = evidence::verify_any(&self.registry, reference, &digests, trust).await?;
-        // What an index says of an image is signed with the index alone.
+        // The variant's name in an index is covered only by a signature of the index.
         let by_index = signed.iter().any(|one| one.digest == self.named);
         let taken = self.choice.as_ref().and_then(|c| c.taken.as_ref());
         match (taken, self.label(labels::VARIANT)) {
@@ -256,18 +256,18 @@ impl Resolved {
             .cloned()
     }
 
-    /// When its maker says that it was made.
+    /// Returns the creation time in the configuration.
     pub(super) fn created(&self) -> Option<String> {
         self.configuration()?.created().clone()
     }
 
-    /// Bytes of all blobs.
+    /// Returns the bytes of all blobs.
     pub fn size(&self) -> u64 {
         let sizes = self.blobs.iter().map(|blob| blob.size);
         sizes.fold(0, u64::saturating_add)
     }
 
-    /// Blobs that the store does not have.
+    /// Returns the blobs that the store lacks.
     pub fn missing(&self, store: &Store) -> Vec<&Descriptor> {
         let there = |blob: &&Descriptor| {
             let file = std::fs::metadata(store.blob_path(&blob.digest));
@@ -276,7 +276,7 @@ impl Resolved {
         self.blobs.iter().filter(|blob| !there(blob)).collect()
     }
 
-    /// Bytes that are still to come, less what an earlier run left of them.
+    /// Returns the bytes that are still to be fetched, without those of interrupted downloads.
     pub fn left(&self, store: &Store) -> u64 {
         let left = |blob: &&Descriptor| {
             let part = store.part(&blob.digest).ok();
@@ -287,7 +287,7 @@ impl Resolved {
         left.into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Bytes of the layers' tars, as far as their annotations tell.
+    /// Returns the bytes of the layers' tars, as far as annotations state them.
     pub fn plain_size(&self) -> u64 {
         let told = |blob: &Descriptor| {
             let text = blob

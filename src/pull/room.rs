@@ -1,4 +1,4 @@
-//! Space that stays free while bytes arrive: what a manifest says of sizes may be wrong, and others write too.
+//! Keeps space free during a download: sizes in a manifest may be wrong, and other programs write too.
 
 use super::PullError;
 use crate::device;
@@ -6,13 +6,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// That stays free, whatever is fetched.
+/// Bytes that stay free in any case.
 pub(super) const RESERVE: u64 = 16 << 20;
-/// Between two looks, in bytes that are written and in time.
+/// Bytes written between two checks; `PAUSE` is the time between two checks.
 const STRIDE: u64 = 32 << 20;
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// A disk that somebody writes to.
+/// The free space of a file system that is written to.
 pub(super) struct Room {
     path: PathBuf,
     written: u64,
@@ -24,7 +24,7 @@ impl Room {
         Self { path, written: 0 }
     }
 
-    /// Refuses more once the reserve is reached.
+    /// Counts written bytes. Fails if less than the reserve is free.
     pub fn take(&mut self, bytes: u64) -> io::Result<()> {
         self.written = self.written.saturating_add(bytes);
         if self.written < STRIDE {
@@ -38,7 +38,7 @@ impl Room {
     }
 }
 
-/// Ends when the reserve is reached, with the error.
+/// Waits until less than the reserve is free, and returns the error.
 pub(super) async fn runs_out(path: &Path, needed: u64) -> PullError {
     loop {
         tokio::time::sleep(PAUSE).await;

@@ -1,4 +1,4 @@
-//! The root file system of an image as one directory of the store, for who reads what is in it.
+//! Unpacks an image's root file system into one directory of the store.
 
 use super::PullError;
 use stackforge_image::oci::Image;
@@ -7,7 +7,7 @@ use stackforge_image::unpack::{Owner, over};
 use stackforge_types::Digest;
 use std::path::PathBuf;
 
-/// Layers over one another, each verified to its last byte. What is there already is taken.
+/// Unpacks the layers over one another, each verified to its last byte, or returns the existing tree.
 pub fn tree(image: &Image, store: &Store) -> Result<PathBuf, PullError> {
     let key = chain(image.layers.iter().map(|layer| layer.diff_id()));
     store.tree(&key, |into| {
@@ -24,7 +24,7 @@ pub fn tree(image: &Image, store: &Store) -> Result<PathBuf, PullError> {
     })
 }
 
-/// The chain ID of the OCI image specification; of one layer, its diff ID.
+/// Computes the chain ID of the OCI image specification; for one layer, its diff ID.
 fn chain<'a>(mut layers: impl Iterator<Item = &'a Digest>) -> Digest {
     let Some(first) = layers.next() else {
         return Digest::of(b"");

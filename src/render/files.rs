@@ -1,4 +1,4 @@
-//! Everything of the context but the Dockerfile.
+//! Makes the files of the context besides the Dockerfile.
 
 use super::quote::sh;
 use super::{BaseImage, Content, Context, Options, RenderError};
@@ -96,7 +96,7 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
                     folder: options.debs.to_owned(),
                 });
             }
-            // Unpacked in this order.
+            // The number keeps the order in which packages are unpacked.
             let name = path.rsplit('/').next().unwrap_or(path);
             context.insert(format!("{folder}/{place:04}-{name}"), Content::File(file));
         }
@@ -104,7 +104,7 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
     Ok(context)
 }
 
-/// Whether the packages are files with digests rather than names.
+/// Whether the lock has a file and a digest for every package.
 pub(super) fn locked(packages: &[OsPackageLock]) -> bool {
     !packages.is_empty()
         && packages
@@ -112,7 +112,7 @@ pub(super) fn locked(packages: &[OsPackageLock]) -> bool {
             .all(|p| p.sha256.is_some() && p.path.is_some())
 }
 
-/// A requirements file with hashes.
+/// Returns a pip requirements file with hashes.
 pub fn requirements(files: &[PythonFile]) -> String {
     files.iter().fold(String::new(), |mut out, f| {
         let _ = writeln!(out, "{}=={} --hash=sha256:{}", f.name, f.version, f.sha256);
@@ -120,7 +120,7 @@ pub fn requirements(files: &[PythonFile]) -> String {
     })
 }
 
-/// What one compile is told, by the names of files.
+/// Returns the input files of one compile, by name.
 pub fn builder(compile: &Compile) -> Vec<(&'static str, String)> {
     let mut env = String::new();
     let mut export = |name: &str, value: &str| {
@@ -152,7 +152,7 @@ pub fn builder(compile: &Compile) -> Vec<(&'static str, String)> {
         ("patches.json", patches + "\n"),
     ];
     if let SourceLock::Sdist { file, sha256, .. } = &compile.source {
-        // As `sha256sum --check` reads it.
+        // In the format of `sha256sum --check`.
         files.push(("sdist.txt", format!("{sha256}  {file}\n")));
     }
     let clones = compile.clones();

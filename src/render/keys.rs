@@ -1,8 +1,8 @@
-//! A key at the end of each RUN line: the digest of everything that the RUN mounts.
+//! Adds a key to the end of each RUN line: the digest of everything that the RUN mounts.
 //!
 //! In: a Dockerfile and its context. Out: the same Dockerfile, in which each RUN ends with a shell
-//! comment `# sha256:…`. BuildKit hashes the files that a RUN mounts. Buildah, which Podman builds
-//! with, hashes the RUN's words only, and would take a layer that was made of other files.
+//! comment `# sha256:…`. BuildKit hashes the files that a RUN mounts. Buildah, with which Podman builds,
+//! hashes only the RUN's text, and would reuse a layer that was made from other files.
 //!
 //! A RUN in exec form or with a here-document has no place for a comment and stays as it is. The
 //! Dockerfile of this project has neither; a user's own template may.
@@ -41,7 +41,7 @@ struct Keys<'a> {
     stages: Vec<Stage>,
 }
 
-/// A stage and all that its files follow from.
+/// A stage and the digests that decide its files.
 struct Stage {
     name: String,
     inputs: Vec<String>,
@@ -95,8 +95,8 @@ impl Keys<'_> {
         Ok(text)
     }
 
-    /// The key of an earlier stage, by name or number. `None` for an image, whose name is in the
-    /// instruction itself.
+    /// Returns the key of an earlier stage, by name or number. `None` for an image: its name is already in
+    /// the instruction's text.
     fn stage(&self, name: &str) -> Option<String> {
         let lower = name.to_ascii_lowercase();
         let by_name = self.stages.iter().rev().find(|s| s.name == lower);
@@ -105,7 +105,7 @@ impl Keys<'_> {
         Some(digest(&stage.name, &stage.inputs).to_string())
     }
 
-    /// Adds what a `--mount=` of files reads.
+    /// Adds what a bind mount (`--mount=`) reads.
     fn mount(&mut self, mount: &str, reads: &mut Vec<String>) -> Result<(), RenderError> {
         let options: BTreeMap<&str, &str> = mount
             .split(',')
@@ -164,8 +164,8 @@ fn content_digest(content: &Content) -> Result<Digest, RenderError> {
     }
 }
 
-/// The digest that the store's own paths name: `blobs/sha256/HEX` and `names/HEX/FILE`. Their
-/// content was verified when it got that name.
+/// Reads a file's digest from the store's own path, `blobs/sha256/HEX` or `names/HEX/FILE`. The content
+/// was verified when it got that path.
 fn of_store(path: &Path) -> Option<Digest> {
     let named = |part: Option<&std::ffi::OsStr>| format!("sha256:{}", part?.to_str()?).parse().ok();
     named(path.file_name()).or_else(|| named(path.parent()?.file_name()))
@@ -193,7 +193,7 @@ fn file_digest(path: &Path) -> std::io::Result<Digest> {
         .map_err(std::io::Error::other)
 }
 
-/// The flags of an instruction: the words with two dashes that follow its keyword.
+/// Returns the flags of an instruction: the words with two dashes after its keyword.
 fn flags(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split_ascii_whitespace().skip(1);
     words
@@ -201,7 +201,7 @@ fn flags(text: &str) -> impl Iterator<Item = &str> {
         .take_while(|w| w.starts_with("--"))
 }
 
-/// Whether a shell reads the whole instruction, so that a comment may end it.
+/// Whether a shell reads the whole instruction, so that a comment may follow it.
 fn takes_comment(run: &str) -> bool {
     let words = run.split_ascii_whitespace().skip(1);
     let mut words = words.filter(|w| *w != "\\" && !w.starts_with("--"));
@@ -222,7 +222,7 @@ impl<'a> Instruction<'a> {
     }
 }
 
-/// Cuts a Dockerfile into instructions with all their lines, and what lies between them.
+/// Splits a Dockerfile into instructions with all their lines, and the text between them.
 fn instructions(dockerfile: &str) -> Vec<Instruction<'_>> {
     let mut found = Vec::new();
     let (mut start, mut at) = (0, 0);
@@ -232,7 +232,7 @@ fn instructions(dockerfile: &str) -> Vec<Instruction<'_>> {
         at += line.len();
         let other = own.is_empty() || own.starts_with('#');
         if !other && own.ends_with('\\') || other && open {
-            // The instruction goes on; a comment within it is a part of it.
+            // A comment between continued lines belongs to the instruction.
             continue;
         }
         let text = &dockerfile[start..at];
@@ -288,7 +288,7 @@ mod tests {
         let before = keys(&base);
         assert_eq!(before.len(), 3);
         assert!(before.iter().all(|key| key.len() == 64));
-        // The lock is read by the first, and so by who mounts what that made.
+        // The first RUN reads the lock; the other one mounts the stage that it made.
         let lock = of("lock", "2");
         assert!(lock[0] != before[0] && lock[1] != before[1] && lock[2] == before[2]);
         let folder = of("folder/a", "z");
@@ -311,7 +311,7 @@ mod tests {
             of(Content::File(path)),
             Err(RenderError::Read { .. })
         ));
-        // The store's path is the digest.
+        // The digest is taken from the store's path.
         let hex = "ab".repeat(32);
         let digest = Some(format!("sha256:{hex}").parse().unwrap());
         assert_eq!(

@@ -1,9 +1,8 @@
-//! A plan as files: a Dockerfile and everything it reads.
+//! Renders a plan as a Dockerfile and the files that it reads.
 //!
-//! In: a [`Plan`]. Out: a [`Context`] that `docker build` turns into the image with nothing
-//! else at hand. Text from the stack reaches the Dockerfile only through [`quote`]; what a
-//! shell runs stands in files of the context, so no value is ever part of a command line
-//! that it was not quoted for.
+//! In: a [`Plan`]. Out: a [`Context`], from which `docker build` makes the image without further inputs.
+//! Text from the stack reaches the Dockerfile only through [`quote`]. Shell scripts are files of the
+//! context, so an unquoted value is never part of a command line.
 
 mod files;
 pub mod keys;
@@ -22,7 +21,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Files of a build context by path; paths are relative and use `/`.
+/// The files of a build context by path; paths are relative and use `/`.
 pub type Context = BTreeMap<String, Content>;
 
 #[derive(Debug, Clone)]
@@ -60,28 +59,28 @@ pub enum RenderError {
     },
 }
 
-/// Where the base of the Dockerfile comes from, for bases bootstrapped from packages.
+/// The source of a bootstrapped base.
 #[derive(Debug, Clone)]
 pub enum BaseImage {
-    /// The engine has it under this name (or a registry does).
+    /// An image of this name in the engine or a registry.
     Named(String),
-    /// This tar of the unpacked packages goes into the context.
+    /// A tar of the unpacked packages, which becomes part of the context.
     Tar(PathBuf),
 }
 
-/// What rendering is told beyond the plan.
+/// Options of rendering.
 pub struct Options<'a> {
     pub overlay: Option<&'a Path>,
     pub base: BaseImage,
-    /// Where this machine fetches images from.
+    /// Configuration with the mirrors that images are pulled from.
     pub config: &'a Config,
-    /// Wheels that are compiled already, by library: they take their builder stage's place.
+    /// Compiled wheels, by library: each replaces its builder stage.
     pub wheels: &'a BTreeMap<String, PathBuf>,
     /// Folder of fetched OS packages and sources, named by their sha256.
     pub debs: &'a Path,
 }
 
-/// The Dockerfile and its context.
+/// Renders the Dockerfile and its context.
 pub fn render(plan: &Plan, options: &Options<'_>) -> Result<Context, RenderError> {
     let mut context = files::context(plan, options)?;
     let dockerfile = keys::keyed(&dockerfile(plan, options)?, &context)?;
@@ -156,8 +155,8 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
     fill("Dockerfile.hbs", options.overlay, &data)
 }
 
-/// Labels that follow from the plan. The build adds those that follow from the audit; both engines give an
-/// image the same.
+/// Returns the labels that follow from the plan. The build adds those that follow from the audit; both
+/// engines set the same labels.
 pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
     let sms: Vec<String> = plan
         .sm
@@ -193,7 +192,7 @@ pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
     all
 }
 
-/// A template filled with data. A value enters it as it stands unless the template quotes it.
+/// Fills a template with data. A value is inserted unchanged unless the template quotes it.
 pub(crate) fn fill(
     name: &str,
     overlay: Option<&Path>,

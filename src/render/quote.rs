@@ -1,4 +1,4 @@
-//! Quoting: the only ways by which text from a stack enters a Dockerfile, a script or a pipeline.
+//! Quoting: the only ways in which text from a stack enters a Dockerfile, a script or a pipeline.
 
 use super::yaml;
 use handlebars::{
@@ -7,7 +7,7 @@ use handlebars::{
 use stackforge_types::printable::is_plain;
 use stackforge_types::reference::image_reference;
 
-/// One word of a POSIX shell: nothing in it is special.
+/// Quotes `text` as one word of a POSIX shell, without special characters.
 pub fn sh(text: &str) -> String {
     let plain = !text.is_empty()
         && text
@@ -19,8 +19,8 @@ pub fn sh(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// A double-quoted word of a Dockerfile instruction, without expansion. Control characters
-/// cannot be written in one and become spaces.
+/// Quotes `text` as a double-quoted word of a Dockerfile instruction, without expansion. Control
+/// characters, which such a word cannot hold, become spaces.
 pub fn dockerfile_word(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -38,7 +38,7 @@ pub fn dockerfile_word(text: &str) -> String {
     out
 }
 
-/// The rest of a comment line: no line end, and no trailing backslash to continue it.
+/// Makes `text` safe as the rest of a comment line: no line end, and no trailing backslash.
 pub fn comment(text: &str) -> String {
     let line: String = text
         .chars()
@@ -90,17 +90,17 @@ helper!(
     |v| Ok(comment(v))
 );
 helper!(
-    /// `{{yaml value}}`: a scalar of YAML.
+    /// `{{yaml value}}`: a YAML scalar.
     YamlHelper,
     |v| Ok(yaml::scalar(v))
 );
 helper!(
-    /// `{{block value}}`: the value of a key that is indented by two spaces, as a block of lines.
+    /// `{{block value}}`: the value of a key that is indented by two spaces, as a literal block.
     BlockHelper,
     |v| Ok(yaml::block(v, 2))
 );
 helper!(
-    /// `{{reference value}}`: refuses what is no image reference.
+    /// `{{reference value}}`: fails if the value is not an image reference.
     ReferenceHelper,
     |v| if image_reference(v) {
         Ok(v.to_owned())
@@ -118,7 +118,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// The shell itself is the judge: it must hand the very text to the command.
+        /// A real shell has to pass exactly the quoted text to a command.
         #[test]
         fn no_text_breaks_out_of_the_shell(text in "[^\0]{0,40}") {
             let script = format!("printf %s {}", sh(&text));
@@ -127,7 +127,7 @@ mod tests {
             prop_assert!(out.stderr.is_empty());
         }
 
-        /// The word ends at its last character and nowhere before, and stays on its line.
+        /// The word ends at its last character, not before, and stays on its line.
         #[test]
         fn no_text_breaks_out_of_a_dockerfile_word(text in "\\PC*|(.|\n|\"|\\\\|\\$){0,30}") {
             let word = dockerfile_word(&text);

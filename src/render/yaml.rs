@@ -1,14 +1,14 @@
-//! Text as YAML: what every parser of YAML 1.1 and 1.2 reads back as the very text.
+//! Writes text as YAML that parsers of YAML 1.1 and 1.2 read back as the same text.
 
 use stackforge_types::printable::is_plain;
 use std::fmt::Write as _;
 
-/// Characters that may stand in YAML as they are. YAML allows more, which a reader would not see.
+/// Whether a character is written as it is. YAML allows more, but people would not see them.
 fn printable(c: char) -> bool {
     is_plain(c) && !matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
-/// A double-quoted scalar on one line.
+/// Returns a double-quoted scalar on one line.
 pub fn scalar(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -34,9 +34,9 @@ pub fn scalar(text: &str) -> String {
     out
 }
 
-/// A literal block, for people to read, as the value of a key that is indented by `indent`
-/// spaces; a double-quoted scalar where the text does not fit one. Ends without a line break:
-/// the template writes the last one.
+/// Returns a literal block for people to read, as the value of a key that is indented by `indent` spaces,
+/// or a double-quoted scalar if the text does not fit a block. The last line break is left out: the
+/// template writes it.
 pub fn block(text: &str, indent: usize) -> String {
     let fits = |c: char| c == '\n' || c == '\t' || printable(c);
     let last = text.trim_end_matches('\n');
@@ -46,10 +46,10 @@ pub fn block(text: &str, indent: usize) -> String {
     let (chomping, body) = match text.len() - last.len() {
         0 => ("-", text),
         1 => ("", last),
-        // Every line break counts, and the template writes one of them.
+        // `+` keeps every line break; the template writes the last one.
         _ => ("+", &text[..text.len() - 1]),
     };
-    // Said rather than guessed by the parser: the first line may begin with spaces.
+    // State the indentation: a parser cannot guess it if the first line begins with spaces.
     let mut out = format!("|2{chomping}");
     for line in body.split('\n') {
         out.push('\n');

@@ -1,7 +1,7 @@
-//! Reading what uv answers: versions with who asked for them, and files with digests.
+//! Parses uv's answers: versions with the distributions that require them, and files with digests.
 //!
-//! In: the two texts that `uv pip compile` writes. Out: plain data. An index's answer is
-//! hostile until read here: file names and digests follow their grammars or are refused.
+//! In: the two texts that `uv pip compile` writes. Out: plain data. Content from an index is untrusted: file
+//! names and digests have to match their grammars or are refused.
 
 use super::ResolveError;
 use super::project::ROOT;
@@ -17,16 +17,16 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pin {
     pub version: Version,
-    /// Distributions that ask for it.
+    /// Distributions that require it.
     pub via: Vec<String>,
-    /// Whether the stack asks for it itself.
+    /// Whether the stack itself names it.
     pub named: bool,
 }
 
 /// Pins by normalized name.
 pub(super) type Pins = BTreeMap<String, Pin>;
 
-/// `name==version` lines with `# via` comments below them.
+/// Parses `name==version` lines with `# via` comments below them.
 pub(super) fn pins(text: &str) -> Pins {
     let mut pins = Pins::new();
     let mut current: Option<String> = None;
@@ -41,7 +41,7 @@ pub(super) fn pins(text: &str) -> Pins {
             if who.starts_with(ROOT) {
                 pin.named = true;
             } else if !who.is_empty() && !who.starts_with('-') && !who.contains(' ') {
-                // `name[extra]` asks as `name`.
+                // `name[extra]` stands for the distribution `name`.
                 let name = who.split('[').next().unwrap_or(who);
                 pin.via.push(normalized(name));
             }
@@ -68,7 +68,7 @@ pub(super) fn pins(text: &str) -> Pins {
     pins
 }
 
-/// Lines that pin exactly these versions.
+/// Returns requirement lines that pin exactly these versions.
 pub(super) fn pin_lines(pins: &Pins) -> Vec<String> {
     pins.iter()
         .map(|(name, pin)| format!("{name}=={}", pin.version))
@@ -102,7 +102,7 @@ struct File {
     hashes: BTreeMap<String, String>,
 }
 
-/// What a lock's files are chosen from.
+/// The files that a lock chooses from.
 #[derive(Debug)]
 pub(super) struct Files {
     by_name: BTreeMap<String, Candidates>,
@@ -116,7 +116,7 @@ struct Candidates {
 }
 
 impl Files {
-    /// Reads a `pylock.toml` (PEP 751).
+    /// Parses a `pylock.toml` (PEP 751).
     pub fn parse(text: &str) -> Result<Self, ResolveError> {
         let pylock: PylockFile =
             toml::from_str(text).map_err(|e| ResolveError::Pylock(e.message().to_owned()))?;
@@ -222,7 +222,7 @@ impl File {
         })
     }
 
-    /// The name that it states, else the last segment of its address.
+    /// Returns the file's stated name, else the last segment of its URL.
     fn file_name(&self) -> Option<String> {
         let address = self.url.as_ref().or(self.path.as_ref());
         let name = match (&self.name, address) {

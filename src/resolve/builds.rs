@@ -1,7 +1,7 @@
-//! Libraries that are compiled: their order, sources, build requirements and CUDA toolkit.
+//! Locks compiled libraries: their order, sources, build requirements and CUDA toolkit.
 //!
-//! In: the joint resolution. Out: [`BuildLock`]s in build order. Build requirements never
-//! change the version of anything that the image has.
+//! In: the joint resolution. Out: [`BuildLock`]s in build order. Build requirements never change a version
+//! in the image.
 
 use super::ResolveError;
 use super::answer::{Pins, pin_lines};
@@ -14,30 +14,30 @@ use crate::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
 use stackforge_types::wheel::normalized;
 use std::collections::BTreeSet;
 
-/// What is known when builds are locked.
+/// The known facts when builds are locked.
 pub(super) struct Site<'a> {
     pub catalog: &'a Catalog,
     pub image: Option<&'a Image>,
-    /// CUDA of the image's libraries, major and minor.
+    /// CUDA version of the image's libraries, major and minor.
     pub cuda: Option<&'a str>,
     pub pins: &'a Pins,
     pub old: Option<&'a PlatformLock>,
-    /// Libraries that ask for what they asked for when the old lock was made.
+    /// Libraries whose requirements are the same as in the old lock.
     pub unchanged: BTreeSet<&'a str>,
     pub offline: bool,
 }
 
-/// Where a build finds nvcc.
+/// The source of nvcc for a build.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Toolkit {
     NotNeeded,
-    /// The base's image for builders has it.
+    /// The base's devel image has nvcc.
     Base,
-    /// This requirement brings it.
+    /// A wheel with this requirement brings nvcc.
     Wheels(String),
 }
 
-/// Compiled needs, each after those that its recipe needs.
+/// Returns the compiled libraries, each after those that its recipe needs.
 pub(super) fn ordered<'n, 'a>(needs: &'n [Need<'a>]) -> Result<Vec<&'n Need<'a>>, ResolveError> {
     let mut waiting: Vec<&Need<'_>> = needs.iter().filter(|n| n.compiled()).collect();
     waiting.sort_by_key(|n| n.name());
@@ -58,15 +58,15 @@ pub(super) fn ordered<'n, 'a>(needs: &'n [Need<'a>]) -> Result<Vec<&'n Need<'a>>
     Ok(out)
 }
 
-/// Major and minor of a version text.
+/// Returns the major and minor number of a version.
 fn minor(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.').map(|p| p.parse().ok());
     Some((parts.next()??, parts.next()??))
 }
 
 impl Site<'_> {
-    /// The base's builder image compiles for this CUDA: the same major, nothing older. The
-    /// toolkit's major must be torch's, or torch's extension builder refuses it.
+    /// Whether the base's devel image can compile for this CUDA version: the same major, and not older. With
+    /// another major version than torch's, torch's extension builder refuses the toolkit.
     fn base_fits(&self) -> bool {
         let of_base = self
             .image
@@ -107,7 +107,7 @@ impl Site<'_> {
                     "neither the base nor the index has nvcc of CUDA {cuda}"
                 ))
             })?;
-        // A release that is in the image already is pinned by the constraints.
+        // The constraints already pin a release that is in the image.
         let version = match self.pins.get(&normalized(&wheels.package)) {
             Some(pin) => format!("=={}", pin.version),
             None => format!("=={cuda}.*"),
@@ -166,8 +166,8 @@ impl Site<'_> {
         })
     }
 
-    /// The old lock's revision where nothing about the library changed: a tag that moved is
-    /// not followed in silence.
+    /// Returns a source's revision. An unchanged library keeps that of the old lock: a moved tag is not followed
+    /// silently.
     async fn revision(
         &self,
         need: &Need<'_>,
@@ -190,7 +190,7 @@ impl Site<'_> {
         git::revision(need.name(), url, reference, self.offline).await
     }
 
-    /// Files of build requirements that the image does not have anyway.
+    /// Returns the files of build requirements that are not in the image.
     async fn requires(
         &self,
         resolver: &Resolver<'_>,
@@ -254,7 +254,7 @@ impl Site<'_> {
     }
 }
 
-/// CUDA of the resolved libraries, major and minor.
+/// Returns the CUDA version of the resolved libraries, major and minor.
 pub(super) fn cuda_of(pins: &Pins) -> Option<String> {
     let runtime = |name: &&String| {
         *name == "nvidia-cuda-runtime" || name.starts_with("nvidia-cuda-runtime-cu")

@@ -1,4 +1,4 @@
-//! Why a stack could not be locked, and how that is told.
+//! Errors of locking, and how they are reported.
 
 use super::uv::UvError;
 use crate::diag::{Code, Diagnostic, Report, codes};
@@ -54,7 +54,7 @@ pub enum ResolveError {
 }
 
 impl ResolveError {
-    /// 3 when the machine or the network lacks something, else 1.
+    /// Returns the exit status: 3 if the machine or the network lacks something, else 1.
     pub fn exit(&self) -> u8 {
         match self {
             Self::Uv(_)
@@ -71,7 +71,7 @@ impl ResolveError {
         }
     }
 
-    /// The findings, at the stack's lines that they are about.
+    /// Returns the findings, at the lines of the stack that cause them.
     pub fn report(&self, stack: &Stack) -> Report {
         let diagnostics = match self {
             Self::Policy(findings) => findings.clone(),
@@ -139,7 +139,7 @@ impl ResolveError {
                 None,
                 "check permissions and free space of the store".to_owned(),
             ),
-            // `report` hands these out as they are.
+            // `report` returns the policy's findings unchanged.
             Self::Policy(_) => (codes::UNSATISFIABLE, None, String::new()),
         };
         let message = match self {
@@ -157,7 +157,7 @@ impl ResolveError {
     }
 }
 
-/// The first library of the stack that an explanation speaks of.
+/// Returns the first library of the stack that an explanation mentions.
 fn named_in<'a>(stack: &'a Stack, explanation: &str) -> Option<&'a str> {
     let word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let words: Vec<&str> = explanation.split(|c| !word(c)).collect();

@@ -1,4 +1,4 @@
-//! The revision behind a tag or branch of a source repository.
+//! Resolves a tag or branch of a source repository to a revision.
 
 use super::ResolveError;
 use super::indexes::redact;
@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// A commit: 40 lower-case hex digits.
+/// Whether a text is a commit: 40 lower-case hexadecimal digits.
 pub(super) fn is_revision(text: &str) -> bool {
     text.len() == 40
         && text
@@ -15,7 +15,7 @@ pub(super) fn is_revision(text: &str) -> bool {
             .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
-/// Asks the repository; nothing is fetched but names.
+/// Asks the repository for its references. Fetches nothing else.
 pub(super) async fn revision(
     library: &str,
     url: &str,
@@ -59,7 +59,7 @@ pub(super) async fn revision(
         .ok_or_else(|| failed("the repository has no such tag or branch".into()))
 }
 
-/// A tag's commit before the tag itself, a tag before a branch.
+/// Chooses among references: the commit of an annotated tag before the tag itself, a tag before a branch.
 fn pick(refs: &str, reference: &str) -> Option<String> {
     let names = [
         format!("refs/tags/{reference}^{{}}"),

@@ -1,8 +1,8 @@
-//! Where packages come from: the stack's indexes, else uv's configuration, else pip's.
+//! The package indexes: the stack's, else those of uv's configuration, else of pip's.
 //!
-//! In: the stack and the user's settings. Out: uv's options for locking and its environment
-//! for builder stages. Addresses may hold credentials and name hosts, so they enter no lock,
-//! no message ([`redact`]) and no key.
+//! In: the stack and the user's settings. Out: options for uv when locking, and uv's environment in builder
+//! stages. URLs may contain credentials and name hosts, so they are never part of a lock, a message
+//! ([`redact`]) or a key.
 
 use super::reach::IndexAddress;
 use super::settings::{Settings, pip_section, words};
@@ -10,14 +10,14 @@ use crate::spec::Stack;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Whose settings hold.
+/// Whose settings apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Origin {
     Stack,
-    /// uv reads its own settings itself.
+    /// uv's. uv reads them itself.
     Uv,
     Pip,
-    /// Nobody set anything: uv's default.
+    /// Nobody's: uv's default applies.
     #[default]
     Nobody,
 }
@@ -26,21 +26,21 @@ pub(super) enum Origin {
 pub(super) struct Indexes {
     pub origin: Origin,
     default: Option<String>,
-    /// Asked before the default one, in order.
+    /// Indexes that are asked before the default one, in order.
     extra: Vec<String>,
-    /// Of single libraries, for builder stages.
+    /// Indexes of single libraries, for builder stages.
     of_libraries: Vec<String>,
     find_links: Vec<String>,
     no_index: bool,
     insecure_hosts: Vec<String>,
     strategy: Option<String>,
     credentials: BTreeMap<String, String>,
-    /// The configuration that UV_CONFIG_FILE names.
+    /// The configuration file in UV_CONFIG_FILE.
     pub config: Option<toml::Table>,
 }
 
-/// Environment that makes the uv of a builder stage find the locked files: secret, since it
-/// may hold credentials.
+/// Returns environment variables with which uv in a builder stage finds the locked files. They may hold
+/// credentials, so they are passed as a secret.
 pub fn index_settings(stack: &Stack) -> BTreeMap<String, String> {
     Indexes::of(stack).environment()
 }
@@ -52,12 +52,12 @@ impl Indexes {
         Self::from(urls, of_libraries.collect(), &Settings::read())
     }
 
-    /// What holds where a stack says nothing.
+    /// Returns the settings that apply if a stack has none.
     pub fn of_user() -> Self {
         Self::from(Vec::new(), Vec::new(), &Settings::read())
     }
 
-    /// The index that is asked first.
+    /// Returns the index that is asked first.
     pub fn address(&self) -> IndexAddress {
         match self.default.iter().chain(&self.extra).next() {
             Some(index) => IndexAddress::Url(named(index).1.to_owned()),
@@ -66,7 +66,7 @@ impl Indexes {
         }
     }
 
-    /// Every index in the order in which it is asked, with its login; None is uv's default.
+    /// Returns every index in the order in which it is asked, with its login. `None` stands for uv's default.
     pub fn addresses(&self) -> Vec<Option<String>> {
         if self.no_index {
             return Vec::new();
@@ -77,18 +77,18 @@ impl Indexes {
         extra.chain([default]).collect()
     }
 
-    /// Pages and directories that are no index.
+    /// Returns pages and directories that are not an index.
     pub fn find_links(&self) -> &[String] {
         &self.find_links
     }
 
-    /// Whether an index that has a project hides those after it.
+    /// Whether later indexes are ignored once one has a project.
     pub fn first_only(&self) -> bool {
         let strategy = self.strategy.as_deref();
         !strategy.is_some_and(|s| s.starts_with("unsafe-"))
     }
 
-    /// The address, with what UV_INDEX_NAME_USERNAME and _PASSWORD hold for it.
+    /// Returns the URL with the login in UV_INDEX_NAME_USERNAME and _PASSWORD.
     fn with_login(&self, index: &str) -> String {
         let (name, address) = named(index);
         let Some((name, mut url)) = name.zip(reqwest::Url::parse(address).ok()) else {
@@ -102,7 +102,7 @@ impl Indexes {
             })
             .collect();
         let get = |what: &str| self.credentials.get(&format!("UV_INDEX_{name}_{what}"));
-        // Neither fails for an address with a host, and no other is of use.
+        // Setting a login fails only for a URL without a host, which is useless anyway.
         if let Some(user) = get("USERNAME") {
             let _ = url.set_username(user);
         }
@@ -193,7 +193,7 @@ impl Indexes {
             if flag("explicit") {
                 continue;
             }
-            // With its name, uv finds the credentials that belong to it.
+            // uv finds the credentials of an index by its name.
             let named = match index.get("name").and_then(text) {
                 Some(name) => format!("{name}={url}"),
                 None => url,
@@ -238,7 +238,7 @@ impl Indexes {
             insecure_hosts: list("trusted-host"),
             ..Self::default()
         };
-        // pip only warns of a directory that is not there, uv stops.
+        // uv fails for a directory that does not exist, pip only warns.
         out.find_links
             .retain(|l| l.contains("://") || Path::new(l).is_dir());
         if out.default.is_none()
@@ -251,7 +251,7 @@ impl Indexes {
         out
     }
 
-    /// Options for a uv that runs here.
+    /// Returns the options for uv on this machine.
     pub fn options(&self) -> Vec<String> {
         let mut out = Vec::new();
         let mut option = |name: &str, value: &str| out.extend([name.to_owned(), value.to_owned()]);
@@ -273,8 +273,8 @@ impl Indexes {
         out
     }
 
-    /// The same for a uv in a builder stage, which has no configuration of its own. Every
-    /// file is checked by hash there, so any index that has it will do.
+    /// Returns the settings for uv in a builder stage, which has no configuration of its own. Every file is
+    /// verified by digest there, so any index that has it will do.
     fn environment(&self) -> BTreeMap<String, String> {
         let mut out = self.credentials.clone();
         let mut set = |name: &str, value: String| {
@@ -308,7 +308,7 @@ impl Indexes {
     }
 }
 
-/// uv's indexes may be `NAME=URL`.
+/// Splits uv's form `NAME=URL`.
 fn named(index: &str) -> (Option<&str>, &str) {
     match index.split_once('=') {
         Some((name, url)) if !name.contains("://") => (Some(name), url),
@@ -316,7 +316,7 @@ fn named(index: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// The text with every URL replaced, so that no message carries a host or a credential.
+/// Replaces every URL in a text, so that no message contains a host or a credential.
 pub(super) fn redact(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,7 +1,7 @@
-//! What a lock is made from, key by key, in words that a message can show.
+//! The inputs that a lock is made from, by key, as short texts for messages.
 //!
-//! In: stack, catalog and target. Out: a map; two equal maps mean that the lock still fits.
-//! Needs no network and no disk. Whatever may hold a host or a credential enters as digest.
+//! In: stack, catalog and target. Out: a map; if two maps are equal, the lock still fits. Needs no network
+//! and no disk. A value that may hold a host or a credential is replaced by its digest.
 
 use super::requirements::{Need, needs};
 use crate::catalog::{BuildSource, Catalog, Image, RULES};
@@ -33,7 +33,7 @@ pub fn inputs(stack: &Stack, catalog: &Catalog, target: &Target<'_>) -> BTreeMap
         items.iter().map(|i| i.value.clone()).collect::<Vec<_>>()
     };
     put("packages", words(&stack.packages).join(" "));
-    // An override may name a direct URL.
+    // An override may contain a direct URL.
     put(
         "overrides",
         super::indexes::redact(&words(&stack.overrides).join(" ")),
@@ -58,7 +58,7 @@ pub fn inputs(stack: &Stack, catalog: &Catalog, target: &Target<'_>) -> BTreeMap
     out
 }
 
-/// The library's entry, as far as it changes what is locked.
+/// Returns the part of a library's entry that changes what is locked.
 fn library(need: &Need<'_>) -> String {
     let library = need.library;
     let mut out = match &library.version {
@@ -86,7 +86,7 @@ fn library(need: &Need<'_>) -> String {
     out
 }
 
-/// The part of a recipe that changes what is locked.
+/// Returns the digest of the part of a recipe that changes what is locked.
 fn recipe_digest(need: &Need<'_>) -> Option<String> {
     let recipe = need.recipe?;
     let packages: Vec<_> = recipe
@@ -124,7 +124,7 @@ fn recipe_digest(need: &Need<'_>) -> Option<String> {
     Some(short(&(&recipe.distribution, wheels, packages, build)))
 }
 
-/// The part of a base's file that changes what is locked.
+/// Returns the digest of the part of a base's file that changes what is locked.
 fn image_digest(image: &Image) -> String {
     let reference = image
         .reference

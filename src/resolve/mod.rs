@@ -1,9 +1,9 @@
-//! From a stack to its lock: exact versions, files, digests, revisions.
+//! Locks a stack: exact versions, files, digests, revisions.
 //!
-//! In: a stack with its target, the catalog, the lock there was. Out: a [`Lock`] in which
-//! nothing is left open, or findings at the stack's lines. uv resolves and Debian's indices
-//! are read; what is here decides what is asked of them and refuses what they do in silence.
-//! No package's code runs, and no host's name enters a lock.
+//! In: a stack with its target, the catalog, the old lock. Out: a [`Lock`] that leaves nothing open, or
+//! findings at the stack's lines. uv resolves Python packages and Debian's indices are read here; this
+//! module decides what to ask, and refuses choices that uv makes silently. No package's code runs, and no
+//! host's name enters a lock.
 
 mod answer;
 mod builds;
@@ -50,39 +50,39 @@ pub use inputs::inputs;
 pub use package::{Package, PackageError, Pin, locked_files, package};
 pub use reach::{IndexAddress, index_address, index_answers};
 
-/// glibc 2's minor version where a base does not tell: that of the oldest system for which
-/// current wheels are made (manylinux_2_28).
+/// glibc 2's minor version if the base's is not known: that of the oldest system for which current wheels
+/// are made (manylinux_2_28).
 const GLIBC: u16 = 28;
 
-/// What may take a newer version than the lock has.
+/// What may get a newer version than in the old lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Upgrade {
-    /// Only what the stack's changes ask for.
+    /// Only what changes of the stack require.
     None,
     All,
-    /// Libraries of the stack, by name.
+    /// These libraries of the stack.
     Libraries(Vec<String>),
 }
 
 #[derive(Debug, Clone)]
 pub struct LockOptions {
     pub upgrade: Upgrade,
-    /// Choose OS packages anew.
+    /// Whether to choose OS packages anew.
     pub upgrade_os: bool,
-    /// Lock what a registry's base lacks, file by file, which takes the base itself.
+    /// Whether to lock, with digests, the OS packages that a registry's base lacks. This fetches the base.
     pub pull: bool,
-    /// Root of the store: programs and indices are kept below it.
+    /// Root of the store, which keeps programs and indices.
     pub cache: PathBuf,
     pub offline: bool,
-    /// Mirrors of Debian's archives; empty: the host's own.
+    /// Mirrors of Debian's archives; if empty, the host's own.
     pub debian_mirrors: Vec<String>,
 }
 
-/// What registries are asked about bases.
+/// Functions that ask registries about bases.
 pub struct Bases<D, R> {
-    /// The digest behind a reference, if its registry answers.
+    /// Returns the digest of a reference, if its registry answers.
     pub digest_of: D,
-    /// The root file system of an image, which is fetched for it.
+    /// Fetches an image and returns its root file system.
     pub root_of: R,
 }
 
@@ -178,7 +178,7 @@ where
     let names = os::names(stack, target, &needs);
     let same_base =
         |p: &&PlatformLock| (&p.base.runtime, &p.base.devel) == (&base.runtime, &base.devel);
-    // Once its base was read, a lock does not go back to names.
+    // A lock by digest never goes back to a lock by names.
     let by_file = old.platform.is_some_and(os::was_read);
     let kept = old.os_platform.filter(same_base);
     let kept = kept.and_then(|p| os::kept(p, &names, options.pull));
@@ -248,7 +248,7 @@ fn ground(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: bool) 
 
 type Sdists = BTreeMap<String, PythonFile>;
 
-/// The wheel of each distribution, and the sdists of those that are compiled.
+/// Returns the wheel of each distribution, and the sdists of those that are compiled.
 fn chosen(
     resolver: &Resolver<'_>,
     needs: &[Need<'_>],
@@ -279,7 +279,7 @@ fn chosen(
     Ok((wheels, sdists))
 }
 
-/// uv for the image's platform: builder stages run it.
+/// Returns uv for the image's platform, since builder stages run it.
 fn tools(catalog: &Catalog, target: &WheelTarget) -> Vec<PythonFile> {
     let Some(tool) = catalog.tool("uv") else {
         return Vec::new();

@@ -1,7 +1,7 @@
-//! What an existing lock says to keep.
+//! Decides what a new lock keeps of the old one.
 //!
-//! In: the old lock, the inputs of now and what may be upgraded. Out: versions that the
-//! resolver prefers, and parts that are taken over whole. Nothing is kept of what changed.
+//! In: the old lock, the current inputs, and what may be upgraded. Out: versions that the resolver prefers,
+//! and parts that are kept unchanged. Nothing that has changed is kept.
 
 use super::answer::Pins;
 use super::requirements::Need;
@@ -12,12 +12,12 @@ use stackforge_types::Digest;
 use stackforge_types::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the old lock says to keep.
+/// The parts of the old lock to keep.
 pub(super) struct Old<'a> {
     pub platform: Option<&'a PlatformLock>,
-    /// The same, when nothing changed that OS packages depend on.
+    /// The old section, if no input of the OS packages has changed.
     pub os_platform: Option<&'a PlatformLock>,
-    /// Names of distributions and libraries that may move.
+    /// Names of distributions and libraries that may be upgraded.
     released: BTreeSet<String>,
     all_released: bool,
 }
@@ -56,7 +56,7 @@ impl<'a> Old<'a> {
         }
     }
 
-    /// (name, version) of everything that may stay.
+    /// Returns (name, version) of everything that may stay.
     fn versions(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         versions(self.platform.filter(|_| !self.all_released))
     }
@@ -74,7 +74,7 @@ impl<'a> Old<'a> {
             .collect()
     }
 
-    /// Distributions that were to keep the old lock's version and do.
+    /// Returns the distributions that kept the old lock's version, and were not to be upgraded.
     pub fn kept(&self, needs: &[Need<'_>], pins: &Pins) -> BTreeSet<String> {
         self.versions()
             .filter(|(name, _)| !self.released.contains(*name))
@@ -84,8 +84,8 @@ impl<'a> Old<'a> {
             .collect()
     }
 
-    /// Offline, uv takes for the newest what it happens to have in its cache: then only
-    /// versions that the old lock has or the stack pins are sure.
+    /// Fails if a version is not certain. Offline, uv takes the newest version in its cache, so only versions in
+    /// the old lock or pinned by the stack are certain.
     pub fn only_known(&self, needs: &[Need<'_>], pins: &Pins) -> Result<(), ResolveError> {
         let known: BTreeSet<String> = versions(self.platform)
             .map(|(name, version)| (distribution(needs, name), version))
@@ -107,8 +107,8 @@ impl<'a> Old<'a> {
         }
     }
 
-    /// An index tells sizes in one answer and not in the next. A file that the old lock has keeps
-    /// what stands there of it, so that a lock made again is the same; an upgrade may add a size.
+    /// Keeps the old lock's size of each file, so that locking again gives the same lock: an index states sizes
+    /// in some answers only. An upgrade may add a size.
     pub fn keep_sizes(&self, made: &mut PlatformLock) {
         let mut old = self.platform.cloned();
         let known: BTreeMap<&str, u64> = old
@@ -131,7 +131,7 @@ impl<'a> Old<'a> {
     }
 }
 
-/// The stack's section, else one whose wheels fit it: for a new base, versions stay.
+/// Returns the stack's section, else one with wheels that fit: versions stay when the base changes.
 fn nearest<'a>(old: &'a Lock, stack: &Stack) -> Option<&'a PlatformLock> {
     let fits =
         |p: &&PlatformLock| p.platform == stack.platform.value && p.python == stack.python.value;
@@ -139,7 +139,7 @@ fn nearest<'a>(old: &'a Lock, stack: &Stack) -> Option<&'a PlatformLock> {
         .or_else(|| old.platforms.iter().find(fits))
 }
 
-/// Digest and size of everything that a package index gave.
+/// Returns digest and size of every file of a package index.
 fn files(platform: &mut PlatformLock) -> impl Iterator<Item = (&str, &mut u64)> {
     let built = platform.builds.iter_mut().flat_map(|build| {
         let source = match &mut build.source {
@@ -177,13 +177,13 @@ fn is_at(pins: &Pins, name: &str, version: &str) -> bool {
         .is_some_and(|p| p.version.to_string() == version)
 }
 
-/// A compiled library is locked by its own name, a wheel by its distribution's.
+/// Returns the distribution's name: a compiled library is locked by the library's name.
 fn distribution(needs: &[Need<'_>], name: &str) -> String {
     let need = needs.iter().find(|n| n.name() == name);
     need.map_or_else(|| normalized(name), |n| n.distribution.clone())
 }
 
-/// The digest of a base's image, if the old lock knows it.
+/// Returns the digest of a base's image in the old lock.
 pub(super) fn old_digest(old: Option<&PlatformLock>, reference: &str) -> Option<Digest> {
     let base = &old?.base;
     let images = [&base.runtime, &base.devel].into_iter().flatten();

@@ -1,7 +1,8 @@
-//! OS packages: of the base, of the image beyond it, and of builder stages.
+//! Locks OS packages: those of the base, those that the image adds, and those of builder stages.
 //!
-//! In: names from the base, the stack and the recipes. Out: [`OsPackageLock`]s, by digest
-//! where the archive is Debian's and we make the base ourselves; by name alone where the
+//! In: names from the base, the stack and the recipes. Out: [`OsPackageLock`]s. They have digests if the
+//! archive is Debian's and the base is made here; only names if the base is a registry's image, since only
+//! its own apt sources fit it.
 //! base is somebody's image, since only its own sources know what fits it.
 
 mod over;
@@ -31,12 +32,12 @@ pub(super) struct OsPackages {
     pub builder: Vec<OsPackageLock>,
 }
 
-/// Names that are wanted, without what depends on them.
+/// The wanted package names, without their dependencies.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
     pub runtime: BTreeSet<String>,
     pub builder: BTreeSet<String>,
-    /// The interpreter, which is among those of the image, and which a `devel` image needs too.
+    /// Packages of the interpreter. The image's packages include them; a `devel` image needs them too.
     pub python: BTreeSet<String>,
 }
 
@@ -80,7 +81,7 @@ pub(super) fn names(stack: &Stack, target: &Target<'_>, needs: &[Need<'_>]) -> N
     out
 }
 
-/// Names that Debian and Ubuntu share, for a base that no file describes.
+/// Package names that Debian and Ubuntu share, for a base that the catalog does not describe.
 fn debian_names(python: PythonVersion) -> OsRoles {
     let words = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
     OsRoles {
@@ -92,20 +93,19 @@ fn debian_names(python: PythonVersion) -> OsRoles {
     }
 }
 
-/// Whether a registry's base was read and what it lacks locked file by file. A lock by name has
-/// Python's name at least.
+/// Whether the packages over a registry's base are locked with digests. A lock by name has at least
+/// Python's name.
 pub(super) fn was_read(old: &PlatformLock) -> bool {
     old.base.runtime.is_some() && old.packages.iter().all(|p| p.sha256.is_some())
 }
 
-/// Whether what compilers need is locked so too.
+/// Whether the packages of builders are locked with digests too.
 fn is_by_file(old: &PlatformLock) -> bool {
     was_read(old) && old.builder_packages.iter().all(|p| p.sha256.is_some())
 }
 
-/// The old lock's packages, when they still hold all that is wanted. Archives drop old
-/// versions, so packages are kept together or chosen anew together. With `pull`, what is locked by
-/// name will not do.
+/// Returns the old lock's packages, if they still contain everything wanted. Archives drop old versions, so
+/// all packages are kept or all are chosen anew. With `pull`, packages that are locked by name are not kept.
 pub(super) fn kept(old: &PlatformLock, names: &Names, pull: bool) -> Option<OsPackages> {
     let has = |lists: &[&Vec<OsPackageLock>], name: &String| {
         let name = name.split('=').next().unwrap_or(name);
@@ -115,8 +115,8 @@ pub(super) fn kept(old: &PlatformLock, names: &Names, pull: bool) -> Option<OsPa
     if old.base.runtime.is_some() && pull && !is_by_file(old) {
         return None;
     }
-    // What the base has itself is in no list; nor was it asked for compilers while there were none to
-    // run.
+    // A lock with digests lists no package that the base already has. Builders' packages were left out if
+    // the old lock compiled nothing.
     let asked = names.builder.is_empty() || !old.builds.is_empty();
     let fits = is_by_file(old) && asked
         || names.runtime.iter().all(|n| has(&[base, runtime], n))
@@ -150,7 +150,7 @@ pub(super) async fn lock(
             name: name.clone(),
             components: bootstrap.components.clone(),
         });
-        // The catalog is checked: the keyring is there.
+        // The catalog was checked when it was built, so the keyring exists.
         let key = keyring(&bootstrap.keyring).unwrap_or_default();
         let keyring = Keyring::parse(key)
             .map_err(|e| wrong(codes::CATALOG_INVALID, chain(&e), e.help().to_owned()))?;
@@ -184,8 +184,8 @@ fn by_name(names: &BTreeSet<String>) -> Vec<OsPackageLock> {
     names.iter().map(package).collect()
 }
 
-/// What the root file system of a registry's base lacks, from its own distribution's archive; and what
-/// compilers lack in it or in the root of the `devel` image that they run in.
+/// Locks the packages that the root file system of a registry's base lacks, from its distribution's archive,
+/// and those that compilers lack in it or in the `devel` image that they run in.
 pub(super) async fn lock_over(
     stack: &Stack,
     root: &Path,
@@ -265,7 +265,7 @@ async fn index(
         })
 }
 
-/// Debian serves its security suites from an archive of their own.
+/// Returns the archive of a suite: Debian has a separate archive for security suites.
 fn archive_of(os: &str, suite: &str) -> String {
     match os {
         "debian" if suite.ends_with("-security") => "debian-security".to_owned(),
@@ -273,9 +273,9 @@ fn archive_of(os: &str, suite: &str) -> String {
     }
 }
 
-/// Base, and beyond it image and builders, each on its own: a builder stage does not start
-/// from the image, so that a package of the image recompiles nothing. What compilers run in is a
-/// whole system, whatever the base is.
+/// Resolves the base, and over it the image's and the builders' packages separately: a builder stage does
+/// not start from the image, so a package of the image recompiles nothing. Compilers always run in a whole
+/// system, whatever the base is.
 fn closures(
     index: &PackageIndex,
     bootstrap: &Bootstrap,

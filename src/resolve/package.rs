@@ -1,10 +1,10 @@
-//! One published wheel: from `NAME==VERSION`, a Python and a platform to a file in the store.
+//! Fetches one published wheel: from `NAME==VERSION`, a Python and a platform to a file in the store.
 //!
-//! In: what is wanted, and the user's own index settings (uv's, else pip's, else uv's default,
-//! for which uv is asked). Out: a [`Package`]: the path of the wheel under its real name, below
-//! `names/<sha256>/` of the store, verified. The first index that has the project is taken, as
-//! uv does, unless the user's strategy says otherwise; what a directory of `find-links` has goes
-//! before any index. Never: resolution, another version, a file without a digest.
+//! In: the wanted wheel, and the user's own index settings (uv's, else pip's, else uv's default, which uv is
+//! asked for). Out: a [`Package`]: the verified wheel's path, below `names/<sha256>/` of the store and with
+//! the wheel's own name. As in uv, the first index that has the project is used, unless the user's strategy
+//! says otherwise; directories of `find-links` come before indexes. Never: resolves, takes another version,
+//! or takes a file without a digest.
 
 mod choose;
 mod error;
@@ -24,20 +24,20 @@ use std::path::PathBuf;
 pub use error::PackageError;
 pub use files::locked_files;
 
-/// What is wanted.
+/// The wanted wheel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pin {
-    /// Normalized.
+    /// Normalized name of the distribution.
     pub name: String,
     pub version: Version,
     pub python: PythonVersion,
     pub platform: Platform,
-    /// Minor version of the glibc 2 that it has to run with; any without.
+    /// Minor version of the glibc 2 that the wheel has to run with; any if `None`.
     pub glibc: Option<u16>,
 }
 
 impl Pin {
-    /// Reads `NAME==VERSION`.
+    /// Parses `NAME==VERSION`.
     pub fn of(
         pinned: &str,
         python: PythonVersion,
@@ -64,23 +64,23 @@ impl Pin {
     }
 }
 
-/// A wheel that is there.
+/// A wheel on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
-    /// Ends in the wheel's own name.
+    /// Path, which ends in the wheel's own name.
     pub path: PathBuf,
     pub file: String,
-    /// With its local part.
+    /// Version with its local part.
     pub version: Version,
-    /// None for a file of the user's own directory, which no index vouches for.
+    /// Digest. `None` for a file of a local directory, which no index vouches for.
     pub sha256: Option<Digest>,
-    /// Withdrawn from its index, and the reason, which may be empty.
+    /// The reason if the index has yanked it, which may be empty.
     pub yanked: Option<String>,
-    /// Nothing of it had to be fetched.
+    /// Whether nothing was fetched.
     pub cached: bool,
 }
 
-/// The wheel, fetched if the store has it not yet. `on_event` hears of the wheel's bytes.
+/// Returns the wheel, after fetching it if the store lacks it. `on_event` is called with download progress.
 pub async fn package(
     wanted: &Pin,
     catalog: &Catalog,
@@ -126,12 +126,12 @@ pub async fn package(
     Ok(package)
 }
 
-/// Fetches into the store: parts among parts, blobs among blobs.
+/// Returns a fetcher that keeps partial downloads in the store.
 fn into(store: &Store) -> Result<Fetcher, PackageError> {
     Ok(Fetcher::new(Policy::default())?.with_parts(store.dir("parts")?))
 }
 
-/// What an earlier run fetched, verified again.
+/// Returns the wheel of an earlier run, verified again.
 async fn kept(
     wanted: &Pin,
     store: &Store,

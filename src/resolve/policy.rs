@@ -1,8 +1,8 @@
-//! Two things that a resolver does in silence and that spoil a CUDA stack: taking a torch
-//! without CUDA, and going far back in a library's releases.
+//! Refuses two silent choices of a resolver that spoil a CUDA stack: a torch without CUDA, and a much older
+//! release of a library.
 //!
-//! In: the joint resolution. Out: nothing, or findings that name the requirement that is in
-//! the way, in uv's own words. Extra questions are asked only where something looks wrong.
+//! In: the joint resolution. Out: nothing, or findings that name the requirement that causes it, in uv's own
+//! words. Further resolutions are run only if something looks wrong.
 
 use super::ResolveError;
 use super::answer::Pins;
@@ -18,13 +18,13 @@ use std::collections::BTreeSet;
 /// The resolution of a whole stack.
 pub(super) struct Joint<'a> {
     pub needs: &'a [Need<'a>],
-    /// What was asked: one line per need, then lines of other origin.
+    /// The question to uv: one line for each need, then other lines.
     pub question: &'a Question,
     pub pins: &'a Pins,
-    /// Names that keep the version of an earlier lock.
+    /// Distributions that keep the version of an earlier lock.
     pub kept: BTreeSet<String>,
     pub platform: Platform,
-    /// torch's wheel is one vendor's and the base brings CUDA: its metadata tells nothing.
+    /// Whether torch is a vendor's wheel for a base with CUDA: then its metadata does not show CUDA.
     pub torch_of_base: bool,
 }
 
@@ -39,8 +39,7 @@ pub(super) async fn check(resolver: &Resolver<'_>, joint: &Joint<'_>) -> Result<
     }
 }
 
-/// Whether torch's release brings CUDA: its local version says so, or it asks for NVIDIA's
-/// libraries.
+/// Whether torch's release has CUDA: its local version says so, or it requires NVIDIA's libraries.
 pub(super) fn has_cuda(pins: &Pins) -> bool {
     let local = pins
         .get("torch")
@@ -115,7 +114,7 @@ async fn cpu_only_torch(
             format!("pin torch: `torch: \"{newest}\"`"),
         );
     };
-    // The constraint is ours, not the stack's.
+    // We added this constraint, so do not show it as the stack's.
     let explanation = explanation.replace(
         &format!("the stack asks for torch=={newest}"),
         &format!("torch=={newest} is the newest with CUDA"),
@@ -147,7 +146,7 @@ async fn cpu_only_torch(
     }
 }
 
-/// Where a text speaks of a distribution, as a whole word.
+/// Returns the position of a distribution's name in a text, as a whole word.
 fn place(text: &str, distribution: &str) -> Option<usize> {
     let part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     text.match_indices(distribution)
@@ -159,7 +158,7 @@ fn place(text: &str, distribution: &str) -> Option<usize> {
         .map(|(at, _)| at)
 }
 
-/// torch's own line, else that of the first library which brings it.
+/// Returns torch's own line, else that of the first library that requires it.
 fn blamed(joint: &Joint<'_>, need: Option<&Need<'_>>, via: &[String]) -> Span {
     let brings = |n: &&Need<'_>| via.contains(&n.distribution);
     need.or_else(|| joint.needs.iter().find(brings))
@@ -174,7 +173,7 @@ fn span(need: &Need<'_>) -> Span {
     }
 }
 
-/// Older by a minor release or more.
+/// Whether a version is older by a minor release or more.
 pub(super) fn far_below(version: &Version, other: &Version) -> bool {
     let minor = |v: &Version| {
         let part = |i: usize| v.release().get(i).copied().unwrap_or(0);
@@ -191,7 +190,7 @@ async fn downgrades(
         .needs
         .iter()
         .filter(|n| n.is_open() && n.pinned.is_none() && !joint.kept.contains(&n.distribution))
-        // `auto` means what the rest of the stack pins.
+        // `auto` follows the version that the rest of the stack pins.
         .filter(|n| {
             let pinned_by_others = joint
                 .pins
@@ -203,7 +202,7 @@ async fn downgrades(
     if suspects.is_empty() {
         return Ok(Vec::new());
     }
-    // The newest of each without regard to what it asks for: one cheap question.
+    // One cheap resolution: the newest release of each library, without its dependencies.
     let newest = Question {
         requirements: suspects.iter().map(|n| n.line()).collect(),
         no_deps: true,
@@ -225,8 +224,8 @@ async fn downgrades(
     Ok(findings?.into_iter().flatten().collect())
 }
 
-/// What the library would be compared with. `auto` means to follow the stack's versions of
-/// what the library asks for (torchvision that of torch), so those come along.
+/// Returns the requirements of the comparison. A library with `auto` follows the stack's versions of its
+/// dependencies (torchvision that of torch), so those are included.
 fn by_itself(joint: &Joint<'_>, need: &Need<'_>) -> Vec<String> {
     let asked_for = |other: &&Need<'_>| {
         let pin = joint.pins.get(&other.distribution);
@@ -241,7 +240,7 @@ fn by_itself(joint: &Joint<'_>, need: &Need<'_>) -> Vec<String> {
     std::iter::once(need.line()).chain(lines).collect()
 }
 
-/// Compares with what the library alone resolves to, everything that it asks for included.
+/// Compares with the resolution of the library alone, including its dependencies.
 async fn downgrade(
     resolver: &Resolver<'_>,
     joint: &Joint<'_>,

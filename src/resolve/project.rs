@@ -1,8 +1,8 @@
-//! The files and options of one `uv pip compile`.
+//! Writes the files and options of one `uv pip compile`.
 //!
-//! In: requirements and what belongs to them. Out: a directory in which uv finds them, and
-//! its arguments. No package's code ever runs: only wheels are taken, except for named
-//! distributions whose metadata stands in the files written here.
+//! In: requirements and their settings. Out: a directory with the files for uv, and uv's arguments. No
+//! package's code ever runs: uv may use only wheels, except for distributions whose metadata is in the files
+//! written here.
 
 use super::ResolveError;
 use super::requirements::{Need, Way};
@@ -14,13 +14,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// Name of the project that asks for everything; `via` leaves it out.
+/// Name of the project with all requirements; `via` leaves it out.
 pub(super) const ROOT: &str = "stackforge-stack";
 
-/// glibc minors for which uv has a platform, ascending.
+/// glibc minor versions for which uv has a platform, ascending.
 const UV_GLIBC: [u16; 12] = [17, 28, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40];
 
-/// What every compile of one lock shares.
+/// The settings that every `uv pip compile` of one lock shares.
 #[derive(Debug, Clone)]
 pub(super) struct Ground {
     pub target: WheelTarget,
@@ -28,13 +28,13 @@ pub(super) struct Ground {
     /// (distribution, index) of libraries with an index of their own.
     pub sources: Vec<(String, String)>,
     pub metadata: Vec<Metadata>,
-    /// Distributions that are taken as source only.
+    /// Distributions that are installed only from source.
     pub compiled: Vec<String>,
-    /// Stand-ins for libraries that come from git.
+    /// Directory with stub sdists for libraries from git.
     pub stubs: Option<PathBuf>,
-    /// Options that say where packages are.
+    /// uv's options for the indexes.
     pub index_options: Vec<String>,
-    /// Configuration under ours; without `own_config` uv adds the user's.
+    /// Configuration that ours is added to. Without `own_config`, uv also reads the user's.
     pub config: Table,
     pub own_config: bool,
     pub offline: bool,
@@ -47,21 +47,21 @@ pub(super) struct Metadata {
     pub content: StaticMetadata,
 }
 
-/// One question.
+/// One question to uv.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Question {
     pub requirements: Vec<String>,
     pub constraints: Vec<String>,
-    /// `name==version` lines to keep where nothing speaks against them.
+    /// `name==version` lines to keep if possible.
     pub preferences: Vec<String>,
     pub no_deps: bool,
-    /// Files and digests instead of versions and who asked.
+    /// Whether to ask for files and digests instead of versions.
     pub files: bool,
     pub offline: bool,
 }
 
 impl Ground {
-    /// What the compiled libraries add.
+    /// Adds the metadata and stubs of compiled libraries.
     pub fn add(&mut self, needs: &[Need<'_>], stubs: &Path) -> Result<(), ResolveError> {
         for need in needs.iter().filter(|n| n.compiled()) {
             let metadata = need.metadata();
@@ -72,7 +72,7 @@ impl Ground {
                     .map(|(_, m)| *m)
             };
             if let (Way::Git { .. }, Some(version)) = (&need.way, &need.pinned) {
-                // Without metadata of its own, the index's release of that version tells it.
+                // Without static metadata, uv reads that of the index's release of this version.
                 let Some(content) = of(Some(version)).or_else(|| of(None)) else {
                     continue;
                 };
@@ -90,7 +90,8 @@ impl Ground {
         Ok(())
     }
 
-    /// Writes the question into `dir`; gives uv's arguments. The answer goes to
+    /// Writes the question into `dir` and returns uv's arguments. The answer is written to
+    /// [`Question::answer`].
     /// [`Question::answer`].
     pub fn write(&self, question: &Question, dir: &Path) -> Result<Vec<String>, ResolveError> {
         let write = |name: &str, text: &str| {
@@ -151,7 +152,7 @@ impl Ground {
         Ok(arguments)
     }
 
-    /// uv's name of the target; its newest glibc where the target's is newer.
+    /// Returns uv's name of the target's platform. A newer glibc becomes the newest that uv knows.
     fn uv_platform(&self) -> String {
         let machine = self.target.platform.machine();
         let minor = UV_GLIBC.iter().rev().find(|m| **m <= self.target.glibc);
@@ -222,7 +223,7 @@ impl Ground {
 }
 
 impl Question {
-    /// File that holds the answer.
+    /// Returns the name of the file with the answer.
     pub fn answer(&self) -> &'static str {
         if self.files {
             "pylock.toml"
@@ -240,7 +241,7 @@ fn lines(items: &[String]) -> String {
     })
 }
 
-/// An sdist that holds nothing but its metadata, for a release that no index has as such.
+/// Writes an sdist that contains only metadata, for a release that is not in an index.
 fn stub(
     dir: &Path,
     distribution: &str,

@@ -1,4 +1,4 @@
-//! Asking uv: versions first, then the files of exactly those versions.
+//! Asks uv for versions, and then for the files of exactly those versions.
 
 use super::ResolveError;
 use super::answer::{Files, Pins, pin_lines, pins};
@@ -6,16 +6,16 @@ use super::project::{Ground, Question, ROOT};
 use super::uv::Uv;
 use std::path::Path;
 
-/// uv with everything that the questions about one stack share.
+/// uv with the settings that all questions about one stack share.
 pub(super) struct Resolver<'a> {
     pub uv: &'a Uv,
     pub ground: Ground,
-    /// Questions get a directory each below this one.
+    /// Directory with one directory for each question.
     pub work: &'a Path,
 }
 
 impl Resolver<'_> {
-    /// The versions that satisfy, or why none do (in words, without URLs).
+    /// Returns the resolved versions, or uv's explanation (without URLs) why there are none.
     pub async fn versions(
         &self,
         question: &Question,
@@ -23,8 +23,8 @@ impl Resolver<'_> {
         Ok(self.ask(question).await?.map(|text| pins(&text)))
     }
 
-    /// The files of pinned versions. What resolving has just fetched is in uv's cache, so
-    /// the network is asked again only when that is not enough.
+    /// Returns the files of pinned versions. uv's cache usually has their metadata from resolving; the network is
+    /// used only if it does not.
     pub async fn files(&self, wanted: &Pins) -> Result<Files, ResolveError> {
         let mut question = Question {
             requirements: pin_lines(wanted),
@@ -76,7 +76,7 @@ impl Resolver<'_> {
     }
 }
 
-/// uv's reasons, as sentences on lines of their own, without its framing.
+/// Returns uv's explanation, one sentence per line, without uv's framing.
 fn explanation(stderr: &str) -> String {
     let mut out: Vec<String> = Vec::new();
     for line in stderr.lines().map(str::trim) {
@@ -96,7 +96,7 @@ fn explanation(stderr: &str) -> String {
                 .replace(ROOT, "the stack"),
         );
     }
-    // The conclusions stand at the end; what leads to them may be a page.
+    // The conclusions are at the end; what leads to them may be a page long.
     let from = out.len().saturating_sub(8);
     out[from..].join("\n")
 }

@@ -1,17 +1,17 @@
-//! Whether the index that a lock would ask is there, for a report on this machine.
+//! Checks whether the index that a lock would use can be reached, for a report on this machine.
 
 use super::indexes::Indexes;
 use super::uv::{Uv, UvError};
 use crate::catalog::Catalog;
 use std::path::Path;
 
-/// Where the user's settings say that packages come from, apart from any stack.
+/// The index in the user's settings, without any stack.
 pub enum IndexAddress {
-    /// May hold credentials: for requests, never for messages.
+    /// A URL that may hold credentials: for requests, never for messages.
     Url(String),
-    /// The settings forbid every index.
+    /// The settings disable all indexes.
     None,
-    /// Nothing is set, and only uv knows its default.
+    /// No index is set: only uv knows its default.
     DefaultOfUv,
 }
 
@@ -19,7 +19,7 @@ pub fn index_address() -> IndexAddress {
     Indexes::of_user().address()
 }
 
-/// Asks uv for one package, as locking would; None when there is no uv yet.
+/// Asks uv for one package, as locking would. `None` if there is no uv yet.
 pub async fn index_answers(catalog: &Catalog, store: &Path) -> Option<Result<(), String>> {
     match Uv::find(catalog, store, true, false, &mut |_| {}).await {
         Ok(uv) => Some(asked(&uv).await.map_err(|e| last_cause(&e))),
@@ -50,7 +50,7 @@ async fn asked(uv: &Uv) -> Result<(), String> {
     }
 }
 
-/// uv's explanation ends with the innermost cause.
+/// Returns the innermost cause, which is at the end of uv's explanation.
 fn last_cause(text: &str) -> String {
     let last = super::uv::last_lines(text, 1);
     let plain = last.trim_start_matches(|c: char| c.is_whitespace() || "╰─▶│├".contains(c));

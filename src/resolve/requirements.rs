@@ -1,7 +1,7 @@
-//! What is asked of the resolver: one requirement per library, and how each gets its files.
+//! The requirements for the resolver: one for each library, and how each library is installed.
 //!
-//! In: the stack's libraries with their recipes. Out: [`Need`]s. A library that is compiled
-//! always comes with static metadata, so that resolving never runs its code.
+//! In: the stack's libraries with their recipes. Out: [`Need`]s. A compiled library always has static
+//! metadata, so that resolving never runs its code.
 
 use super::ResolveError;
 use crate::catalog::{Build, BuildSource, Recipe, StaticMetadata, WheelSource};
@@ -16,12 +16,12 @@ use std::str::FromStr;
 pub(super) enum Way {
     Wheel,
     Sdist,
-    /// `reference` may hold `{version}`.
+    /// `reference` may contain `{version}`.
     Git {
         url: String,
         reference: String,
     },
-    /// A wheel where one fits, else the recipe's build: the index has to say.
+    /// A wheel if one fits, else the recipe's build: decided by what the index has.
     Open,
 }
 
@@ -32,11 +32,11 @@ pub(super) struct Need<'a> {
     /// Normalized name of the distribution.
     pub distribution: String,
     pub way: Way,
-    /// The one version that static metadata allows, where it knows no more.
+    /// The only version that the static metadata describes.
     pub pinned: Option<Version>,
 }
 
-/// Every library of the stack, in its order.
+/// Returns every library of the stack, in the stack's order.
 pub(super) fn needs<'a>(stack: &'a Stack, target: &Target<'a>) -> Vec<Need<'a>> {
     let recipe = |library: &Library| target.recipes.get(library.name.value.as_str()).copied();
     stack
@@ -71,7 +71,7 @@ fn way(library: &Library, recipe: Option<&Recipe>) -> Way {
     }
 }
 
-/// Where the source of a compiled library comes from; the stack's word wins.
+/// Returns the source of a compiled library. The stack's setting wins over the recipe's.
 pub(super) fn source(library: &Library, build: &Build) -> Way {
     let recipe = match &build.source {
         BuildSource::Git { git, git_ref, .. } => Some((git, git_ref)),
@@ -111,7 +111,7 @@ impl<'a> Need<'a> {
         }
     }
 
-    /// The line of a requirements file.
+    /// Returns the line for a requirements file.
     pub fn line(&self) -> String {
         let specifiers = match (&self.pinned, self.specifiers()) {
             (Some(version), _) => format!("=={version}"),
@@ -128,7 +128,7 @@ impl<'a> Need<'a> {
         }
     }
 
-    /// The version that the stack pins exactly.
+    /// Returns the version that the stack pins exactly.
     pub fn exact(&self) -> Option<Version> {
         self.specifiers()?
             .iter()
@@ -152,7 +152,7 @@ impl<'a> Need<'a> {
         }
     }
 
-    /// Static metadata of a compiled library: (exact version or any, metadata).
+    /// Returns the static metadata of a compiled library: (exact version or any, metadata).
     pub fn metadata(&self) -> Vec<(Option<Version>, &'a StaticMetadata)> {
         let Some(build) = self.build().filter(|_| self.compiled()) else {
             return Vec::new();
@@ -167,8 +167,8 @@ impl<'a> Need<'a> {
             .collect()
     }
 
-    /// Fixes what must be fixed so that no unknown version is ever built to be looked at:
-    /// a git source needs its version, an sdist one that has static metadata.
+    /// Fixes the version where otherwise an unknown version would be built to read its metadata: a git source
+    /// needs a version, and an sdist needs one with static metadata.
     pub fn settle(&mut self) -> Result<(), ResolveError> {
         let metadata = self.metadata();
         let any = metadata.iter().any(|(version, _)| version.is_none());

@@ -1,19 +1,19 @@
-//! The user's settings for uv and pip, as files and environment of this machine have them.
+//! Reads the user's settings for uv and pip from this machine's files and environment.
 //!
-//! Out: [`Settings`], unjudged: which of them hold is decided elsewhere. A file that is
-//! not there or does not parse counts as empty, as it does for uv and pip.
+//! Out: [`Settings`]; which of them apply is decided elsewhere. As for uv and pip, a file that is missing or
+//! does not parse counts as empty.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The user's settings, as found on this machine.
+/// The user's settings on this machine.
 #[derive(Default)]
 pub(super) struct Settings {
     pub variables: BTreeMap<String, String>,
-    /// uv.toml files, the strongest first.
+    /// uv.toml files, the one with the highest priority first.
     pub uv: Vec<toml::Table>,
     pub config: Option<toml::Table>,
-    /// pip.conf files, the weakest first.
+    /// pip.conf files, the one with the lowest priority first.
     pub pip: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Values of one section of a pip.conf; continued lines are indented.
+/// Returns the values of one section of a pip.conf. Continuation lines are indented.
 pub(super) fn pip_section(text: &str, section: &str) -> BTreeMap<String, String> {
     let mut values: BTreeMap<String, String> = BTreeMap::new();
     let (mut inside, mut last) = (false, None::<String>);

@@ -1,8 +1,7 @@
-//! A project's page of an index, as the Simple API gives it: JSON (PEP 691) or HTML (PEP 503).
+//! Parses a project's page of the Simple API: JSON (PEP 691) or HTML (PEP 503).
 //!
-//! In: a page's bytes, media type and address. Out: its [`Listed`] files with absolute addresses.
-//! What is listed and is neither a wheel nor a source archive is left out; a page that cannot be
-//! read is an error. Nothing here asks a network.
+//! In: a page's bytes, media type and URL. Out: its [`Listed`] files with absolute URLs. Files that are neither
+//! a wheel nor a source archive are left out; a page that cannot be parsed is an error. Uses no network.
 
 mod html;
 
@@ -13,7 +12,7 @@ use stackforge_types::Digest;
 use stackforge_types::wheel::{WheelName, normalized};
 use std::collections::BTreeMap;
 
-/// What requests say they take, the best first.
+/// Value of the Accept header, the preferred type first.
 pub(super) const ACCEPT: &str = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01";
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -33,12 +32,12 @@ pub enum PageError {
 pub struct Listed {
     pub file: String,
     pub kind: Kind,
-    /// May hold credentials or a signature.
+    /// URL, which may hold credentials or a signature.
     pub url: Url,
     pub sha256: Option<Digest>,
     pub size: Option<u64>,
     pub requires_python: Option<String>,
-    /// Withdrawn, and the reason, which may be empty.
+    /// The reason if the file is yanked, which may be empty.
     pub yanked: Option<String>,
 }
 
@@ -49,7 +48,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// None for another project's files and for what is no package.
+    /// Parses a file's name. `None` for another project's file, or one that is not a package.
     pub fn of(file: &str, project: &str) -> Option<Self> {
         if let Ok(wheel) = file.parse::<WheelName>() {
             return (wheel.name == project).then_some(Self::Wheel(wheel));
@@ -70,7 +69,7 @@ impl Kind {
     }
 }
 
-/// The files of `project` on a page that came from `url`.
+/// Returns the files of `project` on a page that came from `url`.
 pub fn read(
     body: &[u8],
     content_type: Option<&str>,

@@ -1,8 +1,8 @@
-//! The uv program: found or fetched, and run in an environment of our choosing.
+//! Finds or fetches uv, and runs it in a controlled environment.
 //!
-//! In: arguments and a directory. Out: exit code and output, with every URL taken out. uv
-//! never runs code of a package here, never downloads a Python, and sees only those
-//! variables of the user's environment that say where packages are and how to reach them.
+//! In: arguments and a directory. Out: exit status and output, with every URL removed. uv never runs a
+//! package's code here and never downloads a Python. It sees only those variables of the user's environment
+//! that say where packages are and how to reach them.
 
 use super::indexes::redact;
 use crate::catalog::{Catalog, Tool};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use tokio::process::Command;
 
-/// First release whose options are those that are used here.
+/// The first release with all options that are used here.
 const OLDEST: (u32, u32) = (0, 8);
 
 #[derive(Debug, thiserror::Error)]
@@ -53,17 +53,17 @@ impl UvError {
     }
 }
 
-/// A uv that works.
+/// A working uv.
 #[derive(Debug, Clone)]
 pub(super) struct Uv {
     program: PathBuf,
     environment: Vec<(OsString, OsString)>,
-    /// Some Python of this machine: uv wants one to run, and looking for one of the target's
-    /// version takes it longer than resolving (measured: 1.2 s with pyenv's shims).
+    /// Any Python of this machine: uv needs one, and its search for one of the target's version takes longer
+    /// than resolving (measured: 1.2 s with pyenv's shims).
     python: Option<PathBuf>,
 }
 
-/// What one run gave. `ok` is false when uv says that no versions satisfy.
+/// The result of one run. `ok` is false if uv finds no versions that satisfy the requirements.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub ok: bool,
@@ -72,7 +72,7 @@ pub(super) struct Answer {
 }
 
 impl Uv {
-    /// uv from PATH, else from `cache`, else through pip into `cache`.
+    /// Returns uv from PATH, else from `cache`, else installs it with pip into `cache`.
     pub async fn find(
         catalog: &Catalog,
         cache: &Path,
@@ -108,7 +108,7 @@ impl Uv {
         })
     }
 
-    /// Runs uv in `dir`. Exit code 1 is an answer; any other failure is an error.
+    /// Runs uv in `dir`. Exit status 1 is an answer; any other failure is an error.
     pub async fn run(&self, dir: &Path, arguments: &[String]) -> Result<Answer, UvError> {
         tracing::debug!(?arguments, "uv");
         let mut command = Command::new(&self.program);
@@ -142,7 +142,7 @@ impl Uv {
     }
 }
 
-/// Every executable of that name on PATH, in order.
+/// Returns every executable with this name on PATH, in order.
 fn on_path(name: &str) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -152,7 +152,7 @@ fn on_path(name: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The interpreter behind `python3`, past any shim.
+/// Returns the interpreter that `python3` runs, without shims.
 async fn python() -> Option<PathBuf> {
     let output = Command::new("python3")
         .args(["-I", "-c", "import sys; print(sys.executable)"])
@@ -179,7 +179,7 @@ async fn version(program: &Path) -> Option<(u32, u32)> {
     output.status.success().then_some((number()?, number()?))
 }
 
-/// pip checks the digests that the catalog records; the directory appears when it is whole.
+/// Installs uv with pip, which verifies the catalog's digests. The directory gets its name when it is complete.
 async fn fetch(tool: &Tool, home: &Path) -> Result<(), UvError> {
     let io = |doing, path: &Path| {
         let path = path.to_owned();
@@ -224,14 +224,14 @@ async fn fetch(tool: &Tool, home: &Path) -> Result<(), UvError> {
     }
     match std::fs::rename(&into, home) {
         Ok(()) => Ok(()),
-        // Another process was first.
+        // Another process has installed it meanwhile.
         Err(_) if home.join("bin").join("uv").is_file() => Ok(()),
         Err(source) => Err(io("create", home)(source)),
     }
 }
 
-/// The user's variables that uv may see. Those that would change what is chosen
-/// (UV_PRERELEASE, UV_CONSTRAINT, …) are not among them: the stack alone says that.
+/// Returns the user's variables that uv may see. Those that would change the choice of packages
+/// (UV_PRERELEASE, UV_CONSTRAINT, …) are left out: only the stack decides that.
 fn environment(own_indexes: bool) -> Vec<(OsString, OsString)> {
     let plain = [
         "HOME",
@@ -285,7 +285,7 @@ fn environment(own_indexes: bool) -> Vec<(OsString, OsString)> {
     if !has(&kept, "SSL_CERT_FILE") && !has(&kept, "SSL_CERT_DIR") {
         match std::env::var_os("PIP_CERT").filter(|v| !v.is_empty()) {
             Some(bundle) => kept.push(("SSL_CERT_FILE".into(), bundle)),
-            // The system's own certificates, by the old and the new name of the setting.
+            // Use the system's certificates, by the setting's old and new name.
             None => {
                 for name in ["UV_NATIVE_TLS", "UV_SYSTEM_CERTS"] {
                     if !has(&kept, name) {

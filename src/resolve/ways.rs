@@ -1,4 +1,4 @@
-//! Wheel or source, for libraries that leave it open.
+//! Chooses wheel or source for libraries that leave it open.
 
 use super::ResolveError;
 use super::policy::far_below;
@@ -11,8 +11,9 @@ use futures_util::future::join_all;
 use pep440_rs::Version;
 use stackforge_types::wheel::WheelName;
 
-/// Decides every open way and fixes the versions that must be fixed. A published wheel is
-/// taken where one fits the target by every rule, unless wheels end a minor release or more
+/// Decides every open way and fixes the versions that have to be fixed. A published wheel is used if it fits
+/// the target by every rule, unless the newest wheel is older than the source by a minor release or more;
+/// else the recipe's build.
 /// before the source does; else the recipe's build.
 pub(super) async fn decide(
     needs: &mut [Need<'_>],
@@ -63,7 +64,7 @@ async fn decision(
     Ok(if behind { built } else { Way::Wheel })
 }
 
-/// The newest release that the requirement takes, without what it asks for.
+/// Returns the newest release that the requirement allows, without its dependencies.
 async fn newest(
     need: &Need<'_>,
     resolver: &Resolver<'_>,
@@ -82,7 +83,7 @@ async fn newest(
     Ok(pins.and_then(|p| p.get(&need.distribution).map(|pin| pin.version.clone())))
 }
 
-/// Whether the wheel of that name was built for one system's own libraries.
+/// Whether the wheel of this distribution was built for the libraries of one system.
 pub(super) fn is_for_one_system(wheels: &[PythonFile], name: &str) -> bool {
     wheels
         .iter()

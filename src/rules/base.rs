@@ -1,4 +1,4 @@
-//! Target, base and how libraries may come: decided without any library's version.
+//! Rules about target, base and the way libraries are installed that need no library's version.
 
 use super::cubin::same;
 use super::environment::base_cuda;
@@ -10,7 +10,7 @@ use crate::spec::{From, Library, Platform, Sm, Wanted};
 use pep440_rs::Version;
 use std::str::FromStr;
 
-/// Docker's deepest image.
+/// Most layers of an image in Docker.
 const DEEPEST: u32 = 125;
 
 pub fn gpu_exists_on_platform(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
@@ -22,7 +22,7 @@ pub fn gpu_exists_on_platform(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
         )
         .help(format!("set `target.platform` to {}", list(platforms)))
     };
-    // An SM beside others may be there to compile for it; alone, it is a mistake.
+    // Beside other SMs this one may be there to compile for it; alone it is a mistake.
     let none = !case.target.sms.iter().any(|sm| case.exists(*sm));
     for gpu in &case.stack.gpus {
         let platforms = match case.catalog.gpu(&gpu.value) {
@@ -52,7 +52,7 @@ pub fn gpu_exists_on_platform(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Platforms of a product, or of an SM.
+/// Returns the platforms of a GPU's name or of an SM.
 fn platforms_of<'c>(case: &Case<'c>, gpu: &str) -> Option<&'c Vec<Platform>> {
     match case.catalog.gpu(gpu) {
         Some(known) => Some(&known.platforms),
@@ -117,7 +117,7 @@ pub fn toolkit_knows_the_gpu(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Whether the toolkit compiles for the SM, suffix included.
+/// Whether the toolkit compiles for the SM, including its suffix.
 pub fn makes(toolkit: &Toolkit, sm: Sm) -> bool {
     let listed = match sm.suffix {
         None => &toolkit.sms,
@@ -127,7 +127,7 @@ pub fn makes(toolkit: &Toolkit, sm: Sm) -> bool {
     listed.contains(&sm)
 }
 
-/// Which CUDA an SM needs, and a base that has it.
+/// Describes the CUDA versions that support an SM, and a base with one of them.
 pub fn toolkits_for(case: &Case<'_>, sm: Sm) -> String {
     let makers: Vec<&Toolkit> = case
         .catalog
@@ -185,7 +185,7 @@ pub fn jetpack_fits(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
             .iter()
             .filter(|r| r.gpus.iter().any(|gpu| same(*gpu, sm)))
             .collect();
-        // An integrated GPU is one that some L4T drives.
+        // Only SMs that an L4T release lists are integrated GPUs.
         let runs = releases.iter().any(|r| r.bases.contains(&image.image));
         if releases.is_empty() || runs {
             continue;
@@ -233,8 +233,8 @@ pub fn jetpack_fits(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The base's layers, and those that a stack adds: OS packages, three of wheels, one for
-/// each compiled library, the validation's report.
+/// Checks the number of layers: those of the base and those that a stack adds (OS packages, three of
+/// wheels, one for each compiled library, the validation's report).
 pub fn layers_fit(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(image) = case.target.base.image() else {
         return;
@@ -297,7 +297,7 @@ fn ways(
             }),
         );
     }
-    // An index of the stack's own may have what the public one has not.
+    // The stack's own index may have wheels that the public one lacks.
     let foreign = library.index.is_some() || !case.stack.indexes.is_empty();
     let none = recipe.is_some_and(|r| r.wheels == WheelSource::None);
     if library.from == From::Wheel && none && !foreign {
@@ -309,7 +309,7 @@ fn ways(
     }
 }
 
-/// What the recipe refuses for the versions that the stack itself names.
+/// Reports what the recipe refuses for the versions that the stack names.
 fn refusals(case: &Case<'_>, library: &Library, recipe: &Recipe, findings: &mut Vec<Diagnostic>) {
     let wants = |library: &Library| match &library.version {
         Wanted::Specifier(s) => {

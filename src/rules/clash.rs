@@ -1,7 +1,7 @@
-//! Which libraries of a stack exclude each other.
+//! Finds libraries of a stack that exclude each other.
 //!
-//! In: the choices of a search that found no set. Out: a [`Clash`], by the newest release of
-//! each, and its finding.
+//! In: the choices of a search that found no solution. Out: a [`Clash`], described by the newest release
+//! of each library, and its finding.
 
 use super::Case;
 use super::environment::Environment;
@@ -10,18 +10,18 @@ use crate::catalog::Pin;
 use crate::diag::{Diagnostic, codes};
 use pep440_rs::{Version, VersionSpecifiers};
 
-/// `one` and `other` (may be the stack itself) exclude each other over `about`.
+/// Two libraries (or a library and the stack) that require incompatible versions of `about`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clash {
     pub about: String,
     pub one: (String, Version, VersionSpecifiers),
     pub other: Option<(String, Version, VersionSpecifiers)>,
-    /// What the stack itself says of `about`, when it is the other side.
+    /// The stack's own requirement for `about`, if the stack is the other side.
     pub stack: Option<VersionSpecifiers>,
 }
 
 impl Clash {
-    /// Whether it is over what that library wants of the other name.
+    /// Whether it is about the version of `about` that `library` requires.
     pub fn is_of(&self, library: &str, about: &str) -> bool {
         let other = self.other.as_ref().is_some_and(|o| o.0 == library);
         self.about == about && (self.one.0 == library || other)
@@ -29,13 +29,13 @@ impl Clash {
 }
 
 impl<'a> Search<'_, 'a> {
-    /// The pair that excludes each other, by the newest release of each.
+    /// Returns the pair that excludes each other, by the newest release of each.
     pub fn clash(&self, choices: &[Choice<'a>]) -> Option<Clash> {
         let alone = choices.iter().find_map(|c| self.with_stack(c));
         alone.or_else(|| self.with_another(choices))
     }
 
-    /// A library none of whose releases takes what the stack says of another.
+    /// Returns a clash if every release of a library contradicts the stack's requirement for another one.
     fn with_stack(&self, choice: &Choice<'a>) -> Option<Clash> {
         let refused = |pin: &Pin| {
             let own = self.own.get(&pin.name)?;
@@ -73,14 +73,14 @@ impl<'a> Search<'_, 'a> {
             })
     }
 
-    /// The newest release that goes with what the stack says.
+    /// Returns the newest release that agrees with the stack's requirements.
     fn newest<'c>(&self, choice: &'c Choice<'a>) -> Option<&'c Candidate<'a>> {
         let mut candidates = choice.candidates.iter();
         let alone = candidates.find(|c| self.agree_on_others(&[], c));
         alone.or(choice.candidates.first())
     }
 
-    /// Whether some releases of the two go together.
+    /// Whether some releases of the two libraries are compatible.
     fn together(&self, a: &Choice<'a>, b: &Choice<'a>) -> bool {
         a.candidates.iter().any(|v| {
             b.candidates.iter().any(|w| {
@@ -100,7 +100,7 @@ fn one(
     (choice.name.clone(), candidate.version.clone(), wants)
 }
 
-/// Two libraries of a stack without a lock that no releases bring together.
+/// Reports two libraries of a stack without a lock that have no compatible releases.
 pub fn pins_exclude(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(clash) = &env.clash else { return };
     let span_of = |name: &str| {

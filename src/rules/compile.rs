@@ -1,4 +1,4 @@
-//! Whether what is compiled can be: standard, compiler, toolkit, SMs, memory.
+//! Rules about compiled libraries: standard, compiler, toolkit, SMs, memory.
 
 use super::base::{makes, toolkits_for};
 use super::environment::{Build as Built, Environment, base_cuda};
@@ -35,7 +35,7 @@ pub fn nothing_editable(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
 }
 
 impl Environment<'_> {
-    /// A variable of a library's build, as the recipe sets it on this target.
+    /// Returns a variable of a library's build, as the recipe sets it for this target.
     pub(super) fn sets(&self, case: &Case<'_>, library: &str, variable: &str) -> Option<String> {
         let built = self.builds.iter().find(|b| b.recipe.library == library)?;
         let build = built.recipe.build.as_ref()?;
@@ -54,7 +54,7 @@ impl Environment<'_> {
     }
 }
 
-/// Builds of the stack with what recipe and stack say of them.
+/// Returns the stack's builds with the settings of recipe and stack.
 fn builds<'e>(
     case: &'e Case<'_>,
     env: &'e Environment<'_>,
@@ -116,7 +116,7 @@ pub fn cxx_standard(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<D
     }
 }
 
-/// The toolkit that builder stages compile with.
+/// Returns the toolkit that builder stages compile with.
 fn toolkit<'c>(case: &Case<'c>, env: &Environment<'_>) -> Option<&'c Toolkit> {
     let (major, minor) = base_cuda(case).or_else(|| env.cuda(case))?;
     case.catalog.toolkit(&format!("{major}.{}", minor?))
@@ -182,7 +182,7 @@ pub fn compiler_is_not_too_new(
     }
 }
 
-/// Extensions are compiled with the CUDA of torch.
+/// Extensions have to be compiled with torch's CUDA.
 pub fn toolkit_is_torchs(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     let (Some(image), Some(base)) = (case.target.base.image(), base_cuda(case)) else {
         return;
@@ -214,7 +214,7 @@ pub fn toolkit_is_torchs(case: &Case<'_>, env: &Environment<'_>, findings: &mut 
         "use a base with CUDA {}, or one without CUDA such as `debian-bookworm`",
         shown((major, minor))
     );
-    // Another minor release is only a warning of torch's own; nvcc's SASS runs all the same.
+    // torch only warns about another minor release, and nvcc's SASS runs all the same.
     if base.0 != major {
         findings.push(
             Diagnostic::error(codes::TOOLKIT_MISMATCH, message)
@@ -264,7 +264,7 @@ pub fn arch_variables(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec
     }
 }
 
-/// SMs that nvcc refuses, carried over from a list for another CUDA.
+/// Reports SMs that nvcc does not support, as in a list that was written for another CUDA.
 fn beyond_toolkit(
     case: &Case<'_>,
     env: &Environment<'_>,
@@ -295,7 +295,7 @@ fn beyond_toolkit(
     }
 }
 
-/// `9.0;11.0+PTX`, `90;110`, `90-real`: those parts that are SMs.
+/// Returns the parts of `9.0;11.0+PTX`, `90;110` or `90-real` that are SMs.
 fn sms_of(value: &str) -> Vec<Sm> {
     value
         .split([';', ',', ' '])
@@ -308,7 +308,7 @@ fn sms_of(value: &str) -> Vec<Sm> {
         .collect()
 }
 
-/// More SMs than a build can take at once.
+/// Warns of more SMs than a build can compile at once.
 pub fn many_sms(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     let sms = &case.target.sms;
     for (built, build, _) in builds(case, env) {

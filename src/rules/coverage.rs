@@ -1,5 +1,4 @@
-//! Whether the GPU finds code that it runs: in wheels, in what is compiled, in Triton, in
-//! cuDNN.
+//! Rules about device code: whether wheels, compiled libraries, Triton and cuDNN have code for the GPUs.
 
 use super::base::{makes, toolkits_for};
 use super::cubin::{Coverage, aligned, sass_runs};
@@ -70,7 +69,7 @@ pub fn wheels_cover_the_gpu(
             continue;
         }
         let missing = uncovered(case, env, &core);
-        // What a library brings may do its part on the CPU, and comes with another torch.
+        // A dependency may do its work on the CPU, and changes with torch: report torch alone.
         let named = package.name == "torch" || is_named(case, &package.name);
         if missing.is_empty() || !named && missing.iter().all(|sm| without_torch.contains(sm)) {
             continue;
@@ -97,14 +96,14 @@ fn is_named(case: &Case<'_>, distribution: &str) -> bool {
     case.stack.libraries.iter().any(own)
 }
 
-/// Devices on which none of the code runs; none where no code is known.
+/// Returns the devices that none of the code runs on; empty if no code is known.
 fn uncovered(case: &Case<'_>, env: &Environment<'_>, core: &[&DeviceCode]) -> Vec<Sm> {
     let aligned = aligned(env.cuda_floor(case));
     let misses = |sm: &Sm| !core.is_empty() && best(core, *sm, aligned) == Coverage::None;
     case.devices().into_iter().filter(misses).collect()
 }
 
-/// Devices that torch's own wheel does not reach.
+/// Returns the devices that torch's wheel has no code for.
 fn torch_misses(case: &Case<'_>, env: &Environment<'_>) -> Vec<Sm> {
     let wheel = env.get("torch").and_then(|t| t.wheel);
     wheel.map_or_else(Vec::new, |w| {
@@ -112,7 +111,7 @@ fn torch_misses(case: &Case<'_>, env: &Environment<'_>) -> Vec<Sm> {
     })
 }
 
-/// The release whose wheel would do, or a source build.
+/// Suggests a release whose wheel fits, or a source build.
 fn remedy(case: &Case<'_>, env: &Environment<'_>, package: &Package<'_>) -> String {
     let ground = Ground::of(case, env);
     let fits = |version: &Version, release: &Release| {
@@ -139,7 +138,7 @@ fn remedy(case: &Case<'_>, env: &Environment<'_>, package: &Package<'_>) -> Stri
     }
 }
 
-/// Whether a recipe builds it for the GPUs, on this base.
+/// Whether a recipe can compile the package for the GPUs on this base.
 fn can_be_built(case: &Case<'_>, env: &Environment<'_>, package: &Package<'_>) -> bool {
     let recipe = recipe_of(case, &package.name).filter(|r| r.build.is_some());
     recipe.is_some_and(|recipe| {
@@ -196,7 +195,7 @@ pub fn compiled_code_covers_the_gpu(
     );
 }
 
-/// What a wheel that compiles kernels itself can do for the GPUs.
+/// Describes how a wheel that compiles kernels itself serves the GPUs.
 pub fn assembler(case: &Case<'_>, package: &Package<'_>) -> Option<String> {
     let sm = *case.devices().last()?;
     let ptxas = package.release?.ptxas_for(sm)?;
@@ -239,7 +238,7 @@ pub fn ptxas_knows_the_gpu(case: &Case<'_>, env: &Environment<'_>, findings: &mu
             (Some(v), None) => format!("triton {v} knows it"),
             _ => "no known triton knows it".to_owned(),
         };
-        // Without kernels compiled at run time the image works: eager torch needs no ptxas.
+        // The image works without kernels compiled at run time: eager torch needs no ptxas.
         let message = format!(
             "the ptxas of {} cannot assemble for {}",
             triton.shown(),
@@ -259,7 +258,7 @@ pub fn cudnn_has_code(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec
     cudnn_of_builds(case, env, findings);
 }
 
-/// A torch from a wheel calls the cuDNN wheel beside it.
+/// A torch from a wheel uses the cuDNN wheel beside it.
 fn cudnn_of_wheels(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     let without_torch = torch_misses(case, env);
     for package in env
@@ -301,7 +300,7 @@ fn cudnn_of_wheels(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Di
     }
 }
 
-/// A torch that is compiled takes the base's cuDNN unless told not to.
+/// A compiled torch uses the base's cuDNN unless told otherwise.
 fn cudnn_of_builds(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(torch) = env.get("torch").filter(|t| t.way == Way::Source) else {
         return;

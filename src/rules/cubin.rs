@@ -1,32 +1,32 @@
-//! Which GPUs run which device code.
+//! Decides which GPUs run which device code.
 //!
-//! In: SMs of SASS and PTX, a device's compute capability. Out: [`Coverage`]. The rules are
-//! those of the CUDA programming guide's binary compatibility, with Tegra's exceptions as
-//! torch 2.15 writes them down (`DEVICE_REQUIREMENT` in torch/cuda/__init__.py).
+//! In: SMs of SASS and PTX, and a device's compute capability. Out: [`Coverage`]. The rules are those of the
+//! CUDA programming guide's binary compatibility, with Tegra's exceptions as torch 2.15 has them
+//! (`DEVICE_REQUIREMENT` in torch/cuda/__init__.py).
 
 use crate::spec::Sm;
 use stackforge_types::Suffix;
 
-/// How a device comes to run some code.
+/// How a device runs some code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coverage {
     /// SASS for this SM, or for one of its family.
     Native(Sm),
     /// The driver compiles this PTX.
     Jit(Sm),
-    /// `no kernel image is available for execution on the device`.
+    /// No code runs: `no kernel image is available for execution on the device`.
     None,
 }
 
-/// Integrated GPUs of Tegra modules: their code runs nowhere else, and other code not there.
+/// Integrated GPUs of Tegra modules. They run only their own code, and no other GPU runs that.
 const TEGRA: [(u8, u8); 6] = [(5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0)];
 
-/// Whether CUDA 13.2's alignment holds, from which Orin and Xavier run server code.
+/// Whether CUDA 13.2's alignment applies, from which Orin and Xavier run server code.
 pub fn aligned(cuda: (u32, u32)) -> bool {
     cuda >= (13, 2)
 }
 
-/// Whether two SMs are one GPU: CUDA 12 called Thor's 10.1.
+/// Whether two SMs are the same GPU: CUDA 12 called Thor 10.1.
 pub fn same(a: Sm, b: Sm) -> bool {
     let thor = |s: Sm| matches!((s.major, s.minor), (10, 1) | (11, 0));
     (a.major, a.minor) == (b.major, b.minor) || (thor(a) && thor(b))
@@ -48,8 +48,7 @@ pub fn sass_runs(code: Sm, device: Sm, aligned: bool) -> bool {
     }
 }
 
-/// Whether the driver can compile PTX of `code` for a device, given that it knows the PTX
-/// version.
+/// Whether a driver that knows the PTX version can compile PTX of `code` for a device.
 pub fn ptx_runs(code: Sm, device: Sm) -> bool {
     match code.suffix {
         Some(Suffix::Arch) => same(code, device),
@@ -58,7 +57,7 @@ pub fn ptx_runs(code: Sm, device: Sm) -> bool {
     }
 }
 
-/// The best that the code offers a device.
+/// Returns the best way in which the device runs the code.
 pub fn coverage(sass: &[Sm], ptx: &[Sm], device: Sm, aligned: bool) -> Coverage {
     let newest =
         |sms: &[Sm], runs: &dyn Fn(Sm) -> bool| sms.iter().copied().filter(|s| runs(*s)).max();

@@ -1,4 +1,4 @@
-//! Whether the driver of the machine runs what the image holds.
+//! Rules about the driver of the machine that runs the image.
 
 use super::environment::{Environment, Package};
 use super::fit::{best, core_code};
@@ -10,11 +10,11 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// NVIDIA's Linux driver: `580.65.06`.
+/// Version of NVIDIA's Linux driver: `580.65.06`.
 #[derive(Debug, Clone)]
 pub struct DriverVersion {
     parts: Vec<u32>,
-    /// As it was written: the width of its parts differs, 580.65.06 and 540.4.0.
+    /// The version as it was written: the number of digits varies (580.65.06, 540.4.0).
     text: String,
 }
 
@@ -63,17 +63,17 @@ impl PartialEq for DriverVersion {
 
 impl Eq for DriverVersion {}
 
-/// Components that write PTX, or link it, while an image runs.
+/// Packages that write or link PTX while an image runs.
 const PTX_WRITERS: [&str; 3] = ["nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-nvjitlink"];
 
-/// What a driver can do for a toolkit.
+/// How far a driver supports a toolkit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
     Full,
     /// Minor-version compatibility: SASS only.
     SassOnly,
     No,
-    /// No floor of this toolkit is known.
+    /// The toolkit's minimum driver is not known.
     Unknown,
 }
 
@@ -92,7 +92,7 @@ impl Toolkit {
     }
 }
 
-/// What a driver can do for a toolkit on the stack's GPUs.
+/// Returns how far a driver supports a toolkit on the stack's GPUs.
 fn support(case: &Case<'_>, toolkit: &Toolkit, driver: &DriverVersion) -> Support {
     let jetson = case.catalog.jetson.iter().any(|r| {
         let own = r.driver.as_deref().and_then(|d| d.parse().ok());
@@ -101,9 +101,9 @@ fn support(case: &Case<'_>, toolkit: &Toolkit, driver: &DriverVersion) -> Suppor
             && r.cuda.contains(&toolkit.version)
     });
     match toolkit.supported_by(driver) {
-        // L4T's driver is of the CUDA that it brings, whatever number it has.
+        // L4T's driver belongs to the CUDA of that L4T, whatever its version number is.
         Support::SassOnly if jetson => Support::Full,
-        // Its own floor is not known: it lies above those of the toolkits before it.
+        // The toolkit's own minimum driver is not known, but it is above those of older toolkits.
         Support::SassOnly if toolkit.driver.toolkit.is_none() => {
             let older = case.catalog.toolkits.iter();
             let mut older = older.filter(|t| t.driver.toolkit.is_some());
@@ -160,7 +160,7 @@ fn newest_for(case: &Case<'_>, driver: &DriverVersion) -> String {
     }
 }
 
-/// SASS runs; what would need the driver's compiler does not.
+/// Reports what needs the driver's compiler if only SASS runs.
 fn jit_needed(
     case: &Case<'_>,
     env: &Environment<'_>,
@@ -201,7 +201,7 @@ fn jit_needed(
     }
 }
 
-/// Components of other CUDA releases than the rest.
+/// Warns of packages from another CUDA release than the others.
 pub fn toolkit_skew(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     old_nvjitlink(env, findings);
     let Some(driver) = &case.machine.driver else {
@@ -241,7 +241,7 @@ pub fn toolkit_skew(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<D
     }
 }
 
-/// cuSPARSE and cuSOLVER call functions of an nvJitLink as new as themselves.
+/// cuSPARSE and cuSOLVER call functions of an nvJitLink of at least their own version.
 fn old_nvjitlink(env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(linker) = env.packages.values().find(|p| is(p, "nvidia-nvjitlink")) else {
         return;
@@ -272,7 +272,7 @@ fn old_nvjitlink(env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// `nvidia-cuda-nvcc`, with or without its `-cu12`.
+/// Whether the package is, for instance, `nvidia-cuda-nvcc`, with or without the suffix `-cu12`.
 fn is(package: &Package<'_>, name: &str) -> bool {
     package
         .name

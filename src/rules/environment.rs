@@ -1,4 +1,4 @@
-//! What is, or will be, installed beside each other in the image.
+//! The packages that are, or will be, installed together in the image.
 
 use super::Case;
 use super::clash::Clash;
@@ -20,20 +20,20 @@ use std::str::FromStr;
 pub struct Package<'a> {
     /// Normalized distribution name.
     pub name: String,
-    /// Without its local label.
+    /// Version without its local label.
     pub version: Version,
     pub local: String,
     pub label: Label,
     pub way: Way,
     pub release: Option<&'a Release>,
-    /// What is known of the wheel that is, or would be, installed.
+    /// The catalog's facts about the wheel that is, or would be, installed.
     pub wheel: Option<&'a ReleaseWheel>,
-    /// It comes, or may come, from an index of the stack's own: what the catalog knows of
-    /// wheels does not hold for it.
+    /// Whether it comes, or may come, from an index of the stack: then the catalog's facts about wheels do not
+    /// apply.
     pub foreign: bool,
-    /// The exact file, from a lock.
+    /// The exact file from the lock.
     pub file: Option<WheelName>,
-    /// The line of the stack that brings it.
+    /// The stack's line that causes it to be installed.
     pub span: Span,
 }
 
@@ -41,7 +41,7 @@ pub struct Package<'a> {
 #[derive(Debug, Clone)]
 pub struct Build<'a> {
     pub recipe: &'a Recipe,
-    /// Absent where neither the stack nor the catalog tells.
+    /// `None` if neither the stack nor the catalog has it.
     pub version: Option<Version>,
     pub span: Span,
 }
@@ -50,12 +50,12 @@ pub struct Build<'a> {
 pub struct Environment<'a> {
     pub packages: BTreeMap<String, Package<'a>>,
     pub builds: Vec<Build<'a>>,
-    /// Libraries that no releases bring together.
+    /// Libraries that have no compatible releases.
     pub clash: Option<Clash>,
 }
 
 impl<'a> Environment<'a> {
-    /// From the lock, else from what the stack will most likely get.
+    /// Reads the environment from the lock, else predicts it.
     pub fn of(case: &Case<'a>) -> Self {
         match case.lock {
             Some(_) => Self::locked(case),
@@ -108,7 +108,7 @@ impl<'a> Environment<'a> {
             let package = package(case, name, version.clone(), Way::Wheel, span);
             env.packages.insert(name.clone(), package);
         }
-        // torch first: what a wheel must fit depends on it.
+        // torch first, because wheels of the others have to fit it.
         let mut libraries: Vec<&Library> = case.stack.libraries.iter().collect();
         libraries.sort_by_key(|l| l.name.value.as_str() != "torch");
         for library in libraries {
@@ -131,15 +131,15 @@ impl<'a> Environment<'a> {
         env
     }
 
-    /// Why a release is better compiled than taken as its wheel; none when nothing is known
-    /// against the wheel, or when it cannot be compiled here.
+    /// Returns why a release should be compiled rather than installed from its wheel. `None` if nothing is
+    /// known against the wheel, or the library cannot be compiled here.
     pub fn better_built(&self, case: &Case<'a>, name: &str, version: &Version) -> Option<String> {
         let recipe = recipe_of(case, name)?;
         let why = self.unfit(case, name, version)?;
         has_toolkit(case, recipe).then_some(why)
     }
 
-    /// Why a release's wheel is not for this stack; none when nothing is known against it.
+    /// Returns why a release's wheel does not fit the stack. `None` if nothing is known against it.
     pub fn unfit(&self, case: &Case<'a>, name: &str, version: &Version) -> Option<String> {
         let package = package(case, name, version.clone(), Way::Wheel, Span::default());
         match wheel_fit(&package, &Ground::of(case, self)) {
@@ -156,19 +156,19 @@ impl<'a> Environment<'a> {
         self.get(name).map(|p| &p.version)
     }
 
-    /// CUDA that the image's libraries use: torch's, else the base's.
+    /// Returns the CUDA version that the image's libraries use: torch's, else the base's.
     pub fn cuda(&self, case: &Case<'_>) -> Option<Cuda> {
         let torch = self.get("torch").filter(|t| t.way == Way::Wheel);
         torch.and_then(Package::cuda).or_else(|| base_cuda(case))
     }
 
-    /// CUDA's version with an unknown minor taken as zero.
+    /// Returns the CUDA version, with zero for an unknown minor version.
     pub fn cuda_floor(&self, case: &Case<'_>) -> (u32, u32) {
         self.cuda(case)
             .map_or((0, 0), |(major, minor)| (major, minor.unwrap_or(0)))
     }
 
-    /// What a recipe's conditions are decided by.
+    /// Calls `ask` with the facts that a recipe's conditions depend on.
     pub fn with_facts<T>(
         &self,
         case: &Case<'_>,
@@ -176,7 +176,7 @@ impl<'a> Environment<'a> {
         way: Way,
         ask: impl FnOnce(&Facts<'_>) -> T,
     ) -> T {
-        // What is compiled is compiled by the base's toolkit where it has one.
+        // Compiled libraries use the base's toolkit if it has one.
         let toolkit = base_cuda(case).filter(|_| way == Way::Source);
         let cuda = toolkit
             .or_else(|| self.cuda(case))
@@ -185,7 +185,7 @@ impl<'a> Environment<'a> {
             });
         let python = Version::from_str(&case.stack.python.value.to_string()).ok();
         let platform = case.stack.platform.value.to_string();
-        // Code is compiled for the target, whichever machine then runs it.
+        // Libraries are compiled for the target's SMs, whatever machine runs them.
         let sms = match way {
             Way::Source => case.target.sms.clone(),
             Way::Wheel => case.devices(),
@@ -203,7 +203,7 @@ impl<'a> Environment<'a> {
 }
 
 impl Build<'_> {
-    /// `flash-attn 2.8.3`
+    /// For people: `flash-attn 2.8.3`.
     pub fn shown(&self) -> String {
         match &self.version {
             Some(version) => format!("{} {version}", self.recipe.library),
@@ -213,7 +213,7 @@ impl Build<'_> {
 }
 
 impl Package<'_> {
-    /// CUDA that it was built with, by its label, else by what is known of the wheel.
+    /// Returns the CUDA that it was built with, from its label, else from the catalog's facts.
     pub fn cuda(&self) -> Option<Cuda> {
         let of_wheel = || match self.wheel?.cuda {
             WheelCuda::Version { major, minor } => Some((major, minor)),
@@ -227,7 +227,7 @@ impl Package<'_> {
             && (self.label.cpu || self.wheel.is_some_and(|w| w.cuda == WheelCuda::Cpu))
     }
 
-    /// `torch 2.13.0+cu126`
+    /// For people: `torch 2.13.0+cu126`.
     pub fn shown(&self) -> String {
         match self.local.as_str() {
             "" => format!("{} {}", self.name, self.version),
@@ -245,12 +245,12 @@ pub fn recipe_of<'a>(case: &Case<'a>, name: &str) -> Option<&'a Recipe> {
         .or_else(|| case.catalog.recipe(name))
 }
 
-/// The base's glibc.
+/// Returns the glibc version of the base.
 pub fn glibc(case: &Case<'_>) -> Option<Glibc> {
     case.target.base.image()?.libc.parse().ok()
 }
 
-/// CUDA of the base.
+/// Returns the CUDA version of the base.
 pub fn base_cuda(case: &Case<'_>) -> Option<Cuda> {
     let text = case.target.base.image()?.cuda.as_deref()?;
     let mut parts = text.split('.').map(str::parse);
@@ -280,7 +280,7 @@ fn package<'a>(case: &Case<'a>, name: &str, version: Version, way: Way, span: Sp
     }
 }
 
-/// The wheel that the stack's Python loads; without one, any for the platform.
+/// Returns the wheel for the stack's Python, else any for the platform.
 fn wheel_of<'a>(case: &Case<'_>, release: &'a Release, local: &str) -> Option<&'a ReleaseWheel> {
     let wheels = || release.wheels_for(case.stack.platform.value, local);
     wheels()
@@ -288,7 +288,7 @@ fn wheel_of<'a>(case: &Case<'_>, release: &'a Release, local: &str) -> Option<&'
         .or_else(|| wheels().next())
 }
 
-/// A wheel or a build of the lock, read once for all variants that share it.
+/// A wheel or a build of the lock, parsed once for all variants that share it.
 #[derive(Debug)]
 pub struct LockedFile {
     name: String,
@@ -325,7 +325,7 @@ fn locked_files(case: &Case<'_>) -> Vec<LockedFile> {
     wheels.chain(builds).collect()
 }
 
-/// How a library without a lock will come.
+/// Predicts whether a library without a lock is compiled.
 fn way(case: &Case<'_>, env: &Environment<'_>, library: &Library, name: &str) -> Way {
     let buildable = recipe_of(case, name).filter(|r| r.build.is_some());
     let foreign = library.index.is_some() || !case.stack.indexes.is_empty();
@@ -344,7 +344,7 @@ fn way(case: &Case<'_>, env: &Environment<'_>, library: &Library, name: &str) ->
     }
 }
 
-/// Whether a build finds a CUDA toolkit: the base's, or the one that torch's wheels bring.
+/// Whether a build has a CUDA toolkit: the base's, or that of torch's wheels.
 fn has_toolkit(case: &Case<'_>, recipe: &Recipe) -> bool {
     let build = recipe.build.as_ref();
     build.is_some_and(|b| {
@@ -352,7 +352,7 @@ fn has_toolkit(case: &Case<'_>, recipe: &Recipe) -> bool {
     })
 }
 
-/// Lines of the stack by distribution.
+/// The stack's lines, by distribution.
 struct Spans {
     own: BTreeMap<String, Span>,
 }
@@ -367,7 +367,7 @@ impl Spans {
         Self { own: own.collect() }
     }
 
-    /// The line of the distribution itself, else of the nearest that asks for it.
+    /// Returns the line of the distribution, else of the nearest one that requires it.
     fn find(&self, name: &str, via: &dyn Fn(&str) -> Vec<String>) -> Span {
         let mut seen = BTreeSet::new();
         let mut level = vec![name.to_owned()];

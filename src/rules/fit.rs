@@ -1,4 +1,4 @@
-//! Whether a published wheel is right for a target: the question behind `from: auto`.
+//! Decides whether a published wheel fits a target, for `from: auto`.
 
 use super::Case;
 use super::cubin::{Coverage, aligned, coverage};
@@ -8,23 +8,23 @@ use super::{name, names};
 use crate::catalog::{DeviceCode, Glibc, ReleaseWheel, WheelCuda};
 use crate::spec::{Platform, PythonVersion, Sm};
 
-/// Answer, with its reason for people.
+/// The answer with a reason for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fit {
     Fits(String),
-    /// Nothing is known against it.
+    /// Nothing is known against the wheel.
     Unknown,
     Unfit(String),
 }
 
-/// What a wheel must fit.
+/// The facts that a wheel has to fit.
 pub struct Ground {
     pub platform: Platform,
     pub python: PythonVersion,
     pub glibc: Option<Glibc>,
     pub sms: Vec<Sm>,
     pub cuda: Option<Cuda>,
-    /// C++ ABI of the torch that is there.
+    /// C++11 ABI of the installed torch.
     pub cxx11_abi: Option<bool>,
 }
 
@@ -45,9 +45,9 @@ impl Ground {
     }
 }
 
-/// Judges the wheel of a package by all that is known of it.
+/// Judges a package's wheel by all known facts.
 pub fn wheel_fit(package: &Package<'_>, ground: &Ground) -> Fit {
-    // A wheel of another index is another wheel.
+    // The catalog's facts do not apply to a wheel of another index.
     let Some(release) = package.release.filter(|_| !package.foreign) else {
         return Fit::Unknown;
     };
@@ -123,14 +123,14 @@ fn one_wheel(package: &Package<'_>, wheel: &ReleaseWheel, ground: &Ground) -> Fi
     Fit::Fits(format!("its wheel has {}", all.join(", ")))
 }
 
-/// The objects that a library cannot do without, beside a torch of that CUDA.
+/// Returns the objects that a library needs in any case, for a torch of that CUDA version.
 pub fn core_code(wheel: &ReleaseWheel, cuda: Option<Cuda>) -> Vec<&DeviceCode> {
     let mut code = wheel.code_beside(cuda);
     code.retain(|c| c.core);
     code
 }
 
-/// The weakest of the core objects decides.
+/// Returns how the device runs the core objects: the worst of them decides.
 pub fn best(core: &[&DeviceCode], sm: Sm, aligned: bool) -> Coverage {
     let of = |c: &&DeviceCode| coverage(&c.sm, &c.ptx, sm, aligned);
     let weight = |c: &Coverage| match c {

@@ -1,19 +1,19 @@
-//! What a wheel's local version label tells: `cu126`, `cpu`, `cu12torch2.8cxx11abiTRUE`.
+//! Parses a wheel's local version label: `cu126`, `cpu`, `cu12torch2.8cxx11abiTRUE`.
 
-/// CUDA's major version, and its minor one where it is told.
+/// CUDA's major version, and its minor version if the label has one.
 pub type Cuda = (u32, Option<u32>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Label {
     pub cuda: Option<Cuda>,
     pub cpu: bool,
-    /// Major and minor version of the torch it was built against.
+    /// Major and minor version of the torch that it was built against.
     pub torch: Option<(u64, u64)>,
     pub cxx11_abi: Option<bool>,
 }
 
 impl Label {
-    /// Reads the parts that it knows and passes over the others.
+    /// Parses the known parts of a label and skips the others.
     pub fn of(text: &str) -> Self {
         let text = text.to_ascii_lowercase();
         let mut label = Self {
@@ -48,7 +48,7 @@ fn after<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     text.find(word).map(|at| &text[at + word.len()..])
 }
 
-/// Digits at the start.
+/// Returns the digits at the start.
 fn number(text: &str) -> &str {
     let end = text
         .find(|c: char| !c.is_ascii_digit())

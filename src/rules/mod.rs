@@ -1,9 +1,8 @@
-//! What cannot work, known before anything is built.
+//! Finds what cannot work before anything is built.
 //!
-//! In: a [`Case`]: stack, target, catalog, the lock if there is one, and the machine that is
-//! meant. Out: every finding at once, in the stack's order. Needs no network, no engine and
-//! no GPU. A rule speaks only from facts that the catalog or the lock holds: what is not
-//! known is no finding.
+//! In: a [`Case`]: stack, target, catalog, the lock if there is one, and the machine. Out: all findings at
+//! once, in the stack's order. Needs no network, no engine and no GPU. A rule uses only facts that the
+//! catalog or the lock has: an unknown fact never causes a finding.
 
 mod base;
 mod clash;
@@ -32,34 +31,34 @@ pub use driver::{DriverVersion, Support};
 use fit::{Fit, wheel_fit};
 pub use shared::Picks;
 
-/// What is judged.
+/// The input of the rules.
 pub struct Case<'a> {
     pub stack: &'a Stack,
     pub target: &'a Target<'a>,
     pub catalog: &'a Catalog,
-    /// With it the exact files are judged, without it what the stack says.
+    /// If present, the exact files are judged, else the stack's requirements.
     pub lock: Option<&'a PlatformLock>,
     pub machine: Machine,
     /// Shared by the variants of one stack, so that equal questions are answered once.
     pub picks: Picks,
 }
 
-/// What is known of the machines that build and run the image; nothing by default.
+/// Known facts about the machines that build and run the image; empty by default.
 #[derive(Debug, Clone, Default)]
 pub struct Machine {
-    /// The image is to run on this GPU, whatever the stack's target says.
+    /// SM of the GPU that runs the image, instead of the stack's target.
     pub sm: Option<Sm>,
-    /// The GPU's name as it was given, for messages.
+    /// Name of that GPU, as the user typed it, for messages.
     pub gpu: Option<String>,
     /// Driver of the machine that runs the image.
     pub driver: Option<DriverVersion>,
-    /// Memory of the machine that builds, in GiB.
+    /// Memory of the machine that builds the image, in GiB.
     pub memory_gb: Option<f64>,
 }
 
 impl Case<'_> {
-    /// SMs of the devices that the image is judged for: those that exist on its platform, as
-    /// code may be compiled for others too.
+    /// Returns the SMs that the image is judged for: those of devices that exist on its platform. Code may be
+    /// compiled for others too.
     pub fn devices(&self) -> Vec<Sm> {
         let wanted = match self.machine.sm {
             Some(sm) => vec![sm],
@@ -71,19 +70,19 @@ impl Case<'_> {
         devices
     }
 
-    /// Whether a machine of the stack's platform may have such a GPU.
+    /// Whether a machine of the stack's platform may have a GPU with this SM.
     fn exists(&self, sm: Sm) -> bool {
         let facts = self.catalog.sm_facts(sm);
         facts.is_none_or(|f| f.platforms.contains(&self.stack.platform.value))
     }
 
-    /// Where the stack names its GPUs.
+    /// Returns the stack's line that names its GPUs.
     fn gpu_span(&self) -> Span {
         self.stack.gpus.first().map(|g| g.span).unwrap_or_default()
     }
 }
 
-/// What decides between a published wheel and a build, for libraries that leave it open.
+/// Decides between wheel and source for libraries that leave it open.
 pub struct Choice<'a> {
     case: Case<'a>,
     env: Environment<'a>,
@@ -103,13 +102,13 @@ impl<'a> Choice<'a> {
         Self { case, env }
     }
 
-    /// Why that release is better compiled than taken as its wheel.
+    /// Returns why a release should be compiled rather than installed from its wheel.
     pub fn better_built(&self, distribution: &str, version: &Version) -> Option<String> {
         self.env.better_built(&self.case, distribution, version)
     }
 }
 
-/// How a locked library comes, and why, for people.
+/// Whether a locked library is compiled, and the reason for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Decision {
     pub library: String,
@@ -118,7 +117,7 @@ pub struct Decision {
     pub reason: String,
 }
 
-/// Wheel or source, for each library that a stack names.
+/// Returns for each library of a stack whether it is compiled.
 pub fn decisions(case: &Case<'_>) -> Vec<Decision> {
     let env = Environment::of(case);
     let ground = fit::Ground::of(case, &env);
@@ -147,7 +146,7 @@ pub fn decisions(case: &Case<'_>) -> Vec<Decision> {
     case.stack.libraries.iter().filter_map(decide).collect()
 }
 
-/// Every finding.
+/// Returns all findings.
 pub fn check(case: &Case<'_>) -> Vec<Diagnostic> {
     let mut findings = of_stack(case);
     let env = Environment::of(case);
@@ -178,13 +177,13 @@ pub fn check(case: &Case<'_>) -> Vec<Diagnostic> {
     ordered(findings)
 }
 
-/// Whether the torch that a stack gets was built with the new C++11 ABI, where the catalog knows.
+/// Returns whether the stack's torch was built with the new C++11 ABI, if the catalog knows.
 pub fn torch_abi(case: &Case<'_>) -> Option<bool> {
     Environment::of(case).get("torch")?.wheel?.cxx11_abi
 }
 
-/// Findings that need no version of any library: true before a lock exists, whatever it
-/// will hold.
+/// Returns the findings that depend on no library's version: they are true before a lock exists, whatever
+/// it will hold.
 pub fn of_stack(case: &Case<'_>) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     for rule in [
@@ -201,7 +200,7 @@ pub fn of_stack(case: &Case<'_>) -> Vec<Diagnostic> {
     ordered(findings)
 }
 
-/// In the order of the stack's lines; errors first on the same line; nothing twice.
+/// Sorts by the stack's lines, with errors first on the same line, and removes duplicates.
 fn ordered(mut findings: Vec<Diagnostic>) -> Vec<Diagnostic> {
     let line = |d: &Diagnostic| d.span.map_or((u32::MAX, 0), |s| (s.line, s.column));
     findings.sort_by(|a, b| {
@@ -209,7 +208,7 @@ fn ordered(mut findings: Vec<Diagnostic>) -> Vec<Diagnostic> {
         (key(a), &a.message).cmp(&(key(b), &b.message))
     });
     findings.dedup();
-    // What is refused needs no warning of what would be missing.
+    // A refused library needs no warning about its missing code.
     let refused: Vec<_> = findings
         .iter()
         .filter(|d| d.code == codes::LIBRARY_REFUSED)
@@ -224,7 +223,7 @@ fn ordered(mut findings: Vec<Diagnostic>) -> Vec<Diagnostic> {
     findings
 }
 
-/// `sm_90`
+/// Returns a name such as `sm_90`.
 fn name(sm: Sm) -> String {
     format!("sm_{}", sm.digits())
 }

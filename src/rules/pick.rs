@@ -1,10 +1,9 @@
-//! Versions that a stack without a lock will most likely get.
+//! Predicts the versions of a stack without a lock.
 //!
-//! In: the stack and the releases that the catalog knows. Out: for each library the newest
-//! release that goes with the others, or those that no release brings together. A library
-//! that the catalog does not describe, or that may take a release newer than it describes,
-//! only counts by what it is pinned to. The resolver decides in the end; this is how a
-//! stack is judged before.
+//! In: the stack and the releases that the catalog knows. Out: for each library the newest release that is
+//! compatible with the others, or two libraries that have no compatible releases. A library that the
+//! catalog does not describe, or that may get a release newer than the catalog's, counts only by its pin.
+//! The resolver decides in the end; this prediction lets a stack be judged before.
 
 use super::Case;
 use super::clash::Clash;
@@ -15,34 +14,34 @@ use stackforge_types::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
-/// Assignments that are tried before the search gives up and says nothing.
+/// Assignments that are tried before the search gives up without a result.
 const MOST_STEPS: u32 = 20_000;
 
 #[derive(Debug, Clone, Default)]
 pub struct Picked {
-    /// By distribution; those with more than one possible version that nothing narrows and
-    /// no release describes are absent.
+    /// Versions by distribution. A distribution is absent if several versions are possible and the catalog
+    /// describes no release of it.
     pub versions: BTreeMap<String, Version>,
-    /// Two libraries that want what no release gives both.
+    /// Two libraries that require incompatible versions.
     pub clash: Option<Clash>,
 }
 
-/// One distribution whose release is to be chosen.
+/// A distribution whose release has to be chosen.
 pub(super) struct Choice<'a> {
     pub name: String,
     /// Newest first.
     pub candidates: Vec<Candidate<'a>>,
 }
 
-/// A version that the stack takes, and what is known of its release.
+/// A version that the stack allows, and the facts about its release.
 pub(super) struct Candidate<'a> {
-    /// With the local label that the stack names.
+    /// The version with the local label that the stack names.
     pub version: Version,
     pub release: &'a Release,
 }
 
 impl<'a> Candidate<'a> {
-    /// What it asks of one other library.
+    /// Returns what it requires of one other library.
     pub fn asks(&self, platform: Platform, name: &str) -> Option<&'a VersionSpecifiers> {
         let (_, local) = split_local(&self.version);
         self.release.asks_as(platform, &local, name)
@@ -62,7 +61,7 @@ pub fn search(case: &Case<'_>) -> Picked {
         return Picked::default();
     }
     let clash = search.clash(&all);
-    // What can be said without those that clash is still worth saying.
+    // Without the clashing libraries the others can still be predicted.
     let rest: Vec<Choice<'_>> = match &clash {
         Some(c) => all
             .into_iter()
@@ -79,7 +78,7 @@ pub fn search(case: &Case<'_>) -> Picked {
 
 pub(super) struct Search<'c, 'a> {
     case: &'c Case<'a>,
-    /// What the stack says of a distribution.
+    /// The stack's own requirements, by distribution.
     pub own: BTreeMap<String, VersionSpecifiers>,
     overridden: BTreeSet<String>,
     steps: u32,
@@ -112,7 +111,7 @@ impl<'c, 'a> Search<'c, 'a> {
         }
     }
 
-    /// The stack's libraries, those that ask for most first.
+    /// Returns the stack's libraries, those with most requirements first.
     fn choices(&self) -> Vec<Choice<'a>> {
         let mut choices: Vec<Choice<'a>> = self
             .case
@@ -130,7 +129,7 @@ impl<'c, 'a> Search<'c, 'a> {
         choices
     }
 
-    /// None where nothing is known of the distribution.
+    /// `None` if the catalog does not know the distribution.
     fn choice(&self, name: String, compiled: bool) -> Option<Choice<'a>> {
         let known = self.case.catalog.releases(&name)?;
         let own = self.own.get(&name);
@@ -141,13 +140,13 @@ impl<'c, 'a> Search<'c, 'a> {
             };
             known.iter().rev().filter_map(taken).collect()
         };
-        // As a resolver does: pre-releases only where there is nothing else.
+        // As a resolver: pre-releases only if there is nothing else.
         let all = Some(taken(true)).filter(|c| !c.is_empty());
         let all = all.unwrap_or_else(|| taken(false));
         let (fit, unfit): (Vec<_>, Vec<_>) = all
             .into_iter()
             .partition(|c| compiled || self.installs(c.release));
-        // Without a release that a Python can load, the newest shows why.
+        // If no release fits the Python, keep the newest: it shows why.
         let candidates = if fit.is_empty() { unfit } else { fit };
         (!candidates.is_empty()).then_some(Choice { name, candidates })
     }
@@ -211,8 +210,8 @@ impl<'c, 'a> Search<'c, 'a> {
         false
     }
 
-    /// Whether some release of what the stack does not name satisfies all who ask for it, and
-    /// what the stack says of names that the catalog does not describe.
+    /// Whether some release of each distribution that `candidate` requires satisfies all that require it,
+    /// including the stack.
     pub fn agree_on_others(
         &self,
         taken: &[(&str, &Candidate<'a>)],
@@ -231,8 +230,8 @@ impl<'c, 'a> Search<'c, 'a> {
         })
     }
 
-    /// Whether a known release, or one that a pin names, is in all of the sets. Where none is
-    /// pinned exactly, releases after those that are known count too.
+    /// Whether a known release, or one that a pin names, satisfies all of `wanted`. Without an exact pin,
+    /// releases newer than the known ones count too.
     pub fn some_version(&self, name: &str, wanted: &[&VersionSpecifiers]) -> bool {
         if wanted.len() < 2 {
             return true;
@@ -258,7 +257,7 @@ impl<'c, 'a> Search<'c, 'a> {
                 .is_none_or(|s| takes(s, version))
     }
 
-    /// What the chosen releases bring with them.
+    /// Adds the dependencies of the chosen releases.
     fn follow(&self, versions: &mut BTreeMap<String, Version>, taken: &[(&str, &Candidate<'a>)]) {
         let mut pins: Vec<&'a Pin> = taken.iter().flat_map(|(_, c)| self.asks(c)).collect();
         let mut next = 0;
@@ -267,7 +266,7 @@ impl<'c, 'a> Search<'c, 'a> {
             if versions.contains_key(name) {
                 continue;
             }
-            // All that is asked of one name so far, by whomever; an override in its place.
+            // All requirements for this name so far, or the override that replaces them.
             let asked = pins.iter().filter(|p| p.name == *name).map(|p| &p.versions);
             let wanted: Vec<&VersionSpecifiers> = match self.own.get(name) {
                 Some(own) if self.overridden.contains(name) => vec![own],
@@ -293,7 +292,7 @@ impl<'c, 'a> Search<'c, 'a> {
         asking.asks(self.case.stack.platform.value, name)
     }
 
-    /// What a release, as it is here, asks for.
+    /// Returns the requirements of a release, including those of its wheel.
     pub fn asks(&self, asking: &Candidate<'a>) -> impl Iterator<Item = &'a Pin> + use<'a> {
         let stack = self.case.stack;
         let (_, local) = split_local(&asking.version);
@@ -305,7 +304,7 @@ impl<'c, 'a> Search<'c, 'a> {
         release.chain(wheel.into_iter().flat_map(|w| &w.requires))
     }
 
-    /// Libraries that the catalog has no releases of, pinned by the stack.
+    /// Adds libraries that the catalog has no releases of and that the stack pins.
     fn pinned(&self, versions: &mut BTreeMap<String, Version>) {
         for (name, specifiers) in &self.own {
             if !versions.contains_key(name)
@@ -317,7 +316,8 @@ impl<'c, 'a> Search<'c, 'a> {
     }
 }
 
-/// The version as the stack takes a release: with the local label that it names.
+/// Returns the version of a release with the local label that the stack names. `None` if the stack does not
+/// allow the release.
 fn taken_as(own: Option<&VersionSpecifiers>, release: &Version, stable: bool) -> Option<Version> {
     let named = own.and_then(exact).filter(Version::is_local);
     let early = |s: &VersionSpecifiers| s.iter().any(|s| s.version().any_prerelease());
@@ -331,7 +331,7 @@ fn taken_as(own: Option<&VersionSpecifiers>, release: &Version, stable: bool) ->
     }
 }
 
-/// Name of the distribution behind a library of the stack.
+/// Returns the distribution's name of a library of the stack.
 pub fn distribution(case: &Case<'_>, library: &str) -> String {
     normalized(
         case.target
@@ -341,14 +341,14 @@ pub fn distribution(case: &Case<'_>, library: &str) -> String {
     )
 }
 
-/// PEP 440: a version with a local label satisfies what its public part does, and a label
-/// that specifiers name.
+/// Whether specifiers allow a version. By PEP 440 a version with a local label satisfies what its public
+/// part does, and specifiers that name the label.
 pub fn takes(specifiers: &VersionSpecifiers, version: &Version) -> bool {
     specifiers.contains(version)
         || version.is_local() && specifiers.contains(&version.clone().without_local())
 }
 
-/// The one version that specifiers allow.
+/// Returns the exact version in the specifiers.
 pub fn exact(specifiers: &VersionSpecifiers) -> Option<Version> {
     let one = |o: &Operator| matches!(o, Operator::Equal | Operator::ExactEqual);
     specifiers
@@ -357,8 +357,8 @@ pub fn exact(specifiers: &VersionSpecifiers) -> Option<Version> {
         .map(|s| s.version().clone())
 }
 
-/// The version that specifiers name; where no known release is within them, the one that
-/// they begin with.
+/// Returns the exact version in the specifiers. Without one, returns their lowest version if they allow no
+/// known release.
 pub fn first(case: &Case<'_>, name: &str, specifiers: &VersionSpecifiers) -> Option<Version> {
     let newer = || {
         let mut known = case.catalog.releases(name)?.keys();

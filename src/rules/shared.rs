@@ -1,4 +1,4 @@
-//! What the variants of one stack have in common, found out once.
+//! Facts that the variants of one stack share, computed once.
 
 use super::Case;
 use super::environment::LockedFile;
@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What variants of one stack share: they differ in nothing that a resolver looks at but
-/// platform, Python and base. Not to be used for another stack or another lock.
+/// Predictions that variants of one stack share. For a resolver, the variants differ only in platform,
+/// Python and base. Must not be used for another stack or another lock.
 #[derive(Debug, Clone, Default)]
 pub struct Picks(Rc<RefCell<Known>>);
 

@@ -1,4 +1,4 @@
-//! Whether the files fit the image and each other.
+//! Rules about files: whether they fit the image and each other.
 
 use super::Case;
 use super::environment::{Environment, Package, glibc, recipe_of};
@@ -9,14 +9,14 @@ use pep440_rs::Version;
 use stackforge_types::wheel::WheelTarget;
 use std::str::FromStr;
 
-/// Python, platform and glibc of each wheel.
+/// Checks Python, platform and glibc of each wheel.
 pub fn files_fit(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     let stack = case.stack;
     let base = glibc(case);
     let target = WheelTarget {
         python: stack.python.value,
         platform: stack.platform.value,
-        // Where the base does not tell, glibc decides nothing.
+        // If the base's glibc is not known, it excludes nothing.
         glibc: base.map_or(u16::MAX, |g| g.0),
     };
     for package in env.packages.values() {
@@ -77,7 +77,7 @@ fn no_wheel_fits(
     let here: Vec<&ReleaseWheel> = release
         .wheels_for(target.platform, &package.local)
         .collect();
-    // A label that the catalog does not know belongs to an index of the user's own.
+    // A label that the catalog does not know comes from the user's own index.
     if here.is_empty() && !package.local.is_empty() {
         return None;
     }
@@ -97,7 +97,7 @@ fn no_wheel_fits(
     (base? < floor).then(|| format!("it needs glibc {floor}"))
 }
 
-/// All that links CUDA links the same major.
+/// All packages that link CUDA have to link the same major version.
 pub fn one_cuda_major(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     let Some((major, _)) = env.cuda(case) else {
         return;
@@ -106,7 +106,7 @@ pub fn one_cuda_major(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec
     if torch.is_some_and(Package::is_cpu_only) {
         return;
     }
-    // Pinned to another torch, it is that pin that is wrong.
+    // If a package requires another torch, report that instead.
     let wants_other = |package: &Package<'_>| {
         let asks = package.release.and_then(|r| r.asks("torch"));
         asks.zip(torch)
@@ -115,7 +115,7 @@ pub fn one_cuda_major(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec
     let torch = torch.filter(|t| t.cuda().is_some()).map(Package::shown);
     for package in env.packages.values() {
         let other = match package.cuda() {
-            // NVIDIA's own components of both majors may lie beside each other.
+            // NVIDIA's own packages of both major versions may be installed together.
             Some((other, _)) if other != major && !package.name.starts_with("nvidia-") => other,
             _ => continue,
         };
@@ -139,7 +139,7 @@ pub fn one_cuda_major(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec
     }
 }
 
-/// Another release, or a source build, that has the wanted CUDA.
+/// Suggests another release, or a source build, with the wanted CUDA.
 fn release_for(
     case: &Case<'_>,
     env: &Environment<'_>,
@@ -222,7 +222,7 @@ pub fn cxx11_abi(_: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnos
     }
 }
 
-/// What releases ask of each other, where something let the resolver pass over it.
+/// Checks the requirements of releases that something let the resolver ignore.
 pub fn pins_hold(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     let overridden = |name: &str| {
         case.stack.overrides.iter().any(|o| {
@@ -254,7 +254,7 @@ pub fn pins_hold(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diag
                 pin.versions,
                 other.version
             );
-            // An override is the user's own decision, but a compiled extension has one torch.
+            // The user may override versions, but a compiled extension works with only one torch.
             let finding = match (overridden(&pin.name), pin.name.as_str()) {
                 (true, "torch") if package.way == Way::Wheel => {
                     Diagnostic::warning(codes::WRONG_PAIR, message)
@@ -279,7 +279,7 @@ pub fn pins_hold(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diag
     }
 }
 
-/// The line of the one that is in the stack.
+/// Returns the line of the package that the stack names.
 fn span(package: &Package<'_>, other: &Package<'_>) -> Span {
     if package.span.line > 0 {
         package.span
@@ -315,7 +315,7 @@ pub fn known_clashes(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<
     }
 }
 
-/// Refusals and faults that recipes know of these versions.
+/// Reports refusals and faults that recipes list for these versions.
 pub fn known_faults(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     for package in env.packages.values() {
         let Some(recipe) = recipe_of(case, &package.name) else {

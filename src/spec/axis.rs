@@ -1,9 +1,9 @@
 //! The axes of `matrix:`: the values that a stack is expanded over.
 //!
-//! In: the raw lists and what of the stack they stand in for. Out: [`Matrix`], or a diagnostic
-//! for each value that does not parse or stands twice, each placeholder without its axis, each
-//! axis without its placeholder, and each key that neither the stack nor an axis gives. Which
-//! SMs, ISAs and bases exist, only the catalog knows.
+//! In: the raw lists, and the parts of the stack that they replace. Out: [`Matrix`], or a diagnostic for each
+//! value that does not parse or is repeated, each placeholder without its axis, each axis without its
+//! placeholder, and each key that neither the stack nor an axis gives. Only the catalog knows which SMs, ISAs
+//! and bases exist.
 
 use super::At;
 use super::raw::{RawMatrix, RawTarget, Spot};
@@ -14,10 +14,10 @@ use stackforge_types::{IsaName, Malformed, Platform, PythonVersion, Sm, malforme
 use std::fmt;
 use std::str::FromStr;
 
-/// Far above any real matrix; each combination is checked by every rule.
+/// Most combinations. Each is checked by every rule; real matrices have far fewer.
 const MAX_COMBINATIONS: usize = 2048;
 
-/// Axes in the order in which a variant's name says their values.
+/// The axes, in the order in which a variant's name contains their values.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Matrix {
     pub python: Vec<At<PythonVersion>>,
@@ -43,7 +43,7 @@ impl Matrix {
     }
 }
 
-/// CUDA's major and minor version.
+/// A CUDA version, major and minor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CudaVersion {
     pub major: u8,
@@ -77,14 +77,14 @@ impl FromStr for CudaVersion {
 
 string_serde!(CudaVersion);
 
-/// The text with `{{name}}` replaced by its value; other placeholders stay.
+/// Replaces `{{name}}` in the text by its value; other placeholders stay.
 pub(crate) fn fill(text: &str, values: &[(&str, String)]) -> String {
     values.iter().fold(text.to_owned(), |text, (name, value)| {
         text.replace(&format!("{{{{{name}}}}}"), value)
     })
 }
 
-/// Names between `{{` and `}}`.
+/// Returns the names between `{{` and `}}`.
 fn placeholders(text: &str) -> impl Iterator<Item = &str> {
     text.split("{{")
         .skip(1)
@@ -112,7 +112,7 @@ impl Checker<'_> {
         matrix
     }
 
-    /// A value that every stack has, unless an axis of the matrix gives it.
+    /// Returns a value that every stack needs, unless an axis of the matrix gives it.
     pub(super) fn or_axis<T: FromStr + Clone>(
         &mut self,
         (key, value, place): (&str, Option<Spot<String>>, Span),

@@ -1,10 +1,10 @@
-//! What the YAML parser says, in the stack's own terms and with our codes.
+//! Converts the YAML parser's errors to the stack's terms and our codes.
 
 use super::raw::span_of;
 use crate::diag::{Diagnostic, Span, codes, nearest};
 use serde_saphyr::Error as YamlError;
 
-/// What the parser says, in our words and with our codes.
+/// Converts the parser's error to our words and codes.
 pub(super) fn structural(error: &YamlError, text: &str) -> Diagnostic {
     let span = error.location().map(|l| span_of(&l)).unwrap_or_default();
     let at = |d: Diagnostic| d.at(widen(span, text));
@@ -90,7 +90,7 @@ pub(super) fn first_line(s: &str) -> String {
     line.chars().take(300).collect()
 }
 
-/// A parser's message without its location, which is shown, and without its own terms.
+/// Returns a parser's message without its location, which is shown anyway, and without its own terms.
 fn plain_words(message: &str) -> String {
     let line = first_line(message);
     let line = match line.rfind(" at line ") {
@@ -108,7 +108,7 @@ fn plain_words(message: &str) -> String {
     })
 }
 
-/// A parser location without a length underlines the word that stands there.
+/// Extends a location without a length to the word at that place.
 pub(super) fn widen(span: Span, text: &str) -> Span {
     let offset = span.offset.min(text.len());
     let rest = text.get(offset..).unwrap_or("");

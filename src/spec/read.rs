@@ -1,5 +1,5 @@
-//! Text to [`Stack`]: structure first (the first fault stops), then every value, all faults
-//! at once.
+//! Parses text to a [`Stack`]: first the structure, up to the first fault, then every value, with all faults at
+//! once.
 
 use super::fault::{first_line, structural, widen};
 use super::raw::{From, RawFrom, RawStack, Spot};
@@ -9,10 +9,10 @@ use crate::diag::{Code, Diagnostic, Report, Source, Span, codes};
 use stackforge_types::reference::{image_reference, repository};
 use std::str::FromStr;
 
-/// Far above any hand-written stack, far below what hurts.
+/// Longest stack file, in bytes: far above any hand-written one, and harmless.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// Reads a stack. `name` is how messages call the text.
+/// Reads a stack. `name` is the text's name in messages.
 pub fn read(name: &str, text: &str) -> Result<Stack, Report> {
     let source = Source {
         name: name.to_owned(),
@@ -35,7 +35,7 @@ pub fn read(name: &str, text: &str) -> Result<Stack, Report> {
             vec![too_large],
         ));
     }
-    // Expanding everything first, within the budget, refuses a bomb wherever it stands.
+    // First expand everything within the budget, which refuses a YAML bomb at any place.
     if let Err(error) = serde_saphyr::from_str_with_options::<serde_json::Value>(text, options()) {
         let diagnostic = structural(error.without_snippet(), text);
         if [codes::ALIAS_BOMB, codes::YAML_SYNTAX].contains(&diagnostic.code) {
@@ -324,7 +324,7 @@ impl Checker<'_> {
         if value == "auto" {
             return Some(Wanted::Auto);
         }
-        // A bare version means exactly that version, as the design's examples write it.
+        // A bare version means exactly that version.
         let text = if value.starts_with(|c: char| c.is_ascii_digit()) {
             format!("=={value}")
         } else {
@@ -356,8 +356,8 @@ impl Checker<'_> {
         );
     }
 
-    /// Span of the scalar that follows a key: the deserializer gives none for plain text
-    /// inside a value that may be either text or a mapping.
+    /// Returns the span of the scalar after a key. The deserializer has none for plain text in a value that may
+    /// be text or a mapping.
     fn value_after(&self, key: Span, value: &str) -> Span {
         let from = (key.offset + key.len).min(self.text.len());
         let Some(at) = self.text.get(from..).and_then(|t| t.find(value)) else {

@@ -1,10 +1,10 @@
-//! Requirements as PEP 508 writes them.
+//! Parses requirements (PEP 508).
 
 use std::str::FromStr as _;
 
 pub(crate) type Requirement = pep508_rs::Requirement<pep508_rs::VerbatimUrl>;
 
-/// Parses a requirement; the error says what is wrong, in one line.
+/// Parses a requirement. The error is one line.
 pub(crate) fn requirement(text: &str) -> Result<Requirement, String> {
     // pep508_rs 0.9 panics on such a name unless the text ends there.
     let of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');

@@ -1,4 +1,4 @@
-//! How an update cannot be done.
+//! Errors of an update.
 
 use crate::build::BuildError;
 use crate::diag::{Code, Explained, codes};
@@ -131,7 +131,7 @@ impl UpdateError {
     pub fn is_of_image(&self) -> bool {
         match self {
             Self::Pull(PullError::Image(OciError::NoPlatform { .. })) => true,
-            // Files of this device's own store.
+            // These files belong to this device's own store.
             Self::Pull(PullError::Image(e)) | Self::Image(e) if is_local(e) => false,
             Self::Pull(e) => matches!(
                 e.code(),
@@ -149,7 +149,7 @@ impl UpdateError {
     }
 }
 
-/// Whether the disk is at fault.
+/// Whether the device's disk is at fault.
 fn is_local(e: &OciError) -> bool {
     matches!(
         e,

@@ -1,4 +1,4 @@
-//! Whether a service is well with its image.
+//! Checks whether a service is healthy with its image.
 
 use super::UpdateError;
 use super::settings::{Health, Service};
@@ -9,14 +9,14 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Between two looks.
+/// Time between two checks.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A server that takes a connection and does not answer may answer the next one.
+/// Longest wait for one HTTP answer: a server that hangs once may answer the next request.
 const LOOK: Duration = Duration::from_secs(20);
-/// How long a unit has to stay active where nothing else is asked.
+/// How long a unit has to stay active if the settings require nothing else.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// Waits until the service is well.
+/// Waits until the service is healthy.
 ///
 /// # Errors
 /// [`UpdateError::Stopped`] on a signal.
@@ -46,13 +46,14 @@ pub async fn well(
     }
 }
 
-/// Active for that long without a break. A unit that systemd restarts all the time is active now and then.
+/// Waits until the unit was active for `long` without a restart. A unit that systemd keeps restarting is
+/// active in between.
 async fn stays_active(service: &Service, long: Duration, end: Instant) -> Result<(), String> {
     let mut since: Option<(Instant, u64)> = None;
     loop {
         let asked = service.unit().await;
         let now = Instant::now();
-        // systemd may be busy for a moment.
+        // systemd may be too busy to answer for a moment.
         let unit = match asked {
             Ok(unit) => unit,
             Err(e) if now >= end => return Err(e.to_string()),
@@ -72,7 +73,7 @@ async fn stays_active(service: &Service, long: Duration, end: Instant) -> Result
             _ if unit.active == "failed" => {
                 return Err(format!("{} has failed", service.unit));
             }
-            // A moment that is too short to be active in for long enough is the end too.
+            // The time left may be too short to be active for `long`, but then the check failed too.
             _ if now >= end => {
                 let (unit, restarts) = (&unit.active, unit.restarts);
                 return Err(format!(
@@ -86,7 +87,7 @@ async fn stays_active(service: &Service, long: Duration, end: Instant) -> Result
 }
 
 async fn answers(address: &str, end: Instant) -> Result<(), String> {
-    // The service is on this machine: no proxy is between.
+    // The service is on this machine, so no proxy applies.
     let client = reqwest::Client::builder().no_proxy().build();
     let client = client.map_err(|e| e.to_string())?;
     let mut said = "no answer".to_owned();
@@ -127,7 +128,7 @@ async fn succeeds(line: &str, end: Instant) -> Result<(), String> {
             }
         };
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        // A command may well wait for the service by itself.
+        // The command may wait for the service by itself, so it gets all the time that is left.
         match timeout_at(end, child.wait()).await {
             Ok(Ok(status)) if status.success() => true,
             Ok(Ok(status)) => {
@@ -150,12 +151,12 @@ async fn succeeds(line: &str, end: Instant) -> Result<(), String> {
     .map_err(|()| format!("the command of `health` does not succeed: {said}"))
 }
 
-/// When one look has taken long enough.
+/// Returns the end of one HTTP request.
 fn look_until(end: Instant) -> Instant {
     end.min(Instant::now() + LOOK)
 }
 
-/// Looks again and again, at least once.
+/// Repeats a check until it succeeds or `end` is reached, at least once.
 async fn until(end: Instant, mut look: impl AsyncFnMut() -> bool) -> Result<(), ()> {
     loop {
         if look().await {

@@ -1,11 +1,11 @@
-//! The newest image for the service of a device, if it is good on this device.
+//! Updates the image of a device's service, and goes back if the new image is not good on this device.
 //!
-//! In: settings, and an image that somebody else moves. Out: the service runs the new image, or the one
-//! before. The image is pulled beside the one that runs, checked against a key, validated on the device's
-//! own GPU; then it takes the place of the other one, the service restarts, and if it is not well the one
-//! before takes its place back. Each step is announced on disk first (`state.rs`), so whatever ends a run,
-//! the next one ends what it began. Never: two runs at once, a service that stays stopped, an image tried
-//! for ever that takes the device down.
+//! In: settings, and a reference that the publisher moves to new images. Out: the service runs the new image
+//! or the previous one. The new image is pulled beside the current one, its signature is verified, and it is
+//! validated on the device's own GPU. Then it takes the current one's place and the service restarts; if the
+//! service is not healthy, the previous image gets its place back. Each step is first recorded on disk
+//! (`state.rs`), so the next run completes an interrupted one. Never: two runs at once, a service that stays
+//! stopped, an image that crashes the device and is tried forever.
 
 mod error;
 mod health;
@@ -31,18 +31,18 @@ pub use place::Place;
 pub use settings::Settings;
 pub use state::{Last, Outcome, State, Step, now, read, under_way};
 
-/// One run.
+/// The input of one run.
 pub struct Job<'a> {
     pub settings: &'a Settings,
-    /// What the device is.
+    /// Facts about the device, to choose a variant.
     pub wanted: &'a Wanted,
     pub pull: &'a pull::Settings<'a>,
     pub cancel: &'a Cancel,
-    /// Forget that images were refused.
+    /// Whether to try refused images again.
     pub retry: bool,
 }
 
-/// How long a validation that is stopped may take to end.
+/// How long to wait for a cancelled validation to end.
 const STOPPING: Duration = Duration::from_secs(60);
 
 type Line<'a> = &'a mut (dyn FnMut(&str) + Send);
@@ -54,7 +54,7 @@ struct Run<'a> {
     desk: Desk,
 }
 
-/// An image that the device may take.
+/// A resolved image whose signature was verified, if the settings require one.
 struct Candidate {
     resolved: Resolved,
     age: Option<Age>,
@@ -66,10 +66,10 @@ impl Candidate {
     }
 }
 
-/// Brings the device to the image that its reference names now.
+/// Updates the device to the image that its reference names now.
 ///
 /// # Errors
-/// Why the update could not be done; the service is as it was. A refused image is not an error but an
+/// The update could not be done and the service is as before. A refused image is not an error but an
 /// outcome.
 pub async fn update(job: &Job<'_>, line: Line<'_>) -> Result<(Last, State), UpdateError> {
     let settings = job.settings;
@@ -80,7 +80,7 @@ pub async fn update(job: &Job<'_>, line: Line<'_>) -> Result<(Last, State), Upda
     };
     let mut run = Run { job, site, desk };
     let ended = run.steps(line).await;
-    // Whatever it was, a service that was stopped for it runs again.
+    // Whatever happened, start a service that was stopped for a validation.
     let ended = match run.resume().await {
         Ok(()) => ended,
         Err(e) => Ok((Outcome::NeedsHelp, chain(&e))),
@@ -117,7 +117,7 @@ impl Run<'_> {
             let said = format!("{image} was refused before: {}", refused.why);
             return Ok((Outcome::Refused, said));
         }
-        // Where no GPU is asked for, labels of one say nothing.
+        // Without a required GPU the image's GPU labels do not matter.
         let gpu = self.job.settings.validate.gpu;
         if let Some(doubt) = candidate.resolved.doubt.as_ref().filter(|_| gpu) {
             let said = format!("by its labels {image} does not run here: {doubt}");
@@ -159,7 +159,7 @@ impl Run<'_> {
         self.trial(&switch, &candidate, line).await
     }
 
-    /// Ends what an earlier run has begun. `Some` where nothing more is to be done now.
+    /// Completes what an earlier run began. `Some` if this run has nothing more to do.
     async fn recover(&mut self, line: Line<'_>) -> Result<Option<(Outcome, String)>, UpdateError> {
         let ended = match self.desk.state.step.clone() {
             Step::Idle => None,
@@ -176,7 +176,7 @@ impl Run<'_> {
             }
             Step::Trial(switch) => {
                 line("the last update was interrupted: going back");
-                // A trial on disk leads back too: a full disk is no reason not to go.
+                // Go back even if this write fails on a full disk: the next run goes back from `Trial` too.
                 let written = self.desk.write(|state| {
                     state.interrupt(&switch.image);
                     state.step = Step::Back(switch.clone());
@@ -194,7 +194,7 @@ impl Run<'_> {
         Ok(ended)
     }
 
-    /// Starts the service that was stopped for a validation.
+    /// Starts a service that was stopped for a validation.
     async fn resume(&mut self) -> Result<(), UpdateError> {
         if !self.desk.state.paused {
             return Ok(());
@@ -205,7 +205,7 @@ impl Run<'_> {
         self.desk.write(|state| state.paused = false)
     }
 
-    /// What the reference names, for this device, if it is to be trusted.
+    /// Resolves the reference for this device, and verifies the image's signature and age.
     async fn candidate(&self) -> Result<Candidate, UpdateError> {
         let settings = self.job.settings;
         let reference = &settings.image;
@@ -226,7 +226,7 @@ impl Run<'_> {
         Ok(Candidate { resolved, age })
     }
 
-    /// Tries an image beside the one that runs. Why it is refused, if it is.
+    /// Validates an image beside the running one. `Ok(Err(reason))` if the image is refused.
     async fn validated(
         &mut self,
         switch: &Switch,
@@ -251,7 +251,7 @@ impl Run<'_> {
         }
         let judged = self.judged(&switch.id, line).await;
         self.desk.write(|state| {
-            // The image may need more memory than there is, or crash: it is not tried for ever.
+            // The image may crash or need more memory than there is: count that, so it is not tried forever.
             let crashed = [
                 codes::KILLED_FOR_MEMORY,
                 codes::NO_REPORT,
@@ -276,12 +276,12 @@ impl Run<'_> {
                 () = tokio::time::sleep(validate.within) => true,
                 () = self.job.cancel.cancelled() => false,
             };
-            // What runs is stopped, and waited for, though not for ever: the service stands still.
+            // Cancel the validation and wait for it, but not forever: the service may be stopped meanwhile.
             stop.cancel();
             (tokio::time::timeout(STOPPING, work).await, late)
         };
         match (report, late) {
-            // A report of a validation that was cut off says nothing about the image.
+            // The report of a cancelled validation says nothing about the image.
             (_, false) => Err(UpdateError::Stopped),
             (Ok(Ok(report)), true) => self.judgement(report),
             (_, true) => {
@@ -308,14 +308,14 @@ impl Run<'_> {
         })
     }
 
-    /// Gives the service the new image, and takes it away again where the service is not well with it.
+    /// Gives the service the new image, and goes back if the service is not healthy with it.
     async fn trial(&mut self, switch: &Switch, candidate: &Candidate, line: Line<'_>) -> Ended {
         let settings = self.job.settings;
         self.desk
             .write(|state| state.step = Step::Trial(switch.clone()))?;
         line(&format!("{} gets {}", settings.place, switch.image));
         let tried = match self.switched(switch).await {
-            // A signal ends what runs for us too.
+            // A signal also kills our child processes, so this result says nothing about the image.
             _ if self.job.cancel.is_cancelled() => Err(UpdateError::Stopped),
             Ok(Ok(())) => return self.taken(switch, candidate, Outcome::Updated).await,
             Ok(Err(why)) => Ok(format!("the service was not well with it: {why}")),
@@ -327,11 +327,11 @@ impl Run<'_> {
         };
         line(&format!("{why}: going back"));
         let back = Switch {
-            // No image is to blame for a signal, an engine that went away or a full disk.
+            // Do not blame the image for a signal, an engine that went away or a full disk.
             why: tried.as_ref().ok().cloned(),
             ..switch.clone()
         };
-        // A trial on disk leads back too: a full disk is no reason not to go.
+        // Go back even if this write fails on a full disk: the next run goes back from `Trial` too.
         let written = (self.desk).write(|state| state.step = Step::Back(back.clone()));
         if let Some(ended) = self.back(&back).await? {
             return Ok(ended);
@@ -341,7 +341,7 @@ impl Run<'_> {
         if switch.before.is_some()
             && let Ok(Err(still)) = self.well().await
         {
-            // Then it is not the image: it may be tried again, though not for ever.
+            // The image is not to blame. It may be tried again, but not forever.
             self.desk.write(|state| {
                 state.pardon(&switch.image);
                 state.interrupt(&switch.image);
@@ -373,7 +373,7 @@ impl Run<'_> {
         health::well(&settings.health, settings.service.as_ref(), self.job.cancel).await
     }
 
-    /// The image before has its place again. `Some` where a person has to know more.
+    /// Puts the previous image in its place again. `Some` if a person has to look.
     async fn back(&mut self, switch: &Switch) -> Result<Option<(Outcome, String)>, UpdateError> {
         let back = self.site.back(&switch.id, switch.before.as_deref()).await?;
         let restarted = match &self.job.settings.service {
@@ -391,7 +391,7 @@ impl Run<'_> {
             }
             state.id = there;
             match &switch.why {
-                // It cannot be refused where it is the only one.
+                // The new image cannot be refused if the previous one is gone.
                 Some(why) if back != Back::Gone => state.refuse(&switch.image, why),
                 _ => {}
             }
@@ -403,9 +403,9 @@ impl Run<'_> {
                 Outcome::NeedsHelp,
                 format!("the image before is gone: {place} stays {}", switch.image),
             )),
-            // Where no image was there before, no service can start.
+            // Without a previous image no service can start.
             (_, Err(e)) if switch.before.is_some() => {
-                // Then it is not the image: it may be tried again, though not for ever.
+                // The image is not to blame. It may be tried again, but not forever.
                 self.desk.write(|state| {
                     state.pardon(&switch.image);
                     state.interrupt(&switch.image);
@@ -421,17 +421,17 @@ impl Run<'_> {
     }
 
     async fn taken(&mut self, switch: &Switch, from: &Candidate, outcome: Outcome) -> Ended {
-        // Noted first: what runs and is not known to be the newest could be followed by an older one.
+        // Record the age first: otherwise an older image could replace this one after a crash here.
         if let Some(age) = &from.age {
             age.remember(self.job.pull.store)?;
         }
         self.desk.write(|state| {
             state.step = Step::Idle;
-            // The restart started a service that was stopped.
+            // The restart has also started a service that was stopped for the validation.
             state.paused &= outcome != Outcome::Updated;
             state.image = Some(switch.image.clone());
             state.id = Some(switch.id.clone());
-            // Power cuts of earlier years do not count against what runs well.
+            // Earlier power cuts do not count against an image that runs well.
             state.interrupted.remove(&switch.image.to_string());
         })?;
         self.site.settle(Some(&switch.image)).await?;

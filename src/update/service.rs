@@ -1,4 +1,4 @@
-//! The service that runs the image: a unit of systemd.
+//! The systemd unit that runs the image.
 
 use super::UpdateError;
 use super::settings::Service;
@@ -6,12 +6,12 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// What systemd says of a unit.
+/// The state of a unit, from systemd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// `active`, `activating`, `failed` …
+    /// ActiveState: `active`, `activating`, `failed` …
     pub active: String,
-    /// Times that systemd itself has restarted it.
+    /// Number of restarts by systemd itself.
     pub restarts: u64,
 }
 
@@ -24,9 +24,9 @@ impl Service {
         self.ask("stop").await
     }
 
-    /// Also starts one that was stopped. A unit that failed too often before starts again.
+    /// Restarts the unit, or starts it if it is stopped. A unit at its start limit can start again.
     pub async fn restart(&self, within: Duration) -> Result<(), UpdateError> {
-        // Of a unit that has not failed there is nothing to reset.
+        // Resetting fails for a unit that has not failed.
         let _ = self.ask("reset-failed").await;
         let restarted = tokio::time::timeout(within, self.ask("restart")).await;
         restarted.unwrap_or_else(|_| {
@@ -67,7 +67,7 @@ impl Service {
             .arg("--")
             .arg(&self.unit)
             .stdin(Stdio::null())
-            // Ctrl-C at the terminal is for us: a restart under way is not broken off.
+            // Ctrl-C at the terminal must not interrupt a restart under way.
             .process_group(0)
             .kill_on_drop(true)
             .output()

@@ -1,4 +1,4 @@
-//! What an update is to do: a file on the device, `/etc/stackforge/edge.yaml` by custom.
+//! The settings of an update: a file on the device, by convention `/etc/stackforge/edge.yaml`.
 
 use super::UpdateError;
 use super::place::Place;
@@ -12,10 +12,10 @@ use std::time::Duration;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// What the publisher moves: an image, or an index from which the device takes its variant.
+    /// Reference that the publisher moves: an image, or an index from which the device chooses a variant.
     #[serde(deserialize_with = "text")]
     pub image: Reference,
-    /// Where the service finds the image: `docker:NAME`, `rootfs:DIR` or `oci:DIR`.
+    /// Place of the service's image: `docker:NAME`, `rootfs:DIR` or `oci:DIR`.
     #[serde(deserialize_with = "text")]
     pub place: Place,
     #[serde(default)]
@@ -26,31 +26,31 @@ pub struct Settings {
     pub service: Option<Service>,
     #[serde(default)]
     pub health: Health,
-    /// Where the update keeps what it has to know after a power cut.
+    /// Directory of the state that has to survive a power cut.
     #[serde(default = "state")]
     pub state: PathBuf,
 }
 
-/// Whose images are taken.
+/// Whose signatures are accepted.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verify {
     /// The publisher's public key in PEM: a file, or `env://NAME`.
     pub key: String,
-    /// Repositories that images have to be signed as, where `image` is a mirror of them.
+    /// Repositories that an image may be signed for, if `image` is a mirror of them.
     #[serde(default, deserialize_with = "texts")]
     pub names: Vec<Reference>,
-    /// Take an image that was signed before the one that runs.
+    /// Whether to accept an image that was signed before the current one.
     #[serde(default)]
     pub downgrade: bool,
 }
 
-/// How a new image is tried before the service gets it.
+/// How a new image is validated before the service gets it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Validate {
     pub gpu: bool,
-    /// An image whose validation takes longer is refused.
+    /// Longest time of a validation. An image that takes longer is refused.
     #[serde(deserialize_with = "duration")]
     pub within: Duration,
 }
@@ -58,26 +58,26 @@ pub struct Validate {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// A unit of systemd, which is restarted when the image has changed.
+    /// The systemd unit to restart when the image has changed.
     pub unit: String,
-    /// Stop the unit while an image is validated: for devices whose memory does not hold both.
+    /// Whether to stop the unit during a validation, on devices whose memory is too small for both.
     #[serde(default)]
     pub pause: bool,
 }
 
-/// When the service is well. All that is set has to hold; with a unit and nothing set, the unit has to
-/// stay active.
+/// When the service is healthy. Everything that is set has to hold; with a unit and nothing set, the unit has
+/// to stay active.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Health {
-    /// A line for `/bin/sh` that succeeds.
+    /// A command line for `/bin/sh` that has to succeed.
     pub command: Option<String>,
-    /// An address that answers with a status of 200 to 299.
+    /// A URL that has to answer with a status from 200 to 299.
     pub http: Option<String>,
-    /// How long the unit has to stay active, without a restart of its own.
+    /// How long the unit has to stay active without a restart by systemd.
     #[serde(deserialize_with = "optional_duration")]
     pub active: Option<Duration>,
-    /// All of it has to hold by then: the time that a model takes to load is part of it.
+    /// Time within which everything has to hold, including the time that a model takes to load.
     #[serde(deserialize_with = "duration")]
     pub within: Duration,
 }
@@ -140,7 +140,7 @@ impl Settings {
     }
 }
 
-/// Characters of unit names, after systemd.unit(5); and no option of systemctl.
+/// Whether `text` has only characters of unit names (systemd.unit(5)) and is not an option of systemctl.
 fn is_unit(text: &str) -> bool {
     let taken = |b: u8| b.is_ascii_alphanumeric() || b":-_.\\@".contains(&b);
     !text.starts_with('-') && text.bytes().all(taken) && (1..256).contains(&text.len())

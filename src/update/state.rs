@@ -1,7 +1,7 @@
-//! What an update has to know after a power cut, and what a fleet asks for.
+//! The state that an update needs after a power cut, and that `--status` reports to a fleet.
 //!
-//! One file, written whole and synced before the step that it announces. A step is over when the next
-//! one is written.
+//! It is one file, written whole and synced before the step that it announces. A step has ended when the
+//! next one is written.
 
 use super::UpdateError;
 use super::place::Place;
@@ -15,60 +15,60 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Images that are remembered as refused.
+/// Most refused images that are remembered.
 const MOST_REFUSED: usize = 100;
 /// Times that a device may go down with an image before the image is refused.
 pub const MOST_INTERRUPTED: u32 = 3;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// What it is the state of, as settings write it; earlier versions did not say.
+    /// The place that this is the state of, as in the settings; earlier versions did not write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
     pub step: Step,
-    /// The service was stopped, and has to run again whatever happens.
+    /// Whether the service was stopped for a validation and has to be started again.
     #[serde(default)]
     pub paused: bool,
     /// The image that an update gave the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Digest>,
-    /// What the place calls it.
+    /// ID of that image in the place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     #[serde(default)]
     pub refused: Vec<Refused>,
-    /// Times that the device went down with an image.
+    /// Number of times that the device went down, by image.
     #[serde(default)]
     pub interrupted: BTreeMap<String, u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Last>,
 }
 
-/// Where an update stands.
+/// The current step of an update.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "at")]
 pub enum Step {
-    /// The service has the image that it is to have.
+    /// The service has the image that it should have.
     #[default]
     Idle,
-    /// A new image is tried beside it.
+    /// A new image is validated beside the current one.
     Validating { image: Digest },
-    /// The service gets the new image, or has it, and is not known to be well.
+    /// The service gets the new image, or has it and is not yet known to be healthy.
     Trial(Switch),
-    /// The service gets the image before.
+    /// The service gets the previous image.
     Back(Switch),
 }
 
-/// From one image to another.
+/// A change from one image to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switch {
     pub image: Digest,
-    /// What the place calls the new image.
+    /// ID of the new image in the place.
     pub id: String,
-    /// What it calls the one before; absent if there was none.
+    /// ID of the previous image; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// What is wrong with the new one, where that is known.
+    /// Why the new image is refused, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -80,12 +80,12 @@ pub struct Refused {
     pub time: u64,
 }
 
-/// How the last run ended.
+/// The result of the last run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Last {
     pub outcome: Outcome,
     pub said: String,
-    /// Seconds since 1970.
+    /// Time of the run's end, in seconds since 1970.
     pub time: u64,
 }
 
@@ -94,16 +94,16 @@ pub struct Last {
 pub enum Outcome {
     UpToDate,
     Updated,
-    /// The new image is not taken. The service has the one before.
+    /// The new image is refused. The service has the previous one.
     Refused,
-    /// This device could not do it now: no network, engine or space, or it was stopped.
+    /// The update failed on this device: no network, engine or space, or a signal.
     Failed,
     /// A person has to look: the service may not run.
     NeedsHelp,
 }
 
 impl Outcome {
-    /// The exit code of the run, and of `--status` after it.
+    /// The exit status of the run, and of `--status` after it.
     pub fn exit(self) -> u8 {
         match self {
             Self::UpToDate | Self::Updated => 0,
@@ -131,7 +131,7 @@ impl State {
         self.interrupted.remove(&image.to_string());
     }
 
-    /// It is not the image that was to blame.
+    /// Removes the refusal of an image that was not to blame.
     pub fn pardon(&mut self, image: &Digest) {
         self.refused.retain(|refused| refused.image != *image);
     }
@@ -146,7 +146,7 @@ pub fn now() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// The directory of the state; one run at a time has it.
+/// The directory of the state. Only one run at a time can open it.
 pub struct Desk {
     dir: PathBuf,
     _lock: File,
@@ -154,14 +154,14 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// Opens it, and waits for nobody: absent where another run is under way.
+    /// Opens the directory without waiting. `None` if another run has it.
     ///
     /// # Errors
-    /// [`UpdateError::Foreign`] for a directory that others may write, or the state of another place.
+    /// [`UpdateError::Foreign`] for a directory that other users can write, or the state of another place.
     pub fn open(dir: &Path, place: &Place) -> Result<Option<Self>, UpdateError> {
         let failed = |e| UpdateError::io("make", dir, e);
         let mut builder = DirBuilder::new();
-        // Whatever the process's umask is.
+        // The default mode (0777) would let other users write if the umask is 0.
         builder.recursive(true).mode(0o755);
         builder.create(dir).map_err(failed)?;
         is_own(dir)?;
@@ -172,7 +172,7 @@ impl Desk {
             .truncate(false)
             .open(&path)
             .map_err(|e| UpdateError::io("open", &path, e))?;
-        // `--status` looks at the lock for a moment.
+        // `--status` holds the lock for a moment.
         let mut tries = 5;
         loop {
             match lock.try_lock() {
@@ -196,7 +196,7 @@ impl Desk {
         self.dir.join("report.json")
     }
 
-    /// Changes the state, which is on disk when this returns.
+    /// Changes the state and syncs it to disk.
     pub fn write(&mut self, change: impl FnOnce(&mut State)) -> Result<(), UpdateError> {
         let mut next = self.state.clone();
         change(&mut next);
@@ -210,7 +210,7 @@ impl Desk {
     }
 }
 
-/// Refuses a directory that somebody else may write: who writes the state decides what is rolled back.
+/// Fails if other users can write the directory: whoever writes the state decides what is rolled back.
 fn is_own(dir: &Path) -> Result<(), UpdateError> {
     let found = std::fs::metadata(dir).map_err(|e| UpdateError::io("read", dir, e))?;
     let foreign = |why: String| {
@@ -233,10 +233,10 @@ fn file(dir: &Path) -> PathBuf {
     dir.join("state.json")
 }
 
-/// The state as it is; absent before the first run.
+/// Reads the current state. `None` before the first run.
 ///
 /// # Errors
-/// A file that does not parse: what it knew of a step under way is not guessed.
+/// The file cannot be parsed: its step is never guessed.
 /// [`UpdateError::Foreign`] if it is the state of another place.
 pub fn read(dir: &Path, place: &Place) -> Result<Option<State>, UpdateError> {
     let path = file(dir);
@@ -259,7 +259,7 @@ pub fn read(dir: &Path, place: &Place) -> Result<Option<State>, UpdateError> {
     }
 }
 
-/// Whether a run has the state now.
+/// Whether a run is under way.
 pub fn under_way(dir: &Path) -> bool {
     let lock = File::open(dir.join("lock"));
     lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
@@ -296,7 +296,7 @@ mod tests {
             assert!(!under_way(&at));
             assert_eq!(read(&at, &place).unwrap().unwrap().step, step);
         }
-        // Its place may be written in another way, and is another one or not.
+        // The same place may be written in another way; a different place is refused.
         let same: Place = "rootfs:/srv//app/".parse().unwrap();
         assert!(Desk::open(&at, &same).unwrap().is_some());
         let other: Place = "rootfs:/srv/other".parse().unwrap();

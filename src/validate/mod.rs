@@ -1,19 +1,18 @@
-//! What the validation programs found, as nouns and as a table.
+//! The results of the validation programs, as types and as a table.
 //!
-//! In: the report that `templates/validate` wrote inside an image. Out: [`Report`], its one-line
-//! summary, and a table for people. Nothing here measures or completes anything:
-//! what the report does not hold is not shown.
+//! In: the report that `templates/validate` wrote inside an image. Out: [`Report`], its one-line summary, and
+//! a table for people. Nothing here measures or completes anything: only the report's content is shown.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stackforge_types::printable;
 use std::fmt::Write as _;
 
-/// Where the report lies in an image.
+/// Path of the report in an image.
 pub const REPORT_PATH: &str = "/usr/share/stackforge/validation.json";
-/// Where an image records what it promises.
+/// Path of the image's own record of what it promises.
 pub const SPEC_PATH: &str = "/usr/share/stackforge/spec.json";
-/// Line of a failed step's log that carries the report.
+/// Prefix of the line with the report in a failed step's log.
 pub const REPORT_MARK: &str = "stackforge-report ";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -21,7 +20,7 @@ pub struct Report {
     pub schema: u32,
     #[serde(default)]
     pub stack: Option<String>,
-    /// Digest of the text of the spec.json that it is of, `sha256:…`. Reports of older programs have none.
+    /// Digest of the spec.json that was validated, `sha256:…`. Reports of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<String>,
     pub ok: bool,
@@ -65,12 +64,12 @@ impl Report {
         serde_json::from_slice(bytes)
     }
 
-    /// Whether it ran on a GPU.
+    /// Whether the validation ran on a GPU.
     pub fn has_gpu(&self) -> bool {
         self.device.get("gpu").is_some_and(Value::is_string)
     }
 
-    /// The report that a failed validation printed into its log.
+    /// Returns the report that a failed validation printed to its log.
     pub fn from_log(log: &str) -> Option<Self> {
         let line = log
             .lines()
@@ -79,7 +78,7 @@ impl Report {
         serde_json::from_str(line).ok()
     }
 
-    /// `passed: imports, cuda; not run: triton`.
+    /// Returns a summary such as `passed: imports, cuda; not run: triton`.
     pub fn summary(&self) -> String {
         let with = |status| {
             self.checks
@@ -102,7 +101,7 @@ impl Report {
         .join("; ")
     }
 
-    /// The whole report for people; ends with a line end.
+    /// Returns the whole report for people, ending with a line break.
     pub fn table(&self) -> String {
         let device = |key: &str| self.device.get(key).and_then(Value::as_str);
         let validated = match (device("gpu"), device("sm")) {
@@ -134,7 +133,7 @@ impl Report {
         };
         let widths = [width(0), width(1), width(2)];
         for [name, status, measured, note] in &rows {
-            // Further lines of a reason do not begin where checks do.
+            // Indent further lines of a reason, so that they do not look like checks.
             let (note, more) = note.split_once('\n').unwrap_or((note, ""));
             let line = format!(
                 "  {name:<w0$}  {status:<w1$}  {measured:<w2$}  {note}",
@@ -177,7 +176,7 @@ fn result_row(result: &Value) -> [String; 4] {
     ]
 }
 
-/// Numbers of a result that people compare.
+/// Returns the numbers of a result that people compare.
 fn measured(result: &Value) -> String {
     let mut parts = Vec::new();
     let groups = [result.get("timing"), result.get("accuracy"), Some(result)];

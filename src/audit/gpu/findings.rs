@@ -1,9 +1,9 @@
-//! What does not run on the GPUs that are meant, by package.
+//! Reports what does not run on the required GPUs, by package.
 //!
-//! A library with core objects (the catalog's `core`) is of no use where one of them does not run:
-//! an error, whatever else of it runs. Without any that are known, it is an error where none of its
-//! objects runs. Everything else is a warning that names the object. CUDA's own libraries choose
-//! kernels, and compile some, for the GPU that they find, so what they lack is a note.
+//! A library with core objects (the catalog's `core`) is useless if one of them does not run: an error,
+//! whatever else of it runs. Without known core objects it is an error if none of its objects runs.
+//! Everything else is a warning that names the object. CUDA's own libraries choose kernels, and compile
+//! some, for the GPU at run time, so their gaps are notes.
 
 use super::{Gpu, How, Modules, Verdicts};
 use crate::audit::closure::World;
@@ -15,14 +15,14 @@ use crate::spec::Sm;
 use stackforge_binary::elf::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Objects that a message names.
+/// Objects that a message names at most.
 const NAMED: usize = 3;
 
 pub fn check(world: &World<'_>, verdicts: &Verdicts, gpus: &[Gpu], findings: &mut Vec<Finding>) {
     let groups = alternatives(world);
     for (n, gpu) in gpus.iter().enumerate().filter(|(_, g)| g.meant) {
         let runs = |index: &usize| verdicts[index][n].how != How::None;
-        // Of alternatives one is loaded.
+        // Of alternative objects only one is loaded.
         let served = |index: &usize| {
             let group = groups.iter().find(|g| g.contains(index));
             runs(index)
@@ -44,7 +44,7 @@ pub fn check(world: &World<'_>, verdicts: &Verdicts, gpus: &[Gpu], findings: &mu
     }
 }
 
-/// Objects with device code by package, cubins apart: each of those is for one SM.
+/// Groups objects with device code by package. Cubins form their own group, since each is for one SM.
 fn packages<'a>(
     world: &'a World<'_>,
     verdicts: &Verdicts,
@@ -58,8 +58,8 @@ fn packages<'a>(
     packages
 }
 
-/// What a path belongs to: the folder below site-packages, or the object itself where that folder
-/// is a namespace or there is none.
+/// Returns the package of a path: the folder below site-packages, or the object itself if that folder is a
+/// namespace package or there is none.
 pub fn package(path: &str) -> &str {
     let below = below(path);
     match below.split_once('/') {
@@ -68,19 +68,19 @@ pub fn package(path: &str) -> &str {
     }
 }
 
-/// A path below site-packages, or in a wheel.
+/// Returns a path relative to site-packages or to the wheel.
 pub fn below(path: &str) -> &str {
     let places = ["-packages/", ".whl/"].into_iter();
     let mut below = places.filter_map(|place| Some(path.rsplit_once(place)?.1));
     below.next().unwrap_or(path)
 }
 
-/// Whether a path lies in the wheels of CUDA's own libraries.
+/// Whether a path is in the wheels of CUDA's own libraries.
 pub fn of_nvidia(path: &str) -> bool {
     below(path).starts_with("nvidia/")
 }
 
-/// What a package has for a GPU.
+/// A package's objects, judged for one GPU.
 struct Part<'a> {
     world: &'a World<'a>,
     gpu: &'a Gpu,
@@ -93,7 +93,7 @@ impl Part<'_> {
         &self.world.items[index].path
     }
 
-    /// `a`, `b` and 3 more, with the code that they have.
+    /// Lists objects as in `a`, `b` and 3 more, and the code that they have.
     fn named(&self, objects: &[usize]) -> (String, String) {
         let code = objects.iter().map(|i| &self.world.items[*i].code);
         let has: BTreeSet<Sm> = code
@@ -167,7 +167,7 @@ impl Part<'_> {
         })
     }
 
-    /// Kernels that otherwise fitting objects have for older GPUs only.
+    /// Reports kernels for older GPUs only, in objects that otherwise run.
     fn forgotten(&self, running: Vec<(usize, Modules)>) -> Option<Finding> {
         let mut with: Vec<(usize, Modules)> = running
             .into_iter()

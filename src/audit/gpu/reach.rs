@@ -1,7 +1,7 @@
-//! On which GPUs a target runs, as the variants of an index have to say it.
+//! Finds the GPUs that a target runs on, for the variants of an index.
 //!
-//! In: the objects of a tree, the GPUs that it has to run on. Out: a [`Reach`]. To run is what [`check`]
-//! says nothing of, or only warns of: a library's core runs, single kernels may not.
+//! In: the objects of a tree, and the GPUs that it has to run on. Out: a [`Reach`]. A target runs if [`check`]
+//! finds no error: a library's core runs, though single kernels may not.
 
 use super::{Counts, Gpu, Verdicts, check, compiler, counting, of_nvidia};
 use crate::audit::closure::World;
@@ -12,28 +12,28 @@ use stackforge_binary::elf::Machine;
 use stackforge_types::Suffix;
 use std::collections::BTreeSet;
 
-/// What runs a target, beside the GPUs that it was asked about.
+/// The GPUs that run a target, besides those that the audit was asked about.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Reach {
-    /// Of the GPUs that it has to run on, those for which libraries have machine code; with the
-    /// suffix `a` where no newer GPU of the family runs it too.
+    /// The required GPUs for which the libraries have machine code. The suffix `a` means that newer GPUs of the
+    /// family do not run it.
     pub native: Vec<Sm>,
-    /// Those that run some libraries so and some by PTX, of which nothing follows for newer ones.
+    /// GPUs that run some libraries by machine code and others by PTX. Nothing follows for newer GPUs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mixed: Vec<Sm>,
-    /// The oldest driver for these, where it is known.
+    /// The oldest driver for `mixed`, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mixed_driver: Option<String>,
-    /// From this SM on every GPU runs it: its driver compiles the PTX of all libraries.
+    /// The lowest SM from which every GPU runs the target, because its driver compiles PTX of all libraries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ptx: Option<Sm>,
-    /// The oldest driver that compiles that PTX, where it is known.
+    /// The oldest driver that compiles that PTX, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ptx_driver: Option<String>,
 }
 
 impl Reach {
-    /// None for what has no device code, or where no GPU was asked about.
+    /// `None` for a target without device code, or if no GPU was asked about.
     pub fn of(world: &World<'_>, verdicts: &Verdicts, gpus: &[Gpu]) -> Option<Self> {
         if verdicts.is_empty() || gpus.is_empty() {
             return None;
@@ -68,14 +68,14 @@ impl Reach {
     }
 }
 
-/// Whether it can decide that the target does not run: CUDA's own libraries choose by themselves, and
-/// cubins are one of several.
+/// Whether the target depends on this object's device code. CUDA's own libraries choose among kernels
+/// themselves, and a cubin is one of several alternatives.
 fn decides(item: &Item) -> bool {
     !of_nvidia(&item.path) && item.object.machine != Machine::Cuda
 }
 
-/// Version of the newest PTX that a GPU compiles when only some code counts, 0.0 for none; None if
-/// something that has to run does not.
+/// Returns the version of the newest PTX that a GPU compiles if only some code is considered, 0.0 for none.
+/// `None` if a required object does not run.
 fn runs(world: &World<'_>, sm: Sm, counts: Counts) -> Option<(u16, u16)> {
     let gpu = Gpu {
         name: format!("sm_{}", sm.digits()),

@@ -1,4 +1,4 @@
-//! Objects in wheels, as they pass by once, against the same objects in memory.
+//! Compares objects of wheels that are read as streams with the same objects in memory.
 
 use super::*;
 use crate::audit::objects::Built;
@@ -25,7 +25,7 @@ fn built(between: u64, after: u64) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// A wheel of these members, opened.
+/// Writes and opens a wheel with these members.
 fn wheel(files: Vec<File>, dir: &Path) -> (Tree, Contents) {
     let path = dir.join("x-1.0-cp312-cp312-manylinux_2_28_x86_64.whl");
     std::fs::write(&path, Build::of(files).bytes()).unwrap();
@@ -63,7 +63,7 @@ fn a_large_object_in_a_wheel_reads_as_from_memory() {
     }
 }
 
-/// What is said of a damaged member, and what the reader that goes back and forth says of it.
+/// Returns what is reported about a damaged member, and what the reader with random access reports.
 fn damaged(file: File) -> (String, Option<String>) {
     let dir = tempfile::tempdir().unwrap();
     let (tree, contents) = wheel(vec![file], dir.path());

@@ -1,16 +1,16 @@
-//! CUDA of more than one major release.
+//! Finds libraries of more than one major release of CUDA.
 
 use crate::audit::closure::{Closure, Provider, World};
 use crate::audit::finding::{Finding, some};
 use crate::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Releases of CUDA, by the SONAMEs that only one major release has.
+/// CUDA's major releases, told apart by SONAMEs that only one of them has.
 pub struct Cuda<'a> {
     majors: BTreeMap<&'a str, u32>,
-    /// Component of each of them: `cudart`.
+    /// The component of each SONAME: `cudart`.
     components: BTreeMap<&'a str, &'a str>,
-    /// Objects of the tree that are CUDA's, by major.
+    /// CUDA's objects in the tree, by major release.
     there: BTreeMap<u32, Vec<usize>>,
     /// SONAMEs of those objects.
     present: BTreeSet<&'a str>,
@@ -51,12 +51,12 @@ impl<'a> Cuda<'a> {
         }
     }
 
-    /// The major release that alone has a library of that SONAME.
+    /// Returns the only major release that has a library with this SONAME.
     pub fn major(&self, soname: &str) -> Option<u32> {
         self.majors.get(soname).copied()
     }
 
-    /// The major release of a library that is not there, and those of which it is.
+    /// Returns the major release of a missing library, and the releases of which the tree has that component.
     pub fn other(&self, name: &str) -> Option<(u32, Vec<u32>)> {
         let own = *self.majors.get(name)?;
         let component = self.components.get(name);
@@ -83,7 +83,7 @@ impl<'a> Cuda<'a> {
         for (major, objects) in &self.there {
             let path = |i: &usize| world.items[*i].path.as_str();
             let users = users(closure, objects);
-            // What nothing links, such as a profiler's own copy, is loaded by choice.
+            // A library that no object links, such as a profiler's own copy, is loaded only on purpose.
             if !both && !users.is_empty() {
                 continue;
             }
@@ -108,7 +108,7 @@ impl<'a> Cuda<'a> {
     }
 }
 
-/// What links one of these objects and is none of them.
+/// Returns the objects that link one of `objects` and are not among them.
 fn users(closure: &Closure, objects: &[usize]) -> Vec<usize> {
     let uses = |providers: &Vec<Provider>| {
         let mut providers = providers.iter();

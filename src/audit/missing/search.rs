@@ -1,5 +1,5 @@
-//! Where objects tell the loader to search: what no search finds, and directories of the machine
-//! that built them.
+//! Checks the search paths of objects: libraries on no search path, and directories of the machine that
+//! built the objects.
 
 use crate::audit::closure::{Closure, Provider, Through, World};
 use crate::audit::finding::{Finding, some};
@@ -9,8 +9,8 @@ use crate::catalog::BuildDirectory;
 use crate::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Libraries that are there and on no search path: a package may load its own by their path; those
-/// of another have to be imported before.
+/// Reports libraries that exist but are on no search path. A package may load its own by their path; another
+/// package's have to be imported first.
 pub fn unsearched(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) {
     let mut packages: BTreeMap<(&str, &str), [BTreeSet<&str>; 2]> = BTreeMap::new();
     for (item, providers) in world.items.iter().zip(&closure.0) {
@@ -33,7 +33,7 @@ pub fn unsearched(world: &World<'_>, closure: &Closure, findings: &mut Vec<Findi
             some(&found, 3)
         );
         let help = match found[0] == by {
-            // No package: the loader has to be told.
+            // The library is in no package, so the loader has to be told its directory.
             true => format!(
                 "add `/{}` to LD_LIBRARY_PATH, or to `/etc/ld.so.conf` and run `ldconfig`",
                 split(by).0
@@ -48,7 +48,7 @@ pub fn unsearched(world: &World<'_>, closure: &Closure, findings: &mut Vec<Findi
     }
 }
 
-/// Search paths that lead to where a machine that builds keeps its files, by package.
+/// Reports search paths that lead to directories of a build machine, by package.
 pub fn left_over(world: &World<'_>, findings: &mut Vec<Finding>) {
     let mut packages: BTreeMap<(&str, BuildDirectory), Left<'_>> = BTreeMap::new();
     for item in world.items {
@@ -58,7 +58,7 @@ pub fn left_over(world: &World<'_>, findings: &mut Vec<Finding>) {
             let Some(kind) = world.loader().build_directories.of(directory) else {
                 continue;
             };
-            // It is where things lie on this system, as a conda prefix in its own image.
+            // The directory exists on this system, as that of a conda prefix in its own image.
             if world.has_directory(directory) {
                 continue;
             }
@@ -79,7 +79,7 @@ pub fn left_over(world: &World<'_>, findings: &mut Vec<Finding>) {
             some(&objects, 3),
             some(&directories, 3)
         );
-        // Who installs it can do nothing about it, and a directory that is missing does no harm.
+        // A user of the package cannot change this, and a missing directory is harmless.
         let installed = world.environment && kind == BuildDirectory::Private;
         let diagnostic = match installed {
             true => Diagnostic::note(codes::BUILD_SEARCH_PATH, message),

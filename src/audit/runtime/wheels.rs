@@ -1,8 +1,8 @@
-//! Objects against the tags of the wheels that brought them.
+//! Checks objects against the tags of their wheels.
 //!
-//! In: `WHEEL` and `RECORD` of every installed distribution. Out: objects that need a newer glibc
-//! than the `manylinux` tag promises, and objects for another processor than the tag's or, where no
-//! wheel says, than most. A bundle for several processors is none of these.
+//! In: `WHEEL` and `RECORD` of every installed distribution. Out: objects that need a newer glibc than the
+//! `manylinux` tag promises, and objects for another processor than the tag's or, without a tag, than most.
+//! Bundles for several processors are not reported.
 
 use crate::audit::closure::World;
 use crate::audit::finding::{Finding, some};
@@ -13,14 +13,14 @@ use crate::diag::{Diagnostic, codes};
 use stackforge_binary::elf::{Kind, Machine, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an installed distribution says of itself.
+/// An installed distribution's own metadata.
 struct Wheel<'a> {
-    /// `torch-2.13.0`
+    /// Name and version: `torch-2.13.0`.
     name: &'a str,
-    /// Directory that its paths are relative to.
+    /// Directory that the paths in RECORD are relative to.
     root: &'a str,
     machine: Option<Machine>,
-    /// The lowest that a tag promises to be enough.
+    /// The lowest glibc version that one of its tags promises to be enough.
     glibc: Option<Version>,
 }
 
@@ -50,7 +50,7 @@ pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The distribution whose `WHEEL` a file is.
+/// Reads a distribution from its `WHEEL` file. `None` for other files.
 fn wheel<'a>(path: &'a str, text: &str) -> Option<Wheel<'a>> {
     let folder = path.strip_suffix("/WHEEL")?;
     let name = split(folder).1.strip_suffix(".dist-info")?;
@@ -79,7 +79,7 @@ fn machine(platform: &str) -> Option<Machine> {
     }
 }
 
-/// The glibc of a platform tag (PEP 600, with the names that older PEPs gave).
+/// Returns the glibc version of a platform tag (PEP 600, and the names of older PEPs).
 fn glibc(platform: &str) -> Option<Version> {
     let rest = platform.strip_prefix("manylinux")?;
     let version = match rest.split_once('_')? {
@@ -95,7 +95,7 @@ fn glibc(platform: &str) -> Option<Version> {
     Version::parse(&version)
 }
 
-/// Objects that a distribution's RECORD lists.
+/// Returns the objects that a distribution's RECORD lists.
 fn objects<'a>(
     world: &World<'_>,
     wheel: &Wheel<'_>,
@@ -109,7 +109,7 @@ fn objects<'a>(
         return Vec::new();
     };
     let listed = text.lines().filter_map(|line| {
-        // Path, digest and size; a path with a comma is in quotes.
+        // A line is path, digest and size; a path with a comma is quoted.
         let path = line.rsplitn(3, ',').nth(2)?.trim_matches('"');
         items
             .get(&normal(&format!("{}/{path}", wheel.root)))
@@ -133,7 +133,7 @@ impl Wheel<'_> {
             self.name,
             some(&paths, 3)
         );
-        // Where the base is known and has it, all that is left is the wrong tag.
+        // If the base is known, a too old glibc is reported elsewhere: here only the tag is wrong.
         let diagnostic = match world.system.is_known() {
             true => Diagnostic::note(codes::WHEEL_BREAKS_TAG, message),
             false => Diagnostic::warning(codes::WHEEL_BREAKS_TAG, message),
@@ -142,7 +142,7 @@ impl Wheel<'_> {
     }
 }
 
-/// Libraries for other processors of which none of the same name is for `machine`.
+/// Reports libraries for another processor, unless one of the same name is for `machine`.
 fn foreign(world: &World<'_>, objects: &[&Item], machine: Machine, what: &str) -> Option<Finding> {
     let library = |i: &&&Item| {
         let other = [Machine::X86_64, Machine::Aarch64].contains(&i.object.machine);

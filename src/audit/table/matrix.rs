@@ -1,8 +1,8 @@
-//! Libraries by SM: a letter for each, as wide as a page.
+//! Shows libraries by SM in a matrix with one letter for each, as wide as a page.
 //!
-//! A library is what its core objects are, the weakest first; without any that are known, what all
-//! of its objects are, and `~` where they differ. Objects that differ from their library have lines
-//! of their own below it. SMs that nothing runs on have no column.
+//! A library's letter is that of its worst core object; without known core objects it is that of all its
+//! objects, or `~` if they differ. Objects that differ from their library have their own lines below it. SMs
+//! that nothing runs on have no column.
 
 use super::Row;
 use crate::audit::gpu::How;
@@ -11,15 +11,15 @@ use crate::spec::Sm;
 use stackforge_types::printable;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Columns of text.
+/// Width of the page, in characters.
 const PAGE: usize = 100;
 const SHORTEST_NAME: usize = 24;
-/// Names of objects in a line.
+/// Most names of objects in a line.
 const NAMED: usize = 2;
 
 type Cells = Vec<char>;
 
-/// `target` as it was given.
+/// Returns the matrix. `target` is as the user typed it.
 pub fn matrix(target: &str, rows: &[&Row]) -> String {
     let Some(first) = rows.first() else {
         return String::new();
@@ -84,7 +84,7 @@ pub fn matrix(target: &str, rows: &[&Row]) -> String {
     out
 }
 
-/// Rows by library, an object without one by its file name.
+/// Groups rows by library; an object without one stands for itself, by its file name.
 fn packages<'r>(rows: &[&'r Row]) -> BTreeMap<String, Vec<&'r Row>> {
     let mut packages: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     for row in rows {
@@ -127,7 +127,7 @@ fn whole(objects: &[(&Row, Cells)]) -> Cells {
     (0..columns).map(column).collect()
 }
 
-/// Two names in lines of their own, of more the first and how many.
+/// Lists up to two names on lines of their own; of more, the first and their number.
 fn shown(names: &[String]) -> Vec<String> {
     match names {
         [first, rest @ ..] if rest.len() >= NAMED => {
@@ -137,7 +137,7 @@ fn shown(names: &[String]) -> Vec<String> {
     }
 }
 
-/// Without its middle, if it is too long.
+/// Shortens a name in its middle if it is longer than `room`.
 fn shortened(name: &str, room: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= room {

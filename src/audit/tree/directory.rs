@@ -1,4 +1,4 @@
-//! A directory, or a file alone, as a tree.
+//! Reads a directory, or a single file, as a tree.
 
 use super::{Content, Contents, Kind, Tree, TreeError};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A wheel as the tree that it installs, below a site-packages directory.
+//! Reads a wheel as the tree that it installs, below a site-packages directory.
 
 use super::{Content, Contents, Kind, Tree, TreeError};
 use stackforge_binary::source::FileSource;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Any depth below a prefix serves: `$ORIGIN/../../../..` of a module leads to the prefix's `lib`.
+/// Any depth below a prefix will do: `$ORIGIN/../../../..` of a module leads to the prefix's `lib`.
 const SITE_PACKAGES: &str = "/lib/python3/site-packages";
 
 pub fn open(target: &Path) -> Result<(Tree, Contents), TreeError> {
@@ -40,7 +40,7 @@ pub fn open(target: &Path) -> Result<(Tree, Contents), TreeError> {
     Ok((tree, contents))
 }
 
-/// Where a member is installed, relative to site-packages (the wheel format's `.data` directory).
+/// Returns the path at which a member is installed, relative to site-packages. Handles the `.data` directory.
 fn installed(member: &str) -> String {
     let spread = || {
         let (top, rest) = member.split_once('/')?;

@@ -1,4 +1,4 @@
-//! What lies below the wheels: an image of a registry, or a system made of Debian packages.
+//! Makes the layers below the wheels: an image of a registry, or a system of Debian packages.
 
 use super::super::base::{fetch as fetch_debs, finish_error};
 use super::super::{BuildError, BuildEvent, Options};
@@ -18,7 +18,7 @@ use tokio::task::block_in_place;
 pub(super) struct Sources {
     base: Vec<PathBuf>,
     packages: Vec<PathBuf>,
-    /// Of what compilers need; none where nothing is compiled now.
+    /// Packages that compilers need; empty if nothing is compiled.
     pub builder: Vec<PathBuf>,
 }
 
@@ -63,7 +63,7 @@ impl Maker<'_, '_> {
         self.pulled().await
     }
 
-    /// A Debian system of packages, as their scripts would leave it; none of them runs.
+    /// Makes a Debian system as its maintainer scripts would leave it, without running any.
     fn system(&mut self, sources: &Sources) -> Result<Layer, BuildError> {
         let base = &self.plan.parts.base;
         let about = format!("{} of Debian packages", base.name);
@@ -77,7 +77,7 @@ impl Maker<'_, '_> {
         })
     }
 
-    /// What decides a layer of packages.
+    /// Returns the inputs that decide a layer of OS packages.
     fn debian(&self, kind: &str, packages: &[OsPackageLock]) -> Inputs {
         let mut inputs = self.packed_inputs(kind);
         inputs.insert("platform".into(), self.plan.platform.to_string());
@@ -90,7 +90,7 @@ impl Maker<'_, '_> {
         inputs
     }
 
-    /// An image of a registry.
+    /// Pulls the base image from a registry.
     async fn pulled(&mut self) -> Result<Base, BuildError> {
         let base = &self.plan.parts.base;
         let Some(runtime) = &base.runtime else {
@@ -102,7 +102,7 @@ impl Maker<'_, '_> {
         self.of_registry(runtime).await
     }
 
-    /// The image that compilers run in, where that is another than the base.
+    /// Pulls the image that compilers run in. `None` if that is the base.
     pub async fn devel(&mut self) -> Result<Option<Base>, BuildError> {
         match &self.plan.parts.base.devel {
             Some(devel) => {
@@ -131,14 +131,14 @@ impl Maker<'_, '_> {
         })
     }
 
-    /// OS packages over the base.
+    /// Makes the layer of OS packages over the base. `None` if there are none.
     pub fn packages(
         &mut self,
         base: &Base,
         sources: &Sources,
     ) -> Result<Option<Layer>, BuildError> {
         let packages = &self.plan.parts.runtime_packages;
-        // Python is among them where the base has none.
+        // If the base has no Python, these packages include it.
         if packages.is_empty() {
             return Ok(None);
         }
@@ -146,7 +146,7 @@ impl Maker<'_, '_> {
         Ok(Some(layer))
     }
 
-    /// The layer that installs packages over the base.
+    /// Makes the layer that adds `packages` to the base.
     pub fn added(
         &mut self,
         id: &str,

@@ -1,5 +1,5 @@
-//! Sources in git, cloned before they are compiled: the only step of a build that has a network, and
-//! the only programs in it are git and a shell of the base's.
+//! Clones git sources before they are compiled. Only this step of a build has a network, and the only
+//! programs in it are git and a shell of the base.
 
 use super::super::BuildError;
 use super::super::base::io as failed_at;
@@ -15,7 +15,7 @@ use stackforge_types::Digest;
 use std::path::PathBuf;
 
 impl Maker<'_, '_> {
-    /// A tree of the store that has all that is cloned for a library, with submodules, in `opt/source`.
+    /// Returns a tree of the store with all clones of a library and their submodules in `opt/source`.
     pub fn cloned(
         &self,
         toolchain: &Toolchain,

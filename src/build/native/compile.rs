@@ -1,8 +1,8 @@
-//! Compiling what the plan compiles, in namespaces, on directories: the same scripts as in the
-//! Dockerfile, with everything that they would download laid ready, so that they need no network.
+//! Compiles the plan's libraries in namespaces, on directories, with the same scripts as the Dockerfile.
+//! Everything that the scripts would download is already in place, so they need no network.
 //!
-//! A wheel that was made is audited, then kept by its step's key, as the Docker engine does: what
-//! one engine compiled the other takes.
+//! A compiled wheel is audited and then kept by its step's key, as in a Docker engine, so that either
+//! engine can use what the other compiled.
 
 use super::super::audit::Meant;
 use super::super::base::io as failed_at;
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tokio::task::block_in_place;
 
-/// Lines of a failed step that are shown.
+/// Lines of a failed step's log that are shown.
 const TAIL: usize = 30;
 /// What compiling one library needs, as files of the store.
 pub(super) struct Needs {
@@ -38,13 +38,13 @@ pub(super) struct Needs {
     pub source: Option<PathBuf>,
 }
 
-/// What has to be compiled now: no wheel of it is in the store.
+/// Returns the libraries that have no compiled wheel in the store.
 pub(super) fn missing<'p>(plan: &'p Plan, options: &Options<'_>) -> Vec<&'p Compile> {
     let lacks = |c: &&Compile| compiled(plan, &c.library, &c.version, options).is_err();
     plan.parts.compiles.iter().filter(lacks).collect()
 }
 
-/// The sdist of a library, as a locked file.
+/// Returns a library's sdist as a locked file. `None` for a git source.
 pub(in crate::build) fn source(compile: &Compile) -> Option<PythonFile> {
     match &compile.source {
         SourceLock::Sdist { file, sha256, size } => Some(PythonFile {
@@ -60,7 +60,7 @@ pub(in crate::build) fn source(compile: &Compile) -> Option<PythonFile> {
 }
 
 impl Maker<'_, '_> {
-    /// Compiles every library of `needs`, each after those that it waits for.
+    /// Compiles every library of `needs`, each after the ones that it depends on.
     pub async fn compile(
         &mut self,
         (base, devel): (&Base, Option<&Base>),
@@ -163,7 +163,7 @@ impl Maker<'_, '_> {
             Ok(Some(jobs)) => Ok(Ended::Memory { jobs }),
             Err(e) => Err(e),
         };
-        // What belongs to subordinate ids is not this user's to remove.
+        // This user may not remove files of subordinate user IDs directly.
         for left in [upper.clone(), upper.with_extension("work")] {
             if left.exists() {
                 stackforge_sandbox::remove(None, &left).await?;
@@ -172,7 +172,7 @@ impl Maker<'_, '_> {
         made
     }
 
-    /// A command of a step, with what `inputs` holds mounted as the Dockerfile mounts it.
+    /// Returns the sandbox of a step, with the files of `inputs` mounted as in the Dockerfile.
     pub fn sandbox(
         &self,
         root: Root,
@@ -194,7 +194,7 @@ impl Maker<'_, '_> {
         Ok(sandbox)
     }
 
-    /// The scripts of steps.
+    /// Writes the steps' scripts into `folder`.
     pub fn lay_scripts(&self, folder: &Path) -> Result<(), BuildError> {
         for (from, to) in [("steps", "steps/"), ("builders", "")] {
             for (name, text) in templates_in(from) {
@@ -206,11 +206,11 @@ impl Maker<'_, '_> {
         Ok(())
     }
 
-    /// What the compile's script reads.
+    /// Writes the files that the compile script reads into `folder`.
     fn lay_inputs(&self, step: &Step<'_>, folder: &Path) -> Result<(), BuildError> {
         self.lay_scripts(folder)?;
         for (name, text) in builder(step.compile) {
-            // They are installed already.
+            // The requirements are already installed.
             let text = if name == "requires.txt" { "" } else { &text };
             write(&folder.join("build").join(name), text.as_bytes())?;
         }
@@ -233,7 +233,7 @@ impl Maker<'_, '_> {
         Ok(())
     }
 
-    /// None when it ended well, else the jobs to try again with.
+    /// Runs the compile. `None` on success, else the number of jobs to try again with.
     async fn run(&mut self, sandbox: &Sandbox, step: &Step<'_>) -> Result<Option<u32>, BuildError> {
         let library = &step.compile.library;
         let name = format!("[builder-{library}] compile {library}");
@@ -286,7 +286,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// The one wheel that the script left.
+    /// Audits and stores the one wheel that the script made.
     fn take(&self, upper: &Path, compile: &Compile) -> Result<Digest, BuildError> {
         let none = |why: String| BuildError::NoReport {
             reason: format!("the compiled wheel of {}: {why}", compile.library),
@@ -299,7 +299,7 @@ impl Maker<'_, '_> {
             return Err(none("there is not one".to_owned()));
         };
         let path = folder.join(&name);
-        // Written by a program: a link leads out of the sandbox.
+        // The compile wrote this folder: a symbolic link in it could lead out of the sandbox.
         let there = std::fs::symlink_metadata(&path).map_err(|e| none(e.to_string()))?;
         if !there.is_file() {
             return Err(none(format!("{name} is no file")));
@@ -350,13 +350,13 @@ struct Step<'a> {
     need: &'a Needs,
     log: &'a Path,
     jobs: Option<u32>,
-    /// With fewer jobs, where memory was short.
+    /// Whether to try again with fewer jobs if memory runs out.
     may_retry: bool,
 }
 
 enum Ended {
     Made(Digest),
-    /// It was killed for memory.
+    /// The compile was killed for lack of memory while it ran `jobs` jobs.
     Memory {
         jobs: u32,
     },
@@ -369,7 +369,7 @@ pub(super) fn write(path: &Path, content: &[u8]) -> Result<(), BuildError> {
         .map_err(|e| failed_at("write", path, e))
 }
 
-/// The file under its own name in a folder: a link, or a copy on another file system.
+/// Puts a file into a folder under its own name, as a hard link, or as a copy on another file system.
 pub(super) fn link(file: &Path, folder: &Path) -> Result<(), BuildError> {
     let to = folder.join(file.file_name().unwrap_or_default());
     std::fs::create_dir_all(folder)
@@ -398,7 +398,7 @@ fn failure(
     }
 }
 
-/// The jobs that the script says it runs.
+/// Parses the number of jobs that the script prints.
 fn jobs_of(line: &str) -> Option<u32> {
     let (_, rest) = line.split_once("stackforge: jobs=")?;
     rest.split(' ').next()?.parse().ok()

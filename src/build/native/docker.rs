@@ -1,4 +1,4 @@
-//! An assembled image into Docker.
+//! Loads an assembled image into Docker.
 
 use super::super::{BuildError, Options};
 use crate::pull;

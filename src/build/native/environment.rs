@@ -1,5 +1,5 @@
-//! The Python environment that wheels are installed into: a virtual environment without pip, over
-//! the base's interpreter.
+//! Makes the virtual environment that wheels are installed into. It has no pip and uses the base's
+//! interpreter.
 
 use super::super::BuildError;
 use super::layers::{Maker, Member};
@@ -10,12 +10,12 @@ use stackforge_image::layer::Scheme;
 pub(super) const HOME: &str = "/opt/venv";
 const PATH: &str = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The same where compilers run, beside a toolkit of the base's.
+/// PATH for compilers, with the CUDA toolkit of a devel base.
 pub(super) const PATH_WITH_CUDA: &str = "/opt/venv/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What images say to find it.
+/// Environment variables of images, so that programs find the virtual environment.
 pub(super) fn variables() -> Vec<(String, String)> {
-    // BuildKit gives even an empty base a PATH, so that it comes first there.
+    // BuildKit sets PATH even for an empty base, so PATH is first there; both engines have one order.
     [("PATH", PATH), ("VIRTUAL_ENV", HOME)]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .to_vec()
@@ -30,14 +30,14 @@ pub(super) fn interpreter() -> String {
 }
 
 impl Maker<'_, '_> {
-    /// Its folders, its links to the base's interpreter, and `pyvenv.cfg` (PEP 405).
+    /// Makes the layer with the environment's folders, links to the base's interpreter, and `pyvenv.cfg` (PEP 405).
     pub fn environment(&mut self) -> Result<Layer, BuildError> {
         let members = members(HOME, self.plan.python);
         self.files("environment", "the Python environment", &members)
     }
 }
 
-/// Of an environment at `home`.
+/// Returns the files of an environment at `home`.
 pub(super) fn members(home: &str, python: PythonVersion) -> Vec<Member> {
     let link = |path: &str, to: &str| Member::Link(format!("{home}/{path}"), to.to_owned());
     let config =

@@ -1,7 +1,7 @@
-//! Making layers: each once, known by a key over all that decides its bytes.
+//! Makes layers, each once, and stores them by a key over everything that decides their bytes.
 //!
-//! In: what a layer is made from, by name, and how. Out: a [`Layer`] whose blob lies in the store.
-//! A blob gets its name when it is whole and on the disk; what a killed run leaves has none.
+//! In: a layer's inputs by name, and a function that writes it. Out: a [`Layer`] whose blob is in the
+//! store. A blob gets its name only after it is complete and synced, so a killed run leaves no partial one.
 
 use super::super::base::io as failed_at;
 use super::super::{BuildError, BuildEvent, Options, StepResult};
@@ -19,7 +19,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
-/// What decides a layer's bytes, by name.
+/// The inputs that decide a layer's bytes, by name.
 pub(super) type Inputs = BTreeMap<String, String>;
 
 pub(super) struct Maker<'a, 'on> {
@@ -32,7 +32,7 @@ pub(super) struct Maker<'a, 'on> {
     pub threads: usize,
 }
 
-/// A small file, folder or link of a layer, by its absolute path.
+/// A small file, folder or symbolic link of a layer, by its absolute path.
 pub(super) enum Member {
     Folder(String),
     File(String, Vec<u8>),
@@ -78,7 +78,7 @@ impl<'a, 'on> Maker<'a, 'on> {
         });
     }
 
-    /// The layer that `inputs` decide: from the store, else by `make`, which writes the blob.
+    /// Returns the layer of `inputs` from the store, or calls `make` to write its blob.
     pub fn layer(
         &mut self,
         id: &str,
@@ -111,14 +111,14 @@ impl<'a, 'on> Maker<'a, 'on> {
         Ok(layer)
     }
 
-    /// What the store has of an earlier run.
+    /// Returns the layer of an earlier run, if the store has its blob.
     fn kept(&self, key: &Digest) -> Option<Layer> {
         let made = self.options.store.action(key)?.made?;
         let layer: Layer = serde_json::from_value(made).ok()?;
         self.options.store.blob(&layer.digest).map(|_| layer)
     }
 
-    /// A layer of what `content` writes as a tar.
+    /// Makes a layer of the tar that `content` writes.
     pub fn packed(
         &mut self,
         about: &str,
@@ -152,7 +152,7 @@ impl<'a, 'on> Maker<'a, 'on> {
         })
     }
 
-    /// A layer of small files, with the folders above them.
+    /// Makes a layer of small files and the folders above them.
     pub fn files(
         &mut self,
         id: &str,
@@ -171,7 +171,7 @@ impl<'a, 'on> Maker<'a, 'on> {
         })
     }
 
-    /// What every layer's bytes depend on.
+    /// Returns the inputs that every layer has.
     pub fn inputs(&self, kind: &str) -> Inputs {
         Inputs::from([
             ("format".into(), FORMAT.to_string()),
@@ -180,7 +180,7 @@ impl<'a, 'on> Maker<'a, 'on> {
         ])
     }
 
-    /// The same for those that [`Maker::packed`] compresses.
+    /// Returns the inputs of layers that [`Maker::packed`] compresses.
     pub fn packed_inputs(&self, kind: &str) -> Inputs {
         let compression = format!("{:?}", self.native.compression);
         let mut inputs = self.inputs(kind);
@@ -188,7 +188,7 @@ impl<'a, 'on> Maker<'a, 'on> {
         inputs
     }
 
-    /// Keeps an image's documents.
+    /// Stores an image's configuration and manifest.
     pub fn keep(&self, image: &Assembled) -> Result<(), BuildError> {
         for (digest, bytes) in [
             (&image.config_digest, &image.config),
@@ -199,7 +199,7 @@ impl<'a, 'on> Maker<'a, 'on> {
         Ok(())
     }
 
-    /// An image whose documents are kept, for who reads images.
+    /// Opens an image whose configuration and manifest are stored.
     pub fn at_rest(&self, image: &Assembled) -> Result<oci::Image, BuildError> {
         let size = image.manifest.len() as u64;
         Ok(oci::of_manifest(
@@ -210,7 +210,7 @@ impl<'a, 'on> Maker<'a, 'on> {
     }
 }
 
-/// How the content of a packed layer fails.
+/// An error of writing or of compressing a packed layer.
 enum Made {
     Failed(BuildError),
     Io(io::Error),
@@ -227,7 +227,7 @@ fn layer_key(inputs: &Inputs) -> Digest {
     Digest::of(canonical.to_string().as_bytes())
 }
 
-/// A tar of `members` with the folders above each, everything root's.
+/// Writes a tar of `members` and the folders above them, all owned by root.
 pub(super) fn tar(members: &[Member], epoch: u32) -> io::Result<Vec<u8>> {
     let mut tar = tar::Builder::new(Vec::new());
     let mut folders = std::collections::BTreeSet::new();

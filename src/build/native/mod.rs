@@ -1,10 +1,10 @@
-//! From a plan to an image without a daemon: its layers are assembled here, from the packages
-//! themselves, for any platform.
+//! Builds a plan's image without a daemon: assembles its layers from the packages themselves, for any
+//! platform.
 //!
-//! In: a [`Plan`] and the store. Out: [`Built`], whose blobs lie in the store, and its outputs. A
-//! layer is known by a key over all that decides its bytes; one that the store has is not made
-//! again, so a rebuild makes what changed and stacks share what they have in common. Nothing is
-//! written to an output before the image was audited, and validated where this machine can run it.
+//! In: a [`Plan`] and the store. Out: [`Built`], whose blobs are in the store, and the outputs. A layer has
+//! a key over everything that decides its bytes and is not made again if the store has it, so a rebuild
+//! makes what changed and stacks share equal layers. Outputs are written only after the image was audited
+//! and, if this machine can run it, validated.
 
 mod base;
 mod clone;
@@ -45,20 +45,20 @@ use std::time::Instant;
 use tokio::task::block_in_place;
 pub(super) use wheels::files as locked;
 
-/// Changes when the same inputs make other layers.
+/// Increased when the same inputs make other layers.
 const FORMAT: u32 = 2;
 
-/// What the native engine is told beyond [`Options`].
+/// Options of the native engine beyond [`Options`].
 pub struct Native {
     pub compression: Compression,
-    /// Of every file and document, in seconds since 1970.
+    /// Latest time of the image's files and documents, in seconds since 1970.
     pub epoch: u32,
 }
 
-/// 2024-01-01: times in images are no later than this, unless SOURCE_DATE_EPOCH says otherwise.
+/// 2024-01-01. Times in images are no later than this, unless SOURCE_DATE_EPOCH is set.
 pub const EPOCH: u32 = 1_704_067_200;
 
-/// Assembles the plan's image, or finds it assembled, and writes it to its outputs.
+/// Assembles the plan's image, or returns an existing one, and writes it to its outputs.
 pub async fn assemble(
     plan: &Plan,
     native: &Native,
@@ -142,7 +142,7 @@ pub async fn assemble(
     let at_rest = AtRest::new(&plan.variant, maker.at_rest(&content)?);
     let mut audit = block_in_place(|| meant.image(Target::Image(&at_rest)))?;
     audit.target.clone_from(&plan.variant);
-    // Its layers are of the locked wheels by digest, which pruning may have changed.
+    // No wheels to compare with: layers are made from locked wheels by digest, and pruning changes files.
     installed::check(plan, &report, &audit, &BTreeMap::new())?;
     if !audit.ok {
         return Err(BuildError::Audit {
@@ -153,8 +153,8 @@ pub async fn assemble(
     maker.step("audit", false, start);
 
     let start = Instant::now();
-    // The report is of this machine and this moment: in the image, it would make every build's
-    // digest another.
+    // The report names this machine and this time; inside the image it would change the digest of every
+    // build.
     let evidence = [
         Member::file(SPEC_PATH, plan.promise()),
         Member::file(AUDIT_PATH, document(&audit)),
@@ -187,7 +187,7 @@ pub async fn assemble(
         ..Action::default()
     };
     options.store.record(&image.digest, &known)?;
-    // What `plan` shows as cached.
+    // Record steps without an action, so that `plan` shows them as cached.
     for step in plan.steps.iter().filter(|s| !options.store.has(&s.key)) {
         let done = Action {
             step: step.id.to_string(),
@@ -211,7 +211,7 @@ pub async fn assemble(
     })
 }
 
-/// Of an image of these layers. What a base's layers unpack to is not always measured.
+/// Returns the size of an image of these layers. A pulled base's unpacked size may be unknown.
 fn size(layers: &[Layer]) -> ImageSize {
     let measured = layers.iter().all(|l| l.plain_size > 0);
     ImageSize {
@@ -220,14 +220,14 @@ fn size(layers: &[Layer]) -> ImageSize {
     }
 }
 
-/// Gives the image its names in the store.
+/// Tags the image in the store.
 fn name(image: &Digest, options: &Options<'_>) -> Result<(), BuildError> {
     let named = |tag: &String| (tag.clone(), image.clone());
     let names: Vec<(String, Digest)> = options.tags.iter().map(named).collect();
     Ok(options.store.tag_all(&names)?)
 }
 
-/// Of an image: its plan, and what the native engine puts into it beyond that.
+/// Returns the key of an image: of its plan and of the native engine's options.
 fn key(plan: &Plan, native: &Native) -> Digest {
     let canonical = serde_json::json!({
         "format": FORMAT,
@@ -239,7 +239,7 @@ fn key(plan: &Plan, native: &Native) -> Digest {
     Digest::of(canonical.to_string().as_bytes())
 }
 
-/// The image of an earlier run, if the store has all of it.
+/// Returns the image of an earlier run, if the store has all of its blobs.
 fn existing(plan: &Plan, key: &Digest, options: &Options<'_>) -> Option<(Assembled, Built)> {
     let action = options.store.action(key)?;
     let layers: Vec<Layer> = serde_json::from_value(action.made?).ok()?;

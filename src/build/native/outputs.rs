@@ -1,4 +1,4 @@
-//! Where an assembled image goes.
+//! Writes an assembled image to its outputs.
 
 use super::super::base::io as failed_at;
 use super::super::output::Output;
@@ -25,7 +25,7 @@ pub(super) async fn write(
     for to in &options.outputs {
         match to {
             Output::Oci(directory) => block_in_place(|| {
-                // The layout has links to the store's blobs where it can.
+                // Where possible, the layout's blobs are hard links to the store's.
                 options.store.keeping_notes(image.blobs().values(), || {
                     for tag in &options.tags {
                         output::layout(image, tag, &blobs, directory)?;
@@ -42,7 +42,7 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// An archive has its name when it is whole.
+/// Writes an archive. It gets its name only when it is complete.
 fn archive(
     image: &Assembled,
     options: &Options<'_>,

@@ -1,4 +1,4 @@
-//! An assembled image into a registry: under a tag, or into an index of variants.
+//! Pushes an assembled image to a registry: under a tag, or into an index of variants.
 
 use super::super::output::{facts, settings};
 use super::super::{BuildError, Options};
@@ -19,7 +19,7 @@ pub(super) async fn push(
     Ok(())
 }
 
-/// Enters it as the plan's variant.
+/// Pushes the image and enters it into the index as the plan's variant.
 pub(super) async fn add(
     image: &Assembled,
     reference: &Reference,

@@ -1,5 +1,4 @@
-//! The validation of an assembled image, where this machine can run it: in namespaces, on its
-//! unpacked layers.
+//! Validates an assembled image on its unpacked layers, in namespaces, if this machine can run it.
 
 use super::super::at_rest::validate_at_rest;
 use super::super::{BuildError, BuildEvent};
@@ -11,13 +10,13 @@ use stackforge_image::assemble::Assembled;
 use stackforge_sandbox::SandboxError;
 
 impl Maker<'_, '_> {
-    /// What the validation programs find in the image. Where they cannot run, a report that says
+    /// Runs the validation programs in the image and returns their report. If they cannot run, the report says
     /// why; a failed check is an error.
     pub async fn validate(&mut self, image: &Assembled) -> Result<Report, BuildError> {
         let (plan, cancel) = (self.plan, self.cancel);
         let (store, gpu) = (self.options.store, self.options.gpu);
         (self.on)(BuildEvent::Phase { name: "validate" });
-        // Who asks for a GPU is told, not passed over.
+        // A requested GPU validation has to fail here, not to be skipped.
         if Platform::host() != Some(plan.platform) && !gpu {
             let why = format!("{} does not run on this machine", plan.platform);
             return Ok(not_run(&plan.parts.validation, &plan.variant, &why));
@@ -30,7 +29,7 @@ impl Maker<'_, '_> {
             Ok(report) => Err(BuildError::Invalid {
                 report: Box::new(report),
             }),
-            // The image is right all the same: whoever runs it can validate it.
+            // The image is built correctly; it can be validated where it runs.
             Err(BuildError::Sandbox(
                 e @ (SandboxError::NotAllowed { .. } | SandboxError::Overlay { .. }),
             )) if !gpu => {
@@ -42,7 +41,7 @@ impl Maker<'_, '_> {
     }
 }
 
-/// A report that says of each check why it did not run.
+/// Returns a report that says for each check why it did not run.
 fn not_run(spec: &Value, stack: &str, why: &str) -> Report {
     let names = spec["checks"].as_array().into_iter().flatten();
     let checks = names.filter_map(Value::as_str).map(|name| Check {

@@ -1,7 +1,7 @@
-//! The root file system that libraries are compiled in: the base, what compilers need of the
-//! system, the Python environment and the wheels below what is compiled, each a directory.
+//! Makes the root file system in which libraries are compiled. The base, the compilers' OS packages, the
+//! Python environment and the wheels that the library needs are a directory each.
 //!
-//! Unlike the image's own layers these have everything of their wheels, static libraries too.
+//! Unlike the image's layers, these keep all files of their wheels, static libraries too.
 
 use super::super::BuildError;
 use super::super::at_rest::environment;
@@ -28,16 +28,16 @@ use std::ffi::OsString;
 use std::io::{BufReader, Seek as _};
 use std::path::{Path, PathBuf};
 
-/// What the installers' script reads instead of the network's indexes.
+/// Script that replaces the network's index settings for the installers.
 const NO_INDEX: &str =
     "export PIP_NO_INDEX=1 PIP_FIND_LINKS=/dev/stackforge/sources UV_OFFLINE=1\n";
 
 pub(super) struct Toolchain {
-    /// Without Python's packages, the lowest first.
+    /// Directories without Python packages, the lowest first.
     pub system: Vec<PathBuf>,
-    /// `bin/uv`, `bin/python` with pip.
+    /// Directory with `bin/uv` and a `bin/python` that has pip.
     pub tools: PathBuf,
-    /// What the image that the compilers are in says, and where Python and CUDA are.
+    /// Variables of the compilers' image, with the paths of Python and CUDA.
     pub env: BTreeMap<OsString, OsString>,
 }
 
@@ -79,7 +79,7 @@ impl Maker<'_, '_> {
         })
     }
 
-    /// The installers, as the Dockerfile's own stage makes them, kept by all that goes into them.
+    /// Returns the tree with the installers, made as in the Dockerfile's stage and keyed by all its inputs.
     fn tools(
         &self,
         system: &[PathBuf],
@@ -113,8 +113,8 @@ impl Maker<'_, '_> {
         Ok(tree.join("opt/tools"))
     }
 
-    /// Runs what fills `into`, a tree of the store. Returns no count of its bytes, since it goes with
-    /// the layers below it.
+    /// Runs a program that fills `into`, a tree of the store. Returns 0 bytes for the tree, which is collected
+    /// with the layers below it.
     ///
     /// # Errors
     /// [`BuildError::NoReport`] with the program's last line if it fails; `what` names what it makes.
@@ -154,7 +154,7 @@ impl Maker<'_, '_> {
             .tree(&digest, |into| self.install(wheel, into))
     }
 
-    /// Installs a wheel below a directory; the bytes that were written.
+    /// Installs a wheel below a directory and returns the bytes written.
     fn install(&self, fetched: &Fetched, into: &Path) -> Result<u64, BuildError> {
         let path = &fetched.path;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -170,7 +170,7 @@ impl Maker<'_, '_> {
             scheme: scheme(self.plan.python),
             python: interpreter(),
             epoch: self.native.epoch,
-            // It is unpacked at once.
+            // Level 0: the layer is unpacked at once.
             level: 0,
             threads: self.threads,
         };
@@ -184,7 +184,7 @@ impl Maker<'_, '_> {
     }
 }
 
-/// What decides a directory of installed wheels.
+/// Returns the key of a directory of installed wheels.
 fn key(kind: &str, wheels: &[&Fetched], maker: &Maker<'_, '_>) -> serde_json::Value {
     let of = |w: &&Fetched| format!("{} {} {}", w.name, w.sha256, w.requested);
     serde_json::json!({
@@ -196,8 +196,8 @@ fn key(kind: &str, wheels: &[&Fetched], maker: &Maker<'_, '_>) -> serde_json::Va
     })
 }
 
-/// The wheels that are there while `compile` is compiled: those that its stage starts from, and
-/// what the build itself requires in place of what is there of the same name.
+/// Returns the wheels that are installed while `compile` is compiled: those that its stage starts from,
+/// with the build's own requirements in place of wheels of the same name.
 pub(super) fn present<'a>(
     plan: &Plan,
     compile: &Compile,

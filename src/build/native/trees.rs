@@ -1,4 +1,4 @@
-//! Layers as directories, for who looks into them or runs a program on them.
+//! Unpacks layers into directories, to read files or run programs in them.
 
 use super::super::BuildError;
 use super::super::unpacked::trees;
@@ -8,12 +8,12 @@ use stackforge_image::oci::Image;
 use std::path::PathBuf;
 
 impl Maker<'_, '_> {
-    /// Each layer's directory, the lowest first.
+    /// Returns the directory of each layer, the lowest first.
     pub fn trees(&self, image: &Image) -> Result<Vec<PathBuf>, BuildError> {
         trees(self.options.store, image, self.threads, self.cancel)
     }
 
-    /// The layers alone, as an image at rest.
+    /// Returns an image at rest of just these layers.
     pub fn image_of(&self, layers: &[Layer]) -> Result<Image, BuildError> {
         let draft = Draft {
             platform: self.plan.platform,

@@ -1,5 +1,5 @@
-//! Wheels to layers: fetched by digest, grouped so that a new version changes one layer, and
-//! stitched without recompressing.
+//! Makes layers of wheels. Wheels are fetched by digest, grouped so that a new version changes one layer,
+//! and stitched without recompressing.
 
 use super::super::base::io as failed_at;
 use super::super::{BuildError, BuildEvent, Options};
@@ -21,7 +21,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// Of what is not compressed in a wheel already, and of tar headers.
+/// Compression level of members that are stored in the wheel, and of tar headers.
 const LEVEL: u32 = 6;
 
 /// A wheel of the image, as a file.
@@ -32,11 +32,11 @@ pub(super) struct Fetched {
     pub sha256: String,
     pub size: u64,
     pub path: PathBuf,
-    /// The stack names it.
+    /// Whether the stack names it.
     pub requested: bool,
 }
 
-/// The locked wheels of the plan, from the store or the index.
+/// Returns the plan's locked wheels, from the store or the index.
 pub(super) async fn fetch(
     plan: &Plan,
     options: &Options<'_>,
@@ -48,7 +48,7 @@ pub(super) async fn fetch(
     wheels(&locked, "wheels", options, on).await
 }
 
-/// Locked wheels as files.
+/// Fetches locked wheels.
 pub(super) async fn wheels(
     locked: &[PythonFile],
     what: &str,
@@ -70,7 +70,7 @@ pub(super) async fn wheels(
     fetched.collect()
 }
 
-/// Locked files by digest, each under its own name.
+/// Fetches locked files by digest, each under its own name.
 pub(in crate::build) async fn files(
     locked: &[PythonFile],
     what: &str,
@@ -98,7 +98,7 @@ pub(in crate::build) async fn files(
     Ok(files.await?)
 }
 
-/// A wheel that was compiled.
+/// Returns a compiled wheel of the store.
 pub(super) fn compiled(
     plan: &Plan,
     library: &str,
@@ -130,14 +130,14 @@ fn source(wheel: &Fetched) -> Result<FileSource, BuildError> {
     FileSource::open(path).map_err(|e| failed_at("open the wheel", path, e))
 }
 
-/// It was fetched, or kept, by its digest.
+/// Opens a wheel, whose digest was verified when it was fetched or stored.
 fn open(wheel: &Fetched) -> Result<Wheel<FileSource>, BuildError> {
     let name = wheel.path.file_name().unwrap_or_default().to_string_lossy();
     Ok(Wheel::open(&name, source(wheel)?)?.vouched())
 }
 
 impl Maker<'_, '_> {
-    /// One layer for each large wheel, a few for the others.
+    /// Makes the layers of wheels: one for each large wheel, a few for the others.
     pub fn wheels(&mut self, wheels: &[Fetched]) -> Result<Vec<Layer>, BuildError> {
         let parts: Vec<Part<'_>> = wheels
             .iter()
@@ -148,7 +148,7 @@ impl Maker<'_, '_> {
             .collect();
         let groups = group(&parts, &Limits::default());
         if groups.len() > 1 {
-            // A file of one layer would cover another's, and the image be none of both wheels.
+            // A file of one layer would hide another wheel's file of that name: the image would match neither.
             self.disjoint(wheels)?;
         }
         let mut layers = Vec::new();
@@ -216,7 +216,7 @@ impl Maker<'_, '_> {
         })
     }
 
-    /// Whether device code is left out of a wheel: pure ones have none.
+    /// Whether to prune a wheel's device code. Pure wheels have none.
     fn prunes(&self, wheel: &Fetched) -> bool {
         let pure = wheel.path.to_string_lossy().ends_with("-any.whl");
         self.plan.parts.prune && !pure
@@ -276,7 +276,7 @@ impl Maker<'_, '_> {
             .map(|w| format!("{} {}", w.name, w.version))
             .collect();
         Ok(Layer {
-            // A member of a wheel is deflated, so such a layer is gzip whatever others are.
+            // Members of a wheel are deflate streams, so this layer is gzip whatever the others are.
             media_type: Compression::GZIP.media_type().to_owned(),
             digest: digest(&written.digest)?,
             diff_id: digest(&written.diff_id)?,

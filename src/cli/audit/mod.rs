@@ -97,7 +97,7 @@ fn show(common: &Common, args: &AuditArgs, answer: &Audit) -> Outcome {
     }
 }
 
-/// The devices that are meant; `all` is every SM of the catalog.
+/// Returns the required GPUs; `all` is every SM of the catalog.
 fn gpus(catalog: &Catalog, names: &[String]) -> Result<Vec<Gpu>, Failure> {
     let mut gpus = Vec::new();
     for name in names {
@@ -125,7 +125,7 @@ fn tell(common: &Common, audit: &Audit) {
     print_report(&render(&Report::new(Source::default(), told), color));
 }
 
-/// What was found has been printed, but for JSON, whose document is the failure's.
+/// Returns a failure without a report, which was already printed. With `--json` it contains the document.
 fn refused(common: &Common, audit: &Audit) -> Failure {
     let mut failure = Failure::new(1, Report::new(Source::default(), Vec::new()));
     if common.json

@@ -1,4 +1,4 @@
-//! Targets that have to be fetched: an image of a registry, a wheel of the index.
+//! Fetches targets: an image of a registry, a wheel of the index.
 
 use crate::catalog::Catalog;
 use crate::cli::args::{AuditArgs, Common};
@@ -18,10 +18,10 @@ use stackforge_types::reference::BadReference;
 use std::str::FromStr as _;
 use std::sync::Arc;
 
-/// The Python of a package, where none is given.
+/// The Python of a package if none is given.
 const USUAL_PYTHON: &str = "3.12";
 
-/// The image, with its blobs in the store.
+/// Fetches an image into the store.
 pub fn image(common: &Common, args: &AuditArgs, name: &str) -> Result<oci::Image, Failure> {
     let reference = Reference::from_str(name)?;
     let store = Store::open(common.store.as_deref())?;
@@ -49,7 +49,7 @@ pub fn image(common: &Common, args: &AuditArgs, name: &str) -> Result<oci::Image
     image
 }
 
-/// The wheel, in the store.
+/// Fetches a wheel into the store.
 pub fn package(
     common: &Common,
     args: &AuditArgs,
@@ -75,7 +75,7 @@ pub fn package(
     package
 }
 
-/// The platform that is asked for, else this machine's.
+/// Returns the requested platform, else this machine's.
 fn platform(args: &AuditArgs) -> Platform {
     args.platform.unwrap_or(match std::env::consts::ARCH {
         "aarch64" => Platform::LinuxArm64,

@@ -1,4 +1,4 @@
-//! What `audit` is asked to read, by how it is written.
+//! Parses the target of `audit`.
 
 use stackforge_binary::source::{FileSource, array};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 pub enum Target {
     /// A shared object, a wheel or a directory.
     Path(PathBuf),
-    /// An OCI layout, or an archive of an image; of several images that one.
+    /// An OCI layout, or an archive of images; `reference` chooses among several images.
     Image {
         path: PathBuf,
         reference: Option<String>,
@@ -20,13 +20,13 @@ pub enum Target {
     Package(String),
 }
 
-/// Before the first `:`, as skopeo and podman write it.
+/// Prefixes before the first `:`, as in skopeo and podman.
 const FILES: [&str; 3] = ["oci", "oci-archive", "docker-archive"];
 const ENGINES: [&str; 2] = ["docker", "docker-daemon"];
 
 impl Target {
     pub fn read(text: &str) -> Self {
-        // What is there is meant, whatever its name looks like.
+        // An existing path wins, whatever its name looks like.
         let there = Path::new(text);
         if there.exists() {
             return of_path(there);
@@ -42,7 +42,7 @@ impl Target {
                 Some((name, version)) if !name.is_empty() && !version.is_empty() => {
                     Self::Package(text.to_owned())
                 }
-                // Reading it says that it is not there.
+                // Reading the path reports that it does not exist.
                 _ => Self::Path(there.to_owned()),
             },
         }
@@ -67,7 +67,7 @@ fn of_path(path: &Path) -> Target {
     }
 }
 
-/// `PATH[:TAG]` or `PATH@DIGEST`; a path that is there may hold either sign itself, a tag `:`.
+/// Parses `PATH[:TAG]` or `PATH@DIGEST`. An existing path may contain `:` or `@` itself, and a tag `:`.
 fn at_rest(text: &str) -> Target {
     let image = |path: &str, reference: Option<&str>| Target::Image {
         path: path.into(),

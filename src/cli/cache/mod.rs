@@ -111,7 +111,7 @@ fn gc(common: &Common, store: &Store, limits: &Limits) -> Outcome {
     Ok(())
 }
 
-/// What a build leaves is within the budget of the configuration, where it has one.
+/// Reduces the store after a build to the configuration's `max_size`, if there is one.
 pub(super) fn after_build(common: &Common, store: &Store, config: &Config) {
     let Some(Size(max)) = config.cache.max_size else {
         return;
@@ -131,7 +131,7 @@ pub(super) fn after_build(common: &Common, store: &Store, config: &Config) {
             }
         }
         Ok(None) => {}
-        // The image is built; what is kept beside it can wait.
+        // The build succeeded, so a failure here is only a warning.
         Err(e) => tracing::warn!("{}", super::output::chain(&e)),
     }
 }
@@ -181,7 +181,7 @@ fn faults(found: &Verified) -> Vec<Diagnostic> {
     messages.into_iter().map(fault).collect()
 }
 
-/// Runs what may take long; Ctrl-C ends it in order.
+/// Runs work that may take long and shows progress; Ctrl-C cancels it.
 fn with_progress<T>(
     common: &Common,
     what: &str,

@@ -1,4 +1,4 @@
-//! What a stack needs of the cache: the files of its lock and what its steps gave.
+//! Selects what a stack needs of the cache: the files of its lock and the results of its steps.
 
 use crate::cli::args::Common;
 use crate::cli::output::Failure;
@@ -9,7 +9,7 @@ use stackforge_image::store::Selection;
 use stackforge_types::Digest;
 use std::path::Path;
 
-/// Of one variant, or of all.
+/// Selects for one variant, or for all.
 pub fn of_stack(common: &Common, path: &Path, variant: Option<&str>) -> Result<Selection, Failure> {
     let session = Session::open(common, path)?;
     let lock = session.required_lock()?;
@@ -34,7 +34,7 @@ pub fn of_stack(common: &Common, path: &Path, variant: Option<&str>) -> Result<S
     Ok(selection)
 }
 
-/// Of every file that a section names.
+/// Returns the digest of every file in a section.
 fn digests(section: &PlatformLock) -> Vec<Digest> {
     let builds = section.builds.iter().flat_map(|b| &b.requires);
     let python = section.wheels.iter().chain(&section.tools).chain(builds);

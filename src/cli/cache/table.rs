@@ -1,4 +1,4 @@
-//! Answers of `stackforge cache` for people.
+//! Formats the answers of `stackforge cache` for people.
 
 use super::super::output::shown;
 use stackforge_image::store::{
@@ -28,7 +28,7 @@ fn label(kind: Kind) -> &'static str {
     found.map_or("", |(_, label)| label)
 }
 
-/// In the units that the limits are given in.
+/// Formats a size in the units in which limits are given.
 pub fn size(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),
@@ -47,7 +47,7 @@ fn ago(used: SystemTime) -> String {
     }
 }
 
-/// One line for each kind.
+/// Returns one line for each kind of entry.
 pub fn summary(listing: &Listing, root: &Path) -> String {
     let mut out = format!("{}\n\n", shown(root));
     let line = |out: &mut String, what: &str, count: &str, bytes: &str, used: &str| {
@@ -75,7 +75,7 @@ pub fn summary(listing: &Listing, root: &Path) -> String {
     trimmed(&out)
 }
 
-/// One line for each entry.
+/// Returns one line for each entry.
 pub fn every(listing: &Listing) -> String {
     let mut out = String::new();
     for entry in &listing.entries {
@@ -117,7 +117,7 @@ pub fn collected(done: &Collected, limits: &Limits) -> String {
     out
 }
 
-/// Why a limit was not reached.
+/// Explains why a limit was not reached.
 pub fn why_kept(done: &Collected) -> String {
     let mut reasons = Vec::new();
     if done.in_use > 0 {
@@ -160,7 +160,7 @@ pub fn verified(found: &Verified) -> String {
     trimmed(&out)
 }
 
-/// What became of a damaged index.
+/// Describes what was done with a damaged index.
 fn index(found: &Verified) -> String {
     let mut out = match found.restored.as_slice() {
         [] => "wrote an empty index.json\n".to_owned(),

@@ -1,4 +1,4 @@
-//! One variant's build, a process of its own: what it is told, what it tells, and when its engine is gone.
+//! Runs one variant's build as a process: its arguments, its output, and whether its engine is lost.
 
 use super::super::args::{CompressionChoice, EngineChoice};
 use super::super::output::ENGINE_FAULT;
@@ -17,20 +17,21 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-/// How often an engine is asked whether it is still there, and how often in a row it may not be.
+/// Time between two checks of an engine; `PATIENCE` is the longest wait for its answer, and `MISSES` the
+/// number of failed checks in a row after which it is lost.
 const ASKED: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(20);
 const MISSES: u32 = 3;
-/// How long a build may take to end when it is told to.
+/// Time that a build gets to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(15);
-/// The exit of a build that was stopped.
+/// Exit status of a build that was interrupted.
 const INTERRUPTED: i32 = 130;
-/// Lines of a build that are kept for people, and bytes of its document.
+/// Lines of a build's output that are kept; `MOST_BYTES` is the longest document, in bytes.
 const MOST_LINES: usize = 400;
 const MOST_BYTES: u64 = 64 << 20;
 
 impl Fleet<'_> {
-    /// One variant's build, to its end or until its engine is gone.
+    /// Runs one variant's build until it ends or its engine is lost.
     pub async fn work(&self, job: usize, place: usize, cancel: &Cancel) -> End<Ended> {
         let start = Instant::now();
         let name = &self.jobs[job].variant.name;
@@ -73,7 +74,7 @@ impl Fleet<'_> {
         if let Some(why) = gone(&document).filter(|_| of_engine) {
             return End::Lost(why);
         }
-        // Nothing is known of a build that did not say what it made.
+        // Without a document, the build's result is not known.
         let exit = match (exit, &document) {
             (0, Value::Null) => -1,
             _ => exit,
@@ -94,7 +95,7 @@ impl Fleet<'_> {
         End::Done(ended)
     }
 
-    /// Waits for a build, which is stopped when the work is cancelled or its engine does not answer.
+    /// Waits for a build. Stops it if the work is cancelled or its engine does not answer.
     async fn ended(
         &self,
         child: &mut Child,
@@ -167,7 +168,7 @@ impl Fleet<'_> {
         for output in &args.outputs {
             let text = match output {
                 Output::Index(reference) => format!("index:{reference}"),
-                // Others were refused.
+                // Other outputs were refused before.
                 _ => "docker".to_owned(),
             };
             word("--output");
@@ -179,7 +180,7 @@ impl Fleet<'_> {
                 words.push(path.into());
             }
         }
-        // The one that runs now, even where a newer one has taken its path.
+        // This executable, even if a newer one has replaced the file at its path.
         let mut command = Command::new("/proc/self/exe");
         command
             .args(words)
@@ -194,7 +195,7 @@ impl Fleet<'_> {
     }
 }
 
-/// How busy an engine is: containers that run for each of its processors.
+/// Returns the load of an engine: its running containers divided by its processors.
 pub async fn load(place: &Place) -> Result<f64, String> {
     let Some(address) = &place.address else {
         return Ok(0.0);
@@ -219,7 +220,7 @@ pub async fn load(place: &Place) -> Result<f64, String> {
     Ok(f64::from(info.running) / f64::from(info.cpus.max(1)))
 }
 
-/// Of the jobs, those whose image an engine has. One that does not answer has none.
+/// Returns the jobs whose image an engine has; none if it does not answer.
 pub async fn images(place: &Place, jobs: &[Job<'_>]) -> BTreeSet<usize> {
     let mut there = BTreeSet::new();
     let Some(address) = &place.address else {
@@ -236,12 +237,12 @@ pub async fn images(place: &Place, jobs: &[Job<'_>]) -> BTreeSet<usize> {
         }
         Ok::<_, EngineError>(())
     };
-    // Whether it is there at all is asked before it gets a job.
+    // Ignore an error: the engine is checked again before it gets a job.
     let _ = tokio::time::timeout(PATIENCE, ask).await;
     there
 }
 
-/// Returns when an engine has not answered for a while, and says so.
+/// Waits until an engine has not answered for a while. Returns a message that says so.
 async fn silent(place: &Place) -> String {
     let Some(address) = &place.address else {
         return std::future::pending().await;
@@ -260,7 +261,7 @@ async fn silent(place: &Place) -> String {
     }
 }
 
-/// Tells a build to end in order, and after a while at once.
+/// Sends SIGTERM to a build, and kills it if it does not end in time.
 async fn stop(child: &mut Child) {
     let id = child.id().and_then(|id| i32::try_from(id).ok());
     if let Some(id) = id.and_then(rustix::process::Pid::from_raw) {
@@ -271,14 +272,14 @@ async fn stop(child: &mut Child) {
     }
 }
 
-/// The first error that a build told.
+/// Returns the first error in a build's document.
 pub fn first(document: &Value) -> Option<(&str, &str)> {
     let diagnostics = document["diagnostics"].as_array()?;
     let error = diagnostics.iter().find(|d| d["severity"] == "error")?;
     Some((error["code"].as_str()?, error["message"].as_str()?))
 }
 
-/// Why a build that ended is its engine's fault: others may build the variant.
+/// Returns the error if only the engine is at fault, so that another engine can build the variant.
 fn gone(document: &Value) -> Option<String> {
     let (_, message) = first(document)?;
     (document[ENGINE_FAULT] == true).then(|| message.to_owned())

@@ -1,5 +1,5 @@
-//! `stackforge build --all-variants`: each variant's build is a process of its own, on the engine that
-//! [`fleet`] gives it.
+//! `stackforge build --all-variants`: builds each variant in its own process, on the engine that [`fleet`]
+//! chooses.
 
 mod child;
 mod show;
@@ -30,7 +30,7 @@ use show::Show;
 
 const HERE: &str = "this machine";
 
-/// Where variants are built: an engine at an address, or this machine as it is.
+/// A place that builds variants: an engine at an address, or this machine.
 struct Place {
     address: Option<String>,
     platforms: BTreeSet<Platform>,
@@ -45,18 +45,18 @@ impl Place {
 /// One variant to build.
 struct Job<'a> {
     variant: &'a Variant,
-    /// Whether only the native engine can.
+    /// Whether only the native engine can build it.
     native: bool,
-    /// The id of an earlier build's, in some engine.
+    /// ID of the image of an earlier build, in some engine.
     image: Option<String>,
 }
 
-/// How a build ended.
+/// The result of a build.
 struct Ended {
     place: usize,
     seconds: f64,
     exit: i32,
-    /// What it printed with `--json`.
+    /// The document that it printed with `--json`.
     document: Value,
 }
 
@@ -80,7 +80,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let engines = jobs.iter().filter(|job| !job.native);
     let platforms: Vec<Platform> = engines.map(|job| job.variant.platform).collect();
     let mut places = places(&platforms, args.engine, &session.config.builders);
-    // What no engine builds is built here; nothing else is drawn here by that.
+    // Variants that only the native engine can build are built here; no platform moves others here.
     if jobs.iter().any(|job| job.native) && places.iter().all(|p| p.address.is_some()) {
         places.push(Place {
             address: None,
@@ -100,7 +100,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     fleet.tell(&came, &lost, start.elapsed().as_secs_f64())
 }
 
-/// The builders of the platforms, each once, and this machine for those that have none.
+/// Returns the builders of the platforms, each once, and this machine for platforms without one.
 fn places(
     platforms: &[Platform],
     engine: EngineChoice,
@@ -132,16 +132,16 @@ struct Fleet<'a> {
     args: &'a BuildArgs,
     jobs: &'a [Job<'a>],
     places: &'a [Place],
-    /// Whether the stack has variants to name.
+    /// Whether the stack has a matrix, so that variants have to be named.
     matrix: bool,
     show: Show,
 }
 
-/// Places that were lost, and why.
+/// Places that were lost, with the reason.
 type Lost = Vec<(usize, String)>;
 
 impl Fleet<'_> {
-    /// The jobs, each with the place that has its image, or that alone can build it.
+    /// Returns the jobs. Each has as its home the place that has its image, or the only one that can build it.
     async fn jobs(&self) -> Vec<fleet::Job> {
         let asked = self.places.iter().map(|place| images(place, self.jobs));
         let there = join_all(asked).await;
@@ -213,7 +213,7 @@ impl Fleet<'_> {
         let exit = if rows.iter().any(|row| row.exit == 130) {
             130
         } else if rows.iter().all(|row| [0, 3].contains(&row.exit)) {
-            // Of the environment alone: nothing is wrong with a variant.
+            // Only the environment failed: the variants are not at fault.
             3
         } else {
             1
@@ -286,7 +286,7 @@ impl Fleet<'_> {
 }
 
 struct Row {
-    /// Variant, where it was built, how it ended, how long it took, its size.
+    /// The cells of a row: variant, place, result, duration, size.
     cells: [String; 5],
     exit: i32,
     document: Value,

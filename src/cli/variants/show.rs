@@ -1,4 +1,4 @@
-//! Builds that are under way, shown.
+//! Shows the progress of parallel builds.
 
 use super::super::args::Common;
 use super::super::output::{tell, tell_event};
@@ -9,8 +9,8 @@ use stackforge_types::printable;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-/// What is under way, drawn: a line for each builder on a terminal, lines elsewhere, with `--json` the
-/// events of every build, each with its variant.
+/// Shows running builds: a line for each builder on a terminal, plain lines elsewhere, with `--json` every
+/// build's events with its variant.
 pub struct Show {
     json: bool,
     quiet: bool,
@@ -35,7 +35,7 @@ impl Show {
         }
     }
 
-    /// What a build said besides events: of a failure as it stands and in any case.
+    /// Prints a build's other output: for a failed build always and unchanged.
     pub fn told(&self, variant: &str, lines: &[String], failed: bool) {
         for line in lines {
             match (failed, &self.bars) {

@@ -4,7 +4,7 @@ use crate::diag::Severity;
 use crate::doctor::{Disk, Engine, Network, Program};
 use std::path::Path;
 
-/// A machine with an H100, driver 580 and an engine that gives containers GPUs.
+/// A machine with an H100, driver 580 and an engine that gives GPUs to containers.
 fn machine(catalog: &Catalog) -> Machine {
     let mut device = Device::read(Path::new("/nonexistent"));
     device.platform = Some(crate::spec::Platform::LinuxAmd64);

@@ -1,4 +1,4 @@
-//! Devices against an index of twelve variants.
+//! Tests devices against an index of twelve variants.
 
 use super::*;
 use crate::catalog::Catalog;
@@ -47,7 +47,7 @@ fn index(catalog: &Catalog) -> Vec<Variant> {
     ]
 }
 
-/// A device of which nothing is known but its platform and the flags of its processors.
+/// A device of which only the platform and the CPU flags are known.
 fn device(platform: Platform, flags: &[&str]) -> Device {
     let dir = tempfile::tempdir().unwrap();
     let mut device = Device::read(dir.path());
@@ -163,7 +163,7 @@ fn the_newest_gpus_run_their_family_s_code_or_ptx() {
     let next = taken(&machine("13.0", "580.65.06"));
     assert_eq!(next.variant, "server13");
     assert_eq!(next.why, "PTX of sm_120, compiled by the driver");
-    // Its driver runs the machine code of CUDA 13.0, and no PTX of it.
+    // This driver runs the machine code of CUDA 13.0, but cannot compile its PTX.
     let old = machine("13.0", "575.51.03");
     assert_eq!(taken(&old).variant, "cpu-amd64");
 }

@@ -1,4 +1,4 @@
-//! How long a gzip member is: only inflating it tells.
+//! Measures a gzip member. Its length is known only after inflating it.
 
 use flate2::{Decompress, FlushDecompress, Status};
 use std::fs::File;
@@ -6,11 +6,11 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 const PIECE: u64 = 64 << 10;
-/// Header without any field, as stackforge writes it, and CRC-32 with length.
+/// Bytes of a gzip header without optional fields, as stackforge writes it; and of CRC-32 and length.
 const HEADER: u64 = 10;
 const TRAILER: u64 = 8;
 
-/// Bytes of the member at `offset`, which ends before `end` and inflates to `length` bytes.
+/// Returns the bytes of the gzip member at `offset`, which ends before `end` and inflates to `length` bytes.
 pub fn length(path: &Path, offset: u64, end: u64, length: u64) -> Option<u64> {
     let file = File::open(path).ok()?;
     let mut header = [0; HEADER as usize];

@@ -1,4 +1,4 @@
-//! Which stretches of a new layer lie in older ones.
+//! Finds the parts of a new layer in older ones.
 
 use super::member;
 use super::toc::{Chunk, Key, Toc};
@@ -7,9 +7,10 @@ use stackforge_transfer::registry::Piece;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Less of what is here, between what is fetched, is fetched with it: a request costs more.
+/// Shortest local piece between two remote ones, in bytes. A shorter one is fetched, since one more request
+/// costs more.
 const LEAST_LOCAL: u64 = 32 << 10;
-/// A member that is shorter is not worth inflating the older one.
+/// Shortest member, in bytes, that is worth inflating the older member to measure it.
 const LEAST_MEMBER: u64 = 64 << 10;
 
 /// A layer of the store.
@@ -43,7 +44,7 @@ impl Older {
         }
     }
 
-    /// Chunks with the same content.
+    /// Returns the chunks with the same content.
     fn like<'a>(&'a self, chunk: &'a Chunk) -> impl Iterator<Item = usize> + 'a {
         let same = |place: &usize| self.toc.chunks[*place].length == chunk.length;
         let places = self.places.get(&chunk.digest).into_iter().flatten();
@@ -51,7 +52,7 @@ impl Older {
     }
 }
 
-/// The new layer as pieces; `tail` is what it has from its table of contents on.
+/// Returns the new layer as pieces. `tail` is the layer's end, from its table of contents.
 pub fn pieces(toc: &Toc, tail: Bytes, olders: &[Older]) -> Vec<Piece> {
     let mut all = vec![head(toc, olders)];
     for (place, chunk) in toc.chunks.iter().enumerate() {
@@ -73,7 +74,7 @@ fn head(toc: &Toc, olders: &[Older]) -> Piece {
     }
 }
 
-/// From a content to the next one.
+/// Adds the pieces from one chunk's start to the next one's.
 fn stretch(toc: &Toc, place: usize, chunk: &Chunk, olders: &[Older], all: &mut Vec<Piece>) {
     let length = toc.until(place) - chunk.offset;
     let mut content = None;
@@ -102,7 +103,7 @@ fn stretch(toc: &Toc, place: usize, chunk: &Chunk, olders: &[Older], all: &mut V
     }
 }
 
-/// Pieces that follow each other in one place as one.
+/// Joins adjacent pieces of one source.
 fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut all: Vec<Piece> = Vec::new();
     for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
@@ -126,7 +127,7 @@ fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
     all
 }
 
-/// The same with fewer requests.
+/// Turns short local pieces between remote ones into remote ones, for fewer requests.
 fn few(mut pieces: Vec<Piece>) -> Vec<Piece> {
     let remote = |piece: Option<&Piece>| matches!(piece, Some(Piece::Remote { .. }));
     for at in 1..pieces.len() {

@@ -1,4 +1,4 @@
-//! Layers of wheels whose next version differs in some files.
+//! Tests layers of wheels of which the next version differs in some files.
 
 use super::plan::{Older, pieces};
 use super::toc::{self, FOOTER, Toc};
@@ -8,12 +8,12 @@ use stackforge_transfer::registry::Piece;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 
-/// A layer as `layer/` writes them: gzip members, contents between headers, table, footer.
+/// Returns a layer as the `image` crate writes it: gzip members, contents between headers, table, footer.
 fn layer(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
     cut(files, usize::MAX)
 }
 
-/// The same with contents in chunks of so many bytes.
+/// As `layer`, with contents in chunks of `chunk` bytes.
 fn cut(files: &[(&str, Vec<u8>)], chunk: usize) -> Vec<u8> {
     let member = |plain: &[u8]| {
         let mut gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
@@ -86,7 +86,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
-/// The blob that the pieces make of an older one here and the new one there; how much is fetched.
+/// Applies the pieces and returns the blob and the bytes that were fetched.
 fn made(pieces: &[Piece], new: &[u8]) -> (Vec<u8>, u64) {
     let (mut out, mut fetched) = (Vec::new(), 0);
     for piece in pieces {
@@ -115,7 +115,7 @@ fn older(dir: &Path, layer: &[u8]) -> Older {
     Older::new(&path, table(layer).0)
 }
 
-/// Also of chunks that are too short, compressed, to look for where they end.
+/// Also holds for chunks whose compressed size is below the shortest member that is measured.
 #[test]
 fn chunks_of_a_file_that_has_another_length_are_not_fetched_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -166,7 +166,7 @@ fn a_tail_that_is_no_table_is_none() {
     assert_eq!(toc::place(&other), None);
     assert!(Toc::read(b"", 0).is_none());
     let at = toc::place(footer).unwrap();
-    // A table that says that contents lie behind it.
+    // The offsets in this table point behind it.
     assert!(Toc::read(&right[at as usize..], 5).is_none());
 }
 

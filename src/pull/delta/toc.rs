@@ -1,7 +1,7 @@
-//! eStargz's footer and table of contents, of anyone's layer.
+//! Reads the eStargz footer and table of contents of an untrusted layer.
 //!
-//! In: the end of a layer. Out: where the contents of its files begin, and what stands between them;
-//! or nothing for what does not hold together. Bounded in size and entries. The format is
+//! In: the end of a layer. Out: where the contents of its files begin, and a hash of what is between them;
+//! `None` if the table is not consistent. Size and number of entries are bounded. The format is
 //! `docs/estargz.md` of containerd's stargz-snapshotter.
 
 use flate2::bufread::GzDecoder;
@@ -13,16 +13,16 @@ use std::fmt;
 use std::io::{BufReader, Read as _};
 
 pub const FOOTER: usize = 51;
-/// Most bytes that are fetched for a table, and that it inflates to.
+/// Longest table that is fetched, in bytes, and the most that it may inflate to.
 pub const LONGEST: u64 = 64 << 20;
 const PLAIN: u64 = 32 << 20;
-/// A layer of torch's environment has some 30,000. A layer with more is fetched whole.
+/// Most entries of a table. A layer of torch's environment has some 30,000; one with more is fetched whole.
 const MOST_ENTRIES: usize = 200_000;
 const NAME: &str = "stargz.index.json";
-/// Of a tar.
+/// Block size of a tar, in bytes.
 const BLOCK: u64 = 512;
 
-/// Where the table begins, by the last bytes of a layer.
+/// Returns the table's offset from the layer's footer.
 pub fn place(footer: &[u8]) -> Option<u64> {
     let extra = footer.get(10..38)?;
     let right = footer.len() == FOOTER
@@ -34,30 +34,30 @@ pub fn place(footer: &[u8]) -> Option<u64> {
     u64::from_str_radix(hex, 16).ok().filter(|_| right && plain)
 }
 
-/// The contents of a layer, in its order.
+/// The chunks of a layer, in the layer's order.
 pub struct Toc {
     pub chunks: Vec<Chunk>,
-    /// What stands before the first chunk, by its hash.
+    /// Key of the bytes before the first chunk.
     pub head: Key,
-    /// Where the table begins, and the last chunk's surroundings end.
+    /// Offset at which the table begins and the bytes after the last chunk end.
     pub end: u64,
 }
 
-/// A hash of what decides the bytes that stand between two contents.
+/// Hash of everything that decides the bytes between two chunks.
 pub type Key = [u8; 32];
 
-/// A gzip member with a file's content, or a part of it.
+/// A gzip member with the content of a file, or a part of it.
 pub struct Chunk {
-    /// Of the member, in the layer.
+    /// Offset of the member in the layer.
     pub offset: u64,
-    /// Of the content, uncompressed, and its length.
+    /// Digest of the uncompressed content; `length` is its length in bytes.
     pub digest: String,
     pub length: u64,
-    /// What stands behind it, up to the next.
+    /// Key of the bytes between this chunk and the next.
     pub behind: Key,
 }
 
-/// One entry of the table, as far as it matters here.
+/// The relevant fields of an entry of the table.
 #[derive(Default)]
 struct Entry {
     name: String,
@@ -68,9 +68,9 @@ struct Entry {
     chunk_size: u64,
     digest: String,
     chunk_digest: String,
-    /// Several contents in one member: nothing that is taken apart here.
+    /// Greater than 0 if several contents share a member; such a table is refused.
     inner_offset: u64,
-    /// Of everything else: what headers are made from.
+    /// Hash of the other fields, which decide the tar header.
     rest: Key,
 }
 
@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for Entry {
     }
 }
 
-/// Keeps nothing of fields that it does not know but their hash: there may be many of them.
+/// Reads an entry and keeps only a hash of unknown fields: there may be many of them.
 struct EntryVisitor;
 
 impl<'de> Visitor<'de> for EntryVisitor {
@@ -148,7 +148,7 @@ impl<'de> Visitor<'de> for Entries<'_> {
     }
 }
 
-/// The document around the list.
+/// Reads the document around the list.
 struct Document<'a>(&'a mut Builder);
 
 impl<'de> DeserializeSeed<'de> for Document<'_> {
@@ -178,12 +178,12 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 }
 
-/// A table of contents on its way.
+/// Builds a table of contents entry by entry.
 struct Builder {
     chunks: Vec<Chunk>,
     head: Option<Key>,
     between: Sha256,
-    /// Of the file whose chunks follow.
+    /// Size of the file whose chunks follow, in bytes.
     size: u64,
     end: u64,
 }
@@ -199,7 +199,7 @@ impl Builder {
         }
     }
 
-    /// `None` for an entry that does not fit those before.
+    /// Adds an entry. `None` if it is not consistent with those before.
     fn add(&mut self, entry: Entry) -> Option<()> {
         if entry.inner_offset > 0 {
             return None;
@@ -235,7 +235,7 @@ impl Builder {
         if !follows || entry.offset >= self.end || length == 0 {
             return None;
         }
-        // The end of a file is filled up to a block.
+        // A tar pads the end of a file to a full block.
         let ends = entry.chunk_offset.checked_add(length)? == self.size;
         let filled = if ends { self.size % BLOCK } else { 0 };
         self.between.update([u8::from(ends)]);
@@ -265,7 +265,7 @@ impl Builder {
 }
 
 impl Toc {
-    /// From the bytes of a layer from `at` on.
+    /// Reads the table from the layer's bytes that begin at offset `at`.
     pub fn read(tail: &[u8], at: u64) -> Option<Self> {
         let inflated = GzDecoder::new(tail).take(PLAIN);
         let mut tar = stackforge_binary::tar::Reader::new(inflated);
@@ -280,7 +280,7 @@ impl Toc {
         toc.finish()
     }
 
-    /// Where the surroundings of a chunk end.
+    /// Returns the offset at which the bytes after a chunk end.
     pub fn until(&self, chunk: usize) -> u64 {
         self.chunks.get(chunk + 1).map_or(self.end, |c| c.offset)
     }

@@ -1,7 +1,7 @@
-//! The images that were there before: `DIR~1`, `DIR~2` and so on.
+//! The previous images of a directory: `DIR~1`, `DIR~2` and so on.
 //!
-//! Each step is one rename into a name that is free. A killed process leaves a free name between them and
-//! the newest in the hidden directory, and the next one goes on from there.
+//! Each step is one rename to a free name. A killed process leaves a gap in the names and the newest image
+//! in the hidden directory; the next process continues from there.
 
 use super::beside::Beside;
 use super::marker::Marker;
@@ -10,7 +10,7 @@ use super::target::Target;
 use crate::pull::PullError;
 use std::path::{Path, PathBuf};
 
-/// Refuses if a name that `keep` images need belongs to something that stackforge did not write.
+/// Fails if stackforge did not write what is at one of the `keep` names.
 pub(super) fn free(target: &Target, keep: u32) -> Result<(), PullError> {
     let other = |path: &Path| path.symlink_metadata().is_ok() && !ours(path);
     match (1..=keep).map(|n| target.slot(n)).find(|path| other(path)) {
@@ -45,7 +45,7 @@ pub(super) fn enter(
     target.sync()
 }
 
-/// Those after the first `keep`. What stackforge did not write is not among them.
+/// Returns the images after the first `keep`. Directories that stackforge did not write are left out.
 pub(super) fn after(target: &Target, keep: u32) -> Result<Vec<PathBuf>, PullError> {
     let names = target.names()?;
     let numbers = names.iter().filter_map(|name| target.slot_of(name));

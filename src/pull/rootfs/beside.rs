@@ -1,13 +1,13 @@
-//! The hidden directory beside the target, `.NAME.new-HEX`, in which the new files grow and old ones are
-//! removed.
+//! The hidden directory beside the target, `.NAME.new-HEX`, in which new files are written and old ones
+//! are removed.
 //!
-//! No other user can enter it (mode 0700), so no program of an image can be run before the image is in its
-//! place. A marker in it says what it is for. In it lie, each only at times:
+//! Its mode is 0700, so no other user can run a program of the image before the image is in its place. A
+//! marker in it names the image. It can contain:
 //!
-//! - `growing`: the new files, until they are whole;
-//! - `root`: the new files, whole and with their own marker; after the exchange, the files before. Which
-//!   of both is told by its marker, as that of the hidden directory names the new image;
-//! - `gone`: what is being removed.
+//! - `growing`: the new files, while they are incomplete;
+//! - `root`: the new files, complete and with a marker of their own; after the exchange, the previous
+//!   files. The marker in `root` tells which, as the hidden directory's own marker names the new image;
+//! - `gone`: files that are being removed.
 
 use super::marker::Marker;
 use super::target::Target;
@@ -25,21 +25,21 @@ const GROWING: &str = "growing";
 const ROOT: &str = "root";
 const GONE: &str = "gone";
 const INSIDE: [&str; 4] = [marker::NAME, GROWING, ROOT, GONE];
-/// Digits of the number in its name.
+/// Hexadecimal digits in its name.
 const DIGITS: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Beside {
     path: PathBuf,
-    /// Of the image that it was made for. None if it was killed before it wrote that.
+    /// Digest of the new image. `None` if a process was killed before it wrote the marker.
     digest: Option<Digest>,
 }
 
 impl Beside {
-    /// Makes one for an image.
+    /// Makes the hidden directory for an image.
     pub fn make(target: &Target, digest: &Digest) -> Result<Self, PullError> {
         let path = target.beside(&format!(".new-{:016x}", fastrand::u64(..)));
-        // Until it is marked, its name in the lock's file says whose it is.
+        // Until the directory has a marker, its name in the lock file shows that it is ours.
         target.announce(&path)?;
         let failed = |e| PullError::io("make", &path, e);
         DirBuilder::new()
@@ -57,24 +57,24 @@ impl Beside {
         Ok(beside)
     }
 
-    /// Makes the directory in which files grow.
+    /// Makes `growing`.
     pub fn grow(&self) -> Result<PathBuf, PullError> {
         let growing = self.path.join(GROWING);
         fs::create_dir(&growing)
-            // Whatever the process's umask is.
+            // Set the mode explicitly: the umask may have reduced it.
             .and_then(|()| fs::set_permissions(&growing, Permissions::from_mode(0o755)))
             .map_err(|e| PullError::io("make", &growing, e))?;
         Ok(growing)
     }
 
-    /// Marks what has grown as whole, on disk. Returns where it is then.
+    /// Syncs and marks the new files as complete. Returns their new path.
     pub fn ripen(&self) -> Result<PathBuf, PullError> {
         let growing = self.path.join(GROWING);
         let failed = |e| PullError::io("write", &growing, e);
         let folder = File::open(&growing).map_err(failed)?;
         let found = folder.metadata().map_err(failed)?;
         let at = growing.join(marker::NAME);
-        // An image that was made of such a directory brings its marker.
+        // An image that was made from such a directory contains a marker.
         if Marker::read(&growing).is_some() {
             fs::remove_file(&at).map_err(failed)?;
         }
@@ -86,7 +86,7 @@ impl Beside {
         }
         let readable = fs::set_permissions(&at, Permissions::from_mode(0o644));
         readable.map_err(failed)?;
-        // The time that the image says.
+        // Writing the marker changed the directory's times: restore those of the image.
         if let (Ok(accessed), Ok(modified)) = (found.accessed(), found.modified()) {
             let times = fs::FileTimes::new();
             let times = times.set_accessed(accessed).set_modified(modified);
@@ -98,8 +98,8 @@ impl Beside {
         Ok(root)
     }
 
-    /// The hidden directories beside a target that stackforge made, as their marker and nothing else in
-    /// them says. Others stay as they are.
+    /// Returns the hidden directories beside a target that stackforge made: they contain a marker and only the
+    /// names above. Others are not touched.
     pub fn left(target: &Target) -> Result<Vec<Self>, PullError> {
         let names = target.names()?;
         let own = names.iter().filter(|name| is_hidden(target, name));
@@ -127,7 +127,7 @@ impl Beside {
             return None;
         }
         let marker = Marker::read(&path);
-        // Killed before it was marked: an empty file, if anything, is in it.
+        // A process was killed before it wrote the marker: the directory is empty or has an empty file.
         let begun = || {
             let at = path.join(marker::NAME);
             let empty = |at: &Path| {
@@ -142,8 +142,8 @@ impl Beside {
         })
     }
 
-    /// Removes what a killed process left in it. Returns the files of the image before, if it was killed
-    /// before they had a name of their own.
+    /// Removes what a killed process left in the directory. Returns the previous image's files if the process
+    /// was killed before it gave them a name of their own.
     pub fn recover(&self) -> Result<Option<PathBuf>, PullError> {
         for name in [GONE, GROWING] {
             let path = self.path.join(name);
@@ -159,8 +159,8 @@ impl Beside {
         }
     }
 
-    /// Removes a directory that lies here or beside. First its name goes, so that no name ever stands
-    /// for a part of it.
+    /// Removes a directory that is here or beside. It is renamed first, so that its name never stands for
+    /// incomplete files.
     pub fn discard(&self, tree: &Path) -> Result<(), PullError> {
         let gone = self.path.join(GONE);
         if tree != gone {
@@ -169,7 +169,7 @@ impl Beside {
         stackforge_types::remove(&gone).map_err(|e| PullError::io("remove", &gone, e))
     }
 
-    /// Removes the hidden directory itself. What is still in it and not known stays.
+    /// Removes the hidden directory itself, unless it contains something unknown.
     pub fn close(&self) -> Result<(), PullError> {
         let root = self.path.join(ROOT);
         if root.symlink_metadata().is_ok() {
@@ -184,7 +184,7 @@ impl Beside {
     }
 }
 
-/// Whether a name is exactly `.NAME.new-` and a number of [`DIGITS`] hexadecimal digits.
+/// Whether a name is exactly `.NAME.new-` and [`DIGITS`] hexadecimal digits.
 pub(super) fn is_hidden(target: &Target, name: &OsStr) -> bool {
     let start = target.beside(".new-");
     let start = start.file_name().unwrap_or_default().as_bytes();

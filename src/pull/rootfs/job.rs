@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-/// What is read ahead of who writes: so much at a time, so often.
+/// Bytes of one piece that is read ahead of the writer; `PIECES` of them may wait.
 const PIECE: usize = 256 << 10;
 const PIECES: usize = 16;
 
@@ -22,7 +22,7 @@ pub(super) struct Job {
     pub into: PathBuf,
     pub whole: BTreeSet<Digest>,
     pub receiver: Receiver<Digest>,
-    /// Nobody wants the files any more.
+    /// Cancelled when the files are not wanted any more.
     pub stop: Cancel,
 }
 
@@ -39,7 +39,7 @@ impl Job {
         let (_, diff_ids) = parse::config("the configuration", &bytes)?;
         for (descriptor, diff_id) in self.layers.clone().iter().zip(diff_ids) {
             let layer = Layer::of_blob(&self.root, descriptor, diff_id)?;
-            // The fetch has failed, and says why.
+            // The fetch failed and reports the reason.
             if !self.wait(layer.digest()) {
                 return Ok(());
             }
@@ -56,7 +56,7 @@ impl Job {
         Ok(())
     }
 
-    /// Whether the blob came.
+    /// Waits for a blob. Returns false if it will not come.
     fn wait(&mut self, digest: &Digest) -> bool {
         while !self.whole.contains(digest) {
             match self.receiver.recv() {
@@ -68,11 +68,11 @@ impl Job {
     }
 }
 
-/// A tar that two threads read ahead: one inflates, one hashes, and this one writes files.
+/// A tar that two threads read ahead, one inflating and one hashing, while this thread writes files.
 struct Ahead<'a> {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: io::Cursor<Vec<u8>>,
-    /// A layer may hold far more than it says.
+    /// Fails the reading if the disk gets full: a layer may be far larger than it states.
     room: Room,
     stop: &'a Cancel,
 }
@@ -95,7 +95,7 @@ impl<'a> Ahead<'a> {
                         piece
                     });
                     let last = read.as_ref().map_or(true, Vec::is_empty);
-                    // Whoever reads may have enough.
+                    // The reader may have stopped early.
                     if sender.send(read).is_err() || last {
                         return;
                     }
@@ -140,7 +140,7 @@ impl Read for Ahead<'_> {
                         self.room.take(piece.len() as u64)?;
                         self.piece = io::Cursor::new(piece);
                     }
-                    // It has sent its end or its error.
+                    // The hashing thread has ended, after sending the tar's end or an error.
                     Err(_) => return Ok(0),
                 },
                 n => return Ok(n),

@@ -1,8 +1,8 @@
-//! The file that says that stackforge wrote a directory, and which image is in it.
+//! The file that marks a directory as written by stackforge and names the image in it.
 //!
-//! It lies in the root of the image's files, so it moves with them: one rename changes what a directory
-//! holds and what is said of it, and no moment between the two exists. A copy and a move keep it.
-//! A file beside the directory would be of another moment, and an inode's number is given again.
+//! It is in the root of the image's files and moves with them: one rename changes both what a directory
+//! holds and what is recorded of it. Copying or moving the directory keeps the marker. A file beside the
+//! directory could not be changed in the same step, and inode numbers are reused.
 
 use super::target::Target;
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 pub(super) const NAME: &str = ".stackforge.json";
-/// Suffix of the file beside a directory that earlier versions wrote.
+/// Suffix of the file beside a directory that earlier versions wrote instead.
 const EARLIER: &str = ".stackforge.json";
 const MOST: u64 = 4096;
 
@@ -23,7 +23,7 @@ pub(super) struct Marker {
     /// Version of the stackforge that wrote the directory.
     #[serde(default)]
     pub stackforge: String,
-    /// Of the image's manifest. None if it is not known: then the directory is replaced by any image.
+    /// Digest of the image's manifest. `None` if it is not known: then any image replaces the directory.
     pub digest: Option<Digest>,
 }
 
@@ -35,13 +35,13 @@ impl Marker {
         }
     }
 
-    /// Reads the marker of a directory. None if there is none: stackforge did not write it.
+    /// Reads the marker of a directory. `None` if stackforge did not write the directory.
     pub fn read(folder: &Path) -> Option<Self> {
-        // A file of somebody else's may be JSON too.
+        // Another program's file of this name may be JSON too.
         read(&folder.join(NAME)).filter(|marker| !marker.stackforge.is_empty())
     }
 
-    /// Writes a new marker to disk.
+    /// Writes a new marker and syncs it.
     ///
     /// # Errors
     /// `AlreadyExists` if the directory has one.
@@ -56,7 +56,7 @@ impl Marker {
     }
 }
 
-/// Programs of the image may have put anything there.
+/// Reads a marker. Programs of the image may have put any kind of file in its place.
 fn read(path: &Path) -> Option<Marker> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(CWD, path, flags, Mode::empty()).ok()?);
@@ -68,9 +68,9 @@ fn read(path: &Path) -> Option<Marker> {
     serde_json::from_str(&text).ok()
 }
 
-/// Gives markers to what an earlier version wrote: the directory and those that were there before it. Its
-/// file beside the directory was written last, so what is younger is not its work. That file may name
-/// another image than the directory holds, so the digest is not taken over.
+/// Writes markers into directories of an earlier version: the target and its previous images. That version
+/// wrote its file beside the directory last, so a younger directory is not its work. The file may name
+/// another image than the directory holds, so its digest is not taken over.
 pub(super) fn take_over(target: &Target) -> io::Result<()> {
     let file = target.beside(EARLIER);
     if read(&file).is_none_or(|marker| marker.digest.is_none()) {
@@ -90,13 +90,13 @@ pub(super) fn take_over(target: &Target) -> io::Result<()> {
     fs::remove_file(&file)
 }
 
-/// Whether it is a directory that was made before a time.
+/// Whether it is a directory that was made before `than`.
 fn is_older(folder: &Path, than: SystemTime) -> bool {
     let found = folder.symlink_metadata();
     found.is_ok_and(|found| found.is_dir() && found.created().is_ok_and(|at| at <= than))
 }
 
-/// The same as [`Marker::write`] where a killed process may have left a part.
+/// As [`Marker::write`], but replaces a partial marker that a killed process left.
 fn mark(folder: &Path) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o644);

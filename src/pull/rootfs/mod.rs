@@ -1,12 +1,11 @@
-//! The files of an image in a directory, unpacked while later layers are still fetched.
+//! Writes the files of an image into a directory, while later layers are still being fetched.
 //!
-//! In: a [`Resolved`] image, and word of each blob that is whole and verified. Out: a directory that
-//! replaces the one before in one step, when all is there and on disk. Until then the new one grows in a
-//! hidden directory beside it (`beside.rs`). A marker in the files' root says which image they are
-//! (`marker.rs`), so a directory and what is known of it change in the same rename, and whatever a killed
-//! process left is understood from the directories alone. One process at a time works on a directory.
-//! Never: a directory that stackforge did not write is replaced, renamed or removed; a link is
-//! replaced by a directory; a mount is moved.
+//! In: a [`Resolved`] image, and the digest of each blob that is complete and verified. Out: a directory that
+//! replaces the previous one in one step, when all files are complete and synced. Until then the new files
+//! are in a hidden directory beside it (`beside.rs`). A marker in the files' root names their image
+//! (`marker.rs`), so one rename changes both, and the state that a killed process left can be read from the
+//! directories alone. One process at a time works on a directory. Never: replaces, renames or removes a
+//! directory that stackforge did not write; replaces a symbolic link by a directory; moves a mount.
 
 mod before;
 mod beside;
@@ -33,7 +32,7 @@ use target::{Target, There};
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 
-/// Between two looks at a lock that another process has.
+/// Time between two tries to take a lock that another process holds.
 const WAIT: Duration = Duration::from_millis(200);
 
 pub struct Rootfs {
@@ -42,15 +41,15 @@ pub struct Rootfs {
     unpacked: Option<oneshot::Receiver<Result<(), PullError>>>,
     stop: Cancel,
     beside: Beside,
-    /// Whether nothing is left to tidy up.
+    /// Whether there is nothing to clean up on drop.
     done: bool,
-    /// Last, since it holds the lock.
+    /// The last field, so that its lock is released last.
     target: Target,
 }
 
 impl Rootfs {
-    /// Gets ready for an image in each of the directories that does not hold it already. Waits for other
-    /// processes that write them.
+    /// Prepares each of `directories` that does not hold the image yet. Waits for other processes that write to
+    /// them.
     pub async fn begin(
         directories: impl Iterator<Item = &Path>,
         resolved: &Resolved,
@@ -59,7 +58,7 @@ impl Rootfs {
     ) -> Result<Vec<Self>, PullError> {
         let targets: Result<Vec<Target>, PullError> = directories.map(Target::find).collect();
         let mut targets = targets?;
-        // In one order, so that two processes never wait for each other.
+        // Lock in one order, so that two processes never wait for each other.
         targets.sort_by(|a, b| a.path().cmp(b.path()));
         targets.dedup_by(|a, b| a.path() == b.path());
         let mut all = Vec::new();
@@ -122,22 +121,22 @@ impl Rootfs {
             stop,
         };
         rootfs.unpacker = Some(std::thread::spawn(move || {
-            // Who was stopped meanwhile asks no more.
+            // After a cancellation nobody receives the result.
             let _ = tell.send(job.run());
         }));
         Ok(Some(rootfs))
     }
 
-    /// A blob lies verified in the store.
+    /// Tells the unpacker that a blob is in the store and verified.
     pub fn whole(&self, digest: &Digest) {
         if let Some(sender) = &self.whole {
-            // When the unpacker has failed, `finish` says why.
+            // If the unpacker has failed, `finish` reports the reason.
             let _ = sender.send(digest.clone());
         }
     }
 
-    /// Waits until all is unpacked, and puts it in its place. As many of those that were there before
-    /// as `keep` says stay as `DIR~1` and so on.
+    /// Waits until everything is unpacked, and puts it in its place. The `keep` latest previous images stay as
+    /// `DIR~1` and so on.
     pub async fn finish(mut self, keep: u32) -> Result<(), PullError> {
         drop(self.whole.take());
         let unpacked = self.unpacked.take().ok_or(PullError::Thread)?;
@@ -160,18 +159,17 @@ impl Rootfs {
         Ok(())
     }
 
-    /// Puts the new files in the target's place. What was there lies at `root` then, unless it was
-    /// nothing.
+    /// Exchanges the new files with the target's. The previous files, if there were any, are at `root` then.
     fn place(&self, root: &Path) -> Result<(), PullError> {
         let path = self.target.path();
         let failed = |e| PullError::io("replace", path, e);
         let exchange = || renameat_with(CWD, root, CWD, path, RenameFlags::EXCHANGE);
         let in_the_way = || PullError::InTheWay(path.to_owned());
-        // Others may have changed it while layers were fetched.
+        // Other processes may have changed it while layers were fetched.
         self.target.unmounted()?;
         match self.target.there()? {
             There::Other => return Err(in_the_way()),
-            // It replaces an empty directory, and nothing else.
+            // rename(2) replaces an empty directory and no other one.
             There::Nothing => return fs::rename(root, path).map_err(failed),
             There::Image(_) => exchange().map_err(|e| failed(e.into()))?,
         }
@@ -183,12 +181,12 @@ impl Rootfs {
     }
 }
 
-/// The image whose files a directory holds; none where stackforge did not write it.
+/// Returns the image whose files a directory holds. `None` if stackforge did not write the directory.
 pub fn image_in(directory: &Path) -> Option<Digest> {
     Marker::read(directory)?.digest
 }
 
-/// Refuses a directory that no image may take the place of.
+/// Fails if an image must not replace the directory.
 pub fn replaceable(directory: &Path) -> Result<(), PullError> {
     let target = Target::find(directory)?;
     target.unmounted()?;
@@ -198,8 +196,8 @@ pub fn replaceable(directory: &Path) -> Result<(), PullError> {
     }
 }
 
-/// Gives each of two directories the other one's files, in one step; where one of them holds nothing, the
-/// files move there. Both lie in the same directory.
+/// Exchanges the files of two directories in one step. If one of them is empty or missing, the files move
+/// there. Both have the same parent directory.
 pub fn exchange(one: &Path, other: &Path) -> Result<(), PullError> {
     replaceable(one)?;
     replaceable(other)?;
@@ -215,7 +213,7 @@ pub fn exchange(one: &Path, other: &Path) -> Result<(), PullError> {
             return one.sync();
         }
     };
-    // It replaces an empty directory, and nothing else.
+    // rename(2) replaces an empty directory and no other one.
     fs::rename(from.path(), to.path()).map_err(|e| PullError::io("replace", to.path(), e))?;
     to.sync()
 }
@@ -232,7 +230,7 @@ impl Drop for Rootfs {
         }
         let left = match self.beside.recover() {
             Ok(None) => self.beside.close(),
-            // The next one gives the image before its name.
+            // The next pull gives the previous image its name.
             Ok(Some(_)) => Ok(()),
             Err(e) => Err(e),
         };
@@ -255,10 +253,10 @@ async fn wait(target: &mut Target) -> Result<(), PullError> {
     Ok(())
 }
 
-/// Renames, but over nothing that is there.
+/// Renames, but never replaces an existing file or directory.
 fn rename(from: &Path, to: &Path) -> Result<(), PullError> {
     let renamed = match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // The file system cannot say it: then an empty directory may be replaced.
+        // The file system does not support NOREPLACE: then an empty directory may be replaced.
         Err(Errno::INVAL) => fs::rename(from, to),
         renamed => renamed.map_err(Into::into),
     };

@@ -1,4 +1,4 @@
-//! The directory that an image's files go to, and the names beside it.
+//! The directory for an image's files, and the names beside it.
 
 use super::beside::is_hidden;
 use super::marker::Marker;
@@ -13,37 +13,37 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Longest name of a file, in bytes.
+/// Longest file name, in bytes.
 const LONGEST_NAME: usize = 256;
-/// As many links as Linux follows.
+/// Most symbolic links in a row; Linux follows as many.
 const MOST_LINKS: usize = 40;
 
-/// A directory, without links in its path, and the lock on it.
+/// A directory, without symbolic links in its path, and the lock on it.
 #[derive(Debug)]
 pub(super) struct Target {
     path: PathBuf,
     lock: Option<File>,
 }
 
-/// What lies at the target.
+/// What is at the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum There {
     /// Nothing, or an empty directory.
     Nothing,
     Image(Marker),
-    /// What stackforge did not write.
+    /// Something that stackforge did not write.
     Other,
 }
 
 impl Target {
-    /// Resolves where a directory is. A link is followed, also one that leads to nothing yet: what it names
-    /// is replaced, never the link.
+    /// Resolves the path of a directory. A symbolic link is followed even if its target does not exist yet: the
+    /// link itself is never replaced.
     pub fn find(directory: &Path) -> Result<Self, PullError> {
         let failed = |e| PullError::io("find the directory", directory, e);
         let mut path = std::path::absolute(directory).map_err(failed)?;
         for _ in 0..MOST_LINKS {
             let Some(name) = path.file_name().map(OsStr::to_owned) else {
-                // It ends with `..`, or is `/`.
+                // The path ends with `..`, or is `/`.
                 path = fs::canonicalize(&path).map_err(failed)?;
                 match path.file_name() {
                     Some(_) => continue,
@@ -65,12 +65,12 @@ impl Target {
         &self.path
     }
 
-    /// The directory that it lies in.
+    /// Returns the target's parent directory.
     pub fn above(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
-    /// `.NAMEsuffix` in the same directory.
+    /// Returns `.NAMEsuffix` in the parent directory.
     pub fn beside(&self, suffix: &str) -> PathBuf {
         let mut name = OsString::from(".");
         name.push(self.path.file_name().unwrap_or_default());
@@ -78,14 +78,14 @@ impl Target {
         self.path.with_file_name(name)
     }
 
-    /// Where the `n`th image before lies: `NAME~n`.
+    /// Returns the path of the `n`th previous image: `NAME~n`.
     pub fn slot(&self, n: u32) -> PathBuf {
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(format!("~{n}"));
         self.path.with_file_name(name)
     }
 
-    /// Names in the same directory, as bytes.
+    /// Returns the names in the parent directory, which need not be UTF-8.
     pub fn names(&self) -> Result<Vec<OsString>, PullError> {
         let failed = |e| PullError::io("list", self.above(), e);
         let entries = fs::read_dir(self.above()).map_err(failed)?;
@@ -93,7 +93,7 @@ impl Target {
         names.map_err(failed)
     }
 
-    /// The number of a slot, if a name is one.
+    /// Parses the number of a slot. `None` if the name is not one.
     pub fn slot_of(&self, name: &OsStr) -> Option<u32> {
         let own = self.path.file_name()?.as_bytes();
         let number = name.as_bytes().strip_prefix(own)?.strip_prefix(b"~")?;
@@ -101,8 +101,8 @@ impl Target {
         (self.slot(number).file_name() == Some(name) && number > 0).then_some(number)
     }
 
-    /// Takes the lock on the target if it is free: one process at a time looks at it and changes it. The
-    /// empty file stays, since a lock that is removed can be held twice.
+    /// Tries to take the lock on the target: only one process at a time reads and changes it. The empty lock
+    /// file stays, since two processes can hold a lock on a name that is removed.
     pub fn try_lock(&mut self) -> Result<bool, PullError> {
         if self.lock.is_some() {
             return Ok(true);
@@ -127,8 +127,8 @@ impl Target {
         Ok(self.lock.is_some())
     }
 
-    /// Writes the name of a directory that is about to be made into the lock's file. A file of that name that
-    /// says something else is somebody's, and stays as it is.
+    /// Writes the name of a directory that is about to be made into the lock file. If the file of that name has
+    /// other content, it belongs to another program and is not changed.
     pub fn announce(&self, path: &Path) -> Result<(), PullError> {
         let (Some(file), Some(name)) = (&self.lock, path.file_name()) else {
             return Ok(());
@@ -142,7 +142,7 @@ impl Target {
             .map_err(|e| PullError::io("write", &self.beside(".lock"), e))
     }
 
-    /// The name that was announced last.
+    /// Returns the name that was announced last.
     pub fn announced(&self) -> Option<OsString> {
         let mut name = [0; LONGEST_NAME];
         let read = self.lock.as_ref()?.read_at(&mut name, 0).ok()?;
@@ -162,8 +162,8 @@ impl Target {
         Ok(Marker::read(&self.path).map_or(There::Other, There::Image))
     }
 
-    /// Refuses a target with a mount at it or below: what is mounted would move away with the old files, and
-    /// be removed with them later. The same for those before.
+    /// Fails if there is a mount at the target, below it or in a previous image: it would move away with the
+    /// old files and later be removed with them.
     pub fn unmounted(&self) -> Result<(), PullError> {
         let own = self.path.file_name();
         let ours = |at: &Path| {
@@ -178,7 +178,7 @@ impl Target {
         }
     }
 
-    /// Makes renames in the directory above last.
+    /// Syncs the parent directory, so that renames in it survive a power loss.
     pub fn sync(&self) -> Result<(), PullError> {
         File::open(self.above())
             .and_then(|above| above.sync_all())

@@ -1,8 +1,8 @@
-//! A base of a registry, read for what is installed in it and whose packages fit it.
+//! Reads from a registry's base which packages are installed in it and which archive fits it.
 //!
-//! In: its root file system. Out: a [`System`]: versions by package, the distribution's release and
-//! the keys that its archive signs with, which are the base's own: whoever trusts the base trusts
-//! them. Only Debian's and Ubuntu's own archives are asked, whatever other sources the base lists.
+//! In: its root file system. Out: a [`System`]: versions by package, the distribution's release and the
+//! archive's signing keys. The keys are the base's own: whoever trusts the base trusts them. Only Debian's
+//! and Ubuntu's own archives are asked, whatever other sources the base lists.
 
 use crate::catalog;
 use crate::spec::Platform;
@@ -16,7 +16,7 @@ use std::path::Path;
 pub struct System {
     pub installed: BTreeMap<String, String>,
     pub keyring: Keyring,
-    /// os-release's `ID` and `VERSION_CODENAME`.
+    /// os-release's `ID`; the other field is `VERSION_CODENAME`.
     id: String,
     codename: String,
 }
@@ -47,7 +47,7 @@ impl System {
                 source,
             })
         };
-        // `/etc/os-release` is a link to it.
+        // `/etc/os-release` is a symbolic link to this file.
         let release = match read("usr/lib/os-release")? {
             Some(release) => Some(release),
             None => read("etc/os-release")?,
@@ -73,7 +73,7 @@ impl System {
         let own = read(&format!("usr/share/keyrings/{id}-archive-keyring.gpg"))?;
         let keys = match &own {
             Some(keys) => keys.as_slice(),
-            // A base without apt has none.
+            // A base without apt has no keys.
             None => {
                 catalog::keyring(&format!("{id}-archive-{codename}")).ok_or(NoSystem::NoKeys)?
             }
@@ -91,7 +91,7 @@ impl System {
         if self.id == "debian" {
             return debian_suites(&self.codename);
         }
-        // Ubuntu has an archive of its own for what is not amd64.
+        // Ubuntu has a separate archive for all platforms but amd64.
         let archive = match platform {
             Platform::LinuxAmd64 => "ubuntu",
             _ => "ubuntu-ports",

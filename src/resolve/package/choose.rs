@@ -1,4 +1,4 @@
-//! Which of a project's files is wanted, or what there is in its place.
+//! Chooses among a project's files, or describes the alternatives if none fits.
 
 use super::super::simple::{Kind, Listed};
 use super::{PackageError, Pin};
@@ -8,13 +8,13 @@ use stackforge_types::wheel::{Rank, WheelName, WheelTarget};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Newer than any glibc: without a base, the newest wheel is as good as any.
+/// Newer than any glibc: without a base, any wheel may be used.
 const ANY_GLIBC: u16 = 999;
 const LOWER: usize = 3;
 const HIGHER: usize = 2;
 
-/// The wheel that fits best. A version without a local part stands for all of its local
-/// versions, of which the highest is taken; what was yanked comes last.
+/// Returns the wheel that fits best. A version without a local part stands for all its local versions, of
+/// which the highest is taken; yanked files come last.
 pub(super) fn choose<'a>(
     files: &'a [Listed],
     wanted: &Pin,
@@ -61,7 +61,7 @@ pub(super) fn choose<'a>(
     })
 }
 
-/// The lowest is best.
+/// Sort key of a wheel. The lowest is the best.
 type Order<'a> = (
     bool,
     Reverse<&'a Version>,
@@ -78,15 +78,15 @@ fn order<'a>(file: &Listed, name: &'a WheelName, rank: Rank) -> Order<'a> {
     )
 }
 
-/// Whether some release of that Python satisfies it. What cannot be read forbids nothing, as
-/// for pip.
+/// Whether some release of that Python satisfies `requires`. As in pip, an unreadable requirement excludes
+/// nothing.
 fn accepts(requires: Option<&str>, python: PythonVersion) -> bool {
     let specifiers = requires.and_then(|r| r.parse::<VersionSpecifiers>().ok());
     let release = |patch| Version::new([u64::from(python.major), u64::from(python.minor), patch]);
     specifiers.is_none_or(|s| (0..40).any(|patch| s.contains(&release(patch))))
 }
 
-/// The versions around one that is not there, newest first.
+/// Returns the versions around a missing one, newest first.
 fn near(files: &[Listed], version: &Version) -> Vec<String> {
     let all: BTreeSet<&Version> = files.iter().map(|f| f.kind.version()).collect();
     let higher = all.iter().filter(|v| **v > version).take(HIGHER);

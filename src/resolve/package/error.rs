@@ -1,4 +1,4 @@
-//! Why a published wheel could not be had, and what to do.
+//! Errors of fetching a published wheel, and what to do about them.
 
 use super::super::simple::PageError;
 use super::super::uv::UvError;
@@ -24,7 +24,7 @@ pub enum PackageError {
         version: String,
         python: String,
         platform: String,
-        /// Names of the wheels of that version.
+        /// Names of the wheels of that version in the index.
         there: Vec<String>,
     },
     #[error("the index gives no sha256 for `{file}`")]
@@ -159,7 +159,7 @@ impl PackageError {
         }
     }
 
-    /// 3 when the machine or the network lacks something, else 1.
+    /// Returns the exit status: 3 if the machine or the network lacks something, else 1.
     pub fn exit(&self) -> u8 {
         match self {
             Self::Malformed(_)

@@ -1,7 +1,7 @@
-//! The files of a lock, from wherever the index settings find them, in the store.
+//! Fetches the files of a lock into the store, from wherever the index settings find them.
 //!
-//! A lock names files by digest and no host. What the store has is taken as it is; the pages of the
-//! other files' projects are asked once each, several at a time, then all is fetched together.
+//! A lock names files by digest and has no host. Files in the store are not fetched. The project pages of the
+//! others are fetched once each, several in parallel, then all files together.
 
 use super::places::{self, Locked};
 use super::{Indexes, PackageError, into};
@@ -16,12 +16,12 @@ use stackforge_types::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Pages that are asked for at a time.
+/// Pages that are fetched in parallel.
 const PAGES: usize = 12;
 
-/// Paths of wheels and sdists in the order of `files`, each ending in its file's own name and
-/// verified when it came. `stack` is whose indexes are asked; without one, the user's. `on_event`
-/// hears of what has to be fetched.
+/// Returns the paths of wheels and sdists in the order of `files`. Each ends in the file's own name and was
+/// verified when it was fetched. The indexes are those of `stack`, else the user's. `on_event` is called with
+/// download progress.
 pub async fn locked_files(
     files: &[PythonFile],
     stack: Option<&Stack>,
@@ -104,7 +104,7 @@ async fn fetch(
     }
     let mut downloads = Vec::new();
     for ((locked, file), urls) in missing.iter().zip(urls) {
-        // One of the user's own directories.
+        // The file is in a local directory of the user.
         if let Some(path) = urls.iter().find_map(|url| url.to_file_path().ok()) {
             let copied = std::fs::File::open(&path)
                 .map_err(|e| stackforge_image::store::StoreError::at("read", &path, e))

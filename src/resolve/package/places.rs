@@ -1,4 +1,4 @@
-//! Where a project's files are listed: the user's indexes and `find-links`, in their order.
+//! Finds a project's files: in the user's `find-links` and indexes, in their order.
 
 use super::super::indexes::Indexes;
 use super::super::simple::{ACCEPT, Kind, Listed, read};
@@ -10,18 +10,18 @@ use stackforge_transfer::fetch::{Fetcher, without_credentials};
 use stackforge_types::Digest;
 use std::path::Path;
 
-/// A page of torch's is 1 MB, the longest of PyPI's below 30 MB.
+/// Longest page, in bytes. Torch's has 1 MB, the longest of PyPI less than 30 MB.
 const LARGEST_PAGE: u64 = 64 << 20;
 
 pub(super) struct Places {
     find_links: Vec<String>,
-    /// Addresses, which may hold credentials.
+    /// URLs of the indexes, which may hold credentials.
     indexes: Vec<String>,
-    /// Only the first index that has the project.
+    /// Whether only the first index that has the project is used.
     first_only: bool,
 }
 
-/// As the settings have them.
+/// Returns the places in the settings.
 pub(super) async fn of(
     settings: &Indexes,
     catalog: &Catalog,
@@ -45,7 +45,7 @@ pub(super) async fn of(
     })
 }
 
-/// The index that uv asks when nobody says otherwise: what it writes atop an empty answer.
+/// Returns the index that uv uses by default: uv writes it at the top of an empty answer.
 async fn default_of_uv(
     settings: &Indexes,
     catalog: &Catalog,
@@ -80,7 +80,7 @@ async fn default_of_uv(
 }
 
 impl Places {
-    /// The files of the project, from where they are to be chosen.
+    /// Returns the project's files to choose from.
     pub async fn find(&self, wanted: &Pin, fetcher: &Fetcher) -> Result<Vec<Listed>, PackageError> {
         let mut files = Vec::new();
         for link in &self.find_links {
@@ -117,7 +117,7 @@ impl Places {
     }
 }
 
-/// A file that is locked: any place that has these bytes will do.
+/// A locked file. Any place that has these bytes will do.
 pub(super) struct Locked {
     /// Normalized name of the project.
     pub project: String,
@@ -126,9 +126,8 @@ pub(super) struct Locked {
 }
 
 impl Places {
-    /// Where files of one project are, for each of `wanted` in its order; an empty list where
-    /// nobody has it. Every place is asked until all are found: the digest says that a file is the
-    /// right one, so none can be taken for another's.
+    /// Returns the URLs of each of `wanted`, in its order; an empty list for a file that no place has. All places
+    /// are asked until all files are found. The digest identifies a file, so a wrong one cannot be taken.
     pub async fn locate(
         &self,
         project: &str,
@@ -160,7 +159,7 @@ impl Places {
                 Ok(listed) if take(&listed) => return Ok(urls),
                 Ok(_) => {}
                 Err(PackageError::Fetch(e)) if e.is_missing() => {}
-                // The next one may have it; if none has, this is why.
+                // A later place may have the file; if none has, report this error.
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -178,7 +177,7 @@ fn is(listed: &Listed, wanted: &Locked) -> bool {
     }
 }
 
-/// The files that a page lists. One of the page's own server gets the login that the page had.
+/// Returns the files that a page lists. Files on the page's own server get the page's login.
 async fn page(url: &str, project: &str, fetcher: &Fetcher) -> Result<Vec<Listed>, PackageError> {
     let answer = fetcher.get(url, Some(ACCEPT), LARGEST_PAGE).await?;
     let asked = Url::parse(url).map_err(|_| stackforge_transfer::fetch::FetchError::Address {
@@ -197,7 +196,7 @@ async fn page(url: &str, project: &str, fetcher: &Fetcher) -> Result<Vec<Listed>
     for file in &mut files {
         let own = !file.url.username().is_empty() || file.url.password().is_some();
         if !own && file.url.origin() == asked.origin() {
-            // Neither fails for an address with a host.
+            // Setting a login fails only for a URL without a host.
             let _ = file.url.set_username(asked.username());
             let _ = file.url.set_password(asked.password());
         }
@@ -205,7 +204,7 @@ async fn page(url: &str, project: &str, fetcher: &Fetcher) -> Result<Vec<Listed>
     Ok(files)
 }
 
-/// The wheels of a project in a directory.
+/// Returns the wheels of a project in a directory.
 pub(super) fn directory(path: &Path, project: &str) -> Vec<Listed> {
     let Ok(path) = path.canonicalize() else {
         return Vec::new();

@@ -1,7 +1,7 @@
-//! The HTML of the Simple API (PEP 503): anchors, of which the text is the file's name.
+//! Parses the HTML of the Simple API (PEP 503): anchors whose text is a file's name.
 //!
-//! Reads `a` and `base` elements and passes over all others. A tag, quote or comment without
-//! its end is an error: what follows it could be anything.
+//! Reads `a` and `base` elements and skips all others. A tag, quote or comment without an end is an error,
+//! since what follows could be anything.
 
 use super::{Kind, Listed, PageError, digest};
 use reqwest::Url;
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
         PageError::Html { what, at: self.at }
     }
 
-    /// The next opening tag.
+    /// Returns the next opening tag.
     fn tag(&mut self) -> Result<Option<Tag<'a>>, PageError> {
         while let Some(found) = self.rest().find('<') {
             self.at += found;
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// From `<` past `>`.
+    /// Reads a tag from its `<` to after its `>`.
     fn opened(&mut self) -> Result<Tag<'a>, PageError> {
         self.at += 1;
         let name = self.word(|c| c.is_ascii_whitespace() || "/>".contains(c));
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         self.word(|c| !c.is_ascii_whitespace());
     }
 
-    /// Up to a character that ends it, or to the end.
+    /// Reads up to a character for which `ends` is true, or to the end.
     fn word(&mut self, ends: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let word = &rest[..rest.find(ends).unwrap_or(rest.len())];
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
     }
 
     fn skip_past(&mut self, end: &str) -> Result<(), PageError> {
-        // The ends that are looked for are ASCII, in either case for names of elements.
+        // The searched ends are ASCII, and element names may be in either case.
         let rest = self.rest().as_bytes();
         let found = rest
             .windows(end.len())
@@ -168,8 +168,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The text with its character references replaced: those that names, versions and addresses
-/// are written with.
+/// Replaces the character references that names, versions and URLs are written with.
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

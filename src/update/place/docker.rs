@@ -1,4 +1,4 @@
-//! A name in the engine, which is moved from one image to another.
+//! A tag in the engine that moves from one image to another.
 
 use super::Back;
 use crate::build::BuildError;
@@ -10,12 +10,12 @@ use stackforge_image::oci::Image;
 use stackforge_image::store::Store;
 use stackforge_types::Cancel;
 
-/// The new image, until it is taken or refused.
+/// Tag of the new image until it is taken or refused.
 fn next(name: &str) -> String {
     format!("{name}-next")
 }
 
-/// With a name of its own, no `docker image prune` takes the one before.
+/// Tag of the previous image, so that `docker image prune` does not remove it.
 fn before_name(name: &str) -> String {
     format!("{name}-before")
 }
@@ -72,7 +72,7 @@ pub async fn switch(name: &str, id: &str, before: Option<&str>) -> Result<(), Up
     if let Some(before) = before {
         let kept = before_name(name);
         let oldest = docker.image(&kept).await?.map(|image| image.id);
-        // With its last name Docker removes an image, unless a container has it.
+        // Docker removes an image with its last name, unless a container uses it.
         if oldest.is_some_and(|oldest| oldest != before && oldest != id)
             && let Err(error) = docker.remove_image(&kept).await
         {
@@ -83,7 +83,7 @@ pub async fn switch(name: &str, id: &str, before: Option<&str>) -> Result<(), Up
     Ok(docker.tag(id, name).await?)
 }
 
-/// Ends validations of the new image whose update was killed: they hold memory that the service needs.
+/// Ends validations that a killed update left running: they use memory that the service needs.
 pub async fn forget(name: &str) -> Result<(), UpdateError> {
     let docker = connect().await?;
     match docker.image(&next(name)).await? {
@@ -114,7 +114,7 @@ pub async fn back(name: &str, new: &str, before: Option<&str>) -> Result<Back, U
 
 pub async fn settle(name: &str) -> Result<(), UpdateError> {
     let docker = connect().await?;
-    // Docker refuses it while a container runs the image under no other name; the next update loads over it.
+    // Docker refuses if it is the last name of an image that a container runs. The next update reuses the tag.
     if let Err(error) = docker.remove_image(&next(name)).await {
         tracing::debug!(%error, "a name stays");
     }

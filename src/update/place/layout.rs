@@ -1,4 +1,4 @@
-//! An image layout, whose index names one image or another.
+//! An image layout whose index names the service's image.
 
 use crate::pull;
 use crate::spec::Platform;
@@ -25,7 +25,7 @@ pub fn there(dir: &Path, name: &str) -> Result<Option<String>, UpdateError> {
     }
 }
 
-/// Puts an image there, under a name or, before its time, under none.
+/// Writes an image into the layout. Without a name the index does not list it yet.
 pub fn write(
     dir: &Path,
     name: Option<&str>,
@@ -44,7 +44,7 @@ pub fn write(
         .map_err(|e| UpdateError::io("write", dir, e))
 }
 
-/// Takes the name away; the image that had it is no longer there.
+/// Removes the name, and the image that had it, from the index.
 pub fn unname(dir: &Path, name: &str) -> Result<(), UpdateError> {
     block_in_place(|| output::unname(dir, name))?;
     File::open(dir)
@@ -52,8 +52,8 @@ pub fn unname(dir: &Path, name: &str) -> Result<(), UpdateError> {
         .map_err(|e| UpdateError::io("write", dir, e))
 }
 
-/// Removes the blobs of images that the index does not name any more. Where something cannot be read,
-/// nothing is removed.
+/// Removes the blobs of images that the index does not name any more. If something cannot be read, removes
+/// nothing.
 pub fn sweep(dir: &Path) {
     if let Err(error) = swept(dir) {
         tracing::debug!(%error, "old blobs stay in {}", dir.display());

@@ -1,8 +1,7 @@
-//! Where a service finds its image, and how another one gets there.
+//! The place of a service's image, and how another image gets there.
 //!
-//! A new image is brought beside the one that the service has, and takes its place in one step that can be
-//! repeated: after a power cut the same step is done again. The one before stays under a name of its own
-//! until the next update is well.
+//! A new image is put beside the current one and takes its place in one step, which is repeated after a
+//! power cut. The previous image keeps a name of its own until the next update succeeds.
 
 mod docker;
 mod layout;
@@ -20,26 +19,26 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use tokio::task::block_in_place;
 
-/// A place as settings name it.
+/// A place, as the settings name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// A name in the engine.
+    /// A tag in the engine.
     Docker(String),
-    /// The files of the image, for systemd-nspawn or a unit with `RootDirectory=`. The other image lies in
-    /// `DIR.other`.
+    /// A directory with the files of the image, for systemd-nspawn or a unit with `RootDirectory=`. The other
+    /// image is in `DIR.other`.
     Rootfs(PathBuf),
-    /// An image layout, for engines that start from one.
+    /// An image layout, for container engines that read one.
     Layout(PathBuf),
 }
 
-/// How going back ended.
+/// The result of going back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Back {
-    /// The image before has its place again; or there was none, and there is none.
+    /// The previous image is in its place again; or there was none, and there is none.
     Done,
-    /// Somebody put another image there meanwhile. It stays.
+    /// Another program has put another image there. It stays.
     Moved,
-    /// The image before is not there any more. The new one stays.
+    /// The previous image does not exist any more. The new one stays.
     Gone,
 }
 
@@ -87,7 +86,7 @@ impl fmt::Display for Place {
 }
 
 impl Site<'_> {
-    /// What the place calls the image that is there.
+    /// Returns the ID of the current image. `None` if there is no image.
     pub async fn there(&self) -> Result<Option<String>, UpdateError> {
         match self.place {
             Place::Docker(name) => docker::there(name).await,
@@ -96,7 +95,7 @@ impl Site<'_> {
         }
     }
 
-    /// Fetches an image and puts it beside the one that is there. What the place calls it.
+    /// Fetches an image and puts it beside the current one. Returns the image's ID in the place.
     pub async fn bring(
         &self,
         resolved: &Resolved,
@@ -107,14 +106,14 @@ impl Site<'_> {
             Place::Rootfs(dir) => rootfs::bring(dir, resolved, settings).await?,
             _ => pull::fetch(resolved, settings, None).await?,
         };
-        // Under a name, what was fetched is not collected: the next update is put together from it.
+        // The tag protects the blobs from garbage collection: the next update reuses parts of them.
         let digest = &resolved.manifest.digest;
         self.store.tag(&self.beside("next"), digest)?;
         match self.place {
             Place::Docker(name) => docker::bring(name, &fetched.image, self.store, cancel).await,
             Place::Rootfs(_) => Ok(digest.to_string()),
             Place::Layout(dir) => {
-                // The service stands still while the index is written, not while layers are copied.
+                // Copy the layers now: only the index is left to write while the service is stopped.
                 layout::write(dir, None, &fetched.image, self.store)?;
                 Ok(digest.to_string())
             }
@@ -151,13 +150,13 @@ impl Site<'_> {
         }
     }
 
-    /// Puts the new image in its place. Done again, it changes nothing.
+    /// Puts the new image in its place. Idempotent.
     pub async fn switch(&self, id: &str, before: Option<&str>) -> Result<(), UpdateError> {
         match self.place {
             Place::Docker(name) => docker::switch(name, id, before).await,
             Place::Rootfs(dir) => rootfs::switch(dir, id),
             Place::Layout(dir) => {
-                // The layout may have been written by somebody else.
+                // Ignore a failure: another program may have written the layout, so the store lacks that image.
                 if let Some(before) = before.and_then(|before| before.parse().ok()) {
                     let _ = self.store.tag(&self.beside("before"), &before);
                 }
@@ -166,7 +165,7 @@ impl Site<'_> {
         }
     }
 
-    /// Puts the image before in its place again. Done again, it changes nothing.
+    /// Puts the previous image in its place again. Idempotent.
     pub async fn back(&self, id: &str, before: Option<&str>) -> Result<Back, UpdateError> {
         match self.place {
             Place::Docker(name) => docker::back(name, id, before).await,
@@ -194,7 +193,7 @@ impl Site<'_> {
         }
     }
 
-    /// Lets go of what an image that was tried, and taken or refused, leaves beside the place.
+    /// Cleans up beside the place after an image was taken or refused.
     pub async fn settle(&self, taken: Option<&Digest>) -> Result<(), UpdateError> {
         if let Some(image) = taken {
             pull::keep(self.store, &self.name(), image, 1)?;
@@ -205,7 +204,7 @@ impl Site<'_> {
             Place::Layout(dir) => layout::sweep(dir),
             Place::Rootfs(_) => {}
         }
-        // What no image of the store needs any more.
+        // Remove blobs that no image of the store needs any more.
         if taken.is_some()
             && let Err(error) = block_in_place(|| self.store.gc(&Limits::default()))
         {
@@ -214,14 +213,14 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// What the image is called in a layout and in the store: the settings may name another image while an
-    /// update is under way.
+    /// Returns the image's name in a layout and in the store. It follows from the place, since the settings may
+    /// name another image while an update is under way.
     fn name(&self) -> String {
         let place = Digest::of(self.place.to_string().as_bytes());
         format!("localhost/edge-{}:current", &place.hex()[..12])
     }
 
-    /// A name in the store.
+    /// Returns a tag in the store.
     fn beside(&self, what: &str) -> String {
         format!("{}-{what}", self.name())
     }

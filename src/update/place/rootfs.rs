@@ -1,7 +1,7 @@
-//! A directory with the files of an image, and one beside it with those of the other.
+//! A directory with the files of an image, and one beside it with those of the other image.
 //!
-//! Each holds a whole image, whose marker says which. New files grow in the one that the service does not
-//! use; switching and going back are the same exchange of two names.
+//! Each directory holds a whole image, named by its marker. New files are written to the one that the
+//! service does not use; switching and going back both exchange the two names.
 
 use super::Back;
 use crate::pull::{self, Fetched, PullError, Resolved, Rootfs};
@@ -10,8 +10,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use tokio::task::block_in_place;
 
-/// Where the image lies that the service does not use: beside the files themselves, also where a link leads
-/// to them.
+/// Returns the directory of the image that the service does not use. It is beside the files themselves,
+/// even if `dir` is a symbolic link to them.
 pub fn other(dir: &Path) -> PathBuf {
     let dir = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let mut name = dir.file_name().map_or_else(OsString::new, OsString::from);
@@ -28,7 +28,7 @@ pub async fn bring(
     resolved: &Resolved,
     settings: &pull::Settings<'_>,
 ) -> Result<Fetched, UpdateError> {
-    // Refused now and not when the service stands still.
+    // Fail now, not while the service is stopped.
     pull::replaceable(dir)?;
     let other = other(dir);
     let store = settings.store;
@@ -49,7 +49,7 @@ pub fn switch(dir: &Path, id: &str) -> Result<(), UpdateError> {
 }
 
 pub fn back(dir: &Path, id: &str, before: Option<&str>) -> Result<Back, UpdateError> {
-    // A service that took the marker away is not somebody who put another image there.
+    // Fail if the service removed the marker: that does not mean that another image is there.
     pull::replaceable(dir)?;
     let (here, beside) = (there(dir), there(&other(dir)));
     if here.as_deref() == before {
