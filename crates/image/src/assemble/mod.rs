@@ -1,9 +1,9 @@
-//! Layers that exist as blobs, and what an image says of itself, as an image.
+//! Makes an image of layers that exist as blobs and of its metadata.
 //!
 //! In: a [`Draft`]: a base's configuration and layers, more [`Layer`]s, environment, labels. Out: an
 //! [`Assembled`] with its two documents, and its [outputs](output): layouts and archives that other
-//! programs read. Same draft, same bytes: no clock, no host, maps in the order of their keys. Never
-//! reads or changes a layer's content.
+//! programs read. The same draft gives the same bytes: no clock, no host, maps sorted by key. Never reads or
+//! changes a layer's content.
 //!
 //! Sources: OCI's image specification 1.1 (manifest, config, image-layout), Docker's image
 //! specification 1.2 for `manifest.json` in archives.
@@ -32,67 +32,67 @@ pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 /// A layer as a blob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
-    /// How the blob is compressed, as OCI says it.
+    /// The blob's media type, which names its compression.
     pub media_type: String,
-    /// Of the blob.
+    /// Digest of the blob.
     pub digest: Digest,
-    /// Of the tar in it.
+    /// Digest of the tar in the blob.
     pub diff_id: Digest,
-    /// In bytes, compressed and not; the latter is zero where nobody measured it.
+    /// Size of the blob in bytes.
     pub size: u64,
-    /// Bytes of the tar.
+    /// Size of the tar in bytes; zero if it was not measured.
     #[serde(default)]
     pub plain_size: u64,
-    /// What the manifest says of it, by key.
+    /// Annotations of the layer's descriptor in the manifest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// What it is, for people: the image's history shows it.
+    /// Description for people, shown in the image's history.
     pub about: String,
-    /// Names of the packages in it.
+    /// Names of the packages in the layer.
     #[serde(default)]
     pub of: Vec<String>,
 }
 
-/// What an image is to be.
+/// Everything that determines an image.
 #[derive(Debug, Clone)]
 pub struct Draft {
-    /// What it runs on.
+    /// The platform that the image runs on.
     pub platform: Platform,
-    /// Of every document, in seconds since 1970.
+    /// Creation time in the configuration and its history, in seconds since 1970.
     pub epoch: u32,
-    /// Of the base, where there is one: its history, user, volumes and so on are kept.
+    /// The base's configuration, if there is a base: its history, user, volumes and so on are kept.
     pub base: Option<ImageConfiguration>,
-    /// The lowest first, those of the base included.
+    /// The layers, lowest first, including those of the base.
     pub layers: Vec<Layer>,
-    /// How many of the layers the base's own history speaks of.
+    /// How many of the layers the base's history describes.
     pub from_base: usize,
-    /// `NAME=VALUE`; they win over the base's.
+    /// Environment variables as name and value; they override the base's.
     pub env: Vec<(String, String)>,
-    /// The default command; the base's own if it is empty.
+    /// The default command; if empty, the base's.
     pub cmd: Vec<String>,
-    /// Labels, by key; they win over the base's.
+    /// Labels; they override the base's.
     pub labels: BTreeMap<String, String>,
 }
 
 /// An image: its documents, and the layers that they name.
 #[derive(Debug, Clone)]
 pub struct Assembled {
-    /// What it runs on.
+    /// The platform that the image runs on.
     pub platform: Platform,
     /// The manifest, byte for byte.
     pub manifest: Vec<u8>,
     /// The configuration, byte for byte.
     pub config: Vec<u8>,
-    /// Of the manifest.
+    /// Digest of the manifest.
     pub digest: Digest,
-    /// Docker's id of the image.
+    /// Digest of the configuration: Docker's image ID.
     pub config_digest: Digest,
-    /// The lowest first.
+    /// The layers, lowest first.
     pub layers: Vec<Layer>,
 }
 
 impl Assembled {
-    /// Its blobs, by what they are to it.
+    /// The image's blobs, by their role in the image.
     pub fn blobs(&self) -> BTreeMap<String, Digest> {
         let layers = self.layers.iter().enumerate();
         let layers = layers.map(|(n, l)| (format!("layer:{n:03}"), l.digest.clone()));
@@ -156,7 +156,7 @@ impl Draft {
         })
     }
 
-    /// As maps with ordered keys: those of the library's own types have no order.
+    /// The configuration, in maps with ordered keys: the maps of the library's own types have no order.
     fn config(&self) -> Result<Value, AssembleError> {
         let created = time(self.epoch);
         let mut document = match &self.base {
@@ -185,7 +185,7 @@ impl Draft {
         if !config.is_object() {
             *config = json!({});
         }
-        // As BuildKit says it of an image that begins empty; a base's own word stays.
+        // BuildKit sets this for an image without a base; a base's own value stays.
         if self.base.is_none() {
             config["WorkingDir"] = "/".into();
         }
@@ -207,7 +207,7 @@ impl Draft {
         config["Env"] = env.into();
         if !self.cmd.is_empty() {
             config["Cmd"] = json!(self.cmd);
-            // The base's would get ours as its arguments.
+            // Otherwise the base's entry point would get our command as its arguments.
             if let Some(config) = config.as_object_mut() {
                 config.remove("Entrypoint");
             }
@@ -223,7 +223,7 @@ fn bytes(document: &Value) -> Result<Vec<u8>, AssembleError> {
     serde_json::to_vec(document).map_err(AssembleError::Json)
 }
 
-/// RFC 3339 in UTC.
+/// Formats a time in seconds since 1970 as RFC 3339 in UTC.
 pub fn time(seconds: u32) -> String {
     let (days, rest) = (i64::from(seconds / 86_400), seconds % 86_400);
     // Days since 0000-03-01 in cycles of 400 years (Howard Hinnant, "chrono-compatible low-level

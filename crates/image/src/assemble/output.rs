@@ -1,8 +1,8 @@
-//! Where an image goes as files: a layout in a directory, an archive that Docker loads too.
+//! Writes an image as files: a layout in a directory, or an archive that Docker also loads.
 //!
-//! In: an [`Assembled`], and the directory of a store where its blobs lie. Out: what image tools
-//! read. An index is written last and by renaming, so a reader never sees an image without its
-//! blobs; an image of the same name is replaced, others stay.
+//! In: an [`Assembled`], and the directory of a store that holds its blobs. Out: files that image tools
+//! read. The index is written last and by renaming, so a reader never sees an image without its blobs; an
+//! image of the same name is replaced, others stay.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -19,17 +19,18 @@ use stackforge_types::reference::canonical;
 
 const LAYOUT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
 const NAME: &str = "org.opencontainers.image.ref.name";
-/// The name of an image for containerd, which takes no short ones: `docker.io/library/NAME:TAG`.
+/// Annotation with the image's full name for containerd, which takes no short names:
+/// `docker.io/library/NAME:TAG`.
 const FULL_NAME: &str = "io.containerd.image.name";
 
 type Result<T> = std::result::Result<T, AssembleError>;
 
-/// Adds an image to the layout at `directory`, which is made if it is not there. Blobs are linked
-/// where both are on one file system, else copied. Writers of one layout wait for each other.
+/// Adds an image to the layout at `directory`, which is created if it is missing. Blobs are hard-linked if
+/// both directories are on one file system, else copied. Writers of one layout wait for each other.
 ///
 /// # Errors
-/// [`AssembleError::NoLayout`] for a directory with something else in it, and an error for an index
-/// that cannot be read: what it names is not thrown away.
+/// [`AssembleError::NoLayout`] for a directory with other content, and an error for an index that cannot be
+/// read, as overwriting it would lose the images that it names.
 pub fn layout(image: &Assembled, name: &str, blobs: &Path, directory: &Path) -> Result<()> {
     let _held = filled(image, blobs, directory)?;
     let index = directory.join("index.json");
@@ -42,7 +43,7 @@ pub fn layout(image: &Assembled, name: &str, blobs: &Path, directory: &Path) -> 
     write(&index, document.to_string().as_bytes())
 }
 
-/// An index, whose entries stay.
+/// Parses an index whose entries are to be kept.
 fn document(bytes: &[u8]) -> io::Result<Value> {
     let document: Value = serde_json::from_slice(bytes).map_err(io::Error::other)?;
     match document["manifests"].is_array() {
@@ -51,7 +52,7 @@ fn document(bytes: &[u8]) -> io::Result<Value> {
     }
 }
 
-/// Everything of [`layout`] but the image's name: it is there, and nobody sees it yet.
+/// Does all of [`layout`] except naming the image: its blobs are there, but the index does not list it.
 ///
 /// # Errors
 /// If a blob is not below `blobs`, or `directory` cannot be written or is not a layout.
@@ -59,7 +60,7 @@ pub fn unnamed(image: &Assembled, blobs: &Path, directory: &Path) -> Result<()> 
     filled(image, blobs, directory).map(drop)
 }
 
-/// Takes a name away from the layout at `directory`, of whatever image it is; its blobs stay.
+/// Removes a name from the layout at `directory`, whichever image it names; the image's blobs stay.
 ///
 /// # Errors
 /// For an index that cannot be read or written.
@@ -83,7 +84,8 @@ fn filled(image: &Assembled, blobs: &Path, directory: &Path) -> Result<LayoutLoc
         if !held.is_new() {
             return Err(AssembleError::NoLayout(directory.to_owned()));
         }
-        // First: without it the next run would take a killed one's directory for something else.
+        // Written first: without it the next run would take the directory of a killed run for something
+        // else.
         write(&marker, LAYOUT.as_bytes())?;
     }
     held.sweep();
@@ -96,7 +98,7 @@ fn filled(image: &Assembled, blobs: &Path, directory: &Path) -> Result<LayoutLoc
     Ok(held)
 }
 
-/// The image's entry among those that are there.
+/// The index `before` with the image's entry added.
 fn index_with(before: Option<Value>, image: &Assembled, name: &str) -> Value {
     let mut index = before.unwrap_or(json!({}));
     let mut manifests = match index["manifests"].take() {
@@ -106,7 +108,7 @@ fn index_with(before: Option<Value>, image: &Assembled, name: &str) -> Value {
     manifests.retain(|m| !is_named(m, name) || is_of_other(m, image));
     for other in &mut manifests {
         let same_tag = other["annotations"][NAME] == tag(name) && !is_of_other(other, image);
-        // A tag is one image's; one of another repository is still known by its full name.
+        // A tag names one image; an image of another repository keeps its full name.
         if same_tag && let Some(annotations) = other["annotations"].as_object_mut() {
             annotations.remove(NAME);
         }
@@ -118,7 +120,7 @@ fn index_with(before: Option<Value>, image: &Assembled, name: &str) -> Value {
     index
 }
 
-/// Whether an entry has the name that an image gets: in full, or its tag if it has no full name.
+/// Whether an entry already has the image's name: by its full name, or by its tag if it has no full name.
 fn is_named(entry: &Value, name: &str) -> bool {
     let annotations = &entry["annotations"];
     match annotations[FULL_NAME].as_str() {
@@ -141,12 +143,12 @@ fn entry(image: &Assembled, name: &str) -> Value {
     })
 }
 
-/// The name in full. What is not a reference stays as it is.
+/// The full form of a name. Text that is not a reference is returned unchanged.
 fn full(name: &str) -> String {
     canonical(name).unwrap_or_else(|| name.to_owned())
 }
 
-/// The last part of `REPOSITORY:TAG`: the layout's own names are tags.
+/// The tag of `REPOSITORY:TAG`: a layout names its images by tag.
 fn tag(name: &str) -> &str {
     let last = name.rsplit('/').next().unwrap_or(name);
     last.split_once(':').map_or("latest", |(_, tag)| tag)
@@ -154,12 +156,12 @@ fn tag(name: &str) -> &str {
 
 fn place(digest: &Digest, size: u64, from: &Path, to: &Path) -> Result<()> {
     let (source, target) = (from.join(digest.hex()), to.join(digest.hex()));
-    // A link to the blob is what the blob is; an older copy may be damaged.
+    // A hard link to the blob is the blob itself; an older copy may be damaged.
     let is_blob = |there: &fs::Metadata| match fs::metadata(&source) {
         Ok(source) if source.dev() == there.dev() => source.ino() == there.ino(),
         _ => is_sound(&target, digest),
     };
-    // What a link leads to is not the layout's own.
+    // A symbolic link does not count: its target is not the layout's own file.
     let there = fs::symlink_metadata(&target)
         .ok()
         .filter(fs::Metadata::is_file);
@@ -177,7 +179,7 @@ fn place(digest: &Digest, size: u64, from: &Path, to: &Path) -> Result<()> {
     fs::rename(&temporary, &target).map_err(io_at("rename", &target))
 }
 
-/// Whether a copy has the bytes that it is named by.
+/// Whether a copy's bytes have the digest that it is named by.
 fn is_sound(path: &Path, digest: &Digest) -> bool {
     let found = || {
         let (mut file, mut buffer) = (File::open(path)?, vec![0; 256 << 10]);
@@ -192,13 +194,13 @@ fn is_sound(path: &Path, digest: &Digest) -> bool {
     found().is_ok_and(|found| found == *digest)
 }
 
-/// Replaces a file whole.
+/// Replaces a file atomically.
 fn write(path: &Path, content: &[u8]) -> Result<()> {
     crate::store::write_atomically(path, content).map_err(io_at("write", path))
 }
 
-/// Writes an archive with the image under each of `names`: an OCI layout that `docker load` takes
-/// as well. Layers for which `wanted` is false are left out: what loads it has them.
+/// Writes an archive with the image under each of `names`: an OCI layout that `docker load` also takes.
+/// Layers for which `wanted` is false are left out, because the loading engine has them.
 ///
 /// # Errors
 /// If a blob is not below `blobs`, or `out` fails.

@@ -4,7 +4,7 @@ use stackforge_binary::tar::Reader;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// A layer of the store at `blobs` whose content is no tar: nothing here reads it.
+/// A layer in the store at `blobs` whose content is not a tar: nothing here reads it.
 fn layer(blobs: &Path, content: &[u8]) -> Layer {
     let digest = Digest::of(content);
     std::fs::write(blobs.join(digest.hex()), content).unwrap();
@@ -106,7 +106,7 @@ fn a_layout_takes_more_images_and_replaces_those_of_one_name() {
     };
     assert_eq!((of("a"), of("b")), (two.digest.clone(), one.digest.clone()));
 
-    // Another repository's image of that tag is another image, and so is one image by two names.
+    // An image of another repository with that tag is another image, and one image may have two names.
     for (image, name) in [(&two, "y:a"), (&one, "host.test/z:a"), (&one, "y:b")] {
         output::layout(image, name, blobs.path(), &directory).unwrap();
     }
@@ -119,7 +119,7 @@ fn a_layout_takes_more_images_and_replaces_those_of_one_name() {
         assert_eq!(of(name), one.digest, "{name}");
     }
 
-    // What a killed writer left goes with the next one, at whatever it was killed.
+    // The next writer removes what a killed writer left, wherever it was killed.
     let begun = out.path().join("begun");
     std::fs::create_dir_all(&begun).unwrap();
     for layout in [&directory, &begun] {
@@ -135,7 +135,7 @@ fn a_layout_takes_more_images_and_replaces_those_of_one_name() {
     let refused = output::layout(&one, "x:a", blobs.path(), &other).unwrap_err();
     assert!(matches!(refused, AssembleError::NoLayout(_)), "{refused}");
     assert_eq!(std::fs::read_dir(&other).unwrap().count(), 1);
-    // An index that says something else names images too, in a way that is not understood.
+    // An index of another shape may also name images, in a way that is not understood.
     for text in ["[]", "{}", r#"{"manifests":{}}"#, "{", ""] {
         let index = directory.join("index.json");
         std::fs::write(&index, text).unwrap();
@@ -168,7 +168,7 @@ fn an_archive_holds_the_layers_that_are_wanted() {
     assert!(names(0).contains(&one) && !names(1).contains(&one));
     assert_eq!(names(0).len(), names(1).len() + 1, "each blob once");
 
-    // A blob that somebody cut is no part of an archive.
+    // A truncated blob fails the archive.
     let path = blobs.path().join(image.layers[0].digest.hex());
     std::fs::write(path, "o").unwrap();
     let mut sink = Vec::new();
@@ -201,7 +201,7 @@ fn containerd_is_told_names_in_full() {
         told(&std::fs::read(directory.join("index.json")).unwrap()),
         full
     );
-    // Both forms are found in it.
+    // The image is found by both forms of its name.
     for name in names.iter().map(String::as_str).chain(full) {
         let found = crate::oci::open(&directory, Some(name), None).unwrap();
         assert_eq!(found.digest, image.digest, "{name}");
@@ -215,7 +215,7 @@ fn containerd_is_told_names_in_full() {
         std::io::Read::read_to_end(&mut entry, &mut text).unwrap();
         match entry.header.path.as_str() {
             "index.json" => assert_eq!(told(&text), full),
-            // People see these, and Docker takes them.
+            // These names are shown to people, and Docker takes them.
             "manifest.json" => {
                 let document: Value = from_slice(&text).unwrap();
                 assert_eq!(document[0]["RepoTags"], json!(names));
@@ -292,7 +292,7 @@ fn a_copy_of_the_same_length_is_not_taken_for_the_blob() {
     assert_eq!(std::fs::read(&there).unwrap(), b"one");
 }
 
-/// Where the layout lies on another file system than the store, if this machine has one in memory.
+/// The case of a layout on another file system than the store, if this machine has one in memory.
 #[test]
 fn a_damaged_copy_on_another_file_system_is_made_again() {
     let blobs = tempfile::tempdir().unwrap();
@@ -310,7 +310,7 @@ fn a_damaged_copy_on_another_file_system_is_made_again() {
     std::fs::write(&copy, "bad").unwrap();
     write();
     assert_eq!(std::fs::read(&copy).unwrap(), b"one");
-    // A link is no copy, wherever it leads.
+    // A symbolic link is not a copy, whatever its target.
     std::fs::rename(&copy, place.path().join("kept")).unwrap();
     std::os::unix::fs::symlink("../../kept", &copy).unwrap();
     write();

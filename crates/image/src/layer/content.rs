@@ -1,8 +1,8 @@
-//! A file's content as gzip members: the wheel's own deflate stream, or what is compressed here.
+//! Turns a file's content into gzip members: the wheel's own deflate stream, or bytes compressed here.
 //!
-//! In: a [`Content`]. Out: [`Part`]s, each compressed bytes and what they inflate to, in pieces, so
-//! that a member of any size passes in a few hundred KiB. Length, end and CRC-32 of a member must
-//! be what the wheel's directory says.
+//! In: a [`Content`]. Out: [`Part`]s, each with compressed bytes and what they inflate to, in pieces, so
+//! that a member of any size needs a few hundred KiB of memory. A member's length, end and CRC-32 must match
+//! the wheel's directory.
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
@@ -15,7 +15,7 @@ use super::wheel::Wheel;
 use stackforge_binary::source::{ReadError, Source};
 use stackforge_binary::zip::Member;
 
-/// What a part inflates to, at most, where a deflate stream is passed on.
+/// Most inflated bytes of a part, where a deflate stream is passed on.
 const PLAIN: usize = 256 << 10;
 const COMPRESSED: u64 = 64 << 10;
 
@@ -24,9 +24,9 @@ pub(super) enum Content<'a, S> {
     Bytes(&'a [u8]),
     /// A whole deflate stream.
     Deflated(&'a Wheel<S>, &'a Member),
-    /// From an offset on, so many bytes of a stored member.
+    /// A part of a stored member: an offset and a length in bytes.
     Stored(&'a Wheel<S>, &'a Member, u64, u64),
-    /// From an offset on, so many bytes of a file that takes a member's place.
+    /// A part of a file that replaces a member: an offset and a length in bytes.
     Changed(&'a Wheel<S>, &'a Member, &'a Changed, u64, u64),
 }
 
@@ -38,13 +38,13 @@ pub(super) struct Part {
 
 pub(super) enum Role {
     Head,
-    /// Of a content that goes on or ends with an `End`.
+    /// Bytes of a content that continues or ends with an `End`.
     Content,
-    /// Of a chunk that was compressed here: its digest and its checksum.
+    /// End of a chunk that was compressed here: its digest and its checksum.
     End(Option<(Sha256, Crc)>),
 }
 
-/// What a thread uses again.
+/// Buffers that a thread reuses.
 pub(super) struct Worker {
     compressor: Compressor,
     dense: Dense,
@@ -181,7 +181,7 @@ impl Worker {
     }
 }
 
-/// Whether a stream that ended after `made` bytes, `left` before its end, is what it should be.
+/// Checks the end of a stream that inflated to `made` bytes and left `left` compressed bytes unread.
 fn check_end(member: &Member, made: u64, left: u64) -> Result<(), ReadError> {
     let offset = made;
     if made < member.size {

@@ -1,27 +1,27 @@
-//! Where a file is cut into chunks: by what is in it, so that bytes that moved are cut as before.
+//! Cuts a file into chunks by its content, so that moved bytes are cut at the same places.
 //!
-//! In: a file. Out: the ends of its chunks. Two versions of a library have most kernels in common, at
-//! other offsets; as chunks they are the same gzip members, and an update does not fetch them again.
-//! A rolling hash decides, of the last 64 bytes (gear hashing with normalized chunking, W. Xia et al.,
-//! "FastCDC", USENIX ATC 2016). Layers are known by their digests, so none of this may ever change
-//! without a new format.
+//! In: a file. Out: the ends of its chunks. Two versions of a library have most kernels in common, but at
+//! other offsets; as chunks they are the same gzip members, and an update does not fetch them again. A
+//! rolling hash of the last 64 bytes decides where to cut (gear hashing with normalized chunking, W. Xia et
+//! al., "FastCDC", USENIX ATC 2016). Layers are identified by their digests, so a change here needs a new
+//! format.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-/// In bytes. Shorter chunks would share more, and cost a line of the table of contents and a
-/// compressor's start each.
+/// Shortest and wanted length of a chunk, in bytes. Shorter chunks would share more, but each costs a line
+/// of the table of contents and a start of the compressor.
 const LEAST: u64 = 32 << 10;
 const WANTED: u64 = 128 << 10;
 const MOST: u64 = 1 << 20;
-/// Bits of the hash that are zero at a cut, before and after the wanted length.
+/// Bits of the hash that must be zero at a cut, before and after the wanted length.
 const BEFORE: u64 = !0 << (64 - 19);
 const AFTER: u64 = !0 << (64 - 15);
 const BUFFER: usize = 1 << 20;
 
-/// A stretch of a file that takes a member's place in a layer.
+/// A range of a file that replaces a member in a layer.
 #[derive(Debug)]
 pub struct Changed {
     file: Arc<File>,
@@ -30,7 +30,7 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// `size` bytes from `start` on.
+    /// Cuts `size` bytes of `file` from `start` on.
     ///
     /// # Errors
     /// If the file cannot be read, or is shorter.
@@ -47,7 +47,7 @@ impl Changed {
         Ok(Self { file, start, ends })
     }
 
-    /// Bytes of the member.
+    /// Size of the member in bytes.
     pub fn size(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
@@ -72,7 +72,7 @@ impl Changed {
     }
 }
 
-/// Reads a stretch of a file; told is where in the stretch bytes lie.
+/// Reads a range of a file piece by piece, with each piece's offset in the range.
 fn pass(
     file: &File,
     start: u64,
@@ -97,7 +97,7 @@ struct Cutter {
 }
 
 impl Cutter {
-    /// The next bytes, which lie at `at`.
+    /// Takes the next bytes, which start at offset `at`.
     fn pass(&mut self, bytes: &[u8], at: u64, ends: &mut Vec<u64>) {
         let mut rest = bytes;
         let mut at = at;
@@ -143,7 +143,7 @@ impl Cutter {
     }
 }
 
-/// A number for each byte: splitmix64 from 0 on (S. Vigna).
+/// A random number for each byte value: splitmix64 from 0 on (S. Vigna).
 const GEAR: [u64; 256] = {
     let mut gear = [0; 256];
     let mut state = 0u64;
@@ -201,7 +201,7 @@ mod tests {
         assert!(chunks(&zeros).iter().all(|c| c.len() == MOST as usize));
     }
 
-    /// Whoever changes this has to count up the format of what is pruned: layers are known by it.
+    /// Changing the cuts requires a new version of the pruning format, because it identifies layers.
     #[test]
     fn cuts_are_where_they_always_were() {
         let bytes = noise(7, 1 << 20);

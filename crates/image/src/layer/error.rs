@@ -1,4 +1,4 @@
-//! What keeps a layer from being written.
+//! Why a layer could not be written.
 
 use std::io;
 
@@ -6,10 +6,10 @@ use stackforge_binary::source::ReadError;
 use stackforge_binary::zip::ZipError;
 use stackforge_types::wheel::NotAWheel;
 
-/// Of the deepest wheel seen, four times.
+/// Four times the depth of the deepest wheel seen.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// Why there is no layer of these wheels.
+/// Why a layer could not be made of these wheels.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
     /// A file is not named as a wheel.
