@@ -1,13 +1,13 @@
-//! Which wheels share a layer.
+//! Decides which wheels share a layer.
 //!
-//! In: wheels' names and sizes, and how many layers there may be. Out: groups of names. A large
-//! wheel is a layer of its own; each of the others goes to the layer that its name alone decides.
-//! So a new version of one library changes one layer, a library more or less changes one layer,
-//! and stacks with the same libraries share layers whatever else they have.
+//! In: wheels' names and sizes, and the largest number of layers. Out: groups of wheels. A large
+//! wheel gets a layer of its own; each of the others goes to a layer chosen by its name alone. So a new
+//! version of one library changes one layer, adding or removing a library changes one layer, and stacks with
+//! the same libraries share layers whatever else they contain.
 //!
-//! Dependencies do not decide: a requirement more in one wheel would move others. What moves a
-//! wheel is its own size, where it crosses the threshold, and the number of large wheels, where
-//! that exceeds the limit: the threshold then doubles until they fit.
+//! Dependencies do not decide: a new requirement of one wheel would move others. A wheel moves only when its
+//! size crosses the threshold, or when the number of large wheels exceeds the limit: the threshold then
+//! doubles until they fit.
 
 use std::collections::BTreeMap;
 
@@ -18,24 +18,24 @@ use sha2::{Digest as _, Sha256};
 pub struct Part<'a> {
     /// Normalized name of the distribution.
     pub name: &'a str,
-    /// Of the wheel, in bytes.
+    /// Size of the wheel in bytes.
     pub size: u64,
 }
 
 /// How wheels are spread over layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// From which size on a wheel has a layer of its own, in bytes.
+    /// Smallest size in bytes of a wheel that gets a layer of its own.
     pub large: u64,
-    /// How many layers the others are spread over.
+    /// Number of layers that the other wheels are spread over.
     pub shared: usize,
-    /// How many layers there may be.
+    /// Largest number of layers.
     pub layers: usize,
 }
 
 impl Default for Limits {
-    /// A stack has some 200 wheels, of which some 30 have more than 8 MiB. Eight layers for the
-    /// others are small, and leave most of the 127 that overlayfs mounts in Docker to the rest.
+    /// A stack has some 200 wheels, of which some 30 have more than 8 MiB. Eight layers for the others stay
+    /// small, and leave most of the 127 layers that overlayfs mounts in Docker to the rest.
     fn default() -> Self {
         Self {
             large: 8 << 20,
@@ -45,7 +45,8 @@ impl Default for Limits {
     }
 }
 
-/// Groups of places in `parts`: the large by name, then the shared. No group is empty.
+/// Groups of indexes into `parts`: first the large wheels by name, then the shared layers. No group is
+/// empty.
 pub fn group(parts: &[Part<'_>], limits: &Limits) -> Vec<Vec<usize>> {
     let layers = limits.layers.max(1);
     let shared = limits.shared.clamp(1, layers);
@@ -72,7 +73,7 @@ pub fn group(parts: &[Part<'_>], limits: &Limits) -> Vec<Vec<usize>> {
     alone.into_values().chain(together.into_values()).collect()
 }
 
-/// Of a name, among `count`: rendezvous hashing, so that another count moves few names.
+/// The bucket of a name among `count`: rendezvous hashing, so that another count moves few names.
 fn bucket(name: &str, count: u64) -> u64 {
     let weight = |bucket: &u64| {
         let mut hash = Sha256::new();

@@ -1,16 +1,16 @@
-//! Gzip members, which in a row are one gzip stream (RFC 1952), and eStargz's footer.
+//! Gzip members, which concatenated are one gzip stream (RFC 1952), and eStargz's footer.
 //!
-//! In: bytes to compress, or a deflate stream that exists already. Out: members without a name or
-//! a time. Never depends on anything but what it is given.
+//! In: bytes to compress, or an existing deflate stream. Out: members without a name or a time, which depend
+//! on the input alone.
 
 use super::LayerError;
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 
-/// Deflate, no flags, no time, unknown system.
+/// A member's header: deflate, no flags, no time, unknown system.
 pub(super) const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 pub(super) const FOOTER_LEN: usize = 51;
 
-/// CRC-32 and length, modulo 2³².
+/// A member's trailer: CRC-32, and the length modulo 2³².
 pub(super) fn trailer(crc32: u32, size: u64) -> [u8; 8] {
     let mut trailer = [0; 8];
     trailer[..4].copy_from_slice(&crc32.to_le_bytes());
@@ -18,7 +18,7 @@ pub(super) fn trailer(crc32: u32, size: u64) -> [u8; 8] {
     trailer
 }
 
-/// An empty member whose extra field says where the table of contents starts.
+/// An empty member whose extra field holds the offset of the table of contents.
 pub(super) fn footer(toc: u64) -> [u8; FOOTER_LEN] {
     let mut footer = [0; FOOTER_LEN];
     footer[..10].copy_from_slice(&HEADER);
@@ -26,12 +26,12 @@ pub(super) fn footer(toc: u64) -> [u8; FOOTER_LEN] {
     footer[3] = 4;
     footer[10..16].copy_from_slice(&[26, 0, b'S', b'G', 22, 0]);
     footer[16..38].copy_from_slice(format!("{toc:016x}STARGZ").as_bytes());
-    // One last stored block without content.
+    // One last stored block, which is empty.
     footer[38..43].copy_from_slice(&[1, 0, 0, 0xff, 0xff]);
     footer
 }
 
-/// Compresses whole members; its tables are used again.
+/// Compresses whole members and reuses its tables.
 pub(super) struct Compressor {
     deflate: Compress,
 }
@@ -64,15 +64,16 @@ impl Compressor {
     }
 }
 
-/// Compresses what is compressed once and fetched often: smaller, and slower than [`Compressor`].
+/// Compresses what is compressed once and fetched often: the result is smaller, but it is slower than
+/// [`Compressor`].
 #[derive(Default)]
 pub(super) struct Dense(Option<libdeflater::Compressor>);
 
 impl Dense {
-    /// Of libdeflate. 12, its slowest, makes libcudnn_graph.so 2 % smaller than this.
+    /// libdeflate's level. Its slowest, 12, makes libcudnn_graph.so 2 % smaller than this.
     const LEVEL: i32 = 9;
 
-    /// The member that inflates to `plain`, whose checksum is known.
+    /// Returns the member that inflates to `plain`, whose checksum is known.
     pub(super) fn member(&mut self, plain: &[u8], crc: &Crc) -> Result<Vec<u8>, LayerError> {
         let level = libdeflater::CompressionLvl::new(Self::LEVEL).unwrap_or_default();
         let compressor = (self.0).get_or_insert_with(|| libdeflater::Compressor::new(level));
@@ -96,7 +97,7 @@ mod tests {
     use flate2::read::MultiGzDecoder;
     use std::io::Read as _;
 
-    /// Which thread compresses a chunk, and after which others, must not be seen in a layer.
+    /// A layer must not depend on which thread compressed a chunk, or what it compressed before.
     #[test]
     fn what_was_compressed_before_does_not_matter() {
         let parts = [vec![3; 200_000], b"kernel".repeat(9000), Vec::new()];

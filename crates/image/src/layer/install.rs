@@ -1,8 +1,8 @@
-//! Which files a wheel installs, by the specification of binary distributions.
+//! Decides which files a wheel installs, by the specification of binary distributions.
 //!
-//! In: a [`Wheel`], the folders and interpreter of the image. Out: files with paths below the
-//! root, modes and contents; RECORD's content is known only when all else was read. Where the
-//! specification leaves a choice, the files are those that pip installs.
+//! In: a [`Wheel`], the image's directories and its interpreter. Out: files with paths below the root, modes
+//! and contents; RECORD's content is known only after all else was read. Where the specification leaves a
+//! choice, the files are those that pip installs.
 
 use std::collections::BTreeMap;
 
@@ -18,26 +18,26 @@ use stackforge_binary::zip::Member;
 const MAX_SCRIPT: u64 = 16 << 20;
 const IFMT: u16 = 0o170_000;
 const IFREG: u16 = 0o100_000;
-/// These are an installer's to write. A wheel that came from an index has no `direct_url.json`.
+/// Files that only an installer writes. A wheel that came from an index has no `direct_url.json`.
 const INSTALLERS: [&str; 4] = ["INSTALLER", "REQUESTED", "RECORD", "direct_url.json"];
 const INSTALLER: &str = "stackforge\n";
 
 /// A wheel to install, and how.
 pub struct Install<'a, S> {
-    /// What is installed.
+    /// The wheel.
     pub wheel: &'a Wheel<S>,
-    /// Asked for by name, not only by another wheel.
+    /// Whether it was asked for by name, and not only required by another wheel.
     pub requested: bool,
-    /// Files to leave out, by their names in the wheel: `*` and `?` within a folder, `**` across.
-    /// Metadata stay, whatever a pattern says.
+    /// Files to leave out, by their names in the wheel: `*` and `?` match within a folder, `**` across
+    /// folders. Metadata files stay, whatever a pattern matches.
     pub drop: &'a [String],
-    /// Members that have another content, of the same size, by their names in the wheel.
+    /// Members with a replaced content of the same size, by their names in the wheel.
     pub changed: &'a BTreeMap<String, Changed>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Content {
-    /// Of the wheel and its directory, by their places.
+    /// Indexes of the wheel and of the member in its directory.
     Member(usize, usize),
     Bytes(Vec<u8>),
     Record,
@@ -49,7 +49,7 @@ pub(super) struct Placed {
     pub mode: u32,
     pub size: u64,
     pub content: Content,
-    /// Where its bytes come from unchanged.
+    /// Index of the member whose bytes it has unchanged.
     pub member: Option<usize>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Where RECORD's paths start, below the root.
+    /// The directory that RECORD's paths are relative to, below the root.
     pub(super) fn site<S>(&self, wheel: &Wheel<S>) -> &str {
         let site = if wheel.pure {
             &self.scheme.purelib
@@ -70,7 +70,7 @@ impl Plan<'_> {
         site.trim_start_matches('/')
     }
 
-    /// The files of a wheel, which is the `place`th; RECORD is the last.
+    /// The files of the wheel with index `place`; RECORD is the last.
     pub(super) fn files<S: Source + Clone>(
         &self,
         install: &Install<'_, S>,
@@ -94,7 +94,7 @@ impl Plan<'_> {
         for command in &wheel.commands {
             let folder = self.scheme.scripts.trim_start_matches('/');
             let path = format!("{folder}/{}", command.name);
-            // As pip does, which writes these last.
+            // Like pip, which writes these last.
             files.retain(|f| f.path != path);
             files.push(bytes(path, 0o755, command.script(self.python)));
         }
@@ -125,7 +125,7 @@ impl Plan<'_> {
         member: &Member,
     ) -> Result<Placed, LayerError> {
         let (path, script) = self.path(wheel, &member.name)?;
-        // What pip takes for executable. A script is one, even from an archive without modes.
+        // Executable by pip's rule. A script always is, even if the archive has no modes.
         let executable =
             (member.unix_mode).is_some_and(|mode| mode & IFMT == IFREG && mode & 0o111 != 0);
         let mode = if executable || script { 0o755 } else { 0o644 };
@@ -147,7 +147,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Where a member goes, and whether it is a script.
+    /// The path that a member is installed to, and whether it is a script.
     fn path<S: Source + Clone>(
         &self,
         wheel: &Wheel<S>,
@@ -166,12 +166,12 @@ impl Plan<'_> {
     }
 
     fn check_path(&self, path: &str) -> Result<(), WheelFault> {
-        // These remove what lies below (OCI image specification, layers). eStargz's own names
-        // stand at the root, where no folder of a scheme is.
+        // Whiteouts remove files of lower layers (OCI image specification, layers). eStargz's own names are
+        // at the root, where no directory of a scheme is.
         if path.split('/').any(|part| part.starts_with(".wh.")) {
             return Err(WheelFault::Reserved(path.to_owned()));
         }
-        // A file in place of one of its folders takes it away too.
+        // A file in place of a parent of one of the scheme's directories would remove that directory too.
         let above = |below: &str| below.trim_matches('/').starts_with(&format!("{path}/"));
         let scheme = self.scheme;
         let kept = [
@@ -195,7 +195,8 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Whether a file is the interpreter, another name of it, or what tells it where its library is.
+    /// Whether a file is the interpreter, another name of it, or what tells it where its library is
+    /// (`pyvenv.cfg`, `lib64`).
     fn is_interpreter(&self, path: &str) -> bool {
         let below = |folder: &str| {
             let folder = folder.trim_matches('/');
@@ -221,7 +222,7 @@ impl Plan<'_> {
     }
 }
 
-/// Whether a path lies in a distribution's metadata, where `importlib.metadata` looks for them.
+/// Whether a path is part of a distribution's metadata, where `importlib.metadata` looks for it.
 fn is_metadata(path: &str) -> bool {
     let below = path.rsplit_once("/site-packages/").map(|(_, below)| below);
     let first = below.and_then(|below| below.split_once('/'));
@@ -238,7 +239,7 @@ fn bytes(path: String, mode: u32, content: Vec<u8>) -> Placed {
     }
 }
 
-/// Patterns for what is left out.
+/// The patterns of files to leave out.
 struct Drop(Vec<glob::Pattern>);
 
 impl Drop {

@@ -1,7 +1,7 @@
-//! What was installed, checked against each wheel's RECORD, and as its new RECORD.
+//! Checks installed files against each wheel's RECORD, and writes the new RECORD.
 //!
-//! In: the entries of a layer with the digests that were found. Out: RECORDs, which list every
-//! file of their wheel with the digest that it really has.
+//! In: a layer's entries and the digests of their contents. Out: RECORDs, which list every file of their
+//! wheel with its actual digest.
 
 use super::LayerError;
 use super::install::{Install, Plan};
@@ -18,7 +18,7 @@ pub(super) struct Installed<'a> {
     pub misstated: Vec<String>,
 }
 
-/// `digests` are those of the entries with content, in their order.
+/// `digests` are those of the entries with content, in the same order.
 pub(super) fn check<'a, S: Source + Clone>(
     entries: &[Entry<'a>],
     digests: &[Sha256],
@@ -46,7 +46,7 @@ pub(super) fn check<'a, S: Source + Clone>(
             let Some(member) = member.map(|m| &wheel.archive.members[m]) else {
                 continue;
             };
-            // What its RECORD states is of the content that it had.
+            // RECORD states the digest of the original content.
             if changed.contains_key(&member.name) {
                 continue;
             }
@@ -63,7 +63,7 @@ pub(super) fn check<'a, S: Source + Clone>(
     Ok(installed)
 }
 
-/// These sign RECORD, so it cannot list them.
+/// Signatures of RECORD: it cannot list files that sign it.
 fn is_signature(name: &str) -> bool {
     [".dist-info/RECORD.jws", ".dist-info/RECORD.p7s"]
         .iter()

@@ -1,8 +1,8 @@
-//! A layer's order: what is a member of the tar, and what is compressed in one piece.
+//! Decides a layer's order: the members of the tar, and what is compressed as one job.
 //!
-//! In: a tree. Out: entries, folders before what is in them, and jobs, each with the headers of
-//! some entries and the content of the last. RECORDs are no part of it, as their content is not
-//! known before all others were read.
+//! In: a tree. Out: entries, each folder before its content, and jobs, each with the headers of some entries
+//! and the content of the last. RECORDs are left out, because their content is known only after all other
+//! files were read.
 
 use std::ops::Range;
 
@@ -13,10 +13,10 @@ use super::toc;
 use super::tree::{File, Tree};
 use stackforge_binary::zip::Method;
 
-/// Of what is compressed here; each is a gzip member, so that it can be read alone.
+/// Bytes of a chunk that is compressed here; each chunk is a gzip member, so that it can be read alone.
 const CHUNK: u64 = 1 << 20;
 
-/// Headers of entries without content that one job makes, at most.
+/// Most entries without content whose headers one job makes.
 const HEADERS: usize = 256;
 
 /// A member of the tar.
@@ -27,12 +27,12 @@ pub(super) enum Entry<'a> {
 }
 
 pub(super) struct Job<'a, S> {
-    /// Places of the entries whose headers come before the content.
+    /// Indexes of the entries whose headers come before the content.
     pub entries: Range<usize>,
     pub content: Option<Content<'a, S>>,
-    /// Where the content lies in its file, if it is not all of it.
+    /// The range of the content in its file, if it is not the whole file.
     pub chunk: Option<Range<u64>>,
-    /// Whether its file ends with it.
+    /// Whether it is the last chunk of its file.
     pub last: bool,
 }
 
@@ -47,7 +47,7 @@ impl<S> Job<'_, S> {
     }
 }
 
-/// A landmark is the first entry, as nothing is to be fetched early.
+/// The tar's entries in order. The first is the landmark that says to prefetch nothing.
 pub(super) fn entries<'a>(tree: &'a Tree, landmark: &'a File) -> Vec<Entry<'a>> {
     let folders = tree.folders.iter().map(|path| Entry::Folder(path));
     let files = (tree.files.iter())
@@ -66,7 +66,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// As the tar has it.
+    /// The entry's name in the tar.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Folder(path) => format!("{path}/"),
@@ -156,10 +156,10 @@ pub(super) fn jobs<'a, S>(entries: &[Entry<'a>], installs: &[Install<'a, S>]) ->
     jobs
 }
 
-/// What the tar has between the content before these entries and the content after them.
+/// The tar's bytes between the previous content and that of these entries: padding and headers.
 pub(super) fn head(entries: &[Entry<'_>], which: &Range<usize>, mtime: u32) -> Vec<u8> {
     let mut head = Vec::new();
-    // A chunk within a file has no head.
+    // A chunk in the middle of a file has no header.
     if *which == (0..0) {
         return head;
     }

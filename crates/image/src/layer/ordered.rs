@@ -1,28 +1,28 @@
-//! Work on many cores whose results are taken in order, in bounded memory.
+//! Runs jobs on many cores and takes their results in order, in bounded memory.
 //!
-//! In: jobs, each giving any number of parts. Out: the parts, job by job, as one core would give
-//! them. A job starts only when it is among the next few, and a job that is ahead of its turn
-//! waits when a few of its parts wait, so memory does not depend on how large a job is.
+//! In: jobs, each giving any number of parts. Out: the parts, job by job, as one core would give them. A job
+//! starts only when it is among the next few, and a job ahead of its turn blocks once a few of its parts are
+//! queued, so memory does not depend on the size of a job.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// Parts of a job that may wait.
+/// Most parts of a job that are queued.
 const PARTS: usize = 2;
 
-/// Where a job puts its parts.
+/// The queue that a job puts its parts into.
 pub(super) struct Parts<P, E>(SyncSender<Result<P, E>>);
 
 impl<P, E> Parts<P, E> {
-    /// False when nothing more is wanted.
+    /// Queues a part. False if the receiver is gone, so the job can stop.
     pub(super) fn put(&self, part: P) -> bool {
         self.0.send(Ok(part)).is_ok()
     }
 }
 
-/// Runs `work` on each job on `threads` threads, each with a state of its own, and `take` on
-/// each part on this one. The first error in order ends it.
+/// Runs `work` on each job on `threads` threads, each with its own state, and `take` on each part on the
+/// calling thread. The first error in order ends the run.
 pub(super) fn run<J: Sync, S, P: Send, E: Send>(
     jobs: &[J],
     threads: usize,
@@ -41,7 +41,7 @@ pub(super) fn run<J: Sync, S, P: Send, E: Send>(
                 let Ok(mut next) = next.lock() else { return };
                 let Some(job) = next.0.next() else { return };
                 let (parts, receiver) = sync_channel(PARTS);
-                // Under the lock, so that jobs are started in order.
+                // Sent under the lock, so that jobs are queued in the order in which they start.
                 if next.1.send(receiver).is_err() {
                     return;
                 }
@@ -57,7 +57,7 @@ pub(super) fn run<J: Sync, S, P: Send, E: Send>(
         for _ in 0..threads {
             scope.spawn(worker);
         }
-        // Moved in, so that an error lets the threads end.
+        // Moved into this scope, so that an error drops it and lets the threads end.
         let started = started;
         for job in jobs {
             let Ok(parts) = started.recv() else { break };

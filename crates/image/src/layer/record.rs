@@ -1,8 +1,8 @@
 //! RECORD: a wheel's list of its files with their digests, which an installation rewrites.
 //!
-//! In: the wheel's RECORD, a CSV of path, digest and size. Out: what it states of each file, and
-//! the RECORD of what was installed. Digests are SHA-256 or better, as the specification of binary
-//! distributions demands; what RECORD states is checked, never believed.
+//! In: the wheel's RECORD, a CSV of path, digest and size. Out: the digest that it states for each file, and
+//! the RECORD of the installed files. Digests are SHA-256 or better, as the specification of binary
+//! distributions demands; stated digests are checked, never trusted.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ pub(super) fn sha256(bytes: &[u8]) -> Sha256 {
     sha2::Sha256::digest(bytes).into()
 }
 
-/// What RECORD states of each file: `sha256=…`, in URL-safe base64 without padding, or nothing.
+/// The digest that RECORD states for each file: `sha256=…`, in URL-safe base64 without padding, or nothing.
 pub(super) type Rows = HashMap<String, Option<String>>;
 
 pub(super) fn parse(text: &str) -> Result<Rows, WheelFault> {
@@ -58,7 +58,7 @@ pub(super) fn parse(text: &str) -> Result<Rows, WheelFault> {
     Ok(rows)
 }
 
-/// The next field, what ended it — a comma or, as `\n`, a line — and the rest.
+/// The next field, the comma or line end (`\n`) after it, and the rest.
 fn field(text: &str) -> Option<(String, Option<char>, &str)> {
     let mut value = String::new();
     let mut rest = text;
@@ -94,7 +94,7 @@ fn field(text: &str) -> Option<(String, Option<char>, &str)> {
     Some((value, Some('\n'), after))
 }
 
-/// How RECORD's digest of a file can be compared.
+/// Hash algorithm of a digest in RECORD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
     Sha256,
@@ -102,7 +102,7 @@ pub(super) enum Algorithm {
     Sha512,
 }
 
-/// None for what is weaker than SHA-256 or unknown.
+/// The algorithm of a stated digest. `None` if it is weaker than SHA-256 or unknown.
 pub(super) fn algorithm(stated: &str) -> Option<Algorithm> {
     match stated.split_once('=')?.0 {
         "sha256" => Some(Algorithm::Sha256),
@@ -112,7 +112,7 @@ pub(super) fn algorithm(stated: &str) -> Option<Algorithm> {
     }
 }
 
-/// As OCI writes a digest.
+/// Formats a digest as OCI does.
 pub(super) fn oci(digest: &Sha256) -> String {
     let mut text = String::with_capacity(71);
     text.push_str("sha256:");
@@ -122,12 +122,12 @@ pub(super) fn oci(digest: &Sha256) -> String {
     text
 }
 
-/// As RECORD writes a digest.
+/// Formats a digest as RECORD does.
 pub(super) fn digest(algorithm: &str, digest: &[u8]) -> String {
     format!("{algorithm}={}", URL_SAFE_NO_PAD.encode(digest))
 }
 
-/// Appends a line; RECORD's own has neither digest nor size.
+/// Appends a line; the line of RECORD itself has neither digest nor size.
 pub(super) fn line(out: &mut String, path: &str, file: Option<(&Sha256, u64)>) {
     if path.contains([',', '"', '\n', '\r']) {
         let _ = write!(out, "\"{}\"", path.replace('"', "\"\""));

@@ -1,27 +1,27 @@
-//! Where an installation puts the parts of a wheel, as Python's `sysconfig` names them.
+//! Directories that the parts of a wheel are installed to, with the names of Python's `sysconfig`.
 //!
-//! In: absolute folders of the image. Out: paths below its root. A folder that is not plainly
-//! absolute is refused, so nothing that is joined to it can leave it.
+//! In: absolute directories of the image. Out: paths below its root. A directory that is not a plain
+//! absolute path is refused, so no path that is joined to it can leave it.
 
 use super::LayerError;
 
-/// Absolute folders of the image.
+/// The install directories of an image, as absolute paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scheme {
-    /// For wheels without machine code: `site-packages`.
+    /// `site-packages`, for wheels without machine code.
     pub purelib: String,
-    /// For wheels with machine code; mostly the same folder.
+    /// The directory for wheels with machine code; usually the same.
     pub platlib: String,
-    /// For entry points and scripts.
+    /// The directory for entry points and scripts.
     pub scripts: String,
-    /// For everything else that a wheel has.
+    /// The directory for everything else in a wheel.
     pub data: String,
-    /// Of all headers; each distribution has a folder in it.
+    /// The directory for headers; each distribution has a subdirectory.
     pub headers: String,
 }
 
 impl Scheme {
-    /// `posix_prefix`: what a Python that was built for `prefix`, or a virtual environment, has.
+    /// `posix_prefix`: the scheme of a Python that was built for `prefix`, or of a virtual environment.
     /// `version` is its `3.N`.
     pub fn posix_prefix(prefix: &str, version: &str) -> Self {
         let prefix = prefix.trim_end_matches('/');
@@ -35,7 +35,8 @@ impl Scheme {
         }
     }
 
-    /// `posix_local`: Debian's and Ubuntu's Python, for what is not of the distribution.
+    /// `posix_local`: the scheme of Debian's and Ubuntu's Python for packages that are not the
+    /// distribution's own.
     pub fn posix_local(version: &str) -> Self {
         let site = format!("/usr/local/lib/python{version}/dist-packages");
         Self {
@@ -59,7 +60,8 @@ impl Scheme {
         Ok(())
     }
 
-    /// Below the root, where the wheel's own part `name` goes; none if there is no such part.
+    /// The directory, below the root, for the wheel's `.data` part `name`. `None` if the format has no such
+    /// part.
     pub(super) fn part(&self, name: &str, distribution: &str) -> Option<String> {
         Some(match name {
             "purelib" => below(&self.purelib).to_owned(),
@@ -76,7 +78,7 @@ fn below(folder: &str) -> &str {
     folder.trim_start_matches('/')
 }
 
-/// From the folder `base` to `path`, both below the root: what RECORD calls a file.
+/// The path from the directory `base` to `path`, both below the root, as RECORD writes it.
 pub(super) fn relative(base: &str, path: &str) -> String {
     let mut base: Vec<&str> = base.split('/').collect();
     let mut rest: Vec<&str> = path.split('/').collect();

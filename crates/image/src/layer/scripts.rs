@@ -1,20 +1,20 @@
 //! Commands: a wheel's entry points, and the first line of its scripts.
 //!
-//! In: `entry_points.txt`, and the interpreter of the image. Out: executable Python files. Only
-//! plain dotted names come into a script, so a wheel's metadata cannot be code.
+//! In: `entry_points.txt`, and the image's interpreter. Out: executable Python files. Only plain dotted
+//! names are written into a script, so a wheel's metadata cannot inject code.
 
 use super::LayerError;
 use super::error::WheelFault;
 
-/// What older kernels read of a first line, less `#!` and what may follow.
+/// What older kernels read of a first line, less `#!` and what may follow the path.
 const MAX_PYTHON: usize = 120;
 
-/// A name on PATH and what it calls.
+/// A command on PATH and the function that it calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Command {
     pub name: String,
     module: String,
-    /// Attribute of the module, perhaps dotted.
+    /// Attribute of the module, which may be dotted.
     call: String,
 }
 
@@ -46,7 +46,7 @@ fn command(line: &str) -> Result<Command, &'static str> {
     if matches!(name, "" | "." | "..") || !name.chars().all(plain) || name.len() > 255 {
         return Err("not named as a file can be");
     }
-    // Extras in brackets say what else to install, and are for the resolver.
+    // Extras in brackets name further requirements, which only a resolver needs.
     let target = target.split('[').next().unwrap_or_default();
     let (module, call) = target.split_once(':').ok_or("without a function to call")?;
     let (module, call) = (module.trim(), call.trim());
@@ -77,18 +77,18 @@ impl Command {
     }
 }
 
-/// Whether a script's first line stands for the interpreter that it is installed for.
+/// Whether a script's first line is the placeholder for the interpreter that it is installed for.
 pub(super) fn asks_for_python(start: &[u8]) -> bool {
     start.starts_with(b"#!python")
 }
 
-/// The script with the interpreter in its first line.
+/// Returns the script with the interpreter in its first line.
 pub(super) fn with_python(script: &[u8], python: &str) -> Vec<u8> {
     let line = memchr::memchr(b'\n', script).map_or(script.len(), |at| at + 1);
     [b"#!", python.as_bytes(), b"\n", &script[line..]].concat()
 }
 
-/// Whether a kernel reads this path from a first line whole.
+/// Checks that a kernel reads this path whole from a script's first line.
 pub(super) fn check_python(python: &str) -> Result<(), LayerError> {
     let plain = |b: u8| b.is_ascii_graphic();
     let parts = python.strip_prefix('/').unwrap_or_default().split('/');

@@ -1,7 +1,7 @@
-//! SHA-256 of streams, each on a thread of its own.
+//! Computes SHA-256 of streams, each on a thread of its own.
 //!
-//! In: pieces, shared between the sums that they are part of. Out: digests. A digest is serial, so
-//! the tar, the files in it and the compressed layer have a thread each.
+//! In: pieces, shared between the sums that they are part of. Out: digests. A digest is computed serially,
+//! so the tar, the files in it and the compressed layer have a thread each.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,22 +12,22 @@ use sha2::{Digest as _, Sha256};
 use super::LayerError;
 use super::record;
 
-/// Batches that may wait.
+/// Most batches that are queued.
 const WAITING: usize = 4;
-/// Small pieces go in batches of so many bytes, or pieces: waking a thread costs more than hashing
-/// a small file.
+/// Small pieces are batched, up to so many bytes or pieces: waking a thread costs more than hashing a small
+/// file.
 const BATCH: usize = 256 << 10;
 const PIECES: usize = 256;
 
 pub(super) enum Piece {
     Bytes(Arc<Vec<u8>>),
-    /// One digest ends, the next begins.
+    /// Ends one digest; the next piece starts another.
     End,
 }
 
 pub(super) struct Sums<'scope> {
     batch: Vec<Piece>,
-    /// In the batch.
+    /// Bytes in the current batch.
     bytes: usize,
     batches: SyncSender<Vec<Piece>>,
     digests: ScopedJoinHandle<'scope, Vec<record::Sha256>>,
@@ -61,7 +61,7 @@ impl<'scope> Sums<'scope> {
         self.batches.send(batch).map_err(|_| LayerError::Thread)
     }
 
-    /// One digest for each `End`.
+    /// Returns one digest for each `End`.
     pub(super) fn finish(mut self) -> Result<Vec<record::Sha256>, LayerError> {
         self.send()?;
         drop(self.batches);

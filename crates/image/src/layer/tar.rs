@@ -1,15 +1,15 @@
-//! Headers of tar members: POSIX ustar, and a pax header where that is too narrow.
+//! Headers of tar members: POSIX ustar, and a pax header where ustar's fields are too short.
 //!
 //! In: a name, a mode, a time, a size. Out: blocks of 512 bytes. Owner and group are root, by
-//! number only, so that no reader looks a name up.
+//! number only, so that no reader looks up a name.
 
 const BLOCK: u64 = 512;
 const NAME: usize = 100;
 const PREFIX: usize = 155;
-/// What eleven octal digits hold.
+/// Largest size that eleven octal digits hold.
 const MAX_SIZE: u64 = (1 << 33) - 1;
 
-/// Two blocks of zeros.
+/// The end of a tar: two blocks of zeros.
 pub(super) const END: [u8; 1024] = [0; 1024];
 
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +21,7 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attributes {
     pub mode: u32,
-    /// Seconds since 1970.
+    /// Modification time in seconds since 1970.
     pub mtime: u32,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn padding(size: u64) -> &'static [u8] {
     &END[..if used == 0 { 0 } else { BLOCK as usize - used }]
 }
 
-/// Appends what stands before a member's content. `name` is relative; a folder's ends in `/`.
+/// Appends a member's header. `name` is relative; a directory's ends in `/`.
 pub(super) fn header(out: &mut Vec<u8>, name: &str, kind: Kind, attributes: Attributes) {
     let (flag, size) = match kind {
         Kind::File(size) => (b'0', size),
@@ -60,7 +60,7 @@ pub(super) fn header(out: &mut Vec<u8>, name: &str, kind: Kind, attributes: Attr
     block(out, short, flag, stated, attributes);
 }
 
-/// The parts of a name that a ustar header holds, joined by a `/`; none where it holds it not.
+/// Splits `name` into ustar's `prefix` and `name` fields. `None` if it does not fit.
 fn split(name: &str) -> Option<(&str, &str)> {
     if !name.is_ascii() {
         return None;
@@ -68,7 +68,7 @@ fn split(name: &str) -> Option<(&str, &str)> {
     if name.len() <= NAME {
         return Some(("", name));
     }
-    // A folder's own `/` ends its name.
+    // A directory's final `/` is not a place to split.
     let inner = &name[..name.len() - 1];
     inner
         .match_indices('/')
@@ -76,7 +76,7 @@ fn split(name: &str) -> Option<(&str, &str)> {
         .find(|(prefix, rest)| rest.len() <= NAME && prefix.len() <= PREFIX && !prefix.is_empty())
 }
 
-/// For a reader that knows no pax header.
+/// An ASCII name for readers that do not know pax headers.
 fn ascii_tail(name: &str) -> &str {
     let from = name.len().saturating_sub(NAME);
     let tail = &name.as_bytes()[from..];
@@ -84,7 +84,7 @@ fn ascii_tail(name: &str) -> &str {
         .iter()
         .rposition(|b| !b.is_ascii())
         .map_or(0, |at| at + 1);
-    // What follows the last byte that is not ASCII is.
+    // Everything after the last byte that is not ASCII is ASCII.
     let tail = std::str::from_utf8(&tail[start..]).unwrap_or_default();
     if tail.is_empty() { "long-name" } else { tail }
 }

@@ -21,7 +21,7 @@ fn spec() -> Spec {
     }
 }
 
-/// RECORD of files, of which each digest is right.
+/// RECORD of `files` with the right digests.
 fn record(files: &[File], contents: &[(&str, &[u8])]) -> String {
     let mut text = String::new();
     for file in files {
@@ -33,7 +33,7 @@ fn record(files: &[File], contents: &[(&str, &[u8])]) -> String {
     text
 }
 
-/// A wheel `NAME-1` of deflated files, which RECORD lists, and others.
+/// A wheel `NAME-1` of deflated files, which RECORD lists, and of other files.
 fn wheel(name: &str, deflated: &[(&str, &[u8])], others: Vec<File>) -> Vec<u8> {
     let mut files: Vec<File> = (deflated.iter())
         .map(|(name, content)| File::deflated(name, content))
@@ -50,7 +50,7 @@ fn open<'a>(name: &str, bytes: &'a [u8]) -> Result<Wheel<&'a [u8]>, LayerError> 
     Wheel::open(&format!("{name}-1-py3-none-any.whl"), bytes)
 }
 
-/// The layer of wheels by name.
+/// The layer of these wheels.
 fn layer_of(
     spec: &Spec,
     wheels: &[(&str, &[u8])],
@@ -145,7 +145,7 @@ fn every_part_goes_to_its_folder() {
         let found = record::sha256(content(&path));
         assert_eq!(*digest, record::digest("sha256", &found), "{path}");
     }
-    // All but RECORD, landmark, contents and folders.
+    // All files except RECORD, the landmark, the table of contents and directories.
     let plain = files.keys().filter(|path| !path.ends_with('/')).count();
     assert_eq!(listed.count(), plain - 3);
 }
@@ -200,7 +200,7 @@ fn another_content_takes_a_members_place() {
     };
     let mut layer = Vec::new();
     let written = write(&spec(), &[install], &mut layer).unwrap();
-    // It was meant to be another: nobody misstated anything.
+    // The content was replaced on purpose, so this is not a misstated digest.
     assert!(written.misstated.is_empty() && written.unlisted.is_empty());
     let files = files(&layer);
     assert_eq!(files[&format!("{SITE}/a/x.so")].1, new);
@@ -212,7 +212,7 @@ fn another_content_takes_a_members_place() {
             .unwrap()
             .contains(&format!("a/x.so,{row},{}\n", new.len()))
     );
-    // Its chunks are members of their own.
+    // Each of its chunks is a gzip member.
     let toc: serde_json::Value = serde_json::from_slice(&files["stargz.index.json"].1).unwrap();
     let entries = toc["entries"].as_array().unwrap();
     let own = entries

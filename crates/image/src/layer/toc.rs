@@ -1,8 +1,8 @@
 //! eStargz's table of contents: which gzip member holds which file.
 //!
-//! In: entries in the order of the tar. Out: the JSON that stands in it as its last member. A
-//! snapshotter reads the footer, this, and then single files by ranges. The format is
-//! `docs/estargz.md` of containerd's stargz-snapshotter.
+//! In: entries in the order of the tar. Out: the JSON that is the tar's last member. A snapshotter reads the
+//! footer, then this, and then single files by ranges. The format is `docs/estargz.md` of containerd's
+//! stargz-snapshotter.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use super::layout;
 use super::record::{self, Sha256};
 
 pub(super) const NAME: &str = "stargz.index.json";
-/// Says that nothing is to be fetched before it is read.
+/// Landmark file: tells a snapshotter to prefetch nothing.
 pub(super) const NO_PREFETCH: &str = ".no.prefetch.landmark";
 pub(super) const LANDMARK: [u8; 1] = [0xf];
 
@@ -25,11 +25,11 @@ pub(super) struct Toc {
 /// A gzip member with a file's content, or a part of it.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    /// In the layer.
+    /// Offset of the gzip member in the layer, in bytes.
     pub offset: u64,
-    /// In the file; none where it is the whole file.
+    /// Range of the chunk in the file. `None` if it is the whole file.
     pub range: Option<std::ops::Range<u64>>,
-    /// None where it is the file's.
+    /// Digest of the chunk. `None` if it is the whole file's digest.
     pub digest: Option<Sha256>,
 }
 
@@ -45,12 +45,12 @@ struct Entry {
     mode: u32,
     uid: u32,
     gid: u32,
-    /// Of the gzip member that begins with the content.
+    /// Offset in the layer of the gzip member that begins with the content.
     #[serde(skip_serializing_if = "is_zero")]
     offset: u64,
     #[serde(rename = "chunkOffset", skip_serializing_if = "is_zero")]
     chunk_offset: u64,
-    /// None for the last chunk.
+    /// Zero, and so left out, for the last chunk.
     #[serde(rename = "chunkSize", skip_serializing_if = "is_zero")]
     chunk_size: u64,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -64,7 +64,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl Toc {
-    /// `chunks` and `digests` are those of the entries with content, in their order.
+    /// `chunks` and `digests` are those of the entries with content, in the same order.
     pub(super) fn of(
         entries: &[layout::Entry<'_>],
         chunks: &[Chunk],
@@ -171,7 +171,7 @@ impl Toc {
     }
 }
 
-/// RFC 3339 in UTC; nothing for 1970, which the format takes for unknown.
+/// Formats a time as RFC 3339 in UTC. Empty for 0, as the format takes 1970 for unknown.
 pub(super) fn time(seconds: u32) -> String {
     if seconds == 0 {
         return String::new();
@@ -182,7 +182,7 @@ pub(super) fn time(seconds: u32) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Of a number of days since 1970, in the Gregorian calendar.
+/// Year, month and day of a number of days since 1970, in the Gregorian calendar.
 fn date(mut days: u32) -> (u32, u32, u32) {
     let leap = |year: u32| {
         year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))

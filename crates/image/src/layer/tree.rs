@@ -1,8 +1,8 @@
-//! The files of several wheels as one tree.
+//! Merges the files of several wheels into one tree.
 //!
-//! In: each wheel's files. Out: folders and files by path. Of files with one path and one content,
-//! such as the `__init__.py` of a namespace, the layer has one and every RECORD lists it, as after
-//! pip. Different contents are an error: pip keeps what it installed last and says nothing.
+//! In: each wheel's files. Out: folders and files by path. Files with the same path and content, such as the
+//! `__init__.py` of a namespace, are stored once and every RECORD lists them, as after pip. Different
+//! contents are an error: pip silently keeps what it installed last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub(super) struct File {
     pub mode: u32,
     pub size: u64,
     pub content: Content,
-    /// Wheels that bring it, and their members of which it is a copy.
+    /// Indexes of the wheels that contain the file, each with the member that it copies, if any.
     pub owners: Vec<(usize, Option<usize>)>,
 }
 
@@ -63,7 +63,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Fails where a path is a file of one wheel and a folder of another.
+    /// Fails if a path is a file of one wheel and a folder of another.
     pub(super) fn check<S>(&self, installs: &[Install<'_, S>]) -> Result<(), LayerError> {
         let name = |file: &File| {
             let owner = file
@@ -117,7 +117,7 @@ fn collision<S: Source + Clone>(
     one.fault(WheelFault::Twice(name(member), name(placed.member), path))
 }
 
-/// Of a content that is known; a RECORD's is not.
+/// The digest of a known content; a RECORD's is not known yet.
 fn sha256<S: Source + Clone>(
     content: &Content,
     installs: &[Install<'_, S>],

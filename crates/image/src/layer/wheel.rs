@@ -1,8 +1,8 @@
-//! A wheel as an installer sees it: its members, and what its metadata ask for.
+//! Reads a wheel as an installer needs it: its members, and what its metadata ask for.
 //!
-//! In: a file name and a source. Out: a [`Wheel`] whose name is that of its metadata, whose format
-//! is known, and whose names are files on any file system. Only metadata are read; the rest is
-//! read when the layer is written.
+//! In: a file name and a source. Out: a [`Wheel`] whose name matches its metadata, whose format version is
+//! known, and whose names are valid on any file system. Only metadata are read; the rest is read when the
+//! layer is written.
 
 use std::collections::HashMap;
 
@@ -20,15 +20,15 @@ const MAX_METADATA: u64 = 1 << 20;
 const MAX_RECORD: u64 = 64 << 20;
 const PIECE: u64 = 256 << 10;
 
-/// A wheel whose metadata are read and agree.
+/// A wheel whose metadata are read and consistent.
 pub struct Wheel<S> {
     /// File name.
     pub file: String,
-    /// Of its file name.
+    /// The parts of its file name.
     pub name: WheelName,
     pub(super) archive: Archive,
     pub(super) source: S,
-    /// `NAME-VERSION` as its metadata's folder spells it.
+    /// `NAME-VERSION` as the `.dist-info` folder spells it.
     pub(super) stem: String,
     pub(super) pure: bool,
     pub(super) rows: Rows,
@@ -36,17 +36,17 @@ pub struct Wheel<S> {
     vouched: bool,
 }
 
-/// What a RECORD states of a member's digest.
+/// How RECORD's digest of a member compares to the actual one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stated {
     Right,
     Nothing,
-    /// Another one, of a wheel that is itself vouched for.
+    /// Another digest, in a wheel that is vouched for.
     Another,
 }
 
 impl<S: Source + Clone> Wheel<S> {
-    /// The digest that RECORD states of each file: `sha256=…`, in URL-safe base64.
+    /// The digest that RECORD states for each file: `sha256=…`, in URL-safe base64.
     pub fn stated(&self) -> impl Iterator<Item = (&str, &str)> {
         let rows = self.rows.iter();
         rows.filter_map(|(path, digest)| Some((path.as_str(), digest.as_deref()?)))
@@ -83,15 +83,15 @@ impl<S: Source + Clone> Wheel<S> {
         Ok(wheel)
     }
 
-    /// The wheel's bytes have the digest that a lock gives: they are those that were published, so a
-    /// RECORD that states another digest of a file is its authors' mistake (a library that was stripped
-    /// afterwards, in pynvvideocodec 2.0.4) and no change. pip and uv never look.
+    /// Marks that the wheel's bytes have the digest that a lock gives: they are those that were published,
+    /// so a RECORD that states another digest of a file is its authors' mistake (a library that was stripped
+    /// afterwards, in pynvvideocodec 2.0.4), not an alteration. pip and uv never check.
     pub fn vouched(mut self) -> Self {
         self.vouched = true;
         self
     }
 
-    /// `NAME-VERSION.dist-info/FILE`.
+    /// The path of a metadata file: `NAME-VERSION.dist-info/FILE`.
     pub(super) fn metadata(&self, file: &str) -> String {
         format!("{}.dist-info/{file}", self.stem)
     }
@@ -116,7 +116,7 @@ impl<S: Source + Clone> Wheel<S> {
         }
     }
 
-    /// A small member's content.
+    /// Returns a small member's content.
     pub(super) fn read(&self, member: &Member, limit: u64) -> Result<Vec<u8>, LayerError> {
         if member.size > limit {
             let file = member.name.clone();
@@ -127,7 +127,7 @@ impl<S: Source + Clone> Wheel<S> {
         Ok(content)
     }
 
-    /// The first bytes of a member, not yet checked.
+    /// Returns the first bytes of a member, before its checksum is verified.
     pub(super) fn start(&self, member: &Member, len: u64) -> Result<Vec<u8>, LayerError> {
         let mut content = self.archive.open(member, self.source.clone())?;
         let mut start = vec![0; len.min(member.size) as usize];
@@ -143,8 +143,7 @@ impl<S: Source + Clone> Wheel<S> {
         Ok(hash.finalize().into())
     }
 
-    /// Fails where RECORD states another digest of a member than `found` and nobody vouches for the
-    /// wheel.
+    /// Fails if RECORD states another digest of a member than `found` and the wheel is not vouched for.
     pub(super) fn check_record(
         &self,
         member: &Member,
@@ -221,7 +220,7 @@ impl<S: Source + Clone> Wheel<S> {
     }
 }
 
-/// Of the one `.dist-info` folder, if it is that of the distribution in the file's name.
+/// The stem of the only `.dist-info` folder, if it is that of the distribution in the file's name.
 fn stem(archive: &Archive, name: &WheelName) -> Result<String, WheelFault> {
     let folders = archive.members.iter().filter_map(|m| {
         let (folder, _) = m.name.split_once('/')?;
@@ -234,14 +233,14 @@ fn stem(archive: &Archive, name: &WheelName) -> Result<String, WheelFault> {
         return Err(WheelFault::DistInfo(stems.len()));
     };
     let (distribution, version) = stem.split_once('-').unwrap_or((stem, ""));
-    // The version is part of paths only.
+    // The version is used in paths only.
     if normalized(distribution) != name.name || version.is_empty() {
         return Err(WheelFault::OtherName(stem.to_owned()));
     }
     Ok(stem.to_owned())
 }
 
-/// Whether `Root-Is-Purelib`, if the format is one that is known.
+/// The value of `Root-Is-Purelib`. An error if the wheel format's version is not known.
 fn is_pure(text: &str) -> Result<bool, WheelFault> {
     let field = |key: &str| {
         let mut lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -249,7 +248,7 @@ fn is_pure(text: &str) -> Result<bool, WheelFault> {
         found.map_or("", |(_, value)| value.trim())
     };
     let version = field("Wheel-Version");
-    // Later minor versions stay readable by definition.
+    // By specification, later minor versions stay readable.
     if version.split('.').next() != Some("1") {
         let shown = version.chars().take(40).collect();
         return Err(WheelFault::Version(shown));
@@ -257,7 +256,7 @@ fn is_pure(text: &str) -> Result<bool, WheelFault> {
     Ok(field("Root-Is-Purelib").eq_ignore_ascii_case("true"))
 }
 
-/// Fails where two files or folders differ in case only: on some file systems they are one.
+/// Fails if two files or folders differ in case only: some file systems take them for one.
 fn check_names(archive: &Archive) -> Result<(), WheelFault> {
     let mut seen: HashMap<String, &str> = HashMap::new();
     for member in archive.members.iter().filter(|m| !m.is_folder()) {
@@ -268,7 +267,7 @@ fn check_names(archive: &Archive) -> Result<(), WheelFault> {
         loop {
             let before = seen.insert(path.to_lowercase(), path);
             match before {
-                // Its folders were seen with it.
+                // Its parent folders were checked with it.
                 Some(before) if before == path => break,
                 Some(before) => return Err(WheelFault::Case(before.into(), path.into())),
                 None => {}

@@ -1,7 +1,7 @@
 //! Writes a layer: files in order of their paths, RECORDs, the table of contents, the footer.
 //!
-//! In: a [`Spec`] and wheels. Out: bytes, once, in order, and their digests. RECORDs come last
-//! because they list what was read before them.
+//! In: a [`Spec`] and wheels. Out: the layer's bytes, in order and in one pass, and their digests. RECORDs
+//! come last because they list what was read before them.
 
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use super::tree::{File, Tree};
 use super::{Layer, LayerError, Spec, installed, ordered, scripts};
 use stackforge_binary::source::Source;
 
-/// More would wait for the digests, and hold memory.
+/// More threads would wait for the digests and hold memory.
 const MAX_THREADS: usize = 16;
 
-/// Folders and modules beside packages that are nobody's own, though many distributions install one by
-/// mistake: flashinfer-python 0.6 and torch-c-dlpack-ext 0.1 both have a `build_backend.py`.
+/// Folders and modules beside packages that belong to no distribution, though many install one by mistake:
+/// flashinfer-python 0.6 and torch-c-dlpack-ext 0.1 both have a `build_backend.py`.
 const NOBODYS: [&str; 11] = [
     "test",
     "tests",
@@ -40,8 +40,8 @@ const NOBODYS: [&str; 11] = [
     "setup.py",
 ];
 
-/// Checks that no two wheels, which may go to different layers, bring different files of one name. Texts
-/// and folders such as `tests` beside the packages are not looked at.
+/// Checks that no two wheels, which may be in different layers, have different files of one name. Texts and
+/// folders such as `tests` beside the packages are not checked.
 ///
 /// # Errors
 /// [`LayerError::Collision`], [`LayerError::FileAndFolder`], and those of a wheel that cannot be installed.
@@ -63,7 +63,8 @@ pub fn disjoint<S: Source + Clone>(
     tree.check(installs)
 }
 
-/// Whether a path below `site-packages` is of no package: in such a folder, or a text such as a licence.
+/// Whether a path below `site-packages` belongs to no package: it is in such a folder, or a text such as a
+/// licence.
 fn is_nobodys(path: &str) -> bool {
     match path.split_once('/') {
         Some((folder, _)) => NOBODYS.contains(&folder),
@@ -73,11 +74,11 @@ fn is_nobodys(path: &str) -> bool {
     }
 }
 
-/// Writes the layer. The order of wheels changes nothing in it.
+/// Writes the layer. It does not depend on the order of the wheels.
 ///
 /// # Errors
-/// If wheels collide, one is damaged or its RECORD lies, the scheme is not absolute, or `out`
-/// fails. What was written is then not a layer.
+/// If wheels collide, one is damaged or its RECORD is false, the scheme is not absolute, or `out` fails.
+/// Bytes written by then are not a valid layer.
 pub fn write<S: Source + Clone + Send + Sync>(
     spec: &Spec,
     installs: &[Install<'_, S>],
@@ -131,7 +132,7 @@ struct Writer<'scope, W: Write> {
     /// Bytes of the layer and of the tar so far.
     offset: u64,
     plain: u64,
-    /// Zeros that are due after the last content.
+    /// Zeros to write after the last content.
     padding: &'static [u8],
     layer: Sums<'scope>,
     tar: Sums<'scope>,
@@ -153,7 +154,7 @@ impl<'scope, W: Write> Writer<'scope, W> {
         }
     }
 
-    /// All but RECORDs: where each content lies, and the digest of each file that has one.
+    /// Writes all but RECORDs; returns each content's chunks, and the digest of each file with content.
     fn contents<'env, S: Source + Clone + Send + Sync>(
         &mut self,
         scope: &'scope Scope<'scope, 'env>,
@@ -163,7 +164,7 @@ impl<'scope, W: Write> Writer<'scope, W> {
         let mut files = Sums::start(scope);
         let mut chunks: Vec<Chunk> = Vec::new();
         let mut inside = false;
-        // Of a file that is compressed here in chunks.
+        // Checksum of a file that is compressed here in chunks.
         let mut crc = Crc::new();
         let (epoch, level) = (self.epoch, self.level);
         ordered::run(
@@ -222,7 +223,7 @@ impl<'scope, W: Write> Writer<'scope, W> {
         self.tar.put(Piece::Bytes(plain))
     }
 
-    /// A member of its own.
+    /// Writes `plain` as a gzip member of its own.
     fn member(&mut self, plain: Vec<u8>) -> Result<(), LayerError> {
         let mut gzip = Vec::new();
         (self.compressor.member(&plain, &mut gzip)).map_err(LayerError::Write)?;
@@ -247,7 +248,7 @@ impl<'scope, W: Write> Writer<'scope, W> {
         self.member(text)
     }
 
-    /// The table of contents with the tar's end, and the footer.
+    /// Writes the table of contents with the tar's end, and the footer.
     fn toc(&mut self, toc: &Toc) -> Result<String, LayerError> {
         if !self.padding.is_empty() {
             self.member(self.padding.to_vec())?;

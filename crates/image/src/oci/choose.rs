@@ -1,4 +1,4 @@
-//! Which manifest of an index is meant.
+//! Chooses a manifest of an index.
 
 use std::collections::{HashMap, HashSet};
 use std::str::FromStr as _;
@@ -10,7 +10,7 @@ use super::parse::{self, Leads, malformed};
 use super::place::Files;
 use stackforge_types::{Digest, Platform};
 
-/// An index in an index in an index: more is not seen.
+/// Most levels of nested indexes that are read.
 const DEEPEST: usize = 4;
 const MOST_MANIFESTS: usize = 10_000;
 const MOST_INDEXES: usize = 100;
@@ -67,7 +67,7 @@ pub(super) fn choose(
     }
     let there: Vec<String> = found.iter().map(Choice::describe).collect();
     if let Some(platform) = platform {
-        // An entry that names no platform may be right; its configuration will tell.
+        // An entry without a platform may match; the configuration decides.
         found.retain(|choice| choice.fits(platform) != Some(false));
     }
     match (found.pop(), platform) {
@@ -82,7 +82,7 @@ pub(super) fn choose(
     }
 }
 
-/// All that could have been named.
+/// Descriptions of all images that could have been named.
 fn everything(files: &Files, index: &ImageIndex) -> Result<Vec<String>, OciError> {
     let mut walk = Walk::new(files);
     for entry in index.manifests() {
@@ -116,7 +116,7 @@ fn names(entry: &Descriptor) -> impl Iterator<Item = &str> {
         .map(|name| familiar(name))
 }
 
-/// The name as people write it: containerd is told Docker Hub's names in full.
+/// The short form of a name: containerd stores Docker Hub's names in full.
 fn familiar(name: &str) -> &str {
     match name.strip_prefix("docker.io/") {
         Some(path) => path.strip_prefix("library/").unwrap_or(path),
@@ -124,7 +124,7 @@ fn familiar(name: &str) -> &str {
     }
 }
 
-/// Whether an entry's name is what `reference` names, with `:latest` or without.
+/// Whether an entry's name matches `reference`, with `:latest` or without.
 fn is_named(name: &str, reference: &str) -> bool {
     let reference = familiar(reference);
     name == reference || name.strip_suffix(":latest") == Some(reference)
@@ -132,12 +132,12 @@ fn is_named(name: &str, reference: &str) -> bool {
 
 struct Walk<'a> {
     files: &'a Files,
-    /// Indexes that were read, and whether what lies below them was wanted.
+    /// Indexes that were read, and whether their entries were wanted.
     seen: HashSet<(Digest, bool)>,
     found: Vec<Choice>,
-    /// Where in `found` a manifest stands.
+    /// Index into `found` of each manifest.
     places: HashMap<Digest, usize>,
-    /// A few media types that are no images.
+    /// A few media types of entries that are not images.
     skipped: Vec<String>,
 }
 
@@ -152,7 +152,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Everything below `entry`; where a digest is `wanted`, below or at the entry that has it.
+    /// Collects the manifests at or below `entry`; with `wanted`, only those at or below the entry with that
+    /// digest.
     fn visit(
         &mut self,
         entry: &Descriptor,
@@ -224,7 +225,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Statements about an image that BuildKit stores beside it.
+/// Whether an entry is an attestation that BuildKit stores beside an image.
 fn is_attestation(entry: &Descriptor) -> bool {
     let unknown = entry.platform().as_ref().is_some_and(|p| {
         p.os().to_string() == "unknown" && p.architecture().to_string() == "unknown"
@@ -247,13 +248,13 @@ impl Choice {
         })
     }
 
-    /// None where the entry names no platform.
+    /// Whether the entry is for a platform. `None` if it names none.
     fn fits(&self, wanted: Platform) -> Option<bool> {
         let platform = self.descriptor.platform().as_ref()?;
         Some(is(platform.os(), platform.architecture(), wanted))
     }
 
-    /// Its names, its platform and its digest.
+    /// The manifest's names, platform and digest, for messages.
     pub(super) fn describe(&self) -> String {
         let mut out = self.names.join(", ");
         if let Some(platform) = self.descriptor.platform() {

@@ -1,4 +1,4 @@
-//! What `docker save` writes: `manifest.json`, configurations and plain tars of layers.
+//! Reads the output of `docker save`: `manifest.json`, configurations and the layers' plain tars.
 
 use super::parse::{self, Compression, Saved, malformed};
 use super::place::Files;
@@ -79,7 +79,7 @@ fn layer(files: &Files, name: &str, diff_id: Digest) -> Result<Layer, OciError> 
                 source,
             })?;
     }
-    // `docker load` takes compressed layers; nothing but their first bytes tells.
+    // `docker load` also takes compressed layers; only their first bytes tell the compression.
     let compression = match head {
         [0x1f, 0x8b, ..] => Compression::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd] => Compression::Zstd,
@@ -99,7 +99,7 @@ fn layer(files: &Files, name: &str, diff_id: Digest) -> Result<Layer, OciError> 
     })
 }
 
-/// The digest that the name of a configuration claims: `HEX.json`, or `blobs/sha256/HEX`.
+/// The digest in the name of a configuration: `HEX.json`, or `blobs/sha256/HEX`.
 fn promised(name: &str) -> Option<Digest> {
     let hex = match name.strip_prefix("blobs/sha256/") {
         Some(hex) => hex,
@@ -108,7 +108,8 @@ fn promised(name: &str) -> Option<Digest> {
     format!("sha256:{hex}").parse().ok()
 }
 
-/// By a tag in whole, its last part, or a name that means `latest`; by the configuration's digest.
+/// Whether `reference` names the image: by a whole name, its tag, its name without `:latest`, or the digest
+/// of its configuration.
 fn is(image: &Saved, reference: &str) -> bool {
     if let Ok(digest) = reference.parse::<Digest>() {
         return promised(&image.config) == Some(digest);

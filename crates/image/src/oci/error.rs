@@ -1,4 +1,4 @@
-//! What can be wrong with an image at rest, and what to do.
+//! What can be wrong with an image at rest, and what to do about it.
 
 use std::io;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub enum OciError {
         .0.display()
     )]
     Unknown(PathBuf),
-    /// An archive is read at any offset, so it cannot be compressed as a whole.
+    /// The archive is compressed as a whole, but it must be readable at any offset.
     #[error("{} is compressed; decompress it first", .0.display())]
     Compressed(PathBuf),
     /// The archive is not a sound tar.
@@ -44,7 +44,7 @@ pub enum OciError {
         /// What is wrong with it; completes "member `NAME` …".
         problem: &'static str,
     },
-    /// A document or blob that the image names is not there.
+    /// A document or blob that the image names is missing.
     #[error("{0} is missing; copy the image again")]
     Missing(String),
     /// A document exceeds the bound that keeps memory small.
@@ -52,9 +52,9 @@ pub enum OciError {
     TooLarge {
         /// The document.
         what: String,
-        /// Its bytes.
+        /// Its size in bytes.
         size: u64,
-        /// The bound.
+        /// The bound in bytes.
         most: u64,
     },
     /// A document or blob cannot be read.
@@ -65,7 +65,7 @@ pub enum OciError {
         /// Why.
         source: ReadError,
     },
-    /// A document or blob has another size than what names it says.
+    /// A document or blob has another size than its descriptor.
     #[error("{what} has {found} bytes in place of {expected}; copy the image again")]
     Size {
         /// The document or blob.
@@ -75,7 +75,7 @@ pub enum OciError {
         /// Bytes that it has.
         found: u64,
     },
-    /// A document or blob has other bytes than what names it says.
+    /// A document or blob has another digest than its descriptor.
     #[error("{what} has the digest {found} in place of {expected}; copy the image again")]
     Altered {
         /// The document or blob.
@@ -101,50 +101,50 @@ pub enum OciError {
         /// Completes "the manifest … …".
         problem: String,
     },
-    /// The digest, as written.
+    /// A digest that is not SHA-256, as written.
     #[error("the digest `{0}` is no sha256 digest, which is all that is read")]
     Algorithm(String),
-    /// Something is of a kind that is not read.
+    /// Something has an unsupported media type.
     #[error("{what} has the media type `{media_type}`, {why}")]
     MediaType {
-        /// What it is: "layer `sha256:…`".
+        /// The object: "layer `sha256:…`".
         what: String,
         /// Its media type.
         media_type: String,
-        /// Why it is not read.
+        /// Why it is not supported.
         why: &'static str,
     },
-    /// No image has the name.
+    /// No image has the requested name.
     #[error("no image is `{reference}`; there is {}", list(.there))]
     NoReference {
         /// The name that was asked for.
         reference: String,
-        /// Names that there are.
+        /// The names that exist.
         there: Vec<String>,
     },
-    /// No image is for the platform.
+    /// No image is for the requested platform.
     #[error("no image is for {platform}; there is {}", list(.there))]
     NoPlatform {
         /// The platform that was asked for.
         platform: Platform,
-        /// Platforms that there are.
+        /// The platforms that exist.
         there: Vec<String>,
     },
-    /// Names of the images among which to choose.
+    /// The names of the images to choose from.
     #[error("there are several images: {}; name one by its tag, digest or platform", list(.0))]
     Several(Vec<String>),
     /// A layer's tar is not sound.
     #[error("layer {digest}: {source}")]
     Layer {
-        /// The layer's.
+        /// The layer's digest.
         digest: Digest,
         /// What is wrong with it.
         source: TarError,
     },
-    /// A layer does not fit over those below it.
+    /// A layer cannot be applied over those below it.
     #[error("layer {digest}: {source}")]
     Merge {
-        /// The layer's.
+        /// The layer's digest.
         digest: Digest,
         /// What is wrong with it.
         source: MergeError,
@@ -159,7 +159,7 @@ fn list(there: &[String]) -> String {
     let mut out: Vec<String> = there
         .iter()
         .take(MOST)
-        // Names come from the file and may hold anything.
+        // The names come from the file and may contain anything.
         .map(|name| {
             name.chars()
                 .take(200)

@@ -1,4 +1,4 @@
-//! A layer of an image: opened as often as needed, from any thread.
+//! A layer of an image, which can be opened repeatedly and from any thread.
 
 use super::OciError;
 use super::parse::{self, Compression};
@@ -10,12 +10,12 @@ use stackforge_binary::source::Source as _;
 use stackforge_types::Digest;
 use std::path::Path;
 
-/// A layer of an image that was opened. Its blob is read when it is asked for.
+/// A layer of an opened image. Its blob is read on demand.
 #[derive(Debug, Clone)]
 pub struct Layer {
     pub(super) place: Place,
     pub(super) compression: Compression,
-    /// None in the output of `docker save`, which names no digests of blobs.
+    /// Digest of the blob. `None` in the output of `docker save`, which names no blob digests.
     pub(super) digest: Option<Digest>,
     pub(super) diff_id: Digest,
     pub(super) size: u64,
@@ -43,33 +43,33 @@ impl Layer {
         })
     }
 
-    /// Of the blob; in the output of `docker save` the diff ID.
+    /// Digest of the blob; in the output of `docker save` the diff ID.
     pub fn digest(&self) -> &Digest {
         self.digest.as_ref().unwrap_or(&self.diff_id)
     }
 
-    /// Of the tar.
+    /// Digest of the tar.
     pub fn diff_id(&self) -> &Digest {
         &self.diff_id
     }
 
-    /// Of the blob, in bytes.
+    /// Size of the blob in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The layer's media type, as the manifest says.
+    /// The layer's media type in the manifest.
     pub fn media_type(&self) -> &str {
         &self.media_type
     }
 
-    /// The file that holds the blob, and where it begins there.
+    /// The file that holds the blob, and the blob's offset in it in bytes.
     pub fn at(&self) -> (&Path, u64) {
         self.place.at()
     }
 
-    /// The tar from its start, unpacked as it is read. A blob that is not what the image names is
-    /// an error of a read, of the last one at the latest.
+    /// The tar from its start, decompressed as it is read. If the blob does not match its digests, a read
+    /// fails, at the latest the last one.
     ///
     /// # Errors
     /// If the blob cannot be opened or has another size.
@@ -79,8 +79,8 @@ impl Layer {
         Ok(Tar::new(self.stream(hash)?, digest, diff_id))
     }
 
-    /// The same of a blob that was verified just now, for who unpacks in one thread and proves in
-    /// another.
+    /// Like [`Layer::tar`] for a blob that was just verified, for callers that unpack in one thread and
+    /// verify the tar in another.
     ///
     /// # Errors
     /// If the blob cannot be opened or has another size.

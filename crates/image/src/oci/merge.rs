@@ -1,45 +1,44 @@
-//! Layers applied in order, by their headers alone: which files an image has and which layer
+//! Merges layers in order, by their headers alone: which files an image has and which layer
 //! provides each.
 //!
-//! In: the headers of each layer's tar in their order. Out: [`Node`]s by path. Whiteouts and opaque
-//! directories hide what lower layers have, never what their own layer has (OCI image
-//! specification 1.1, layer.md, "Whiteouts"). Within a layer a later member replaces an earlier
-//! one. A member below a symbolic link lies where the link leads, as containerd and umoci unpack
-//! it. Hard links become what they lead to, in their layer or a lower one. Never reads content.
-//! Directories that no member names are not listed.
+//! In: the headers of each layer's tar in order. Out: [`Node`]s by path. Whiteouts and opaque directories
+//! hide files of lower layers, never of their own layer (OCI image specification 1.1, layer.md,
+//! "Whiteouts"). Within a layer a later member replaces an earlier one. A member below a symbolic link is
+//! placed at the link's target, as containerd and umoci unpack it. A hard link becomes its target, in its
+//! layer or a lower one. Never reads content. Directories that no member names are not listed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use stackforge_binary::tar::{Header, Kind};
 
-/// What Linux takes in a path, without the zero at its end.
+/// Longest path that Linux takes, in bytes without the final zero.
 const MOST_PATH: usize = 4095;
-/// As Linux does.
+/// Most symbolic links that are followed in one path, as in Linux.
 const MOST_LINKS: usize = 40;
-/// Ten times what the largest images hold.
+/// Most files: ten times those of the largest images.
 const MOST_FILES: usize = 2_000_000;
-/// Bytes of names and link targets.
+/// Most bytes of names and link targets.
 const MOST_TEXT: usize = 512 << 20;
 
 const WHITEOUT: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";
-/// Other names that start so are AUFS's own and mean nothing.
+/// Other names with this prefix belong to AUFS and have no meaning here.
 const META: &str = ".wh..wh.";
 
-/// A file of the merged image: what it is, and where its content lies.
+/// A file of the merged image: its metadata, and where its content is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The layer whose member put the path there, from 0.
+    /// The layer whose member created the path, counted from 0.
     pub layer: usize,
-    /// The member that has the content: another one where the path is a hard link.
+    /// The member that has the content: another one if the path is a hard link.
     pub content: Member,
-    /// Of that member, with its path in its layer; never a hard link. Without extended attributes,
-    /// which one global header could put on every file.
+    /// Header of that member, with its path in its layer; never a hard link. It has no extended attributes,
+    /// because one global header could put them on every file.
     pub header: Header,
 }
 
-/// A member of a layer by number, both from 0.
+/// A member of a layer, by its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Member {
     /// The layer, counted from 0 at the lowest.
@@ -48,38 +47,38 @@ pub struct Member {
     pub member: usize,
 }
 
-/// Why a layer does not fit over those below it.
+/// Why a layer cannot be applied over those below it.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
-    /// The path.
+    /// The path, which is too long.
     #[error("`{}` is longer than a path can be", short(.0))]
     Long(String),
-    /// The path.
+    /// The path, below symbolic links that form a circle.
     #[error("`{}` lies below links that lead in a circle", short(.0))]
     Circle(String),
-    /// The path.
+    /// The path, which lies below a file.
     #[error("`{}` lies below a file of the same layer", short(.0))]
     BelowFile(String),
     /// A hard link has no target.
     #[error("the hard link `{}` leads to `{}`, which is not there", short(.path), short(.to))]
     NoTarget {
-        /// The link.
+        /// The link's path.
         path: String,
-        /// Where it leads.
+        /// The link's target.
         to: String,
     },
     /// A hard link's target is a directory.
     #[error("the hard link `{}` leads to the directory `{}`", short(.path), short(.to))]
     ToDirectory {
-        /// The link.
+        /// The link's path.
         path: String,
-        /// Where it leads.
+        /// The link's target.
         to: String,
     },
     /// The whiteout's path.
     #[error("the whiteout `{}` names no file", short(.0))]
     Whiteout(String),
-    /// More than memory is given to.
+    /// The layers have more files or longer names than memory is reserved for.
     #[error("the layers have more than {MOST_FILES} files, or too long names")]
     Many,
 }
@@ -93,31 +92,31 @@ fn short(path: &str) -> String {
 
 type Nodes = BTreeMap<String, Node>;
 
-/// Puts layers over each other by their headers alone.
+/// Merges layers by their headers alone.
 #[derive(Debug, Default)]
 pub struct Merge {
-    /// What the layers below have, less what this one hides.
+    /// Files of the layers below, less those that this layer hides.
     lower: Nodes,
-    /// What this layer has.
+    /// Files of this layer.
     upper: Nodes,
     layer: usize,
     member: usize,
-    /// Bytes of the names that were placed.
+    /// Bytes of the names so far.
     text: usize,
-    /// The directory of the last member, as it stands and where it is.
+    /// Directory of the last member: as written and resolved.
     last: Option<(String, String)>,
 }
 
 impl Merge {
-    /// An image without layers.
+    /// Starts with an image without layers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The next member of the layer at hand.
+    /// Adds the next member of the current layer.
     ///
     /// # Errors
-    /// If the member does not fit, or there are too many.
+    /// If the member cannot be placed, or there are too many.
     pub fn add(&mut self, mut header: Header) -> Result<(), MergeError> {
         header.xattrs = Vec::new();
         let content = Member {
@@ -163,14 +162,14 @@ impl Merge {
         self.place(path, node)
     }
 
-    /// The layer at hand is complete; what is added next belongs to the one above it.
+    /// Ends the current layer; members added next belong to the layer above it.
     pub fn end_layer(&mut self) {
         let mut parent = String::new();
         for (path, node) in std::mem::take(&mut self.upper) {
             if node.header.kind != Kind::Directory {
                 remove(&mut self.lower, &path);
             }
-            // A directory that only its members name replaces a file below, too.
+            // A directory that exists only because of its members also replaces a lower file.
             let (directory, _) = split(&path);
             if directory != parent {
                 for (at, _) in directory.match_indices('/') {
@@ -186,7 +185,7 @@ impl Merge {
         self.last = None;
     }
 
-    /// The files of all layers that are complete.
+    /// The files of all layers that were ended.
     pub fn finish(self) -> BTreeMap<String, Node> {
         self.lower
     }
@@ -195,10 +194,10 @@ impl Merge {
         let old = self.upper.get(&path).map(|old| old.header.kind);
         if node.header.kind != Kind::Directory {
             remove(&mut self.upper, &path);
-            // At once: a later member of the layer may make it a directory again.
+            // Removed now, because a later member of the layer may make it a directory again.
             remove(&mut self.lower, &path);
         }
-        // Anything but a plain file or a new directory may change where paths lead.
+        // Anything but a new plain file may change how paths resolve.
         if node.header.kind != Kind::File || old.is_some() {
             self.last = None;
         }
@@ -212,7 +211,7 @@ impl Merge {
         Ok(())
     }
 
-    /// What a hard link leads to.
+    /// The node that a hard link points to.
     fn target(&mut self, path: &str, header: Header) -> Result<Node, MergeError> {
         let to = header.link.unwrap_or_default();
         let (directory, name) = split(&to);
@@ -237,7 +236,7 @@ impl Merge {
         self.upper.get(path).or_else(|| self.lower.get(path))
     }
 
-    /// Where a directory is, its symbolic links followed within the root.
+    /// The path of a directory after following its symbolic links within the root.
     fn resolve(&mut self, directory: &str) -> Result<String, MergeError> {
         if directory.is_empty() {
             return Ok(String::new());
@@ -300,7 +299,7 @@ impl Merge {
     }
 }
 
-/// The directory and the name of a path.
+/// Splits a path into its directory and its name.
 fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }
@@ -312,7 +311,7 @@ fn join(directory: &str, name: &str) -> String {
     format!("{directory}/{name}")
 }
 
-/// Takes away everything below a directory.
+/// Removes everything below a directory.
 fn remove(nodes: &mut Nodes, directory: &str) {
     if directory.is_empty() {
         nodes.clear();
@@ -323,7 +322,7 @@ fn remove(nodes: &mut Nodes, directory: &str) {
         .for_each(drop);
 }
 
-/// `/` and the byte after it enclose what lies below.
+/// Keys from `/` up to the byte after it are those below the directory.
 fn below(directory: &str) -> Range<String> {
     format!("{directory}/")..format!("{directory}0")
 }

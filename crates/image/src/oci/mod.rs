@@ -1,11 +1,11 @@
-//! Images at rest: what they hold, read in place.
+//! Reads images at rest in place.
 //!
-//! In: a directory or a tar archive with an OCI image layout (image-spec 1.1), or what
-//! `docker save` writes. Out: an [`Image`] with its configuration and its [`Layer`]s, each of which
-//! reads as a plain tar, and the files that they merge to ([`merge`]). Indexes, manifests and
-//! configurations are bounded, and those with a digest are verified before they are parsed; a
-//! layer proves itself while it is read. Where a layout and `docker save`'s manifest stand side by
-//! side the layout counts. Never writes, never unpacks to disk, never follows a URL.
+//! In: a directory or a tar archive with an OCI image layout (image-spec 1.1), or the output of `docker
+//! save`. Out: an [`Image`] with its configuration and its [`Layer`]s, each of which reads as a plain tar,
+//! and the merged files of all layers ([`merge`]). Indexes, manifests and configurations are bounded in
+//! size, and those with a digest are verified before they are parsed; a layer is verified while it is read.
+//! An archive with both a layout and `docker save`'s manifest is read as a layout. Never writes, never
+//! unpacks to disk, never follows a URL.
 
 mod choose;
 mod docker;
@@ -33,34 +33,34 @@ pub use merge::{Merge, MergeError, Node};
 pub use place::MOST_JSON;
 pub use stream::{Proof, Stream, Tar, Unproven};
 
-/// An image that was opened. Its documents are verified, its layers not yet.
+/// An opened image. Its documents are verified, its layers are not yet.
 #[derive(Debug, Clone)]
 pub struct Image {
-    /// Of the manifest; of the configuration where `docker save` wrote no manifest.
+    /// Digest of the manifest; in the output of `docker save`, which has no manifest, of the configuration.
     pub digest: Digest,
     /// The configuration, as parsed.
     pub config: ImageConfiguration,
-    /// The lowest first.
+    /// The layers, lowest first.
     pub layers: Vec<Layer>,
-    /// None in the output of `docker save`, which has no manifest.
+    /// `None` for the output of `docker save`, which has no manifest.
     pub documents: Option<Documents>,
 }
 
-/// What an image consists of besides layers, byte for byte.
+/// The image's manifest and configuration, byte for byte.
 #[derive(Debug, Clone)]
 pub struct Documents {
-    /// Of the manifest, as it names itself.
+    /// Media type that the manifest states.
     pub media_type: String,
     /// The manifest, byte for byte.
     pub manifest: Vec<u8>,
-    /// Of `config`.
+    /// Digest of `config`.
     pub config_digest: Digest,
     /// The configuration, byte for byte.
     pub config: Vec<u8>,
 }
 
-/// The image at `path` that `reference` names: a tag, an annotation's name or a digest. Both it and
-/// the platform may be left out where there is one image.
+/// Opens the image at `path` that `reference` names: by a tag, an annotation's name or a digest. Both
+/// `reference` and `platform` may be omitted if there is only one image.
 ///
 /// # Errors
 /// If there is no such image or more than one, or a document is missing, damaged, altered or for
@@ -77,14 +77,15 @@ pub fn open(
         let choice = choose::choose(&files, &index, reference, platform)?;
         return image(&files, &choice, platform);
     }
-    // Its names are paths that anyone could have written: they are looked up in an archive only.
+    // The names in this file are paths that anyone could have written, so they are looked up in an archive
+    // only.
     match (&files, files.read("manifest.json")?) {
         (Files::Archive(_), Some(manifest)) => docker::open(&files, &manifest, reference, platform),
         _ => Err(OciError::Unknown(path.to_owned())),
     }
 }
 
-/// Which manifest of an index is for a platform. Indexes in it are looked up below `path`.
+/// Returns the digest of an index's manifest for a platform. Nested indexes are read below `path`.
 ///
 /// # Errors
 /// If there is no such manifest or more than one, or an index is damaged.
@@ -93,7 +94,7 @@ pub fn choose(path: &Path, index: &[u8], platform: Option<Platform>) -> Result<D
     Ok(choose::choose(&Files::open(path)?, &index, None, platform)?.digest)
 }
 
-/// The image whose manifest has that digest and size, of blobs below `path` as in a layout.
+/// Opens the image whose manifest has this digest and size. Its blobs are below `path` as in a layout.
 ///
 /// # Errors
 /// If a document is missing, damaged or altered.
@@ -103,7 +104,7 @@ pub fn of_manifest(path: &Path, digest: &Digest, size: u64) -> Result<Image, Oci
 }
 
 impl Image {
-    /// An error unless its configuration is for that platform.
+    /// Checks that the configuration is for `platform`.
     ///
     /// # Errors
     /// [`OciError::NoPlatform`] if it is for another one.
@@ -111,10 +112,10 @@ impl Image {
         check_platform(&self.config, Some(platform))
     }
 
-    /// The files of the image by path. Reads every layer to its end, so all of them are verified.
+    /// Returns the image's files by path. Reads every layer to its end, so all of them are verified.
     ///
     /// # Errors
-    /// If a layer is missing, altered or damaged, or does not fit over those below it.
+    /// If a layer is missing, altered or damaged, or cannot be applied over those below it.
     pub fn files(&self) -> Result<BTreeMap<String, Node>, OciError> {
         let mut merge = Merge::new();
         for layer in &self.layers {
@@ -188,8 +189,7 @@ fn image(
     })
 }
 
-/// An error where a configuration is for another platform. What an index says of it may be wrong, or
-/// missing.
+/// Checks that a configuration is for `platform`. The platform that an index states may be wrong or missing.
 ///
 /// # Errors
 /// [`OciError::NoPlatform`] if it is for another one.

@@ -1,4 +1,4 @@
-//! The documents of an image: bytes to checked values. Nothing here opens a file.
+//! Parses the documents of an image into checked values. Nothing here opens a file.
 
 use oci_spec::image::{Descriptor, ImageConfiguration, ImageIndex, ImageManifest, MediaType};
 use serde::Deserialize;
@@ -23,7 +23,7 @@ pub enum Compression {
     Zstd,
 }
 
-/// What a descriptor of an index says that it leads to.
+/// What a descriptor in an index points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leads {
     Index,
@@ -41,10 +41,10 @@ pub(super) fn leads(descriptor: &Descriptor) -> Leads {
     }
 }
 
-/// How the tar of a layer is packed.
+/// The compression of a layer's tar.
 ///
 /// # Errors
-/// [`OciError::MediaType`] for what is not a layer's, and for a foreign layer, which is kept elsewhere.
+/// [`OciError::MediaType`] for other media types, and for a foreign layer, whose blob is kept elsewhere.
 pub fn compression(layer: &Descriptor) -> Result<Compression, OciError> {
     let refused = |why| {
         Err(OciError::MediaType {
@@ -84,7 +84,7 @@ pub fn digest(descriptor: &Descriptor) -> Result<Digest, OciError> {
         .map_err(|_| OciError::Algorithm(text.chars().take(200).collect()))
 }
 
-/// The file `oci-layout`.
+/// Checks the file `oci-layout`.
 ///
 /// # Errors
 /// If it does not parse, or is of a version other than 1.
@@ -104,7 +104,7 @@ pub fn layout(bytes: &[u8]) -> Result<(), OciError> {
     ))
 }
 
-/// `index.json`, or an index that another one names.
+/// Parses `index.json`, or a nested index. `what` names it in errors.
 ///
 /// # Errors
 /// If it does not parse, or is not an index.
@@ -120,10 +120,10 @@ pub fn index(what: &str, bytes: &[u8]) -> Result<ImageIndex, OciError> {
     Ok(index)
 }
 
-/// An image's manifest. `what` names it in errors.
+/// Parses an image's manifest. `what` names it in errors.
 ///
 /// # Errors
-/// If it does not parse, or is not an image's.
+/// If it does not parse, or is not an image's manifest.
 pub fn manifest(what: &str, bytes: &[u8]) -> Result<ImageManifest, OciError> {
     let manifest: ImageManifest = json(what, bytes)?;
     version(what, manifest.schema_version())?;
@@ -144,7 +144,7 @@ pub fn manifest(what: &str, bytes: &[u8]) -> Result<ImageManifest, OciError> {
     Ok(manifest)
 }
 
-/// The configuration and its diff IDs.
+/// Parses a configuration; returns it and its diff IDs.
 ///
 /// # Errors
 /// If it does not parse, or a diff ID is not SHA-256.
@@ -172,15 +172,15 @@ pub fn config(what: &str, bytes: &[u8]) -> Result<(ImageConfiguration, Vec<Diges
 pub struct Saved {
     /// Path of the configuration in the archive.
     pub config: String,
-    /// The names that the image was saved by.
+    /// The names that the image was saved under.
     #[serde(default)]
     pub repo_tags: Option<Vec<String>>,
-    /// Paths of the layers in the archive, the lowest first.
+    /// Paths of the layers in the archive, lowest first.
     #[serde(default)]
     pub layers: Option<Vec<String>>,
 }
 
-/// Reads `manifest.json` of what `docker save` writes.
+/// Parses the `manifest.json` of `docker save`.
 ///
 /// # Errors
 /// If it does not parse.

@@ -1,4 +1,4 @@
-//! Where the files of a layout lie: in a directory, or in an archive whose members are found once.
+//! Finds the files of a layout: in a directory, or in an archive whose members are listed once.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,9 +10,9 @@ use stackforge_binary::source::{self, FileSource, Source as _, Window};
 use stackforge_binary::tar::{Kind, Reader};
 use stackforge_types::Digest;
 
-/// Most bytes of what is parsed: an index, a manifest, a configuration.
+/// Most bytes of a document that is parsed: an index, a manifest, a configuration.
 pub const MOST_JSON: u64 = 4 << 20;
-/// Most members of an archive: an image has some hundred.
+/// Most members of an archive; an image has some hundred.
 const MOST_MEMBERS: usize = 100_000;
 
 #[derive(Debug)]
@@ -25,15 +25,15 @@ pub(super) enum Files {
 pub(super) struct Archive {
     path: PathBuf,
     file: FileSource,
-    /// Where the content of each file lies, by path.
+    /// Offset and size in bytes of each file's content, by path.
     members: HashMap<String, (u64, u64)>,
 }
 
-/// A file that can be opened again and again, from any thread.
+/// A file that can be opened repeatedly and from any thread.
 #[derive(Debug, Clone)]
 pub(super) enum Place {
     File(PathBuf),
-    /// A member of an archive: the archive, where it begins there, its bytes.
+    /// A member of an archive: the archive, the offset of the content in it, and its bytes.
     Member(PathBuf, u64, Window<FileSource>),
 }
 
@@ -60,7 +60,7 @@ impl Files {
         {
             return Err(OciError::Compressed(path.to_owned()));
         }
-        // Both kinds of tar header have it, and every program that writes images one of the two.
+        // Both kinds of tar header have this magic, and every program that writes images writes one of them.
         if first.get(257..262) != Some(b"ustar") {
             return Err(OciError::Unknown(path.to_owned()));
         }
@@ -71,7 +71,7 @@ impl Files {
         }))
     }
 
-    /// None where there is no such file.
+    /// Returns `None` if there is no such file.
     pub(super) fn find(&self, name: &str) -> Result<Option<Place>, OciError> {
         match self {
             Self::Directory(root) => {
@@ -106,7 +106,7 @@ impl Files {
             .ok_or_else(|| OciError::Missing(format!("blob {digest}")))
     }
 
-    /// The whole of a small file, if it is there.
+    /// Reads a small file whole. `None` if it is missing.
     pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, OciError> {
         self.find(name)?.map(|place| place.read(name)).transpose()
     }
@@ -131,7 +131,7 @@ impl Place {
         }
     }
 
-    /// The file that holds it, and where it begins there.
+    /// The file that holds the content, and the content's offset in it in bytes.
     pub(super) fn at(&self) -> (&Path, u64) {
         match self {
             Self::File(path) => (path, 0),
@@ -139,7 +139,7 @@ impl Place {
         }
     }
 
-    /// All of it, which has to be small.
+    /// Reads a small file whole. `what` names it in errors.
     pub(super) fn read(&self, what: &str) -> Result<Vec<u8>, OciError> {
         let mut window = self.open()?;
         let size = window.size();
@@ -156,7 +156,7 @@ impl Place {
         })
     }
 
-    /// All of it once its size and digest are those that were promised.
+    /// Reads the file and verifies its size and digest.
     pub(super) fn verified(
         &self,
         what: &str,
@@ -196,7 +196,7 @@ fn members(path: &Path) -> Result<HashMap<String, (u64, u64)>, OciError> {
         member: member.escape_debug().to_string(),
         problem,
     };
-    // Most members are large: what is buffered beyond a header is thrown away by the next seek.
+    // Most members are large, so the bytes buffered after a header are discarded by the next seek.
     let mut reader = Reader::seeking(BufReader::with_capacity(4 << 10, file));
     let mut found = HashMap::new();
     let mut links = Vec::new();
@@ -221,7 +221,7 @@ fn members(path: &Path) -> Result<HashMap<String, (u64, u64)>, OciError> {
             return Err(wrong(&header.path, "is there twice"));
         }
     }
-    // `docker save` writes a layer that several images share once, and links to it.
+    // `docker save` writes a layer that several images share once, and adds symbolic links to it.
     let targets: Vec<_> = links
         .into_iter()
         .filter_map(|(from, to)| Some((*found.get(&target(&from, &to)?)?, from)))
@@ -235,7 +235,7 @@ fn members(path: &Path) -> Result<HashMap<String, (u64, u64)>, OciError> {
     Ok(found)
 }
 
-/// Where a symbolic link of the archive leads, if that is inside.
+/// The target of a symbolic link of the archive. `None` if it is outside.
 fn target(from: &str, to: &str) -> Option<String> {
     if to.starts_with('/') {
         return None;

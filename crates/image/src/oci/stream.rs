@@ -1,4 +1,4 @@
-//! A layer's tar as it is read: unpacked, and at its end proven to be what the image names.
+//! Reads a layer's tar: decompressed, and at its end verified against the image's digests.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read};
 
@@ -11,20 +11,20 @@ use stackforge_types::Digest;
 
 const BUFFER: usize = 64 << 10;
 
-/// The tar of a layer. Its last read is an error unless every byte was right, so only who reads
-/// to the end knows that it was.
+/// The tar of a layer. The last read fails unless every byte was right, so only a caller that reads to the
+/// end knows that the tar is verified.
 pub struct Tar {
     stream: Stream,
-    /// Digest of the blob; None where only the diff ID is known.
+    /// Digest of the blob. `None` if only the diff ID is known.
     digest: Option<Digest>,
     proof: Proof,
     state: State,
 }
 
-/// The bytes of a tar, which nothing has proven.
+/// The bytes of a tar, which are not verified.
 pub struct Stream(Packed);
 
-/// What proves a tar, fed by whoever reads it.
+/// Verifies a tar; the caller passes it the bytes that it read.
 pub struct Proof {
     diff_id: Digest,
     hash: Sha256,
@@ -45,26 +45,26 @@ enum Packed {
     Zstd(zstd::Decoder<'static, Blob>),
 }
 
-/// A layer whose bytes are not what the image names.
+/// A layer's bytes do not match the image's digests.
 #[derive(Debug, thiserror::Error)]
 pub enum Unproven {
     /// The blob has another digest.
     #[error("the layer's blob has the digest {found} in place of {expected}; copy the image again")]
     Blob {
-        /// As the manifest says.
+        /// The digest in the manifest.
         expected: Digest,
-        /// Of the bytes.
+        /// The digest of the bytes.
         found: Digest,
     },
     /// The tar has another digest.
     #[error("the layer's tar has the diff ID {found}, the configuration says {expected}")]
     DiffId {
-        /// As the configuration says.
+        /// The diff ID in the configuration.
         expected: Digest,
-        /// Of the bytes.
+        /// The digest of the bytes.
         found: Digest,
     },
-    /// An earlier read failed so.
+    /// An earlier read failed verification.
     #[error("the layer was found to be wrong before")]
     Before,
 }
@@ -79,7 +79,7 @@ impl Stream {
         Ok(Self(match compression {
             Compression::None => Packed::None(blob),
             Compression::Gzip => Packed::Gzip(Box::new(MultiGzDecoder::new(blob))),
-            // Takes windows of up to 128 MiB, which is what zstd's levels use.
+            // Takes windows of up to 128 MiB, the most that zstd's levels use.
             Compression::Zstd => Packed::Zstd(zstd::Decoder::with_buffer(blob)?),
         }))
     }
@@ -111,12 +111,12 @@ impl Proof {
         }
     }
 
-    /// The next bytes of the tar.
+    /// Hashes the next bytes of the tar.
     pub fn update(&mut self, bytes: &[u8]) {
         self.hash.update(bytes);
     }
 
-    /// An error unless all that came is the tar.
+    /// Fails unless the bytes so far are the whole tar.
     ///
     /// # Errors
     /// [`Unproven`], within an [`io::Error`].
@@ -140,10 +140,10 @@ impl Tar {
         }
     }
 
-    /// After the last byte of the tar.
+    /// Verifies the blob and the tar. Called after the tar's last byte.
     fn verify(&mut self) -> io::Result<()> {
         let blob = self.stream.blob();
-        // The digest is that of the whole blob.
+        // The blob's digest covers all its bytes, also those after the tar's end.
         loop {
             match blob.fill_buf()?.len() {
                 0 => break,
@@ -192,7 +192,7 @@ fn unproven(why: Unproven) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
-/// The bytes of a blob in order, hashed where its digest is known.
+/// The bytes of a blob in order, hashed if its digest is known.
 struct Hashing {
     blob: Window<FileSource>,
     at: u64,

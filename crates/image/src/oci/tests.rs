@@ -11,7 +11,7 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 
-/// A layout in a directory of its own.
+/// A layout in a temporary directory.
 struct Layout(tempfile::TempDir);
 
 impl Layout {
@@ -156,7 +156,7 @@ fn a_layer_that_was_altered_is_never_read_in_full() {
         let image = layout.open(None, None).unwrap();
         assert!(matches!(image.layers[0].tar(), Err(OciError::Size { .. })));
     }
-    // The blob is right, the diff ID is not.
+    // The blob's digest is right, the diff ID is wrong.
     let layout = Layout::new();
     layout.index(&[layout.image("amd64", "", b"other", &tar)]);
     let error = read(&layout.open(None, None).unwrap().layers[0]).unwrap_err();
@@ -215,7 +215,7 @@ fn one_image_is_chosen_or_all_are_listed() {
         error.contains("linux/amd64; there is linux/arm64"),
         "{error}"
     );
-    // An index that lies about its manifest.
+    // An index that states the wrong platform for its manifest.
     layout.index(&[on(arm, "amd64")]);
     assert!(matches!(
         layout.open(None, Some(Platform::LinuxAmd64)),

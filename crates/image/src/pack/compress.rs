@@ -1,4 +1,4 @@
-//! One piece to one gzip member or zstd frame.
+//! Compresses one piece to one gzip member or zstd frame.
 
 use std::io;
 
@@ -14,7 +14,7 @@ impl Compressor {
         match compression {
             Compression::Gzip(level) => {
                 let level = i32::from(level.clamp(1, 12));
-                // These levels are all that libdeflate has.
+                // libdeflate has only these levels.
                 let level = libdeflater::CompressionLvl::new(level).unwrap_or_default();
                 Self::Gzip(libdeflater::Compressor::new(level))
             }
@@ -28,7 +28,7 @@ impl Compressor {
                 let mut out = vec![0; compressor.gzip_compress_bound(plain.len())];
                 let len = (compressor.gzip_compress(plain, &mut out)).map_err(io::Error::other)?;
                 out.truncate(len);
-                // libdeflate writes Unix as the system; what is known here is nothing.
+                // libdeflate writes Unix as the operating system; here it is unknown.
                 out[9] = 0xff;
                 Ok(out)
             }

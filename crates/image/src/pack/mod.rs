@@ -1,12 +1,12 @@
-//! Any content as a compressed blob: packages, compiled files, whatever is no wheel.
+//! Compresses any content to a blob: packages, compiled files, everything that is not a wheel.
 //!
-//! In: bytes, most often a tar, as they are made. Out: the compressed bytes, and a [`Packed`] with
-//! both digests, in one pass and on all cores. The content is cut into pieces of one size, each of
-//! which becomes a gzip member or a zstd frame of its own, so the output depends on the content and
-//! the [`Compression`] alone, never on how many threads there were. Holds a few pieces for each
-//! thread, whatever the size of the content.
+//! In: bytes, most often a tar, as they are produced. Out: the compressed bytes, and a [`Packed`] with both
+//! digests, in one pass and on all cores. The content is cut into pieces of one size, each of which becomes
+//! a gzip member or a zstd frame of its own, so the output depends on the content and the [`Compression`]
+//! alone, never on the number of threads. Holds a few pieces for each thread, whatever the size of the
+//! content.
 //!
-//! Sources: RFC 1952, section 2.2 (members in a row are one file); RFC 8878, section 3 (frames).
+//! Sources: RFC 1952, section 2.2 (concatenated members are one file); RFC 8878, section 3 (frames).
 
 mod compress;
 #[cfg(test)]
@@ -23,28 +23,28 @@ use sha2::{Digest as _, Sha256};
 
 use stackforge_types::Digest;
 
-/// The message of an error of which the cause is lost.
+/// Message of an error whose cause is lost.
 pub const ENDED: &str = "a thread that compresses ended early";
-/// More would wait for the digests, and hold memory.
+/// More threads would wait for the digests and hold memory.
 const MAX_THREADS: usize = 64;
 
-/// How a layer is compressed, and how hard.
+/// How a layer is compressed, and at which level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// 1 to 12, as libdeflate counts. What every engine and registry takes.
+    /// Gzip at level 1 to 12 of libdeflate. Every engine and registry takes it.
     Gzip(u8),
-    /// 1 to 19. Smaller and faster; Docker before 23 cannot load it.
+    /// Zstandard at level 1 to 19. Smaller and faster; Docker before 23 cannot load it.
     Zstd(u8),
 }
 
 impl Compression {
-    /// As good as `gzip -6` where it matters, and twice as fast.
+    /// About the size of `gzip -6` where it matters, at twice the speed.
     pub const GZIP: Self = Self::Gzip(5);
     /// Zstandard at its default level.
     pub const ZSTD: Self = Self::Zstd(3);
 
-    /// Of a layer in an OCI manifest.
+    /// Media type of such a layer in an OCI manifest.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Gzip(_) => "application/vnd.oci.image.layer.v1.tar+gzip",
@@ -61,20 +61,20 @@ impl Compression {
     }
 }
 
-/// What was packed.
+/// Digests and sizes of packed content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packed {
-    /// Of the compressed bytes.
+    /// Digest of the compressed bytes.
     pub digest: Digest,
-    /// Of the content.
+    /// Digest of the content.
     pub diff_id: Digest,
-    /// In bytes, compressed and not.
+    /// Size of the compressed bytes.
     pub size: u64,
-    /// Bytes that came in.
+    /// Size of the content in bytes.
     pub plain_size: u64,
 }
 
-/// Why nothing was packed.
+/// Why packing failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PackError<E> {
     /// Making the content failed.
@@ -83,15 +83,15 @@ pub enum PackError<E> {
     /// The output failed.
     #[error("writing the compressed layer")]
     Write(#[source] io::Error),
-    /// A thread ended without its work, which is a fault of this program.
+    /// A thread ended before its work was done, which is a bug of this program.
     #[error("{ENDED}")]
     Thread,
 }
 
-/// A piece of content, and where it goes when it is compressed.
+/// A piece of content, and the channel for its compressed bytes.
 type Job = (Arc<Vec<u8>>, SyncSender<io::Result<Vec<u8>>>);
 
-/// Where the content goes.
+/// Takes the content and cuts it into pieces.
 pub struct Sink {
     piece: Vec<u8>,
     size: usize,
@@ -127,14 +127,14 @@ impl Write for Sink {
         Ok(len)
     }
 
-    /// A piece ends where it is full, not where a writer pauses.
+    /// Does nothing: a piece ends when it is full, not when the writer flushes.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Packs what `make` writes into `out`, with `threads` that compress. What was written before an
-/// error is no layer.
+/// Packs what `make` writes into `out`, with `threads` compressing threads. Bytes written before an error
+/// are not a valid layer.
 ///
 /// # Errors
 /// What `make` fails with, or [`PackError`].
@@ -179,7 +179,7 @@ where
         drop(sink);
         let written = writing.join().map_err(|_| PackError::Thread)?;
         let sum = summing.join().map_err(|_| PackError::Thread)?;
-        // What ended the output is why making the content failed.
+        // A failed output makes `make` fail too, so its error is the cause and comes first.
         let (hash, size) = written.map_err(PackError::Write)?;
         made.map_err(PackError::Content)?;
         Ok(Packed {
@@ -198,7 +198,7 @@ fn work(compression: Compression, jobs: &Jobs) {
     loop {
         let job = jobs.lock().map(|jobs| jobs.recv());
         let Ok(Ok((piece, made))) = job else { return };
-        // Nobody waits for it where the output has ended.
+        // Nobody receives it if the output has failed.
         let _ = made.send(compressor.compress(&piece));
     }
 }

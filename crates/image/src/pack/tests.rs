@@ -9,7 +9,7 @@ fn content(size: usize, seed: u64) -> Vec<u8> {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
         (state >> 33) as u8
     };
-    // Half of it compresses.
+    // Half of the content is compressible.
     (0..size)
         .map(|i| {
             if i % 4096 < 2048 {
@@ -24,7 +24,7 @@ fn content(size: usize, seed: u64) -> Vec<u8> {
 fn packed(compression: Compression, threads: usize, content: &[u8]) -> (Packed, Vec<u8>) {
     let mut out = Vec::new();
     let packed = pack(compression, threads, &mut out, |sink| {
-        // In steps that meet no piece's end.
+        // In steps that do not match the ends of pieces.
         for step in content.chunks(100_003) {
             sink.write_all(step)?;
         }
@@ -75,7 +75,7 @@ fn nothing_is_a_stream_too() {
     }
 }
 
-/// Takes so many bytes and then no more.
+/// A writer that fails after so many bytes.
 struct Full(usize);
 
 impl Write for Full {

@@ -1,7 +1,7 @@
-//! What steps gave: `actions/KEY.json`.
+//! Results of finished steps: `actions/KEY.json`.
 //!
-//! What cannot be read as an action, or names a blob that is gone, counts as none: the step then
-//! runs again, which is always right.
+//! A record that cannot be read as an action, or names a missing blob, is ignored: the step then runs again,
+//! which is always right.
 
 use super::blob::stamp;
 use super::layout::{entries, write_atomically};
@@ -13,29 +13,29 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 
-/// A report of a validation has some kilobytes.
+/// Most bytes of a record; a validation's report has some kilobytes.
 const LARGEST: u64 = 16 << 20;
 
-/// What a finished step left.
+/// The result of a finished step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Action {
-    /// What was done, for people.
+    /// Description of the step, for people.
     pub step: String,
-    /// Blobs that it gave, by what they are to the step.
+    /// Blobs that the step made, by their role.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, Digest>,
-    /// The engine's image, for steps that end in one.
+    /// The engine's image ID, for steps that make an image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// How long it took.
+    /// How long the step took, in seconds.
     pub seconds: f64,
     /// The validation's report, for image steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<serde_json::Value>,
-    /// What reading it told: of an image, or of the wheel of a compile step.
+    /// The audit of the image, or of a compile step's wheel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<serde_json::Value>,
-    /// More about its outputs: of a layer its media type and diff ID, of an image its layers.
+    /// More about the outputs: a layer's media type and diff ID, or an image's layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<serde_json::Value>,
 }
@@ -46,8 +46,8 @@ impl Store {
         self.root().join("actions").join(file)
     }
 
-    /// What the step with that key gave, all of it there. It is not collected as long as this
-    /// store, or a clone of it, is open.
+    /// Returns the action of the step with that key, if all its blobs exist. They are not collected while
+    /// this store, or a clone of it, is open.
     pub fn action(&self, key: &Digest) -> Option<Action> {
         let action = self.read_action(key)?;
         let mut outputs = action.outputs.values();
@@ -58,7 +58,7 @@ impl Store {
         Some(action)
     }
 
-    /// What the step gave that ended in an image; where several did, any of them.
+    /// Returns the action of the step that made an image; if several did, any of them.
     pub fn action_of_image(&self, image: &Digest) -> Option<Action> {
         let image = image.to_string();
         let keys = self.keys().ok()?;
@@ -66,7 +66,7 @@ impl Store {
         actions.find(|action| action.image.as_ref() == Some(&image))
     }
 
-    /// Whether [`Store::action`] would give something; nothing comes into use.
+    /// Whether [`Store::action`] would return an action; leases nothing.
     pub fn has(&self, key: &Digest) -> bool {
         let outputs = self.read_action(key).map(|action| action.outputs);
         outputs.is_some_and(|o| o.values().all(|digest| self.blob_path(digest).is_file()))
@@ -79,10 +79,10 @@ impl Store {
         serde_json::from_slice(&text).ok()
     }
 
-    /// Remembers a step; its outputs have to be there.
+    /// Records a finished step; its outputs must exist.
     ///
     /// # Errors
-    /// [`StoreError::Missing`] if an output is not there, or if the store cannot be written.
+    /// [`StoreError::Missing`] if an output is missing, or if the store cannot be written.
     pub fn record(&self, key: &Digest, action: &Action) -> Result<(), StoreError> {
         self.lease(action.outputs.values())?;
         if let Some(gone) = (action.outputs.values()).find(|d| !self.blob_path(d).is_file()) {
@@ -95,12 +95,12 @@ impl Store {
         write_atomically(&path, &text).map_err(failed)
     }
 
-    /// Drops what is remembered of a step whose output turned out to be gone.
+    /// Removes the record of a step whose output turned out to be missing.
     pub fn forget(&self, key: &Digest) {
         let _ = std::fs::remove_file(self.action_path(key));
     }
 
-    /// Every key with a file, whether or not that can be read.
+    /// The key of every record, whether or not the record can be read.
     pub(super) fn keys(&self) -> Result<Vec<Digest>, StoreError> {
         let files = entries(&self.root().join("actions"))?;
         let key = |path: PathBuf| {

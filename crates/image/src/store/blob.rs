@@ -1,4 +1,4 @@
-//! Bytes on their way to a blob: a locked temporary file, verified, on disk, then renamed.
+//! Writes blobs: a locked temporary file, verified, synced to disk, then renamed.
 
 use super::layout::sync_folder;
 use super::{Store, StoreError};
@@ -11,27 +11,27 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 const PIECE: usize = 256 << 10;
-/// How exact the time of last use is: what is used in every build is stamped once in an hour.
+/// Precision of the time of last use: a blob of every build is stamped at most once an hour.
 const STAMP: Duration = Duration::from_secs(3600);
 
 /// A blob of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
-    /// Of its content.
+    /// Digest of its content.
     pub digest: Digest,
-    /// Bytes of its content.
+    /// Size of its content in bytes.
     pub size: u64,
-    /// Its file, which nobody may change.
+    /// Its file, which must not be changed.
     pub path: PathBuf,
 }
 
-/// A temporary file whose digest the caller computes; dropped, it is gone.
+/// A temporary file whose digest the caller computes; dropping it removes the file.
 #[derive(Debug)]
 pub struct Temp {
     store: Store,
     file: File,
     path: PathBuf,
-    /// Bytes that it will have, where that is known.
+    /// Its final size in bytes, if known.
     size: Option<u64>,
     written: u64,
 }
@@ -44,20 +44,19 @@ pub struct Writer {
 }
 
 impl Store {
-    /// Where a blob is, or would be.
+    /// The path where a blob is, or would be.
     pub fn blob_path(&self, digest: &Digest) -> PathBuf {
         self.root().join("blobs/sha256").join(digest.hex())
     }
 
-    /// A blob that is there and has the bytes of its digest; one that is damaged counts as absent, so
-    /// that it is made or fetched again. It is not collected as long as this store, or a clone of it,
-    /// is open.
+    /// The path of an existing blob with the right bytes; a damaged blob counts as missing, so that it is
+    /// made or fetched again. It is not collected while this store, or a clone of it, is open.
     pub fn blob(&self, digest: &Digest) -> Option<PathBuf> {
         let path = self.blob_path(digest);
         if !path.is_file() {
             return None;
         }
-        // A store that cannot be written cannot be collected either.
+        // A store that cannot be written cannot be collected from either.
         if let Err(e) = self.lease([digest]) {
             tracing::debug!("{e}");
         }
@@ -71,10 +70,10 @@ impl Store {
         path.is_file().then_some(path)
     }
 
-    /// Keeps what a reader gives, which has to have the digest if one is expected.
+    /// Stores the content of a reader, which must have the `expected` digest if one is given.
     ///
     /// # Errors
-    /// [`StoreError::Altered`] if the digest is another, or if `content` or the store fails.
+    /// [`StoreError::Altered`] if the digest differs, or if `content` or the store fails.
     pub fn put(
         &self,
         mut content: impl Read,
@@ -92,7 +91,7 @@ impl Store {
         }
     }
 
-    /// A new blob, to be written piece by piece.
+    /// Begins a new blob that is written piece by piece.
     ///
     /// # Errors
     /// If the store cannot be written.
@@ -103,7 +102,7 @@ impl Store {
         })
     }
 
-    /// A new file in the store, which is gone with this value unless it is committed.
+    /// Creates a new file in the store, which is removed on drop unless it is committed.
     ///
     /// # Errors
     /// If the store cannot be written.
@@ -121,8 +120,8 @@ impl Store {
         })
     }
 
-    /// Where a download of a blob may grow, for `fetch` and the like, which lock it, verify
-    /// it and rename it to [`Store::blob_path`]. An abandoned one waits to be gone on with.
+    /// Path for a growing download of a blob. The downloader locks and verifies it and renames it to
+    /// [`Store::blob_path`]. An abandoned download stays and can be resumed.
     ///
     /// # Errors
     /// If the store cannot be written.
@@ -132,10 +131,10 @@ impl Store {
 }
 
 impl Temp {
-    /// Says how large it will be: too little space is an error now and not after half of it.
+    /// Sets the final size, so that too little space fails now and not halfway.
     ///
     /// # Errors
-    /// [`StoreError::Full`] if the file system has less.
+    /// [`StoreError::Full`] if the file system has less free space.
     pub fn expect(&mut self, size: u64) -> Result<(), StoreError> {
         self.size = Some(size);
         match self.lacks() {
@@ -160,7 +159,7 @@ impl Temp {
         &self.file
     }
 
-    /// Writes bytes at the file's position.
+    /// Writes bytes at the file's current position.
     ///
     /// # Errors
     /// If the store cannot be written.
@@ -176,21 +175,21 @@ impl Temp {
         Ok(())
     }
 
-    /// Makes it the blob with that digest, which the caller computed of all its bytes.
+    /// Makes the file the blob with that digest, which the caller computed over all its bytes.
     ///
     /// # Errors
     /// If the store cannot be written.
     pub fn commit(self, digest: Digest) -> Result<Blob, StoreError> {
         let failed = |e| StoreError::at("write", &self.path, e);
         let size = self.file.metadata().map_err(failed)?.len();
-        // So that no one who uses a blob by its name changes it.
+        // Read-only, so that no user of the blob changes it by accident.
         let mode = std::fs::Permissions::from_mode(0o444);
         self.file.set_permissions(mode).map_err(failed)?;
         self.file.sync_all().map_err(failed)?;
         self.store.lease([&digest])?;
         let path = self.store.blob_path(&digest);
         match std::fs::metadata(&path) {
-            // The same bytes: links to the first one stay links to the blob.
+            // The blob exists already: keep its file, so that hard links to it stay links to the blob.
             Ok(there) if there.len() == size && self.store.sound(&digest) => {
                 if stamp(&path) {
                     self.store.verified(&digest);
@@ -209,7 +208,7 @@ impl Temp {
 
 impl Drop for Temp {
     fn drop(&mut self) {
-        // Gone already where it was renamed.
+        // The file is already gone if it was renamed.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -226,10 +225,10 @@ impl Write for Temp {
 }
 
 impl Writer {
-    /// As [`Temp::expect`].
+    /// Sets the final size, as [`Temp::expect`].
     ///
     /// # Errors
-    /// [`StoreError::Full`] if the file system has less.
+    /// [`StoreError::Full`] if the file system has less free space.
     pub fn expect(&mut self, size: u64) -> Result<(), StoreError> {
         self.temp.expect(size)
     }
@@ -243,10 +242,10 @@ impl Writer {
         self.temp.append(bytes)
     }
 
-    /// Makes it a blob; an error, and nothing kept, where another digest was expected.
+    /// Makes the file a blob. If another digest was expected, fails and keeps nothing.
     ///
     /// # Errors
-    /// [`StoreError::Altered`] if the digest is another, or if the store cannot be written.
+    /// [`StoreError::Altered`] if the digest differs, or if the store cannot be written.
     pub fn commit(self, expected: Option<&Digest>) -> Result<Blob, StoreError> {
         let found = Digest::from_hash(&self.hash.finalize());
         match expected {
@@ -270,8 +269,8 @@ impl Write for Writer {
     }
 }
 
-/// Notes that a blob or an action is used, in its time of last change: access times are off on many
-/// systems, and these files never change. Whether that changed the file's times.
+/// Records the last use of a blob or an action as its modification time: access times are off on many
+/// systems, and these files never change. Returns whether the file's times changed.
 pub(super) fn stamp(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
     let fresh = |m: std::fs::Metadata| {
@@ -289,7 +288,7 @@ pub(super) fn stamp(path: &Path) -> bool {
         last_access: now,
         last_modification: now,
     };
-    // In a store that belongs to another user it stays as it is.
+    // In a store that belongs to another user the time stays as it is.
     utimensat(CWD, path, &times, AtFlags::empty()).is_ok()
 }
 

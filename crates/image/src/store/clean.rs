@@ -1,7 +1,8 @@
-//! Making room: what was not used for longest goes first, what a running process uses never.
+//! Garbage collection: removes what was not used for the longest time first, and never what a running
+//! process uses.
 //!
-//! Nothing is removed but under the store's exclusive lock, which is held for that moment only.
-//! First goes what leads to a blob, then the blob: killed in between, nothing leads nowhere.
+//! Files are removed only under the store's exclusive lock, which is held for that moment only. References
+//! to a blob are removed before the blob, so a killed collection leaves no dangling reference.
 
 use super::images::{digest, name_of};
 use super::layout::entries;
@@ -14,41 +15,41 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Files without a lease of their own are left alone so long.
+/// Minimum age of files without a lease of their own before they are removed.
 const FRESH: Duration = Duration::from_secs(24 * 3600);
 
-/// What may stay.
+/// Limits of a collection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits {
-    /// Bytes of everything.
+    /// Most bytes of the whole store.
     pub max_size: Option<u64>,
-    /// What was not used for so long goes, whatever the size.
+    /// Longest time since the last use; older entries are removed whatever the size.
     pub keep: Option<Duration>,
-    /// Images that have a name may go too.
+    /// Whether images that have a name may be removed too.
     pub all: bool,
-    /// Removes nothing and says what would go.
+    /// Whether to remove nothing and only report what would be removed.
     pub dry_run: bool,
 }
 
 /// What a collection removed, or would remove.
 #[derive(Debug, Default, Serialize)]
 pub struct Collected {
-    /// Everything that went, by kind and name.
+    /// Removed entries, by kind and name.
     pub removed: Vec<Entry>,
-    /// Bytes of what was removed, with what killed processes had left.
+    /// Bytes that were freed, including leftovers of killed processes.
     pub freed: u64,
-    /// Bytes that are there now.
+    /// Bytes that remain in the store.
     pub left: u64,
-    /// Bytes that running processes use.
+    /// Bytes of entries that running processes use.
     pub in_use: u64,
     /// Bytes of images that have a name.
     pub named: u64,
-    /// Records of steps that went with what they gave.
+    /// Number of actions that were removed with their outputs.
     pub actions: usize,
 }
 
 impl Store {
-    /// Removes what is over the limits, and whatever has no use.
+    /// Removes what exceeds the limits, and everything that is of no use.
     ///
     /// # Errors
     /// If the store cannot be read or written.
@@ -147,14 +148,14 @@ impl Store {
             }
             remove(&entry.path)?;
             if entry.kind == Kind::Part {
-                // What its server said of it lies beside it.
+                // The note on its server lies beside it.
                 remove(&entry.path.with_extension("part.json"))?;
             }
         }
         Ok(())
     }
 
-    /// Takes the names of images that would not be whole without those blobs.
+    /// Removes the names of images that would be incomplete without those blobs.
     pub(super) fn untag_without(&self, gone: &BTreeSet<Digest>) -> Result<usize, StoreError> {
         let broken = |top: &Digest| {
             let closure = self.closure(top);
@@ -179,7 +180,7 @@ impl Store {
         Ok(names)
     }
 
-    /// Small files that a killed process had not yet given their names; they have no lock.
+    /// Removes small temporary files that a killed process did not rename; they have no lock.
     fn sweep_unnamed(&self, now: SystemTime) -> Result<(), StoreError> {
         for folder in ["", "actions", "last", "parts"] {
             for path in entries(&self.root().join(folder))? {
@@ -192,7 +193,7 @@ impl Store {
                 }
             }
         }
-        // Whoever gives a blob a name meanwhile tries again.
+        // A process that creates one of these links at the moment tries again.
         for folder in entries(&self.root().join("names"))? {
             for path in entries(&folder)? {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -204,7 +205,7 @@ impl Store {
         Ok(())
     }
 
-    /// Lock files that a killed process left.
+    /// Removes lock files that a killed process left.
     fn sweep_locks(&self) -> Result<(), StoreError> {
         for path in entries(&self.root().join("locks"))? {
             let is_digest = path.file_name().is_some_and(|n| n.len() == 64);
@@ -220,8 +221,8 @@ impl Store {
     }
 }
 
-/// Whether nothing but its age decides: a part may be growing, a log being written. With `all`, a part
-/// goes that no process holds.
+/// Whether an entry may be removed by its age alone: a part may be growing, a log may be written to. With
+/// `all`, a part that no process has locked may be removed.
 fn may_go(entry: &Entry, all: bool, now: SystemTime) -> bool {
     match entry.kind {
         Kind::Tool => false,
@@ -255,7 +256,7 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
-    /// A store whose blobs were used so many days ago, by no one who still runs.
+    /// A store whose blobs were last used so many days ago, by processes that ended.
     fn filled(dir: &Path, days: &[u64]) -> Vec<Digest> {
         let store = Store::open(Some(dir)).unwrap();
         let put = |age: &u64| {

@@ -1,13 +1,13 @@
-//! What can go wrong in a store, and what to do.
+//! What can go wrong in a store, and what to do about it.
 
 use stackforge_types::Digest;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a store cannot do what was asked.
+/// Why a store operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A file or directory of the store fails.
+    /// An operation on a file or directory of the store failed.
     #[error("{doing} {}", path.display())]
     Io {
         /// What was being done.
@@ -24,7 +24,7 @@ pub enum StoreError {
         doing: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// Bytes that are needed beyond those that are free, where the size was known.
+        /// Missing bytes, beyond those that are free, if the size was known.
         missing: Option<u64>,
         /// What the operating system says.
         source: io::Error,
@@ -39,7 +39,7 @@ pub enum StoreError {
         /// What the operating system says.
         source: io::Error,
     },
-    /// Two processes could spoil each other's work.
+    /// The file system has no locks, so two processes could damage each other's work.
     #[error("lock {}: the file system has no locks", path.display())]
     NoLocks {
         /// The file to lock.
@@ -47,18 +47,18 @@ pub enum StoreError {
         /// What the operating system says.
         source: io::Error,
     },
-    /// Nobody named a directory.
+    /// No directory was given and none can be derived from the environment.
     #[error("no place for the store: neither STACKFORGE_STORE, XDG_CACHE_HOME nor HOME is set")]
     NoPlace,
-    /// An older program must not touch it.
+    /// The store has a newer format, which an older program must not change.
     #[error("the store {} has format {version}, of a newer stackforge", path.display())]
     Newer {
         /// The store.
         path: PathBuf,
-        /// Its format.
+        /// The store's format version.
         version: u32,
     },
-    /// The store's `index.json` was changed by others.
+    /// The store's `index.json` is invalid, because another program changed it.
     #[error("`{}` is no index of an OCI image layout: {why}", path.display())]
     Index {
         /// The file.
@@ -66,7 +66,7 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
-    /// What was to be kept has another digest. Nothing of it was kept.
+    /// Content to be stored has another digest. Nothing of it was kept.
     #[error("what was to be {expected} has {found}")]
     Altered {
         /// The digest that it should have.
@@ -82,13 +82,13 @@ pub enum StoreError {
         /// The digest of its bytes.
         found: Box<Digest>,
     },
-    /// The blob.
+    /// The missing blob.
     #[error("the store has no blob {0}")]
     Missing(Digest),
-    /// The name, as given.
+    /// The invalid name, as given.
     #[error("`{0}` is not the name of a file")]
     Name(String),
-    /// It does not have the parts of an export.
+    /// The file or directory is not an export.
     #[error("`{}` is not an exported cache: {why}", path.display())]
     Foreign {
         /// The file or directory.
@@ -96,10 +96,10 @@ pub enum StoreError {
         /// What is missing or wrong.
         why: String,
     },
-    /// The signature is missing, or of another key.
+    /// The signature is missing, or made by another key.
     #[error("{} is not signed by that key", .0.display())]
     Unsigned(PathBuf),
-    /// Something is to be written into the store's own directory.
+    /// An output would be written into the store's own directory.
     #[error("{} is in the store {}, which holds nothing but its own files", path.display(), store.display())]
     Inside {
         /// The path.
@@ -119,7 +119,7 @@ fn needed(missing: Option<u64>) -> String {
 }
 
 impl StoreError {
-    /// An error of the system, told apart by what it asks of the user.
+    /// Maps an error of the system to the variant that tells the user what to do.
     pub fn at(doing: &'static str, path: &Path, source: io::Error) -> Self {
         use io::ErrorKind::{
             FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,

@@ -1,8 +1,8 @@
-//! The cache, or what one stack needs of it, as an OCI image layout in a directory or a tar.
+//! Exports the cache, or what one stack needs of it, as an OCI image layout in a directory or a tar.
 //!
-//! Images keep their names. Everything else hangs on a manifest of its own, [`REF`], whose layers
-//! are the blobs with their files' names and whose first layer is the record: actions and names. So
-//! any OCI tool can copy it, into a registry too.
+//! Images keep their names. Everything else is listed in a manifest of its own, [`REF`], whose layers are
+//! the blobs with their file names and whose first layer is the record: actions and names. So any OCI tool
+//! can copy it, also to a registry.
 
 use super::images::{REF_NAME, digest};
 use super::{Action, Hear, LayoutLock, Save, Store, StoreError, write_atomically};
@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// Name of the manifest that everything but images hangs on.
+/// Name of the manifest that lists everything except images.
 pub(super) const REF: &str = "stackforge-cache";
 pub(super) const RECORD: &str = "application/vnd.stackforge.cache.record.v1+json";
 const ARTIFACT: &str = "application/vnd.stackforge.cache.v1+json";
@@ -24,24 +24,24 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const TITLE: &str = "org.opencontainers.image.title";
 const PIECE: usize = 1 << 20;
 
-/// Annotation of that manifest's entry in the index: a signature, in base64.
+/// Annotation of that manifest's entry in the index: a signature in base64.
 const SIGNATURE: &str = "io.stackforge.cache.signature";
 
-/// Signs a statement.
+/// Signs a statement and returns the signature.
 pub type Sign<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
 
-/// What is signed of an export: the manifest names the record and all blobs by digest.
+/// The statement that an export's signature covers: the manifest names the record and all blobs by digest.
 pub(super) fn statement(manifest: &Digest) -> Vec<u8> {
     format!("stackforge cache export\n{manifest}\n").into_bytes()
 }
 
-/// The signature of an entry of the index.
+/// The signature in an entry of the index.
 pub(super) fn signature(entry: &Value) -> Option<Vec<u8>> {
     let text = entry["annotations"][SIGNATURE].as_str()?;
     base64::engine::general_purpose::STANDARD.decode(text).ok()
 }
 
-/// What a record says of the blobs beside it.
+/// What a record states about the blobs beside it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Record {
     pub version: u32,
@@ -49,12 +49,12 @@ pub(super) struct Record {
     pub names: BTreeMap<Digest, Vec<String>>,
 }
 
-/// What is to be exported.
+/// What to export.
 #[derive(Debug, Default, Clone)]
 pub struct Selection {
-    /// Keys of steps, which go with what they gave.
+    /// Keys of steps, which are exported with their outputs.
     pub keys: BTreeSet<Digest>,
-    /// Blobs, with whatever they name.
+    /// Blobs, with everything that they reference.
     pub blobs: BTreeSet<Digest>,
     /// Names of images.
     pub images: BTreeSet<String>,
@@ -63,30 +63,30 @@ pub struct Selection {
 /// What an export wrote.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Exported {
-    /// How many blobs.
+    /// Number of blobs.
     pub blobs: usize,
     /// Bytes of the blobs.
     pub bytes: u64,
-    /// How many steps.
+    /// Number of actions.
     pub actions: usize,
-    /// How many names of images.
+    /// Number of image names.
     pub images: usize,
 }
 
-/// Where the files of the layout go.
+/// Destination of the layout's files.
 enum Sink<'a> {
     Directory(&'a Path, LayoutLock),
     Archive(Box<tar::Builder<io::BufWriter<Save>>>),
 }
 
 impl Store {
-    /// Writes what is selected, else everything, to `to`: a directory that is there, or whose name
-    /// ends in `/`, else a file. Every blob is verified on its way. A signature lets
-    /// [`Store::import`] believe the steps.
+    /// Writes the selection, or everything without one, to `to`: a directory if it exists or the path ends
+    /// in `/`, else a file. Every blob is verified while it is copied. A signature lets [`Store::import`]
+    /// trust the actions.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] at the first blob that is, [`StoreError::Inside`] if `to` is in the
-    /// store, or if `to` cannot be written.
+    /// [`StoreError::Damaged`] at the first damaged blob, [`StoreError::Inside`] if `to` is in the store, or
+    /// if `to` cannot be written.
     pub fn export(
         &self,
         selection: Option<&Selection>,
@@ -152,7 +152,7 @@ impl Store {
             }
             out.blobs += 1;
         }
-        // Last, so that a layout without it is not taken for a whole one.
+        // Written last, so that an incomplete layout is not taken for a complete one.
         sink.sync().map_err(failed)?;
         sink.small("index.json", index.to_string().as_bytes())
             .map_err(failed)?;
@@ -160,7 +160,7 @@ impl Store {
         Ok(out)
     }
 
-    /// Record, entries of images, and the blobs of both.
+    /// The record, the entries of images, and the blobs of both.
     fn selected(
         &self,
         selection: Option<&Selection>,
@@ -195,7 +195,7 @@ impl Store {
         }
         for (digest, _) in self.blobs()? {
             let wanted = selection.is_none_or(|s| s.blobs.contains(&digest));
-            // A cache that was imported here is not exported as a blob of this one.
+            // The manifest of an imported cache is not exported as a blob of this one.
             let names = self.names_of(&digest);
             if wanted && (selection.is_some() || !names.is_empty()) {
                 blobs.insert(digest.clone());
@@ -207,7 +207,7 @@ impl Store {
         Ok((record, images, blobs))
     }
 
-    /// The manifest for everything but images, as an entry of the index.
+    /// Builds the manifest for everything except images; returns its entry in the index.
     fn cache_manifest(
         &self,
         record: &Record,
@@ -269,7 +269,7 @@ impl<'a> Sink<'a> {
         Ok(Self::Archive(Box::new(tar::Builder::new(writer))))
     }
 
-    /// Puts on disk what a directory has got so far.
+    /// Syncs the files written so far to disk, for a directory.
     fn sync(&self) -> io::Result<()> {
         match self {
             Self::Directory(_, held) => held.sync(),
@@ -324,7 +324,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Hashes what passes by; fails with [`StoreError::Interrupted`] once it is not to go on.
+/// Hashes the bytes that are read; fails with [`StoreError::Interrupted`] once the caller cancels.
 struct Hashing<'a> {
     content: &'a mut dyn Read,
     hash: Sha256,

@@ -1,7 +1,6 @@
-//! Images of the store by name: entries of `index.json`, and the blobs that they lead to.
+//! Images of the store by name: entries of `index.json`, and the blobs that they reference.
 //!
-//! What other programs wrote there is kept as it is. Every change is made under a lock and appears
-//! at once.
+//! Entries of other programs are kept. Every change is made under a lock and is atomic.
 
 use super::layout::write_atomically;
 use super::{Store, StoreError};
@@ -16,32 +15,32 @@ use std::io::Read as _;
 pub(super) const REF_NAME: &str = "org.opencontainers.image.ref.name";
 const FULL_NAME: &str = "io.containerd.image.name";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// Of an index, a manifest, a configuration.
+/// Most bytes of an index, a manifest or a configuration.
 const MOST_JSON: u64 = 16 << 20;
-/// Longest name of an image, in bytes: a name of 255, a tag of 128, and what is added to older images.
+/// Longest name of an image in bytes: a name of 255, a tag of 128, and the suffix of older images.
 const LONGEST_NAME: usize = 400;
-/// An index in an index in an index: more is not followed.
+/// Most levels of nested indexes that are followed.
 const DEEPEST: usize = 4;
 
-/// A name in `index.json`.
+/// An entry of `index.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Ref {
-    /// None for an entry without one.
+    /// `None` for an entry without a name.
     pub name: Option<String>,
-    /// Of the image's manifest or index.
+    /// Digest of the image's manifest or index.
     pub digest: Digest,
 }
 
-/// What an entry leads to: each blob, and what it is there.
+/// The blobs that an entry references, each with its role.
 #[derive(Debug, Default)]
 pub(super) struct Closure {
     pub blobs: BTreeMap<Digest, &'static str>,
-    /// Blobs that are not in the store.
+    /// Referenced blobs that are missing in the store.
     pub missing: Vec<Digest>,
 }
 
 impl Store {
-    /// The image index.
+    /// Reads the image index.
     pub(super) fn index(&self) -> Result<Value, StoreError> {
         let path = self.root().join("index.json");
         if !path.exists() {
@@ -59,7 +58,7 @@ impl Store {
         }
     }
 
-    /// The bytes of `index.json`, as many as an index may have.
+    /// Reads the bytes of `index.json`, up to the limit.
     pub(super) fn index_text(&self) -> Result<Vec<u8>, StoreError> {
         let path = self.root().join("index.json");
         let mut text = Vec::new();
@@ -69,7 +68,7 @@ impl Store {
         Ok(text)
     }
 
-    /// Changes the entries of `index.json`.
+    /// Changes the entries of `index.json` under its lock.
     pub(super) fn change_index(
         &self,
         change: impl FnOnce(&mut Vec<Value>),
@@ -89,11 +88,11 @@ impl Store {
         write_atomically(&path, text.as_bytes()).map_err(|e| StoreError::at("write", &path, e))
     }
 
-    /// Names the image whose manifest is that blob, in place of what the name stood for.
+    /// Gives the image with that manifest a name; the name is taken from the image that had it before.
     ///
     /// # Errors
-    /// [`StoreError::Missing`] if the manifest is not there, [`StoreError::Name`] for a name that
-    /// cannot be one, or if the store cannot be written.
+    /// [`StoreError::Missing`] if the manifest is missing, [`StoreError::Name`] for an invalid name, or if
+    /// the store cannot be written.
     pub fn tag(&self, name: &str, manifest: &Digest) -> Result<(), StoreError> {
         self.tag_all(&[(name.to_owned(), manifest.clone())])
     }
@@ -101,10 +100,10 @@ impl Store {
     /// Names several images at once. Nothing is written if all have their names already.
     ///
     /// # Errors
-    /// [`StoreError::Name`] for a name that is empty, longer than 400 bytes or has control
-    /// characters, [`StoreError::Missing`] for an image that is not whole. Then no name is given.
+    /// [`StoreError::Name`] for a name that is empty, longer than 400 bytes or has control characters,
+    /// [`StoreError::Missing`] for an incomplete image. Then no name is given.
     pub fn tag_all(&self, images: &[(String, Digest)]) -> Result<(), StoreError> {
-        // Many names may be of few images.
+        // Many names may belong to few images.
         let mut entries = BTreeMap::new();
         let mut new = Vec::new();
         for (name, manifest) in images {
@@ -133,14 +132,14 @@ impl Store {
         })
     }
 
-    /// The entry of an index that gives a whole image a name.
+    /// The index entry for a complete image with a name.
     pub(super) fn named_entry(&self, name: &str, manifest: &Digest) -> Result<Value, StoreError> {
         let mut entry = self.entry(manifest)?;
         entry["annotations"] = annotations(name);
         Ok(entry)
     }
 
-    /// An image as the index has it, without a name.
+    /// The index entry of an image, without a name.
     fn entry(&self, manifest: &Digest) -> Result<Value, StoreError> {
         let closure = self.closure(manifest);
         if let Some(gone) = closure.missing.first() {
@@ -170,7 +169,7 @@ impl Store {
         Ok(entry)
     }
 
-    /// Takes a name away; its blobs stay until they are collected.
+    /// Removes a name; the image's blobs stay until they are collected.
     ///
     /// # Errors
     /// If the store cannot be written.
@@ -178,7 +177,7 @@ impl Store {
         self.change_index(|entries| entries.retain(|e| name_of(e) != Some(name)))
     }
 
-    /// Takes names away from images that are not `id`, the digest of their configuration or manifest.
+    /// Removes names from images other than `id`, the digest of their configuration or manifest.
     ///
     /// # Errors
     /// If the store cannot be written.
@@ -209,7 +208,7 @@ impl Store {
         Ok(())
     }
 
-    /// The images that have a name or are kept without one, in the order of the index.
+    /// Lists the images that have a name or are kept without one, in the order of the index.
     ///
     /// # Errors
     /// If the index cannot be read.
@@ -225,7 +224,7 @@ impl Store {
         Ok(refs.collect())
     }
 
-    /// Every blob below a manifest or an index of images.
+    /// Collects every blob below a manifest or an image index.
     pub(super) fn closure(&self, top: &Digest) -> Closure {
         let mut closure = Closure::default();
         self.walk(top, &mut closure, 0);
@@ -265,7 +264,7 @@ impl Store {
         }
     }
 
-    /// A small blob that is a JSON document.
+    /// Parses a small JSON blob. `None` if it is missing or invalid.
     pub(super) fn read_json(&self, digest: &Digest) -> Option<Value> {
         let file = File::open(self.blob_path(digest)).ok()?;
         let mut text = Vec::new();
@@ -274,13 +273,13 @@ impl Store {
     }
 }
 
-/// Whether an image may have that name.
+/// Whether an image may have this name.
 pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= LONGEST_NAME && !name.contains(char::is_control)
 }
 
-/// How an index names an image: as it was named, and in full for containerd where that is possible. The name
-/// of an older image (`NAME~1`) is not a reference.
+/// Annotations of an image's index entry: the name as given, and its full form for containerd where there is
+/// one. The name of an older image (`NAME~1`) is not a reference.
 fn annotations(name: &str) -> Value {
     let mut annotations = json!({ REF_NAME: name });
     if let Some(full) = canonical(name) {
@@ -301,7 +300,7 @@ pub(super) fn digest(descriptor: &Value) -> Option<Digest> {
 pub(super) mod tests {
     use super::*;
 
-    /// A small image in the store: digests of its manifest, configuration and layer.
+    /// Adds a small image to the store; returns the digests of its manifest, configuration and layer.
     pub(crate) fn image(store: &Store, layer: &[u8]) -> [Digest; 3] {
         let layer = store.put(layer, None).unwrap();
         let config = json!({

@@ -1,8 +1,8 @@
-//! An exported cache, or any OCI image layout, into the store: each blob verified as it comes.
+//! Imports an exported cache, or any OCI image layout, into the store, and verifies each blob on the way.
 //!
-//! A blob is what its digest says, whoever brings it. What a record says of blobs (that a step gave
-//! this layer, that an image was validated, that a wheel has this name) is believed only if a key
-//! that the user trusts signed it: builds hand out what the store's steps name.
+//! A blob is verified by its digest, whatever its source. What a record states about blobs (that a step made
+//! this layer, that an image was validated, that a wheel has this name) is trusted only if a key that the
+//! user trusts signed it, because builds use the outputs that the store's actions name.
 
 use super::export::{RECORD, REF, Record, signature, statement};
 use super::images::{REF_NAME, digest};
@@ -20,27 +20,27 @@ use std::path::Path;
 const MOST_JSON: u64 = 64 << 20;
 const PIECE: usize = 256 << 10;
 
-/// What an import brought.
+/// What an import added.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Imported {
-    /// Blobs that were not there.
+    /// Number of blobs that were new.
     pub blobs: usize,
-    /// Bytes of blobs that were not there.
+    /// Bytes of blobs that were new.
     pub bytes: u64,
-    /// How many steps.
+    /// Number of actions.
     pub actions: usize,
-    /// How many names of images.
+    /// Number of image names.
     pub images: usize,
-    /// Steps of a record that nobody trusted has signed. They are made again.
+    /// Number of actions in a record without a trusted signature. Their steps run again.
     pub untrusted: usize,
-    /// Images of such an export whose names are here for others.
+    /// Image names of such an export that other images of this store have; they stay as they are.
     pub kept_names: Vec<String>,
 }
 
 /// Whether a key that the user trusts made this signature of these bytes.
 pub type HasSigned<'a> = &'a dyn Fn(&[u8], &[u8]) -> bool;
 
-/// An import on its way.
+/// State of a running import.
 struct Import<'a> {
     store: &'a Store,
     from: &'a Path,
@@ -54,12 +54,12 @@ struct Import<'a> {
 }
 
 impl Store {
-    /// Takes what [`Store::export`] wrote, a directory or an archive. A blob that does not have the
-    /// digest of its name ends the import; what came before stays. Steps and names of files are taken
-    /// from an export that is signed.
+    /// Imports the output of [`Store::export`], a directory or an archive. A blob with another digest than
+    /// its name ends the import; blobs imported before stay. Actions and names of files are taken only from
+    /// a signed export.
     ///
     /// # Errors
-    /// [`StoreError::Unsigned`] if a key is given that has not signed the export.
+    /// [`StoreError::Unsigned`] if a key is given that did not sign the export.
     pub fn import(
         &self,
         from: &Path,
@@ -104,7 +104,7 @@ impl Import<'_> {
         }
         for path in entries(&self.from.join("blobs/sha256"))? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            // A pipe would be waited for, a device may have no end.
+            // Reading a pipe could block, and a device may have no end.
             if !path.is_file() {
                 return Err(self.foreign(format!("`{name}` is not a regular file")));
             }
@@ -129,7 +129,7 @@ impl Import<'_> {
         }
     }
 
-    /// One file of the layout.
+    /// Imports one file of the layout.
     fn take(&mut self, name: &str, mut content: impl Read) -> Result<(), StoreError> {
         if name == "index.json" {
             if self.index.is_some() {
@@ -180,7 +180,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// What the index says of the blobs that came.
+    /// Applies what the index states about the imported blobs.
     fn finish(mut self) -> Result<Imported, StoreError> {
         let text = self.index.take();
         let text = text.ok_or_else(|| self.foreign("it has no `index.json`"))?;
@@ -219,7 +219,7 @@ impl Import<'_> {
         Ok(self.out)
     }
 
-    /// Whether the record is signed by the key that the user named, if one was named.
+    /// Whether the record is signed by the user's key, if one was given.
     fn is_signed(&self, record: Option<&Value>) -> Result<bool, StoreError> {
         let Some(has_signed) = self.trusted else {
             return Ok(false);
@@ -234,7 +234,7 @@ impl Import<'_> {
         }
     }
 
-    /// Actions and names, of which only those count whose blobs are here.
+    /// Imports actions and names, skipping those whose blobs are missing.
     fn record(&mut self, top: &Digest, signed: bool) -> Result<(), StoreError> {
         let manifest = self.store.read_json(top);
         let manifest =

@@ -1,8 +1,8 @@
-//! Lines that a process writes down for whoever comes after it: what it has begun elsewhere, and has to
-//! end there.
+//! A journal of lines that a process writes for its successors: what it began elsewhere and has to end
+//! there.
 //!
-//! `begun/` holds a file for each process, locked as long as the process lives. What a killed one began is
-//! read by the next process that takes the file's lock.
+//! `begun/` holds a file for each process, locked as long as the process lives. The journal of a killed
+//! process is read by the next process that takes the file's lock.
 
 use super::layout::entries;
 use super::lock::{is_at, try_lock};
@@ -12,10 +12,10 @@ use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 
 const FOLDER: &str = "begun";
-/// No process has begun more, in bytes.
+/// Most bytes of a journal; no process writes more.
 const MOST: u64 = 1 << 20;
 
-/// A file of lines that this process alone has.
+/// A file of lines that this process has locked.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -23,7 +23,7 @@ pub struct Journal {
 }
 
 impl Store {
-    /// A new, empty journal.
+    /// Creates an empty journal.
     ///
     /// # Errors
     /// If the store cannot be written.
@@ -34,14 +34,14 @@ impl Store {
             let path = folder.join(name);
             let made = File::options().append(true).create_new(true).open(&path);
             let file = made.map_err(|e| StoreError::at("create", &path, e))?;
-            // Between the two another process may have taken it for one that was left.
+            // Between creating and locking it, another process may have taken it for an abandoned one.
             if try_lock(&file, &path)? && is_at(&file, &path) {
                 return Ok(Journal { path, file });
             }
         }
     }
 
-    /// The journals of processes that are gone.
+    /// Returns the journals of processes that are gone.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -60,7 +60,7 @@ impl Store {
 }
 
 impl Journal {
-    /// Writes a line, which is on disk when this returns.
+    /// Adds a line, which is synced to disk before this returns.
     ///
     /// # Errors
     /// If the store cannot be written.
@@ -70,12 +70,12 @@ impl Journal {
         written.map_err(|e| StoreError::at("write", &self.path, e))
     }
 
-    /// Whether no line was ever added.
+    /// Whether no line was added.
     pub fn is_empty(&self) -> bool {
         self.file.metadata().is_ok_and(|found| found.len() == 0)
     }
 
-    /// The lines of one that was left. A line that was not written to its end announces nothing.
+    /// The lines of an abandoned journal. An incomplete last line is ignored.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -88,7 +88,7 @@ impl Journal {
         Ok(whole.lines().map(str::to_owned).collect())
     }
 
-    /// Removes it: nothing in it is left to do.
+    /// Removes the journal, once nothing in it is left to do.
     ///
     /// # Errors
     /// If the file cannot be removed.

@@ -1,5 +1,5 @@
-//! The directory: where it is, what makes it a store and an OCI image layout, and what a killed
-//! process left in it.
+//! The store's directory: where it is, what makes it a store and an OCI image layout, and the leftovers of
+//! killed processes.
 
 use super::lock::{is_at, try_lock};
 use super::{Inner, Store, StoreError};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Format of the store; a stackforge that knows only lower ones leaves it alone.
+/// Version of the store's format; a stackforge that knows only lower ones does not use the store.
 const FORMAT: u32 = 1;
 const FORMAT_FILE: &str = "store.json";
 const LAYOUT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
@@ -33,7 +33,7 @@ struct Format {
     version: u32,
 }
 
-/// A directory of the store that goes when its user does, however that ends.
+/// A temporary directory of the store, removed when its process ends, however that ends.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -54,17 +54,18 @@ impl Drop for Scratch {
 }
 
 impl Store {
-    /// `--store`, else STACKFORGE_STORE, else `stackforge` in the user's cache directory. Nothing
-    /// is written before something is kept.
+    /// Opens the store at `--store`, else STACKFORGE_STORE, else `stackforge` in the user's cache directory.
+    /// Nothing is created until something is stored.
     ///
     /// # Errors
-    /// [`StoreError::NoPlace`], or [`StoreError::Newer`] for a store of a later format.
+    /// [`StoreError::NoPlace`], or [`StoreError::Newer`] for a store of a newer format.
     pub fn open(explicit: Option<&Path>) -> Result<Self, StoreError> {
         let env = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
         let root = explicit
             .map(Path::to_owned)
             .or_else(|| env("STACKFORGE_STORE").map(PathBuf::from))
-            // Its specification has relative paths ignored: they would name a store in each directory.
+            // By the XDG specification relative paths are ignored: they would name a store in each working
+            // directory.
             .or_else(|| {
                 let caches = env("XDG_CACHE_HOME").map(PathBuf::from);
                 Some(caches.filter(|d| d.is_absolute())?.join("stackforge"))
@@ -80,7 +81,7 @@ impl Store {
                 version,
             });
         }
-        // Programs of the store are started in other directories.
+        // Programs of the store are started in other working directories.
         let root = std::path::absolute(&root).map_err(|e| StoreError::at("find", &root, e))?;
         Ok(Self(Arc::new(Inner {
             root,
@@ -94,7 +95,7 @@ impl Store {
         &self.0.root
     }
 
-    /// A directory of the store, made if it is not there.
+    /// Returns a directory of the store, and creates it if it is missing.
     ///
     /// # Errors
     /// If the store cannot be written.
@@ -105,7 +106,7 @@ impl Store {
         Ok(path)
     }
 
-    /// What makes the directory a store, once for each process.
+    /// Makes the directory a store, once for each process.
     pub(super) fn prepare(&self) -> Result<(), StoreError> {
         if self.0.prepared.load(Ordering::Acquire) {
             return Ok(());
@@ -130,12 +131,12 @@ impl Store {
             }
         }
         self.0.prepared.store(true, Ordering::Release);
-        // What cannot be removed now can be at the next time.
+        // Leftovers that cannot be removed now may be removed next time.
         let _ = self.sweep();
         Ok(())
     }
 
-    /// Removes what processes that are gone left in `tmp/`; the bytes that this freed.
+    /// Removes what ended processes left in `tmp/`; returns the freed bytes.
     pub(super) fn sweep(&self) -> Result<u64, StoreError> {
         let mut freed = 0;
         for path in entries(&self.root().join("tmp"))? {
@@ -157,7 +158,7 @@ impl Store {
         Ok(freed)
     }
 
-    /// A name in `tmp/` that is locked as long as the returned file is open.
+    /// Creates a name in `tmp/` that is locked as long as the returned file is open.
     pub(super) fn claim_tmp(
         &self,
         make: impl Fn(&Path) -> io::Result<File>,
@@ -170,14 +171,14 @@ impl Store {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made.map_err(|e| StoreError::at("create", &path, e))?,
             };
-            // Between the two another process may have taken it for one that was left.
+            // Between creating and locking it, another process may have taken it for an abandoned one.
             if try_lock(&file, &path)? && is_at(&file, &path) {
                 return Ok((path, file));
             }
         }
     }
 
-    /// An empty directory on the store's file system, for as long as it is wanted.
+    /// Creates an empty directory on the store's file system, which is removed on drop.
     ///
     /// # Errors
     /// If the store cannot be written.
@@ -189,7 +190,7 @@ impl Store {
         Ok(Scratch { path, _lock: lock })
     }
 
-    /// Path of a new log; names sort by time.
+    /// Path of a new log file; the names sort by time.
     ///
     /// # Errors
     /// If the store cannot be written.
@@ -202,7 +203,7 @@ impl Store {
     }
 }
 
-/// What lies in a directory, in the order of names; nothing where there is none.
+/// Paths of a directory's entries, sorted by name. Empty if the directory is missing.
 pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let failed = |e| StoreError::at("list", folder, e);
     let read = match std::fs::read_dir(folder) {
@@ -217,8 +218,8 @@ pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(paths)
 }
 
-/// Makes the directory of a store, which nobody else may enter: foreign programs lie in it, some with
-/// set-uid bits. Who shares a store opens it.
+/// Creates a store's directory, closed to other users: it holds files of untrusted images, some with set-uid
+/// bits. To share a store, its owner opens the directory.
 fn make_closed(root: &Path) -> io::Result<()> {
     if let Some(above) = root.parent() {
         std::fs::create_dir_all(above)?;
@@ -229,14 +230,14 @@ fn make_closed(root: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a directory's names last.
+/// Syncs a directory's entries to disk.
 pub(super) fn sync_folder(folder: &Path) -> Result<(), StoreError> {
     File::open(folder)
         .and_then(|folder| folder.sync_all())
         .map_err(|e| StoreError::at("write", folder, e))
 }
 
-/// Writes a file so that a reader sees the old content or the new, never a part.
+/// Writes a file so that a reader sees the old or the new content, never a part.
 ///
 /// # Errors
 /// If the directory of `path` cannot be written.
@@ -246,7 +247,7 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The same, unless the file is there.
+/// Like [`write_atomically`], but keeps an existing file.
 fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     match temporary(path, content)?.persist_noclobber(path) {
         Err(e) if e.error.kind() != io::ErrorKind::AlreadyExists => Err(e.error),

@@ -1,8 +1,9 @@
-//! What this process uses, so that no other collects it: a locked file with digests, one a line.
+//! Leases what this process uses, so that no other process collects it: a locked file with one digest a
+//! line.
 //!
-//! A digest is added under the store's shared lock and read under its exclusive one, so nothing is
-//! taken away between being found and being leased. The lock on the file goes with the process, and
-//! a lease without its lock counts for nothing.
+//! A digest is added under the store's shared lock and read under its exclusive one, so nothing is removed
+//! between being found and being leased. The lock on the file ends with the process, and a lease that is not
+//! locked is ignored.
 
 use super::layout::entries;
 use super::lock::{open, try_lock};
@@ -63,13 +64,13 @@ impl Store {
         let name = format!("{}-{:016x}", std::process::id(), fastrand::u64(..));
         let path = folder.join(name);
         let file = open(&path)?;
-        // Its name is new: no one else can have it.
+        // Its name is new, so no other process can have locked it.
         try_lock(&file, &path)?;
         let held = BTreeSet::new();
         Ok(Lease { path, file, held })
     }
 
-    /// What running processes use. Whoever calls this holds the exclusive lock.
+    /// Digests that running processes use. The caller holds the exclusive lock.
     pub(super) fn leased(&self) -> Result<BTreeSet<Digest>, StoreError> {
         let mut leased = BTreeSet::new();
         for path in entries(&self.root().join("leases"))? {

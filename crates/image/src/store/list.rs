@@ -1,4 +1,4 @@
-//! What is in a store: each blob and file with what it is, its size and when it was last used.
+//! Lists the content of a store: each blob and file with its kind, its size and its last use.
 
 use super::layout::entries;
 use super::{Ref, Store, StoreError};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a part of the store is.
+/// Kind of an entry of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -20,35 +20,35 @@ pub enum Kind {
     Source,
     /// A Debian package.
     OsPackage,
-    /// What a step gave, and nothing else above.
+    /// An output of a step that is none of the above.
     Output,
-    /// A blob that nothing names, a layer of an image that was only read for instance.
+    /// A blob that nothing references, for instance a layer of an image that was only read.
     Unnamed,
-    /// A directory of files.
+    /// An unpacked directory.
     Unpacked,
-    /// A download that has not come to its end.
+    /// An incomplete download.
     Part,
     /// A build's log.
     Log,
-    /// A package index of Debian's.
+    /// A package index of Debian.
     Index,
-    /// A program that was fetched to be run.
+    /// A fetched program.
     Tool,
 }
 
-/// A blob or a file.
+/// A blob, a file or a directory of the store.
 #[derive(Debug, Clone, Serialize)]
 pub struct Entry {
-    /// What it is.
+    /// What kind of entry it is.
     pub kind: Kind,
-    /// A file's name, an image's, a step's; else the digest.
+    /// The name of a file, an image or a step; else the digest.
     pub name: String,
-    /// `None` for what is not a blob, as a log.
+    /// `None` for an entry that is not a blob, such as a log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// In bytes, as its content counts.
+    /// Size of its content in bytes.
     pub size: u64,
-    /// When it was last needed.
+    /// When it was last used.
     #[serde(serialize_with = "seconds")]
     pub used: SystemTime,
     /// The file or directory.
@@ -56,14 +56,14 @@ pub struct Entry {
     pub path: PathBuf,
 }
 
-/// What a store holds.
+/// The content of a store.
 #[derive(Debug, Clone, Serialize)]
 pub struct Listing {
     /// Everything that takes space.
     pub entries: Vec<Entry>,
     /// The images that have a name.
     pub images: Vec<Ref>,
-    /// How many finished steps are remembered.
+    /// Number of recorded actions.
     pub actions: usize,
 }
 
@@ -80,7 +80,7 @@ fn seconds<S: Serializer>(time: &SystemTime, s: S) -> Result<S::Ok, S::Error> {
 }
 
 impl Store {
-    /// Everything that takes space, in the order of kind and name.
+    /// Lists everything that takes space, sorted by kind and name.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -137,7 +137,7 @@ impl Store {
             for path in entries(&self.root().join(folder))? {
                 let (size, used) = weight(&path);
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                // What is known of a part lies beside it and goes with it.
+                // The note of a part lies beside it and is removed with it.
                 if kind == Kind::Part && !name.ends_with(".part") {
                     continue;
                 }
@@ -160,7 +160,7 @@ impl Store {
         })
     }
 
-    /// Every blob by its digest, which may not be that of its bytes.
+    /// Every blob by the digest in its name, which may not be that of its bytes.
     pub(super) fn blobs(&self) -> Result<Vec<(Digest, PathBuf)>, StoreError> {
         let files = entries(&self.root().join("blobs/sha256"))?;
         let blob = |path: PathBuf| {
@@ -180,7 +180,7 @@ fn kind_of(file: &str) -> Kind {
     }
 }
 
-/// Size of a file, or of all in a directory, and its latest change.
+/// Size in bytes of a file, or of all files in a directory, and the latest modification time.
 pub(super) fn weight(path: &Path) -> (u64, SystemTime) {
     let Ok(there) = std::fs::symlink_metadata(path) else {
         return (0, UNIX_EPOCH);

@@ -1,4 +1,4 @@
-//! Locks of the kernel on files of the store: gone with their process, however that ends.
+//! Kernel locks on files of the store, released when their process ends, however that ends.
 
 use super::{Store, StoreError};
 use stackforge_types::Digest;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct Guard(#[allow(dead_code, reason = "the open file is the lock")] File);
 
-/// The right to make or fetch what a digest names, held until this is dropped.
+/// The exclusive right to make or fetch a blob or a step's output, held until this is dropped.
 #[derive(Debug)]
 pub struct Alone {
     path: PathBuf,
@@ -20,20 +20,21 @@ pub struct Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        // While it is locked: who waits for it finds it nameless and takes a new one.
+        // Removed while it is still locked: a waiting process sees that the file has lost its name and takes
+        // a new one.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
 impl Store {
-    /// Held while something comes into use, so that no one collects it meanwhile.
+    /// Held while something is leased, so that it is not collected meanwhile.
     pub(super) fn shared(&self) -> Result<Guard, StoreError> {
         let (file, path) = self.lock_file("store")?;
         wait(&path, || file.lock_shared())?;
         Ok(Guard(file))
     }
 
-    /// Held while something is taken away.
+    /// Held while something is removed.
     pub(super) fn exclusive(&self) -> Result<Guard, StoreError> {
         let (file, path) = self.lock_file("store")?;
         wait(&path, || file.lock())?;
@@ -52,8 +53,8 @@ impl Store {
         Ok((open(&path)?, path))
     }
 
-    /// Waits until no other process makes what `digest` names: a blob, or the output of the step
-    /// with that key. Look again whether it is there once this returns.
+    /// Waits until no other process makes what `digest` names: a blob, or the output of the step with that
+    /// key. Check again whether it exists once this returns.
     ///
     /// # Errors
     /// If the store cannot be written, or [`StoreError::NoLocks`].
@@ -67,7 +68,7 @@ impl Store {
         }
     }
 
-    /// The same without waiting; None while another process has it.
+    /// Like [`Store::alone`] without waiting. `None` while another process has the lock.
     ///
     /// # Errors
     /// If the store cannot be written, or [`StoreError::NoLocks`].
@@ -104,7 +105,7 @@ fn wait(path: &Path, lock: impl Fn() -> io::Result<()>) -> Result<(), StoreError
     }
 }
 
-/// Whether the lock was free, and is taken now.
+/// Takes the lock if it is free, and returns whether it did.
 pub(super) fn try_lock(file: &File, path: &Path) -> Result<bool, StoreError> {
     match file.try_lock() {
         Ok(()) => Ok(true),
@@ -126,7 +127,7 @@ fn failed(path: &Path, source: io::Error) -> StoreError {
     StoreError::at("lock", path, source)
 }
 
-/// Whether the file still has that name.
+/// Whether the file still has this path.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), std::fs::symlink_metadata(path)) {
         (Ok(own), Ok(named)) => (own.dev(), own.ino()) == (named.dev(), named.ino()),

@@ -1,4 +1,4 @@
-//! Wheels that lie, escape or collide.
+//! Hostile wheels: with false digests, paths that escape, or colliding files.
 
 use proptest::prelude::*;
 
@@ -39,11 +39,11 @@ fn a_record_that_lies_is_an_error() {
     let lies = with_record(&[("a.py", b"x")], &format!("a.py,{row},1\n"));
     let said = refused(&[("a", &lies)]).to_string();
     assert!(said.contains("`a.py`") && said.contains(&row), "{said}");
-    // Also of a script, whose first line changes.
+    // The same for a script, whose first line changes.
     let script = ("a-1.data/scripts/t", &b"#!python\n"[..]);
     let lies = with_record(&[script], &format!("{},{row},1\n", script.0));
     assert!(matches!(fault(&[("a", &lies)]), WheelFault::Lies { .. }));
-    // Of a wheel that somebody vouches for it is a mistake, and mended.
+    // In a wheel that is vouched for, it is a mistake, which is corrected.
     let lies = with_record(&[("a.py", b"x")], &format!("a.py,{row},1\n"));
     let vouched = open("a", &lies).unwrap().vouched();
     let install = Install {
@@ -63,7 +63,7 @@ fn a_record_that_lies_is_an_error() {
         record.contains(&right) && !record.contains(&row),
         "{record}"
     );
-    // And of an empty file.
+    // The same for an empty file.
     let lies = with_record(&[("a.py", b"")], &format!("a.py,{row},0\n"));
     assert!(matches!(fault(&[("a", &lies)]), WheelFault::Lies { .. }));
 }
@@ -210,7 +210,7 @@ fn different_files_of_one_name_are_refused() {
     assert!(matches!(both, LayerError::FileAndFolder { .. }));
 }
 
-/// Wheels in layers of their own: the file of one would cover the other's.
+/// Wheels in separate layers: a file of one would hide a file of the other.
 #[test]
 fn wheels_of_different_layers_are_held_against_each_other() {
     let check = |wheels: &[(&str, &[u8])]| {
@@ -329,7 +329,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
         if let Ok((layer, out)) = layer_of(&spec(), &[("a", &bytes)], &[]) {
-            // A flag, a time or a mode, which are not covered by a checksum.
+            // The change may be in a flag, a time or a mode, which no checksum covers.
             prop_assert!(layer.unlisted.is_empty());
             let found = files_but_modes(&out);
             prop_assert_eq!(found.len(), before.len());

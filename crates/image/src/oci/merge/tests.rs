@@ -19,7 +19,7 @@ fn header(path: &str, kind: Kind, link: Option<&str>) -> Header {
     }
 }
 
-/// `dir/`, `file`, `soft -> to`, `hard => to`.
+/// Parses a member: `dir/`, `file`, `soft -> to`, `hard => to`.
 fn member(text: &str) -> Header {
     if let Some((path, to)) = text.split_once(" -> ") {
         return header(path, Kind::SymLink, Some(to));
@@ -44,7 +44,7 @@ fn merge(layers: &[&[&str]]) -> Result<BTreeMap<String, Node>, MergeError> {
     Ok(merge.finish())
 }
 
-/// Paths with their layer.
+/// The merged paths, each with its layer.
 fn merged(layers: &[&[&str]]) -> Vec<String> {
     let nodes = merge(layers).unwrap();
     nodes
@@ -61,7 +61,7 @@ fn whiteouts_hide_lower_layers_only() {
         ["d@0", "d-e@0", "x@0"]
     );
     assert_eq!(merged(&[lower, &[".wh.d"]]), ["d-e@0", "x@0"]);
-    // In either order.
+    // The same in either order of members.
     assert_eq!(
         merged(&[lower, &["d/", "d/n", "d/.wh..wh..opq"]]),
         ["d@1", "d-e@0", "d/n@1", "x@0"]
@@ -158,7 +158,7 @@ fn two_hundred_thousand_files_are_quick_to_replace_and_to_hide() {
     for layer in 0..2 {
         for i in 0..100_000 {
             merge.add(member(&format!("d{}/f{i}", i % 100))).unwrap();
-            // Each hides all that is left of its directory: nothing may be looked at twice.
+            // Each whiteout hides what is left of its directory: no path may be visited twice.
             merge
                 .add(member(&format!("d{}/.wh..wh..opq", i % 100)))
                 .unwrap();
@@ -174,7 +174,7 @@ fn a_file_that_becomes_a_directory_again_still_hides_what_was_below() {
     assert_eq!(merged(&[&["b/d/"], &["b", "b/"]]), ["b@1"]);
 }
 
-/// The same by looking at every path, for names without links.
+/// A slow merge that visits every path, for names without links.
 fn slow(layers: &[Vec<String>]) -> BTreeMap<String, usize> {
     let mut all: BTreeMap<String, (usize, bool)> = BTreeMap::new();
     for (number, layer) in layers.iter().enumerate() {
