@@ -1,9 +1,9 @@
-//! Files and images over the network, verified.
+//! Verified transfers of files and images over the network.
 //!
-//! [`fetch`] brings files of known content over HTTP, [`registry`] manifests and blobs from OCI
-//! registries. No byte that was not verified gets a final name, what breaks off is taken up where it
-//! broke, and no message holds a credential. Everything runs on a Tokio runtime of the caller's;
-//! dropping a future cancels it. Sizes are in bytes.
+//! [`fetch`] fetches files of known content over HTTP, [`registry`] manifests and blobs from OCI registries.
+//! Only verified bytes get a final name, interrupted transfers are resumed, and no message contains a
+//! credential. Everything runs on the caller's Tokio runtime; dropping a future cancels it. Sizes are in
+//! bytes.
 
 pub mod fetch;
 pub mod registry;

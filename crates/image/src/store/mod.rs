@@ -1,16 +1,16 @@
 //! What stackforge keeps between runs: one directory, itself an OCI image layout, safe to delete.
 //!
-//! In: bytes, and what a step with a key gave. Out: paths of blobs, records of steps. Wheels,
-//! sdists, debs, layers, configurations and reports are blobs alike, in `blobs/sha256/`;
-//! `actions/KEY.json` says which blobs a step gave, `index.json` names images, `names/HEX/FILE`
-//! are links for those who need a file's own name; `unpacked/HEX/root` are directories of files. `parts/` are downloads on their way, `tmp/` and
-//! `locks/` belong to whoever holds a lock there, `leases/` tell what running processes use, `begun/` what they
-//! have to end elsewhere.
+//! In: bytes, and the results of steps by key. Out: paths of blobs, records of steps. Wheels, sdists, debs,
+//! layers, configurations and reports are all blobs in `blobs/sha256/`; `actions/KEY.json` names the blobs
+//! that a step made, `index.json` names images, `names/HEX/FILE` are links for programs that need a file's
+//! own name; `unpacked/HEX/root` are directories of files. `parts/` are unfinished downloads, `tmp/` and
+//! `locks/` belong to the processes that hold the locks there, `leases/` list what running processes use,
+//! `begun/` what they began elsewhere and have to end there.
 //! `logs/`, `last/`, `indices/` and `tools/` are plain files of other modules.
 //!
-//! Several processes share it. Locks are `flock`s, which go with their process, so a killed one
-//! blocks nobody. Never: a final name for bytes that were not verified and on disk, the removal of
-//! what a running process uses, half a file.
+//! Several processes share it. Locks are `flock`s, which end with their process, so a killed one
+//! blocks nobody. Never: gives a final name to bytes that were not verified and synced to disk, removes what
+//! a running process uses, leaves a file half written.
 
 mod action;
 mod blob;
@@ -51,10 +51,10 @@ pub use place::LayoutLock;
 pub use save::{Save, save, save_new, stdout_is_taken};
 pub use verify::{Damaged, Verified};
 
-/// Hears how many bytes of how many are done, and says whether to go on; from any thread.
+/// Progress callback, called from any thread with the bytes done and the total; returns whether to go on.
 pub type Hear<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 
-/// One store. Clones share what they use: see [`Store::blob`].
+/// One store. Clones share their leases: see [`Store::blob`].
 #[derive(Debug, Clone)]
 pub struct Store(Arc<Inner>);
 

@@ -1,7 +1,7 @@
-//! Blobs under the names that their files have elsewhere: `names/HEX/FILE`, links to the blob.
+//! Blobs under their file names: `names/HEX/FILE`, links to the blob.
 //!
-//! A wheel's name says what it is for, and pip, uv and the audit read it. Several names of one blob
-//! are several links.
+//! A wheel's name says what it is for, and pip, uv and the audit read it. A blob with several names has
+//! several links.
 
 use super::layout::entries;
 use super::lock::is_at;
@@ -11,15 +11,15 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How often a name is tried whose blob is replaced meanwhile.
+/// How often a link is tried while other processes replace the blob.
 const TRIES: usize = 8;
 
 impl Store {
-    /// The path of a blob that ends in a file's own name.
+    /// Returns a path to the blob that ends in `file`.
     ///
     /// # Errors
-    /// [`StoreError::Name`] if `file` is not a file's name, [`StoreError::Missing`] if there is no
-    /// such blob, or if the store cannot be written.
+    /// [`StoreError::Name`] if `file` is not a plain file name, [`StoreError::Missing`] if the blob is
+    /// missing, or if the store cannot be written.
     pub fn named(&self, digest: &Digest, file: &str) -> Result<PathBuf, StoreError> {
         plain(file)?;
         let blob = self.blob(digest);
@@ -28,7 +28,7 @@ impl Store {
         let path = folder.join(file);
         let failed = |e| StoreError::at("name", &path, e);
         let there = || File::open(&path).is_ok_and(|file| is_at(&file, &blob));
-        // Another process may put a blob in this one's place, which takes its names away.
+        // Another process may replace the blob, which removes its names.
         for _ in 0..TRIES {
             if there() {
                 return Ok(path);
@@ -45,7 +45,7 @@ impl Store {
         }
     }
 
-    /// The names of a blob.
+    /// The file names of a blob.
     pub fn names_of(&self, digest: &Digest) -> Vec<String> {
         let folder = self.root().join("names").join(digest.hex());
         let names = entries(&folder).unwrap_or_default().into_iter();
@@ -60,8 +60,8 @@ impl Store {
     }
 }
 
-/// Makes `folder/file` a link to the blob in one step, whatever is there: other processes may want
-/// the same name at the same time.
+/// Atomically makes `folder/file` a link to the blob, replacing what exists: other processes may create the
+/// same name at the same time.
 fn link(digest: &Digest, blob: &Path, folder: &Path, file: &str) -> io::Result<()> {
     let temporary = folder.join(format!(".tmp-{:016x}", fastrand::u64(..)));
     std::fs::hard_link(blob, &temporary).or_else(|e| match e.kind() {
@@ -73,12 +73,12 @@ fn link(digest: &Digest, blob: &Path, folder: &Path, file: &str) -> io::Result<(
         }
     })?;
     let renamed = std::fs::rename(&temporary, folder.join(file));
-    // Between two links of one file a rename does nothing.
+    // A rename between two hard links of one file does nothing, so the temporary one stays.
     let _ = std::fs::remove_file(&temporary);
     renamed
 }
 
-/// A name without a directory, a control character or a leading dot.
+/// Checks that a name has no directory, no control character and no leading dot.
 pub(super) fn plain(name: &str) -> Result<&str, StoreError> {
     let strange = name.contains(['/', '\\']) || name.chars().any(char::is_control);
     if name.is_empty() || strange || name.starts_with('.') || name.len() > 255 {

@@ -1,4 +1,5 @@
-//! Directories and files of users beside the store: none lies in it, and a layout has one writer.
+//! Users' directories and files beside the store: they must not be in the store, and a layout has one
+//! writer.
 
 use super::layout::entries;
 use super::{Store, StoreError};
@@ -8,10 +9,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 impl Store {
-    /// Checks that a place for an output is not the store, nor in it.
+    /// Checks that the path of an output is neither the store nor in it.
     ///
     /// # Errors
-    /// [`StoreError::Inside`] if it is, whatever links or mounts lead there.
+    /// [`StoreError::Inside`] if it is, also through symbolic links or mounts.
     pub fn outside(&self, path: &Path) -> Result<(), StoreError> {
         let at = |path: &Path| real(path).map_err(|e| StoreError::at("find", path, e));
         let (place, root) = (at(path)?, at(self.root())?);
@@ -31,7 +32,7 @@ impl Store {
     }
 }
 
-/// The path without links and `..`. What does not exist has no links.
+/// Resolves symbolic links and `..` in a path. Components that do not exist are not links.
 fn real(path: &Path) -> io::Result<PathBuf> {
     let mut real = PathBuf::new();
     for component in std::path::absolute(path)?.components() {
@@ -41,7 +42,7 @@ fn real(path: &Path) -> io::Result<PathBuf> {
             }
             other => {
                 real.push(other);
-                // Links are followed one at a time: what `..` leaves depends on where they lead.
+                // Links are followed one at a time: the parent that `..` means depends on the link's target.
                 real = real.canonicalize().unwrap_or(real);
             }
         }
@@ -49,7 +50,7 @@ fn real(path: &Path) -> io::Result<PathBuf> {
     Ok(real)
 }
 
-/// A directory that this process alone writes a layout to, as long as it is held.
+/// A lock on a layout's directory; while it is held, no other process of this program writes there.
 #[derive(Debug)]
 pub struct LayoutLock {
     folder: File,
@@ -58,7 +59,7 @@ pub struct LayoutLock {
 }
 
 impl LayoutLock {
-    /// Waits for other writers. Where the file system has no locks, there is no waiting.
+    /// Locks the directory, waiting for other writers. Does not wait on a file system without locks.
     ///
     /// # Errors
     /// If the directory cannot be opened.
@@ -75,13 +76,13 @@ impl LayoutLock {
         })
     }
 
-    /// Whether nothing is in the directory, or only what a killed writer had begun.
+    /// Whether the directory is empty, or has only the leftovers of a killed writer.
     pub fn is_new(&self) -> bool {
         let all = entries(&self.path).unwrap_or_default();
         all.iter().all(|path| is_temporary(path))
     }
 
-    /// Removes what killed writers left. Nothing is removed from what is not a layout.
+    /// Removes the leftovers of killed writers. Does nothing if the directory is not a layout.
     pub fn sweep(&self) {
         if !self.locked || !self.path.join("oci-layout").is_file() {
             return;
@@ -95,10 +96,10 @@ impl LayoutLock {
         }
     }
 
-    /// Puts on disk what the directory has got so far.
+    /// Syncs everything in the directory to disk.
     ///
     /// # Errors
-    /// If the file system cannot write what it has in memory.
+    /// If the file system cannot write its cached data.
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::syncfs(&self.folder)?)
     }
@@ -123,7 +124,7 @@ mod tests {
             let result = store.outside(&at(name));
             matches!(result, Err(StoreError::Inside { .. }))
         };
-        // Also before it is there.
+        // Also before the store exists.
         assert!(refused("real/store") && refused("real/store/x/y"));
         store.dir("tmp").unwrap();
         symlink("real", at("link")).unwrap();

@@ -1,4 +1,4 @@
-//! The names that can still be read in an `index.json` that is damaged.
+//! Recovers the image names that can still be read in a damaged `index.json`.
 
 use super::images::{digest, is_name, name_of};
 use super::{Store, StoreError};
@@ -6,18 +6,18 @@ use serde_json::Value;
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
 
-/// What a repair finds in a damaged index.
+/// The result of reading a damaged index.
 #[derive(Debug, Default)]
 pub(super) struct Salvaged {
-    /// Entries of an index, made anew from the images' own documents.
+    /// New index entries, made from the images' own documents.
     pub entries: Vec<Value>,
     pub names: Vec<String>,
-    /// Names of images that are not whole.
+    /// Names of incomplete images.
     pub lost: Vec<String>,
 }
 
 impl Store {
-    /// Looks for images with names in the text of an index.
+    /// Searches the text of an index for named images.
     pub(super) fn salvage(&self, text: &[u8]) -> Result<Salvaged, StoreError> {
         let mut out = Salvaged::default();
         for (name, manifest) in named(text) {
@@ -34,8 +34,8 @@ impl Store {
     }
 }
 
-/// The objects of a text that are entries with a name, wherever they stand. Of two with one name the
-/// last counts.
+/// Objects in the text that are entries with a name, at any depth. If two have the same name, the last one
+/// counts.
 fn named(text: &[u8]) -> BTreeMap<String, Digest> {
     let mut found = BTreeMap::new();
     let mut at = 0;
@@ -49,7 +49,7 @@ fn named(text: &[u8]) -> BTreeMap<String, Digest> {
                 found.insert(name.to_owned(), digest);
                 at += objects.byte_offset();
             }
-            // It is the index, or something in it: entries may be further in.
+            // It is the index or an object around entries: search inside it.
             None => at += 1,
         }
     }

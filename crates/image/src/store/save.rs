@@ -1,7 +1,7 @@
-//! Files that a user names: an archive, a report, a lock.
+//! Writes files that a user names: an archive, a report, a lock file.
 //!
-//! A regular file is replaced in one step once all its bytes are on disk, and keeps its mode and its
-//! owner. A symbolic link is followed and stays. Pipes, devices and stdout get the bytes as they come.
+//! A regular file is replaced atomically once all its bytes are on disk, and keeps its mode and owner. A
+//! symbolic link is followed and kept. Pipes, devices and stdout get the bytes as they are written.
 //! The store's own files are written by [`super::write_atomically`].
 
 use std::fs::{File, Metadata, Permissions};
@@ -16,14 +16,14 @@ use tempfile::{NamedTempFile, TempPath};
 
 /// Mode of a new file before the umask.
 const NEW: u32 = 0o666;
-/// Links that Linux follows in one path.
+/// Most symbolic links that Linux follows in one path.
 const MOST_LINKS: usize = 40;
-/// A file without a name is given one through this directory.
+/// An unnamed file is linked through this directory.
 const DESCRIPTORS: &str = "/proc/self/fd";
 
 static STDOUT_IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether a [`Save`] of this process wrote to stdout. Then no text for people may follow there.
+/// Whether a [`Save`] of this process wrote to stdout. Then no text for people may be printed there.
 pub fn stdout_is_taken() -> bool {
     STDOUT_IS_TAKEN.load(Ordering::Relaxed)
 }
@@ -31,20 +31,20 @@ pub fn stdout_is_taken() -> bool {
 /// Replaces the file at `path`, or writes to the pipe or device there.
 ///
 /// # Errors
-/// If the file cannot be written. What was there before is then still there.
+/// If the file cannot be written. The old file is then unchanged.
 pub fn save(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = Save::begin(path)?;
     file.write_all(content)?;
     file.finish()
 }
 
-/// Writes a file of that mode at `path`, where nothing may be. It has its name when all of it is on disk, so a
-/// full disk leaves nothing that is in the way of the next try.
+/// Writes a new file with that mode at `path`. It gets its name once all of it is on disk, so a full disk
+/// leaves nothing that blocks the next try.
 ///
 /// # Errors
 /// `AlreadyExists` if something is there.
 pub fn save_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    // Said before anything is written.
+    // Checked before anything is written.
     if path.symlink_metadata().is_ok() {
         return Err(rustix::io::Errno::EXIST.into());
     }
@@ -60,11 +60,11 @@ pub fn save_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     temporary.persist_noclobber(path).map_err(|e| e.error)
 }
 
-/// A file on its way. Dropped before [`Save::finish`], it leaves the old file as it was.
+/// A file that is being written. If it is dropped before [`Save::finish`], the old file stays as it was.
 #[derive(Debug)]
 pub struct Save {
     file: File,
-    /// `None` if the bytes go straight to where they belong.
+    /// `None` if the bytes are written directly to a pipe, a device or a descriptor.
     replaces: Option<Replaces>,
 }
 
@@ -72,12 +72,12 @@ pub struct Save {
 struct Replaces {
     path: PathBuf,
     before: Option<Metadata>,
-    /// `None` as long as the file has no name, so that nothing is left of a killed process.
+    /// `None` while the file is unnamed, so that a killed process leaves nothing.
     temporary: Option<TempPath>,
 }
 
 impl Save {
-    /// Begins a file that will be at `path`.
+    /// Begins a file for `path`.
     ///
     /// # Errors
     /// If `path` cannot be written, or is a directory.
@@ -118,17 +118,17 @@ impl Save {
         &self.file
     }
 
-    /// Gives the file its name.
+    /// Syncs the file and gives it its name.
     ///
     /// # Errors
-    /// If the file system is full or `path` was replaced by what cannot be. What was there before
-    /// is then still there.
+    /// If the file system is full, or `path` became something that cannot be replaced. The old file is then
+    /// unchanged.
     pub fn finish(self) -> io::Result<()> {
         let Some(replaces) = self.replaces else {
             return Ok(());
         };
         if let Some(before) = &replaces.before {
-            // Only root may give a file away; without that it belongs to whoever wrote it.
+            // Only root may give a file to another owner; otherwise it belongs to the user who wrote it.
             let _ = std::os::unix::fs::fchown(&self.file, Some(before.uid()), Some(before.gid()));
             let mode = Permissions::from_mode(before.mode() & 0o7777);
             self.file.set_permissions(mode)?;
@@ -152,10 +152,10 @@ impl Write for Save {
     }
 }
 
-/// Where a chain of links ends.
+/// Where a chain of symbolic links ends.
 enum End {
     Path(PathBuf),
-    /// An open file of a process, `/dev/stdout` for instance.
+    /// An open descriptor of a process, for instance `/dev/stdout`.
     Descriptor(File),
 }
 
@@ -173,7 +173,7 @@ fn followed(path: &Path) -> io::Result<End> {
     Err(rustix::io::Errno::LOOP.into())
 }
 
-/// The open file that a path in `/proc/PID/fd` stands for. `None` for other paths.
+/// The open descriptor that a path in `/proc/PID/fd` stands for. `None` for other paths.
 fn descriptor(path: &Path) -> Option<io::Result<File>> {
     let number = path.file_name()?.to_str()?;
     number.parse::<u32>().ok()?;
@@ -182,7 +182,7 @@ fn descriptor(path: &Path) -> Option<io::Result<File>> {
         return None;
     }
     let own = parent == Path::new("/proc").join(format!("{}/fd", std::process::id()));
-    // A duplicate shares its place in the file with what is printed; an opened file would not.
+    // A duplicate shares the file offset with printed output; opening the file again would not.
     let duplicate = match number {
         "1" if own => {
             STDOUT_IS_TAKEN.store(true, Ordering::Relaxed);
@@ -199,7 +199,7 @@ fn folder(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// A file in `folder`, without a name if the file system can do that.
+/// A temporary file in `folder`, unnamed if the file system supports that.
 fn temporary(folder: &Path) -> io::Result<(File, Option<TempPath>)> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     if Path::new(DESCRIPTORS).is_dir()
@@ -218,7 +218,7 @@ fn named(folder: &Path) -> io::Result<NamedTempFile> {
         .tempfile_in(folder)
 }
 
-/// Gives a file without a name a temporary one: a link cannot replace what is there.
+/// Gives an unnamed file a temporary name, because linking cannot replace an existing file.
 fn linked(file: &File, folder: &Path) -> io::Result<TempPath> {
     let unnamed = Path::new(DESCRIPTORS).join(file.as_raw_fd().to_string());
     loop {
@@ -226,7 +226,7 @@ fn linked(file: &File, folder: &Path) -> io::Result<TempPath> {
         match rustix::fs::linkat(CWD, &unnamed, CWD, &path, AtFlags::SYMLINK_FOLLOW) {
             Ok(()) => return TempPath::try_from_path(path),
             Err(rustix::io::Errno::EXIST) => {}
-            // A file system may have files without a name and no links.
+            // A file system may support unnamed files but not linking them.
             Err(_) => return copied(file, folder),
         }
     }
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(std::fs::read(at("there/file")).unwrap(), b"new");
         assert_ne!(std::fs::metadata(at("there/file")).unwrap().ino(), before);
         assert!(at("first").is_symlink() && at("there/second").is_symlink());
-        // A link to nothing makes what it names.
+        // A dangling link creates its target.
         symlink("there/third", at("dangling")).unwrap();
         save(&at("dangling"), b"made").unwrap();
         assert!(at("dangling").is_symlink());

@@ -1,11 +1,11 @@
-//! Which blobs have the bytes of their digest, without reading them each time.
+//! Tells which blobs have the bytes of their digest, without reading them each time.
 //!
-//! A blob that was hashed has a note, `verified/HEX`: inode, size and times of its file at that
-//! moment. As long as the file still has them, its bytes are taken for those that were hashed. Who
-//! writes into the file changes its ctime, which only the kernel sets; so the note trusts the kernel
-//! and its clock, and whoever may write notes, which is the store's owner. It finds what disks,
-//! crashes and other programs do to a blob, not what its owner forges: a page that its owner has mapped
-//! and written before the hashing takes further bytes without a new ctime. `cache verify` reads all of it.
+//! A hashed blob has a note, `verified/HEX`, with the inode, size and times of its file at that moment.
+//! While the file still has them, its bytes count as unchanged. A write to the file changes its ctime, which
+//! only the kernel sets; so the note trusts the kernel and its clock, and everyone who may write notes,
+//! which is the store's owner. It detects what disks, crashes and other programs do to a blob, but not what
+//! its owner forges: a page that the owner has mapped and written before the hashing takes further bytes
+//! without a new ctime. `cache verify` reads all bytes.
 
 use super::{Store, StoreError};
 use sha2::{Digest as _, Sha256};
@@ -18,18 +18,18 @@ use std::path::{Path, PathBuf};
 pub(super) const FOLDER: &str = "verified";
 const PIECE: usize = 1 << 20;
 
-/// What a file is known by.
+/// The file attributes by which an unchanged file is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Note {
     inode: u64,
     size: u64,
-    /// In nanoseconds since 1970.
+    /// Modification time in nanoseconds since 1970.
     mtime: i128,
     ctime: i128,
 }
 
 impl Note {
-    /// `None` unless it is a regular file.
+    /// The note of a file. `None` if it is not a regular file.
     fn of(path: &Path) -> Option<Self> {
         let there = std::fs::symlink_metadata(path).ok()?;
         there.is_file().then(|| Self::of_metadata(&there))
@@ -73,13 +73,13 @@ impl Store {
         self.root().join(FOLDER).join(digest.hex())
     }
 
-    /// The blob's note, if its file is still as the note says.
+    /// The blob's note, if it still matches the file.
     fn note(&self, digest: &Digest) -> Option<Note> {
         let note = Note::parse(&std::fs::read_to_string(self.note_path(digest)).ok()?)?;
         (Note::of(&self.blob_path(digest))? == note).then_some(note)
     }
 
-    /// Notes a blob whose bytes the caller hashed as they were written or read.
+    /// Writes a note for a blob whose bytes the caller hashed while writing or reading them.
     pub fn verified(&self, digest: &Digest) {
         if self.note(digest).is_some() {
             return;
@@ -89,7 +89,7 @@ impl Store {
         }
     }
 
-    /// Without a note the blob is read again at its next use, so an error is nobody's business.
+    /// Errors are ignored: without a note the blob is read again at its next use.
     fn write_note(&self, digest: &Digest, note: Note) {
         let written = self
             .dir(FOLDER)
@@ -99,7 +99,7 @@ impl Store {
         }
     }
 
-    /// A note need not survive a power cut, so nothing is synced.
+    /// Writes without syncing, because a note need not survive a power failure.
     fn write_small(&self, path: &Path, content: &[u8]) -> Result<(), StoreError> {
         let failed = |e| StoreError::at("write", path, e);
         let mut temp = tempfile::Builder::new()
@@ -111,8 +111,8 @@ impl Store {
         Ok(())
     }
 
-    /// Makes or removes links to blobs' files, which changes their ctime alone. Valid notes are
-    /// renewed, unless something else changed a file meanwhile.
+    /// Runs `change`, which creates or removes hard links to blobs and so changes only their ctime. Valid
+    /// notes are renewed, unless something else changed a file meanwhile.
     pub fn keeping_notes<'d, T>(
         &self,
         digests: impl IntoIterator<Item = &'d Digest>,
@@ -136,7 +136,7 @@ impl Store {
         done
     }
 
-    /// Whether a blob's bytes have its digest. They are hashed unless the blob has a note.
+    /// Whether a blob's bytes have its digest. They are hashed unless the blob has a valid note.
     pub fn sound(&self, digest: &Digest) -> bool {
         if self.note(digest).is_some() {
             return true;
@@ -147,7 +147,7 @@ impl Store {
         };
         match hashed(&path) {
             Ok(found) if found == *digest => {
-                // What was changed while it was read has no note.
+                // A file that changed while it was read gets no note.
                 if Note::of(&path) == Some(before) {
                     self.write_note(digest, before);
                 }
@@ -161,7 +161,7 @@ impl Store {
         }
     }
 
-    /// Removes notes of blobs that are gone.
+    /// Removes notes of blobs that no longer exist.
     pub(super) fn sweep_notes(&self) -> Result<(), StoreError> {
         for note in super::layout::entries(&self.root().join(FOLDER))? {
             let blob = note
@@ -200,7 +200,7 @@ mod tests {
         (dir, store)
     }
 
-    /// Flips a byte in place and puts the time of last change back, as `touch -r` does.
+    /// Flips a byte in place and restores the modification time, as `touch -r` does.
     fn damage(path: &Path) {
         let there = std::fs::metadata(path).unwrap();
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();

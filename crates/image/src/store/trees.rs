@@ -1,9 +1,9 @@
 //! Directories that are made once and shared: unpacked layers, installed packages.
 //!
-//! `unpacked/HEX` holds `root/`, the files, and `bytes`, their size. A tree gets its name when it is
-//! whole and on disk, and is made by one process at a time. Files that keep their owners are another tree
-//! than those that became this user's. Each tree is closed to other users (mode 0700): it may hold
-//! set-uid programs of an image that nobody trusts yet.
+//! `unpacked/HEX` holds `root/`, the files, and `bytes`, their size. A tree gets its name once it is
+//! complete and on disk, and is made by one process at a time. Trees whose files keep their owners are
+//! separate from trees whose files belong to this user. Each tree is closed to other users (mode 0700): it
+//! may hold set-uid programs of an untrusted image.
 
 use super::layout::{entries, write_atomically};
 use super::{Entry, Kind, Store, StoreError};
@@ -16,12 +16,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const FOLDER: &str = "unpacked";
 const ROOT: &str = "root";
 const BYTES: &str = "bytes";
-/// For nobody but its owner.
+/// Mode of a tree: access for its owner only.
 const CLOSED: u32 = 0o700;
 
 impl Store {
-    /// The directory of what `key` says, filled by `make` if it is not there; `make` gives the
-    /// bytes that it wrote. It stays as long as this store is open. A layer's key is its diff ID.
+    /// Returns the directory for `key`; if it is missing, `make` fills it and returns the bytes that it
+    /// wrote. It stays while this store is open. A layer's key is its diff ID.
     ///
     /// # Errors
     /// What `make` fails with, or if the store cannot be written.
@@ -57,11 +57,11 @@ impl Store {
         let note = made.join(BYTES);
         write_atomically(&note, bytes.to_string().as_bytes())
             .map_err(|e| StoreError::at("write", &note, e))?;
-        // Its name says that it is whole, also after power failed.
+        // The tree's name states that it is complete, so sync first, in case the power fails.
         File::open(&made)
             .and_then(|folder| Ok(rustix::fs::syncfs(folder)?))
             .map_err(|e| StoreError::at("write", &made, e))?;
-        // Half a tree without its note is none.
+        // A tree without its note is incomplete.
         if tree.exists() {
             discard(&tree)?;
         }
@@ -89,7 +89,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Removes a tree: first its name, so that a killed process leaves no half of it.
+    /// Removes a tree: first its name, so that a killed process leaves no incomplete tree.
     pub(super) fn remove_tree(&self, tree: &Path) -> Result<(), StoreError> {
         let scratch = self.scratch()?;
         let moved = scratch.path().join("tree");
@@ -101,14 +101,14 @@ impl Store {
     }
 }
 
-/// Whether the tree is there; it is used now.
+/// Whether the tree exists; also records its use.
 fn used(tree: &Path) -> bool {
     let note = File::options().append(true).open(tree.join(BYTES));
     note.is_ok_and(|note| note.set_modified(SystemTime::now()).is_ok())
 }
 
-/// Closes the directory of all trees to other users, where an earlier version left it and the trees in
-/// it open. One that others may write into is shared with them: then each tree is closed.
+/// Closes the directory of all trees to other users, if an earlier version left it and the trees open. If
+/// others may write into it, it is shared with them: then each tree is closed instead.
 fn close(folder: &Path) -> std::io::Result<()> {
     let own = |at: &Path| {
         let found = std::fs::symlink_metadata(at)?;

@@ -1,4 +1,4 @@
-//! Every blob hashed, on all cores, and what leads to a blob that is not there.
+//! Verifies every blob on all cores, and finds references to missing blobs.
 
 use super::clean::remove;
 use super::lock::is_at;
@@ -16,44 +16,44 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 const PIECE: usize = 1 << 20;
 
-/// A blob whose bytes are not what its name says.
+/// A blob whose bytes do not have the digest in its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Damaged {
-    /// By its name.
+    /// The digest in its name.
     pub digest: Digest,
-    /// The digest that the bytes have; None where they cannot be read.
+    /// The digest of its bytes. `None` if they cannot be read.
     pub found: Option<Digest>,
-    /// Bytes of its file.
+    /// Size of its file in bytes.
     pub size: u64,
-    /// Its files' names.
+    /// Its file names.
     pub names: Vec<String>,
 }
 
-/// What a check of a store found.
+/// The result of verifying a store.
 #[derive(Debug, Default, Serialize)]
 pub struct Verified {
-    /// How many blobs were read.
+    /// Number of blobs that were read.
     pub blobs: usize,
     /// Bytes of the blobs.
     pub bytes: u64,
     /// Blobs whose bytes have another digest than their name.
     pub damaged: Vec<Damaged>,
-    /// Keys of actions that cannot be read, or name a blob that is missing or damaged.
+    /// Keys of actions that cannot be read, or reference a missing or damaged blob.
     pub dangling: Vec<Digest>,
-    /// Names of images of which a blob is missing or damaged.
+    /// Names of images with a missing or damaged blob.
     pub incomplete: Vec<String>,
-    /// `index.json` cannot be read.
+    /// Why `index.json` cannot be read; `None` if it can.
     pub index: Option<String>,
-    /// Names that a repair found in the damaged `index.json` and gave to their images again.
+    /// Names that a repair recovered from the damaged `index.json`.
     pub restored: Vec<String>,
-    /// Where a repair keeps the damaged `index.json`.
+    /// Where a repair kept the damaged `index.json`.
     pub aside: Option<PathBuf>,
-    /// Whether what was wrong is removed now.
+    /// Whether a repair removed what was wrong.
     pub repaired: bool,
 }
 
 impl Verified {
-    /// Whether nothing was wrong.
+    /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.damaged.is_empty()
             && self.dangling.is_empty()
@@ -70,18 +70,18 @@ struct Checked {
 }
 
 impl Store {
-    /// Reads every blob. With `repair`, what is damaged is removed with what led to it, so that it
-    /// is fetched or made again.
+    /// Reads every blob. With `repair`, damaged blobs are removed with all references to them, so that they
+    /// are fetched or made again.
     ///
     /// # Errors
-    /// If the store cannot be read, or `hear` ends it. What is damaged is not an error.
+    /// If the store cannot be read, or `hear` ends the check. Damaged blobs are not an error.
     pub fn verify(&self, repair: bool, hear: Hear<'_>) -> Result<Verified, StoreError> {
         let mut blobs: Vec<(Digest, PathBuf, u64)> = Vec::new();
         for (digest, path) in self.blobs()? {
             let size = std::fs::metadata(&path).map_or(0, |m| m.len());
             blobs.push((digest, path, size));
         }
-        // The largest first, so that all cores end together.
+        // The largest first, so that all cores finish at about the same time.
         blobs.sort_by_key(|blob| std::cmp::Reverse(blob.2));
         let bytes = blobs.iter().map(|b| b.2).sum();
         let mut damaged = check(&blobs, bytes, hear)?;
@@ -129,7 +129,7 @@ impl Store {
         bad: &BTreeSet<Digest>,
     ) -> Result<(), StoreError> {
         self.prepare()?;
-        // Blobs are leased under a lock that the exclusive one excludes.
+        // Leases are taken under the shared lock, so nothing is leased while the exclusive one is held.
         let salvaged = match found.index {
             Some(_) => Some(self.salvage(&self.index_text()?)?),
             None => None,
@@ -145,7 +145,7 @@ impl Store {
             self.forget(key);
         }
         for blob in damaged {
-            // Another process may have put the right one in its place meanwhile.
+            // Another process may have replaced the blob with a good one meanwhile.
             let same = blob.file.as_ref().is_none_or(|f| is_at(f, &blob.path));
             if same {
                 self.forget_names(&blob.damaged.digest);
@@ -155,7 +155,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes an index with these entries, and returns where the old one is kept.
+    /// Writes a new index with these entries; returns where the old one is kept.
     fn replace_index(&self, entries: &[Value]) -> Result<Option<PathBuf>, StoreError> {
         let _lock = self.index_lock()?;
         let path = self.root().join("index.json");
@@ -169,8 +169,8 @@ impl Store {
     }
 }
 
-/// Keeps what cannot be read under a name that nothing else has: `index.json.damaged-1`, … It stays in
-/// its place as well, so that a killed repair starts anew.
+/// Keeps an unreadable file under an unused name: `index.json.damaged-1`, … The original also stays in
+/// place, so that a killed repair can start again.
 fn put_aside(path: &Path) -> Result<Option<PathBuf>, StoreError> {
     let free = (1..).map(|n| path.with_extension(format!("json.damaged-{n}")));
     let Some(aside) = free.into_iter().find(|aside| !aside.exists()) else {
@@ -206,7 +206,7 @@ fn check(
                     blobs.get(next.fetch_add(1, Ordering::Relaxed))
                 {
                     let (file, found) = match File::open(path) {
-                        // Collected meanwhile.
+                        // Collected by another process meanwhile.
                         Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                         Err(_) => (None, None),
                         Ok(mut file) => match hash(&mut file, &count) {
@@ -246,7 +246,7 @@ fn check(
     Ok(damaged)
 }
 
-/// None when it is not to go on.
+/// Returns `None` once `count` ends the check.
 fn hash(file: &mut File, count: &impl Fn(u64) -> bool) -> io::Result<Option<Digest>> {
     let mut hash = Sha256::new();
     let mut piece = vec![0; PIECE];

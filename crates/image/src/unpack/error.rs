@@ -6,22 +6,22 @@ use rustix::io::Errno;
 
 use stackforge_binary::tar::{Problem, TarError};
 
-/// Folders that a member of a layer may lie in, itself counted. Linux takes paths of 4096 bytes, and
+/// Most levels of directories of a member's path, itself included. Linux takes paths of 4096 bytes, and
 /// programs walk trees with a descriptor for each level.
 pub const DEEPEST: usize = 1024;
 
-/// Why a layer cannot be unpacked. Paths are without their first slash.
+/// Why a layer cannot be unpacked. Paths are given without their first slash.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
     /// The layer's tar is not sound.
     #[error(transparent)]
     Tar(#[from] TarError),
-    /// Something cannot be made in the directory.
+    /// An operation in the target directory failed.
     #[error("{doing} `/{path}`")]
     Io {
         /// What was being done.
         doing: &'static str,
-        /// What it was done to.
+        /// The path that it was done to.
         path: String,
         /// What the operating system says.
         source: io::Error,
@@ -49,7 +49,7 @@ pub enum UnpackError {
     /// The start of the path.
     #[error("`/{0}…` lies in more than {DEEPEST} folders")]
     Deep(String),
-    /// More than memory is given to.
+    /// The layer's paths need more memory than is allowed.
     #[error("the layer has more files or folders than an image has")]
     Many,
     /// The path.
@@ -58,7 +58,7 @@ pub enum UnpackError {
 }
 
 impl UnpackError {
-    /// What the disk says, where it is to blame and not the layer.
+    /// The operating system's error, if the disk is to blame and not the layer.
     pub fn of_disk(&self) -> Option<&io::Error> {
         let error = match self {
             Self::Io { source, .. } | Self::Write { source, .. } => Some(source),
@@ -69,7 +69,7 @@ impl UnpackError {
             _ => None,
         };
         error.filter(|error| {
-            // A name that is too long, or a link in the way, is the layer's.
+            // A name that is too long, or a link in the way, is the layer's fault.
             let kinds = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded];
             let read_only = error.kind() == ErrorKind::ReadOnlyFilesystem;
             let broken = error.raw_os_error() == Some(Errno::IO.raw_os_error());

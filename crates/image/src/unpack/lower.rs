@@ -1,8 +1,8 @@
-//! What lower layers left in the directory that a layer is unpacked over.
+//! Handles the files of lower layers in a directory that a layer is unpacked over.
 //!
-//! A layer hides what is below it, never what it has itself: so the paths that it has are remembered.
-//! A folder that holds none of them goes whole; the others are read one at a time, so that no number of
-//! levels needs more descriptors.
+//! A layer hides files of lower layers, never its own, so its own paths are remembered. A directory without
+//! any of them is removed whole; the others are read one at a time, so that the number of open descriptors
+//! does not depend on the depth.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,12 +17,12 @@ use stackforge_types::remove_at;
 
 #[derive(Default)]
 pub(super) struct Lower {
-    /// Paths that the layer at hand has.
+    /// Paths of the current layer.
     own: Paths,
 }
 
 impl Lower {
-    /// Makes way for a member; `keeps` for a directory, which joins the one that is there.
+    /// Removes what a member replaces. `keeps` is set for a directory, which merges with an existing one.
     pub(super) fn replace(
         &mut self,
         folder: &OwnedFd,
@@ -30,7 +30,7 @@ impl Lower {
         path: &str,
         keeps: bool,
     ) -> Result<(), UnpackError> {
-        // A folder that the layer has something in is its own, too.
+        // A directory that contains members of the layer belongs to the layer too.
         if !self.own.insert(path) {
             return Err(UnpackError::Many);
         }
@@ -39,7 +39,7 @@ impl Lower {
         }
         self.clear(folder, name, path)?;
         match unlinkat(folder, bytes(name), AtFlags::REMOVEDIR) {
-            // The layer has something in it: that is said where the member is written.
+            // The layer has files in it; the error is reported when the member is written.
             Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
             Err(e) => Err(UnpackError::at("remove", path, e)),
         }
@@ -61,14 +61,14 @@ impl Lower {
         }
     }
 
-    /// Removes what lower layers have in a folder.
+    /// Removes the files of lower layers in a directory.
     pub(super) fn empty(&self, folder: &OwnedFd, path: &str) -> Result<(), UnpackError> {
         self.clear(folder, ".", path)
     }
 
-    /// Removes what is in the directory `name`, but for what the layer has.
+    /// Removes everything in the directory `name` except the layer's own files.
     fn clear(&self, folder: &OwnedFd, name: &str, path: &str) -> Result<(), UnpackError> {
-        // Of each directory: where it is from `folder`, and its path in the image.
+        // Directories left to clear: path from `folder`, and path in the image.
         let mut left = vec![(name.to_owned(), path.to_owned())];
         while let Some((at, path)) = left.pop() {
             let listed = open(folder, &at, &path)?;
@@ -105,7 +105,7 @@ fn unlink(folder: impl AsFd, name: &str, path: &str) -> Result<(), UnpackError> 
     }
 }
 
-/// Removes a directory that the layer has nothing in.
+/// Removes a directory that contains no files of the layer.
 fn whole(folder: impl AsFd, name: &str, path: &str) -> Result<(), UnpackError> {
     let removed = CString::new(bytes(name)).map_err(|_| Errno::INVAL);
     let removed = removed.and_then(|name| remove_at(folder, &name));

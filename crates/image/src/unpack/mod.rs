@@ -1,12 +1,11 @@
-//! One layer as a directory, for who mounts layers over each other; or layer over layer in one
-//! directory ([`over`]), for who wants the root file system itself.
+//! Unpacks one layer into a directory, to be mounted with others; or layers over each other in one directory
+//! ([`over`]), to make the root file system itself.
 //!
-//! In: a layer's tar from anyone, a directory, whose files they are to be. Out: the layer's files as
-//! overlayfs wants a lower directory: whiteouts as devices 0:0, opaque directories marked. Every
-//! path is opened below the directory without following a link, by the kernel (`openat2`), so
-//! nothing is written outside of it, whatever the layer says. Devices are left out where they are no
-//! whiteouts: a container has its own. What was written before an error stays for the caller to
-//! remove.
+//! In: an untrusted layer's tar, a directory, and the owner of the files. Out: the layer's files as
+//! overlayfs wants a lower directory: whiteouts as devices 0:0, opaque directories marked. The kernel
+//! (`openat2`) opens every path below the directory without following a symbolic link, so nothing is written
+//! outside of it, whatever the layer contains. Devices other than whiteouts are left out: a container has
+//! its own. Files written before an error stay for the caller to remove.
 //!
 //! Sources: OCI's image specification 1.1, layer.md; the kernel's overlayfs.rst, "whiteouts and
 //! opaque directories".
@@ -34,22 +33,22 @@ pub use error::{DEEPEST, UnpackError};
 
 const WHITEOUT: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";
-/// Of AUFS, and without a meaning here.
+/// Prefix of AUFS's own names, which have no meaning here.
 const META: &str = ".wh..wh.";
-/// Bytes that the paths of a layer's directories may take in memory; a large image has 10 MB of them.
+/// Most bytes of memory for the paths of a layer's directories; a large image has 10 MB of them.
 const MOST_FOLDERS: usize = 64 << 20;
 
-/// Whose the files become.
+/// Owner of the unpacked files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// Those that the layer names: only root can do that.
+    /// The owners in the layer, which only root can set.
     Kept,
-    /// Whoever unpacks.
+    /// The user that unpacks.
     Mine,
 }
 
 impl Owner {
-    /// What this process can do.
+    /// The owner that this process can set.
     pub fn of_process() -> Self {
         match rustix::process::geteuid().is_root() {
             true => Self::Kept,
@@ -61,27 +60,26 @@ impl Owner {
 /// What was unpacked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unpacked {
-    /// Names that were made, other than directories: files, links and named pipes.
+    /// Number of names that were created, without directories: files, links and named pipes.
     pub files: u64,
-    /// Bytes of files' content.
+    /// Bytes of the files' content.
     pub content: u64,
-    /// Names of lower layers that the layer takes away.
+    /// Number of names of lower layers that the layer hides or removes.
     pub whiteouts: u64,
-    /// Devices that were left out.
+    /// Number of devices that were left out.
     pub devices: u64,
 }
 
-/// Unpacks a tar into an empty directory. The stream is read to its end, where it may prove itself.
+/// Unpacks a tar into an empty directory. The stream is read to its end, where it may verify itself.
 ///
 /// # Errors
-/// If the tar is damaged or hostile, or the directory cannot be written. What was unpacked before
-/// stays.
+/// If the tar is damaged or hostile, or the directory cannot be written. Files unpacked before stay.
 pub fn unpack(tar: impl Read, into: &Path, owner: Owner) -> Result<Unpacked, UnpackError> {
     run(tar, Root::alone(open(into)?), None, owner)
 }
 
-/// Unpacks a tar over what lower layers left in a directory: whiteouts remove, links of lower layers
-/// are followed as if the directory were `/`.
+/// Unpacks a tar over the files of lower layers in a directory: whiteouts remove files, and symbolic links
+/// of lower layers are followed as if the directory were `/`.
 ///
 /// # Errors
 /// As [`unpack`].
@@ -124,18 +122,18 @@ fn run(
 
 struct Unpacking {
     root: Root,
-    /// Where the directory holds lower layers as well.
+    /// Set if the directory also holds lower layers.
     lower: Option<Lower>,
     owner: Owner,
     done: Unpacked,
-    /// Set when all is written: writing into a folder changes its time, and one that is read-only
-    /// takes no files.
+    /// Attributes that are set after all files are written: writing into a directory changes its time, and a
+    /// read-only one takes no files.
     folders: BTreeMap<String, Attributes>,
-    /// Bytes that those take, about.
+    /// Approximate bytes that these attributes take.
     text: usize,
 }
 
-/// What a file has besides its content.
+/// Metadata of a file that are set after its content.
 #[derive(Clone, Copy)]
 struct Attributes {
     kind: Kind,
@@ -220,7 +218,7 @@ impl Unpacking {
                 let to = header.link.as_deref().unwrap_or_default();
                 let (folder, name) = to.rsplit_once('/').unwrap_or(("", to));
                 let target = Place::find(&self.root, folder, name, to)?;
-                // A name that is a link to itself, or to another name of its file, is that file already.
+                // A hard link to itself, or to another name of the same file, needs nothing.
                 if !place.is_same_file(&target) {
                     place.clear()?;
                     place.link(&target)?;
@@ -239,14 +237,14 @@ impl Unpacking {
         }
         self.done.files += 1;
         place.attributes(Attributes::from(&header), self.owner)?;
-        // Last: a new owner or mode takes a file's capabilities.
+        // Set last: changing owner or mode removes a file's capabilities.
         if header.kind != Kind::SymLink {
             place.xattrs(&header)?;
         }
         Ok(())
     }
 
-    /// Remembers what a folder gets at the end.
+    /// Remembers the attributes of a directory, to set at the end.
     fn later(&mut self, header: &Header) -> Result<(), UnpackError> {
         let attributes = Attributes::from(header);
         if let Some(earlier) = self.folders.get_mut(&header.path) {
@@ -261,7 +259,7 @@ impl Unpacking {
         Ok(())
     }
 
-    /// Modes and times of folders, each after those in it.
+    /// Sets modes and times of directories, each after those inside it.
     fn folders(&mut self) -> Result<(), UnpackError> {
         for (path, attributes) in std::mem::take(&mut self.folders).into_iter().rev() {
             if path.is_empty() {
@@ -270,7 +268,7 @@ impl Unpacking {
             }
             let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
             let place = Place::open(&self.root, folder, name, &path)?;
-            // A later member may have put a file in its place.
+            // A later member may have replaced it with a file.
             if place.is_folder() {
                 place.attributes(attributes, self.owner)?;
             }
@@ -279,7 +277,7 @@ impl Unpacking {
     }
 }
 
-/// A name in a folder of the layer.
+/// Joins a directory of the layer and a name.
 fn join(folder: &str, name: &str) -> String {
     match folder {
         "" => name.to_owned(),
@@ -287,7 +285,7 @@ fn join(folder: &str, name: &str) -> String {
     }
 }
 
-/// What is nothing but zeros over this length becomes a hole: pruned libraries have many.
+/// Shortest run of zeros that becomes a hole; pruned libraries have many.
 const HOLE: usize = 64 << 10;
 
 fn copy(from: &mut impl Read, to: &mut std::fs::File) -> io::Result<u64> {
@@ -305,14 +303,14 @@ fn copy(from: &mut impl Read, to: &mut std::fs::File) -> io::Result<u64> {
         }
         size += len as u64;
         if len < piece.len() {
-            // It may end with a hole.
+            // The file may end with a hole.
             to.set_len(size)?;
             return Ok(size);
         }
     }
 }
 
-/// Reads until the buffer is full or there is no more; how much that is.
+/// Reads until the buffer is full or the input ends; returns the number of bytes read.
 ///
 /// # Errors
 /// What `from` fails with.
@@ -330,11 +328,11 @@ pub fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 impl Place<'_> {
-    /// Owner, mode and time of what lies here.
+    /// Sets owner, mode and time of this file.
     fn attributes(&self, wanted: Attributes, owner: Owner) -> Result<(), UnpackError> {
         let at = |doing, e| UnpackError::at(doing, self.path, e);
         if owner == Owner::Kept {
-            // For the kernel, -1 means that the owner stays who it is.
+            // The kernel takes -1 as "leave the owner unchanged".
             let known = |id: &u32| *id != u32::MAX;
             let id = |id: u64| {
                 let id = u32::try_from(id).ok().filter(known);
@@ -349,7 +347,7 @@ impl Place<'_> {
                 .map_err(|e| at("set the owner of", e))?;
         }
         if wanted.kind != Kind::SymLink {
-            // Files of a user who is not root stay readable for that user.
+            // Without root, files stay readable for their owner.
             let own = if owner == Owner::Kept { 0 } else { 0o400 };
             let dir = if wanted.kind == Kind::Directory && own > 0 {
                 0o300
@@ -373,7 +371,7 @@ impl Place<'_> {
             .map_err(|e| at("set the time of", e))
     }
 
-    /// Capabilities of files and what users set; what names the kernel's own is left out.
+    /// Sets capabilities and users' extended attributes; those of the kernel's own are left out.
     fn xattrs(&self, header: &Header) -> Result<(), UnpackError> {
         let kept = |name: &str| {
             name == "security.capability"
@@ -387,7 +385,7 @@ impl Place<'_> {
                 rustix::fs::fsetxattr(file, name.as_str(), value, rustix::fs::XattrFlags::empty())
             });
             match set {
-                // A file system or a user without them runs most programs all the same.
+                // Most programs run without them, so a file system or user that cannot set them is accepted.
                 Ok(()) | Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::PERM) => {}
                 Err(e) => return Err(UnpackError::at("set an attribute of", &header.path, e)),
             }

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
-/// As many as an image may have files (`oci/merge.rs`).
+/// Most paths, as many as an image may have files (`oci/merge.rs`).
 const MOST: usize = 2_000_000;
 
-/// Paths with the folders that they lie in, as hashes of 128 bits under keys of this process: 16 bytes for
-/// each, however long it is, and none for one that comes again.
+/// Paths and their parent directories, as 128-bit hashes with keys of this process: 16 bytes for each
+/// distinct path, however long.
 pub(super) struct Paths {
     keys: [RandomState; 2],
     hashes: HashSet<u128>,
@@ -25,7 +25,7 @@ impl Default for Paths {
 }
 
 impl Paths {
-    /// Enters a path and the folders above it. False if there are too many.
+    /// Adds a path and its parent directories. False if there are too many.
     #[must_use]
     pub(super) fn insert(&mut self, path: &str) -> bool {
         let Self { keys, hashes, most } = self;
@@ -40,7 +40,7 @@ impl Paths {
     }
 }
 
-/// Hashes of `a`, `a/b` and `a/b/c`.
+/// Hashes of a path's prefixes: `a`, `a/b` and `a/b/c`.
 fn prefixes(keys: &[RandomState; 2], path: &str) -> impl Iterator<Item = u128> {
     let mut hashers = keys.each_ref().map(|key| key.build_hasher());
     path.split('/').map(move |part| {

@@ -1,4 +1,4 @@
-//! A name in a folder below the root, found without following a link.
+//! A name in a directory below the root, found without following a symbolic link.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,18 +15,18 @@ use stackforge_binary::tar::bytes;
 pub(super) struct Place<'a> {
     pub folder: OwnedFd,
     pub name: Vec<u8>,
-    /// For messages.
+    /// Path in the image, for messages.
     pub path: &'a str,
 }
 
-/// A directory that nothing is written outside of.
+/// A directory outside of which nothing is written.
 pub(super) struct Root {
     pub folder: OwnedFd,
     resolve: ResolveFlags,
 }
 
 impl Root {
-    /// For a layer of its own: the kernel refuses every link and everything above.
+    /// The root of one layer: the kernel refuses every symbolic link and every path out of it.
     pub(super) fn alone(folder: OwnedFd) -> Self {
         let resolve = ResolveFlags::BENEATH
             .union(ResolveFlags::NO_SYMLINKS)
@@ -34,7 +34,7 @@ impl Root {
         Self { folder, resolve }
     }
 
-    /// For a layer over others, whose links the kernel follows as if this were `/`.
+    /// The root of a layer over others, whose links the kernel follows as if this directory were `/`.
     pub(super) fn shared(folder: OwnedFd) -> Self {
         let resolve = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
         Self { folder, resolve }
@@ -44,7 +44,7 @@ impl Root {
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl<'a> Place<'a> {
-    /// `name` in `folder`, which is made if it is not there.
+    /// Opens `folder`, creating it if it is missing, for the name `name` in it.
     pub(super) fn open(
         root: &Root,
         folder: &str,
@@ -111,7 +111,7 @@ impl<'a> Place<'a> {
         found.is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Directory)
     }
 
-    /// Whether both names are there and are one file.
+    /// Whether both names exist and are hard links of one file.
     pub(super) fn is_same_file(&self, other: &Place<'_>) -> bool {
         let of = |place: &Place<'_>| {
             let found = statat(&place.folder, &*place.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
@@ -173,16 +173,16 @@ impl<'a> Place<'a> {
         mknodat(&self.folder, &*self.name, kind, mode, 0).map_err(self.at("make"))
     }
 
-    /// Hides what lower layers have here.
+    /// Hides files of lower layers with this name.
     pub(super) fn whiteout(&self) -> Result<(), UnpackError> {
-        // What the layer itself has of that name is shown.
+        // A file of that name in the layer itself stays visible.
         match statat(&self.folder, &*self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(()),
             Err(_) => self.node(FileType::CharacterDevice),
         }
     }
 
-    /// Hides all that lower layers have in this folder.
+    /// Hides everything that lower layers have in this directory.
     pub(super) fn opaque(&self, owner: Owner) -> Result<(), UnpackError> {
         let name = match owner {
             Owner::Kept => "trusted.overlay.opaque",
@@ -196,7 +196,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Makes the folders of a path that are not there.
+/// Creates the missing directories of a path.
 fn make(root: &Root, folder: &str) -> rustix::io::Result<()> {
     for (at, _) in folder.match_indices('/').chain([(folder.len(), "")]) {
         let (above, name) = folder[..at].rsplit_once('/').unwrap_or(("", &folder[..at]));

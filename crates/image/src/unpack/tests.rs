@@ -12,7 +12,7 @@ impl Layer {
 
     fn add(mut self, kind: EntryType, name: &str, link: &str, mode: u32, content: &[u8]) -> Self {
         let mut header = tar::Header::new_ustar();
-        // Set as bytes: the library refuses names that are tested here.
+        // Written as bytes, because the library refuses names that are tested here.
         let raw = header.as_ustar_mut().unwrap();
         raw.name[..name.len()].copy_from_slice(name.as_bytes());
         raw.linkname[..link.len()].copy_from_slice(link.as_bytes());
@@ -44,7 +44,7 @@ impl Layer {
     }
 }
 
-/// The kernel takes -1 for "as it is".
+/// The kernel takes -1 as "leave unchanged".
 #[test]
 fn an_owner_that_no_user_has_is_refused() {
     let mut header = tar::Header::new_gnu();
@@ -107,7 +107,7 @@ fn a_hard_link_to_its_own_file_leaves_it() {
     for name in ["a", "b"] {
         assert_eq!(fs::read(root.join(name)).unwrap(), b"content");
     }
-    // Over the layer that has the file.
+    // Again, over the unpacked layer that has the file.
     let again = Layer::new().add(Link, "b", "b", 0o644, b"");
     let tar = again.0.into_inner().unwrap();
     over(&*tar, &root, Owner::of_process()).unwrap();
@@ -162,7 +162,7 @@ fn nothing_leaves_the_root() {
         let (_dir, done) = layer.unpack();
         assert!(done.is_err(), "{done:?}");
     }
-    // An absolute name is one below the root.
+    // An absolute name is taken relative to the root.
     let (dir, done) = Layer::new().file("/secret", b"own").unpack();
     done.unwrap();
     assert_eq!(fs::read(dir.path().join("root/secret")).unwrap(), b"own");
@@ -184,7 +184,7 @@ fn whiteouts_are_as_overlayfs_has_them_and_devices_are_left_out() {
             assert_eq!((gone.rdev(), gone.mode() >> 12), (0, 0o2));
             assert!(!root.join("dev/mem").exists() && !root.join("b/.wh..wh.plnk").exists());
         }
-        // The file system of temporary files has no such attributes for this user.
+        // The temporary file system does not let this user set such attributes.
         Err(UnpackError::Io { doing, .. }) => assert_eq!(doing, "mark as opaque"),
         Err(e) => panic!("{e}"),
     }
@@ -267,7 +267,7 @@ fn whiteouts_remove_deep_folders_but_for_what_the_layer_has() {
     assert_eq!(fs::read(at("a/own/deep/mine")).unwrap(), b"upper");
 }
 
-/// A tar of one directory, over and over.
+/// A tar with one directory, repeated.
 struct Again {
     header: Vec<u8>,
     left: usize,

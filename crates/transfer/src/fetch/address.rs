@@ -1,10 +1,10 @@
-//! Addresses: what may be fetched, and how messages show it.
+//! Addresses: which may be fetched, and how messages show them.
 
 use super::FetchError;
 use reqwest::Url;
 use stackforge_types::printable::without_credentials;
 
-/// An address that HTTP reaches.
+/// Parses an address and checks that its scheme is HTTP or HTTPS.
 pub(super) fn parse(url: &str) -> Result<Url, FetchError> {
     let wrong = || FetchError::Address {
         url: without_credentials(url),

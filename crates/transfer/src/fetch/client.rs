@@ -6,8 +6,8 @@ use std::time::Duration;
 
 const MOST_REDIRECTS: usize = 10;
 
-/// A client that trusts the system's certificates, or those of SSL_CERT_FILE, and takes the
-/// proxies that the environment names.
+/// Creates a client that trusts the system's certificates, or those of SSL_CERT_FILE, and uses the proxies
+/// of the environment.
 ///
 /// # Errors
 /// If TLS cannot be set up: a certificate file or a proxy variable that cannot be used.
@@ -15,23 +15,23 @@ pub fn client() -> Result<reqwest::Client, FetchError> {
     client_that_waits(Duration::from_secs(60))
 }
 
-/// The same, for which a connection that brings nothing for so long is broken.
+/// Like [`client`], but a connection that brings no bytes for the time `stall` is broken.
 pub(super) fn client_that_waits(stall: Duration) -> Result<reqwest::Client, FetchError> {
-    // An error means that a provider is installed already, which is as good.
+    // An error means that a provider is already installed, which is fine too.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .user_agent(concat!("stackforge/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(stall.min(Duration::from_secs(20)))
         .read_timeout(stall)
-        // Several large files share a connection: its windows must follow the line's capacity.
+        // Several large files share a connection, so its windows must follow the line's capacity.
         .http2_adaptive_window(true)
         .redirect(redirects())
         .build()
         .map_err(FetchError::Client)
 }
 
-/// Redirects that do not leave TLS: an index page has no digest to be checked by. What begins
-/// without TLS, such as a Debian mirror, may go on without it.
+/// Forbids redirects from TLS to plain HTTP, because an index page has no digest to verify. A request that
+/// starts without TLS, such as to a Debian mirror, may continue without it.
 fn redirects() -> Policy {
     Policy::custom(|attempt| {
         let secure = attempt.previous().iter().any(|url| url.scheme() == "https");

@@ -1,14 +1,14 @@
-//! Why a file could not be fetched, and what to do.
+//! Why a file could not be fetched, and what to do about it.
 
 use std::path::{Path, PathBuf};
 
-/// Why a file could not be fetched. No text holds a credential.
+/// Why a file could not be fetched. No message contains a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The HTTP client cannot be made.
+    /// The HTTP client cannot be created.
     #[error("setting up the network client")]
     Client(#[source] reqwest::Error),
-    /// It does not parse, or has another scheme.
+    /// The address does not parse, or has an unsupported scheme.
     #[error("`{url}` is no http or https address")]
     Address {
         /// The address, without credentials.
@@ -17,7 +17,7 @@ pub enum FetchError {
     /// The name is empty, hidden or too long, or has a separator or a control character.
     #[error("`{name}` is not the name of a file")]
     Name {
-        /// As [`Download::name`](super::Download::name) has it.
+        /// The name as given in [`Download::name`](super::Download::name).
         name: String,
     },
     /// [`Download::urls`](super::Download::urls) is empty.
@@ -26,7 +26,7 @@ pub enum FetchError {
         /// The file's name.
         name: String,
     },
-    /// The connection failed, or broke.
+    /// The connection failed or broke.
     #[error("fetching `{url}`")]
     Transfer {
         /// The address, without credentials.
@@ -42,22 +42,22 @@ pub enum FetchError {
         url: String,
         /// Bytes that arrived.
         have: u64,
-        /// Bytes that the server promised.
+        /// Bytes that the server announced.
         size: u64,
     },
-    /// The server answered, but with a failure.
+    /// The server answered with a failure status.
     #[error("`{url}` answers {status}{}", asked(*.wait))]
     Status {
         /// The address, without credentials.
         url: String,
         /// The HTTP status code.
         status: u16,
-        /// Seconds after which the server wants to be asked again.
+        /// Seconds to wait before the next request, if the server asked for it.
         wait: Option<u64>,
-        /// What is wrong with the user's netrc.
+        /// What is wrong with the user's netrc file.
         netrc: Option<String>,
     },
-    /// The answer is longer than the caller takes.
+    /// The answer is longer than the caller's limit.
     #[error("`{url}` is longer than {limit} bytes")]
     TooLong {
         /// The address, without credentials.
@@ -80,7 +80,7 @@ pub enum FetchError {
     Full {
         /// The file that was written.
         path: PathBuf,
-        /// Bytes that stay for the next call.
+        /// Bytes that are kept for the next call.
         kept: u64,
         /// What the operating system says.
         #[source]
@@ -104,7 +104,7 @@ fn asked(wait: Option<u64>) -> String {
 }
 
 impl FetchError {
-    /// Whether the server is there and has no such file.
+    /// Whether the server answered that it has no such file.
     pub fn is_missing(&self) -> bool {
         matches!(
             self,
@@ -116,7 +116,7 @@ impl FetchError {
         )
     }
 
-    /// Whether the server wants another login, or one at all.
+    /// Whether the server requires a login, or refused the one given.
     pub fn is_denied(&self) -> bool {
         matches!(
             self,
@@ -127,12 +127,12 @@ impl FetchError {
         )
     }
 
-    /// Whether the disk, or what the user may have of it, is full.
+    /// Whether the disk or the user's quota is full.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. })
     }
 
-    /// Whether the same request may succeed in a moment.
+    /// Whether the same request may succeed later.
     pub(super) fn is_passing(&self) -> bool {
         match self {
             Self::Transfer { source, .. } => !source.is_builder() && !source.is_redirect(),
@@ -142,7 +142,7 @@ impl FetchError {
         }
     }
 
-    /// Whether another server could not help.
+    /// Whether the cause is on this machine, so another server could not help.
     pub(super) fn is_local(&self) -> bool {
         matches!(
             self,
@@ -150,7 +150,7 @@ impl FetchError {
         )
     }
 
-    /// What to do about it, as a sentence without its full stop.
+    /// Advice for the user, as a sentence without its full stop.
     pub fn help(&self) -> String {
         let help = match self {
             Self::Full { .. } => {

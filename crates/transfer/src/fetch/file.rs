@@ -1,4 +1,4 @@
-//! One file: from its addresses, through its part, to its final name.
+//! Fetches one file: from its addresses, through its part file, to its final name.
 
 use super::headers::{Validators, content_range};
 use super::part::{Claim, Note, Part, verified};
@@ -12,31 +12,31 @@ use stackforge_types::Digest;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// No package is larger; what sends more without end is stopped.
+/// Largest file in bytes: no package is larger, and a server that sends without end is stopped.
 const LARGEST: u64 = 64 << 30;
-/// How often a file that another process fetches is looked for.
+/// How often to check for a file that another process fetches.
 const GLANCE: Duration = Duration::from_millis(100);
-/// The longest suffix that stands behind a name on the way, in a name of 255 bytes.
+/// Longest name in bytes that leaves room for the longest suffix in 255 bytes.
 const LONGEST_NAME: usize = 255 - ".part.json".len();
 
-/// One file on its way.
+/// The state of one download.
 struct Journey<'a> {
     fetcher: &'a Fetcher,
     download: &'a Download,
     report: &'a Reporter<'a>,
-    /// Bytes that came over the network.
+    /// Bytes received over the network.
     came: u64,
     size: Option<u64>,
-    /// Until the server shows that it has no use for `Range`.
+    /// Whether to send `Range`; false once the server turns out not to support it.
     ranges: bool,
 }
 
-/// Why a try was of no use.
+/// Why an attempt failed.
 enum Failure {
     Error(FetchError),
-    /// The server cannot go on from what is there.
+    /// The server cannot resume from the bytes that are here.
     Ranges(&'static str),
-    /// It was not the file that was asked for.
+    /// The bytes are not those of the requested file.
     Altered(String),
 }
 
@@ -64,7 +64,7 @@ impl Fetcher {
         tokio::fs::create_dir_all(directory)
             .await
             .map_err(|e| FetchError::io("creating", directory, e))?;
-        // The semaphore is never closed.
+        // Cannot fail: the semaphore is never closed.
         let _slot = self.slots.acquire().await;
         let parts = self.parts.as_deref().unwrap_or(directory);
         let mut writer = claim(parts, directory, download, report).await?;
@@ -105,7 +105,7 @@ impl Fetcher {
 
 impl Journey<'_> {
     async fn any_address(&mut self, writer: &mut Writer) -> Result<(), FetchError> {
-        // Killed between the last byte and the final name.
+        // An earlier process was killed between the last byte and the rename.
         if writer.have() > 0 && writer.digest().await? == self.download.sha256 {
             return Ok(());
         }
@@ -114,7 +114,7 @@ impl Journey<'_> {
             match self.one_address(url, writer).await {
                 Ok(()) => return Ok(()),
                 Err(error) if error.is_local() => return Err(error),
-                // Of several servers' errors, one that is not plain absence says more.
+                // Of several servers' errors, one other than a missing file tells more.
                 Err(error) if first.as_ref().is_none_or(FetchError::is_missing) => {
                     first = Some(error);
                 }
@@ -125,7 +125,7 @@ impl Journey<'_> {
         Err(first.unwrap_or(FetchError::Nowhere { name }))
     }
 
-    /// Until the file is there and right, or this address is of no use.
+    /// Tries one address until the file is complete and verified, or the address is of no use.
     async fn one_address(&mut self, url: &str, writer: &mut Writer) -> Result<(), FetchError> {
         let address = address::parse(url)?;
         let mut backoff = Backoff::new(&self.fetcher.policy);
@@ -161,7 +161,7 @@ impl Journey<'_> {
                     self.report.tell(What::Again { why }, 0, self.size);
                 }
                 Failure::Error(error) => {
-                    // A full disk must not hide behind the network's error, nor the reverse.
+                    // A full disk must not be hidden by the network's error, nor the reverse.
                     if !error.is_local() {
                         writer.flush().await?;
                     }
@@ -183,7 +183,7 @@ impl Journey<'_> {
         }
     }
 
-    /// How the whole differs from what was asked for.
+    /// Describes how the complete file differs from the requested one. `None` if it does not.
     async fn wrong(&self, writer: &mut Writer) -> Result<Option<String>, FetchError> {
         let found = writer.digest().await?;
         let wanted = &self.download.sha256;
@@ -196,7 +196,7 @@ impl Journey<'_> {
         }))
     }
 
-    /// One request; on success the body has come to its end. `anew`: past every cache.
+    /// Sends one request and reads the body to its end. With `anew`, asks every cache to be bypassed.
     async fn attempt(&mut self, url: &Url, writer: &mut Writer, anew: bool) -> Result<(), Failure> {
         let transfer = |source| FetchError::transfer(url, source);
         let note = writer.note().await?;
@@ -210,7 +210,7 @@ impl Journey<'_> {
         }
         if have > 0 {
             request = request.header(header::RANGE, format!("bytes={have}-"));
-            // Another server's validators mean nothing to this one; the digest decides in the end.
+            // Another server's validators mean nothing to this one; the digest is checked at the end.
             if let Some(value) = note.validators.if_range().filter(|_| same) {
                 request = request.header(header::IF_RANGE, value);
             }
@@ -245,7 +245,7 @@ impl Journey<'_> {
         self.body(url, response, writer).await
     }
 
-    /// Takes the length that a server tells, unless it is known to be another.
+    /// Takes the length that the server states, and fails if it differs from the known one.
     fn expect(&mut self, told: Option<u64>) -> Result<(), Failure> {
         match (told, self.download.size) {
             (Some(told), Some(size)) if told != size => Err(Failure::Altered(format!(
@@ -288,7 +288,7 @@ impl Journey<'_> {
     }
 }
 
-/// The file, if it is there and right.
+/// Returns the file if it exists with the right content.
 async fn there(
     path: &Path,
     download: &Download,
@@ -307,7 +307,7 @@ async fn there(
     }))
 }
 
-/// The part, once no one else has it.
+/// Returns the part file, once no other process holds its lock.
 async fn claim(
     parts: &Path,
     directory: &Path,

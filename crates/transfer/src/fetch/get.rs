@@ -1,4 +1,4 @@
-//! Small answers, read whole: there is no digest to check them by.
+//! Reads small responses whole: they have no digest to verify.
 
 use super::headers::retry_after;
 use super::retry::Backoff;
@@ -7,10 +7,10 @@ use futures_util::StreamExt as _;
 use reqwest::header;
 use reqwest::{Response, Url};
 
-/// An answer, and where it came from in the end.
+/// A response and its final address.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// After redirects; may hold credentials.
+    /// The address after redirects; it may contain credentials.
     pub url: Url,
     /// The `Content-Type` header, if it is text.
     pub content_type: Option<String>,
@@ -19,12 +19,12 @@ pub struct Answer {
 }
 
 impl Fetcher {
-    /// The answer to a request, of `limit` bytes at most. `accept` is what the request says it
-    /// takes, if anything.
+    /// Sends a request and reads at most `limit` bytes of the response. `accept` is the value of the
+    /// `Accept` header, if any.
     ///
     /// # Errors
-    /// If the address is not HTTP, the server refuses or stays away for as long as the policy
-    /// tries, or the body is longer than `limit`.
+    /// If the address is not HTTP, the server refuses or does not answer in all attempts of the policy, or
+    /// the body is longer than `limit`.
     pub async fn get(
         &self,
         url: &str,
@@ -107,7 +107,7 @@ impl FetchError {
         }
     }
 
-    /// How long the server wants to be left alone.
+    /// How long the server asks to wait before the next request.
     pub(super) fn wait(&self) -> Option<std::time::Duration> {
         match self {
             Self::Status { wait, .. } => wait.map(std::time::Duration::from_secs),

@@ -1,11 +1,11 @@
-//! What the headers of an answer say of the part of a file that follows.
+//! What the headers of a response say about the part of a file that follows.
 
 use reqwest::Response;
 use reqwest::header::{self, HeaderMap};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
 
-/// By what a server tells versions of a file apart: what `If-Range` takes (RFC 9110, 13.1.5).
+/// The headers by which a server tells versions of a file apart, for `If-Range` (RFC 9110, 13.1.5).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Validators {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -21,7 +21,7 @@ impl Validators {
             (value.len() <= 256).then(|| value.to_owned())
         };
         Self {
-            // A weak one does not promise the same bytes.
+            // A weak entity tag does not promise the same bytes.
             etag: text(header::ETAG).filter(|tag| tag.starts_with('"')),
             last_modified: text(header::LAST_MODIFIED),
         }
@@ -32,7 +32,7 @@ impl Validators {
     }
 }
 
-/// The first byte and the whole length that a `Content-Range` names.
+/// The offset of the first byte and the total length in a `Content-Range`.
 pub(super) fn content_range(response: &Response) -> Option<(u64, Option<u64>)> {
     let value = response.headers().get(header::CONTENT_RANGE)?;
     range(value.to_str().ok()?)
@@ -54,7 +54,7 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| digits)
 }
 
-/// How long the server wants to be left alone: seconds or a date.
+/// The value of `Retry-After`, in seconds or as a date.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     match number(value) {

@@ -1,12 +1,12 @@
-//! Files of known content, over HTTP, into a directory.
+//! Fetches files of known content over HTTP into a directory.
 //!
-//! In: [`Download`]s, each a name, addresses in order of preference and a sha256. Out: paths of
-//! files that have that digest, with events on the way. Several at a time, resumed where an
-//! earlier try stopped, in this process or one before; of two processes one fetches and the other
-//! waits. Small answers without a digest (indices, pages) are read whole by [`Fetcher::get`].
+//! In: [`Download`]s, each a name, addresses in order of preference and a SHA-256. Out: paths of files with
+//! that digest, and progress events. Fetches several at a time and resumes where an earlier attempt stopped,
+//! in this process or an earlier one; if two processes want one file, one fetches it and the other waits.
+//! Small responses without a digest (indexes, pages) are read whole by [`Fetcher::get`].
 //!
-//! Never: a final name for bytes that were not verified, a credential in a message, a request for
-//! bytes that are here already where the server can leave them out.
+//! Never: gives a final name to bytes that were not verified, shows a credential in a message, requests
+//! bytes that are already here if the server supports ranges.
 
 mod address;
 mod client;
@@ -34,31 +34,31 @@ pub use progress::{Event, Progress, What};
 pub use retry::Policy;
 pub use stackforge_types::printable::without_credentials;
 
-/// A file to be had.
+/// A file to fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Download {
     /// Its final name, without a directory.
     pub name: String,
-    /// Where it is, the preferred address first. An address may hold `user:password@`.
+    /// Its addresses, the preferred one first. An address may contain `user:password@`.
     pub urls: Vec<String>,
-    /// What the content has to have.
+    /// Digest of its content.
     pub sha256: Digest,
-    /// Bytes, if they are known; then a file of another size is refused early.
+    /// Size in bytes, if known; then a file of another size is refused early.
     pub size: Option<u64>,
 }
 
-/// A file that is there and has the digest that was asked for.
+/// A fetched file, with the requested digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
-    /// The directory and [`Download::name`].
+    /// The file: the directory joined with [`Download::name`].
     pub path: PathBuf,
-    /// Bytes that came over the network in this call; none if the file was there.
+    /// Bytes received over the network in this call; 0 if the file existed.
     pub bytes: u64,
-    /// Whether it was there, or came to be there through another process.
+    /// Whether the file existed already, or another process fetched it.
     pub cached: bool,
 }
 
-/// Fetches, with the certificates, proxies and logins of this machine.
+/// Fetches files with the certificates, proxies and logins of this machine.
 #[derive(Clone)]
 pub struct Fetcher {
     client: reqwest::Client,
@@ -69,7 +69,7 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// With the user's netrc.
+    /// Creates a fetcher with the user's netrc file.
     ///
     /// # Errors
     /// As [`client()`].
@@ -77,7 +77,7 @@ impl Fetcher {
         Self::with(policy, Logins::of_user())
     }
 
-    /// With these logins in place of the user's.
+    /// Creates a fetcher with these logins instead of the user's.
     ///
     /// # Errors
     /// As [`client()`].
@@ -95,19 +95,18 @@ impl Fetcher {
         })
     }
 
-    /// Lets files grow in that directory, which has to be on the file system that they go to, and
-    /// not beside their final names.
+    /// Puts part files into that directory instead of beside their final names. It must be on the same file
+    /// system.
     pub fn with_parts(mut self, parts: PathBuf) -> Self {
         self.parts = Some(parts);
         self
     }
 
-    /// Every file, in the order of `downloads`. The first error ends the others, whose parts stay
-    /// for the next time.
+    /// Fetches all files; returns them in the order of `downloads`. The first error ends the others, whose
+    /// parts are kept for the next call.
     ///
     /// # Errors
-    /// The first error of any file: no address is left to try, the content is another, or the disk
-    /// fails.
+    /// The first error of any file: all addresses failed, the content differs, or the disk fails.
     pub async fn all(
         &self,
         downloads: &[Download],
@@ -122,10 +121,10 @@ impl Fetcher {
         futures_util::future::try_join_all(files).await
     }
 
-    /// One file.
+    /// Fetches one file.
     ///
     /// # Errors
-    /// If no address is left to try, the content is another, or the disk fails.
+    /// If all addresses failed, the content differs, or the disk fails.
     pub async fn file(
         &self,
         download: &Download,
@@ -137,7 +136,7 @@ impl Fetcher {
         self.one(download, directory, &tracker.of(0)).await
     }
 
-    /// A request with the login that the user keeps for its host, unless the address has one.
+    /// Begins a request with the user's login for its host, unless the address contains one.
     fn request(&self, url: &reqwest::Url) -> reqwest::RequestBuilder {
         let request = self.client.get(url.clone());
         let own = !url.username().is_empty() || url.password().is_some();

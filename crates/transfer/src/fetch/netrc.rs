@@ -1,10 +1,9 @@
-//! Logins that the user keeps in a netrc file.
+//! Logins from a netrc file.
 //!
 //! In: the file that NETRC names, else `~/.netrc`. Out: user and password for a host. The
-//! grammar is that of ftp(1) with curl's quotes and comments: words, of which `machine NAME` or
-//! `default` opens an entry and `login`, `password` and `account` each take one more; `macdef`
-//! runs to an empty line. Anything else is an error that names the line, and no login is taken
-//! from a file that has one.
+//! grammar is that of ftp(1) with curl's quotes and comments: words, of which `machine NAME` or `default`
+//! begins an entry and `login`, `password` and `account` each take one more; `macdef` runs to an empty line.
+//! Anything else is an error with its line number, and then no login of the file is used.
 
 use std::path::{Path, PathBuf};
 
@@ -20,15 +19,15 @@ pub struct Login {
     pub password: String,
 }
 
-/// Entries in the order of the file.
+/// The entries in the order of the file; the host is `None` for `default`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Netrc(Vec<(Option<String>, Login)>);
 
-/// What is wrong with a netrc file. It quotes nothing of it.
+/// What is wrong with a netrc file. It quotes nothing from the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct NetrcError {
-    /// Counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
     /// What is wrong in that line.
     pub what: &'static str,
@@ -38,7 +37,7 @@ impl Netrc {
     /// Reads the text of a netrc file.
     ///
     /// # Errors
-    /// At the first word that is not of the grammar, or that is longer than 4096 bytes.
+    /// At the first word that is not in the grammar, or is longer than 4096 bytes.
     pub fn parse(text: &str) -> Result<Self, NetrcError> {
         let mut words = Words { text, line: 1 };
         let mut entries: Vec<(Option<String>, Login)> = Vec::new();
@@ -67,7 +66,7 @@ impl Netrc {
         Ok(Self(entries))
     }
 
-    /// The login for a host: of its entry, else of `default`.
+    /// The login for a host: its own entry, else `default`.
     pub fn of_host(&self, host: &str) -> Option<&Login> {
         let own = |name: &Option<String>| {
             let name = name.as_deref();
@@ -129,7 +128,7 @@ impl Words<'_> {
         self.word().map(Some)
     }
 
-    /// The next word, which may start with `#`: passwords do.
+    /// The next word, which may start with `#`, as passwords can.
     fn value(&mut self, missing: &'static str) -> Result<String, NetrcError> {
         self.skip_space();
         if self.text.is_empty() {
@@ -167,7 +166,7 @@ impl Words<'_> {
         }
     }
 
-    /// To the first empty line.
+    /// Skips to the first empty line.
     fn skip_macro(&mut self) {
         let mut empty = false;
         while let Some(c) = self.bump() {
@@ -179,7 +178,7 @@ impl Words<'_> {
     }
 }
 
-/// The user's logins, or what is wrong with the file that holds them.
+/// The user's logins, or what is wrong with their file.
 pub(super) struct Logins(Result<Netrc, String>);
 
 impl Logins {

@@ -1,7 +1,8 @@
-//! The part of a file that is there: `NAME.part`, and beside it what its server said of it.
+//! A partly fetched file: `NAME.part`, and beside it a note on the server that it came from.
 //!
-//! Whoever holds the lock on `NAME.part` fetches the file; the lock goes with the process. All
-//! calls block. Never: a part taken for another file's, a final name before the bytes are on disk.
+//! The process that holds the lock on `NAME.part` fetches the file; the lock ends with the process. All
+//! calls block. Never: takes the part of one file for another's, gives a final name before the bytes are on
+//! disk.
 
 use super::headers::Validators;
 use serde::{Deserialize, Serialize};
@@ -12,15 +13,15 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// More than any sidecar that is written here.
+/// Most bytes of a note; larger than any that is written here.
 const LARGEST_NOTE: u64 = 16 << 10;
 
-/// What is known of a part, kept beside it so that another process can go on.
+/// What is known about a part, kept beside it so that another process can resume it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
-    /// Digest of the file that it becomes.
+    /// Digest of the complete file.
     pub sha256: String,
-    /// Digest of its address, which may hold credentials.
+    /// Digest of the address, because the address may contain credentials.
     pub from: String,
     #[serde(flatten)]
     pub validators: Validators,
@@ -28,9 +29,9 @@ pub(super) struct Note {
 
 pub(super) struct Part {
     file: File,
-    /// Where it grows.
+    /// The directory of the part file.
     parts: PathBuf,
-    /// Where it gets its final name.
+    /// The directory of the complete file.
     directory: PathBuf,
     path: PathBuf,
     note_path: PathBuf,
@@ -42,12 +43,12 @@ pub(super) struct Part {
 
 pub(super) enum Claim {
     Mine(Box<Part>),
-    /// Someone else fetches it.
+    /// Another process fetches it.
     Busy,
 }
 
 impl Part {
-    /// Takes the lock, if it is free.
+    /// Takes the lock if it is free.
     pub(crate) fn claim(parts: &Path, directory: &Path, name: &str) -> io::Result<Claim> {
         let path = parts.join(format!("{name}.part"));
         loop {
@@ -63,7 +64,7 @@ impl Part {
                 Err(TryLockError::WouldBlock) => return Ok(Claim::Busy),
                 Err(TryLockError::Error(e)) => return Err(e),
             }
-            // Its last owner may have renamed or removed it before the lock was free.
+            // The last owner may have renamed or removed it before releasing the lock.
             let ours = file.metadata()?;
             match std::fs::symlink_metadata(&path) {
                 Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {}
@@ -85,7 +86,7 @@ impl Part {
         }
     }
 
-    /// Takes up what an earlier try left for the same file, if that can be the start of it.
+    /// Continues the part of an earlier attempt, if it can be the start of this file.
     pub(crate) fn recover(&mut self, sha256: &Digest, size: Option<u64>) -> io::Result<()> {
         let there = self.file.metadata()?.len();
         let note = read_note(&self.note_path).filter(|n| n.sha256 == sha256.hex());
@@ -96,7 +97,7 @@ impl Part {
         self.note = note;
         let (hash, have) = hash(&mut self.file)?;
         (self.hash, self.have) = (hash, have);
-        // Whole and wrong: nothing can be added to it.
+        // Complete but wrong, so it cannot be resumed.
         if size == Some(have) && self.digest() != *sha256 {
             self.restart()?;
         }
@@ -119,7 +120,7 @@ impl Part {
         Digest::from_hash(&self.hash.clone().finalize())
     }
 
-    /// Drops what is there.
+    /// Drops the bytes of the part.
     pub(crate) fn restart(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.seek(SeekFrom::Start(0))?;
@@ -129,7 +130,8 @@ impl Part {
         remove(&self.note_path)
     }
 
-    /// Notes whose bytes follow; before the first of them, so that no part is without its note.
+    /// Writes the note on the following bytes; called before the first of them, so that no part lacks a
+    /// note.
     pub(crate) fn annotate(&mut self, note: Note) -> io::Result<()> {
         if note == self.note {
             return Ok(());
@@ -170,7 +172,7 @@ impl Part {
         Ok(self.last)
     }
 
-    /// Lets go of it; nothing stays where nothing is worth keeping.
+    /// Releases the lock; removes the part if it is empty.
     pub(crate) fn release(self) -> io::Result<()> {
         if self.have == 0 {
             remove(&self.note_path)?;
@@ -187,7 +189,7 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// None as well for what is not readable as a note: then the part starts again.
+/// `None` also for an unreadable note; then the part starts again.
 fn read_note(path: &Path) -> Option<Note> {
     let mut text = Vec::new();
     let file = File::open(path).ok()?;
@@ -212,7 +214,7 @@ fn hash(file: &mut File) -> io::Result<(Sha256, u64)> {
     }
 }
 
-/// The length of the file at its final name, if it is there with the right content.
+/// The length of the file at its final name, if it exists with the right content.
 pub(super) fn verified(path: &Path, sha256: &Digest, size: Option<u64>) -> Option<u64> {
     let mut file = File::open(path).ok()?;
     let there = file.metadata().ok().filter(std::fs::Metadata::is_file)?;

@@ -1,55 +1,55 @@
-//! What happens while files are fetched, of each and of all together.
+//! Progress events of downloads, for each file and for all together.
 
 use super::{Download, FetchError};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How far something is, in bytes.
+/// Progress in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes that are there.
+    /// Bytes received or already here.
     pub have: u64,
-    /// None while a server has yet to tell.
+    /// Total bytes. `None` until a server states them.
     pub size: Option<u64>,
 }
 
-/// Something that happened to one download.
+/// An event of one download.
 #[derive(Debug)]
 pub struct Event<'a> {
-    /// Whose event it is.
+    /// The download.
     pub download: &'a Download,
     /// What happened.
     pub what: What<'a>,
-    /// How far this file is.
+    /// Progress of this file.
     pub file: Progress,
-    /// How far all files of the call are together.
+    /// Progress of all files of the call.
     pub all: Progress,
 }
 
 /// What happened to a download.
 #[derive(Debug)]
 pub enum What<'a> {
-    /// It was there, and its digest is right.
+    /// The file existed, and its digest is right.
     Cached,
     /// Another process fetches it.
     Waiting,
-    /// Bytes come, after those that an earlier try left.
+    /// The transfer starts, after the bytes of an earlier attempt.
     Started,
-    /// So many more have come.
+    /// So many more bytes arrived.
     Bytes(u64),
-    /// What was there is of no use: it begins anew.
+    /// The received bytes are of no use: the file is fetched again from its start.
     Again {
         /// The reason, for people.
         why: &'a str,
     },
-    /// A try failed and the next follows after a pause.
+    /// An attempt failed and the next one follows after a pause.
     Retrying {
         /// Why it failed.
         error: &'a FetchError,
         /// How long the pause is.
         pause: Duration,
     },
-    /// It has its final name.
+    /// The file has its final name.
     Done,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Tracker<'a> {
     }
 }
 
-/// Tells of one file.
+/// Reports the events of one file.
 pub(super) struct Reporter<'a> {
     tracker: &'a Tracker<'a>,
     index: usize,

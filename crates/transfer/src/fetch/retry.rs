@@ -1,20 +1,20 @@
-//! How often and after which pauses something is tried again.
+//! How often, and after which pauses, a request is tried again.
 
 use std::time::Duration;
 
-/// How patient a [`Fetcher`](super::Fetcher) is.
+/// Retry limits of a [`Fetcher`](super::Fetcher).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Files at a time.
+    /// Most files at a time.
     pub parallel: usize,
-    /// Tries in a row that may fail before an address is given up. One that brought much does not
-    /// count.
+    /// Consecutive attempts that may fail before an address is given up. An attempt that brought at least 1
+    /// MiB starts the count anew.
     pub attempts: u32,
-    /// Pause before the second try; it doubles each time.
+    /// Pause before the second attempt; it doubles each time.
     pub first_pause: Duration,
-    /// No pause is longer, also where the server asks for one.
+    /// Longest pause. A server that asks for a longer one is not asked again.
     pub longest_pause: Duration,
-    /// A connection that brings nothing for so long is broken.
+    /// A connection that brings no bytes for this long is broken.
     pub stall: Duration,
 }
 
@@ -30,8 +30,8 @@ impl Default for Policy {
     }
 }
 
-/// A try that brought this much was no failure of the server: large files over a bad line are
-/// had in many pieces.
+/// An attempt that brought this many bytes restarts the count of failures: over a bad line, a large file
+/// arrives in many pieces.
 const MUCH: u64 = 1 << 20;
 
 pub(super) struct Backoff<'a> {
@@ -44,8 +44,8 @@ impl<'a> Backoff<'a> {
         Self { policy, failed: 0 }
     }
 
-    /// The pause after a try that brought `gained` bytes, or none: give up. `wait` is what the
-    /// server asks for.
+    /// The pause after an attempt that brought `gained` bytes, or `None` to give up. `wait` is the pause
+    /// that the server asks for.
     pub(crate) fn after(&mut self, gained: u64, wait: Option<Duration>) -> Option<Duration> {
         if gained >= MUCH {
             self.failed = 0;
@@ -59,7 +59,7 @@ impl<'a> Backoff<'a> {
             .policy
             .first_pause
             .saturating_mul(1 << (self.failed - 1).min(16));
-        // Half of it at least, so that many clients that failed together do not return together.
+        // Jitter of up to half the pause, so that many clients that failed together do not return together.
         let jittered = doubled.min(longest).mul_f64(0.5 + 0.5 * fastrand::f64());
         Some(wait.map_or(jittered, |w| w.max(jittered)))
     }

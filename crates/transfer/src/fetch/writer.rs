@@ -1,4 +1,4 @@
-//! A part that is hashed and written while the next bytes arrive.
+//! Hashes and writes a part while the next bytes arrive.
 
 use super::FetchError;
 use super::part::{Note, Part};
@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use tokio::task::JoinHandle;
 
-/// What is handed over at a time; so much is lost at most when a fetch is dropped.
+/// Bytes that are handed over at a time, and the most that are lost when a download is dropped.
 const BUFFER: usize = 256 << 10;
 
 pub(super) struct Writer {
@@ -15,14 +15,14 @@ pub(super) struct Writer {
     buffer: Vec<u8>,
     spare: Vec<u8>,
     path: PathBuf,
-    /// With what is in the buffer.
+    /// Bytes of the part, including those in the buffer.
     have: u64,
 }
 
 enum State {
     Idle(Box<Part>),
     Busy(JoinHandle<Written>),
-    /// A thread was lost, and the part with it.
+    /// The writing thread panicked or ended, and the part was lost with it.
     Lost,
 }
 
@@ -64,12 +64,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Waits until what was handed over is written.
+    /// Waits until the bytes handed over are written.
     async fn idle(&mut self) -> Result<Box<Part>, FetchError> {
         let lost = || io::Error::other("the thread that writes it ended");
         match &mut self.state {
             State::Busy(task) => {
-                // The task stays in place until it is done: this may be dropped while it waits.
+                // The task stays in the state until it is done, because this future may be dropped while it
+                // waits.
                 let written = task.await;
                 self.state = State::Lost;
                 let (part, bytes, done) = written.map_err(|_| self.failed(lost(), 0))?;
@@ -91,7 +92,7 @@ impl Writer {
         }
     }
 
-    /// Runs something with the part where it may block, all bytes written.
+    /// Runs `work` with the part on a thread that may block, after all bytes are written.
     async fn with<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Part) -> io::Result<T> + Send + 'static,
