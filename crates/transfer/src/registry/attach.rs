@@ -1,8 +1,8 @@
-//! What is attached to a manifest.
+//! Attaches artifacts to a manifest.
 //!
-//! In: a subject and an artifact. Out: a manifest that refers to the subject, listed by the registry
-//! or, where it has no API for that, in the index of the fallback tag (specification, "Referrers Tag
-//! Schema"), to which many may add at once.
+//! In: a subject and an artifact. Out: a manifest that refers to the subject, listed by the registry or, if
+//! it has no referrers API, in the index of the fallback tag (specification, "Referrers Tag Schema"), which
+//! several clients may write at once.
 
 use std::collections::BTreeMap;
 
@@ -20,29 +20,29 @@ use stackforge_types::reference::{Repository, Target};
 
 const INDEX: &str = MANIFEST_TYPES[0];
 const IMAGE: &str = MANIFEST_TYPES[1];
-/// Of what has no configuration, with `{}` as its content.
+/// Media type of the empty configuration, whose content is `{}`.
 pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 
 /// One file that belongs to an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifact {
-    /// What kind of artifact it is: a media type that the image's readers look for.
+    /// The kind of artifact: a media type that readers of the image look for.
     pub artifact_type: String,
-    /// Of the file itself.
+    /// Media type of the file itself.
     pub media_type: String,
-    /// File name, for programs that fetch it.
+    /// File name, for programs that download it.
     pub title: String,
     /// The content of the file.
     pub bytes: Bytes,
-    /// Of the manifest that refers to the image.
+    /// Annotations of the manifest that refers to the image.
     pub annotations: BTreeMap<String, String>,
 }
 
 impl Registry {
-    /// Attaches an artifact to `subject`; the same one twice is there once.
+    /// Attaches an artifact to `subject`; attaching the same one again changes nothing.
     ///
     /// # Errors
-    /// If a push fails, or others change the fallback tag's index for too long.
+    /// If a push fails, or other clients keep changing the fallback tag's index.
     pub async fn attach(
         &self,
         repository: &Repository,
@@ -71,7 +71,7 @@ impl Registry {
         })
     }
 
-    /// A small blob, as it is in memory.
+    /// Pushes a small blob from memory; returns its descriptor.
     ///
     /// # Errors
     /// As [`Registry::push_blob`].
@@ -86,10 +86,10 @@ impl Registry {
         Ok(digest)
     }
 
-    /// A small blob, whole and verified.
+    /// Reads a small blob whole and verifies it.
     ///
     /// # Errors
-    /// If it is longer than `most` bytes, is missing, or does not have its digest.
+    /// If it is longer than `most` bytes, is missing, or has another digest.
     pub async fn small_blob(
         &self,
         repository: &Repository,
@@ -141,8 +141,8 @@ fn manifest(subject: &Descriptor, artifact: &Artifact) -> Manifest {
     }
 }
 
-/// The list with every part that refers to `subject`, or nothing where it has them. What others
-/// have written into it stays as it is.
+/// The index with every part that refers to `subject` added, or `None` if it has them all. Entries of other
+/// clients stay as they are.
 fn listed(
     current: Option<&Manifest>,
     parts: &[Manifest],

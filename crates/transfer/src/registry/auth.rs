@@ -1,9 +1,8 @@
-//! What a registry is told so that it answers: Basic, or a token of its token service.
+//! Authorization at a registry: Basic, or a token of its token service.
 //!
-//! In: a scope, and the challenges of a 401. Out: an `Authorization` header. Tokens are kept for as
-//! long as they hold and fetched once for many requests at the same time. Credentials are looked up
-//! when a registry asks, not before, and go to its token service only over TLS, or over plain HTTP
-//! where the registry itself may use it.
+//! In: a scope, and the challenges of a 401 response. Out: an `Authorization` header. Tokens are kept until
+//! they expire and are fetched once for concurrent requests. Credentials are looked up only when a registry
+//! asks, and go to its token service only over TLS, or over plain HTTP if the registry itself may use it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,10 +22,11 @@ use super::error::{ApiErrors, excerpt};
 use super::{RegistryError, body};
 
 const LONGEST_ANSWER: u64 = 1 << 20;
-/// The specification's default, and the least that a client has to expect.
+/// Shortest lifetime of a token in seconds: the specification's default, and the least that a client has to
+/// expect.
 const SHORTEST_LIFE: u64 = 60;
 
-/// What a request needs to be allowed: `repository:a/b:pull`.
+/// The access that a request needs: `repository:a/b:pull`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Scope {
     pub repository: String,
@@ -46,7 +46,7 @@ impl Scope {
 }
 
 pub(super) struct Authorizer {
-    /// As credentials are kept under.
+    /// The host that credentials are stored under.
     host: String,
     connection: Connection,
     keychain: Arc<Keychain>,
@@ -81,7 +81,7 @@ impl Authorizer {
         }
     }
 
-    /// The header for a scope, as far as the registry has said what it wants.
+    /// The header for a scope, as far as the registry has stated what it requires.
     pub(crate) async fn header(
         &self,
         client: &reqwest::Client,
@@ -102,8 +102,8 @@ impl Authorizer {
             .map(Some)
     }
 
-    /// The header that meets a 401's challenges; none when nothing here can. `refused` is what the
-    /// refused request had: another task may have renewed it meanwhile.
+    /// The header that answers a 401's challenges. `None` if none can be met. `refused` is the header of the
+    /// refused request: another task may have renewed the token meanwhile.
     pub(crate) async fn answer(
         &self,
         client: &reqwest::Client,
@@ -155,7 +155,7 @@ impl Authorizer {
         Ok(None)
     }
 
-    /// For errors: which credentials are used for a scope.
+    /// Which credentials are used for a scope, for messages.
     pub(crate) async fn used(&self, scope: &Scope) -> Box<str> {
         let mut state = self.state.lock().await;
         self.credentials(&mut state, scope).await.whence.into()
@@ -244,7 +244,7 @@ impl Authorizer {
             .ok_or_else(|| wrong("answers without a token".to_owned(), false))?;
         let value = secret_header(&format!("Bearer {token}"))
             .ok_or_else(|| wrong("answers what is no token".to_owned(), false))?;
-        // Renewed well before it ends, so that a request on its way does not outlive it.
+        // Renewed well before it expires, so that it stays valid during a request.
         let life = answer.expires_in.unwrap_or(0).clamp(SHORTEST_LIFE, 3600) * 3 / 4;
         let header = Header {
             value: value.clone(),
@@ -262,7 +262,7 @@ struct Answer {
     expires_in: Option<u64>,
 }
 
-/// OAuth 2: a form, which has the shape of a query.
+/// An OAuth 2 request: its form has the syntax of a query.
 fn refresh_request(
     client: &reqwest::Client,
     service: &Service,

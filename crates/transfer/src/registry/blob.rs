@@ -1,7 +1,7 @@
-//! A blob or a range of it, as it comes: nothing here checks a digest.
+//! Reads a blob or a range of it without verifying a digest.
 //!
-//! A server may ignore a range. Then what comes before it is read and dropped, and
-//! [`BlobStream::ranged`] says so before a byte is read.
+//! A server may ignore a range. Then the bytes before it are read and dropped, and [`BlobStream::ranged`]
+//! tells so before a byte is read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,20 +30,20 @@ pub struct BlobStream {
 }
 
 impl BlobStream {
-    /// Whether the server kept to the range. If not, reading costs all that is in front of it.
+    /// Whether the server respected the range. If not, reading also downloads all bytes before it.
     pub fn ranged(&self) -> bool {
         self.ranged
     }
 
-    /// The size of the whole blob, if the server says.
+    /// The size of the whole blob in bytes, if the server states it.
     pub fn size(&self) -> Option<u64> {
         self.size
     }
 
-    /// The next bytes; none at the end of the range or, if that comes first, of the answer.
+    /// The next bytes. `None` at the end of the range or of the response, whichever comes first.
     ///
     /// # Errors
-    /// If the connection breaks. What came before stays valid.
+    /// If the connection breaks. Bytes returned before stay valid.
     pub async fn next(&mut self) -> Result<Option<Bytes>, RegistryError> {
         while self.left > 0 {
             let mut chunk = match self.body.next().await {
@@ -51,7 +51,7 @@ impl BlobStream {
                 Some(Ok(chunk)) => chunk,
                 Some(Err(error)) => return Err(self.endpoint.cut(&self.doing, error)),
             };
-            // Lengths of chunks fit in u64, and what is taken of one in its length.
+            // Lengths of chunks fit in u64, and the dropped bytes never exceed the chunk's length.
             let dropped = self.skip.min(chunk.len() as u64);
             self.skip -= dropped;
             let _ = chunk.split_to(dropped as usize);
@@ -66,10 +66,10 @@ impl BlobStream {
 }
 
 impl Registry {
-    /// A range of a blob; an empty one is an empty stream. What arrives is not verified.
+    /// Reads a range of a blob; an empty range gives an empty stream. The bytes are not verified.
     ///
     /// # Errors
-    /// If the blob is missing, or no mirror and not the registry answers.
+    /// If the blob is missing, or neither a mirror nor the registry answers.
     pub async fn blob(
         &self,
         repository: &Repository,
@@ -84,10 +84,10 @@ impl Registry {
         .await
     }
 
-    /// The size of a blob that the registry has.
+    /// Returns the size in bytes of a blob that the registry has.
     ///
     /// # Errors
-    /// If the blob is missing, or the registry does not say its size.
+    /// If the blob is missing, or the registry does not state its size.
     pub async fn blob_size(
         &self,
         repository: &Repository,
@@ -156,7 +156,7 @@ pub(super) async fn open(
             client
                 .get(url.clone())
                 .header(RANGE, format!("bytes={}-{last}", range.start))
-                // A range of something compressed on the way is a range of something else.
+                // Otherwise the range could be one of compressed bytes.
                 .header(ACCEPT_ENCODING, "identity")
         })
         .await?;
@@ -174,7 +174,7 @@ pub(super) async fn open(
             }
         }
     } else {
-        // All of it. From the start on that is no loss.
+        // The server sent the whole blob, which costs nothing extra if the range starts at 0.
         stream.ranged = range.start == 0;
         stream.skip = range.start;
         stream.size = response.content_length();

@@ -1,4 +1,4 @@
-//! The body of an answer, with a bound.
+//! Reads the body of a response up to a bound.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;

@@ -1,20 +1,20 @@
-//! `WWW-Authenticate`: what a server wants before it answers (RFC 9110, 11.6.1).
+//! `WWW-Authenticate`: how a server wants a client to authenticate (RFC 9110, 11.6.1).
 //!
-//! In: the header's values, which may each hold several challenges. Out: schemes with their
-//! parameters. What cannot be read ends the list; it never fails, since a challenge that is not
-//! understood is one that cannot be met.
+//! In: the header's values, which may each hold several challenges. Out: schemes with their parameters.
+//! Parsing stops at the first malformed challenge; it never fails, because a challenge that is not
+//! understood cannot be met anyway.
 
-/// One scheme and its parameters; names in lower case.
+/// A scheme and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Challenge {
     /// `Bearer` or `Basic`, in lower case.
     pub scheme: String,
-    /// Names in lower case and values as they are, in the header's order.
+    /// The parameters in the header's order: names in lower case, values unchanged.
     pub parameters: Vec<(String, String)>,
 }
 
 impl Challenge {
-    /// The value of the first parameter of this name, which is in lower case.
+    /// The value of the first parameter with this name, given in lower case.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.parameters
             .iter()
@@ -23,10 +23,10 @@ impl Challenge {
     }
 }
 
-/// More challenges, and parameters of one, than a server has reason to send.
+/// Most challenges, and most parameters of one, that are read.
 pub const MOST: usize = 32;
 
-/// Reads the challenges of a header up to the first damage, and at most [`MOST`].
+/// Reads the challenges of a header up to the first malformed one, and at most [`MOST`].
 pub fn parse(header: &str) -> Vec<Challenge> {
     let mut text = Text { rest: header };
     let mut found: Vec<Challenge> = Vec::new();
@@ -84,7 +84,8 @@ impl<'a> Text<'a> {
         (!token.is_empty()).then_some(token)
     }
 
-    /// A quoted string or a token; the latter also with what careless servers leave unquoted.
+    /// A quoted string or a token; the latter may also contain characters that careless servers leave
+    /// unquoted.
     fn value(&mut self) -> Option<String> {
         if !self.take('"') {
             let stop = |c: char| c == ',' || c == '"' || c.is_ascii_whitespace();

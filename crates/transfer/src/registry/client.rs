@@ -1,4 +1,4 @@
-//! A registry and its mirrors, and how often something is tried.
+//! A registry and its mirrors, and how often requests are tried.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,37 +15,37 @@ use super::pace::Pace;
 use super::retry::{Backoff, Patience};
 use stackforge_types::reference::Repository;
 
-/// Blobs that arrive at a time.
+/// Most blobs that are fetched at a time.
 const ARRIVING: usize = 4;
 
-/// Where requests may go without TLS.
+/// Which hosts may be reached without TLS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PlainHttp {
-    /// To this machine.
+    /// This machine only.
     #[default]
     Loopback,
-    /// To any host.
+    /// Any host.
     Always,
-    /// To no host.
+    /// No host.
     Never,
 }
 
-/// How a registry is talked to.
+/// Options of a registry client.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// `HOST[:PORT][/PREFIX]`, asked first, in this order, for whatever is read.
+    /// Mirrors, `HOST[:PORT][/PREFIX]`, which every read asks first, in this order.
     pub mirrors: Vec<String>,
-    /// Where requests may go without TLS.
+    /// Which hosts may be reached without TLS.
     pub plain_http: PlainHttp,
-    /// How long requests are tried.
+    /// How long failing requests are repeated.
     pub patience: Patience,
-    /// A PEM bundle that is trusted besides the system's.
+    /// A PEM bundle of authorities that are trusted besides the system's.
     pub authorities: Option<PathBuf>,
-    /// Who is told what happens.
+    /// Receives the events of transfers.
     pub observer: Option<Observer>,
-    /// Blobs arrive with at most so many bytes in a second, all together.
+    /// Most bytes per second of all fetched blobs together.
     pub rate: Option<u64>,
-    /// Blobs are sent in requests of at most this size; without it, in one.
+    /// Largest request in bytes when a blob is sent; without it, a blob is sent in one request.
     pub chunk: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ pub struct Registry {
 
 struct Inner {
     host: String,
-    /// Mirrors, then the registry.
+    /// The mirrors, then the registry.
     endpoints: Vec<Arc<Endpoint>>,
     own: Arc<Endpoint>,
     patience: Patience,
@@ -89,10 +89,10 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// `host` is `HOST[:PORT]`, `docker.io` for Docker Hub. Nothing is sent yet.
+    /// Creates a client. `host` is `HOST[:PORT]`, `docker.io` for Docker Hub. Nothing is sent yet.
     ///
     /// # Errors
-    /// If the host or a mirror is not `HOST[:PORT]`, or the bundle of authorities cannot be used.
+    /// If the host or a mirror is malformed, or the bundle of authorities cannot be used.
     pub fn connect(
         host: &str,
         keychain: Arc<Keychain>,
@@ -120,7 +120,7 @@ impl Registry {
         })
     }
 
-    /// As given to [`Registry::connect`].
+    /// The host as given to [`Registry::connect`].
     pub fn host(&self) -> &str {
         &self.inner.host
     }
@@ -129,7 +129,7 @@ impl Registry {
         &self.inner.endpoints
     }
 
-    /// The registry itself: what is written goes there.
+    /// The registry itself, which receives all writes.
     pub(super) fn own(&self) -> &Arc<Endpoint> {
         &self.inner.own
     }
@@ -138,14 +138,14 @@ impl Registry {
         self.inner.chunk
     }
 
-    /// Waits as long as bytes that arrived are more than the rate allows.
+    /// Waits while the received bytes exceed the rate.
     pub(super) async fn paced(&self, bytes: u64) {
         if let Some(pace) = &self.inner.pace {
             pace.take(bytes).await;
         }
     }
 
-    /// The right to fetch a blob, until it is dropped; none only if nobody waits any more.
+    /// Waits for a permit to fetch a blob. `None` only if the semaphore is closed.
     pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         self.inner.arriving.acquire().await.ok()
     }
@@ -156,7 +156,7 @@ impl Registry {
         }
     }
 
-    /// What a request is for; `doing` is "reading", `what` "manifest `a:b`".
+    /// Describes a request: `doing` is "reading", `what` "manifest `a:b`".
     pub(super) fn ask(
         &self,
         doing: &str,
@@ -175,7 +175,7 @@ impl Registry {
         }
     }
 
-    /// Reads from the mirrors, each once, then from the registry for as long as it may help.
+    /// Reads from each mirror once, then from the registry, repeated while the error may pass.
     pub(super) async fn read<T, F>(
         &self,
         attempt: impl Fn(Arc<Endpoint>) -> F,
@@ -196,7 +196,7 @@ impl Registry {
         Arc::ptr_eq(endpoint, self.own())
     }
 
-    /// Asks the registry itself for as long as it may help.
+    /// Sends a request to the registry itself, repeated while the error may pass.
     pub(super) async fn write<T, F>(
         &self,
         attempt: impl Fn(Arc<Endpoint>) -> F,
@@ -213,7 +213,7 @@ impl Registry {
         }
     }
 
-    /// Waits before the next attempt, or returns the error when there is to be none.
+    /// Waits before the next attempt, or returns the error if there is none.
     pub(super) async fn rest(
         &self,
         backoff: &mut Backoff,
@@ -225,7 +225,7 @@ impl Registry {
         self.wait(backoff, error).await
     }
 
-    /// The same for an error after which something else is tried.
+    /// Like [`Registry::rest`], for an error after which something else is tried.
     pub(super) async fn wait(
         &self,
         backoff: &mut Backoff,

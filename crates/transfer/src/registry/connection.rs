@@ -1,7 +1,7 @@
 //! Connections: certificates, proxies, and where a redirect may lead.
 //!
-//! In: options and whether a server is this machine. Out: a client that never leaves TLS for plain
-//! HTTP, and that asks no proxy for what is on loopback; for credentials in a body, one that never
+//! In: options, and whether a server is this machine. Out: a client that never redirects from TLS to plain
+//! HTTP, and that uses no proxy for loopback; and for requests with credentials in the body, one that never
 //! leaves the server that it asks.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::{Options, RegistryError};
 
 const MOST_REDIRECTS: usize = 10;
 
-/// Whether a host is this machine, by its name alone.
+/// Whether a host name means this machine; names are not resolved.
 pub(super) fn is_loopback(name: &str) -> bool {
     let name = name.trim_start_matches('[').trim_end_matches(']');
     name == "localhost"
@@ -22,11 +22,11 @@ pub(super) fn is_loopback(name: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-/// How a server is reached.
+/// How a server is connected to.
 #[derive(Clone)]
 pub(super) struct Connection {
     pub options: Options,
-    /// Whether plain HTTP may be spoken.
+    /// Whether plain HTTP may be used.
     pub plain: bool,
     pub loopback: bool,
 }
@@ -35,14 +35,15 @@ pub(super) struct Connection {
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Redirects {
     Anywhere,
-    /// reqwest takes credentials out of a redirected request's headers, but not out of its body.
+    /// For credentials in a body: reqwest removes them from a redirected request's headers, but not from its
+    /// body.
     SameOrigin,
 }
 
 impl Connection {
     /// A client that trusts the system's certificates, or those of SSL_CERT_FILE, and the options'.
     pub(crate) fn client(&self, redirects: Redirects) -> Result<reqwest::Client, RegistryError> {
-        // An error means that a provider is installed already, which is as good.
+        // An error means that a provider is already installed, which is fine too.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("stackforge/", env!("CARGO_PKG_VERSION")))

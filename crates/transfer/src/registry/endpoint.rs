@@ -1,7 +1,7 @@
-//! One server that speaks the distribution API: addresses, login, one request at a time.
+//! A server that implements the distribution API: addresses, login, one request at a time.
 //!
-//! In: a request and what it is for. Out: an answer that is a success, or the error that the server
-//! means. Credentials go to this server and its token service, never along a redirect to another.
+//! In: a request and its purpose. Out: a successful response, or the error that the response means.
+//! Credentials go to this server and its token service, never along a redirect to another server.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use super::error::ApiErrors;
 use super::{Options, PlainHttp, RegistryError, body, challenge, header};
 use stackforge_types::reference::{BadReference, DOCKER_HUB, Repository, is_host};
 
-/// What error answers are read of.
+/// Most bytes of an error response that are read.
 const LONGEST_ERROR: u64 = 64 << 10;
 
 pub(super) struct Endpoint {
-    /// As people name it.
+    /// The host as shown in messages.
     pub host: String,
     base: Url,
-    /// A mirror's own path in front of each repository.
+    /// A mirror's path prefix of every repository.
     prefix: Option<Repository>,
     client: reqwest::Client,
     auth: Authorizer,
 }
 
-/// One request, for its errors and its login.
+/// Description of a request, for its errors and its login.
 #[derive(Debug, Clone)]
 pub(super) struct Ask {
     /// "reading the manifest `a/b:c`"
@@ -40,7 +40,7 @@ pub(super) struct Ask {
 }
 
 impl Endpoint {
-    /// `place` is `HOST[:PORT][/PREFIX]`.
+    /// Creates an endpoint. `place` is `HOST[:PORT][/PREFIX]`.
     pub(crate) fn new(
         place: &str,
         options: &Options,
@@ -83,7 +83,7 @@ impl Endpoint {
         })
     }
 
-    /// The address of something in a repository.
+    /// The address of a resource in a repository.
     pub(crate) fn url(&self, repository: &Repository, rest: &[&str]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -96,7 +96,8 @@ impl Endpoint {
         url
     }
 
-    /// An address from an answer: relative to the answer's own, and no less safe than this server.
+    /// Resolves an address of a response, relative to the response's own; refuses one that is less secure
+    /// than this server.
     pub(crate) fn follow(
         &self,
         from: &Url,
@@ -109,7 +110,7 @@ impl Endpoint {
             if url.host_str() != self.base.host_str() {
                 return Err(wrong("another server without TLS"));
             }
-            // A registry behind a proxy that ends TLS does not know how it was reached.
+            // A registry behind a proxy that ends TLS does not know the scheme of the request.
             let changed = url.set_scheme("https").is_ok() && url.set_port(self.base.port()).is_ok();
             if !changed {
                 return Err(wrong("an address without TLS"));
@@ -121,7 +122,7 @@ impl Endpoint {
         }
     }
 
-    /// The address in `Location`.
+    /// The address in the `Location` header.
     pub(crate) fn location(&self, response: &Response, doing: &str) -> Result<Url, RegistryError> {
         let headers = response.headers();
         let address = header::text(headers, LOCATION.as_str())
@@ -141,7 +142,7 @@ impl Endpoint {
         RegistryError::transfer(error, &self.host, doing)
     }
 
-    /// The whole of a bounded answer.
+    /// Reads the whole body of a response, up to a bound.
     pub(crate) async fn body(
         &self,
         response: Response,
@@ -156,7 +157,7 @@ impl Endpoint {
             })
     }
 
-    /// Sends what `build` makes, logging in where the registry asks for it. `build` may run twice.
+    /// Sends the request of `build`, and logs in if the registry asks for it. `build` may run twice.
     pub(crate) async fn send(
         &self,
         ask: &Ask,
@@ -170,7 +171,7 @@ impl Endpoint {
             let mut request = build(&self.client)
                 .build()
                 .map_err(|error| self.cut(doing, error))?;
-            // Of another server, which the registry refers to, the address is the permission.
+            // Another server that the registry refers to needs no login: the address itself grants access.
             if self.is_own(request.url()) {
                 if !challenged {
                     login = self.auth.header(&self.client, &scope, doing).await?;
@@ -208,7 +209,7 @@ impl Endpoint {
         }
     }
 
-    /// The scope as this server knows it.
+    /// The scope with the repository names of this server.
     fn scope(&self, scope: &Scope) -> Scope {
         let placed = |repository: &str| match &self.prefix {
             Some(prefix) => format!("{prefix}/{repository}"),
@@ -225,7 +226,7 @@ impl Endpoint {
         url.origin() == self.base.origin()
     }
 
-    /// The answer if it is a success, else what it means.
+    /// Returns a successful response, or the error that the response means.
     async fn judge(
         &self,
         response: Response,
@@ -240,7 +241,7 @@ impl Endpoint {
         let known = [401, 403, 404, 410, 429].contains(&status.as_u16());
         let bytes = match body::whole(response, LONGEST_ERROR).await {
             Ok(bytes) => bytes,
-            // What it means stood in what is missing.
+            // The meaning of the status was in the lost body.
             Err(body::BodyError::Transfer(error)) if !known => {
                 return Err(self.cut(&ask.doing, error));
             }

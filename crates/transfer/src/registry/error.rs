@@ -1,5 +1,5 @@
-//! How a registry fails. Each error says what was being done and to what;
-//! [`RegistryError::help`] says what to do about it. None holds a secret.
+//! Errors of a registry. Each says what was being done and to what; [`RegistryError::help`] says what to do
+//! about it. None contains a secret.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,14 +11,13 @@ use stackforge_types::Digest;
 use stackforge_types::printable;
 use stackforge_types::reference::BadReference;
 
-/// Why a registry did not do what was asked. `doing` says what that was: "reading the manifest
-/// `a:b`".
+/// Why a registry request failed. `doing` says what was being done: "reading the manifest `a:b`".
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// The name of an image is malformed.
     #[error(transparent)]
     Reference(#[from] BadReference),
-    /// The HTTP client cannot be made.
+    /// The HTTP client cannot be created.
     #[error("setting up the network client")]
     Client(#[source] reqwest::Error),
     /// No connection could be made.
@@ -46,7 +45,7 @@ pub enum RegistryError {
         #[source]
         source: reqwest::Error,
     },
-    /// The connection ended before the answer did.
+    /// The connection ended before the response did.
     #[error("{doing}: the connection to `{host}` broke{}", because(source))]
     Cut {
         /// The registry or mirror.
@@ -57,7 +56,7 @@ pub enum RegistryError {
         #[source]
         source: reqwest::Error,
     },
-    /// HTTP status 401, also after a token was fetched.
+    /// HTTP status 401, even after a token was fetched.
     #[error("{doing}: `{host}` wants a login ({used}){}", listed(errors))]
     Unauthorized {
         /// The registry or mirror.
@@ -98,7 +97,7 @@ pub enum RegistryError {
         host: String,
         /// What was being done.
         doing: String,
-        /// How long the server wants to be left alone.
+        /// How long the server asks to wait before the next request.
         after: Option<Duration>,
     },
     /// Another HTTP status that is a failure.
@@ -110,12 +109,12 @@ pub enum RegistryError {
         doing: String,
         /// The HTTP status code.
         status: u16,
-        /// How long the server wants to be left alone.
+        /// How long the server asks to wait before the next request.
         after: Option<Duration>,
         /// What the registry says.
         errors: ApiErrors,
     },
-    /// An answer that the specification does not have.
+    /// A response that violates the specification.
     #[error("{doing}: `{host}` answers what cannot be right: {reason}")]
     Protocol {
         /// The registry or mirror.
@@ -125,17 +124,17 @@ pub enum RegistryError {
         /// What is wrong with the answer.
         reason: String,
     },
-    /// What arrived has another digest. Nothing of it was kept.
+    /// The received bytes have another digest. Nothing of them was kept.
     #[error("{doing}: what `{host}` sends is {found}")]
     Corrupt {
         /// The registry or mirror.
         host: String,
         /// What was being done.
         doing: String,
-        /// The digest of what arrived.
+        /// The digest of the received bytes.
         found: Box<Digest>,
     },
-    /// The blob is shorter than it should be, however often it is asked for.
+    /// Every response for the blob ends before its full size.
     #[error("{doing}: `{host}` ends after {received} of {size} bytes")]
     Truncated {
         /// The registry or mirror.
@@ -144,7 +143,7 @@ pub enum RegistryError {
         doing: String,
         /// Bytes that arrived.
         received: u64,
-        /// Bytes that the blob should have.
+        /// Size of the blob in bytes.
         size: u64,
     },
     /// The token service gave no token.
@@ -156,25 +155,25 @@ pub enum RegistryError {
         doing: String,
         /// Which credentials were used, for people.
         used: Box<str>,
-        /// What it did instead; completes "the token service …".
+        /// What the service did instead; completes "the token service …".
         reason: String,
-        /// Whether it may work in a moment.
+        /// Whether the same request may succeed later.
         passing: bool,
     },
-    /// What is to be pushed does not have its digest.
+    /// The payload to push does not have its digest.
     #[error("{doing}: what is there to push is {found}")]
     Payload {
         /// What was being done.
         doing: String,
-        /// The digest that it has.
+        /// The digest of the payload.
         found: Box<Digest>,
     },
-    /// Somebody else wrote in between.
+    /// Another client changed the tag meanwhile.
     #[error("{doing}: it is {} now", or_nothing(found.as_deref()))]
     Changed {
         /// What was being done.
         doing: String,
-        /// What the tag is now; `None` if it is gone.
+        /// The tag's digest now; `None` if the tag is gone.
         found: Option<Box<Digest>>,
     },
     /// A file of this machine cannot be used.
@@ -191,7 +190,7 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
-    /// What a request's failure means: names and certificates are not mended by trying again.
+    /// Classifies a failed request: repeating it does not help against a wrong name or certificate.
     pub(super) fn transfer(error: reqwest::Error, host: &str, doing: &str) -> Self {
         let (host, doing, source) = (host.to_owned(), doing.to_owned(), error.without_url());
         if source.is_redirect() {
@@ -221,12 +220,12 @@ impl RegistryError {
         }
     }
 
-    /// Whether the registry is there and has no such thing.
+    /// Whether the registry answered that it has no such object.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Missing { .. })
     }
 
-    /// Whether the same request may succeed in a moment.
+    /// Whether the same request may succeed later.
     pub(super) fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. }
@@ -235,8 +234,8 @@ impl RegistryError {
             | Self::Truncated { .. }
             | Self::Limited { .. } => true,
             Self::Status { status, errors, .. } => {
-                // A registry over plain files reads what another request is writing, and says this
-                // of what was sent whole.
+                // A registry on plain files may read a file that another request is still writing, and then
+                // gives these errors for complete uploads.
                 let torn = ["DIGEST_INVALID", "MANIFEST_BLOB_UNKNOWN"];
                 *status >= 500
                     || [408, 425].contains(status)
@@ -247,7 +246,7 @@ impl RegistryError {
         }
     }
 
-    /// How long the server asks to be left alone.
+    /// How long the server asks to wait before the next request.
     pub(super) fn asked_pause(&self) -> Option<Duration> {
         match self {
             Self::Limited { after, .. } | Self::Status { after, .. } => *after,
@@ -255,7 +254,7 @@ impl RegistryError {
         }
     }
 
-    /// What to do about it, as a sentence without its full stop.
+    /// Advice for the user, as a sentence without its full stop.
     pub fn help(&self) -> String {
         let text = match self {
             Self::Reference { .. } => {
@@ -300,21 +299,21 @@ impl RegistryError {
     }
 }
 
-/// `errors: [{code, message}]` of an answer, in the distribution specification's codes.
+/// The `errors: [{code, message}]` of a response, with the distribution specification's codes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApiErrors(pub Vec<ApiError>);
 
-/// One error of a registry's answer.
+/// One error of a registry's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     /// `MANIFEST_UNKNOWN`, `DENIED`, …
     pub code: String,
-    /// For people; may be empty.
+    /// Message for people; may be empty.
     pub message: String,
 }
 
 impl ApiErrors {
-    /// From the body of an answer that is no success; empty when it is something else.
+    /// Parses the body of an error response; empty if it has another format.
     pub(super) fn decode(body: &[u8]) -> Self {
         #[derive(Deserialize)]
         struct Body {
@@ -337,13 +336,13 @@ impl ApiErrors {
         Self(entries.collect())
     }
 
-    /// Whether one of them has this code.
+    /// Whether one of the errors has this code.
     pub fn has(&self, code: &str) -> bool {
         self.0.iter().any(|error| error.code == code)
     }
 }
 
-/// The start of what a server says, as a part of a message's line.
+/// The start of a server's text, fit for one line of a message.
 pub(super) fn excerpt(text: &str) -> String {
     let start: String = text.chars().take(300).collect();
     printable::line(&start).into_owned()
@@ -373,7 +372,7 @@ fn or_nothing(digest: Option<&Digest>) -> String {
     digest.map_or("gone".to_owned(), Digest::to_string)
 }
 
-/// The innermost cause: the outer ones only repeat that a request failed.
+/// The innermost cause: the outer errors only repeat that a request failed.
 fn because(error: &reqwest::Error) -> String {
     let mut source = std::error::Error::source(error);
     let mut last = None;
@@ -388,12 +387,12 @@ fn because(error: &reqwest::Error) -> String {
     }
 }
 
-/// Whether the peer's certificate is what failed.
+/// Whether the peer's certificate caused the failure.
 fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
     if let Some(rustls::Error::InvalidCertificate(_)) = error.downcast_ref() {
         return true;
     }
-    // `source` of this one skips the error that it wraps, which may be another of its kind.
+    // `source` of this type skips the error that it wraps, which may itself be an `io::Error`.
     if let Some(inner) = error.downcast_ref::<std::io::Error>()
         && let Some(inner) = inner.get_ref()
     {

@@ -1,18 +1,18 @@
-//! What happens while bytes move, for whoever shows it.
+//! Progress events of transfers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use stackforge_types::Digest;
 
-/// Something that happened during a transfer.
+/// A progress event of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// Bytes of a blob that arrived.
     Received {
         /// The blob.
         digest: Digest,
-        /// How many more.
+        /// Bytes since the last event.
         bytes: u64,
     },
     /// Bytes of a blob that were sent.
@@ -22,28 +22,28 @@ pub enum Event {
         /// How many more.
         bytes: u64,
     },
-    /// Bytes of a blob that did not have to arrive, because they were here.
+    /// Bytes of a blob that were not fetched because they were already here.
     Reused {
         /// The blob.
         digest: Digest,
         /// How many.
         bytes: u64,
     },
-    /// Bytes of a blob that count no more: they were damaged, or the registry lost them.
+    /// Bytes that no longer count: they were damaged, or the registry lost them.
     Lost {
         /// The blob.
         digest: Digest,
         /// How many.
         bytes: u64,
     },
-    /// Something failed and is tried again.
+    /// A request failed and is tried again.
     Retrying {
         /// The error's text.
         error: String,
-        /// How long the pause is.
+        /// How long the pause before the next attempt is.
         pause: Duration,
     },
 }
 
-/// Hears of every event; called from the transfer itself, so it must be quick.
+/// Receives every event. Called from within the transfer, so it must return quickly.
 pub type Observer = Arc<dyn Fn(Event) + Send + Sync>;

@@ -1,8 +1,8 @@
-//! A blob in a file: under its final name only when every byte is right, and never fetched twice.
+//! Fetches a blob into a file, which gets its final name only after verification.
 //!
-//! In: a blob's descriptor and a directory. Out: the path of a file named by the digest's hex. What a
-//! killed process left is taken up where it ended; of several processes that want the same blob, one
-//! fetches it and the others wait.
+//! In: a blob's descriptor and a directory. Out: the path of a file named by the digest's hex digits. A
+//! download that a killed process left is resumed; if several processes want the same blob, one fetches it
+//! and the others wait.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -26,17 +26,17 @@ use stackforge_types::reference::Repository;
 const WHOLE_ATTEMPTS: u32 = 3;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
-/// A blob that is there, verified.
+/// A verified blob in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
-    /// `HEX` in the directory that was given.
+    /// Path of the file `HEX` in the given directory.
     pub path: PathBuf,
-    /// What came over the network; 0 when the blob was there.
+    /// Bytes received over the network; 0 if the blob existed.
     pub bytes: u64,
 }
 
 impl Registry {
-    /// The blob as a file `HEX` of `dir`. A file that is there is read and checked.
+    /// Fetches a blob to the file `HEX` in `dir`. An existing file is read and verified.
     ///
     /// # Errors
     /// If the blob is missing or damaged at every endpoint, the network fails for as long as
@@ -54,7 +54,7 @@ impl Registry {
         self.fetch_blob_through(repository, blob, dir, part).await
     }
 
-    /// The same, growing at `part`, which has to be on the same file system.
+    /// Like [`Registry::fetch_blob`], growing at `part`, which must be on the same file system.
     ///
     /// # Errors
     /// As [`Registry::fetch_blob`].
@@ -68,10 +68,11 @@ impl Registry {
         self.fetch_blob_from(repository, blob, dir, part, &[]).await
     }
 
-    /// The same, of pieces that are here already and the rest; no pieces mean all of it is fetched.
+    /// Like [`Registry::fetch_blob_through`], combining local pieces with fetched ones; without pieces the
+    /// whole blob is fetched.
     ///
     /// # Errors
-    /// As [`Registry::fetch_blob`]. Pieces that do not make the blob are no error.
+    /// As [`Registry::fetch_blob`]. Pieces that do not make up the blob are not an error.
     pub async fn fetch_blob_from(
         &self,
         repository: &Repository,
@@ -86,7 +87,7 @@ impl Registry {
             return Ok(Fetched { path, bytes: 0 });
         }
         let file = lock(&part).await.map_err(|source| written(&part, source))?;
-        // Whoever had the lock before may have finished.
+        // The previous holder of the lock may have finished.
         if is_whole(&path, blob).await.map_err(failed)? {
             tokio::fs::remove_file(&part).await.map_err(failed)?;
             return Ok(Fetched { path, bytes: 0 });
@@ -99,11 +100,11 @@ impl Registry {
             self.fetch_whole(repository, blob, &file, &part, &mut bytes)
                 .await?;
         }
-        // While the disk takes it, others arrive.
+        // Other blobs can be fetched while this one is synced to disk.
         drop(turn);
         let synced = file.try_clone().map_err(failed)?;
         let done = move || {
-            // As every blob: nobody writes it again.
+            // Read-only like every blob, which is never written again.
             synced.set_permissions(std::fs::Permissions::from_mode(0o444))?;
             synced.sync_all()
         };
@@ -112,7 +113,7 @@ impl Registry {
         Ok(Fetched { path, bytes })
     }
 
-    /// Fills the part file in one go, and again from its start where what came was damaged.
+    /// Fills the part file in one go, and again from its start if the received bytes were damaged.
     async fn fetch_whole(
         &self,
         repository: &Repository,
@@ -132,7 +133,7 @@ impl Registry {
             match done {
                 Ok(()) => return Ok(()),
                 Err(error @ RegistryError::Corrupt { .. }) => {
-                    // Of what is damaged nothing can be told to be right.
+                    // It is unknown which of the bytes are right.
                     file.set_len(0).map_err(|source| written(part, source))?;
                     if attempts == WHOLE_ATTEMPTS {
                         return Err(error);
@@ -149,7 +150,7 @@ impl Registry {
     }
 }
 
-/// Fetches what the file lacks.
+/// Fetches the bytes that the file lacks.
 async fn fill(
     reader: BlobReader,
     file: &File,
@@ -164,9 +165,9 @@ async fn fill(
         .map_err(failed)?;
     let (mut reader, mut file) = (reader.resume(hash, offset), copy()?);
     let path = part.to_owned();
-    // A task of its own, so that blobs are hashed on several cores, each chunk as it comes: handed to
-    // another thread it would leave the cache. A slow disk holds up the runtime's threads, and so what
-    // arrives. Dropped in its middle, what came is written.
+    // A separate task, so that blobs are hashed on several cores. Each chunk is hashed where it arrives: in
+    // another thread it would no longer be in the CPU's cache. A slow disk blocks the runtime's threads and
+    // thereby the transfer. If the task is dropped halfway, the received bytes are already written.
     let mut task = JoinSet::new();
     task.spawn(async move {
         let mut came = 0;
@@ -191,7 +192,7 @@ async fn fill(
     result
 }
 
-/// The part file, opened and locked, and still under its name.
+/// Opens and locks the part file, and checks that it still has its name.
 async fn lock(part: &Path) -> io::Result<File> {
     loop {
         let file = File::options()
@@ -208,7 +209,7 @@ async fn lock(part: &Path) -> io::Result<File> {
                     Ok(named) if (named.dev(), named.ino()) == (own.dev(), own.ino()) => {
                         return Ok(file);
                     }
-                    // It became the blob meanwhile.
+                    // It was renamed to the blob meanwhile.
                     _ => {}
                 }
             }
@@ -218,8 +219,8 @@ async fn lock(part: &Path) -> io::Result<File> {
     }
 }
 
-/// The hash of what a part file has, and its length; the file is left at its end. One that is too
-/// long is of no use.
+/// The hash and the length in bytes of a part file; the file position is left at its end. A file longer than
+/// `size` is emptied.
 pub(super) fn hash_part(mut file: File, size: u64) -> io::Result<(Sha256, u64)> {
     if file.metadata()?.len() > size {
         file.set_len(0)?;

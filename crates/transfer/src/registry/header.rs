@@ -1,19 +1,19 @@
-//! The headers that the distribution specification gives a meaning: ranges, links, delays.
+//! Headers of the distribution specification: ranges, links, delays.
 //!
-//! In: values from a server. Out: numbers and addresses, or nothing where they cannot be read.
+//! In: values from a server. Out: numbers and addresses, or `None` if a value cannot be read.
 
 use std::time::{Duration, SystemTime};
 
 use reqwest::header::HeaderMap;
 
-/// `bytes 10-19/100` or `bytes 10-19/*`.
+/// The value of `Content-Range`: `bytes 10-19/100` or `bytes 10-19/*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentRange {
-    /// The first byte.
+    /// Offset of the first byte.
     pub first: u64,
-    /// The last byte, itself part of the range.
+    /// Offset of the last byte, inclusive.
     pub last: u64,
-    /// Bytes of the whole; `None` for `*`.
+    /// Size of the whole in bytes; `None` for `*`.
     pub size: Option<u64>,
 }
 
@@ -21,7 +21,7 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Reads `Content-Range`. `None` if it is damaged or names an empty range.
+/// Parses `Content-Range`. `None` if it is malformed or names an empty range.
 pub fn content_range(value: &str) -> Option<ContentRange> {
     let (unit, rest) = value.trim().split_once(' ')?;
     let (range, size) = rest.trim().split_once('/')?;
@@ -34,9 +34,9 @@ pub fn content_range(value: &str) -> Option<ContentRange> {
     fits.then_some(ContentRange { first, last, size })
 }
 
-/// How many bytes an upload has, from `Range: 0-99` or the `bytes=0-99` that some send. The
-/// specification has no way to say none; an absent header and `0-0` both do (registry:2 sends the
-/// latter), so one byte counts as none.
+/// How many bytes an upload has received, from `Range: 0-99` or the `bytes=0-99` that some registries send.
+/// The specification has no value for zero bytes; an absent header and `0-0` are both used (registry:2 sends
+/// the latter), so one byte is read as zero.
 pub fn received(value: &str) -> Option<u64> {
     let value = value.trim();
     let (first, last) = pair(value.strip_prefix("bytes=").unwrap_or(value))?;
@@ -53,7 +53,7 @@ fn pair(text: &str) -> Option<(u64, u64)> {
     (first <= last).then_some((first, last))
 }
 
-/// Digits alone: `parse` also takes a sign.
+/// Parses digits alone: `parse` would also accept a sign.
 fn number(text: &str) -> Option<u64> {
     if text.bytes().all(|b| b.is_ascii_digit()) {
         text.parse().ok()
@@ -62,7 +62,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// The next page, from `Link: </v2/…>; rel="next"` (RFC 8288).
+/// The address of the next page, from `Link: </v2/…>; rel="next"` (RFC 8288).
 pub fn next_page(value: &str) -> Option<&str> {
     let mut rest = value;
     while let Some(open) = rest.find('<') {
@@ -81,7 +81,7 @@ pub fn next_page(value: &str) -> Option<&str> {
     None
 }
 
-/// `Retry-After`, as seconds or as a date (RFC 9110, 10.2.3).
+/// The value of `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3).
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = text(headers, "retry-after")?.trim();
     match number(value) {

@@ -1,7 +1,7 @@
-//! Lists: a repository's tags, and what refers to a manifest.
+//! Lists a repository's tags, and the referrers of a manifest.
 //!
-//! Both come in pages. A registry without the referrers API keeps the list as an index under a tag
-//! that is named after the digest (specification, "Referrers Tag Schema").
+//! Both lists come in pages. In a registry without the referrers API the referrers are an index under a tag
+//! named after the digest (specification, "Referrers Tag Schema").
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use super::manifest::{self, Descriptor, MANIFEST_TYPES};
 use super::{Registry, RegistryError, header};
 use stackforge_types::reference::{Repository, Tag, Target};
 
-/// Pages, each of at most 4 MiB.
+/// Most pages, each of at most 4 MiB.
 const MOST_PAGES: usize = 1000;
 
 impl Registry {
-    /// Every tag, in the registry's order. What is no tag by the grammar is left out.
+    /// Returns every tag, in the registry's order. Names that are not valid tags are left out.
     ///
     /// # Errors
     /// If the repository is missing or may not be read, or the list is damaged or has more than
@@ -51,7 +51,7 @@ impl Registry {
         .await
     }
 
-    /// What refers to a manifest, all of it or one artifact type. Nothing there is an empty list.
+    /// Returns the referrers of a manifest, all or those of one artifact type. Empty if there are none.
     ///
     /// # Errors
     /// If the list may not be read, or is damaged or has more than 1000 pages.
@@ -69,7 +69,7 @@ impl Registry {
                 async move { referrers(&endpoint, ask, repository, subject, artifact_type).await }
             })
             .await?;
-        // A registry may leave the filter to us.
+        // A registry may not support the filter.
         if artifact_type.is_some() {
             found.retain(|descriptor| descriptor.artifact_type.as_deref() == artifact_type);
         }
@@ -96,7 +96,7 @@ async fn referrers(
     }
     let mut found = Vec::new();
     let listed = pages(endpoint, ask, url, |bytes, media_type| {
-        // Some answer a path that they do not know with a page for people.
+        // Some servers answer an unknown path with an HTML page.
         if media_type != Some(MANIFEST_TYPES[0]) {
             return None;
         }
@@ -125,7 +125,7 @@ async fn referrers(
     }
 }
 
-/// The manifests of an index; none when it is none. An entry with another kind of digest cannot be
+/// The manifests of an index. `None` if it is not an index. An entry whose digest is not SHA-256 cannot be
 /// fetched by it and is left out.
 pub(super) fn descriptors(index: &[u8]) -> Option<Vec<Descriptor>> {
     #[derive(Deserialize)]
@@ -155,8 +155,8 @@ pub(super) fn descriptors(index: &[u8]) -> Option<Vec<Descriptor>> {
     Some(entries.collect())
 }
 
-/// Every page from `url` on; `take` is given a page and its media type, and refuses what it cannot
-/// read.
+/// Reads every page from `url` on; `take` gets a page and its media type, and returns `None` for a page that
+/// it cannot read.
 async fn pages(
     endpoint: &Endpoint,
     ask: &Ask,

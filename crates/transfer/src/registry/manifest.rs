@@ -1,7 +1,7 @@
-//! Manifests: small JSON documents that everything else hangs on.
+//! Manifests: small JSON documents that name an image's other parts.
 //!
-//! In: a repository and a tag or digest. Out: the document's bytes as they are, with a digest that
-//! they have and a media type that they agree with; at most 4 MiB, the specification's bound.
+//! In: a repository and a tag or digest. Out: the document's bytes, its verified digest and a media type
+//! that agrees with the document; at most 4 MiB, the specification's bound.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use stackforge_types::reference::{Repository, Target};
 
 pub(super) const LONGEST: u64 = 4 << 20;
 
-/// What is asked for: indices and images, of OCI and of Docker.
+/// Accepted media types: indexes and image manifests, of OCI and of Docker.
 pub const MANIFEST_TYPES: [&str; 4] = [
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.oci.image.manifest.v1+json",
@@ -25,32 +25,32 @@ pub const MANIFEST_TYPES: [&str; 4] = [
     "application/vnd.docker.distribution.manifest.v2+json",
 ];
 
-/// A manifest or an index, verified.
+/// A verified manifest or index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// The document, byte for byte.
     pub bytes: Bytes,
-    /// Of `bytes`.
+    /// Digest of `bytes`.
     pub digest: Digest,
     /// One of [`MANIFEST_TYPES`].
     pub media_type: String,
 }
 
-/// What something is, without the thing itself.
+/// A reference to a blob or a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// What the bytes are.
+    /// Media type of the content.
     pub media_type: String,
-    /// Of the bytes.
+    /// Digest of the content.
     #[serde(serialize_with = "as_text")]
     pub digest: Digest,
-    /// In bytes.
+    /// Size of the content in bytes.
     pub size: u64,
-    /// What kind of artifact it is, for what refers to an image.
+    /// The kind of artifact, for a referrer of an image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
-    /// By key; of the OCI image specification, or anybody's.
+    /// Annotations by key, of the OCI image specification or others.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
@@ -60,7 +60,7 @@ fn as_text<S: serde::Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok
 }
 
 impl Descriptor {
-    /// Of a blob whose kind does not matter.
+    /// A descriptor of a blob whose media type does not matter.
     pub fn of_blob(digest: Digest, size: u64) -> Self {
         Self {
             media_type: "application/octet-stream".to_owned(),
@@ -73,7 +73,7 @@ impl Descriptor {
 }
 
 impl Manifest {
-    /// The digest, the size and the media type of this document.
+    /// The descriptor of this document.
     pub fn descriptor(&self) -> Descriptor {
         Descriptor {
             media_type: self.media_type.clone(),
@@ -83,11 +83,10 @@ impl Manifest {
 }
 
 impl Registry {
-    /// Reads what a tag or digest names. It is verified: what a digest names has that digest.
+    /// Reads the manifest of a tag or digest. A manifest that is read by digest is verified to have it.
     ///
     /// # Errors
-    /// If it is missing, longer than 4 MiB, has another digest, or is of none of the
-    /// [`MANIFEST_TYPES`].
+    /// If it is missing, longer than 4 MiB, has another digest, or is of none of the [`MANIFEST_TYPES`].
     pub async fn manifest(
         &self,
         repository: &Repository,
@@ -101,10 +100,10 @@ impl Registry {
         .await
     }
 
-    /// What a tag or digest is, without its bytes; missing is an error, as everywhere.
+    /// Reads the descriptor of a tag or digest, without the manifest's bytes.
     ///
     /// # Errors
-    /// If it is missing, or the registry does not say its digest or size.
+    /// If it is missing, or if the headers are incomplete and reading the manifest fails.
     pub async fn head(
         &self,
         repository: &Repository,
@@ -156,7 +155,7 @@ pub(super) async fn get(
     let digest = Digest::of(&bytes);
     let asked = match target {
         Target::Digest(asked) => Some(asked.clone()),
-        // Digests of other kinds cannot be compared, and need not be: a tag promises none.
+        // Another kind of digest cannot be compared, and need not be: a tag promises no digest.
         Target::Tag(_) => claimed.and_then(|text| text.parse().ok()),
     };
     if asked.is_some_and(|asked| asked != digest) {
@@ -207,18 +206,18 @@ pub(super) async fn head(
                 ..Descriptor::of_blob(digest, size)
             })
         }
-        // These headers are optional; the document itself always says.
+        // These headers are optional; the document itself always has the facts.
         _ => Ok(get(endpoint, ask, repository, target).await?.descriptor()),
     }
 }
 
-/// A media type without its parameters.
+/// A media type without its parameters, in lower case.
 fn essence(value: &str) -> String {
     let (essence, _) = value.split_once(';').unwrap_or((value, ""));
     essence.trim().to_ascii_lowercase()
 }
 
-/// The media type that the header and the document agree on.
+/// The media type of the header and the document, which must agree.
 fn settle(bytes: &[u8], header: Option<String>) -> Result<String, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

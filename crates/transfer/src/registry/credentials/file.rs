@@ -1,6 +1,6 @@
-//! `config.json` of Docker and `auth.json` of Podman: one format.
+//! Docker's `config.json` and Podman's `auth.json`, which have one format.
 //!
-//! `auths` maps registries, or with Podman also repositories, to `auth` (base64 of `user:password`)
+//! `auths` maps registries, in Podman also repositories, to `auth` (base64 of `user:password`)
 //! or `identitytoken`; `credHelpers` maps registries to programs; `credsStore` is the program for
 //! all others.
 
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::{Credentials, Keychain, Login, Secret, helper, of_user};
 use stackforge_types::reference::DOCKER_HUB;
 
-/// What Docker calls the Hub in its files and to its helpers.
+/// Docker Hub's key in Docker's files and for its helpers.
 const HUB_KEY: &str = "https://index.docker.io/v1/";
 const LONGEST_FILE: u64 = 1 << 20;
 
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Entry {
 }
 
 impl AuthFile {
-    /// None when there is no file; an error says what is wrong with it, without its content.
+    /// `None` if there is no file; an error says what is wrong with it, without quoting it.
     pub(crate) async fn read(path: &Path) -> Result<Option<Self>, String> {
         let wrong = |what: String| format!("`{}` {what}", path.display());
         let metadata = match tokio::fs::metadata(path).await {
@@ -62,7 +62,7 @@ impl AuthFile {
         let bytes = tokio::fs::read(path)
             .await
             .map_err(|error| wrong(format!("cannot be read: {error}")))?;
-        // serde's own message may quote what stands there.
+        // serde's own message may quote the file's content.
         serde_json::from_slice(&bytes).map(Some).map_err(|error| {
             wrong(format!(
                 "is damaged at line {}, column {}",
@@ -72,7 +72,7 @@ impl AuthFile {
         })
     }
 
-    /// None when this file does not know the registry; an error says why what it names is of no use.
+    /// `None` if the file does not mention the registry; an error says why its entry cannot be used.
     pub(crate) async fn find(
         &self,
         keychain: &Keychain,
@@ -88,7 +88,7 @@ impl AuthFile {
             match helper::get(program, key, keychain.path.as_deref()).await {
                 Ok(Some((user, secret))) => {
                     let place = format!("`docker-credential-{program}`, named in ");
-                    // The protocol's sign for an identity token.
+                    // The protocol's marker for an identity token.
                     let login = if user == "<token>" {
                         Login::Identity(secret)
                     } else {
@@ -114,7 +114,7 @@ impl AuthFile {
                     let whence = of_user(user, "", path);
                     Ok(Some(Credentials { login, whence }))
                 }
-                // An empty entry is Docker's sign that a helper has the rest.
+                // An empty entry means in Docker's files that a helper has the credentials.
                 None if entry.is_empty() => trouble.map_or(Ok(None), Err),
                 None => Err(format!(
                     "the entry `{key}` of `{}` cannot be read",
@@ -147,7 +147,7 @@ impl Entry {
             let password = Secret::new(password);
             return Some(Login::Password { user, password });
         }
-        // Some programs write it without padding.
+        // Some programs write base64 without padding.
         let config =
             GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
         let bytes = GeneralPurpose::new(&STANDARD, config)
@@ -157,13 +157,13 @@ impl Entry {
         let (user, password) = text.split_once(':')?;
         (!user.is_empty()).then(|| Login::Password {
             user: user.to_owned(),
-            // Docker for Windows pads with NULs, and Docker itself cuts them off.
+            // Docker for Windows pads with NULs, which Docker itself removes.
             password: Secret::new(password.trim_end_matches('\0').to_owned()),
         })
     }
 }
 
-/// The entry that says most about the repository: `host/a/b` before `host/a` before `host`.
+/// The most specific entry for the repository: `host/a/b` before `host/a` before `host`.
 fn best<'a, T>(
     entries: &'a BTreeMap<String, T>,
     host: &str,
@@ -181,7 +181,7 @@ fn best<'a, T>(
         .map(|(_, key, entry)| (key.as_str(), entry))
 }
 
-/// A key as `host[/path]`: old ones are addresses of the API.
+/// Normalizes a key to `host[/path]`: old keys are addresses of the API.
 fn plain(key: &str) -> String {
     let rest = key
         .strip_prefix("https://")
@@ -203,7 +203,7 @@ fn plain(key: &str) -> String {
         other => other,
     };
     match path {
-        // `index.docker.io/v1` without its scheme.
+        // A key `index.docker.io/v1` without its scheme.
         Some("v1" | "v2") | None => host.to_owned(),
         Some(path) => format!("{host}/{path}"),
     }

@@ -1,4 +1,4 @@
-//! Docker's credential helpers: a program that is given a registry on its input and answers with
+//! Docker's credential helpers: programs that read a registry from stdin and answer with
 //! JSON (docker/docker-credential-helpers, `get`).
 
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::Secret;
 
-/// A helper may ask a cloud; one that asks a person for longer than this is no use here.
+/// Time limit of a helper, which may ask a cloud service. One that waits longer for a person cannot be used.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST: u64 = 1 << 20;
 
@@ -23,7 +23,7 @@ struct Answer {
     secret: String,
 }
 
-/// User and secret; none when the helper knows of none.
+/// Asks a helper for user and secret. `None` if it has no credentials for the registry.
 pub(super) async fn get(
     name: &str,
     server: &str,
@@ -54,13 +54,13 @@ async fn ask(
         .arg("get")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        // It may hold a secret.
+        // The helper's messages may contain a secret.
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
         .map_err(failed)?;
     if let Some(mut input) = child.stdin.take() {
-        // A helper that has failed already does not read; its exit code says so below.
+        // A helper that has failed already does not read; its exit status is reported below.
         let _ = input.write_all(server.as_bytes()).await;
     }
     let mut output = Vec::new();

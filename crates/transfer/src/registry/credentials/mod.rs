@@ -1,9 +1,9 @@
-//! Who somebody is to a registry, as Docker and Podman keep it.
+//! Finds a user's credentials for a registry, as Docker and Podman store them.
 //!
-//! In: Docker's `config.json`, Podman's `auth.json`, credential helpers. Out: [`Credentials`] and
-//! where they come from. A file or helper that is damaged or missing is no error: public images need
-//! none of it, so it is remembered and told when a registry refuses. Secrets are in no log, no error
-//! and no `Debug`.
+//! In: Docker's `config.json`, Podman's `auth.json`, credential helpers. Out: [`Credentials`] and their
+//! source. A damaged or missing file or helper is not an error, because public images need no credentials:
+//! the fault is remembered and reported when a registry refuses. No log, error or `Debug` output contains a
+//! secret.
 
 mod file;
 mod helper;
@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 
 use file::AuthFile;
 
-/// Text that is never shown.
+/// A text that is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a text from being shown.
+    /// Wraps a text.
     pub fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// For whoever hands it to the registry, or to the engine that talks to it.
+    /// Returns the text, to be passed to the registry or to the engine that talks to it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -36,12 +36,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How somebody proves who they are.
+/// How a client authenticates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Login {
-    /// Without any credentials, as for public images.
+    /// Without credentials, as for public images.
     Anonymous,
-    /// A name and a password, or an access token in its place.
+    /// A user name and a password, or an access token as the password.
     Password {
         /// The user's name.
         user: String,
@@ -52,27 +52,27 @@ pub enum Login {
     Identity(Secret),
 }
 
-/// A login, and where it comes from.
+/// A login and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// [`Login::Anonymous`] if nothing was found.
     pub login: Login,
-    /// For people: whose they are and where they stand, or where they were looked for.
+    /// For messages: the user and where the credentials were found, or where they were looked for.
     pub whence: String,
 }
 
 /// Where credentials are looked up.
 #[derive(Debug)]
 pub struct Keychain {
-    /// The first file that knows a registry decides.
+    /// Files in order; the first one that mentions a registry decides.
     files: Vec<PathBuf>,
     fixed: Option<Login>,
-    /// Where helpers are searched instead of PATH.
+    /// Directories in which helpers are searched instead of PATH.
     path: Option<OsString>,
 }
 
 impl Keychain {
-    /// The user's: REGISTRY_AUTH_FILE, Docker's, Podman's.
+    /// Uses the user's files: REGISTRY_AUTH_FILE, Docker's, Podman's.
     pub fn of_user() -> Self {
         Self::of_environment(|name| {
             std::env::var_os(name)
@@ -98,7 +98,7 @@ impl Keychain {
         }
     }
 
-    /// These files, in this order.
+    /// Uses these files, in this order.
     pub fn of_files(files: impl IntoIterator<Item = PathBuf>) -> Self {
         Self {
             files: files.into_iter().collect(),
@@ -107,7 +107,7 @@ impl Keychain {
         }
     }
 
-    /// The same for every registry.
+    /// Uses one login for every registry.
     pub fn fixed(login: Login) -> Self {
         Self {
             files: Vec::new(),
@@ -116,7 +116,7 @@ impl Keychain {
         }
     }
 
-    /// The credentials for a repository; `host` is `docker.io` for Docker Hub.
+    /// Finds the credentials for a repository; `host` is `docker.io` for Docker Hub.
     pub async fn find(&self, host: &str, repository: &str) -> Credentials {
         if let Some(login) = &self.fixed {
             return Credentials {
