@@ -9,7 +9,7 @@ use tokio::sync::watch;
 pub struct Cancel(Arc<watch::Sender<bool>>);
 
 impl Cancel {
-    /// A request that nobody has made yet.
+    /// A request that is not made yet.
     pub fn new() -> Self {
         Cancel(Arc::new(watch::Sender::new(false)))
     }
@@ -26,7 +26,7 @@ impl Cancel {
 
     /// Returns once [`Cancel::cancel`] has been called, at once if it was called before.
     pub async fn cancelled(&self) {
-        // The sender lives in `self`, so waiting cannot end for want of one.
+        // Cannot fail: the sender lives in `self`.
         let _ = self.0.subscribe().wait_for(|stop| *stop).await;
     }
 }

@@ -1,9 +1,9 @@
 //! The common nouns of container images for GPUs.
 //!
-//! Values that are parsed once, where they come in, and cannot be wrong afterwards: [`Digest`],
-//! [`Platform`], [`Sm`] (compute capability), [`PythonVersion`], image [`reference`]s and [`wheel`]
-//! names. Beside them what every layer above needs: [`printable`] text, a [`Cancel`] that can be
-//! handed around, and [`remove`], which takes away a directory of any depth.
+//! Values that are parsed once, where they enter the program, and are always valid afterwards: [`Digest`],
+//! [`Platform`], [`Sm`] (compute capability), [`PythonVersion`], image [`reference`]s and [`wheel`] names.
+//! Besides them what every layer above needs: [`printable`] text, a [`Cancel`] that can be shared, and
+//! [`remove`], which removes a directory of any depth.
 
 mod cancel;
 mod nouns;

@@ -1,4 +1,4 @@
-//! Values that are parsed once, at the edge, and cannot be wrong afterwards.
+//! Values that are parsed once, where they enter the program, and are always valid afterwards.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ macro_rules! string_serde {
     };
 }
 
-/// Text that is not what its type says; `expected` completes "… is not".
+/// Text that does not parse as its type; `expected` completes "… is not".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is not {expected}")]
 pub struct Malformed {
@@ -33,7 +33,7 @@ pub struct Malformed {
     pub expected: &'static str,
 }
 
-/// Text that is not what its type says, shortened for a message.
+/// The error for text that does not parse, shortened for a message.
 pub fn malformed(found: &str, expected: &'static str) -> Malformed {
     let found = found.chars().take(80).collect();
     Malformed { found, expected }
@@ -47,12 +47,12 @@ pub struct Sm {
     pub major: u8,
     /// The digit after the dot, below 10.
     pub minor: u8,
-    /// What code is restricted to beside the SM. `None` for a device, and for code without a
+    /// What the code is restricted to besides the SM. `None` for a device, and for code without a
     /// suffix.
     pub suffix: Option<Suffix>,
 }
 
-/// How far code for an SM carries (CUDA C++ Programming Guide, "Feature Set Compiler Targets").
+/// Which devices can run code for an SM (CUDA C++ Programming Guide, "Feature Set Compiler Targets").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Suffix {
     /// `a`: this SM alone.
@@ -84,7 +84,7 @@ impl Sm {
         format!("{}{}{}", self.major, self.minor, self.suffix_letter())
     }
 
-    /// Without its suffix.
+    /// The SM without its suffix.
     pub fn base(self) -> Self {
         Self {
             suffix: None,
@@ -163,7 +163,7 @@ impl Platform {
         }
     }
 
-    /// What this machine runs, if it is one of them.
+    /// The platform of this machine, if it is supported.
     pub fn host() -> Option<Self> {
         let own = |p: &Self| p.machine() == std::env::consts::ARCH;
         Self::ALL.into_iter().find(own)

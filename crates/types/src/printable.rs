@@ -1,20 +1,20 @@
-//! Text from outside, made fit to be looked at.
+//! Makes text from outside safe to print.
 //!
-//! In: text that anybody may have written. Out: the same text, in which each character that steers
-//! a terminal, changes the order of its neighbours or cannot be seen is an escape such as `\u{1b}`.
-//! The output layer (`cli`) passes all its text through [`text`] or [`json`]. What prints several
-//! values as lines passes each through [`line`], so that no value begins a line of its own.
-//! Never removes what was hidden: it shows it.
+//! In: text from anyone. Out: the same text, in which each character that controls a terminal, reorders its
+//! neighbours or is invisible is replaced by an escape such as `\u{1b}`.
+//! The output layer (`cli`) passes all its text through [`text`] or [`json`]. Code that prints several
+//! values as lines passes each through [`line`], so that no value can begin a line of its own. Hidden
+//! characters are shown, never removed.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// Whether a character may be printed as it is.
 ///
-/// Control characters (C0, DEL, C1) may not: terminals obey them. Format characters may not, and
-/// joiners and spaces without width are among them, because two names that differ only in those
-/// look the same. An emoji that is joined from several falls into its parts, which hides nothing.
-/// Variation selectors after an emoji pass; those of the supplement can carry hidden text.
+/// Control characters (C0, DEL, C1) may not: terminals obey them. Format characters may not either,
+/// including zero-width joiners and spaces, because two names that differ only in those look the same. An
+/// emoji joined from several is shown as its parts, which hides nothing. Variation selectors after an emoji
+/// may; those of the supplement may not, as they can carry hidden text.
 pub fn is_plain(c: char) -> bool {
     !(c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}')
@@ -23,12 +23,12 @@ pub fn is_plain(c: char) -> bool {
         || matches!(c, '\u{e0000}'..='\u{e0fff}'))
 }
 
-/// Text of several lines: line ends and tabs stay.
+/// Escapes text of several lines; line ends and tabs stay.
 pub fn text(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c == '\n' || c == '\t')
 }
 
-/// Text that is one line of output, or a part of one.
+/// Escapes text that is one line of output, or a part of one.
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
@@ -50,8 +50,8 @@ fn escaped(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// An address as messages may show it: without user and password, and without a query, which may
-/// be a signature. What stands before an `@` is taken for a password also where no scheme is.
+/// An address as messages may show it: without user and password, and without a query, which may contain a
+/// signature. Text before an `@` counts as a password even without a scheme.
 pub fn without_credentials(url: &str) -> String {
     let start = url.find("://").map(|at| at + 3);
     let query = |text: &str| text.find(['?', '#']).unwrap_or(text.len());
@@ -66,8 +66,8 @@ pub fn without_credentials(url: &str) -> String {
     }
 }
 
-/// A message that may quote an address: from where the first address or quotation begins to the last
-/// `@` it is left out.
+/// Removes passwords from a message that may quote an address: everything from the first address or
+/// quotation to the last `@`.
 pub fn without_passwords(message: &str) -> String {
     let Some(at) = message.rfind('@') else {
         return message.to_owned();
@@ -79,9 +79,9 @@ pub fn without_passwords(message: &str) -> String {
     format!("{}…{}", &message[..start], &message[at..])
 }
 
-/// A JSON document with the same values. Outside of strings JSON has only line ends, tabs and
-/// spaces that are not printed as they are, so every other character is in a string and can be
-/// escaped there.
+/// Escapes a JSON document without changing its values. Outside of strings, the only characters of JSON that
+/// are not printed as they are are line ends, tabs and spaces, so every other character is in a string and
+/// can be escaped there.
 pub fn json(document: &str) -> Cow<'_, str> {
     let plain = |c: char| is_plain(c) || c == '\n' || c == '\t';
     if document.chars().all(plain) {
@@ -91,7 +91,7 @@ pub fn json(document: &str) -> Cow<'_, str> {
     for c in document.chars() {
         match c {
             c if plain(c) => out.push(c),
-            // A string cannot have one, and between values it is a space.
+            // JSON strings cannot contain one, and between values it is white space.
             '\r' => out.push(' '),
             c => {
                 for unit in c.encode_utf16(&mut [0; 2]) {

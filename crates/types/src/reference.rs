@@ -1,14 +1,14 @@
-//! `[HOST[:PORT]/]PATH[:TAG][@DIGEST]`: what an image is called, and Docker Hub's short forms.
+//! Image references, `[HOST[:PORT]/]PATH[:TAG][@DIGEST]`, and Docker Hub's short forms.
 //!
-//! The grammar is the one that stacks and configurations are checked with. Printing gives the long
-//! form, so what is printed means the same to every client.
+//! Stacks and configurations are checked with the same grammar. Printing gives the long form, which means
+//! the same to every client.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Digest;
 
-/// What people write for Docker Hub.
+/// Docker Hub's host in references.
 pub const DOCKER_HUB: &str = "docker.io";
 
 /// Text that is not an image reference, or not a part of one.
@@ -30,12 +30,12 @@ pub struct Repository(String);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(String);
 
-/// Which manifest of a repository.
+/// How a reference selects a manifest of its repository.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
-    /// The one that a tag points to now.
+    /// The manifest that a tag points to now.
     Tag(Tag),
-    /// The one with this digest.
+    /// The manifest with this digest.
     Digest(Digest),
 }
 
@@ -84,7 +84,7 @@ impl Reference {
         self.digest.as_ref()
     }
 
-    /// What to ask the registry for: the digest, else the tag, else `latest`.
+    /// What to request from the registry: the digest, else the tag, else `latest`.
     pub fn target(&self) -> Target {
         match (&self.digest, &self.tag) {
             (Some(digest), _) => Target::Digest(digest.clone()),
@@ -190,7 +190,7 @@ pub fn image_reference(s: &str) -> bool {
         && tag_ok
 }
 
-/// Longest name without tag and digest, in bytes: engines take no longer ones.
+/// Longest name without tag and digest, in bytes; engines accept no longer ones.
 const LONGEST: usize = 255;
 
 /// Lower-case letters and digits, with `.`, `_`, `__` or any number of `-` between them.
@@ -204,20 +204,20 @@ fn is_component(text: &str) -> bool {
             .all(|s| matches!(s, "." | "_" | "__") || s.bytes().all(|b| b == b'-'))
 }
 
-/// Whether the text is `REGISTRY/NAME`: a repository and nothing of it.
+/// Whether the text is `REGISTRY/NAME`, without a tag or a digest.
 pub fn repository(s: &str) -> bool {
     let last = s.rsplit('/').next().unwrap_or(s);
     image_reference(s) && s.contains('/') && !last.contains([':', '@'])
 }
 
-/// An image's name in full, `HOST/REPOSITORY:TAG` or `HOST/REPOSITORY@DIGEST`: containerd knows no other.
-/// `None` for text that is not a reference.
+/// The full form of an image's name, `HOST/REPOSITORY:TAG` or `HOST/REPOSITORY@DIGEST`, the only form that
+/// containerd knows. `None` for text that is not a reference.
 pub fn canonical(name: &str) -> Option<String> {
     let name: Reference = name.parse().ok()?;
     Some(Reference::new(name.host(), name.repository(), name.target()).to_string())
 }
 
-/// Whether this is `HOST[:PORT]`; addresses of IPv6 have no place in references.
+/// Whether this is `HOST[:PORT]`; references cannot contain IPv6 addresses.
 pub fn is_host(text: &str) -> bool {
     let (name, port) = match text.split_once(':') {
         Some((name, port)) => (name, Some(port)),
@@ -268,7 +268,7 @@ macro_rules! text {
     };
 }
 
-// The host in front keeps the path's first part from being read as one.
+// The host in front keeps the path's first part from being read as a host.
 text!(
     Repository,
     |t: &str| !t.contains([':', '@']) && image_reference(&format!("localhost/{t}")),

@@ -1,9 +1,9 @@
-//! Removes a directory with all that is in it, however deep it is.
+//! Removes a directory and everything in it, however deep it is.
 //!
-//! At most five descriptors are open, and no path is longer than one name: a directory inside another is
-//! moved up before its own content goes, so that the tree gets flatter instead of being walked. The
-//! standard library's `remove_dir_all` holds a descriptor for each level and fails with EMFILE on what a
-//! layer of a few kilobytes can leave. A link is never followed and a mount is never entered.
+//! At most five descriptors are open, and no path is longer than one name: a nested directory is moved up
+//! before its own content is removed, so that the tree gets flatter instead of being walked. The standard
+//! library's `remove_dir_all` holds a descriptor for each level and fails with EMFILE on trees that a layer
+//! of a few kilobytes can create. A symbolic link is never followed and a mount is never entered.
 
 use std::ffi::CString;
 use std::io;
@@ -16,7 +16,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// How often a directory is read again that others write into meanwhile.
+/// How often a directory is read again while other processes write into it.
 const MOST_TRIES: usize = 16;
 
 /// Removes the directory at `path`.
@@ -58,7 +58,7 @@ fn flatten(root: &OwnedFd, moved: &mut u64) -> rustix::io::Result<()> {
     let mut folders = clear(root)?;
     while let Some(name) = folders.pop() {
         let inner = match open(root, &name) {
-            // It was empty, and another one was moved over it.
+            // The directory was empty, and another one was moved over it.
             Err(Errno::NOENT) => continue,
             opened => opened?,
         };
@@ -66,7 +66,7 @@ fn flatten(root: &OwnedFd, moved: &mut u64) -> rustix::io::Result<()> {
             folders.push(up(&inner, &below, root, moved)?);
         }
         match unlinkat(root, &name, AtFlags::REMOVEDIR) {
-            // What others write meanwhile goes in the next round.
+            // What other processes write meanwhile is removed in the next round.
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => {}
             Err(e) => return Err(e),
         }
@@ -79,7 +79,7 @@ fn open(above: impl AsFd, name: &CString) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     let opened = || openat2(&above, name, flags, Mode::empty(), resolve);
     let folder = match opened() {
-        // Its owner may have locked it.
+        // Its mode may deny access to its owner.
         Err(Errno::ACCESS) => {
             chmodat(&above, name, Mode::RWXU, AtFlags::empty())?;
             opened()?
@@ -87,13 +87,13 @@ fn open(above: impl AsFd, name: &CString) -> rustix::io::Result<OwnedFd> {
         folder => folder?,
     };
     if !rustix::process::geteuid().is_root() {
-        // If it fails, so does what follows, and says why.
+        // If this fails, the next operation fails too and reports why.
         let _ = fchmod(&folder, Mode::RWXU);
     }
     Ok(folder)
 }
 
-/// Removes what is in a directory, but for directories that are not empty: their names.
+/// Removes the content of a directory except non-empty directories, whose names it returns.
 fn clear(folder: &OwnedFd) -> rustix::io::Result<Vec<CString>> {
     let mut folders = Vec::new();
     for entry in Dir::read_from(folder)? {
@@ -119,7 +119,7 @@ fn clear(folder: &OwnedFd) -> rustix::io::Result<Vec<CString>> {
     Ok(folders)
 }
 
-/// Moves a directory into `root` under a name of its own, which is returned.
+/// Moves a directory into `root` under a new name, which it returns.
 fn up(
     from: &OwnedFd,
     name: &CString,
@@ -135,7 +135,7 @@ fn up(
                 return Ok(new);
             }
             Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => *moved += 1,
-            // To move a directory is to write its `..`.
+            // Moving a directory writes its `..`, so it must be writable.
             Err(Errno::ACCESS) if std::mem::take(&mut locked) => {
                 chmodat(from, name, Mode::RWXU, AtFlags::empty())?;
             }
@@ -151,7 +151,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
-    /// Makes directories in each other, with a file in each.
+    /// Makes nested directories, with a file in each.
     fn deep(at: &Path, depth: usize) {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut folder = openat(CWD, at, flags, Mode::empty()).unwrap();

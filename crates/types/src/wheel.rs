@@ -1,14 +1,14 @@
-//! Wheel file names and which of several wheels fits a target best.
+//! Wheel file names, and which of several wheels fits a target best.
 //!
-//! In: file names, as an index gives them, and a [`WheelTarget`]. Out: the name's parts, and
+//! In: file names, as an index lists them, and a [`WheelTarget`]. Out: the name's parts, and
 //! a rank in the order of preference that PEP 425 and PEP 600 define for CPython on glibc.
-//! A name that is not strictly a wheel's is refused, never repaired.
+//! A name that is not strictly a wheel's is rejected, never repaired.
 
 use crate::{Platform, PythonVersion};
 use pep440_rs::Version;
 use std::str::FromStr;
 
-/// What wheels must run on.
+/// The system that wheels must run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WheelTarget {
     /// The interpreter, a CPython.
@@ -89,7 +89,7 @@ impl FromStr for WheelName {
                 Some((number, tag[digits..].to_owned()))
             }
         };
-        // In file names `-` stands as `_`, also in local versions.
+        // In file names `-` is written as `_`, also in local versions.
         let version = Version::from_str(&version.replace('_', "-")).map_err(|_| wrong())?;
         let set = |tag: &str| tag.split('.').map(str::to_owned).collect::<Vec<_>>();
         Ok(Self {
@@ -103,12 +103,12 @@ impl FromStr for WheelName {
     }
 }
 
-/// Place in the order of preference: the lowest is best.
+/// Rank in the order of preference: the lowest is best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank(u32, u32);
 
 impl WheelName {
-    /// How well the wheel fits, none when it does not.
+    /// How well the wheel fits. `None` if it does not.
     pub fn rank(&self, target: &WheelTarget) -> Option<Rank> {
         let mut best = None;
         for python in &self.python {
@@ -125,12 +125,12 @@ impl WheelName {
         best
     }
 
-    /// Build tag: the higher is the newer.
+    /// The build tag: the higher one is newer.
     pub fn build(&self) -> Option<&(u64, String)> {
         self.build.as_ref()
     }
 
-    /// The CPython that its tags name if they name one only and not the stable ABI.
+    /// The CPython version of its tags, if they name only one and not the stable ABI.
     pub fn python(&self) -> Option<PythonVersion> {
         let [tag] = self.python.as_slice() else {
             return None;
@@ -140,14 +140,14 @@ impl WheelName {
         format!("3.{minor}").parse().ok()
     }
 
-    /// Built for a Linux that brings its own libraries (`linux_aarch64`), as wheels for one
-    /// vendor's system are; a public index takes no such wheel.
+    /// Whether it was built for a Linux system with its own libraries (`linux_aarch64`), as wheels for one
+    /// vendor's system are; a public index accepts no such wheel.
     pub fn is_for_one_system(&self) -> bool {
         self.platform.iter().all(|p| p.starts_with("linux_"))
     }
 }
 
-/// The wheel that fits best.
+/// Returns the wheel that fits best.
 pub fn best<'a, T>(
     wheels: impl IntoIterator<Item = (&'a WheelName, T)>,
     target: &WheelTarget,

@@ -15,7 +15,7 @@ pub fn client() -> Result<reqwest::Client, FetchError> {
     client_that_waits(Duration::from_secs(60))
 }
 
-/// Like [`client`], but a connection that brings no bytes for the time `stall` is broken.
+/// Like [`client()`], but a connection that brings no bytes for the time `stall` is broken.
 pub(super) fn client_that_waits(stall: Duration) -> Result<reqwest::Client, FetchError> {
     // An error means that a provider is already installed, which is fine too.
     let _ = rustls::crypto::ring::default_provider().install_default();

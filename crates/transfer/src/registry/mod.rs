@@ -1,12 +1,11 @@
 //! Registries: a client of the OCI distribution specification, version 1.1.
 //!
-//! In: references, digests, credentials as Docker and Podman keep them. Out: manifests and blobs
-//! that have the digest they were asked by, or an error that names what failed and what to do. Reads
-//! go to mirrors first; what breaks off is taken up where it broke. Plain HTTP is for loopback, or
-//! where it was asked for.
+//! In: references, digests, credentials as Docker and Podman store them. Out: manifests and blobs with the
+//! requested digest, or an error that names what failed and what to do. Reads go to mirrors first;
+//! interrupted transfers are resumed. Plain HTTP is for loopback, or where the options allow it.
 //!
-//! Never: bytes whose digest is wrong are handed out as right, credentials go to another server than
-//! the registry and its token service, a secret is shown, a stack is known.
+//! Never: returns bytes with a wrong digest as verified, sends credentials to another server than the
+//! registry and its token service, shows a secret, knows about stacks.
 //!
 //! Nothing here spawns tasks: to cancel, drop the future.
 

@@ -1,18 +1,18 @@
-//! A bound on bytes in a second, for all transfers of a client together.
+//! A limit on bytes per second, shared by all transfers of a client.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What may come at once after a rest.
+/// Time whose bytes may arrive at once after a pause.
 const BURST: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Bytes in a second.
+    /// Bytes per second.
     rate: u64,
-    /// When all that was taken is paid for.
+    /// When the rate allows the next bytes: all bytes so far are accounted for by then.
     paid: Mutex<Instant>,
 }
 
@@ -24,7 +24,7 @@ impl Pace {
         }
     }
 
-    /// Accounts for bytes that arrived, and waits until they are paid for.
+    /// Accounts for received bytes, and waits until the rate allows them.
     pub(crate) async fn take(&self, bytes: u64) {
         let until = self.account(bytes, Instant::now());
         tokio::time::sleep_until(until).await;
@@ -52,7 +52,7 @@ mod tests {
         at(1000, start);
         let two = at(1000, start);
         assert!(two > second * 3 / 2 && two <= second * 2, "{two:?}");
-        // After a minute without any, a second's worth still takes its time.
+        // After a minute without bytes, one second's bytes still take their time.
         let later = start + second * 60;
         let after = at(1000, later);
         assert_eq!(after, second * 61 - BURST);

@@ -1,8 +1,8 @@
-//! Documents under one tag that many write.
+//! Documents under one tag that many clients write.
 //!
-//! In: a part, and how parts become a whole. Out: a document under a tag with every part that there
-//! is. Each writer keeps its own part under a tag of its own, `TAG.DIGEST`, and writes the whole until
-//! it has all of them: what one overwrites it finds itself, or the other does.
+//! In: a part, and a function that merges parts. Out: a document under a tag with every existing part. Each
+//! writer keeps its own part under its own tag, `TAG.DIGEST`, and rewrites the document until it has all
+//! parts: if one writer overwrites another's part, it or the other finds that out and adds it again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,28 +13,28 @@ use super::manifest::Manifest;
 use super::{Registry, RegistryError};
 use stackforge_types::reference::{Repository, Tag, Target};
 
-/// How often a document is written before a writer gives up; each time somebody else was faster.
+/// How often a document is written before a writer gives up.
 const MOST_ATTEMPTS: u32 = 60;
 /// Hex digits of a part's digest in its tag.
 const SHORT: usize = 12;
 
-/// A whole document of many parts.
+/// A document merged from parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
-    /// Of the whole document.
+    /// Media type of the document.
     pub media_type: String,
-    /// The whole document.
+    /// The document's content.
     pub bytes: Bytes,
-    /// What it refers to and nobody has pushed yet.
+    /// Blobs that the document refers to and that are not pushed yet.
     pub blobs: Vec<Bytes>,
 }
 
 impl Registry {
-    /// Brings `part` into the document under `tag`. `merge` is given the document and every part
-    /// that there is, and makes the whole of them, or nothing when the document has all of them.
+    /// Adds `part` to the document under `tag`. `merge` gets the document and every existing part, and
+    /// returns the merged document, or `None` if the document has all of them.
     ///
     /// # Errors
-    /// If a push fails, `merge` does (its text becomes the reason), or others are faster 60 times.
+    /// If a push fails, `merge` fails (its text becomes the reason), or other writers win 60 times.
     pub async fn contribute(
         &self,
         repository: &Repository,
@@ -82,7 +82,7 @@ impl Registry {
         }))
     }
 
-    /// The parts of a document, by their tags; what one has does not change.
+    /// Adds the parts of a document to `known`, by their tags; the part of a tag never changes.
     async fn collect(
         &self,
         repository: &Repository,

@@ -1,9 +1,9 @@
-//! A blob put together from what is here and what only the registry has.
+//! Assembles a blob from local pieces and fetched ranges.
 //!
-//! In: the blob as [`Piece`]s in their order. Out: the same file as a plain fetch gives, under its
-//! final name only when every byte is right. It grows from its start on as a plain fetch does, so
-//! what a killed process left is taken up by either. Where the server has no ranges, or the whole has
-//! another digest, nothing is lost but the attempt: the blob is fetched plainly.
+//! In: the blob as [`Piece`]s in order. Out: the same file as a plain fetch gives, which gets its final name
+//! only after verification. It grows from its start like a plain fetch, so either can resume what a killed
+//! process left. If the server has no ranges, or the result has another digest, only the attempt is lost:
+//! the blob is then fetched plainly.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -23,35 +23,35 @@ use super::retry::Backoff;
 use super::{Registry, RegistryError};
 use stackforge_types::reference::Repository;
 
-/// Of one request; so much is held for each that is under way.
+/// Most bytes of one request; each running request may hold as many in memory.
 const LONGEST: u64 = 2 << 20;
-/// Requests under way.
+/// Most concurrent requests.
 const AT_ONCE: usize = 4;
 const BUFFER: usize = 256 << 10;
 
 /// A part of a blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// Bytes of a file here, from an offset on.
+    /// Bytes of a local file.
     Local {
         /// The file.
         path: PathBuf,
-        /// Where in the file the bytes begin.
+        /// Offset in the file in bytes.
         offset: u64,
-        /// How many bytes.
+        /// Number of bytes.
         length: u64,
     },
     /// Bytes that are in memory.
     Memory(Bytes),
     /// Bytes that have to be fetched.
     Remote {
-        /// How many bytes.
+        /// Number of bytes.
         length: u64,
     },
 }
 
 impl Piece {
-    /// Bytes of the blob that it stands for.
+    /// Number of the blob's bytes in this piece.
     pub fn len(&self) -> u64 {
         match self {
             Self::Local { length, .. } | Self::Remote { length } => *length,
@@ -59,7 +59,7 @@ impl Piece {
         }
     }
 
-    /// Whether it stands for no bytes.
+    /// Whether the piece has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -83,7 +83,7 @@ impl Piece {
     }
 }
 
-/// What is left of the pieces from an offset on, with that of each; long remote ones in parts.
+/// The pieces from an offset on, each with its own offset; long remote pieces are split.
 fn rest(pieces: &[Piece], from: u64) -> Vec<(u64, Piece)> {
     let mut rest = Vec::new();
     let mut at = 0;
@@ -108,8 +108,8 @@ fn rest(pieces: &[Piece], from: u64) -> Vec<(u64, Piece)> {
 }
 
 impl Registry {
-    /// Fills the part file from pieces. False where it cannot be done so; then what is in the file is
-    /// right as far as it goes, or nothing is in it.
+    /// Fills the part file from pieces. False if that is not possible; then the file holds only right bytes,
+    /// or is empty.
     pub(super) async fn patch(
         &self,
         repository: &Repository,
@@ -149,7 +149,7 @@ impl Registry {
             let to = copy()?;
             hash = match blocking(move || append(to, &piece, hash)).await {
                 Ok(hash) => hash,
-                // An older blob is shorter than was thought: it may be damaged.
+                // A local file is shorter than expected, so it may be damaged.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     file.set_len(0).map_err(failed)?;
                     return Ok(false);
@@ -171,7 +171,7 @@ impl Registry {
         Ok(true)
     }
 
-    /// The bytes of a range, whole; none where the server keeps to no ranges.
+    /// Reads a whole range into memory. `None` if the server does not support ranges.
     ///
     /// # Errors
     /// If the blob is missing, or the network fails for as long as [`Patience`](super::Patience)
@@ -206,7 +206,7 @@ impl Registry {
         }
     }
 
-    /// As much of a range as one connection brings. False where it is no range.
+    /// Appends as much of a range as one connection brings. False if the server ignored the range.
     async fn some(
         &self,
         repository: &Repository,
@@ -253,7 +253,7 @@ fn append(mut file: File, piece: &Piece, mut hash: Sha256) -> io::Result<Sha256>
                 left -= wanted as u64;
             }
         }
-        // Those were fetched before.
+        // Remote pieces were fetched before.
         Piece::Remote { .. } => {}
     }
     Ok(hash)

@@ -1,11 +1,11 @@
-//! Manifests on their way into a registry, and out of it.
+//! Puts manifests into a registry, and deletes them.
 //!
-//! The specification has no conditional PUT, and registry:2 none of its own. [`Registry::replace`]
-//! looks before and after, which leaves a moment in between in which another writer's work is
-//! overwritten. So what many write must not hold the only copy of anything: each writer first pushes
-//! its own part under a name that no other uses (a digest that something refers to, a tag of its
-//! own), then collects all parts, writes the whole, and reads it again until it has every part that
-//! there is. The last to write then always finds what it left out.
+//! The specification has no conditional PUT, and neither has registry:2. [`Registry::replace`] checks before
+//! and after, which leaves a moment in which another writer's work can be overwritten. So a document that
+//! many write must not hold the only copy of anything: each writer first pushes its own part under a name
+//! that no other uses (a digest that something refers to, a tag of its own), then collects all parts, writes
+//! the whole document, and reads it again until it has every existing part. The last writer then always
+//! finds what it left out.
 
 use bytes::Bytes;
 use reqwest::header::CONTENT_TYPE;
@@ -16,22 +16,21 @@ use super::manifest::{self, Manifest};
 use super::{Registry, RegistryError, header};
 use stackforge_types::reference::{Repository, Tag, Target};
 
-/// What a registry did with a manifest.
+/// The result of putting a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Published {
-    /// Of the manifest that was put.
+    /// Digest of the manifest.
     pub digest: Digest,
-    /// The registry lists it under this subject by itself. A manifest with a subject for which this
-    /// is none has to be entered in the list of the fallback tag.
+    /// The subject, if the registry lists the manifest under it by itself. Otherwise a manifest with a
+    /// subject must be added to the index of the fallback tag.
     pub subject: Option<Digest>,
 }
 
 impl Registry {
-    /// Puts a manifest under a tag or its digest; what it refers to has to be there.
+    /// Puts a manifest under a tag or its digest; everything that it refers to must exist.
     ///
     /// # Errors
-    /// If the registry refuses it, for instance because a blob is missing, or answers another
-    /// digest.
+    /// If the registry refuses it, for instance because a blob is missing, or answers with another digest.
     pub async fn put_manifest(
         &self,
         repository: &Repository,
@@ -72,8 +71,8 @@ impl Registry {
         .await
     }
 
-    /// Moves a tag from what was read there to a new manifest. [`RegistryError::Changed`] when the
-    /// tag is something else by now, or is after it was written. See above for what this cannot see.
+    /// Moves a tag from the manifest that was read there to a new one. [`RegistryError::Changed`] if the tag
+    /// has changed by now, or after it was written. The module's documentation says what this cannot detect.
     ///
     /// # Errors
     /// [`RegistryError::Changed`], and as [`Registry::put_manifest`].
@@ -95,10 +94,10 @@ impl Registry {
         Ok(published)
     }
 
-    /// The manifest as the registry itself has it now: no mirror is asked.
+    /// Reads the registry's current manifest, without asking a mirror.
     ///
     /// # Errors
-    /// If the registry does not answer, or the manifest is damaged. A missing one is `Ok(None)`.
+    /// If the registry does not answer, or the manifest is damaged. A missing manifest is `Ok(None)`.
     pub async fn current(
         &self,
         repository: &Repository,
@@ -141,10 +140,10 @@ impl Registry {
         })
     }
 
-    /// Removes a manifest, or a tag alone where the registry can do that.
+    /// Deletes a manifest, or only a tag if the registry supports that.
     ///
     /// # Errors
-    /// If it is missing, or the registry does not delete: many are set up so.
+    /// If it is missing, or the registry does not allow deleting, as is common.
     pub async fn delete_manifest(
         &self,
         repository: &Repository,

@@ -1,8 +1,8 @@
-//! A whole blob, verified: what breaks off is taken up where it broke.
+//! Reads a whole blob with verification, and resumes after interruptions.
 //!
-//! In: a digest and a size, perhaps a start that is there already. Out: the bytes from there on,
-//! then an end that says that all of them together have the digest. Bytes that were handed out
-//! before that end are not to be trusted yet.
+//! In: a digest and a size, and optionally a start that is here already. Out: the remaining bytes, then an
+//! end which states that all bytes together have the digest. Bytes returned before that end are not verified
+//! yet.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use super::retry::Backoff;
 use super::{Registry, RegistryError};
 use stackforge_types::reference::Repository;
 
-/// Connections that bring less than this each count as failures: a server that lets a byte through
+/// A connection that brings fewer bytes than this counts as failed: otherwise a server that sends one byte
 /// at a time would never be given up.
 const PROGRESS: u64 = 64 << 10;
 
-/// A blob on its way here.
+/// A blob that is being read.
 pub struct BlobReader {
     registry: Registry,
     repository: Repository,
@@ -32,15 +32,15 @@ pub struct BlobReader {
     hash: Sha256,
     offset: u64,
     body: Option<BlobStream>,
-    /// Where the current connection began.
+    /// Offset where the current connection began.
     begun: u64,
-    /// Which of the registry's endpoints.
+    /// Index of the current endpoint.
     endpoint: usize,
     backoff: Backoff,
 }
 
 impl Registry {
-    /// The blob from its start.
+    /// Reads the blob from its start.
     pub fn read_blob(&self, repository: &Repository, digest: &Digest, size: u64) -> BlobReader {
         BlobReader {
             ask: self.about_blob("reading", repository, digest, "pull"),
@@ -59,33 +59,33 @@ impl Registry {
 }
 
 impl BlobReader {
-    /// Goes on from `offset`; `hash` has taken the bytes before.
+    /// Resumes at `offset`; `hash` contains the bytes before it.
     pub fn resume(mut self, hash: Sha256, offset: u64) -> Self {
         (self.hash, self.offset, self.begun) = (hash, offset, offset);
         self
     }
 
-    /// Bytes of the whole blob.
+    /// Size of the whole blob in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Asks no mirror: one of them may be what sent something wrong.
+    /// Asks no mirror, because a mirror may have sent the wrong bytes.
     pub(super) fn without_mirrors(mut self) -> Self {
         self.endpoint = self.registry.endpoints().len() - 1;
         self
     }
 
-    /// How many bytes there are up to now, with those from before.
+    /// Number of bytes so far, including those before a resume.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next bytes; none when all arrived and have the digest.
+    /// The next bytes. `None` once all bytes arrived and have the digest.
     ///
     /// # Errors
-    /// If the digest is another in the end, or the network fails for as long as
-    /// [`Patience`](super::Patience) lasts.
+    /// If the digest differs at the end, or the network fails for as long as [`Patience`](super::Patience)
+    /// lasts.
     pub async fn next(&mut self) -> Result<Option<Bytes>, RegistryError> {
         loop {
             let Some(body) = &mut self.body else {
@@ -147,7 +147,7 @@ impl BlobReader {
         Ok(body)
     }
 
-    /// Goes on to the next mirror, or waits; returns the error when it is final.
+    /// Switches to the next mirror, or waits; returns the error if it is final.
     async fn failed(&mut self, error: RegistryError) -> Result<(), RegistryError> {
         self.body = None;
         if self.offset - self.begun >= PROGRESS {
@@ -162,7 +162,7 @@ impl BlobReader {
         self.registry.rest(&mut self.backoff, error).await
     }
 
-    /// Whether all bytes together have the digest.
+    /// Checks that all bytes together have the digest.
     fn verify(&self) -> Result<(), RegistryError> {
         let found = Digest::from_hash(&self.hash.clone().finalize());
         if found == self.digest {

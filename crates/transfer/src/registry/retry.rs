@@ -1,17 +1,17 @@
-//! How long to go on: pauses that grow, with jitter, and what a server asks for.
+//! When to give up a request: growing pauses with jitter, and the pauses that servers ask for.
 
 use std::time::Duration;
 
-/// How patient a client is with one request.
+/// Retry limits of one request.
 #[derive(Debug, Clone)]
 pub struct Patience {
-    /// How often something is tried in a row without any bytes to show for it.
+    /// Most consecutive attempts that bring no bytes.
     pub attempts: u32,
     /// The first pause; each next one is twice as long.
     pub first: Duration,
-    /// No pause is longer. A server that asks for a longer one is not asked again.
+    /// Longest pause. A server that asks for a longer one is not asked again.
     pub longest: Duration,
-    /// How long nothing may arrive before a connection counts as dead.
+    /// Time without any bytes after which a connection is broken.
     pub stall: Duration,
 }
 
@@ -37,12 +37,12 @@ impl Backoff {
         Self { failures: 0 }
     }
 
-    /// Something arrived: what fails next is a new failure.
+    /// Resets the count, because bytes arrived.
     pub(crate) fn progress(&mut self) {
         self.failures = 0;
     }
 
-    /// The pause before the next attempt; none when it is time to give up.
+    /// The pause before the next attempt. `None` to give up.
     pub(crate) fn pause(
         &mut self,
         patience: &Patience,
@@ -53,7 +53,7 @@ impl Backoff {
             return None;
         }
         if let Some(asked) = asked {
-            // A little later than asked: many wait for the same moment.
+            // A little later than asked, because many clients wait for the same moment.
             return (asked <= patience.longest)
                 .then(|| asked + patience.first.mul_f64(fastrand::f64()));
         }

@@ -1,7 +1,7 @@
-//! One blob on its way: an upload is begun, fed, and closed, and begun anew where it has to be.
+//! Sends one blob: begins an upload, fills and closes it, and begins it again if necessary.
 //!
-//! In: a payload. Out: a blob that the registry has verified, or an error. How far it got is
-//! reported as it goes, and taken back where the registry has less.
+//! In: a payload. Out: a blob that the registry has verified, or an error. Progress is reported during the
+//! upload, and taken back if the registry has fewer bytes.
 
 use std::io::SeekFrom;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use super::{Registry, RegistryError, header};
 use stackforge_types::reference::Repository;
 
 const PIECE: u64 = 256 << 10;
-/// Where a registry, or a proxy in front of it, does not take a blob in one request.
+/// Bytes of a chunk after a registry, or a proxy in front of it, refused a blob in one request.
 const CHUNK_AFTER_REFUSAL: u64 = 32 << 20;
 const OCTETS: &str = "application/octet-stream";
 
@@ -35,7 +35,7 @@ pub(super) struct Upload {
     pub offset: u64,
 }
 
-/// Whether an upload is of no more use, but another may succeed.
+/// Whether this upload cannot continue, but a new one may succeed.
 fn starts_over(error: &RegistryError) -> bool {
     const CODES: [&str; 4] = [
         "BLOB_UPLOAD_INVALID",
@@ -50,7 +50,7 @@ fn starts_over(error: &RegistryError) -> bool {
     }
 }
 
-/// One blob that is being sent.
+/// A blob that is being sent.
 pub(super) struct Transfer<'a> {
     pub registry: &'a Registry,
     pub repository: &'a Repository,
@@ -63,7 +63,7 @@ pub(super) struct Transfer<'a> {
 }
 
 impl Transfer<'_> {
-    /// Sends the blob, through an upload that was begun already or one of its own.
+    /// Sends the blob through the given upload, or else a new one.
     pub(crate) async fn run(&self, mut upload: Option<Upload>) -> Result<(), RegistryError> {
         let mut backoff = Backoff::new();
         let mut chunk = self.registry.chunk();
@@ -86,8 +86,8 @@ impl Transfer<'_> {
                     self.keep(0);
                     continue;
                 }
-                // The registry has dropped the upload, counts otherwise, or got something else than
-                // was sent: from the start.
+                // The registry dropped the upload, has another offset, or received other bytes than were
+                // sent: start again.
                 error if starts_over(&error) => {
                     self.verify().await?;
                     self.keep(0);
@@ -96,7 +96,7 @@ impl Transfer<'_> {
                 }
                 error => self.registry.rest(&mut backoff, error).await?,
             }
-            // The answer may be all that was lost.
+            // Possibly only the response was lost.
             if self.registry.has_blob(self.repository, self.digest).await? {
                 return Ok(());
             }
@@ -109,7 +109,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Whether the payload has the digest: if not, no registry will ever take it.
+    /// Checks the payload's digest: if it is wrong, no registry will ever accept it.
     async fn verify(&self) -> Result<(), RegistryError> {
         let mut hash = Sha256::new();
         match self.payload {
@@ -163,14 +163,14 @@ impl Transfer<'_> {
         begun.await
     }
 
-    /// Sends what the upload lacks and closes it. `upload` keeps what the registry has confirmed.
+    /// Sends the missing bytes and closes the upload. `upload` tracks what the registry has confirmed.
     async fn send(&self, upload: &mut Upload, chunk: Option<u64>) -> Result<(), RegistryError> {
         if let Some(chunk) = chunk.map(|chunk| chunk.max(1)) {
             while self.size - upload.offset > chunk {
                 self.patch(upload, chunk).await?;
             }
         } else if upload.offset > 0 && upload.offset < self.size {
-            // A closing request may carry the last chunk, but not every registry takes it then.
+            // A closing request may carry the last chunk, but not every registry accepts that.
             self.patch(upload, self.size - upload.offset).await?;
         }
         self.close(upload).await
@@ -217,7 +217,7 @@ impl Transfer<'_> {
         Ok(())
     }
 
-    /// What the registry has of an upload; none when it does not know it.
+    /// The registry's state of an upload. `None` if it does not know the upload.
     async fn status(&self, upload: &Upload) -> Option<Upload> {
         let endpoint = self.registry.own();
         let answer = endpoint
@@ -232,7 +232,7 @@ impl Transfer<'_> {
         (offset <= self.size).then_some(Upload { location, offset })
     }
 
-    /// Tells the registry that an upload is not needed; it would find out by itself, later.
+    /// Cancels an upload that is not needed; otherwise the registry would drop it later.
     async fn forget(&self, upload: Upload) {
         let endpoint = self.registry.own();
         let told = endpoint
@@ -243,7 +243,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// The registry has so many bytes: what was sent beyond them was in vain.
+    /// Reports as lost what was sent beyond the bytes that the registry has.
     fn keep(&self, bytes: u64) {
         let lost = self
             .moved
@@ -256,7 +256,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// The bytes of a range, read as they are sent.
+    /// A request body with a range of the payload, read while it is sent.
     fn body(&self, from: u64, to: u64) -> Body {
         let registry = self.registry.clone();
         let digest = self.digest.clone();
@@ -268,7 +268,7 @@ impl Transfer<'_> {
         };
         match self.payload.clone() {
             Payload::Memory(bytes) => {
-                // A range past the end is sent short, and refused by the length it promises.
+                // A range past the end is sent short, which the server refuses by its Content-Length.
                 let end = to.min(bytes.len() as u64);
                 let pieces = (from..end).step_by(PIECE as usize).map(move |at| {
                     let piece = bytes.slice(at as usize..end.min(at + PIECE) as usize);
@@ -283,7 +283,7 @@ impl Transfer<'_> {
     }
 }
 
-/// Bytes of a blob that lies in a file from `base` on.
+/// A request body with bytes of a blob that starts at `base` in a file.
 fn file_body(
     path: PathBuf,
     base: u64,

@@ -1,10 +1,10 @@
-//! Blobs on their way into a registry.
+//! Uploads blobs to a registry.
 //!
-//! In: a blob in memory or in a file, and repositories that may have it. Out: whether it was there,
-//! was mounted or was sent. One request sends a whole blob (POST, then PUT) unless chunks were asked
-//! for or the registry finds it too large. When it breaks off, the registry is asked how much it has
-//! and gets the rest; one that does not know any more, as registry:2 after a request that was cut in
-//! its middle, gets it from the start. The registry verifies the digest before the blob exists.
+//! In: a blob in memory or in a file, and repositories that may have it. Out: whether it existed, was
+//! mounted or was sent. One request sends a whole blob (POST, then PUT) unless chunks were requested or the
+//! registry finds it too large. After an interruption, the registry is asked how much it has and gets the
+//! rest; one that has forgotten the upload, as registry:2 after a request that was cut in its middle, gets
+//! the blob from the start. The registry verifies the digest before the blob exists.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,16 +26,16 @@ pub enum Payload {
     Memory(Bytes),
     /// A whole file.
     File(PathBuf),
-    /// From an offset of a file on: the member of an archive.
+    /// A file from an offset in bytes on, such as the member of an archive.
     Part(PathBuf, u64),
 }
 
-/// How a blob came to be in a repository.
+/// How a blob got into a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pushed {
-    /// The repository had it.
+    /// The repository had it already.
     Existing,
-    /// The registry had it in another repository.
+    /// It was mounted from another repository of the registry.
     Mounted,
     /// It was sent.
     Sent,
@@ -59,14 +59,14 @@ impl Registry {
         match found.await {
             Ok(_) => Ok(true),
             Err(RegistryError::Missing { .. }) => Ok(false),
-            // It is there; only its size is not said.
+            // The blob exists; only its size is missing in the response.
             Err(RegistryError::Protocol { .. }) => Ok(true),
             Err(error) => Err(error),
         }
     }
 
-    /// Sees to it that a repository has a blob. Each of `sources` is a repository of the same
-    /// registry that it may be mounted from.
+    /// Makes sure that a repository has a blob. Each of `sources` is a repository of the same registry that
+    /// it may be mounted from.
     ///
     /// # Errors
     /// If the registry refuses it, [`RegistryError::Payload`] if the bytes do not have the digest,
@@ -87,7 +87,7 @@ impl Registry {
             match self.mount(repository, digest, source).await {
                 Ok(None) => return Ok(Pushed::Mounted),
                 Ok(begun) => upload = begun,
-                // It may not be read from there; the blob can still be sent.
+                // The source may not be readable; the blob can still be sent.
                 Err(
                     error @ (RegistryError::Denied { .. }
                     | RegistryError::Unauthorized { .. }
@@ -111,7 +111,7 @@ impl Registry {
         Ok(Pushed::Sent)
     }
 
-    /// Mounts a blob; a registry that does not begins an upload instead.
+    /// Asks to mount a blob; a registry that cannot begins an upload instead.
     async fn mount(
         &self,
         repository: &Repository,
