@@ -1,11 +1,11 @@
 //! Reads images at rest in place.
 //!
-//! In: a directory or a tar archive with an OCI image layout (image-spec 1.1), or the output of `docker
-//! save`. Out: an [`Image`] with its configuration and its [`Layer`]s, each of which reads as a plain tar,
-//! and the merged files of all layers ([`merge`]). Indexes, manifests and configurations are bounded in
-//! size, and those with a digest are verified before they are parsed; a layer is verified while it is read.
-//! An archive with both a layout and `docker save`'s manifest is read as a layout. Never writes, never
-//! unpacks to disk, never follows a URL.
+//! In: a directory or a tar archive with an OCI image layout (image-spec 1.1), or the output of
+//! `docker save`. Out: an [`Image`] with its configuration and its [`Layer`]s, each of which reads as a
+//! plain tar, and the merged files of all layers ([`merge`]). Indexes, manifests and configurations are
+//! bounded in size, and those with a digest are verified before they are parsed; a layer is verified while
+//! it is read. An archive with both a layout and `docker save`'s manifest is read as a layout. Never writes,
+//! never unpacks to disk, never follows a URL.
 
 mod choose;
 mod docker;

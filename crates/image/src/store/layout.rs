@@ -33,7 +33,7 @@ struct Format {
     version: u32,
 }
 
-/// A temporary directory of the store, removed when its process ends, however that ends.
+/// A temporary directory of the store, removed on drop, or later if its process was killed.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
