@@ -1,7 +1,7 @@
-//! Limits by control groups, version 2 or 1, where this process may make one.
+//! Sets limits by control groups, version 2 or 1, where this process may create a group.
 //!
-//! A group is made beside this process' own or above it, the first place whose parent hands the
-//! controllers down. Without such a place there are no limits, and [`Applied`] says why.
+//! A group is created beside this process's own group or above it: the first directory whose parent
+//! delegates the controllers. If there is none, no limit is set, and [`Applied`] gives the reason.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::mountinfo::{self, Mounted};
 use super::{Applied, Limits};
 
-/// Directories made for one run, removed by [`Cgroup::remove`].
+/// The cgroup directories created for one run; [`Cgroup::remove`] removes them.
 #[derive(Debug, Default)]
 pub(crate) struct Cgroup {
     directories: Vec<PathBuf>,
@@ -18,11 +18,11 @@ pub(crate) struct Cgroup {
     kills: Option<PathBuf>,
 }
 
-/// Length of the time in which processor time is counted, in microseconds.
+/// Period over which processor time is accounted, in microseconds.
 const PERIOD: u64 = 100_000;
 
 impl Cgroup {
-    /// A group with as many of the limits as can be had.
+    /// Creates a group with as many of the limits as this machine allows.
     pub(crate) fn new(limits: &Limits) -> (Self, Applied) {
         let mut group = Cgroup::default();
         let mut applied = Applied::default();
@@ -55,13 +55,13 @@ impl Cgroup {
         (group, applied)
     }
 
-    /// Files into which the first process of the run writes `0` to enter.
+    /// Opens the files into which the run's first process writes `0` to enter the group.
     pub(crate) fn doors(&self) -> std::io::Result<Vec<File>> {
         let open = |d: &PathBuf| OpenOptions::new().write(true).open(d.join("cgroup.procs"));
         self.directories.iter().map(open).collect()
     }
 
-    /// How many processes of the group the kernel killed for memory.
+    /// Returns how many processes of the group the kernel killed for lack of memory.
     pub(crate) fn kills(&self) -> u64 {
         let text = self
             .kills
@@ -74,10 +74,10 @@ impl Cgroup {
         text.and_then(|t| count(&t)).unwrap_or(0)
     }
 
-    /// After the last process has ended.
+    /// Removes the directories. Call it after the last process has ended.
     pub(crate) fn remove(self) {
         for directory in self.directories {
-            // The kernel lets go of a process' group a moment after the process ended.
+            // The kernel drops a process from its group a moment after the process ended.
             for _ in 0..50 {
                 match std::fs::remove_dir(&directory) {
                     Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
@@ -164,7 +164,7 @@ impl Cgroup {
                     },
                 ) => {
                     write(&made.join("memory.limit_in_bytes"), n)?;
-                    // Absent where the kernel does not count swap.
+                    // The file is absent if the kernel does not account swap.
                     let _ = write(&made.join("memory.memsw.limit_in_bytes"), n);
                     self.kills = Some(made.join("memory.oom_control"));
                     Ok(())
@@ -193,7 +193,7 @@ fn unified_below(parent: &Path, names: &[&str], limits: &Limits) -> std::io::Res
     let fill = || -> std::io::Result<()> {
         if let Some(n) = limits.memory {
             write(&made.join("memory.max"), &n)?;
-            // Absent where the kernel does not count swap.
+            // The file is absent if the kernel does not account swap.
             let _ = write(&made.join("memory.swap.max"), &0);
         }
         if let Some(n) = limits.pids {
@@ -202,7 +202,7 @@ fn unified_below(parent: &Path, names: &[&str], limits: &Limits) -> std::io::Res
         if let Some(n) = limits.cpus {
             write(&made.join("cpu.max"), &format!("{} {PERIOD}", quota(n)))?;
         }
-        // Moving a process here needs leave in the group above both, too.
+        // Moving a process here also needs write permission in the common parent group.
         OpenOptions::new()
             .write(true)
             .open(made.join("cgroup.procs"))
@@ -223,11 +223,11 @@ fn wanted(limits: &Limits) -> [(&'static str, bool); 3] {
 }
 
 fn quota(cpus: f64) -> u64 {
-    // The kernel refuses less than a millisecond.
+    // The kernel refuses a quota below one millisecond.
     ((cpus * PERIOD as f64) as u64).max(1000)
 }
 
-/// The directory of a group: of a container only a part of the hierarchy is mounted.
+/// Returns the directory of a group. In a container only a part of the hierarchy is mounted.
 fn place(mount: &Mounted, path: &str) -> PathBuf {
     let inside = Path::new(path)
         .strip_prefix(&mount.root)
@@ -248,7 +248,7 @@ fn has(list: &str, name: &str) -> bool {
 }
 
 fn write(file: &Path, value: &impl ToString) -> std::io::Result<()> {
-    // Without `create`: a group's files are the kernel's.
+    // Opened without `create`: the kernel provides a group's files.
     let mut file = OpenOptions::new().write(true).open(file)?;
     file.write_all(value.to_string().as_bytes())
 }

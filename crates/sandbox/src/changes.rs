@@ -1,7 +1,8 @@
-//! What a run changed, read from the upper directory that it left.
+//! Reads what a run changed from the upper directory that it left.
 //!
-//! In overlay's terms a removed file is a character device 0:0, and a directory that replaces a
-//! layer's is marked opaque by an extended attribute. Overlay's own attributes are not handed on.
+//! In an overlay's upper directory a removed file is a character device 0:0, and a directory that
+//! replaces a layer's directory is marked opaque by an extended attribute. Overlay's own attributes are
+//! not returned.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, OsString};
@@ -13,51 +14,51 @@ use rustix::fs::{lgetxattr, llistxattr};
 
 use super::SandboxError;
 
-/// Something below the upper directory, as it is now.
+/// An entry of the upper directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Relative to the root.
+    /// Path relative to the root.
     pub path: PathBuf,
-    /// What is there now.
+    /// What is at the path now.
     pub kind: Kind,
     /// Permission bits.
     pub mode: u32,
-    /// As the host counts them.
+    /// Owner's user ID, as the host sees it.
     pub uid: u32,
-    /// As the host counts them.
+    /// Owner's group ID, as the host sees it.
     pub gid: u32,
-    /// Seconds since 1970.
+    /// Modification time in seconds since 1970.
     pub mtime: i64,
-    /// Extended attributes without overlay's, by name.
+    /// Extended attributes by name, without overlay's own.
     pub attributes: Vec<(OsString, Vec<u8>)>,
 }
 
-/// What a path of the upper directory is.
+/// The kind of an entry of the upper directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// A directory that was made or changed.
     Directory {
-        /// Nothing of the layers below shows through.
+        /// Whether the directory hides the contents of the layers below.
         opaque: bool,
     },
     /// A regular file that was written or changed.
     File {
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
     },
-    /// Another name of the file that stands before it in the list.
+    /// A hard link to the file at this path, which is earlier in the list.
     HardLink(PathBuf),
     /// A symbolic link, with its target as written.
     Symlink(PathBuf),
-    /// Nothing is here any more.
+    /// The path was removed.
     Whiteout,
     /// A named pipe.
     Fifo,
-    /// A socket, or a device: neither is part of a layer.
+    /// A socket or a device; neither is part of a layer.
     Special,
 }
 
-/// Everything below `upper`, parents before what is in them, in the order of their names.
+/// Lists everything below `upper`, sorted by name, each parent before its contents.
 ///
 /// # Errors
 /// [`SandboxError::Unreadable`], with the path.
@@ -110,7 +111,7 @@ fn look(upper: &Path, path: &Path, links: &mut Seen) -> std::io::Result<Change> 
     let kind = if kind.is_dir() {
         Kind::Directory { opaque }
     } else if kind.is_char_device() && stat.rdev() == 0 {
-        // Whiteouts are links of one file: they are no hard links of a layer.
+        // Whiteouts are hard links to one file, but not hard links of a layer.
         Kind::Whiteout
     } else if let Some(first) = (stat.nlink() > 1)
         .then(|| links.get(&(stat.dev(), stat.ino())))
@@ -142,8 +143,8 @@ fn look(upper: &Path, path: &Path, links: &mut Seen) -> std::io::Result<Change> 
     })
 }
 
-/// The attributes of a file but for overlay's, and whether overlay marks it opaque. A file system
-/// without attributes has none.
+/// Returns a file's attributes without overlay's own, and whether overlay marks the file opaque. On a
+/// file system without extended attributes the list is empty.
 fn attributes(path: &Path) -> (Vec<(OsString, Vec<u8>)>, bool) {
     let mut names = vec![0; 64 << 10];
     let length = llistxattr(path, &mut names).unwrap_or(0);
@@ -167,7 +168,7 @@ fn attributes(path: &Path) -> (Vec<(OsString, Vec<u8>)>, bool) {
     (out, opaque)
 }
 
-/// The rest of the name of an attribute that is overlay's.
+/// Strips the prefix of overlay's own attributes from a name. `None` for any other attribute.
 fn own(name: &[u8]) -> Option<&[u8]> {
     [&b"trusted.overlay."[..], b"user.overlay."]
         .iter()

@@ -1,4 +1,4 @@
-//! The re-executed process: supervises one sandbox, tidies up after it, answers.
+//! The re-executed process: supervises one sandbox, cleans up after it and reports the result.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -20,15 +20,15 @@ use super::system::{self, Fork};
 use super::wire::{Fault, Message, NAME, Stage, Task, read_request};
 use super::{Applied, End, Identity, Memory, Outcome, Sandbox, Writes, identity, probe, rootfs};
 
-/// Does the work of a sandbox and returns its exit code, if this process was started for that.
-/// To be called first in `main`: threads, or descriptors that somebody owns, must not be there.
+/// Does the work of a sandbox and returns its exit code, if this process was started for that. Call it
+/// first in `main`, before any thread is started or any descriptor is opened.
 pub fn child_main() -> Option<ExitCode> {
     let name = std::env::args_os().next()?;
     (name.as_bytes() == NAME.as_bytes()).then(serve)
 }
 
 fn serve() -> ExitCode {
-    // The caller's terminal sends its interrupts to the caller, which decides what to stop.
+    // A terminal sends its interrupts to the caller only, and the caller decides what to stop.
     let _ = setsid();
     let taken = system::close_from(3, false)
         .and_then(|()| io::stdin().as_fd().try_clone_to_owned())
@@ -53,7 +53,7 @@ fn serve() -> ExitCode {
     }
 }
 
-/// What is there while process 1 runs.
+/// What is held while process 1 runs.
 struct Running {
     pid: Pid,
     handle: OwnedFd,
@@ -130,7 +130,7 @@ fn supervise(
 }
 
 impl Running {
-    /// Returns when process 1 has ended, by itself or because the caller has hung up.
+    /// Returns when process 1 has ended, by itself or because the caller closed its end of the socket.
     fn wait(&mut self, control: BorrowedFd<'_>) {
         loop {
             let mut watched = [
@@ -140,7 +140,7 @@ impl Running {
             match poll(&mut watched, None) {
                 Err(rustix::io::Errno::INTR) => continue,
                 Ok(_) if !watched[0].revents().is_empty() => break,
-                // The caller says nothing after its request: this is its end.
+                // The caller sends nothing after its request, so this is the end of its stream.
                 _ => {
                     let _ = pidfd_send_signal(&self.handle, Signal::KILL);
                     break;
@@ -152,7 +152,7 @@ impl Running {
 
     fn read(self) -> (Option<Stubs>, Result<End, Fault>) {
         let mut stubs = None;
-        // Without a word of its end it was killed, from here or for memory.
+        // If process 1 sent no result, we or the OOM killer killed it.
         let mut end = Ok(End::Signalled(libc::SIGKILL));
         for line in self.reports.split(b'\n').map_while(Result::ok) {
             match serde_json::from_slice(&line) {
@@ -176,7 +176,7 @@ fn memory(end: End, group: &Cgroup, counted: bool) -> Memory {
     }
 }
 
-/// The directory that is written, made if need be.
+/// Opens the directory that the run writes to, and creates it if it is missing.
 fn written(sandbox: &Sandbox) -> Result<Option<OwnedFd>, Fault> {
     let path = match &sandbox.root.writes {
         Writes::Discard => return Ok(None),
@@ -194,7 +194,7 @@ fn written(sandbox: &Sandbox) -> Result<Option<OwnedFd>, Fault> {
         .map_err(Fault::setup(format!("open {}", path.display())))
 }
 
-/// A directory that looks as `like` does: the upper one gives the root its mode.
+/// Creates a directory with the mode of `like`: the upper directory's mode becomes the root's.
 fn make(path: &Path, like: Option<&PathBuf>) -> Result<(), Fault> {
     if path.is_dir() {
         return Ok(());
@@ -208,7 +208,7 @@ fn make(path: &Path, like: Option<&PathBuf>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The kernel leaves one empty directory, which nobody may read, in the one that it used.
+/// Removes the empty directory, readable by nobody, that the kernel leaves in overlay's work directory.
 fn drop_work(work: &Path) {
     let _ = std::fs::remove_dir(work.join("work"));
     if std::fs::remove_dir(work).is_err() {

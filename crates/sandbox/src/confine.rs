@@ -1,4 +1,4 @@
-//! The last steps of the program's own process: what it may not do, then `exec`.
+//! The last steps of the program's own process: drops its privileges, then calls `exec`.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -12,8 +12,8 @@ use rustix::thread::{
 use super::wire::{Fault, Stage};
 use super::{Identity, Sandbox, seccomp, system};
 
-/// What installing packages and compiling as root takes, and no more: no device, no mount, no
-/// network setting, no tracing of others.
+/// The capabilities that installing packages and compiling as root need, and no more: no devices,
+/// mounts, network settings or tracing of other processes.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
@@ -26,17 +26,18 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SYS_CHROOT)
     .union(CapabilitySet::SETFCAP);
 
-/// Gives up what the program may not have. Nothing is opened after this.
+/// Drops what the program must not have. Nothing is opened after this.
 pub(crate) fn confine(identity: Identity) -> io::Result<()> {
     if identity == Identity::Real {
-        // The caller's groups are no business of the program's. In a user namespace they stay:
-        // they may be what lets this user at a GPU, and the program is that user.
+        // The program must not keep the caller's groups. In a user namespace they stay: one of them may
+        // grant this user access to a GPU, and the program runs as that user.
         rustix::thread::set_thread_groups(&[])?;
     }
-    // Before capabilities go: without them the kernel wants the next line's promise.
+    // Set before the capabilities are dropped: without them the kernel loads a seccomp filter only with
+    // `no_new_privs`.
     set_no_new_privs(true)?;
     for capability in CapabilitySet::all().difference(KEPT).iter() {
-        // The kernel refuses numbers that it does not know.
+        // The kernel refuses capability numbers that it does not know.
         let _ = remove_capability_from_bounding_set(capability);
     }
     let _ = clear_ambient_capability_set();
@@ -56,7 +57,7 @@ pub(crate) fn confine(identity: Identity) -> io::Result<()> {
     seccomp::refuse()
 }
 
-/// Program, arguments and environment as `exec` wants them.
+/// Program, arguments and environment in the form that `exec` takes.
 pub(crate) struct Command {
     program: CString,
     arguments: Vec<CString>,
@@ -86,7 +87,7 @@ impl Command {
         })
     }
 
-    /// Becomes the program; returns only why that failed.
+    /// Replaces this process with the program; returns only if that failed.
     pub(crate) fn exec(&self) -> Fault {
         let name = self.program.as_bytes();
         let shown = String::from_utf8_lossy(name).into_owned();
@@ -99,7 +100,8 @@ impl Command {
                     continue;
                 };
                 let e = system::exec(&full, &self.arguments, &self.environment);
-                // A program that is there and cannot be run says more than one that is not.
+                // The error of a program that exists but cannot be run says more than that of a missing
+                // one.
                 if !matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) {
                     error = e;
                     break;

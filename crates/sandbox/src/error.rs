@@ -1,12 +1,12 @@
-//! How a sandbox fails before its program runs. What the program does is an
-//! [`Outcome`](super::Outcome), never an error.
+//! Why a sandbox failed before its program ran. How the program ends is an [`Outcome`](super::Outcome),
+//! never an error.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::wire::{Fault, Stage};
 
-/// Why a sandbox did not come to run its program.
+/// Why a sandbox could not run its program.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The kernel, or a policy of this machine, refuses namespaces to this user.
@@ -16,7 +16,7 @@ pub enum SandboxError {
         doing: String,
         /// What to do about it.
         help: String,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -25,7 +25,7 @@ pub enum SandboxError {
     Overlay {
         /// What was being done.
         doing: String,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -34,7 +34,7 @@ pub enum SandboxError {
     Program {
         /// What was being done, with the program's name.
         doing: String,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -43,29 +43,29 @@ pub enum SandboxError {
     Setup {
         /// What was being done.
         doing: String,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
     /// The request contradicts itself; nothing was started.
     #[error("{what}")]
     Invalid {
-        /// What is wrong with it.
+        /// What is wrong with the request.
         what: String,
     },
     /// The launcher was killed, or its `main` does not begin with
     /// [`child_main`](super::child_main).
     #[error("the sandbox's process ended without an answer")]
     Lost,
-    /// The caller's [`Cancel`](stackforge_types::Cancel) was set. Nothing runs any more.
+    /// The caller's [`Cancel`](stackforge_types::Cancel) was set. No process of the run is left.
     #[error("interrupted")]
     Cancelled,
     /// The upper directory cannot be read.
     #[error("read what a run wrote: {}", path.display())]
     Unreadable {
-        /// What could not be read.
+        /// The path that could not be read.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -87,7 +87,7 @@ impl SandboxError {
         }
     }
 
-    /// What the user can do.
+    /// Returns what the user can do.
     pub fn help(&self) -> String {
         match self {
             SandboxError::NotAllowed { help, .. } => help.clone(),

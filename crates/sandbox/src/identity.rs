@@ -1,9 +1,10 @@
-//! Whose ids the program has: how far this process may go, and the user namespace that follows.
+//! Chooses the user and group IDs of the program, and the user namespace that they need.
 //!
-//! With CAP_SYS_ADMIN no user namespace is needed to set a sandbox up. Its program gets one all the
-//! same, with every id as it is ([`own_namespace`]): what it may do as root it may do to its files,
-//! not to the machine. Otherwise the program is root of its own: with the caller's subordinate ids where `newuidmap` hands them out, else with the caller's id alone,
-//! and then calls that change ids are answered without being done (`confine`).
+//! With CAP_SYS_ADMIN a sandbox needs no user namespace. Its program still gets one, with every ID
+//! mapped to itself ([`own_namespace`]): as root it has power over its files but not over the machine.
+//! Without CAP_SYS_ADMIN the program is root in a user namespace: with the caller's subordinate IDs if
+//! `newuidmap` maps them, otherwise with the caller's ID alone; then calls that change IDs report
+//! success without doing anything (`confine`).
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -17,26 +18,26 @@ use serde::{Deserialize, Serialize};
 use super::system::{self, Fork};
 use super::wire::{Fault, Stage};
 
-/// Which ids a program in the sandbox has.
+/// Which IDs a program in the sandbox has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Identity {
-    /// The machine's own: run as root.
+    /// The machine's own IDs; the program runs as root.
     Real,
-    /// Root is the caller, other ids are the caller's subordinate ones.
+    /// Root is the caller, and other IDs are the caller's subordinate IDs.
     Subordinate,
-    /// Root is the caller and there is nobody else.
+    /// Root is the caller, and there is no other ID.
     Single,
 }
 
-/// Subordinate ids as one line of `/etc/subuid` gives them.
+/// A range of subordinate IDs, from one line of `/etc/subuid`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     pub first: u32,
     pub count: u32,
 }
 
-/// The two programs that may map subordinate ids, and what to map.
+/// The two programs that may map subordinate IDs, and the ranges to map.
 #[derive(Debug, Clone)]
 pub(crate) struct Mapper {
     programs: [PathBuf; 2],
@@ -47,7 +48,7 @@ pub(crate) fn may_administer() -> bool {
     capabilities(None).is_ok_and(|c| c.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// The way that is open to this process.
+/// Chooses the identity that this process can set up.
 pub(crate) fn choose() -> (Identity, Option<Mapper>) {
     if may_administer() {
         return (Identity::Real, None);
@@ -88,7 +89,7 @@ fn user_name(passwd: &str, uid: u32) -> Option<String> {
     })
 }
 
-/// The first range of the user in a file of `NAME-OR-ID:FIRST:COUNT` lines.
+/// Returns the user's first range in a file of `NAME-OR-ID:FIRST:COUNT` lines.
 pub(crate) fn subordinate(text: &str, uid: u32, name: Option<&str>) -> Option<Range> {
     text.lines().find_map(|line| {
         let mut fields = line.trim().split(':');
@@ -99,8 +100,8 @@ pub(crate) fn subordinate(text: &str, uid: u32, name: Option<&str>) -> Option<Ra
     })
 }
 
-/// Enters a user namespace in which this process is root, and whatever `others` holds with it in
-/// the same call. Returns the identity that came of it.
+/// Enters a user namespace in which this process is root, together with the namespaces of `others` in
+/// the same call. Returns the identity that was reached.
 pub(crate) fn become_root(mapper: Option<&Mapper>, others: libc::c_int) -> Result<Identity, Fault> {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     let helper = mapper
@@ -121,8 +122,8 @@ pub(crate) fn become_root(mapper: Option<&Mapper>, others: libc::c_int) -> Resul
     Ok(Identity::Single)
 }
 
-/// The map of a user namespace in which every id is what it is outside: the lines of `map`, which
-/// are `INSIDE OUTSIDE COUNT` for this process, with the first in both places.
+/// Returns the ID map of a user namespace in which every ID equals the one outside. `map` is this
+/// process's own map, in lines `INSIDE OUTSIDE COUNT`; each `INSIDE` becomes both values.
 fn same_ids(map: &str) -> String {
     let line = |line: &str| {
         let mut words = line.split_whitespace();
@@ -132,8 +133,8 @@ fn same_ids(map: &str) -> String {
     map.lines().filter_map(line).collect()
 }
 
-/// The program's side: enters a user namespace and waits until process 1 has mapped its ids.
-/// Without user namespaces in the kernel the program keeps the machine's.
+/// In the program's process: enters a user namespace and waits until process 1 has mapped its IDs. If
+/// the kernel has no user namespaces, the program keeps the machine's IDs.
 pub(crate) fn enter_own_namespace(
     ask: &mut impl io::Write,
     answer: &mut impl io::Read,
@@ -148,15 +149,15 @@ pub(crate) fn enter_own_namespace(
     }
 }
 
-/// The side of process 1: maps the ids of the program's namespace once it is there. Only a process
-/// outside of it, with capabilities, may.
+/// In process 1: maps the IDs of the program's namespace once it exists. Only a process outside of that
+/// namespace, with capabilities, may do this.
 pub(crate) fn own_namespace(
     program: Pid,
     asked: &mut impl io::Read,
     tell: &mut impl io::Write,
 ) -> io::Result<()> {
     let mut made = [0];
-    // A program that ended says itself why.
+    // A program that ended reports the reason itself.
     if asked.read_exact(&mut made).is_err() {
         return Ok(());
     }
@@ -170,8 +171,7 @@ pub(crate) fn own_namespace(
     tell.write_all(&made)
 }
 
-/// A process outside of the user namespace that maps ids once the namespace is there: nobody
-/// inside may.
+/// A process outside of the user namespace that maps its IDs once it exists; no process inside may.
 struct Waiting {
     pid: Pid,
     go: io::PipeWriter,
@@ -194,7 +194,7 @@ impl Waiting {
         }
     }
 
-    /// Whether both maps are written.
+    /// Writes both maps. Returns whether both were written.
     fn map(mut self) -> bool {
         let told = self.go.write_all(b"g").is_ok();
         drop(self.go);

@@ -1,5 +1,5 @@
-//! Process 1 of a sandbox: makes its namespaces, starts the program, reaps, and tells how the
-//! program ended. When it ends the kernel ends everything else in the sandbox.
+//! Process 1 of a sandbox: creates its namespaces, starts the program, reaps processes and reports how
+//! the program ended. When process 1 ends, the kernel kills everything else in the sandbox.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -16,7 +16,7 @@ use super::system::{self, Fork};
 use super::wire::{Fault, Stage};
 use super::{End, Identity, Network, Sandbox, identity, rootfs};
 
-/// What process 1 tells the supervisor, one JSON a line.
+/// A message from process 1 to the supervisor, one JSON value per line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     Mounted(Stubs),
@@ -30,7 +30,7 @@ pub(crate) struct Init<'a> {
     pub sandbox: &'a Sandbox,
     pub stdin: &'a [u8],
     pub identity: Identity,
-    /// Files that let a process into its control groups.
+    /// Files that a process writes to in order to enter its control groups.
     pub doors: Vec<std::fs::File>,
     pub reports: std::io::PipeWriter,
 }
@@ -48,7 +48,7 @@ impl Init<'_> {
     fn report(&mut self, report: &Report) {
         if let Ok(mut line) = serde_json::to_vec(report) {
             line.push(b'\n');
-            // The supervisor that went away takes this process with it.
+            // An error means that the supervisor is gone, and then this process is killed with it.
             let _ = self.reports.write_all(&line);
         }
     }
@@ -69,9 +69,9 @@ impl Init<'_> {
         umask(Mode::from_raw_mode(0o022));
         let stubs = rootfs::enter(self.sandbox, self.identity)?;
         self.report(&Report::Mounted(stubs));
-        // From the program's side this process, whose executable is the host's, cannot be read.
-        // It cannot be written either: the kernel refuses that while the supervisor, which
-        // outlives every process of the sandbox, runs the same file.
+        // The program must not read the executable of this process, which is the host's file. It cannot
+        // write it either: the kernel refuses to while the supervisor, which outlives every process of
+        // the sandbox, runs the same file.
         system::hide_from_others().map_err(Fault::setup("hide process 1"))?;
         if self.sandbox.network == Network::None {
             socket(AddressFamily::INET, SocketType::DGRAM, None)
@@ -103,7 +103,7 @@ impl Init<'_> {
                     Ok(()) => command.exec(),
                     Err(fault) => fault,
                 };
-                // An answer that cannot be sent leaves exit code 125.
+                // If the report cannot be sent, only exit code 125 remains.
                 let _ = serde_json::to_writer(failing, &fault);
                 system::exit(125)
             }
@@ -114,7 +114,7 @@ impl Init<'_> {
                 .map_err(Fault::at(Stage::Namespaces, "map the ids of the program"))?;
         }
         let mut fault = Vec::new();
-        // The pipe closes when the program starts.
+        // The pipe closes when `exec` starts the program.
         let _ = failed.read_to_end(&mut fault);
         if let Ok(fault) = serde_json::from_slice(&fault) {
             return Err(fault);

@@ -1,14 +1,14 @@
-//! Programs run in namespaces on an unpacked root file system, without a daemon.
+//! Runs programs in namespaces on an unpacked root file system, without a daemon.
 //!
-//! In comes a [`Sandbox`]: a root, a command and what it may see. Out come its lines while it runs
-//! and an [`Outcome`]; what it wrote lies in an upper directory that [`changes`] reads. It works as
-//! root and as an ordinary user, with and without subordinate ids. It knows no stack and no image.
-//! It must never follow a link of the root out of it, leave a process or a mount behind, or hand
-//! the program more than it was given.
+//! In: a [`Sandbox`], which is a root, a command and what the command may access. Out: the program's
+//! lines while it runs, and an [`Outcome`]; its writes are in an upper directory that [`changes`]
+//! reads. Works as root and as an ordinary user, with and without subordinate IDs. Knows no stack and
+//! no image. Never follows a link out of the root, leaves a process or a mount behind, or gives the
+//! program more than was requested.
 //!
-//! The work is done by a re-executed, single-threaded process (`child`), for a process with
-//! threads cannot safely fork and change namespaces: a program that calls [`Sandbox::run`] must
-//! call [`child_main`] before anything else.
+//! A re-executed, single-threaded process (`child`) does the work, because a process with threads
+//! cannot safely fork and change namespaces. A program that calls [`Sandbox::run`] must therefore call
+//! [`child_main`] before anything else.
 
 mod cgroup;
 mod changes;
@@ -44,37 +44,38 @@ pub use probe::{Answer, Capabilities, probe};
 pub use run::remove;
 pub use stackforge_types::{Cancel, LogStream};
 
-/// Most layers below one root: overlay itself takes 500.
+/// Most layers of one root; overlay itself takes 500.
 pub const MOST_LAYERS: usize = 400;
-/// Where the sandbox puts what belongs to no image: `/dev` is part of none.
+/// Directory for the sandbox's own mounts. No image has files there: `/dev` is part of none.
 pub const OWN: &str = "/dev/stackforge";
 
-/// A program to run, and all that it gets.
+/// A program to run, and everything that it gets.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// What the program sees as `/`.
+    /// The file system that the program sees as `/`.
     pub root: Root,
-    /// A program, looked up in `env`'s PATH inside the root, and its arguments.
+    /// The program, looked up in the PATH of `env` inside the root, and its arguments.
     #[serde(with = "text::list")]
     pub command: Vec<OsString>,
-    /// The whole environment: nothing of the caller's is added.
+    /// The whole environment; none of the caller's variables is added.
     #[serde(with = "text::map")]
     pub env: BTreeMap<OsString, OsString>,
-    /// Inside the root.
+    /// The working directory, inside the root.
     #[serde(with = "text::one")]
     pub cwd: PathBuf,
-    /// In this order, after `/dev`, `/proc` and `/sys`.
+    /// Mounts, made in this order after `/dev`, `/proc` and `/sys`.
     pub mounts: Vec<Mount>,
-    /// What the program reads from its standard input.
+    /// The program's standard input.
     #[serde(skip)]
     pub stdin: Vec<u8>,
-    /// Which network it has.
+    /// The network that the program can use.
     pub network: Network,
-    /// What it may take.
+    /// Upper bounds on resources.
     pub limits: Limits,
-    /// Bytes of `/dev/shm`; half of the memory when absent.
+    /// Size of `/dev/shm` in bytes; half of the memory when absent.
     pub shm_size: Option<u64>,
-    /// The executable whose `main` begins with [`child_main`]; this process' own when absent.
+    /// The executable to re-execute, whose `main` begins with [`child_main`]; this process's own when
+    /// absent.
     #[serde(skip)]
     pub launcher: Option<PathBuf>,
 }
@@ -82,32 +83,32 @@ pub struct Sandbox {
 /// A root file system.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Root {
-    /// Directories over each other, lowest first, at most [`MOST_LAYERS`]. Of a single one, what
-    /// is mounted below it is there as well, read-only.
+    /// Layer directories, lowest first, at most [`MOST_LAYERS`]. With a single layer, file systems
+    /// mounted below it are visible too, read-only.
     #[serde(with = "text::list")]
     pub layers: Vec<PathBuf>,
-    /// Where its writes to the root go.
+    /// Where the program's writes to the root go.
     pub writes: Writes,
 }
 
-/// Where what the program writes into its root goes.
+/// Where the program's writes to its root go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Writes {
-    /// Memory, lost at the end. An ordinary user's root with something mounted below it, as this
-    /// machine's own, is read-only instead: the kernel puts no overlay over such.
+    /// To memory; they are lost at the end. For an ordinary user, a root with something mounted below
+    /// it, such as this machine's own, is read-only instead: the kernel refuses an overlay on it.
     Discard,
-    /// This directory, made if need be; its file system keeps extended attributes. A directory of
-    /// the same name with `.work` at its end is used during the run.
+    /// To this directory, which is created if it is missing and whose file system must support extended
+    /// attributes. A sibling directory with `.work` appended to its name is used during the run.
     Keep(#[serde(with = "text::one")] PathBuf),
-    /// The root's only layer itself.
+    /// To the root's only layer itself.
     InPlace,
 }
 
-/// Something that the sandbox has besides its root. A target is an absolute path inside, without
-/// `..`; it is made if it is missing.
+/// A mount or link that the sandbox has besides its root. A target is an absolute path inside the
+/// sandbox, without `..`; it is created if it is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mount {
-    /// A file or directory of the host, with what is mounted below it.
+    /// A file or directory of the host, including what is mounted below it.
     Bind {
         /// The path on the host.
         #[serde(with = "text::one")]
@@ -118,15 +119,15 @@ pub enum Mount {
         /// Whether the program may write to it.
         writable: bool,
     },
-    /// An empty directory in memory, for everybody as `/tmp` is.
+    /// An empty directory in memory, writable by everyone as `/tmp` is.
     Tmpfs {
         /// The path inside.
         #[serde(with = "text::one")]
         target: PathBuf,
-        /// Bytes; half of the memory when absent.
+        /// Size in bytes; half of the memory when absent.
         size: Option<u64>,
     },
-    /// A directory in memory with these files, to read: paths in it, each with its text.
+    /// A read-only directory in memory with these files.
     Files {
         /// The path inside.
         #[serde(with = "text::one")]
@@ -134,19 +135,19 @@ pub enum Mount {
         /// The text of each file, by its path relative to `target`.
         files: BTreeMap<String, String>,
     },
-    /// A symbolic link that is gone after the run; one that is there already stays.
+    /// A symbolic link that is removed after the run. An existing file or link stays.
     Link {
         /// The path of the link.
         #[serde(with = "text::one")]
         target: PathBuf,
-        /// What the link says, as written.
+        /// The target of the link, as written.
         #[serde(with = "text::one")]
         to: PathBuf,
     },
 }
 
 impl Mount {
-    /// A read-only bind.
+    /// Returns a read-only bind mount.
     pub fn read_only(source: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
         Mount::Bind {
             source: source.into(),
@@ -165,23 +166,23 @@ impl Mount {
     }
 }
 
-/// Which network a program has.
+/// The network that a program can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
-    /// A loopback interface of its own.
+    /// Only a loopback interface of its own.
     None,
-    /// The host's, with its `/etc/resolv.conf` and `/etc/hosts`.
+    /// The host's network, with its `/etc/resolv.conf` and `/etc/hosts`.
     Host,
 }
 
-/// What the program and all that it starts may take together.
+/// Upper bounds on what the program and all processes that it starts use together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Bytes, swap included.
+    /// Memory in bytes, swap included.
     pub memory: Option<u64>,
-    /// Processes and threads at a time.
+    /// Processes and threads at one time.
     pub pids: Option<u64>,
-    /// Processors, `1.5` for instance.
+    /// Processors, for example `1.5`.
     pub cpus: Option<f64>,
 }
 
@@ -190,16 +191,16 @@ pub struct Limits {
 pub struct Outcome {
     /// How the program ended.
     pub end: End,
-    /// Whether it ended for want of memory.
+    /// Whether the program ended because memory ran out.
     pub memory: Memory,
-    /// Which limits it ran under.
+    /// The limits that were in force.
     pub limits: Applied,
-    /// As whom it ran.
+    /// The IDs that it ran with.
     pub identity: Identity,
 }
 
 impl Outcome {
-    /// The exit code as shells give it: 128 and the signal where one ended the program.
+    /// The exit status as shells report it: 128 plus the signal number if a signal ended the program.
     pub fn code(&self) -> i32 {
         match self.end {
             End::Exited(code) => code,
@@ -211,39 +212,39 @@ impl Outcome {
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
-    /// With this exit code, 0 to 255.
+    /// It exited with this status, 0 to 255.
     Exited(i32),
-    /// By this signal, as the kernel numbers it.
+    /// It was ended by the signal with this number.
     Signalled(i32),
 }
 
 /// Whether memory ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Memory {
-    /// Nothing says that it ran out.
+    /// Nothing shows that memory ran out.
     Enough,
-    /// The kernel counted a kill for memory, and the program failed.
+    /// The kernel counted an OOM kill, and the program failed.
     KilledFor,
-    /// The program, or one that it waited for, got SIGKILL from outside, and nothing counts why:
-    /// mostly for memory.
+    /// The program, or one that it waited for, got SIGKILL from outside and no counter gives the
+    /// reason. The usual reason is lack of memory.
     MaybeKilledFor,
 }
 
-/// Which of the limits that were asked for hold.
+/// Which of the requested limits are in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
-    /// Whether [`Limits::memory`] holds.
+    /// Whether [`Limits::memory`] is in force.
     pub memory: bool,
-    /// Whether [`Limits::pids`] holds.
+    /// Whether [`Limits::pids`] is in force.
     pub pids: bool,
-    /// Whether [`Limits::cpus`] holds.
+    /// Whether [`Limits::cpus`] is in force.
     pub cpus: bool,
-    /// Why one does not.
+    /// Why a requested limit is not in force.
     pub reason: Option<String>,
 }
 
 impl Root {
-    /// An existing root file system that stays as it is.
+    /// An existing root file system, which is not changed.
     pub fn directory(path: impl Into<PathBuf>) -> Self {
         Root {
             layers: vec![path.into()],
@@ -251,7 +252,7 @@ impl Root {
         }
     }
 
-    /// Unpacked layers, lowest first; what is written goes to `upper`.
+    /// Unpacked layers, lowest first; writes go to `upper`.
     pub fn layers(layers: Vec<PathBuf>, upper: impl Into<PathBuf>) -> Self {
         Root {
             layers,
@@ -261,7 +262,7 @@ impl Root {
 }
 
 impl Sandbox {
-    /// A command in a root, with a usual PATH and nothing else: `/` as its directory, an empty
+    /// A command in a root, with a usual PATH and nothing else: `/` as its working directory, an empty
     /// standard input, no network and no limits.
     pub fn new<S: Into<OsString>>(root: Root, command: impl IntoIterator<Item = S>) -> Self {
         Sandbox {

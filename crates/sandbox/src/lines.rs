@@ -1,6 +1,6 @@
-//! A stream of bytes → its lines, as they are, in bounded memory.
+//! Splits a stream of bytes into lines, unchanged and in bounded memory.
 
-/// A line that is longer comes in pieces of this many bytes.
+/// Longest piece in bytes; a longer line is split into pieces of this size.
 pub(crate) const LONGEST: usize = 64 << 10;
 
 #[derive(Default)]
@@ -9,7 +9,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Hands each line that `bytes` ends to `line`, without its line end.
+    /// Passes each line that `bytes` completes to `line`, without its line end.
     pub(crate) fn push(&mut self, bytes: &[u8], line: &mut dyn FnMut(&[u8])) {
         for part in bytes.split_inclusive(|b| *b == b'\n') {
             let (text, ended) = match part.strip_suffix(b"\n") {
@@ -32,7 +32,7 @@ impl Lines {
         }
     }
 
-    /// The last line, where no line end follows it.
+    /// Passes the last line to `line` if it has no line end.
     pub(crate) fn end(&mut self, line: &mut dyn FnMut(&[u8])) {
         if !self.pending.is_empty() {
             line(&self.pending);

@@ -1,4 +1,4 @@
-//! `/proc/self/mountinfo` → mounts.
+//! Reads `/proc/self/mountinfo`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -7,23 +7,23 @@ use std::path::{Path, PathBuf};
 /// A mount of this process's mount namespace (proc_pid_mountinfo(5)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mounted {
-    /// Directory of its file system that is seen there.
+    /// Directory of the mounted file system that is visible at the mount point.
     pub root: PathBuf,
-    /// Where it is mounted.
+    /// The mount point.
     pub at: PathBuf,
-    /// The file system's type: `ext4`.
+    /// The file system's type, such as `ext4`.
     pub kind: String,
-    /// Of the file system, `rw,memory` for instance.
+    /// Options of the file system, such as `rw,memory`.
     pub options: String,
 }
 
-/// The mounts that this process sees, in the order in which they were made. Empty if `/proc` is not
-/// there.
+/// Returns the mounts that this process sees, in the order in which they were made. Empty if `/proc` is
+/// not mounted.
 pub fn here() -> Vec<Mounted> {
     std::fs::read("/proc/self/mountinfo").map_or_else(|_| Vec::new(), |text| parse(&text))
 }
 
-/// Reads the text of a `mountinfo` file. A line that is damaged is left out.
+/// Reads the text of a `mountinfo` file. A malformed line is skipped.
 pub fn parse(text: &[u8]) -> Vec<Mounted> {
     text.split(|b| *b == b'\n').filter_map(line).collect()
 }
@@ -39,7 +39,7 @@ fn line(line: &[u8]) -> Option<Mounted> {
     })
 }
 
-/// Blanks, line ends and backslashes are written as three octal digits.
+/// Decodes a path, in which blanks, line ends and backslashes are three octal digits.
 fn path(word: &[u8]) -> PathBuf {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -63,8 +63,8 @@ fn path(word: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(out))
 }
 
-/// What is mounted below `root`, relative to it, without what lies below another of them; nothing
-/// of `/dev`, `/proc` and `/sys`, which a sandbox has of its own.
+/// Returns the topmost mount points below `root`, relative to it. Those in `/dev`, `/proc` and `/sys`
+/// are left out, because a sandbox has its own.
 pub fn below(mounts: &[Mounted], root: &Path) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = mounts
         .iter()

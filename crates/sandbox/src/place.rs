@@ -1,7 +1,7 @@
-//! Where mounts go: paths of the sandbox resolved below its root, whatever links lie in it.
+//! Resolves the targets of mounts below the sandbox's root, whatever links the root has.
 //!
-//! A link in the root, absolute or with `..`, leads to where it would lead the program, never out
-//! of the root: the kernel resolves every path with `RESOLVE_IN_ROOT`.
+//! A link in the root, absolute or with `..`, leads where it would lead the program, never out of the
+//! root: the kernel resolves every path with `RESOLVE_IN_ROOT`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -19,16 +19,16 @@ use super::wire::Fault;
 
 pub(crate) struct Place {
     root: OwnedFd,
-    /// Device of the root: what is made on another one is in memory and needs no removal.
+    /// Device number of the root. A path created on another device is in memory and needs no removal.
     device: u64,
-    /// Where the root seems to lie, as `/proc/self/fd` tells it.
+    /// The root's path, as `/proc/self/fd` gives it.
     name: PathBuf,
-    /// The directory that is written.
+    /// The upper directory, which receives the writes.
     upper: Option<OwnedFd>,
     pub stubs: Stubs,
 }
 
-/// What lies, or is made, at a target.
+/// The kind of file that a target is or is created as.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spot {
     Directory,
@@ -52,7 +52,7 @@ impl Place {
         self.root.as_fd()
     }
 
-    /// Puts a mount at `target`, which is made where it is missing.
+    /// Attaches a mount at `target`, which is created if it is missing.
     pub(crate) fn attach(&mut self, mount: BorrowedFd<'_>, target: &Path) -> Result<(), Fault> {
         let spot = spot(mount).map_err(Fault::setup("look at a mount"))?;
         let at = self.find(target, spot)?;
@@ -62,7 +62,7 @@ impl Place {
         )))
     }
 
-    /// What is at `target`, or was made there.
+    /// Opens `target`, after creating it if it is missing.
     fn find(&mut self, target: &Path, wanted: Spot) -> Result<OwnedFd, Fault> {
         let fault = || Fault::setup::<Errno>(format!("make {} in the root", target.display()));
         let found = match self.open(target) {
@@ -85,7 +85,7 @@ impl Place {
 
     fn make(&mut self, target: &Path, wanted: Spot) -> Result<OwnedFd, Errno> {
         let parts: Vec<&Path> = target.ancestors().collect();
-        // From the root down, `/` itself left out: it is there.
+        // From the root down; `/` itself is skipped because it exists.
         for path in parts.iter().rev().skip(1) {
             if !matches!(self.open(path), Err(Errno::NOENT)) {
                 continue;
@@ -101,7 +101,7 @@ impl Place {
                     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
                     openat(&parent, name, flags, Mode::from_raw_mode(0o644)).map(drop)?;
                 }
-                // A link to nowhere is in the way: following it is not ours.
+                // Fails if a dangling link is in the way; it must not be followed.
                 false => mkdirat(&parent, name, Mode::from_raw_mode(0o755))?,
             }
             self.after(path_in_root);
@@ -109,7 +109,7 @@ impl Place {
         self.open(target)
     }
 
-    /// A symbolic link, unless something is there.
+    /// Creates a symbolic link, unless the target exists.
     pub(crate) fn link(&mut self, target: &Path, to: &Path) -> Result<(), Fault> {
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
             return Ok(());
@@ -126,7 +126,8 @@ impl Place {
         Ok(())
     }
 
-    /// Path in the root of what is about to be made, if it will be on the root's own device.
+    /// Returns the path in the root of what is about to be created, if it will be on the root's own
+    /// device.
     fn before(&mut self, parent: BorrowedFd<'_>, name: &Path) -> Option<PathBuf> {
         let upper = self.upper.as_ref()?;
         if fstat(parent).ok()?.st_dev != self.device {

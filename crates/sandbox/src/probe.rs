@@ -1,7 +1,7 @@
-//! What this machine lets this user do, found by doing it.
+//! Finds out what this machine allows this user, by trying it.
 //!
-//! A re-executed process makes the namespaces and an overlay of its own and tells how far it came.
-//! Why it came no further stands in settings that files tell.
+//! A re-executed process creates namespaces and an overlay of its own and reports how far it got. The
+//! reasons for a failure are read from files with the kernel's settings.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -18,33 +18,33 @@ use super::wire::{Fault, Message, Stage, Task};
 use super::{Applied, Identity, Limits, SandboxError, identity, rootfs};
 use stackforge_types::Cancel;
 
-/// What a sandbox can have here.
+/// What a sandbox can use on this machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct Capabilities {
-    /// Whether programs can be run at all: the other answers are reasons.
+    /// Whether programs can be run at all; the other fields give the reasons.
     pub works: bool,
-    /// As whom programs would run.
+    /// The IDs that programs would run with.
     pub identity: Identity,
-    /// Namespaces, for isolation.
+    /// Namespaces, which isolate the program.
     pub namespaces: Answer,
-    /// Overlayfs, for roots of several layers and for writes that are kept apart.
+    /// Overlayfs, for roots of several layers and for keeping writes apart.
     pub overlay: Answer,
-    /// Subordinate ids: without them an ordinary user's files have one owner.
+    /// Subordinate IDs. Without them all files of an ordinary user have one owner.
     pub subordinate_ids: Answer,
-    /// The filter of system calls.
+    /// The seccomp filter of system calls.
     pub seccomp: Answer,
-    /// Control groups, for limits.
+    /// Control groups, which enforce limits.
     pub limits: Answer,
 }
 
-/// Whether something can be had, why not, and what to do about it.
+/// Whether a feature is available, why not, and what to do about it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Answer {
-    /// Whether it can be had.
+    /// Whether the feature is available.
     pub yes: bool,
-    /// Why not, or what is missing; `None` if all is well.
+    /// Why it is not, or what is missing; `None` if nothing is.
     pub reason: Option<String>,
-    /// What to do about it, if anything.
+    /// What the user can do about it, if anything.
     pub help: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl Answer {
     }
 }
 
-/// How far the process that tries came.
+/// How far the probing process got.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Tried {
     identity: Identity,
@@ -74,11 +74,11 @@ pub(crate) struct Tried {
     limits: Applied,
 }
 
-/// Asks the machine. `launcher` as in [`Sandbox`](super::Sandbox).
+/// Probes the machine. `launcher` is as in [`Sandbox`](super::Sandbox).
 ///
 /// # Errors
-/// If the launcher cannot be started or ends without an answer. What the machine does not allow is
-/// an answer.
+/// If the launcher cannot be started or ends without an answer. A feature that the machine does not
+/// allow is part of the result, not an error.
 pub async fn probe(launcher: Option<&Path>) -> Result<Capabilities, SandboxError> {
     match talk(launcher, &Task::Probe, &[], &Cancel::new(), &mut |_, _| ()).await? {
         Message::Tried(tried) => Ok(judge(tried)),
@@ -138,7 +138,7 @@ fn judge(tried: Tried) -> Capabilities {
     }
 }
 
-/// The setting that keeps this user from namespaces, as far as files tell.
+/// Names the setting that refuses namespaces to this user, as far as files show it.
 pub(crate) fn why_not_allowed() -> String {
     let setting = |path: &str| {
         std::fs::read_to_string(path)
@@ -175,7 +175,7 @@ fn reason(setting: &dyn Fn(&str) -> Option<String>, status: &str) -> &'static st
     }
 }
 
-/// In the re-executed process: goes the way of a run, as far as it leads.
+/// In the re-executed process: performs the steps of a run until one fails.
 pub(crate) fn try_all() -> Tried {
     let limits = Limits {
         memory: Some(1 << 30),
@@ -205,7 +205,7 @@ pub(crate) fn try_all() -> Tried {
     tried
 }
 
-/// As process 1 of its namespaces, for there alone a /proc can be mounted.
+/// As process 1 of its namespaces, because only there can a /proc be mounted.
 fn within(identity: Identity) -> Result<(), Fault> {
     let (reader, mut writer) = io::pipe().map_err(Fault::setup("make a pipe"))?;
     match system::fork().map_err(Fault::at(Stage::Namespaces, "start process 1"))? {
@@ -213,7 +213,8 @@ fn within(identity: Identity) -> Result<(), Fault> {
             drop(reader);
             if let Err(fault) = mounts(identity) {
                 let line = serde_json::to_vec(&fault).unwrap_or_default();
-                // What cannot be told shows as a process that succeeded: nothing better is known.
+                // If the report cannot be sent, the process counts as successful: nothing better is
+                // known.
                 let _ = writer.write_all(&line);
             }
             system::exit(0)

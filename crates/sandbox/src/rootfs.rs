@@ -1,9 +1,9 @@
-//! The file system that the program sees, put together in a mount namespace of its own.
+//! Assembles the file system that the program sees, in a mount namespace of its own.
 //!
-//! Everything of the host is opened before anything is mounted; then the layers are put over each
-//! other on a directory in memory, the kernel's file systems and the caller's mounts go on top by
-//! descriptor, and that becomes the root. The layers have one-letter names in that directory, so
-//! any number of them fits the page that mount(2) takes, whatever their paths are.
+//! Everything of the host is opened before anything is mounted. Then the layers are stacked on a
+//! directory in memory, the kernel's file systems and the caller's mounts are attached on top by
+//! descriptor, and the result becomes the root. The layers have one-letter names in that directory, so
+//! any number of them fits the page that mount(2) takes, however long their paths are.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,11 +26,11 @@ use super::system;
 use super::wire::{Fault, Stage};
 use super::{Identity, Mount, Network, OWN, Sandbox, Writes, mountinfo};
 
-/// Directories that every system has: one of them is covered by the sandbox's memory, in its own
-/// namespace, until it becomes the root.
+/// Directories that every system has. In the sandbox's namespace, one of them is covered by a directory
+/// in memory until that becomes the root.
 const COVERED: [&str; 6] = ["/tmp", "/var/tmp", "/mnt", "/run", "/srv", "/var"];
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// What /proc tells of, or does to, the machine.
+/// Paths of /proc that reveal or change the state of the machine.
 const MASKED: [&str; 8] = [
     "kcore",
     "keys",
@@ -45,25 +45,25 @@ const MASKED_DIRECTORIES: [&str; 2] = ["acpi", "scsi"];
 const FIXED: [&str; 4] = ["bus", "fs", "irq", "sys"];
 const NET_FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
-/// What is opened of the host before it disappears.
+/// Descriptors of the host's files, opened before the host's root disappears.
 struct Sources {
     layers: Vec<OwnedFd>,
-    /// In place, the root itself.
+    /// The root itself, for a run in place.
     tree: Option<OwnedFd>,
-    /// The only layer, read-only, in case the kernel takes no overlay of it: it refuses an
-    /// ordinary user where something is mounted below, as on this machine's own root.
+    /// The only layer, read-only, in case the kernel refuses an overlay on it: it does for an ordinary
+    /// user if something is mounted below, as on this machine's own root.
     read_only: Option<OwnedFd>,
     upper: Option<(OwnedFd, OwnedFd)>,
-    /// Mounts below the only layer, and where they go.
+    /// Mounts below the only layer, with their paths.
     below: Vec<(PathBuf, OwnedFd)>,
     devices: Vec<(&'static str, OwnedFd)>,
     sys: Option<OwnedFd>,
-    /// One for each of the sandbox's mounts; None for what is made.
+    /// One per mount of the sandbox; `None` for those that are created and not opened.
     mounts: Vec<Option<OwnedFd>>,
     net: Vec<(&'static str, OwnedFd)>,
 }
 
-/// The directory that the kernel uses beside `upper`.
+/// Returns overlay's work directory, which lies beside `upper`.
 pub(crate) fn work(upper: &Path) -> PathBuf {
     let mut name = upper.as_os_str().to_owned();
     name.push(".work");
@@ -131,13 +131,13 @@ pub(crate) fn enter(sandbox: &Sandbox, identity: Identity) -> Result<Stubs, Faul
     Ok(place.stubs)
 }
 
-/// Nothing that is mounted from here on is seen outside, and nothing from outside here.
+/// Makes mounts private: none made from here on is seen outside, and none made outside is seen here.
 pub(crate) fn private() -> Result<(), Fault> {
     let flags = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     mount_change("/", flags).map_err(Fault::at(Stage::Namespaces, "make mounts private"))
 }
 
-/// Makes a directory in memory the current one, and hides the host's there.
+/// Makes a directory in memory the current one, which hides the host's directory at that path.
 pub(crate) fn cover() -> Result<(), Fault> {
     let fault = || Fault::setup::<Errno>("mount a tmpfs");
     let memory = memory(None, "0755").map_err(fault())?;
@@ -161,7 +161,7 @@ fn memory(size: Option<u64>, mode: &str) -> Result<OwnedFd, Errno> {
     finish(fs, MountAttrFlags::empty())
 }
 
-/// A directory in memory with files that can only be read.
+/// Creates a directory in memory with read-only files.
 fn filled(files: &BTreeMap<String, String>) -> std::io::Result<OwnedFd> {
     let memory = memory(None, "0755")?;
     for (path, text) in files {
@@ -185,7 +185,7 @@ fn finish(fs: OwnedFd, more: MountAttrFlags) -> Result<OwnedFd, Errno> {
     fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, flags)
 }
 
-/// A copy of the mounts at and below a path, still mounted nowhere.
+/// Opens a detached copy of the mounts at and below a path.
 fn tree(path: &Path, writable: bool) -> std::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -233,7 +233,7 @@ impl Sources {
         if only && sources.tree.is_none() {
             let first = std::fs::canonicalize(first).map_err(Fault::setup("find the root"))?;
             for path in mountinfo::below(&mountinfo::here(), &first) {
-                // What cannot be copied, an automounter's for instance, is not there.
+                // A mount that cannot be copied, such as an automounter's, is left out.
                 if let Ok(tree) = tree(&first.join(&path), false) {
                     sources.below.push((Path::new("/").join(path), tree));
                 }
@@ -273,7 +273,7 @@ fn open_root() -> Result<OwnedFd, Fault> {
     open("root", flags, Mode::empty()).map_err(Fault::setup("open the root"))
 }
 
-/// Puts the layers over each other on `root` of the current directory.
+/// Stacks the layers on `root` of the current directory.
 fn overlay(sources: &Sources, identity: Identity) -> Result<(), Fault> {
     let fault = || Fault::at::<Errno>(Stage::Overlay, "mount the overlay");
     let name = |fd: &OwnedFd, name: &str| symlink(through(fd.as_fd()), name).map_err(fault());
@@ -294,7 +294,7 @@ fn overlay(sources: &Sources, identity: Identity) -> Result<(), Fault> {
         None => {
             mkdirat(CWD, "u", mode).map_err(fault())?;
             mkdirat(CWD, "w", mode).map_err(fault())?;
-            // The root itself looks as the topmost layer's does.
+            // The root has the mode of the topmost layer's root.
             if let Some(top) = sources.layers.last() {
                 let stat = rustix::fs::fstat(top).map_err(fault())?;
                 chmod("u", Mode::from_raw_mode(stat.st_mode & 0o7777)).map_err(fault())?;
@@ -304,12 +304,12 @@ fn overlay(sources: &Sources, identity: Identity) -> Result<(), Fault> {
     mount_overlay(&lower, identity).map_err(fault())
 }
 
-/// `lower`, `u` and `w` of the current directory over each other on its `root`.
+/// Mounts an overlay of `lower`, `u` and `w` on `root`, all in the current directory.
 pub(crate) fn mount_overlay(lower: &str, identity: Identity) -> Result<(), Errno> {
     let mut options = format!("lowerdir={lower},upperdir=u,workdir=w,metacopy=off,index=off");
     options.push_str(match identity {
         Identity::Real => ",redirect_dir=off",
-        // With it redirects are off, and naming them is refused.
+        // `userxattr` turns redirects off, and then the kernel refuses an option that names them.
         Identity::Subordinate | Identity::Single => ",userxattr",
     });
     let options = std::ffi::CString::new(options).map_err(|_| Errno::INVAL)?;
@@ -321,11 +321,11 @@ fn through(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// `/dev`: in memory, with the few devices that any program may use.
+/// Mounts `/dev`: a directory in memory with the few devices that any program may use.
 fn devices(place: &mut Place, sources: &Sources, sandbox: &Sandbox) -> Result<(), Fault> {
     let fault = || Fault::setup::<Errno>("make /dev");
-    // For everybody to write, as tmpfs is by default, foreign-owned /dev/null could not be opened
-    // with O_CREAT where the kernel protects such directories.
+    // tmpfs is writable by everyone by default. Where the kernel protects such directories, a /dev/null
+    // of another owner could then not be opened with O_CREAT.
     let dev = memory(None, "0755").map_err(fault())?;
     place.attach(dev.as_fd(), Path::new("/dev"))?;
     for (name, device) in &sources.devices {
@@ -360,7 +360,7 @@ fn devices(place: &mut Place, sources: &Sources, sandbox: &Sandbox) -> Result<()
     Ok(())
 }
 
-/// `/proc` without what concerns the machine, and `/sys` to read.
+/// Mounts `/proc` without what concerns the machine, and `/sys` read-only.
 fn kernel(place: &mut Place, sources: &Sources) -> Result<(), Fault> {
     let fault = || Fault::setup::<Errno>("mount /proc");
     let proc = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)
@@ -411,7 +411,7 @@ fn kernel(place: &mut Place, sources: &Sources) -> Result<(), Fault> {
 
 fn become_root(root: BorrowedFd<'_>) -> Result<(), Errno> {
     fchdir(root)?;
-    // With the old root put under the new one's own place, it needs no directory.
+    // The old root is put on the new root's own directory, so it needs none of its own.
     pivot_root(".", ".")?;
     unmount(".", UnmountFlags::DETACH)?;
     chdir("/")

@@ -1,4 +1,4 @@
-//! The asking side: starts the re-executed process, passes lines on, cancels.
+//! The caller's side: starts the re-executed process, passes its lines on, cancels it.
 
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
@@ -15,18 +15,18 @@ use super::wire::{Message, NAME, Task, request};
 use super::{MOST_LAYERS, Outcome, Sandbox, SandboxError, Writes};
 use stackforge_types::{Cancel, LogStream};
 
-/// How long a cancelled run may take to end before it is left to end by itself: only a process
-/// that the kernel cannot kill, in a driver for instance, takes that long.
+/// How long a cancelled run may take to end before it is abandoned. Only a process that the kernel
+/// cannot kill, for example one blocked in a driver, takes that long.
 const GRACE: Duration = Duration::from_secs(5);
 const EXECUTABLE: &str = "/proc/self/exe";
 
 impl Sandbox {
-    /// Runs the command to its end. `line` gets each line without its end, in pieces if it is
+    /// Runs the command to its end. `line` gets each line without its line end, in pieces if it is
     /// longer than 64 KiB.
     ///
     /// # Errors
-    /// If the program does not come to run: [`SandboxError`] says why. What the program does is no
-    /// error. [`SandboxError::Cancelled`] if `cancel` was set.
+    /// [`SandboxError`] if the program could not be run, [`SandboxError::Cancelled`] if `cancel` was
+    /// set. A failure of the program itself is not an error.
     pub async fn run(
         &self,
         cancel: &Cancel,
@@ -70,8 +70,8 @@ impl Sandbox {
     }
 }
 
-/// Removes a directory that a run wrote to: without it an ordinary user cannot remove what belongs
-/// to subordinate ids.
+/// Removes a directory that a run wrote to. An ordinary user cannot otherwise remove files that belong
+/// to subordinate IDs.
 ///
 /// # Errors
 /// If the launcher cannot be started, or the directory cannot be removed.
@@ -119,7 +119,7 @@ pub(super) async fn talk(
         return Err(SandboxError::Lost);
     };
     if let Some(asking) = &mut asking {
-        // A process that died before it read everything says nothing: that is `Lost` below.
+        // A process that died before it read everything sends nothing back: that is `Lost` below.
         let _ = asking.write_all(&bytes).await;
     }
     let (mut stdout, mut stderr) = (Lines::default(), Lines::default());
@@ -143,7 +143,7 @@ pub(super) async fn talk(
                 _ => more_answers = false,
             },
             () = cancel.cancelled(), if !stopping => {
-                // Dropping the half that asks closes it, which is the order to stop.
+                // Dropping the write half closes it, which tells the process to stop.
                 asking = None;
                 deadline = Instant::now() + GRACE;
             }

@@ -1,8 +1,8 @@
-//! The system calls that a program in a sandbox may not make, as data.
+//! The system calls that a program in a sandbox may not make, as tables.
 //!
-//! The yardstick is the profile that Docker applies by default, for a container without further
-//! capabilities: what it refuses is refused here, with the same error. A call that is newer than
-//! this table is not there, as far as programs can see: they fall back on an older one.
+//! The reference is Docker's default profile for a container without added capabilities: what it
+//! refuses is refused here, with the same error. Calls that are newer than this table fail with ENOSYS,
+//! so programs fall back on an older call.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,9 +14,9 @@ use seccompiler::{
 
 type Call = libc::c_long;
 
-/// Refused with EPERM, whatever the arguments are.
+/// Calls refused with EPERM, whatever their arguments are.
 const REFUSED: &[Call] = &[
-    // Modules, other kernels, and programs that run in this one.
+    // Kernel modules, other kernels, and programs that run in this kernel.
     libc::SYS_bpf,
     libc::SYS_delete_module,
     libc::SYS_finit_module,
@@ -24,11 +24,11 @@ const REFUSED: &[Call] = &[
     libc::SYS_kexec_file_load,
     libc::SYS_kexec_load,
     libc::SYS_reboot,
-    // Keys, which no namespace divides.
+    // Keys; no namespace isolates them.
     libc::SYS_add_key,
     libc::SYS_keyctl,
     libc::SYS_request_key,
-    // Mounts and namespaces: `clone` is below.
+    // Mounts and namespaces; `clone` is handled below.
     libc::SYS_fsconfig,
     libc::SYS_fsmount,
     libc::SYS_fsopen,
@@ -41,7 +41,7 @@ const REFUSED: &[Call] = &[
     libc::SYS_setns,
     libc::SYS_umount2,
     libc::SYS_unshare,
-    // Files by other ways than their paths, and what happens to all files.
+    // Access to files other than by path, and events of all files.
     libc::SYS_fanotify_init,
     libc::SYS_lookup_dcookie,
     libc::SYS_open_by_handle_at,
@@ -57,7 +57,7 @@ const REFUSED: &[Call] = &[
     libc::SYS_settimeofday,
     libc::SYS_syslog,
     libc::SYS_vhangup,
-    // Memory and files of other processes, and where memory lies.
+    // Memory and files of other processes, and the placement of memory.
     libc::SYS_get_mempolicy,
     libc::SYS_kcmp,
     libc::SYS_mbind,
@@ -67,7 +67,7 @@ const REFUSED: &[Call] = &[
     libc::SYS_process_madvise,
     libc::SYS_set_mempolicy,
     libc::SYS_set_mempolicy_home_node,
-    // Wide ways into the kernel.
+    // Interfaces that expose much of the kernel.
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
     libc::SYS_io_uring_setup,
@@ -76,7 +76,7 @@ const REFUSED: &[Call] = &[
     libc::SYS_userfaultfd,
 ];
 
-/// Calls of old that newer processors do not have.
+/// Old calls that newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
 const REFUSED_OF_OLD: &[Call] = &[
     libc::SYS__sysctl,
@@ -89,12 +89,12 @@ const REFUSED_OF_OLD: &[Call] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_OF_OLD: &[Call] = &[];
 
-/// Refused with ENOSYS: what they ask for lies in memory, where no filter can read it, and programs
+/// Calls refused with ENOSYS: their arguments are in memory, where a filter cannot read them. Programs
 /// then use `clone`.
 const MISSING: &[Call] = &[libc::SYS_clone3];
 
-/// Namespaces that `clone` may not make. One rule each: a rule holds where all bits of its mask are
-/// set.
+/// Namespaces that `clone` may not create. Each has a rule of its own, because a rule matches only if
+/// all bits of its mask are set.
 const NAMESPACE_BITS: [libc::c_int; 7] = [
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
@@ -104,13 +104,14 @@ const NAMESPACE_BITS: [libc::c_int; 7] = [
     libc::CLONE_NEWPID,
     libc::CLONE_NEWNET,
 ];
-/// Sockets to the machine's host and to the kernel's ciphers.
+/// Socket families for the virtual machine's host and for the kernel's ciphers.
 const FAMILIES: [libc::c_int; 2] = [libc::AF_VSOCK, libc::AF_ALG];
-/// Linux and Linux of 32 bit, each also with the release number of old, and the question.
+/// The personalities of Linux and of 32-bit Linux, each also with the old release number, and the
+/// query.
 const PERSONALITIES: [u64; 5] = [0, 0x8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
-/// Calls that change ids, answered with success where there is only one id: package managers stop
-/// otherwise, and what they want cannot be kept anyway.
+/// Calls that change IDs, reported as successful if there is only one ID: package managers would
+/// otherwise stop, and no other owner could be recorded anyway.
 const PRETENDED: &[Call] = &[
     libc::SYS_capset,
     libc::SYS_fchown,
@@ -130,10 +131,11 @@ const PRETENDED_OF_OLD: &[Call] = &[libc::SYS_chown, libc::SYS_lchown];
 #[cfg(not(target_arch = "x86_64"))]
 const PRETENDED_OF_OLD: &[Call] = &[];
 
-/// The newest call that this table knows: `mseal` of Linux 6.10, of the same number everywhere.
+/// The newest call in this table: `mseal` of Linux 6.10, which has the same number on every
+/// architecture.
 const NEWEST: u32 = 462;
 
-/// Refuses what the table refuses, from here on and for all that this process starts.
+/// Installs the filter that refuses these calls, for this process and all that it starts.
 pub(crate) fn refuse() -> io::Result<()> {
     for filter in refusals()? {
         apply_filter(&filter).map_err(io::Error::other)?;
@@ -141,7 +143,7 @@ pub(crate) fn refuse() -> io::Result<()> {
     Ok(())
 }
 
-/// Answers calls that change ids as if they were done.
+/// Installs the filter that reports calls that change IDs as successful.
 pub(crate) fn pretend() -> io::Result<()> {
     apply_filter(&filter(always(&[PRETENDED, PRETENDED_OF_OLD]), 0)?).map_err(io::Error::other)
 }
@@ -167,7 +169,7 @@ fn refusals() -> io::Result<[BpfProgram; 3]> {
         libc::SYS_socket,
         families.map(is).into_iter().collect::<io::Result<_>>()?,
     )?;
-    // One rule of all conditions: it is none of those that are allowed.
+    // One rule with all conditions: the personality is none of the allowed ones.
     let none = PERSONALITIES
         .map(|p| condition(SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, p))
         .into_iter()
@@ -181,7 +183,7 @@ fn refusals() -> io::Result<[BpfProgram; 3]> {
     ])
 }
 
-/// A condition on the first argument.
+/// Returns a condition on the first argument.
 fn condition(
     length: SeccompCmpArgLen,
     operation: SeccompCmpOp,
@@ -195,8 +197,8 @@ fn always(calls: &[&[Call]]) -> Rules {
     calls.map(|call| (*call, Vec::new())).collect()
 }
 
-/// A filter that answers what `rules` hold for with `errno`. Calls in the convention of another
-/// processor end the program: their numbers mean other things.
+/// Returns a filter that answers calls matching `rules` with `errno`. A call in the convention of
+/// another architecture ends the program, because its number means a different call.
 fn filter(rules: Rules, errno: u32) -> io::Result<BpfProgram> {
     let processor = std::env::consts::ARCH
         .try_into()
@@ -210,13 +212,13 @@ fn filter(rules: Rules, errno: u32) -> io::Result<BpfProgram> {
     filter.and_then(TryInto::try_into).map_err(io::Error::other)
 }
 
-/// Answers numbers above `NEWEST` with ENOSYS: those of x32, which are the same calls by other
-/// numbers, too.
+/// Returns a filter that answers numbers above `NEWEST` with ENOSYS. That includes x32's, which are the
+/// same calls under other numbers.
 fn newer() -> BpfProgram {
     let statement = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     let (load, above, answer) = (0x20, 0x25, 0x06);
     vec![
-        // The number is the first field of the data.
+        // The call's number is the first field of `seccomp_data`.
         statement(load, 0, 0, 0),
         statement(above, 0, 1, NEWEST),
         statement(

@@ -1,8 +1,8 @@
-//! What mounting left in the directory that is written, and its removal.
+//! Removes what mounting left in the upper directory.
 //!
-//! A mount needs a file or directory to lie on. Where the root has none, it is made, and copies of
-//! the directories above it appear in the upper directory. Once every mount is gone, all that the
-//! program did not touch goes too.
+//! A mount needs a file or directory as its target. If the root has none, it is created, and copies of
+//! its parent directories appear in the upper directory. Once every mount is gone, those that the
+//! program did not touch are removed.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ pub(crate) struct Stubs {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Made {
-    /// Relative to the root.
+    /// Path relative to the root.
     #[serde(with = "text::one")]
     path: PathBuf,
     inode: u64,
 }
 
-/// A directory of a layer as it was before it had to be copied.
+/// A layer's directory as it was before overlay copied it up.
 #[derive(Debug, Serialize, Deserialize)]
 struct Copied {
     #[serde(with = "text::one")]
@@ -38,7 +38,7 @@ struct Copied {
 }
 
 impl Stubs {
-    /// Notes the directories above `path` that are not in `upper` yet.
+    /// Records the parent directories of `path` that are not in `upper` yet.
     pub(crate) fn above(&mut self, upper: BorrowedFd<'_>, root: BorrowedFd<'_>, path: &Path) {
         for directory in path.ancestors().skip(1) {
             let known = self.copied.iter().any(|c| c.path == directory)
@@ -57,7 +57,7 @@ impl Stubs {
         }
     }
 
-    /// Notes what was made at `path`, which is in `upper` now.
+    /// Records what was created at `path`, which is now in `upper`.
     pub(crate) fn made(&mut self, upper: BorrowedFd<'_>, path: &Path) {
         if let Ok(stat) = statat(upper, path, AtFlags::SYMLINK_NOFOLLOW) {
             self.made.push(Made {
@@ -67,7 +67,7 @@ impl Stubs {
         }
     }
 
-    /// Removes what is still as it was made, the deepest first.
+    /// Removes what is unchanged since it was created, the deepest paths first.
     pub(crate) fn remove(mut self, upper: BorrowedFd<'_>) {
         for made in self.made.iter().rev() {
             let Some((parent, name)) = parent(upper, &made.path) else {
@@ -84,7 +84,7 @@ impl Stubs {
                 FileType::RegularFile if stat.st_size > 0 => continue,
                 _ => AtFlags::empty(),
             };
-            // A directory that the program put something into stays.
+            // A directory into which the program put something stays.
             let _ = unlinkat(&parent, &name, flags);
         }
         self.copied
@@ -114,7 +114,7 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Opens the directory that holds `path` step by step, without following a link.
+/// Opens the parent directory of `path` step by step, without following a link.
 fn parent(upper: BorrowedFd<'_>, path: &Path) -> Option<(OwnedFd, PathBuf)> {
     let mut at = openat(upper, ".", DIRECTORY, Mode::empty()).ok()?;
     for part in path.parent()?.components() {
@@ -123,7 +123,7 @@ fn parent(upper: BorrowedFd<'_>, path: &Path) -> Option<(OwnedFd, PathBuf)> {
     Some((at, path.file_name()?.into()))
 }
 
-/// An opaque directory hides a layer's: the program made it, empty or not.
+/// Returns whether a directory is opaque: it hides a layer's, so the program created it, empty or not.
 fn is_opaque(parent: BorrowedFd<'_>, name: &Path) -> bool {
     let Ok(directory) = openat(parent, name, DIRECTORY, Mode::empty()) else {
         return true;

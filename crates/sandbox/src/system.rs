@@ -1,5 +1,5 @@
-//! The system calls that neither std nor rustix has in a safe form. Everything here runs in the
-//! re-executed process, which has a single thread: that is what makes `fork` sound.
+//! System calls for which neither std nor rustix has a safe interface. All code here runs in the
+//! re-executed process, which has a single thread; that makes `fork` sound.
 #![allow(unsafe_code, reason = "each block says why it is sound")]
 
 use std::ffi::CString;
@@ -32,19 +32,19 @@ pub(crate) fn fork() -> io::Result<Fork> {
     }
 }
 
-/// Ends the process at once, without the exit handlers of the process that it was forked from.
+/// Ends the process at once, without running exit handlers inherited from the process that forked it.
 pub(crate) fn exit(code: i32) -> ! {
     // SAFETY: takes no pointer and does not return.
     unsafe { libc::_exit(code) }
 }
 
-/// `CLONE_NEW…` flags.
+/// Calls unshare(2) with `CLONE_NEW…` flags.
 pub(crate) fn unshare(flags: libc::c_int) -> io::Result<()> {
     // SAFETY: takes no pointer; the process has one thread, which CLONE_NEWUSER asks for.
     checked(unsafe { libc::unshare(flags) }.into())
 }
 
-/// Closes every descriptor from `first` on, or marks them to be closed by `exec`.
+/// Closes every descriptor from `first` on, or marks them close-on-exec.
 pub(crate) fn close_from(first: RawFd, at_exec: bool) -> io::Result<()> {
     let flags = match at_exec {
         true => libc::CLOSE_RANGE_CLOEXEC,
@@ -54,13 +54,13 @@ pub(crate) fn close_from(first: RawFd, at_exec: bool) -> io::Result<()> {
     checked(unsafe { libc::syscall(libc::SYS_close_range, first, RawFd::MAX, flags) })
 }
 
-/// Makes `fd` (0, 1 or 2) what `from` is.
+/// Makes `fd` (0, 1 or 2) a duplicate of `from`.
 pub(crate) fn become_fd(from: BorrowedFd<'_>, fd: RawFd) -> io::Result<()> {
     // SAFETY: takes no pointer; descriptors 0 to 2 belong to nobody in this process.
     checked(unsafe { libc::dup2(from.as_raw_fd(), fd) }.into())
 }
 
-/// Makes a mount read-only, and all below it.
+/// Makes a mount and all mounts below it read-only.
 pub(crate) fn read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
     let attributes = libc::mount_attr {
         attr_set: libc::MOUNT_ATTR_RDONLY,
@@ -82,10 +82,11 @@ pub(crate) fn read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
     })
 }
 
-/// Every signal as a fresh process has it: Rust's runtime ignores SIGPIPE, which `exec` keeps.
+/// Resets every signal to the state of a fresh process: Rust's runtime ignores SIGPIPE, and `exec`
+/// keeps that.
 pub(crate) fn reset_signals() {
     for signal in 1..=64 {
-        // SAFETY: SIG_DFL is no handler of ours; a number that is no signal is refused.
+        // SAFETY: SIG_DFL is not a handler of ours; an invalid signal number is refused.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     // SAFETY: `none` is initialised by sigemptyset before it is read.
@@ -102,7 +103,7 @@ pub(crate) fn die_with_parent() -> io::Result<()> {
     checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }.into())
 }
 
-/// Lets no other process read this one's memory, descriptors or executable by ptrace or /proc.
+/// Denies other processes access to this one's memory, descriptors and executable by ptrace or /proc.
 pub(crate) fn hide_from_others() -> io::Result<()> {
     // SAFETY: takes no pointer.
     checked(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) }.into())
@@ -110,7 +111,7 @@ pub(crate) fn hide_from_others() -> io::Result<()> {
 
 /// Starts the loopback interface of a new network namespace.
 pub(crate) fn loopback_up(socket: impl AsFd) -> io::Result<()> {
-    // SAFETY: an ifreq of zeros is one without name and flags.
+    // SAFETY: an ifreq of zeros is valid: it has no name and no flags.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(*b"lo") {
         *to = libc::c_char::from_ne_bytes([from]);
@@ -129,7 +130,7 @@ pub(crate) fn loopback_up(socket: impl AsFd) -> io::Result<()> {
     )
 }
 
-/// Replaces this process; returns only what went wrong.
+/// Replaces this process with the program; returns only the error.
 pub(crate) fn exec(program: &CString, arguments: &[CString], environment: &[CString]) -> io::Error {
     let list = |all: &[CString]| -> Vec<*const libc::c_char> {
         let ended = all.iter().map(|s| s.as_ptr());

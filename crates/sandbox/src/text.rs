@@ -1,7 +1,7 @@
-//! Paths and words of any bytes in JSON.
+//! Serializes paths and words of arbitrary bytes as JSON.
 //!
-//! A byte becomes the character of its number, so that what is not UTF-8 survives and what is
-//! ASCII stays short.
+//! Each byte becomes the character with its number, so bytes that are not UTF-8 survive and ASCII stays
+//! short.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -39,7 +39,7 @@ pub(crate) mod one {
     }
 }
 
-/// Several.
+/// Several paths or words.
 pub(crate) mod list {
     use super::*;
 
@@ -64,7 +64,7 @@ pub(crate) mod list {
     }
 }
 
-/// Names and values.
+/// A map of names and values.
 pub(crate) mod map {
     use super::*;
     use std::collections::BTreeMap;

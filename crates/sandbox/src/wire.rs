@@ -1,8 +1,7 @@
-//! What the process that asks and the re-executed one say to each other, over one socket.
+//! The messages between the caller and the re-executed process, over one socket.
 //!
-//! The request is two lengths of eight bytes, little endian, then JSON, then what the program reads
-//! from its standard input. Answers are JSON, one a line. The asking side closing its end means:
-//! stop everything.
+//! A request is two lengths of eight bytes each, little endian, then JSON, then the program's standard
+//! input. Replies are JSON, one value per line. If the caller closes its end, everything is stopped.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -19,7 +18,7 @@ pub(crate) const NAME: &str = "stackforge-sandbox";
 pub(crate) enum Task {
     Run(Box<Sandbox>),
     Probe,
-    /// Removes a directory, with the ids that a run has.
+    /// Removes a directory, with the IDs that a run has.
     Remove(#[serde(with = "text::one")] PathBuf),
 }
 
@@ -31,7 +30,7 @@ pub(crate) enum Message {
     Removed,
 }
 
-/// What could not be done.
+/// A step that failed, and its error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fault {
     pub stage: Stage,
@@ -56,7 +55,7 @@ impl Fault {
         }
     }
 
-    /// For `map_err`.
+    /// Returns a function for `map_err`.
     pub(crate) fn at<E: Into<io::Error>>(
         stage: Stage,
         doing: impl Into<String>,
@@ -65,7 +64,7 @@ impl Fault {
         move |e| Fault::new(stage, doing, e)
     }
 
-    /// For `map_err` where the machine is being set up.
+    /// Returns a function for `map_err`, for errors while the sandbox is being set up.
     pub(crate) fn setup<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> Fault {
         Fault::at(Stage::Setup, doing)
     }

@@ -1,8 +1,8 @@
-//! Specifications of the Container Device Interface → [`Access`].
+//! Reads specifications of the Container Device Interface (CDI) into an [`Access`].
 //!
-//! All of NVIDIA's GPUs are taken: the device `all` of a specification, else each of them. Of the
-//! hooks, which programs of the host would run, those are done here whose effect is a link or a
-//! directory for the loader; the others concern runtimes only.
+//! All of NVIDIA's GPUs are taken: the device `all` of a specification, otherwise each device. A
+//! specification's hooks would run programs of the host. Those whose effect is a link or a directory
+//! for the loader are done here; the others concern container runtimes only.
 //! The format: https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md
 
 use std::io::Read as _;
@@ -15,7 +15,7 @@ use crate::Mount;
 
 const DIRECTORIES: [&str; 2] = ["etc/cdi", "var/run/cdi"];
 const ENDS: [&str; 3] = ["yaml", "yml", "json"];
-/// A specification of a machine with many GPUs has some hundred kilobytes.
+/// Longest specification, in bytes. That of a machine with many GPUs has some hundred kilobytes.
 const LONGEST: u64 = 4 << 20;
 const KIND: &str = "nvidia.com/gpu";
 
@@ -37,7 +37,7 @@ struct Device {
     container_edits: Edits,
 }
 
-/// Some writers do not quote names that are numbers.
+/// A device name. Some writers do not quote names that are numbers.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Name {
@@ -76,7 +76,7 @@ struct Hook {
     args: Vec<String>,
 }
 
-/// What the first specification of NVIDIA's GPUs says.
+/// Reads the first specification of NVIDIA's GPUs.
 pub(super) fn find(host: &Path) -> Option<Access> {
     for directory in DIRECTORIES {
         let mut files: Vec<PathBuf> = std::fs::read_dir(host.join(directory))
@@ -113,7 +113,7 @@ fn access(host: &Path, file: &Path, bytes: &[u8]) -> Option<Access> {
     let is_all = |d: &&Device| matches!(&d.name, Name::Text(name) if name == "all");
     let devices: Vec<&Device> = match specification.devices.iter().find(is_all) {
         Some(all) => vec![all],
-        // By index and by UUID: the same nodes, which are taken once.
+        // A GPU is listed by index and by UUID with the same nodes; each node is taken once.
         None => specification.devices.iter().collect(),
     };
     let mut access = Access {

@@ -1,7 +1,7 @@
-//! The driver as it is installed on a host → [`Access`].
+//! Finds the driver that is installed on a host and reads it into an [`Access`].
 //!
-//! Which files belong to the driver is told by their names, as NVIDIA's installers give them; the
-//! first of each name, in the loader's order, is the one that programs of the host get.
+//! Files of the driver are recognized by the names that NVIDIA's installers give them. Of several files
+//! with one name, the first in the loader's order is taken, as programs of the host do.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::Access;
 use crate::{Mount, OWN};
 
-/// Beginnings of the names of the driver's libraries.
+/// Name prefixes of the driver's libraries.
 const LIBRARIES: [&str; 6] = [
     "libcuda.so",
     "libcudadebugger.so",
@@ -18,7 +18,7 @@ const LIBRARIES: [&str; 6] = [
     "libnvoptix.so",
     "libdxcore.so",
 ];
-/// Directories where installers put them, after those that the loader is told of.
+/// Directories that installers use; searched after those of the loader's configuration.
 const DIRECTORIES: [&str; 9] = [
     "usr/local/nvidia/lib64",
     "usr/local/nvidia/lib",
@@ -30,7 +30,7 @@ const DIRECTORIES: [&str; 9] = [
     "usr/lib/x86_64-linux-gnu/nvidia/current",
     "run/opengl-driver/lib",
 ];
-/// Directories of L4T, all of whose libraries belong to its driver.
+/// Directories of L4T in which every library belongs to the driver.
 const JETSON: [&str; 2] = [
     "usr/lib/aarch64-linux-gnu/nvidia",
     "usr/lib/aarch64-linux-gnu/tegra",
@@ -40,7 +40,7 @@ const PROGRAMS: [&str; 3] = [
     "usr/local/nvidia/bin/nvidia-smi",
     "usr/lib/wsl/lib/nvidia-smi",
 ];
-/// More is no driver.
+/// Most files of a driver; more are a mistake.
 const MOST: usize = 2000;
 
 pub(super) fn find(host: &Path, searched: &[PathBuf]) -> Option<Access> {
@@ -92,7 +92,7 @@ fn names(directory: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Relative to the host's root. Only what computes: no display.
+/// Returns the device nodes, relative to the host's root: only those for computing, not for display.
 fn devices(host: &Path) -> Vec<PathBuf> {
     let dev = host.join("dev");
     let is_ours = |name: &String| {
@@ -113,7 +113,7 @@ fn devices(host: &Path) -> Vec<PathBuf> {
     all.map(|n| Path::new("dev").join(n)).collect()
 }
 
-/// Files by the directories' order, each name once. Links lead to what they name on the host.
+/// Finds files in the order of the directories, each name once. Links are resolved on the host.
 fn libraries(host: &Path, searched: &[PathBuf]) -> Vec<PathBuf> {
     let mut seen = BTreeSet::new();
     let mut out = Vec::new();
@@ -134,7 +134,7 @@ fn libraries(host: &Path, searched: &[PathBuf]) -> Vec<PathBuf> {
     out
 }
 
-/// Directories of the loader's configuration, of one level of files that it includes.
+/// Reads the directories of the loader's configuration, with one level of included files.
 fn configured(host: &Path) -> Vec<PathBuf> {
     let directory = host.join("etc/ld.so.conf.d");
     let files = names(&directory)

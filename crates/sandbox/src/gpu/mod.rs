@@ -1,8 +1,8 @@
 //! NVIDIA GPUs in a sandbox: the mounts and variables that give them to a program.
 //!
-//! What a CDI specification of the host says is taken as it stands; without one, the driver's
-//! devices, libraries and `nvidia-smi` are looked up on the host and mounted below
-//! `/dev/stackforge`, where no image has anything. Nothing is run, and no library is loaded.
+//! A CDI specification of the host is used as it is. Without one, the driver's devices, libraries and
+//! `nvidia-smi` are found on the host and mounted below `/dev/stackforge`, a path that no image uses.
+//! Nothing is run, and no library is loaded.
 
 mod cdi;
 mod driver;
@@ -12,30 +12,30 @@ use std::path::{Path, PathBuf};
 
 use super::{Mount, Sandbox};
 
-/// How a program gets the GPUs of a machine.
+/// What gives a program the GPUs of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Where that was read: a specification's path, or the driver's directory.
+    /// Where this was read: a specification's path, or the driver's directory.
     pub from: PathBuf,
-    /// What the sandbox mounts, read-only where the driver allows it.
+    /// The mounts to add, read-only where the driver allows it.
     pub mounts: Vec<Mount>,
-    /// Variables that the specification asks for.
+    /// Environment variables that the specification sets.
     pub env: Vec<(OsString, OsString)>,
-    /// Directories of the sandbox that the loader has to search.
+    /// Directories of the sandbox that the loader must search.
     pub libraries: Vec<PathBuf>,
-    /// Directories of the sandbox with programs.
+    /// Directories of the sandbox that hold programs.
     pub programs: Vec<PathBuf>,
 }
 
 impl Access {
-    /// What the machine whose file system is at `host` has, `/` for this one; None without a
-    /// driver of NVIDIA's. `searched` are directories that the loader searches besides the
-    /// system's own, as in LD_LIBRARY_PATH.
+    /// Finds the GPUs of the machine whose file system is at `host`, `/` for this machine; `None` if it
+    /// has no NVIDIA driver. `searched` are directories that the loader searches besides the system's
+    /// own, as in LD_LIBRARY_PATH.
     pub fn find(host: &Path, searched: &[PathBuf]) -> Option<Self> {
         cdi::find(host).or_else(|| driver::find(host, searched))
     }
 
-    /// Gives it to a program.
+    /// Adds the mounts and variables to a sandbox.
     pub fn give(&self, sandbox: &mut Sandbox) {
         sandbox.mounts.extend(self.mounts.iter().cloned());
         sandbox.env.extend(self.env.iter().cloned());
@@ -47,7 +47,7 @@ impl Access {
             }
             path.push(directory);
         }
-        // Triton asks `ldconfig` for the driver's library, which does not know of mounts.
+        // Triton asks `ldconfig` for the driver's library, and the loader's cache does not list mounts.
         if let Some(directory) = self.libraries.first() {
             sandbox
                 .env
