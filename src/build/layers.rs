@@ -4,7 +4,6 @@
 //! variant, with BuildKit's cache metadata in it; a later build on another machine reads the metadata and
 //! pulls the layers of equal steps. A missing image or a registry that does not answer never fails a
 //! build.
-//! does not answer fails a build.
 
 use super::image_push::one;
 use super::trusted::Keys;

@@ -10,7 +10,6 @@
 //!
 //! Docker, Podman and containerd take the first entry of their platform, so the variant that runs on most
 //! machines is first.
-//! most machines stands first.
 
 use super::PublishError;
 use super::variant::Variant;

@@ -3,7 +3,6 @@
 //! In: names from the base, the stack and the recipes. Out: [`OsPackageLock`]s. They have digests if the
 //! archive is Debian's and the base is made here; only names if the base is a registry's image, since only
 //! its own apt sources fit it.
-//! base is somebody's image, since only its own sources know what fits it.
 
 mod over;
 

@@ -14,7 +14,6 @@ use stackforge_types::wheel::WheelName;
 /// Decides every open way and fixes the versions that have to be fixed. A published wheel is used if it fits
 /// the target by every rule, unless the newest wheel is older than the source by a minor release or more;
 /// else the recipe's build.
-/// before the source does; else the recipe's build.
 pub(super) async fn decide(
     needs: &mut [Need<'_>],
     resolver: &Resolver<'_>,
