@@ -7,6 +7,7 @@
 mod file;
 mod size;
 
+use crate::diag::{Code, Explained, codes};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -86,6 +87,17 @@ pub enum ConfigError {
     },
     #[error("the configuration {} is not valid: {message}", path.display())]
     Invalid { path: PathBuf, message: String },
+}
+
+impl Explained for ConfigError {
+    fn code(&self) -> Code {
+        codes::CONFIG_INVALID
+    }
+
+    fn help(&self) -> String {
+        "it may hold `registries` and `builders` (maps), `debian` (a list) and `cache: { max_size: 50GB, registry: HOST/NAME }`"
+            .to_owned()
+    }
 }
 
 impl Config {

@@ -7,6 +7,7 @@
 mod directory;
 mod wheel;
 
+use crate::diag::{Code, Explained, codes};
 use crate::spec::PythonVersion;
 use serde::Serialize;
 use stackforge_binary::source::{FileSource, Once, Source, Window, bytes};
@@ -86,6 +87,17 @@ pub enum TreeError {
     Wheel(#[from] NotAWheel),
     #[error(transparent)]
     Archive(#[from] ZipError),
+}
+
+impl Explained for TreeError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Read { .. } => codes::UNREADABLE,
+            Self::Unknown(_) | Self::Wheel(_) => codes::NOTHING_TO_AUDIT,
+            Self::Archive(_) => codes::OBJECT_DAMAGED,
+            Self::Layer { .. } => codes::IMAGE_UNREADABLE,
+        }
+    }
 }
 
 impl Tree {

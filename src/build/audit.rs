@@ -244,7 +244,7 @@ pub(super) async fn wheels(
 
 fn take(stream: impl io::Read, store: &Store) -> Result<Vec<Made>, BuildError> {
     let odd = |e: &dyn std::error::Error| BuildError::NoReport {
-        reason: format!("the compiled wheels: {}", super::chain(e)),
+        reason: format!("the compiled wheels: {}", crate::diag::chain(e)),
     };
     let mut made = Vec::new();
     let mut reader = Reader::new(stream);

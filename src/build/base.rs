@@ -2,10 +2,8 @@
 //! The packages come from the lock. They are unpacked in process; if the maintainer script of one is not
 //! understood, a build step runs the packages' own scripts.
 
-use super::error::chain;
 use super::run::once;
 use super::{BuildError, BuildEvent, Options};
-use crate::diag::codes;
 use crate::labels;
 use crate::lock::OsPackageLock;
 use crate::plan::{Plan, StepId};
@@ -116,7 +114,7 @@ pub(super) async fn rootfs_tar(
     let write = move |debs: Vec<PathBuf>, out| {
         rootfs::write_rootfs(&debs, arch, EPOCH, out)
             .map(drop)
-            .map_err(|e| packages_error(e.help(), &e))
+            .map_err(BuildError::Rootfs)
     };
     base_tar(plan, options, on, write).await
 }
@@ -135,33 +133,11 @@ async fn finished_tar(
             answer.store(false, Ordering::Relaxed);
             Ok(())
         }
-        Err(e) => Err(finish_error(&e)),
+        Err(e) => Err(BuildError::System(e)),
         Ok(_) => Ok(()),
     };
     let tar = base_tar(plan, options, on, write).await?;
     Ok(understood.load(Ordering::Relaxed).then_some(tar))
-}
-
-/// Converts an error of finishing a system in process.
-pub(super) fn finish_error(error: &finish::FinishError) -> BuildError {
-    let code = if error.is_not_understood() {
-        codes::SCRIPT_UNKNOWN
-    } else {
-        codes::STORE_IO
-    };
-    BuildError::Packages {
-        code,
-        help: error.help().to_owned(),
-        message: format!("make the base's root file system: {}", chain(error)),
-    }
-}
-
-fn packages_error(help: &str, error: &dyn std::error::Error) -> BuildError {
-    BuildError::Packages {
-        code: codes::STORE_IO,
-        help: help.to_owned(),
-        message: format!("make the base's root file system: {}", chain(error)),
-    }
 }
 
 async fn base_tar<F>(
@@ -218,13 +194,8 @@ pub(super) async fn fetch(
     let folder = options.store.dir("blobs/sha256")?;
     let digests: Vec<Digest> = debs.iter().filter_map(digest).collect();
     options.store.lease(&digests)?;
-    let mirrors = Mirrors::discover(&options.config.debian).map_err(|e| BuildError::Packages {
-        code: codes::MIRROR_UNKNOWN,
-        help: e.help(),
-        message: chain(&e),
-    })?;
-    let fetcher = Fetcher::new(Policy::default()).map_err(|e| network(&e, &e.help()))?;
-    let fetcher = fetcher.with_parts(options.store.dir("parts")?);
+    let mirrors = Mirrors::discover(&options.config.debian)?;
+    let fetcher = Fetcher::new(Policy::default())?.with_parts(options.store.dir("parts")?);
     let total = debs.iter().map(|d| d.size).sum();
     let done = Mutex::new(0u64);
     let on = Mutex::new(on);
@@ -243,28 +214,7 @@ pub(super) async fn fetch(
             });
         }
     };
-    let paths = fetch_debs(&fetcher, &mirrors, &folder, &debs, &event)
-        .await
-        .map_err(|e| {
-            let gone = matches!(e, stackforge_debian::fetch::FetchError::Gone { .. });
-            let full = matches!(
-                &e,
-                stackforge_debian::fetch::FetchError::Download { source, .. } if source.is_full()
-            );
-            BuildError::Packages {
-                code: match (gone, full) {
-                    (true, _) => codes::PACKAGE_GONE,
-                    (_, true) => codes::NO_SPACE,
-                    _ => codes::NETWORK,
-                },
-                help: if gone {
-                    "run `stackforge lock STACK --upgrade-os`, or configure a mirror that keeps old versions".to_owned()
-                } else {
-                    e.help()
-                },
-                message: chain(&e),
-            }
-        })?;
+    let paths = fetch_debs(&fetcher, &mirrors, &folder, &debs, &event).await?;
     for (deb, digest) in debs.iter().zip(&digests) {
         options.store.verified(digest);
         let file = deb.path.rsplit('/').next().unwrap_or(&deb.path);
@@ -288,14 +238,6 @@ fn locked(p: &OsPackageLock) -> Option<LockedDeb> {
         size: p.size,
         sha256: p.sha256.clone()?,
     })
-}
-
-fn network(e: &dyn std::error::Error, help: &str) -> BuildError {
-    BuildError::Packages {
-        code: codes::NETWORK,
-        help: help.to_owned(),
-        message: chain(e),
-    }
 }
 
 pub(super) fn io(doing: &'static str, path: &Path, source: std::io::Error) -> BuildError {

@@ -1,7 +1,7 @@
 //! Errors of a build.
 
 use crate::audit::{Audit, TreeError};
-use crate::diag::{Code, Explained, codes};
+use crate::diag::{Code, Explained, codes, of_disk};
 use crate::prune::PruneError;
 use crate::publish::PublishError;
 use crate::pull::PullError;
@@ -9,6 +9,10 @@ use crate::render::RenderError;
 use crate::resolve::PackageError;
 use crate::spec::Platform;
 use crate::validate::Report;
+use stackforge_debian::fetch::FetchError as DebError;
+use stackforge_debian::finish::FinishError;
+use stackforge_debian::mirror::MirrorError;
+use stackforge_debian::rootfs::RootfsError;
 use stackforge_engine::{EngineError, StepFailure};
 use stackforge_image::assemble::AssembleError;
 use stackforge_image::layer::LayerError;
@@ -16,6 +20,7 @@ use stackforge_image::oci::OciError;
 use stackforge_image::store::StoreError;
 use stackforge_image::unpack::UnpackError;
 use stackforge_sandbox::SandboxError;
+use stackforge_transfer::fetch::FetchError;
 use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
@@ -92,16 +97,20 @@ pub enum BuildError {
     EngineWritesNoFiles,
     #[error("stopped")]
     Stopped,
-    #[error("{message}")]
-    Packages {
-        code: Code,
-        message: String,
-        help: String,
-    },
+    #[error(transparent)]
+    Mirrors(#[from] MirrorError),
+    #[error(transparent)]
+    Client(#[from] FetchError),
+    #[error(transparent)]
+    Debs(#[from] DebError),
+    #[error("make the base's root file system")]
+    System(#[source] FinishError),
+    #[error("make the base's root file system")]
+    Rootfs(#[source] RootfsError),
 }
 
-impl BuildError {
-    pub fn code(&self) -> Code {
+impl Explained for BuildError {
+    fn code(&self) -> Code {
         match self {
             Self::Step { failure, .. } if failure.killed_for_memory => codes::KILLED_FOR_MEMORY,
             Self::Step { failure, .. } if hash_mismatch(failure) => codes::HASH_MISMATCH,
@@ -115,107 +124,78 @@ impl BuildError {
             }
             Self::Step { .. } => codes::STEP_FAILED,
             Self::Validation { .. } | Self::Invalid { .. } => codes::VALIDATION_FAILED,
-            Self::Unpack(_) => codes::IMAGE_UNREADABLE,
             Self::Audit { .. } => codes::AUDIT_FAILED,
-            Self::Unread(TreeError::Layer { .. }) => codes::IMAGE_UNREADABLE,
-            Self::Unread(_) => codes::OBJECT_DAMAGED,
             Self::NotTheLocks { .. } => codes::NOT_THE_LOCKS,
             Self::NoReport { .. } => codes::NO_REPORT,
             Self::ValidationMemory { .. } => codes::KILLED_FOR_MEMORY,
-            Self::Sandbox(e) => sandbox_code(e),
-            Self::NoImage { .. } | Self::OtherPlatform { .. } | Self::NoRoot { .. } => {
-                codes::NO_SUCH_IMAGE
-            }
+            Self::NoImage { .. }
+            | Self::OtherPlatform { .. }
+            | Self::NoRoot { .. }
+            | Self::NoBase { .. } => codes::NO_SUCH_IMAGE,
             Self::WrongArchitecture { .. } => codes::ENGINE_REFUSED,
-            Self::Engine(e) => engine_code(e),
-            Self::Render(_) => codes::TEMPLATE,
-            Self::Assemble(_) => codes::STORE_IO,
-            Self::Layer(LayerError::Write(_)) => codes::STORE_IO,
-            Self::Layer(_) | Self::Prune(PruneError::Zip(_)) => codes::WHEEL_UNSOUND,
-            Self::Prune(PruneError::Member { .. }) => codes::STORE_IO,
-            Self::Image(_) => codes::IMAGE_UNREADABLE,
-            Self::Pull(e) => e.code(),
-            Self::Push(e) => e.code(),
-            Self::Package(e) => e.code(),
-            Self::NoBase { .. } => codes::NO_SUCH_IMAGE,
             Self::MustCompile { .. } | Self::MustInstall { .. } => codes::NEEDS_ENGINE,
             Self::NoShell { .. } | Self::Prunes | Self::EngineWritesNoFiles => codes::NEEDS_NATIVE,
             Self::Stopped => codes::INTERRUPTED,
+            Self::Io { source, .. } => of_disk(source),
+            Self::Unread(e) => e.code(),
+            Self::Sandbox(e) => e.code(),
+            Self::Engine(e) => e.code(),
+            Self::Render(e) => e.code(),
             Self::Store(e) => e.code(),
-            Self::Io { .. } => codes::STORE_IO,
-            Self::Packages { code, .. } => *code,
+            Self::Layer(e) => e.code(),
+            Self::Prune(e) => e.code(),
+            Self::Assemble(e) => e.code(),
+            Self::Image(e) => e.code(),
+            Self::Unpack(e) => e.code(),
+            Self::Pull(e) => e.code(),
+            Self::Push(e) => e.code(),
+            Self::Package(e) => e.code(),
+            Self::Mirrors(e) => e.code(),
+            Self::Client(e) => e.code(),
+            Self::Debs(e) => e.code(),
+            Self::System(e) => e.code(),
+            Self::Rootfs(e) => e.code(),
         }
     }
 
-    pub fn help(&self) -> Option<String> {
+    fn help(&self) -> String {
         match self {
-            Self::Engine(e) => Some(e.help().to_owned()),
-            Self::Packages { help, .. } => Some(help.clone()),
-            Self::Pull(e) => Some(e.help()),
-            Self::Push(e) => Some(e.help()),
-            Self::Store(e) => Some(e.help().to_owned()),
-            Self::Package(e) => Some(e.help()),
-            Self::Sandbox(e) => Some(e.help()),
             Self::NoRoot { .. } => {
-                Some("name the directory of a root file system: `rootfs:/` is this machine".into())
+                "name the directory of a root file system: `rootfs:/` is this machine".to_owned()
             }
             Self::ValidationMemory { .. } => {
-                Some("give the machine more memory, or stop what else runs on it".into())
+                "give the machine more memory, or stop what else runs on it".to_owned()
             }
-            Self::MustInstall { .. } => Some(
-                "`stackforge lock STACK --pull` reads what the base has and locks what it lacks; or build with `--engine docker`".into(),
-            ),
+            Self::MustInstall { .. } => {
+                "`stackforge lock STACK --pull` reads what the base has and locks what it lacks; or build with `--engine docker`".to_owned()
+            }
             Self::NoImage { .. } => {
-                Some("`docker images` lists what is there; pull or build it first".to_owned())
+                "`docker images` lists what is there; pull or build it first".to_owned()
             }
-            Self::WrongArchitecture { platform, .. } => Some(format!(
+            Self::WrongArchitecture { platform, .. } => format!(
                 "point DOCKER_HOST at an engine on {}, over ssh:// for instance",
                 platform.machine()
-            )),
-            _ => self.code().explanation().map(|e| e.fix.to_owned()),
+            ),
+            Self::Unread(e) => e.help(),
+            Self::Sandbox(e) => e.help(),
+            Self::Engine(e) => Explained::help(e),
+            Self::Render(e) => e.help(),
+            Self::Store(e) => e.help(),
+            Self::Layer(e) => e.help(),
+            Self::Prune(e) => e.help(),
+            Self::Assemble(e) => e.help(),
+            Self::Image(e) => e.help(),
+            Self::Unpack(e) => e.help(),
+            Self::Pull(e) => e.help(),
+            Self::Push(e) => e.help(),
+            Self::Package(e) => e.help(),
+            Self::Mirrors(e) => e.help(),
+            Self::Client(e) => e.help(),
+            Self::Debs(e) => Explained::help(e),
+            Self::System(e) => Explained::help(e),
+            Self::Rootfs(e) => Explained::help(e),
+            _ => self.code().fix().to_owned(),
         }
-    }
-
-    /// Returns the exit status: 1 the stack or image is bad, 2 something requested is missing, 3 the environment
-    /// lacks something, 130 interrupted.
-    pub fn exit(&self) -> u8 {
-        match self.code() {
-            codes::INTERRUPTED => 130,
-            codes::NO_SUCH_IMAGE => 2,
-            codes::PACKAGE_GONE | codes::MIRROR_UNKNOWN => 3,
-            codes::PROGRAM_MISSING => 1,
-            code if code.0 / 100 == 3 => 3,
-            _ => 1,
-        }
-    }
-}
-
-pub fn engine_code(e: &EngineError) -> Code {
-    match e {
-        EngineError::NotReachable { .. } => codes::ENGINE_MISSING,
-        EngineError::Gone { .. } => codes::ENGINE_GONE,
-        EngineError::NoSpace { .. } => codes::NO_SPACE,
-        EngineError::Cancelled { .. } => codes::INTERRUPTED,
-        EngineError::StepFailed(_) => codes::STEP_FAILED,
-        EngineError::DockerfileSyntax { .. } => codes::TEMPLATE,
-        EngineError::Unsupported { what, .. } if what.contains("GPU") => codes::GPU_UNAVAILABLE,
-        EngineError::Context { .. } | EngineError::Log { .. } => codes::STORE_IO,
-        EngineError::Misnamed { .. } => codes::MISNAMED,
-        EngineError::TooOld { .. } => codes::ENGINE_TOO_OLD,
-        _ => codes::ENGINE_REFUSED,
-    }
-}
-
-fn sandbox_code(e: &SandboxError) -> Code {
-    match e {
-        SandboxError::NotAllowed { .. } => codes::NAMESPACES_REFUSED,
-        SandboxError::Overlay { .. } => codes::OVERLAY_REFUSED,
-        SandboxError::Program { .. } => codes::PROGRAM_MISSING,
-        SandboxError::Cancelled => codes::INTERRUPTED,
-        SandboxError::Setup { .. }
-        | SandboxError::Invalid { .. }
-        | SandboxError::Lost
-        | SandboxError::Unreadable { .. } => codes::SANDBOX_FAILED,
     }
 }
 
@@ -234,21 +214,6 @@ fn some(differences: &[String]) -> String {
     let mut text = differences[..differences.len().min(SHOWN)].join("; ");
     if let Some(more @ 1..) = differences.len().checked_sub(SHOWN) {
         text.push_str(&format!("; and {more} more"));
-    }
-    text
-}
-
-/// Returns an error's text with those of its sources, each text once.
-pub fn chain(e: &dyn std::error::Error) -> String {
-    let mut text = e.to_string();
-    let mut source = e.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        source = cause.source();
     }
     text
 }

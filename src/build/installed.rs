@@ -5,8 +5,9 @@
 //! difference. The engine cannot answer this: it does not know that it took a layer of another build from
 //! its cache. In a rendered Dockerfile `templates/validate/locked.py` does the same comparison.
 
-use super::{BuildError, chain};
+use super::BuildError;
 use crate::audit::Audit;
+use crate::diag::chain;
 use crate::lock::PythonFile;
 use crate::plan::Plan;
 use crate::validate::Report;

@@ -5,9 +5,10 @@
 //! pulls the layers of equal steps. A missing image or a registry that does not answer never fails a
 //! build.
 
+use super::Options;
 use super::image_push::one;
 use super::trusted::Keys;
-use super::{Options, chain};
+use crate::diag::chain;
 use crate::evidence::EvidenceError;
 use crate::plan::Plan;
 use stackforge_engine::BuildRequest;

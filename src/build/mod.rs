@@ -42,7 +42,7 @@ pub use audit::{AUDIT_PATH, Hear, audit_image};
 pub use choice::{Wants, wants};
 pub use context::render_context;
 use context::{by_dockerfile, compiled, entries, fetch_sources, rendered};
-pub use error::{BuildError, chain};
+pub use error::BuildError;
 pub use image_push::push_image;
 pub use in_place::validate_rootfs;
 use layers::Layers;

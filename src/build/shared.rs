@@ -221,7 +221,7 @@ impl<'a> Shared<'a> {
 }
 
 fn warn(what: &str, error: &(dyn std::error::Error + 'static)) {
-    let why = super::chain(error);
+    let why = crate::diag::chain(error);
     tracing::warn!("the cache of compiled wheels {what}: {why}");
 }
 

@@ -4,6 +4,7 @@
 //! which loads much faster. An overlay's files are added at run time, and the whole is checked again.
 
 use super::{Catalog, CatalogError};
+use crate::diag::{Code, Explained, codes};
 use include_dir::{Dir, include_dir};
 use stackforge_types::Digest;
 use std::borrow::Cow;
@@ -30,6 +31,16 @@ impl Catalog {
             super::check::check(&catalog, &|name| keyring(name).is_some())?;
         }
         Ok(catalog)
+    }
+}
+
+impl Explained for CatalogError {
+    fn code(&self) -> Code {
+        codes::CATALOG_INVALID
+    }
+
+    fn help(&self) -> String {
+        "catalog/README.md in stackforge's source describes every key".to_owned()
     }
 }
 

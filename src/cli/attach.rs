@@ -109,7 +109,7 @@ pub fn connect(
     if common.offline {
         let what = format!("`{reference}` lies in a registry, and stackforge is offline");
         let offline = Diagnostic::error(codes::OFFLINE, what);
-        return Err(Failure::plain(3, offline.help("leave out `--offline`")));
+        return Err(Failure::of(offline.help("leave out `--offline`")));
     }
     let options = Options {
         mirrors: mirrors.to_vec(),
@@ -117,11 +117,4 @@ pub fn connect(
     };
     let keychain = Arc::new(Keychain::of_user());
     Ok(Registry::connect(reference.host(), keychain, &options)?)
-}
-
-impl From<EvidenceError> for Failure {
-    fn from(e: EvidenceError) -> Self {
-        let told = super::output::chain(&e);
-        Self::plain(e.exit(), Diagnostic::error(e.code(), told).help(e.help()))
-    }
 }

@@ -12,7 +12,7 @@ use crate::build::{
     AUDIT_PATH, BuildError, Built, IndexSettings, Options, Output, StepResult, build, noted,
     plan_step, stage, wants,
 };
-use crate::diag::{Diagnostic, Report, codes};
+use crate::diag::{Diagnostic, Explained as _, Report, codes};
 use crate::plan::{Plan, StepId};
 use crate::spec::Platform;
 use stackforge_engine::EngineError;
@@ -39,7 +39,8 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let native = native(args)?;
     let runtime = runtime()?;
     let builders = &session.config.builders;
-    let (docker, outputs) = runtime.block_on(engine(&plan, args, builders))?;
+    let engine = runtime.block_on(engine(&plan, args, builders));
+    let (docker, outputs) = engine.map_err(refused)?;
     let docker = match docker {
         Some(docker) => Some(runtime.block_on(noted(docker, &session.store))),
         None => None,
@@ -187,7 +188,7 @@ pub(super) fn epoch() -> Result<u32, Failure> {
         let short: String = text.chars().take(40).collect();
         let what = format!("SOURCE_DATE_EPOCH is `{short}`, which is not a time");
         let help = format!("it is a number of seconds since 1970, at most {}", u32::MAX);
-        Failure::plain(2, Diagnostic::error(codes::BAD_VALUE, what).help(help))
+        Failure::of(Diagnostic::error(codes::BAD_VALUE, what).help(help))
     })
 }
 
@@ -199,8 +200,7 @@ fn tags(asked: &[String], plan: &Plan) -> Result<Vec<String>, Failure> {
         .iter()
         .map(|tag| {
             if !stackforge_types::reference::image_reference(tag) || tag.contains('@') {
-                return Err(Failure::plain(
-                    2,
+                return Err(Failure::of(
                     Diagnostic::error(codes::BAD_REFERENCE, format!("`{tag}` is not a tag"))
                         .help("tags are `[REGISTRY/]NAME[:TAG]`"),
                 ));
@@ -314,6 +314,24 @@ fn steps(steps: &[StepResult]) -> String {
         .join("\n")
 }
 
+/// Returns the failure of a build that left no log. Its document says whether the engine alone is at fault.
+fn refused(e: BuildError) -> Failure {
+    let at_fault = matches!(
+        e,
+        BuildError::Engine(
+            EngineError::NotReachable { .. }
+                | EngineError::Gone { .. }
+                | EngineError::NoSpace { .. },
+        )
+    );
+    let failure = Failure::from(e);
+    if at_fault {
+        failure.with(ENGINE_FAULT, true.into())
+    } else {
+        failure
+    }
+}
+
 /// Returns a failure with the last lines of the step's log, the diagnoses of the whole log, and the stack's
 /// line that causes the step.
 fn failure(common: &Common, session: &Session, e: BuildError) -> Failure {
@@ -330,10 +348,9 @@ fn failure(common: &Common, session: &Session, e: BuildError) -> Failure {
                 Some(code) => format!(" with exit code {code}"),
                 None => String::new(),
             };
-            let mut d = Diagnostic::error(e.code(), format!("step `{name}` failed{code}"));
-            if let Some(help) = e.help() {
-                d = d.help(format!("{help}\nwhole log: {}", log.display()));
-            }
+            let help = format!("{}\nwhole log: {}", e.help(), log.display());
+            let mut d =
+                Diagnostic::error(e.code(), format!("step `{name}` failed{code}")).help(help);
             let asked = step
                 .as_ref()
                 .and_then(StepId::library)
@@ -358,25 +375,20 @@ fn failure(common: &Common, session: &Session, e: BuildError) -> Failure {
         BuildError::Validation { report, .. } | BuildError::Invalid { report } => {
             let table = report.table();
             let document = serde_json::to_value(report).unwrap_or_default();
-            let mut d = Diagnostic::error(e.code(), e.to_string());
-            if let Some(help) = e.help() {
-                d = d.help(match &e {
-                    BuildError::Validation { log, .. } => {
-                        format!("{help}\nwhole log: {}", log.display())
-                    }
-                    _ => help,
-                });
-            }
-            let mut out = Failure::plain(exit, d);
+            let help = match &e {
+                BuildError::Validation { log, .. } => {
+                    format!("{}\nwhole log: {}", e.help(), log.display())
+                }
+                _ => e.help(),
+            };
+            let d = Diagnostic::error(e.code(), e.to_string()).help(help);
+            let mut out = Failure::of(d);
             out.before = Some(table);
             out.json.insert("validation".into(), document);
             out
         }
         BuildError::Audit { audit, .. } => {
-            let mut d = Diagnostic::error(e.code(), e.to_string());
-            if let Some(help) = e.help() {
-                d = d.help(help);
-            }
+            let d = Diagnostic::error(e.code(), e.to_string()).help(e.help());
             let mut diagnostics: Vec<Diagnostic> = (audit.findings.iter())
                 .filter(|f| f.is_error())
                 .map(|f| f.diagnostic.clone())
@@ -387,7 +399,7 @@ fn failure(common: &Common, session: &Session, e: BuildError) -> Failure {
             out.json.insert("audit".into(), document);
             out
         }
-        _ => return e.into(),
+        _ => return refused(e),
     };
     if let BuildError::Step { log, .. } | BuildError::Validation { log, .. } = &e {
         let matches = of_build(log, session.overlay.as_deref());

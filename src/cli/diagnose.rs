@@ -43,8 +43,7 @@ fn open(path: Option<&Path>) -> Result<(String, Box<dyn io::Read>), Failure> {
             let file = File::open(path).map_err(|e| unreadable(&name, &e))?;
             Ok((name, Box::new(file)))
         }
-        None if io::stdin().is_terminal() => Err(Failure::plain(
-            2,
+        None if io::stdin().is_terminal() => Err(Failure::of(
             Diagnostic::error(codes::UNREADABLE, "there is no log to read")
                 .help("name one, or pipe it in: `docker build . 2>&1 | stackforge diagnose`"),
         )),
@@ -53,16 +52,14 @@ fn open(path: Option<&Path>) -> Result<(String, Box<dyn io::Read>), Failure> {
 }
 
 fn unreadable(name: &str, e: &io::Error) -> Failure {
-    Failure::plain(
-        2,
+    Failure::of(
         Diagnostic::error(codes::UNREADABLE, format!("cannot read {name}: {e}"))
             .help("check the path and its permissions"),
     )
 }
 
 fn nothing(name: &str) -> Failure {
-    let mut failure = Failure::plain(
-        1,
+    let mut failure = Failure::of(
         Diagnostic::error(
             codes::NOT_RECOGNISED,
             format!("nothing in {name} is recognised"),

@@ -2,10 +2,10 @@
 
 use super::Outcome;
 use super::args::{Common, Emit, MatrixArgs};
-use super::output::{Failure, chain, print, say, shown};
+use super::output::{Failure, print, say, shown};
 use super::session::Session;
 use crate::diag::{Diagnostic, codes};
-use crate::emit::{EmitError, Format, Request, emit, is_emitted};
+use crate::emit::{Format, Request, emit, is_emitted};
 use crate::matrix::Variant;
 use stackforge_image::store::save;
 use std::io;
@@ -64,10 +64,7 @@ pub fn run(
 fn utf8(path: &Path) -> Result<&str, Failure> {
     path.to_str().ok_or_else(|| {
         let what = format!("`{}` is not UTF-8", path.display());
-        Failure::plain(
-            2,
-            Diagnostic::error(codes::BAD_VALUE, what).help("rename it: pipelines are text"),
-        )
+        Failure::of(Diagnostic::error(codes::BAD_VALUE, what).help("rename it: pipelines are text"))
     })
 }
 
@@ -80,21 +77,9 @@ fn write(path: &Path, text: &str) -> Outcome {
     };
     written.map_err(|e| {
         let what = format!("cannot write {}: {e}", path.display());
-        Failure::plain(
-            2,
-            Diagnostic::error(codes::BAD_VALUE, what).help(
-                "name another file with `-o`; an existing one is overwritten only if \
+        Failure::of(Diagnostic::error(codes::BAD_VALUE, what).help(
+            "name another file with `-o`; an existing one is overwritten only if \
                  `stackforge matrix` wrote it",
-            ),
-        )
+        ))
     })
-}
-
-impl From<EmitError> for Failure {
-    fn from(e: EmitError) -> Self {
-        Self::plain(
-            e.exit(),
-            Diagnostic::error(e.code(), chain(&e)).help(e.help()),
-        )
-    }
 }

@@ -25,8 +25,7 @@ pub fn run(common: &Common, args: &ExplainArgs) -> Outcome {
     };
     let explanation = text.parse::<Code>().ok().and_then(Code::explanation);
     let Some(e) = explanation else {
-        return Err(Failure::plain(
-            2,
+        return Err(Failure::of(
             Diagnostic::error(codes::BAD_VALUE, format!("there is no code `{text}`"))
                 .help("`stackforge explain` lists all codes"),
         ));

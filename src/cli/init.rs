@@ -19,7 +19,7 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
         (None, Some(root)) => starter::for_device(&catalog, &Device::read(root)),
         (None, None) => starter::for_device(&catalog, &Device::here()),
     }
-    .map_err(refused)?;
+    .map_err(Failure::of)?;
     let path = match &args.output {
         Some(path) if path.as_os_str() == "-" => {
             print(&starter.text);
@@ -36,8 +36,7 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
             ));
             Ok(())
         }
-        Err(e) => Err(Failure::plain(
-            2,
+        Err(e) => Err(Failure::of(
             Diagnostic::error(
                 codes::UNREADABLE,
                 format!("cannot write {}: {e}", path.display()),
@@ -57,14 +56,5 @@ fn write(path: &Path, text: &[u8]) -> io::Result<()> {
 
 /// Returns the SM of a GPU's name.
 pub(super) fn sm_of(catalog: &Catalog, gpu: &str) -> Result<Sm, Failure> {
-    starter::sm_of(catalog, gpu).map_err(refused)
-}
-
-fn refused(diagnostic: Diagnostic) -> Failure {
-    let exit = match diagnostic.code {
-        codes::UNKNOWN_GPU => 2,
-        codes::UNKNOWN_BASE => 1,
-        _ => 3,
-    };
-    Failure::plain(exit, diagnostic)
+    starter::sm_of(catalog, gpu).map_err(Failure::of)
 }

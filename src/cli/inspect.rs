@@ -32,10 +32,7 @@ pub fn run(common: &Common, args: &InspectArgs) -> Outcome {
         (_, Some(_)) => {
             let what = format!("nothing is attached to `{name}`: only registries keep evidence");
             let none = Diagnostic::error(codes::EVIDENCE_MISSING, what);
-            return Err(Failure::plain(
-                1,
-                none.help("push the image, then `attach`"),
-            ));
+            return Err(Failure::of(none.help("push the image, then `attach`")));
         }
         (Target::Image { path, reference }, None) => {
             let image = oci::open(&path, reference.as_deref(), args.platform)?;
@@ -121,7 +118,7 @@ fn in_engine(name: &str, image: &str) -> Result<Inspection, Failure> {
     })?;
     let missing = || {
         let what = format!("the engine has no image `{image}`");
-        Failure::plain(2, Diagnostic::error(codes::NO_SUCH_IMAGE, what))
+        Failure::of(Diagnostic::error(codes::NO_SUCH_IMAGE, what))
     };
     let found = found.ok_or_else(missing)?;
     let digest = Digest::from_str(&found.id).map_err(|_| missing())?;

@@ -7,7 +7,7 @@ use super::session::{Session, runtime};
 use crate::diag::{Diagnostic, codes};
 use crate::lock::{Lock, PinnedImage, PlatformLock};
 use crate::pull::{self, PullError};
-use crate::resolve::{Bases, LockOptions, ResolveError, Upgrade};
+use crate::resolve::{Bases, LockOptions, OsPackagesError, ResolveError, Upgrade};
 use crate::rules::Machine;
 use crate::spec::Stack;
 use crate::target::Target;
@@ -21,10 +21,7 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
     if args.pull && common.offline {
         let message = "`--pull` fetches the base, and `--offline` forbids it";
-        return Err(Failure::plain(
-            2,
-            Diagnostic::error(codes::OFFLINE, message),
-        ));
+        return Err(Failure::of(Diagnostic::error(codes::OFFLINE, message)));
     }
     let sections = sections(&session)?;
     // This command also replaces a lock that does not parse.
@@ -55,15 +52,15 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
     };
     let text = lock
         .to_toml()
-        .map_err(|e| Failure::plain(1, Diagnostic::error(codes::LOCK_INVALID, e.to_string())))?;
+        .map_err(|e| Failure::of(Diagnostic::error(codes::LOCK_INVALID, e.to_string())))?;
     let path = &session.lock_path;
     let changed = std::fs::read_to_string(path).ok().as_ref() != Some(&text);
     if changed {
         save(path, text.as_bytes()).map_err(|e| {
-            Failure::plain(
-                3,
-                Diagnostic::error(codes::STORE_IO, format!("write {}: {e}", path.display())),
-            )
+            Failure::of(Diagnostic::error(
+                codes::STORE_IO,
+                format!("write {}: {e}", path.display()),
+            ))
         })?;
     }
     show(common, &session, old.as_ref(), &lock, changed);
@@ -116,11 +113,7 @@ fn lock_section(
         };
         let root_of = async |base: &PinnedImage| {
             let fetched = base_root(session, stack, base).await;
-            fetched.map_err(|e| ResolveError::OsPackages {
-                code: e.code(),
-                message: crate::build::chain(&e),
-                help: e.help(),
-            })
+            fetched.map_err(|e| OsPackagesError::Base(Box::new(e)).into())
         };
         let mut progress = |line: &str| say(common, line);
         let catalog = &session.catalog;
@@ -135,7 +128,7 @@ fn lock_section(
         )
         .await
     });
-    lock.map_err(|e| Failure::new(e.exit(), e.report(stack)))
+    lock.map_err(|e: ResolveError| Failure::new(e.exit(stack), e.report(stack)))
 }
 
 /// Fetches a registry's base and returns its root file system in the store.
@@ -173,7 +166,7 @@ fn upgrade(asked: &[String], session: &Session) -> Result<Upgrade, Failure> {
             if let Some(near) = crate::diag::nearest(name, names) {
                 d = d.help(format!("did you mean `{near}`?"));
             }
-            return Err(Failure::plain(2, d));
+            return Err(Failure::of(d));
         }
     }
     Ok(match asked {

@@ -87,7 +87,7 @@ pub(super) fn named<'a>(
         if let Some(help) = &rejected.help {
             d = d.help(help.clone());
         }
-        return Err(Failure::plain(1, d));
+        return Err(Failure::of(d));
     }
     let near = nearest(name, variants.iter().map(|v| v.name.as_str()));
     let what = format!("{} has no variant `{name}`", stack.file());
@@ -110,10 +110,7 @@ fn unknown(stack: &Stack, variants: &[Variant], what: String, near: Option<&str>
             help
         }
     };
-    Failure::plain(
-        2,
-        Diagnostic::error(codes::UNKNOWN_VARIANT, what).help(help),
-    )
+    Failure::of(Diagnostic::error(codes::UNKNOWN_VARIANT, what).help(help))
 }
 
 fn nothing_left(stack: &Stack, expansion: &Expansion) -> Failure {
@@ -126,7 +123,7 @@ fn nothing_left(stack: &Stack, expansion: &Expansion) -> Failure {
         ),
     )
     .help("change the base, a library or an axis as the reasons above say");
-    let mut failure = Failure::plain(1, d);
+    let mut failure = Failure::of(d);
     failure.before = Some(reasons(&expansion.rejected));
     if let Ok(serde_json::Value::Object(document)) = serde_json::to_value(expansion) {
         failure.json.extend(document);

@@ -4,14 +4,10 @@
 //! printable here, so that no file, registry or argument can control the user's terminal.
 
 use super::args::{Cli, Color, Common};
-use crate::build::BuildError;
-pub use crate::build::chain;
-use crate::catalog::CatalogError;
-use crate::config::ConfigError;
+pub use crate::diag::chain;
 use crate::diag::{Diagnostic, Explained, Rendered, Report, Severity, Source, codes, render};
 use serde::Serialize;
-use stackforge_engine::EngineError;
-use stackforge_image::store::{StoreError, stdout_is_taken};
+use stackforge_image::store::stdout_is_taken;
 use stackforge_types::printable;
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
@@ -54,8 +50,13 @@ impl Failure {
         }))
     }
 
-    /// Makes a failure that refers to no file.
-    pub fn plain(exit: u8, diagnostic: Diagnostic) -> Self {
+    /// Makes a failure that refers to no file, with the exit status of the diagnostic's code.
+    pub fn of(diagnostic: Diagnostic) -> Self {
+        Self::ending(diagnostic.code.exit(), diagnostic)
+    }
+
+    /// As [`Failure::of`], with another exit status.
+    pub fn ending(exit: u8, diagnostic: Diagnostic) -> Self {
         Self::new(exit, Report::new(Source::default(), vec![diagnostic]))
     }
 
@@ -195,8 +196,7 @@ fn note_lost(written: std::io::Result<()>) {
 pub(super) fn lost() -> Option<Failure> {
     let lost = LOST.lock().unwrap_or_else(PoisonError::into_inner).take();
     let e = lost?;
-    Some(Failure::plain(
-        3,
+    Some(Failure::of(
         Diagnostic::error(codes::OUTPUT_LOST, format!("cannot write to stdout: {e}"))
             .help("what was asked for is done, but not all of it was told"),
     ))
@@ -290,55 +290,8 @@ impl std::ops::DerefMut for Failure {
     }
 }
 
-impl From<CatalogError> for Failure {
-    fn from(e: CatalogError) -> Self {
-        Self::plain(
-            2,
-            Diagnostic::error(codes::CATALOG_INVALID, chain(&e))
-                .help("catalog/README.md in stackforge's source describes every key"),
-        )
-    }
-}
-
-impl From<ConfigError> for Failure {
-    fn from(e: ConfigError) -> Self {
-        Self::plain(
-            2,
-            Diagnostic::error(codes::CONFIG_INVALID, chain(&e))
-                .help("it may hold `registries` and `builders` (maps), `debian` (a list) and `cache: { max_size: 50GB, registry: HOST/NAME }`"),
-        )
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(e: StoreError) -> Self {
-        Self::plain(
-            e.exit(),
-            Diagnostic::error(e.code(), chain(&e)).help(e.help()),
-        )
-    }
-}
-
-impl From<EngineError> for Failure {
-    fn from(e: EngineError) -> Self {
-        BuildError::from(e).into()
-    }
-}
-
-impl From<BuildError> for Failure {
-    fn from(e: BuildError) -> Self {
-        let mut d = Diagnostic::error(e.code(), chain(&e));
-        if let Some(help) = e.help() {
-            d = d.help(help);
-        }
-        let failure = Self::plain(e.exit(), d);
-        match &e {
-            BuildError::Engine(
-                EngineError::NotReachable { .. }
-                | EngineError::Gone { .. }
-                | EngineError::NoSpace { .. },
-            ) => failure.with(ENGINE_FAULT, true.into()),
-            _ => failure,
-        }
+impl<E: Explained> From<E> for Failure {
+    fn from(e: E) -> Self {
+        Self::ending(e.exit(), e.diagnostic())
     }
 }

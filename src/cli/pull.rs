@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::args::{Common, PullArgs};
 use super::init::sm_of;
-use super::output::{Failure, chain, json, print};
+use super::output::{Failure, json, print};
 use super::progress::{Amount, mib};
 use super::push::plain_http;
 use super::session::{runtime, until_stopped};
@@ -25,8 +25,7 @@ use std::sync::Arc;
 
 pub fn run(common: &Common, args: &PullArgs) -> Outcome {
     if common.offline {
-        return Err(Failure::plain(
-            3,
+        return Err(Failure::of(
             Diagnostic::error(codes::OFFLINE, "an image is pulled over the network")
                 .help("leave `--offline` out"),
         ));
@@ -205,17 +204,4 @@ fn show(common: &Common, args: &PullArgs, pulled: &Pulled) {
         text.extend(pulled.signed.iter().map(statement));
     }
     print(&text);
-}
-
-impl From<PullError> for Failure {
-    fn from(e: PullError) -> Self {
-        let mut failure = Self::plain(
-            e.exit(),
-            Diagnostic::error(e.code(), chain(&e)).help(e.help()),
-        );
-        if let PullError::NoVariant { others, .. } = &e {
-            failure = failure.with("refused", serde_json::json!(others));
-        }
-        failure
-    }
 }

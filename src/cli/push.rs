@@ -4,7 +4,7 @@ use super::Outcome;
 use super::args::{Common, PushArgs};
 use super::audit::Target;
 use super::build::stop_on_signal;
-use super::output::{Failure, chain, json, print};
+use super::output::{Failure, json, print};
 use super::progress::{Amount, mib};
 use super::session::{runtime, until_stopped};
 use crate::build::push_image;
@@ -139,8 +139,7 @@ fn absent(store: &Store, args: &PushArgs) -> Result<Failure, Failure> {
         false => names.join(", "),
     };
     let source: String = args.source.chars().take(200).collect();
-    Ok(Failure::plain(
-        2,
+    Ok(Failure::of(
         Diagnostic::error(
             codes::NO_SUCH_IMAGE,
             format!("the store has no image `{source}`; there is {there}"),
@@ -181,8 +180,7 @@ fn described(
     let named = named.or_else(|| label(labels::VARIANT));
     let named = named.or_else(|| facts.stack.clone());
     let name = named.ok_or_else(|| {
-        Failure::plain(
-            2,
+        Failure::of(
             Diagnostic::error(
                 codes::BAD_REFERENCE,
                 "the image does not say which variant it is",
@@ -235,11 +233,4 @@ fn shown(listed: &Listed) -> String {
     let names: Vec<String> = listed.variants.iter().map(|v| v.shown()).collect();
     let names = names.join(", ");
     format!("index {}: {}\n", listed.digest, printable::line(&names))
-}
-
-impl From<PublishError> for Failure {
-    fn from(e: PublishError) -> Self {
-        let diagnostic = Diagnostic::error(e.code(), chain(&e)).help(e.help());
-        Self::plain(e.exit(), diagnostic)
-    }
 }

@@ -67,10 +67,10 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
 }
 
 fn failed(what: &str, path: &Path, e: &std::io::Error) -> Failure {
-    Failure::plain(
-        3,
-        Diagnostic::error(codes::STORE_IO, format!("{what} {}: {e}", path.display())),
-    )
+    Failure::of(Diagnostic::error(
+        codes::STORE_IO,
+        format!("{what} {}: {e}", path.display()),
+    ))
 }
 
 /// Creates the directory, or accepts that of an earlier render.
@@ -83,8 +83,7 @@ fn prepare(dir: &Path) -> Result<(), Failure> {
     let mark = dir.join(MARK);
     let marked = mark.symlink_metadata().is_ok_and(|mark| mark.is_file());
     if !empty && !marked {
-        return Err(Failure::plain(
-            2,
+        return Err(Failure::of(
             Diagnostic::error(
                 codes::BAD_VALUE,
                 format!("{} holds files that no render wrote", dir.display()),

@@ -55,6 +55,6 @@ pub fn tell_unknown(common: &Common, bill: &Bill<'_>) {
 fn write(path: &Path, text: &str) -> Outcome {
     save(path, text.as_bytes()).map_err(|e| {
         let what = format!("write {}: {e}", path.display());
-        Failure::plain(3, Diagnostic::error(codes::STORE_IO, what))
+        Failure::of(Diagnostic::error(codes::STORE_IO, what))
     })
 }

@@ -65,16 +65,12 @@ impl Session {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => {
                 let what = format!("read {}: {e}", self.lock_path.display());
-                return Err(Failure::plain(
-                    1,
-                    Diagnostic::error(codes::LOCK_INVALID, what),
-                ));
+                return Err(Failure::of(Diagnostic::error(codes::LOCK_INVALID, what)));
             }
         };
         let lock = Lock::from_toml(&text).map_err(|e| {
             let what = format!("{}: {}", self.lock_path.display(), e.message());
-            Failure::plain(
-                1,
+            Failure::of(
                 Diagnostic::error(codes::LOCK_INVALID, what)
                     .help("restore it from version control or run `stackforge lock`"),
             )
@@ -113,8 +109,7 @@ impl Session {
     pub fn required_lock(&self) -> Result<Lock, Failure> {
         let file = self.stack.file();
         self.lock()?.ok_or_else(|| {
-            Failure::plain(
-                1,
+            Failure::of(
                 Diagnostic::error(codes::LOCK_MISSING, format!("{file} has no lock"))
                     .help(format!("run `stackforge lock {file}`")),
             )
@@ -174,15 +169,14 @@ impl Session {
                 "the lock has nothing for {} on {} with Python {}",
                 stack.platform.value, stack.base.value, stack.python.value
             );
-            Failure::plain(
-                1,
+            Failure::of(
                 Diagnostic::error(codes::LOCK_STALE, what)
                     .help(format!("run `stackforge lock {file}`")),
             )
         })?;
         let doubts = self.admit(stack, &target, Some(locked))?;
         let mut plan = crate::plan::plan(stack, &target, &self.catalog, locked)
-            .map_err(|e| Failure::plain(1, Diagnostic::error(codes::LOCK_STALE, chain(&e))))?;
+            .map_err(|e| Failure::of(Diagnostic::error(codes::LOCK_STALE, chain(&e))))?;
         plan.mark_cached(|key| self.store.has(key));
         Ok((plan, doubts))
     }
@@ -233,8 +227,7 @@ fn span_of(stack: &Stack, key: &str) -> crate::diag::Span {
 pub fn read_stack(path: &Path) -> Result<Stack, Failure> {
     let name = path.display().to_string();
     let unreadable = |why: String| {
-        Failure::plain(
-            2,
+        Failure::of(
             Diagnostic::error(codes::UNREADABLE, format!("cannot read {name}: {why}"))
                 .help("check the path and its permissions"),
         )
@@ -247,8 +240,7 @@ pub fn read_stack(path: &Path) -> Result<Stack, Failure> {
         .map_err(|e| unreadable(e.to_string()))?;
     if text.len() as u64 > MOST_TEXT {
         let what = format!("{name} has more than {MOST_TEXT} bytes");
-        return Err(Failure::plain(
-            2,
+        return Err(Failure::of(
             Diagnostic::error(codes::TOO_LARGE, what)
                 .help("check that the path names a stack file"),
         ));
@@ -263,10 +255,10 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .enable_all()
         .build()
         .map_err(|e| {
-            Failure::plain(
-                3,
-                Diagnostic::error(codes::STORE_IO, format!("start the runtime: {e}")),
-            )
+            Failure::of(Diagnostic::error(
+                codes::STORE_IO,
+                format!("start the runtime: {e}"),
+            ))
         })
 }
 
@@ -278,9 +270,7 @@ pub async fn until_stopped<T, E: Into<Failure>>(
     stop_on_signal(&cancel);
     tokio::select! {
         done = work => done.map_err(Into::into),
-        () = cancel.cancelled() => Err(Failure::plain(
-            130,
-            Diagnostic::error(codes::INTERRUPTED, "interrupted while bytes moved")
+        () = cancel.cancelled() => Err(Failure::of(Diagnostic::error(codes::INTERRUPTED, "interrupted while bytes moved")
                 .help("what arrived is kept; the next run goes on from there"),
         )),
     }

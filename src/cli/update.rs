@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::args::{Common, UpdateArgs};
 use super::build::stop_on_signal;
-use super::output::{Failure, chain, json, print, say};
+use super::output::{Failure, json, print, say};
 use super::progress::Amount;
 use super::push::plain_http;
 use super::session::runtime;
@@ -25,8 +25,7 @@ pub fn run(common: &Common, args: &UpdateArgs) -> Outcome {
         return status(common, &settings);
     }
     if common.offline {
-        return Err(Failure::plain(
-            3,
+        return Err(Failure::of(
             Diagnostic::error(codes::OFFLINE, "an image is pulled over the network")
                 .help("leave `--offline` out"),
         ));
@@ -74,15 +73,14 @@ fn status(common: &Common, settings: &Settings) -> Outcome {
     if let Some(state) = state.as_ref().filter(|state| state.step != Step::Idle) {
         let what = format!("{}: an update was interrupted", settings.image);
         let cut = Diagnostic::error(codes::UPDATE_FAILED, what);
-        let cut = Failure::plain(3, cut.help("the next update ends what it began"));
+        let cut = Failure::of(cut.help("the next update ends what it began"));
         return Err(cut.with("state", serde_json::json!(state)));
     }
     let Some((state, last)) = state.and_then(|state| state.last.clone().map(|last| (state, last)))
     else {
         let what = format!("{}: no update has run yet", settings.image);
         let none = Diagnostic::error(codes::UPDATE_FAILED, what);
-        return Err(Failure::plain(
-            3,
+        return Err(Failure::of(
             none.help("`stackforge update CONFIG` runs one"),
         ));
     };
@@ -116,18 +114,6 @@ fn tell(common: &Common, last: &Last, state: &State, asked: bool) -> Outcome {
         End::Failed => "the next update tries again".to_owned(),
         _ => "look at the service: it may not run".to_owned(),
     };
-    let failure = Failure::plain(
-        last.outcome.exit(),
-        Diagnostic::error(code, said).help(help),
-    );
+    let failure = Failure::of(Diagnostic::error(code, said).help(help));
     Err(failure.with("state", serde_json::json!(state)))
-}
-
-impl From<UpdateError> for Failure {
-    fn from(e: UpdateError) -> Self {
-        Self::plain(
-            e.exit(),
-            Diagnostic::error(e.code(), chain(&e)).help(e.help()),
-        )
-    }
 }

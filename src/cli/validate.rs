@@ -33,10 +33,10 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
     let text = serde_json::to_string_pretty(&report).unwrap_or_default() + "\n";
     if let Some(path) = &args.output {
         save(path, text.as_bytes()).map_err(|e| {
-            Failure::plain(
-                3,
-                Diagnostic::error(codes::STORE_IO, format!("write {}: {e}", path.display())),
-            )
+            Failure::of(Diagnostic::error(
+                codes::STORE_IO,
+                format!("write {}: {e}", path.display()),
+            ))
         })?;
     }
     if report.ok {
@@ -47,8 +47,7 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
         }
         return Ok(());
     }
-    let mut failure = Failure::plain(
-        1,
+    let mut failure = Failure::of(
         Diagnostic::error(
             codes::VALIDATION_FAILED,
             format!("{} does not validate: {}", args.image, report.summary()),

@@ -64,6 +64,36 @@ impl Code {
     pub fn explanation(self) -> Option<&'static Explanation> {
         TABLE.iter().find(|e| e.code == self)
     }
+
+    /// Returns what to do about it in general. An error or a finding may know more.
+    pub fn fix(self) -> &'static str {
+        self.explanation().map_or("", |e| e.fix)
+    }
+
+    /// Returns the exit status of a command that ends with an error of this code: 1 if the stack, the image or
+    /// the build is bad, 2 for wrong usage or a file or image that is not there, 3 if the machine, its engine
+    /// or the network lacks something, 4 and 5 for `update`, 130 after Ctrl-C.
+    pub fn exit(self) -> u8 {
+        match self {
+            INTERRUPTED => 130,
+            UPDATE_UNDER_WAY => 5,
+            UPDATE_NEEDS_HELP => 4,
+            RESOLVER_FAILED | PACKAGE_GONE | MIRROR_UNKNOWN | ENGINE_MISSING | ENGINE_GONE
+            | NETWORK | NO_SPACE | ENGINE_REFUSED | GPU_UNAVAILABLE | STORE_IO | NEEDS_ENGINE
+            | NEEDS_NATIVE | STORE_DENIED | STORE_NO_LOCKS | STORE_NEWER | OFFLINE
+            | NAMESPACES_REFUSED | OVERLAY_REFUSED | SANDBOX_FAILED | MISNAMED | ENGINE_TOO_OLD
+            | ENGINE_FAULT | OUTPUT_LOST | INDEX_BUSY | UPDATE_SERVICE | UPDATE_FAILED
+            | GPU_WITHOUT_DRIVER | DRIVER_SILENT | OLD_DRIVER | NO_GPU | GPU_NOT_IN_CATALOG => 3,
+            YAML_SYNTAX | UNKNOWN_KEY | WRONG_TYPE | DUPLICATE_KEY | MISSING_KEY | TOO_LARGE
+            | BAD_SPECIFIER | UNKNOWN_GPU | UNKNOWN_BASE | EMPTY_LIBRARIES | BAD_NAME
+            | BAD_PLATFORM | BAD_PYTHON | BAD_VALUE | BAD_REQUIREMENT | ALIAS_BOMB
+            | BAD_REFERENCE | UNREADABLE | CONFIG_INVALID | PLACEHOLDER | UNKNOWN_ISA
+            | UNKNOWN_VARIANT | CATALOG_INVALID | NO_EXPORTED_CACHE | NOTHING_TO_AUDIT
+            | NO_SUCH_IMAGE | NO_SUCH_VARIANT | KEY_UNUSABLE | UPDATE_SETTINGS | UPDATE_STATE
+            | UPDATE_FOREIGN => 2,
+            _ => 1,
+        }
+    }
 }
 
 macro_rules! codes {

@@ -5,24 +5,58 @@
 //! A diagnostic never carries a secret and never exists without a code.
 
 pub mod codes;
+mod libraries;
 mod page;
 mod render;
-mod store;
 
 use serde::Serialize;
 use std::fmt;
 
 pub use codes::Code;
+pub(crate) use libraries::of_disk;
 pub use page::markdown;
 pub use render::{Rendered, render};
 
-/// An error of a library, as the command line tells of it.
-pub trait Explained {
+/// An error as the command line tells of it. The same cause has the same code in every command: an error
+/// that wraps another one returns the other's code.
+pub trait Explained: std::error::Error {
     fn code(&self) -> Code;
-    /// What to do about it.
-    fn help(&self) -> &'static str;
-    /// The exit status: 1 refused, 2 wrong input, 3 the machine, 130 interrupted.
-    fn exit(&self) -> u8;
+
+    /// Returns advice for the user, as a sentence without its full stop.
+    fn help(&self) -> String {
+        self.code().fix().to_owned()
+    }
+
+    /// Returns the exit status of a command that ends with this error.
+    fn exit(&self) -> u8 {
+        self.code().exit()
+    }
+
+    fn diagnostic(&self) -> Diagnostic
+    where
+        Self: Sized,
+    {
+        let diagnostic = Diagnostic::error(self.code(), chain(self));
+        match self.help() {
+            help if help.is_empty() => diagnostic,
+            help => diagnostic.help(help),
+        }
+    }
+}
+
+/// Returns an error's text with those of its sources, each text once.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    text
 }
 
 /// Place in a source text. Lines and columns count from one; offset and length are bytes.

@@ -99,14 +99,14 @@ async fn get(url: &str) -> Answer {
     let unreachable = |why: String| Answer::Unreachable { why };
     let client = match download::client() {
         Ok(client) => client,
-        Err(e) => return unreachable(crate::build::chain(&e)),
+        Err(e) => return unreachable(crate::diag::chain(&e)),
     };
     match client.get(url).timeout(PATIENCE).send().await {
         Ok(response) if response.status().is_success() => Answer::Reachable,
         Ok(response) => unreachable(format!("it answers {}", response.status().as_u16())),
         Err(e) if e.is_timeout() => unreachable("no answer in time".to_owned()),
         Err(e) if e.is_connect() => unreachable("no connection".to_owned()),
-        Err(e) => unreachable(crate::build::chain(&e.without_url())),
+        Err(e) => unreachable(crate::diag::chain(&e.without_url())),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Errors of writing a pipeline, and what to do about them.
 
-use crate::diag::{Code, codes};
+use crate::diag::{Code, Explained, codes};
 use crate::render::RenderError;
 use std::io;
 use std::path::PathBuf;
@@ -28,8 +28,8 @@ pub enum EmitError {
     Render(#[from] RenderError),
 }
 
-impl EmitError {
-    pub fn code(&self) -> Code {
+impl Explained for EmitError {
+    fn code(&self) -> Code {
         match self {
             Self::OutsideRepository { .. } | Self::TooMany { .. } | Self::TooLarge { .. } => {
                 codes::BAD_VALUE
@@ -37,12 +37,12 @@ impl EmitError {
             Self::Reference { .. } => codes::BAD_REFERENCE,
             Self::NoLock => codes::LOCK_MISSING,
             Self::Read { .. } => codes::UNREADABLE,
-            Self::Render(_) => codes::TEMPLATE,
+            Self::Render(e) => e.code(),
         }
     }
 
-    pub fn help(&self) -> &'static str {
-        match self {
+    fn help(&self) -> String {
+        let help = match self {
             Self::OutsideRepository { .. } => {
                 "run stackforge at the top of the repository and name the file from there"
             }
@@ -56,15 +56,8 @@ impl EmitError {
             Self::NoLock => "run `stackforge lock` first",
             Self::TooLarge { .. } => "split the stack into several with fewer variants each",
             Self::Read { .. } => "the files of the catalog's directory are UTF-8 text",
-            Self::Render(_) => "correct the template in the catalog's directory",
-        }
-    }
-
-    /// Returns the exit status: 2 if the command line is wrong, else 1.
-    pub fn exit(&self) -> u8 {
-        match self {
-            Self::OutsideRepository { .. } => 2,
-            _ => 1,
-        }
+            Self::Render(e) => return e.help(),
+        };
+        help.to_owned()
     }
 }

@@ -1,6 +1,6 @@
 //! Errors of making or verifying evidence.
 
-use crate::diag::{Code, codes};
+use crate::diag::{Code, Explained, codes};
 use stackforge_image::oci::OciError;
 use stackforge_transfer::registry::RegistryError;
 use stackforge_types::Digest;
@@ -91,18 +91,17 @@ pub enum KeyError {
     Kind { name: String, label: String },
 }
 
-impl EvidenceError {
-    pub fn code(&self) -> Code {
+impl Explained for EvidenceError {
+    fn code(&self) -> Code {
         match self {
-            Self::Registry(e) if e.is_missing() => codes::NO_SUCH_IMAGE,
-            Self::Registry(RegistryError::Reference { .. }) => codes::BAD_REFERENCE,
-            Self::Registry(_) => codes::NETWORK,
-            Self::Image(_) | Self::Malformed { .. } => codes::IMAGE_UNREADABLE,
+            Self::Registry(e) => e.code(),
+            Self::Image(e) => e.code(),
+            Self::Key(e) => e.code(),
+            Self::Malformed { .. } => codes::IMAGE_UNREADABLE,
             Self::OtherStack { .. } => codes::EVIDENCE_OTHER_STACK,
             Self::NotAttached { .. } => codes::EVIDENCE_MISSING,
             Self::Report { .. } => codes::UNREADABLE,
             Self::NoReport { .. } => codes::NO_REPORT,
-            Self::Key(_) => codes::KEY_UNUSABLE,
             Self::Unsigned { .. } => codes::SIGNATURE_MISSING,
             Self::ForeignKey { .. } => codes::SIGNATURE_FOREIGN,
             Self::Changed { .. } | Self::Altered { .. } => codes::SIGNATURE_OTHER,
@@ -110,7 +109,7 @@ impl EvidenceError {
         }
     }
 
-    pub fn help(&self) -> String {
+    fn help(&self) -> String {
         match self {
             Self::Registry(e) => e.help(),
             Self::Altered { source, .. } => source.help(),
@@ -127,7 +126,7 @@ impl EvidenceError {
             Self::NoReport { .. } => {
                 "`stackforge validate IMAGE -o FILE` writes a report".into()
             }
-            Self::Key(e) => e.help().into(),
+            Self::Key(e) => e.help(),
             Self::Unsigned { .. } => {
                 "`stackforge sign` signs it; a tag may also have been moved to an image that nobody signed".into()
             }
@@ -142,21 +141,15 @@ impl EvidenceError {
             }
         }
     }
-
-    pub fn exit(&self) -> u8 {
-        match self {
-            Self::Registry(RegistryError::Reference { .. }) => 2,
-            Self::Registry(e) if e.is_missing() => 2,
-            Self::Registry(_) => 3,
-            Self::Report { .. } | Self::NoReport { .. } | Self::Key(_) => 2,
-            _ => 1,
-        }
-    }
 }
 
-impl KeyError {
-    pub fn help(&self) -> &'static str {
-        match self {
+impl Explained for KeyError {
+    fn code(&self) -> Code {
+        codes::KEY_UNUSABLE
+    }
+
+    fn help(&self) -> String {
+        let help = match self {
             Self::Read { .. } | Self::Write { .. } => "check the path and its permissions",
             Self::Variable { .. } => "`env://NAME` takes the key's text from a variable",
             Self::Cosign { .. } => {
@@ -172,7 +165,8 @@ impl KeyError {
             Self::NoPem { .. } | Self::Kind { .. } => {
                 "`stackforge sign --generate-key NAME` makes a key pair, `openssl ecparam -name prime256v1 -genkey` too"
             }
-        }
+        };
+        help.to_owned()
     }
 }
 

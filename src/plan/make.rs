@@ -3,6 +3,7 @@
 use super::compile::compile;
 use super::{Compile, Kind, Parts, Plan, Step, StepId, source_text, wheel_layers};
 use crate::catalog::{Catalog, Image, Recipe, templates_in};
+use crate::diag::{Code, Explained, codes};
 use crate::lock::{OsPackageLock, PlatformLock, PythonFile};
 use crate::rules::{Case, Machine, Picks, decisions, torch_abi};
 use crate::spec::Stack;
@@ -18,6 +19,16 @@ pub enum PlanError {
         "the lock needs a CUDA toolkit to compile `{library}`, and neither the base nor the locked wheels have one"
     )]
     NoToolkit { library: String },
+}
+
+impl Explained for PlanError {
+    fn code(&self) -> Code {
+        codes::LOCK_STALE
+    }
+
+    fn help(&self) -> String {
+        String::new()
+    }
 }
 
 /// Returns the plan of a stack without a matrix, or of a variant.

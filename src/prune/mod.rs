@@ -20,6 +20,7 @@ use std::thread;
 
 use crate::audit::{Code, Wishes, object, told};
 use crate::catalog::Catalog;
+use crate::diag::{self, Explained, codes, of_disk};
 use crate::spec::Sm;
 use stackforge_binary::elf::{Kind, Machine, Object, Unmapped, unmapped};
 use stackforge_binary::fatbin::{self, Edit, Entry, Stretch, rewrite};
@@ -65,6 +66,15 @@ pub enum PruneError {
         #[source]
         source: io::Error,
     },
+}
+
+impl Explained for PruneError {
+    fn code(&self) -> diag::Code {
+        match self {
+            Self::Zip(_) => codes::WHEEL_UNSOUND,
+            Self::Member { source, .. } => of_disk(source),
+        }
+    }
 }
 
 /// Prunes wheels for some GPUs, by the rules of a catalog.

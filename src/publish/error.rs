@@ -1,6 +1,6 @@
 //! Errors of publishing.
 
-use crate::diag::{Code, codes};
+use crate::diag::{Code, Explained, codes};
 use stackforge_image::oci::OciError;
 use stackforge_transfer::registry::RegistryError;
 use stackforge_types::Digest;
@@ -36,15 +36,13 @@ pub enum PublishError {
     Json(#[source] serde_json::Error),
 }
 
-impl PublishError {
-    pub fn code(&self) -> Code {
+impl Explained for PublishError {
+    fn code(&self) -> Code {
         match self {
-            Self::Registry(RegistryError::Reference { .. }) | Self::NoTag | Self::Name(_) => {
-                codes::BAD_REFERENCE
-            }
-            Self::Registry(e) if e.is_missing() => codes::NO_SUCH_IMAGE,
-            Self::Registry(_) => codes::NETWORK,
-            Self::Image(_) | Self::NoManifest | Self::Platform(_) | Self::OtherDigest { .. } => {
+            Self::Registry(e) => e.code(),
+            Self::Image(e) => e.code(),
+            Self::NoTag | Self::Name(_) => codes::BAD_REFERENCE,
+            Self::NoManifest | Self::Platform(_) | Self::OtherDigest { .. } => {
                 codes::IMAGE_UNREADABLE
             }
             Self::NotAnIndex(_) => codes::NOT_AN_INDEX,
@@ -54,9 +52,10 @@ impl PublishError {
         }
     }
 
-    pub fn help(&self) -> String {
+    fn help(&self) -> String {
         match self {
             Self::Registry(e) => e.help(),
+            Self::Image(e) => e.help(),
             Self::NoManifest => {
                 "write it with `skopeo copy docker-archive:FILE oci:DIR` and push that".to_owned()
             }
@@ -69,18 +68,7 @@ impl PublishError {
             Self::Fact(_) => {
                 "facts are sm, ptx, cuda, driver, isa, l4t and stack: `--fact sm=90,100`".to_owned()
             }
-            other => {
-                let explained = other.code().explanation();
-                explained.map_or(String::new(), |e| e.fix.to_owned())
-            }
-        }
-    }
-
-    pub fn exit(&self) -> u8 {
-        match self.code() {
-            codes::BAD_REFERENCE | codes::NO_SUCH_IMAGE | codes::BAD_VALUE => 2,
-            codes::NETWORK | codes::INDEX_BUSY | codes::STORE_IO => 3,
-            _ => 1,
+            other => other.code().fix().to_owned(),
         }
     }
 }

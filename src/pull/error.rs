@@ -1,7 +1,7 @@
 //! Errors of pulling.
 
 use super::choose::Reason;
-use crate::diag::{Code, Explained, codes};
+use crate::diag::{Code, Explained, codes, of_disk};
 use crate::evidence::EvidenceError;
 use stackforge_engine::EngineError;
 use stackforge_image::assemble::AssembleError;
@@ -81,23 +81,19 @@ impl PullError {
             source,
         }
     }
+}
 
-    pub fn code(&self) -> Code {
+impl Explained for PullError {
+    fn code(&self) -> Code {
         match self {
-            Self::Registry(RegistryError::Reference { .. }) => codes::BAD_REFERENCE,
-            Self::Registry(e) if e.is_missing() => codes::NO_SUCH_IMAGE,
-            Self::Registry(_) => codes::NETWORK,
-            Self::Image(OciError::NoPlatform { .. } | OciError::Several(_)) => codes::NO_SUCH_IMAGE,
-            Self::Unpack { source, .. } => match source.of_disk().map(std::io::Error::kind) {
-                Some(std::io::ErrorKind::StorageFull) => codes::NO_SPACE,
-                Some(_) => codes::STORE_IO,
-                None => codes::IMAGE_UNREADABLE,
-            },
-            Self::Image(_) | Self::Reserved(_) => codes::IMAGE_UNREADABLE,
+            Self::Registry(e) => e.code(),
+            Self::Image(e) => e.code(),
             Self::Store(e) => e.code(),
+            Self::Assemble(e) => e.code(),
+            Self::Engine(e) => e.code(),
             Self::Evidence(e) => e.code(),
-            Self::Engine(EngineError::NotReachable { .. }) => codes::ENGINE_MISSING,
-            Self::Engine(_) => codes::ENGINE_REFUSED,
+            Self::Unpack { source, .. } => source.code(),
+            Self::Reserved(_) => codes::IMAGE_UNREADABLE,
             Self::NoVariant { .. } => codes::NONE_RUNS,
             Self::NoSuchVariant { .. } => codes::NO_SUCH_VARIANT,
             Self::Space { .. } => codes::NO_SPACE,
@@ -105,37 +101,23 @@ impl PullError {
             Self::Older { .. } => codes::IMAGE_OLDER,
             Self::OtherVariant { .. } => codes::SIGNATURE_NAME,
             Self::Mounted(_) => codes::OUTPUT_MOUNTED,
-            Self::Assemble(_) | Self::Io { .. } | Self::Thread => codes::STORE_IO,
+            Self::Io { source, .. } => of_disk(source),
+            Self::Thread => codes::STORE_IO,
         }
     }
 
-    pub fn help(&self) -> String {
+    fn help(&self) -> String {
         match self {
             Self::Registry(e) => e.help(),
-            Self::Store(e) => e.help().to_owned(),
+            Self::Image(e) => e.help(),
+            Self::Store(e) => e.help(),
+            Self::Assemble(e) => e.help(),
+            Self::Engine(e) => Explained::help(e),
             Self::Evidence(e) => e.help(),
-            Self::Older { .. } => "if the publisher went back on purpose, it signs the older image again; or leave `--no-downgrade` out".into(),
-            Self::OtherVariant { .. } => "ask the publisher to sign the index; an index that nobody signed leads anywhere".into(),
-            Self::Engine(e) => e.help().to_owned(),
+            Self::Older { .. } => "if the publisher went back on purpose, it signs the older image again; or leave `--no-downgrade` out".to_owned(),
+            Self::OtherVariant { .. } => "ask the publisher to sign the index; an index that nobody signed leads anywhere".to_owned(),
             Self::Reserved(_) => "remove it from the image, or pull to another output".to_owned(),
-            other => {
-                let explained = other.code().explanation();
-                explained.map_or(String::new(), |e| e.fix.to_owned())
-            }
-        }
-    }
-
-    pub fn exit(&self) -> u8 {
-        match self {
-            Self::Store(e) => e.exit(),
-            Self::Evidence(e) => e.exit(),
-            other => match other.code() {
-                codes::BAD_REFERENCE | codes::NO_SUCH_IMAGE | codes::NO_SUCH_VARIANT => 2,
-                codes::IMAGE_UNREADABLE | codes::NONE_RUNS => 1,
-                codes::OUTPUT_IN_THE_WAY | codes::OUTPUT_MOUNTED => 1,
-                codes::IMAGE_OLDER | codes::SIGNATURE_NAME => 1,
-                _ => 3,
-            },
+            other => other.code().fix().to_owned(),
         }
     }
 }

@@ -13,6 +13,7 @@ pub use files::{builder, requirements};
 
 use crate::catalog::template;
 use crate::config::Config;
+use crate::diag::{Code, Explained, codes, of_disk};
 use crate::labels;
 use crate::lock::{OsPackageLock, PinnedImage, SourceLock};
 use crate::plan::{Plan, WheelLayer};
@@ -57,6 +58,16 @@ pub enum RenderError {
         path: PathBuf,
         source: std::io::Error,
     },
+}
+
+impl Explained for RenderError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Missing { .. } | Self::Template { .. } | Self::Syntax { .. } => codes::TEMPLATE,
+            Self::DebMissing { .. } | Self::SourceMissing { .. } => codes::STORE_DAMAGED,
+            Self::Read { source, .. } => of_disk(source),
+        }
+    }
 }
 
 /// The source of a bootstrapped base.

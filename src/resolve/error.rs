@@ -1,8 +1,15 @@
 //! Errors of locking, and how they are reported.
 
+use super::indexes::redact;
+use super::os::NoSystem;
 use super::uv::UvError;
-use crate::diag::{Code, Diagnostic, Report, codes};
+use crate::diag::{Code, Diagnostic, Explained, Report, chain, codes, of_disk};
 use crate::spec::{Stack, Wanted};
+use stackforge_debian::archive::ArchiveError;
+use stackforge_debian::download::DownloadError;
+use stackforge_debian::keyring::KeyringError;
+use stackforge_debian::mirror::MirrorError;
+use stackforge_debian::resolve::ResolveError as DebianError;
 use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
@@ -39,12 +46,8 @@ pub enum ResolveError {
     Policy(Vec<Diagnostic>),
     #[error("the version of `{0}` would have to be chosen, and stackforge is offline")]
     OfflineChoice(String),
-    #[error("OS packages: {message}")]
-    OsPackages {
-        code: Code,
-        message: String,
-        help: String,
-    },
+    #[error("OS packages")]
+    OsPackages(#[from] OsPackagesError),
     #[error("{doing} {}", path.display())]
     Io {
         doing: &'static str,
@@ -53,21 +56,63 @@ pub enum ResolveError {
     },
 }
 
-impl ResolveError {
-    /// Returns the exit status: 3 if the machine or the network lacks something, else 1.
-    pub fn exit(&self) -> u8 {
+/// Why OS packages could not be locked.
+#[derive(Debug, thiserror::Error)]
+pub enum OsPackagesError {
+    #[error("the archive must be asked, and stackforge is offline")]
+    Offline,
+    #[error(transparent)]
+    Keyring(#[from] KeyringError),
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
+    #[error(transparent)]
+    Client(#[from] DownloadError),
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    #[error(transparent)]
+    Choice(#[from] DebianError),
+    /// The base's root file system is not one of Debian or Ubuntu.
+    #[error(transparent)]
+    System(#[from] NoSystem),
+    /// The base could not be fetched.
+    #[error("{}", chain(.0.as_ref()))]
+    Base(Box<dyn Explained + Send + Sync>),
+}
+
+impl Explained for OsPackagesError {
+    fn code(&self) -> Code {
         match self {
-            Self::Uv(_)
-            | Self::Pylock(_)
-            | Self::OfflineChoice(_)
-            | Self::Git { .. }
-            | Self::Io { .. } => 3,
-            Self::OsPackages {
-                code: codes::PACKAGE_UNKNOWN | codes::IMAGE_UNREADABLE,
-                ..
-            } => 1,
-            Self::OsPackages { .. } => 3,
-            _ => 1,
+            Self::Offline => codes::OFFLINE,
+            Self::Keyring(e) => e.code(),
+            Self::Mirror(e) => e.code(),
+            Self::Client(e) => e.code(),
+            Self::Archive(e) => e.code(),
+            Self::Choice(e) => e.code(),
+            Self::System(_) => codes::IMAGE_UNREADABLE,
+            Self::Base(e) => e.code(),
+        }
+    }
+
+    fn help(&self) -> String {
+        match self {
+            Self::Offline => "lock once without `--offline`".to_owned(),
+            Self::System(_) => "name the packages of a Debian or Ubuntu base; others install them by themselves with `--engine docker`".to_owned(),
+            Self::Keyring(e) => Explained::help(e),
+            Self::Mirror(e) => e.help(),
+            Self::Client(e) => Explained::help(e),
+            Self::Archive(e) => e.help(),
+            Self::Choice(e) => Explained::help(e),
+            Self::Base(e) => e.help(),
+        }
+    }
+}
+
+impl ResolveError {
+    /// Returns the exit status of a command that ends with this error.
+    pub fn exit(&self, stack: &Stack) -> u8 {
+        match self {
+            Self::Policy(_) => 1,
+            other => other.diagnostic(stack).code.exit(),
         }
     }
 
@@ -82,7 +127,7 @@ impl ResolveError {
 
     fn diagnostic(&self, stack: &Stack) -> Diagnostic {
         let (code, library, help) = match self {
-            Self::Uv(e) => (codes::RESOLVER_FAILED, None, e.help().to_owned()),
+            Self::Uv(e) => (e.code(), None, e.help()),
             Self::Unsatisfiable { explanation, .. } => (
                 codes::UNSATISFIABLE,
                 named_in(stack, explanation),
@@ -133,9 +178,9 @@ impl ResolveError {
                 None,
                 "lock without `--offline`".to_owned(),
             ),
-            Self::OsPackages { code, help, .. } => (*code, None, help.clone()),
-            Self::Io { .. } => (
-                codes::STORE_IO,
+            Self::OsPackages(e) => (e.code(), None, e.help()),
+            Self::Io { source, .. } => (
+                of_disk(source),
                 None,
                 "check permissions and free space of the store".to_owned(),
             ),
@@ -144,6 +189,7 @@ impl ResolveError {
         };
         let message = match self {
             Self::Io { source, .. } => format!("{self}: {source}"),
+            Self::OsPackages(_) => redact(&chain(self)),
             _ => self.to_string(),
         };
         let diagnostic = Diagnostic::error(code, message).help(help);

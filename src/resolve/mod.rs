@@ -44,7 +44,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use uv::Uv;
 
-pub use error::ResolveError;
+pub use error::{OsPackagesError, ResolveError};
 pub use indexes::index_settings;
 pub use inputs::inputs;
 pub use package::{Package, PackageError, Pin, locked_files, package};

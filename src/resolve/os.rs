@@ -6,20 +6,22 @@
 
 mod over;
 
+pub use over::NoSystem;
+
+use super::error::OsPackagesError;
 use super::requirements::{Need, Way};
 use super::{LockOptions, ResolveError};
 use crate::catalog::{Bootstrap, OsRoles, keyring};
-use crate::diag::{Code, codes};
 use crate::lock::{OsPackageLock, PlatformLock};
 use crate::spec::{PythonVersion, Stack};
 use crate::target::{Base, Target};
 use stackforge_debian::LockedDeb;
-use stackforge_debian::archive::{ArchiveError, Source, Suite, fetch_index};
+use stackforge_debian::archive::{Source, Suite, fetch_index};
 use stackforge_debian::download::client;
 use stackforge_debian::index::PackageIndex;
 use stackforge_debian::keyring::Keyring;
 use stackforge_debian::mirror::Mirrors;
-use stackforge_debian::resolve::{Request, ResolveError as DebianError, resolve};
+use stackforge_debian::resolve::{Request, resolve};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::SystemTime;
@@ -138,11 +140,7 @@ pub(super) async fn lock(
         && let Some(bootstrap) = &image.bootstrap
     {
         if options.offline {
-            return Err(wrong(
-                codes::NETWORK,
-                "the archive must be asked, and stackforge is offline".into(),
-                "lock once without `--offline`".into(),
-            ));
+            return Err(OsPackagesError::Offline.into());
         }
         let suites = bootstrap.suites.iter().map(|name| Suite {
             archive: archive_of(&image.os.id, name),
@@ -151,8 +149,7 @@ pub(super) async fn lock(
         });
         // The catalog was checked when it was built, so the keyring exists.
         let key = keyring(&bootstrap.keyring).unwrap_or_default();
-        let keyring = Keyring::parse(key)
-            .map_err(|e| wrong(codes::CATALOG_INVALID, chain(&e), e.help().to_owned()))?;
+        let keyring = Keyring::parse(key).map_err(OsPackagesError::from)?;
         let suites: Vec<Suite> = suites.collect();
         let index = index(stack, &suites, &keyring, options).await?;
         return closures(&index, bootstrap, names);
@@ -216,10 +213,7 @@ async fn lacking(
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let system = over::System::read(root).map_err(|e| {
-        let help = "name the packages of a Debian or Ubuntu base; others install them by themselves with `--engine docker`";
-        wrong(codes::IMAGE_UNREADABLE, chain(&e), help.to_owned())
-    })?;
+    let system = over::System::read(root).map_err(OsPackagesError::from)?;
     let suites = system.suites(stack.platform.value);
     let index = index(stack, &suites, &system.keyring, options).await?;
     let request = Request {
@@ -236,10 +230,8 @@ async fn index(
     keyring: &Keyring,
     options: &LockOptions,
 ) -> Result<PackageIndex, ResolveError> {
-    let network = |e: &dyn std::error::Error, help: String| wrong(codes::NETWORK, chain(e), help);
-    let mirrors = Mirrors::discover(&options.debian_mirrors)
-        .map_err(|e| wrong(codes::MIRROR_UNKNOWN, chain(&e), e.help()))?;
-    let client = client().map_err(|e| network(&e, e.help().to_owned()))?;
+    let mirrors = Mirrors::discover(&options.debian_mirrors).map_err(OsPackagesError::from)?;
+    let client = client().map_err(OsPackagesError::from)?;
     let cache = options.cache.join("indices");
     std::fs::create_dir_all(&cache).map_err(|source| ResolveError::Io {
         doing: "create",
@@ -253,15 +245,8 @@ async fn index(
         cache: &cache,
         now: SystemTime::now(),
     };
-    fetch_index(source, suites, stack.platform.value.arch())
-        .await
-        .map_err(|e| {
-            let code = match &e {
-                ArchiveError::Mirror(_) => codes::MIRROR_UNKNOWN,
-                _ => codes::NETWORK,
-            };
-            wrong(code, chain(&e), e.help())
-        })
+    let index = fetch_index(source, suites, stack.platform.value.arch()).await;
+    Ok(index.map_err(OsPackagesError::from)?)
 }
 
 /// Returns the archive of a suite: Debian has a separate archive for security suites.
@@ -305,13 +290,7 @@ fn closures(
 }
 
 fn closure(index: &PackageIndex, request: Request) -> Result<Vec<OsPackageLock>, ResolveError> {
-    let debs = resolve(index, &request).map_err(|e| {
-        let code = match &e {
-            DebianError::Unknown { .. } => codes::PACKAGE_UNKNOWN,
-            _ => codes::UNSATISFIABLE,
-        };
-        wrong(code, chain(&e), e.help().to_owned())
-    })?;
+    let debs = resolve(index, &request).map_err(OsPackagesError::from)?;
     Ok(debs.into_iter().map(locked).collect())
 }
 
@@ -325,24 +304,6 @@ fn locked(deb: LockedDeb) -> OsPackageLock {
         size: deb.size,
         sha256: Some(deb.sha256),
     }
-}
-
-fn wrong(code: Code, message: String, help: String) -> ResolveError {
-    ResolveError::OsPackages {
-        code,
-        message: super::indexes::redact(&message),
-        help,
-    }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(e) = source {
-        text.push_str(&format!(": {e}"));
-        source = e.source();
-    }
-    text
 }
 
 #[cfg(test)]

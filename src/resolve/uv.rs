@@ -6,6 +6,7 @@
 
 use super::indexes::redact;
 use crate::catalog::{Catalog, Tool};
+use crate::diag::{Code, Explained, codes, of_disk};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -37,9 +38,16 @@ pub enum UvError {
     },
 }
 
-impl UvError {
-    pub(super) fn help(&self) -> &'static str {
+impl Explained for UvError {
+    fn code(&self) -> Code {
         match self {
+            Self::Io { source, .. } => of_disk(source),
+            _ => codes::RESOLVER_FAILED,
+        }
+    }
+
+    fn help(&self) -> String {
+        let help = match self {
             Self::Offline => "put a uv on PATH (`pip install uv`), or lock without `--offline`",
             Self::NotPinned | Self::Fetch { .. } => {
                 "check that `python3 -m pip` works and reaches an index, or put a uv on PATH"
@@ -49,7 +57,8 @@ impl UvError {
                 "check the network, the index configuration (`indexes`, UV_*, PIP_*, pip.conf) and the CA bundle (SSL_CERT_FILE)"
             }
             Self::Io { .. } => "check the store's permissions and free space",
-        }
+        };
+        help.to_owned()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Errors of an update.
 
 use crate::build::BuildError;
-use crate::diag::{Code, Explained, codes};
+use crate::diag::{Code, Explained, codes, of_disk};
 use crate::evidence::KeyError;
 use crate::pull::PullError;
 use stackforge_engine::EngineError;
@@ -71,62 +71,6 @@ impl UpdateError {
         }
     }
 
-    pub fn code(&self) -> Code {
-        match self {
-            Self::Settings { .. } => codes::UPDATE_SETTINGS,
-            Self::State { .. } => codes::UPDATE_STATE,
-            Self::Foreign { .. } => codes::UPDATE_FOREIGN,
-            Self::Key(_) => codes::KEY_UNUSABLE,
-            Self::Pull(e) => e.code(),
-            Self::Store(e) => e.code(),
-            Self::Build(e) => e.code(),
-            Self::Image(_) | Self::NotLoaded(_) | Self::NoDocuments => codes::IMAGE_UNREADABLE,
-            Self::Service { .. } => codes::UPDATE_SERVICE,
-            Self::UnderWay => codes::UPDATE_UNDER_WAY,
-            Self::Stopped => codes::INTERRUPTED,
-            Self::Io { doing: "read", .. } => codes::UNREADABLE,
-            Self::Io { .. } => codes::STORE_IO,
-        }
-    }
-
-    pub fn help(&self) -> String {
-        match self {
-            Self::Settings { .. } => "examples/edge/edge.yaml says what each setting is".into(),
-            Self::State { .. } => {
-                "see that the service runs, then remove the file: the next update begins anew"
-                    .into()
-            }
-            Self::Foreign { .. } => {
-                "name a directory of its own in `state`, which only this user may write".into()
-            }
-            Self::Key(e) => e.help().into(),
-            Self::Pull(e) => e.help(),
-            Self::Store(e) => e.help().into(),
-            Self::Build(e) => e.help().unwrap_or_default(),
-            Self::NotLoaded(_) => {
-                "something else removes images; the next update loads it again".into()
-            }
-            Self::NoDocuments | Self::Image(_) => "push the image again".into(),
-            Self::Service { unit, .. } => {
-                format!("`systemctl status {unit}` and `journalctl -u {unit}` say why")
-            }
-            Self::UnderWay => "`stackforge update CONFIG --status` says where it stands".into(),
-            Self::Stopped => "the next update goes on from there".into(),
-            Self::Io { .. } => "check the path, its permissions and the disk".into(),
-        }
-    }
-
-    pub fn exit(&self) -> u8 {
-        match self {
-            _ if self.is_of_image() => 1,
-            Self::Settings { .. } | Self::State { .. } | Self::Foreign { .. } | Self::Key(_) => 2,
-            Self::Stopped => 130,
-            Self::UnderWay => 5,
-            Self::Io { doing: "read", .. } => 2,
-            _ => 3,
-        }
-    }
-
     /// Whether the publisher's image is at fault, and not this device or its network.
     pub fn is_of_image(&self) -> bool {
         match self {
@@ -145,6 +89,68 @@ impl UpdateError {
             ),
             Self::Image(_) | Self::NoDocuments => true,
             _ => false,
+        }
+    }
+}
+
+impl Explained for UpdateError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Settings { .. } => codes::UPDATE_SETTINGS,
+            Self::State { .. } => codes::UPDATE_STATE,
+            Self::Foreign { .. } => codes::UPDATE_FOREIGN,
+            Self::Key(e) => e.code(),
+            Self::Pull(e) => e.code(),
+            Self::Store(e) => e.code(),
+            Self::Build(e) => e.code(),
+            Self::Image(e) => e.code(),
+            Self::NotLoaded(_) | Self::NoDocuments => codes::IMAGE_UNREADABLE,
+            Self::Service { .. } => codes::UPDATE_SERVICE,
+            Self::UnderWay => codes::UPDATE_UNDER_WAY,
+            Self::Stopped => codes::INTERRUPTED,
+            Self::Io { doing: "read", .. } => codes::UNREADABLE,
+            Self::Io { source, .. } => of_disk(source),
+        }
+    }
+
+    fn help(&self) -> String {
+        match self {
+            Self::Settings { .. } => "examples/edge/edge.yaml says what each setting is".into(),
+            Self::State { .. } => {
+                "see that the service runs, then remove the file: the next update begins anew"
+                    .into()
+            }
+            Self::Foreign { .. } => {
+                "name a directory of its own in `state`, which only this user may write".into()
+            }
+            Self::Key(e) => e.help(),
+            Self::Pull(e) => e.help(),
+            Self::Store(e) => e.help(),
+            Self::Build(e) => e.help(),
+            Self::NotLoaded(_) => {
+                "something else removes images; the next update loads it again".into()
+            }
+            Self::NoDocuments | Self::Image(_) => "push the image again".into(),
+            Self::Service { unit, .. } => {
+                format!("`systemctl status {unit}` and `journalctl -u {unit}` say why")
+            }
+            Self::UnderWay => "`stackforge update CONFIG --status` says where it stands".into(),
+            Self::Stopped => "the next update goes on from there".into(),
+            Self::Io { .. } => "check the path, its permissions and the disk".into(),
+        }
+    }
+
+    /// Returns 1 if the image is at fault and 3 if the device or the network is, whatever the code: this is
+    /// what a fleet watches.
+    fn exit(&self) -> u8 {
+        match self {
+            _ if self.is_of_image() => 1,
+            Self::Pull(_)
+            | Self::Store(_)
+            | Self::Build(_)
+            | Self::Image(_)
+            | Self::NotLoaded(_) => 3,
+            other => other.code().exit(),
         }
     }
 }

@@ -14,8 +14,7 @@ mod service;
 mod settings;
 mod state;
 
-use crate::build::chain;
-use crate::diag::codes;
+use crate::diag::{Explained as _, chain, codes};
 use crate::evidence::{PublicKey, Signed, Trust};
 use crate::pull::{self, Age, Resolved, Wanted};
 use place::{Back, Site};

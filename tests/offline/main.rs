@@ -7,6 +7,7 @@ mod coherent;
 mod diagnose;
 mod diagnostics;
 mod doctor;
+mod errors;
 mod help;
 mod incompatibilities;
 mod matrix;

@@ -1,6 +1,6 @@
 //! Makes the layers below the wheels: an image of a registry, or a system of Debian packages.
 
-use super::super::base::{fetch as fetch_debs, finish_error};
+use super::super::base::fetch as fetch_debs;
 use super::super::{BuildError, BuildEvent, Options};
 use super::layers::{Inputs, Maker};
 use crate::lock::{OsPackageLock, PinnedImage};
@@ -71,7 +71,7 @@ impl Maker<'_, '_> {
         self.layer("base", &inputs, |maker, file| {
             let (arch, epoch) = (maker.plan.platform.arch(), maker.native.epoch.into());
             maker.packed(&about, names(&base.packages), file, |out| {
-                finish::write(&sources.base, arch, epoch, out).map_err(|e| finish_error(&e))?;
+                finish::write(&sources.base, arch, epoch, out).map_err(BuildError::System)?;
                 Ok(())
             })
         })
@@ -171,7 +171,7 @@ impl Maker<'_, '_> {
             let (arch, epoch) = (maker.plan.platform.arch(), maker.native.epoch.into());
             maker.packed("OS packages", names(packages), file, |out| {
                 finish::add(debs, &finish::Unpacked(root), arch, epoch, out)
-                    .map_err(|e| finish_error(&e))?;
+                    .map_err(BuildError::System)?;
                 Ok(())
             })
         })

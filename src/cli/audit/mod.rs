@@ -7,17 +7,16 @@ use super::Outcome;
 use super::args::{AuditArgs, Common};
 use super::build::stop_on_signal;
 use super::init::sm_of;
-use super::output::{Failure, chain, colored, json, print, print_document, print_report};
+use super::output::{Failure, colored, json, print, print_document, print_report};
 use super::progress::Amount;
 use super::session::runtime;
 use crate::audit;
 use crate::audit::{AtRest, Audit, Gpu, Promise, Question, TreeError, sarif, table};
 use crate::build::{audit_image, noted};
 use crate::catalog::Catalog;
-use crate::diag::{Diagnostic, Report, Source, codes, render};
+use crate::diag::{Diagnostic, Report, Source, render};
 use stackforge_engine::docker::Docker;
 use stackforge_image::oci;
-use stackforge_image::oci::OciError;
 use stackforge_image::store::Store;
 use stackforge_types::Cancel;
 use std::io::IsTerminal as _;
@@ -134,30 +133,4 @@ fn refused(common: &Common, audit: &Audit) -> Failure {
         failure.json = document;
     }
     failure
-}
-
-impl From<TreeError> for Failure {
-    fn from(e: TreeError) -> Self {
-        let (exit, code) = match &e {
-            TreeError::Read { .. } => (2, codes::UNREADABLE),
-            TreeError::Unknown(_) | TreeError::Wheel(_) => (2, codes::NOTHING_TO_AUDIT),
-            TreeError::Archive(_) => (1, codes::OBJECT_DAMAGED),
-            TreeError::Layer { .. } => (1, codes::IMAGE_UNREADABLE),
-        };
-        Self::plain(exit, Diagnostic::error(code, chain(&e)))
-    }
-}
-
-impl From<OciError> for Failure {
-    fn from(e: OciError) -> Self {
-        let (exit, code) = match &e {
-            OciError::Read { .. } => (2, codes::UNREADABLE),
-            OciError::Unknown(_) | OciError::Compressed(_) => (2, codes::NOTHING_TO_AUDIT),
-            OciError::NoReference { .. } | OciError::NoPlatform { .. } | OciError::Several(_) => {
-                (2, codes::NO_SUCH_IMAGE)
-            }
-            _ => (1, codes::IMAGE_UNREADABLE),
-        };
-        Self::plain(exit, Diagnostic::error(code, chain(&e)))
-    }
 }

@@ -2,19 +2,17 @@
 
 use crate::catalog::Catalog;
 use crate::cli::args::{AuditArgs, Common};
-use crate::cli::output::{Failure, chain};
+use crate::cli::output::Failure;
 use crate::cli::progress::Amount;
 use crate::cli::session::{runtime, until_stopped};
 use crate::config::Config;
-use crate::diag::{Diagnostic, codes};
 use crate::pull::pull;
 use crate::resolve::{self, Package, PackageError, Pin};
 use crate::spec::{Platform, PythonVersion};
 use stackforge_image::oci;
 use stackforge_image::store::Store;
 use stackforge_transfer::fetch;
-use stackforge_transfer::registry::{self, Reference, RegistryError};
-use stackforge_types::reference::BadReference;
+use stackforge_transfer::registry::{self, Reference};
 use std::str::FromStr as _;
 use std::sync::Arc;
 
@@ -81,30 +79,4 @@ fn platform(args: &AuditArgs) -> Platform {
         "aarch64" => Platform::LinuxArm64,
         _ => Platform::LinuxAmd64,
     })
-}
-
-impl From<RegistryError> for Failure {
-    fn from(e: RegistryError) -> Self {
-        let (exit, code) = match &e {
-            RegistryError::Reference { .. } => (2, codes::BAD_REFERENCE),
-            e if e.is_missing() => (2, codes::NO_SUCH_IMAGE),
-            _ => (3, codes::NETWORK),
-        };
-        Self::plain(exit, Diagnostic::error(code, chain(&e)).help(e.help()))
-    }
-}
-
-impl From<PackageError> for Failure {
-    fn from(e: PackageError) -> Self {
-        Self::plain(
-            e.exit(),
-            Diagnostic::error(e.code(), chain(&e)).help(e.help()),
-        )
-    }
-}
-
-impl From<BadReference> for Failure {
-    fn from(e: BadReference) -> Self {
-        RegistryError::from(e).into()
-    }
 }

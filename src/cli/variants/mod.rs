@@ -221,7 +221,7 @@ impl Fleet<'_> {
         let of = counted(rows.len(), "variant");
         let what = format!("{built} of {of} built");
         let d = Diagnostic::error(codes::VARIANTS_LEFT, what);
-        let mut failure = Failure::plain(exit, d.help(
+        let mut failure = Failure::ending(exit, d.help(
             "what each said stands above; run the same command again when it is mended: what is built is found",
         ));
         failure.before = Some(table);

@@ -106,8 +106,8 @@ fn what(there: &[String]) -> String {
     }
 }
 
-impl PackageError {
-    pub fn help(&self) -> String {
+impl Explained for PackageError {
+    fn help(&self) -> String {
         let help = match self {
             Self::Malformed(_) => "write it as `torch==2.13.0`",
             Self::NoProject { .. } => {
@@ -129,19 +129,19 @@ impl PackageError {
                 "check the index settings of uv or pip; where the files were withdrawn, lock again"
             }
             Self::Digest { .. } => "lock again",
-            Self::Store(e) => e.help(),
+            Self::Store(e) => return e.help(),
             Self::NoIndex => "remove `no-index` from the settings, or give the wheel's file",
             Self::Page { .. } | Self::Downgrade => {
                 "check the index settings of uv or pip: the address is that of a Simple API, often `…/simple`"
             }
-            Self::Uv(e) => e.help(),
+            Self::Uv(e) => return e.help(),
             Self::NoDefault => "set UV_DEFAULT_INDEX or PIP_INDEX_URL",
             Self::Fetch(e) => return e.help(),
         };
         help.to_owned()
     }
 
-    pub fn code(&self) -> Code {
+    fn code(&self) -> Code {
         match self {
             Self::Malformed(_) => codes::BAD_VALUE,
             Self::NoProject { .. } | Self::NoVersion { .. } | Self::NoWheel { .. } => {
@@ -151,27 +151,9 @@ impl PackageError {
             Self::Offline { .. } | Self::OfflineFiles { .. } => codes::OFFLINE,
             Self::Digest { .. } => codes::LOCK_INVALID,
             Self::Store(e) => e.code(),
-            Self::Fetch(FetchError::Full { .. }) => codes::NO_SPACE,
-            Self::Fetch(FetchError::Mismatch { .. }) => codes::HASH_MISMATCH,
-            Self::Fetch(FetchError::Io { .. }) => codes::STORE_IO,
-            Self::Fetch(_) => codes::NETWORK,
+            Self::Uv(e) => e.code(),
+            Self::Fetch(e) => e.code(),
             _ => codes::RESOLVER_FAILED,
-        }
-    }
-
-    /// Returns the exit status: 3 if the machine or the network lacks something, else 1.
-    pub fn exit(&self) -> u8 {
-        match self {
-            Self::Malformed(_)
-            | Self::NoProject { .. }
-            | Self::NoVersion { .. }
-            | Self::NoWheel { .. }
-            | Self::NoHash { .. }
-            | Self::Gone { .. }
-            | Self::Digest { .. }
-            | Self::Fetch(FetchError::Mismatch { .. }) => 1,
-            Self::Store(e) => e.exit(),
-            _ => 3,
         }
     }
 }

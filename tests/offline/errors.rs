@@ -1,0 +1,209 @@
+//! One cause, one code: an error keeps its code and its exit status, whatever wraps it.
+
+use stackforge::build::BuildError;
+use stackforge::diag::codes::{self, Code, TABLE};
+use stackforge::diag::{Explained, chain};
+use stackforge::evidence::{EvidenceError, KeyError};
+use stackforge::publish::PublishError;
+use stackforge::pull::PullError;
+use stackforge::resolve::{OsPackagesError, PackageError};
+use stackforge::update::UpdateError;
+use stackforge_debian::mirror::MirrorError;
+use stackforge_engine::EngineError;
+use stackforge_image::assemble::AssembleError;
+use stackforge_image::layer::LayerError;
+use stackforge_image::oci::OciError;
+use stackforge_image::store::StoreError;
+use stackforge_image::unpack::UnpackError;
+use stackforge_sandbox::SandboxError;
+use stackforge_transfer::fetch::FetchError;
+use stackforge_transfer::registry::RegistryError;
+use std::io::{Error, ErrorKind};
+use std::path::PathBuf;
+
+/// Each way in which an error reaches the command line, with the code that it has there.
+fn told<L: Explained + 'static>(
+    make: impl Fn() -> L,
+    wraps: &[&dyn Fn(L) -> Box<dyn Explained>],
+) -> Vec<(Code, String)> {
+    let own: Box<dyn Explained> = Box::new(make());
+    std::iter::once(own)
+        .chain(wraps.iter().map(|wrap| wrap(make())))
+        .map(|error| (error.code(), chain(error.as_ref())))
+        .collect()
+}
+
+fn one_code<L: Explained + 'static>(
+    code: Code,
+    make: impl Fn() -> L,
+    wraps: &[&dyn Fn(L) -> Box<dyn Explained>],
+) {
+    for (found, text) in told(make, wraps) {
+        assert_eq!(found, code, "{text}");
+    }
+}
+
+fn full() -> Error {
+    ErrorKind::StorageFull.into()
+}
+
+fn broken() -> Error {
+    ErrorKind::PermissionDenied.into()
+}
+
+#[test]
+fn a_registrys_error_has_one_code_in_every_command() {
+    let wraps: [&dyn Fn(RegistryError) -> Box<dyn Explained>; 5] = [
+        &|e| Box::new(PullError::from(e)),
+        &|e| Box::new(PublishError::from(e)),
+        &|e| Box::new(EvidenceError::from(e)),
+        &|e| Box::new(BuildError::from(PullError::from(e))),
+        &|e| Box::new(OsPackagesError::Base(Box::new(PullError::from(e)))),
+    ];
+    let file = |source: fn() -> Error| {
+        move || RegistryError::File {
+            doing: "writing",
+            path: PathBuf::from("part"),
+            source: source(),
+        }
+    };
+    one_code(codes::NO_SPACE, file(full), &wraps);
+    one_code(codes::STORE_IO, file(broken), &wraps);
+    let missing = || RegistryError::Missing {
+        host: "h".to_owned(),
+        what: "blob".to_owned(),
+        errors: Default::default(),
+    };
+    one_code(codes::NO_SUCH_IMAGE, missing, &wraps);
+    let limited = || RegistryError::Limited {
+        host: "h".to_owned(),
+        doing: "reading".to_owned(),
+        after: None,
+    };
+    one_code(codes::NETWORK, limited, &wraps);
+}
+
+#[test]
+fn an_engines_error_has_one_code_in_every_command() {
+    let wraps: [&dyn Fn(EngineError) -> Box<dyn Explained>; 3] = [
+        &|e| Box::new(PullError::from(e)),
+        &|e| Box::new(BuildError::from(e)),
+        &|e| Box::new(UpdateError::from(e)),
+    ];
+    let doing = || "loading".to_owned();
+    one_code(
+        codes::NO_SPACE,
+        || EngineError::NoSpace { doing: doing() },
+        &wraps,
+    );
+    let gone = || EngineError::Gone {
+        doing: doing(),
+        source: None,
+    };
+    one_code(codes::ENGINE_GONE, gone, &wraps);
+    let cancelled = || EngineError::Cancelled { doing: doing() };
+    one_code(codes::INTERRUPTED, cancelled, &wraps);
+    let context = || EngineError::Context {
+        path: PathBuf::from("f"),
+        source: full(),
+    };
+    one_code(codes::NO_SPACE, context, &wraps);
+}
+
+#[test]
+fn an_images_error_has_one_code_in_every_command() {
+    let wraps: [&dyn Fn(OciError) -> Box<dyn Explained>; 5] = [
+        &|e| Box::new(PullError::from(e)),
+        &|e| Box::new(PublishError::from(e)),
+        &|e| Box::new(EvidenceError::from(e)),
+        &|e| Box::new(BuildError::from(e)),
+        &|e| Box::new(UpdateError::from(e)),
+    ];
+    let unknown = || OciError::Unknown(PathBuf::from("x"));
+    one_code(codes::NO_SUCH_IMAGE, unknown, &wraps);
+    let missing = || OciError::Missing("blob".to_owned());
+    one_code(codes::IMAGE_UNREADABLE, missing, &wraps);
+    let read = || OciError::Read {
+        path: PathBuf::from("x"),
+        source: broken(),
+    };
+    one_code(codes::UNREADABLE, read, &wraps);
+}
+
+#[test]
+fn a_full_disk_is_called_that_wherever_it_is_met() {
+    let write = |source: Error| UnpackError::Write {
+        path: "f".to_owned(),
+        source,
+    };
+    let errors: Vec<Box<dyn Explained>> = vec![
+        Box::new(write(full())),
+        Box::new(BuildError::Unpack(write(full()))),
+        Box::new(PullError::Unpack {
+            path: PathBuf::from("d"),
+            source: write(full()),
+        }),
+        Box::new(BuildError::Layer(LayerError::Write(full()))),
+        Box::new(PullError::Assemble(AssembleError::Io {
+            doing: "write",
+            path: PathBuf::from("f"),
+            source: full(),
+        })),
+        Box::new(BuildError::Io {
+            doing: "write",
+            path: PathBuf::from("f"),
+            source: full(),
+        }),
+        Box::new(StoreError::at("write", &PathBuf::from("f"), full())),
+        Box::new(UpdateError::io("write", &PathBuf::from("f"), full())),
+        Box::new(PackageError::Fetch(FetchError::Full {
+            path: PathBuf::from("f"),
+            kept: 0,
+            source: full(),
+        })),
+    ];
+    for error in errors {
+        let text = chain(error.as_ref());
+        assert_eq!(error.code(), codes::NO_SPACE, "{text}");
+        assert_eq!(error.exit(), 3, "{text}");
+        assert!(!error.help().is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn other_causes_keep_their_code_too() {
+    let mirror = || MirrorError::Missing {
+        archive: "debian".to_owned(),
+    };
+    let wraps: [&dyn Fn(MirrorError) -> Box<dyn Explained>; 2] =
+        [&|e| Box::new(BuildError::from(e)), &|e| {
+            Box::new(OsPackagesError::from(e))
+        }];
+    one_code(codes::MIRROR_UNKNOWN, mirror, &wraps);
+    let key = || KeyError::NoPem {
+        name: "k".to_owned(),
+    };
+    let wraps: [&dyn Fn(KeyError) -> Box<dyn Explained>; 3] = [
+        &|e| Box::new(EvidenceError::from(e)),
+        &|e| Box::new(PullError::from(EvidenceError::from(e))),
+        &|e| Box::new(UpdateError::from(e)),
+    ];
+    one_code(codes::KEY_UNUSABLE, key, &wraps);
+    let lost = || SandboxError::Lost;
+    let wraps: [&dyn Fn(SandboxError) -> Box<dyn Explained>; 1] =
+        [&|e| Box::new(BuildError::from(e))];
+    one_code(codes::SANDBOX_FAILED, lost, &wraps);
+}
+
+#[test]
+fn each_code_has_one_exit_status() {
+    let lines: String = TABLE
+        .iter()
+        .map(|row| format!("{} {} {}\n", row.code, row.code.exit(), row.title))
+        .collect();
+    insta::assert_snapshot!(lines);
+    for row in TABLE {
+        assert!([1, 2, 3, 4, 5, 130].contains(&row.code.exit()));
+        assert!(!row.code.fix().is_empty(), "{}", row.code);
+    }
+}
