@@ -115,7 +115,7 @@ pub fn debian_suites(codename: &str) -> Vec<Suite> {
     .collect()
 }
 
-/// What is needed to fetch an index.
+/// The inputs of [`fetch_index`] besides the suites.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     /// HTTP client: [`download::client`](super::download::client).

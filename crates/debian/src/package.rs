@@ -82,8 +82,8 @@ impl LockedDeb {
     }
 }
 
-/// Whether a name follows Policy 5.6.1: at least two characters of `a-z0-9+-.`, of which the first is a
-/// letter or a digit.
+/// Whether a name follows Policy 5.6.1: at least two characters of `a-z0-9+-.`, the first of which is a
+/// letter or a digit. Names of more than 200 characters are refused.
 pub fn is_package_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     name.len() >= 2

@@ -38,7 +38,7 @@ impl Relation {
 pub struct Alternative<'a> {
     /// Name of a package or of a virtual package.
     pub name: &'a str,
-    /// `any`, `native` or an architecture.
+    /// Text after the colon: `any`, `native` or an architecture.
     pub qualifier: Option<&'a str>,
     /// Constraint on the version. `None` if any version will do.
     pub version: Option<(Relation, &'a str)>,

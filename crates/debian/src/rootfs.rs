@@ -56,7 +56,7 @@ pub enum RootfsError {
         /// The root file system's.
         wanted: String,
     },
-    /// Two files have the same package.
+    /// Two files are of the same package.
     #[error("package `{package}` is given twice")]
     Twice {
         /// The package.

@@ -46,8 +46,9 @@ pub(crate) enum Implied {
 pub(crate) enum Placement {
     /// The member must be written at this path.
     New(String),
-    /// The member is already there, or a package that replaces it has it.
+    /// Nothing is written: the path already has the same, or a directory that dpkg keeps.
     Kept,
+    /// Nothing is written: the package that has the path replaces this package's file.
     Replaced,
 }
 

@@ -102,7 +102,7 @@ pub enum EngineError {
     /// This kind of engine cannot do it in any version.
     #[error("{engine} cannot do this: {what}")]
     Unsupported {
-        /// What it cannot do.
+        /// What the engine cannot do.
         what: String,
         /// The engine and its version.
         engine: String,
@@ -116,7 +116,7 @@ pub enum EngineError {
         what: &'static str,
         /// The value as it was given.
         value: String,
-        /// What it should be.
+        /// What the value should be.
         help: &'static str,
     },
     /// A file of the build context cannot be read.

@@ -2,8 +2,8 @@
 //!
 //! In: the object's bytes, in pieces, before the position of its sections is known (an ELF object has
 //! it at its end). Out: the headers of everything that looks like a container, kept for
-//! [`super::entries`], which reads them once the sections are known, and reports what is missing. Bytes
-//! that look like a container outside these sections are kept in vain.
+//! [`super::entries`], which reads them once the sections are known. What turns out to be missing then
+//! has to be read again. Bytes that look like a container outside these sections are kept in vain.
 
 use crate::source::{Sparse, u32_at, u64_at};
 

@@ -102,7 +102,8 @@ impl<'a, S: Source> Entries<'a, S> {
 
     fn skip_padding(&mut self) -> Result<(), Fault> {
         let mut piece = [0; 4096];
-        // Padding is usually short, and of what follows perhaps only a header can be read.
+        // Padding is usually short, and a source that kept only headers may have no more than a header
+        // after it.
         let (mut start, mut len) = (self.section.start, HEADER);
         while !self.section.is_empty() {
             let known = self.source.zeros(self.section.start);

@@ -144,8 +144,8 @@ impl Docker {
         }
     }
 
-    /// Returns an image name that no other process uses: `START-` and a random number. It stays
-    /// recorded until [`Docker::remove_temporary`] removes it.
+    /// Returns an image name that no other process uses: `start`, a hyphen and a random number. It
+    /// stays recorded until [`Docker::remove_temporary`] removes it.
     pub fn temporary(&self, start: &str) -> String {
         let name = format!("{start}-{:016x}", fastrand::u64(..));
         self.begins(&Temporary::Image(name.clone()));
