@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Asks dpkg where it is installed. Each pair costs a process, so there are few pairs.
+    /// Asks dpkg, if it is installed. Each pair costs a process, so there are few pairs.
     #[test]
     fn agrees_with_dpkg() {
         let dpkg = |a: &str, op: &str, b: &str| {
