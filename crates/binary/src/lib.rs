@@ -1,9 +1,9 @@
-//! Readers of bytes that nobody vouches for: ELF objects, CUDA fat binaries, zip archives, tar streams.
+//! Readers of untrusted bytes: ELF objects, CUDA fat binaries, zip archives, tar streams.
 //!
-//! In comes a [`source::Source`], bytes at any offset, or a stream. Out come headers as plain
-//! types, and content on request. What two programs could read differently is an error, memory
-//! does not grow with what a header claims, and nothing is unpacked to disk or run. An error names
-//! what was read, the offset in bytes and the problem.
+//! In: a [`source::Source`], which gives bytes at any offset, or a stream. Out: headers as plain types,
+//! and content on request. What two programs could read differently is an error, memory does not grow
+//! with what a header claims, and nothing is unpacked to disk or run. An error names what was read, the
+//! offset in bytes and the problem.
 
 pub mod elf;
 pub mod fatbin;

@@ -1,4 +1,4 @@
-//! Decompresses the data of several packages at once, and hands it on in order.
+//! Decompresses the data of several packages in parallel and passes it on in order.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -6,12 +6,12 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use super::deb::{Deb, DebError};
 
-/// Chunks of decompressed data that wait per package, and their size.
+/// Chunks of decompressed data that may wait per package, and the size of a chunk in bytes.
 const CHUNKS_AHEAD: usize = 64;
 const CHUNK: usize = 256 << 10;
 
-/// Hands each package's data to `visit` in the given order while the next packages' data is being
-/// decompressed by other threads.
+/// Passes each package's data to `visit` in the given order while other threads decompress the data of
+/// the next packages.
 pub(crate) fn for_each_data<E: From<DebError>>(
     order: &[usize],
     packages: &[Deb],
@@ -32,7 +32,7 @@ pub(crate) fn for_each_data<E: From<DebError>>(
                         let mut chunk = Vec::with_capacity(CHUNK);
                         let read = data.by_ref().take(CHUNK as u64).read_to_end(&mut chunk);
                         let last = !matches!(read, Ok(1..));
-                        // The receiver is gone when the writer failed: then there is no one to tell.
+                        // The receiver is gone if the writer failed; then nobody needs this chunk.
                         if sender.send(read.map(|_| chunk)).is_err() || last {
                             break;
                         }
@@ -64,7 +64,7 @@ struct ChunkReader {
 impl Read for ChunkReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.at == self.chunk.len() {
-            // After the last, empty chunk the sender is gone: the end again.
+            // After the last, empty chunk the sender is gone, which reads as the end of the data again.
             self.chunk = self.receiver.recv().unwrap_or_else(|_| Ok(Vec::new()))?;
             self.at = 0;
         }

@@ -1,8 +1,8 @@
 //! Fetches the index of a distribution and verifies it link by link.
 //!
-//! In come suites, mirrors, a keyring and a cache directory; out comes a [`PackageIndex`]. Each
-//! suite's InRelease is fetched anew and its signature checked; index files are taken from the
-//! cache when their digest is there.
+//! The input is suites, mirrors, a keyring and a cache directory; the output is a [`PackageIndex`].
+//! Each suite's InRelease is always fetched again and its signature checked. Index files are taken from
+//! the cache if their digest is there.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -18,35 +18,35 @@ use super::newest;
 use super::package::is_word;
 use super::release::{MAX_RELEASE, Release, ReleaseError};
 
-/// Bytes that one `Packages` file may unpack to; Debian's main has 50 MB.
+/// Limit on the size of one decompressed `Packages` file, in bytes. Debian's main has 50 MB.
 const MAX_PACKAGES: u64 = 2 << 30;
 
-/// Why there is no verified index of a suite.
+/// Why a suite has no verified index.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The suite's archive has no mirror.
     #[error(transparent)]
     Mirror(#[from] MirrorError),
-    /// The release is not what the keyring vouches for.
+    /// The release failed verification.
     #[error(transparent)]
     Release(#[from] ReleaseError),
-    /// A file of the suite did not arrive.
+    /// A file of the suite could not be downloaded.
     #[error("fetching the index of `{suite}`")]
     Download {
         /// The suite.
         suite: String,
-        /// What went wrong on the way.
+        /// The failed download.
         #[source]
         source: DownloadError,
     },
-    /// The release lists no such index.
+    /// The release does not list the index.
     #[error("suite `{suite}` has no component `{component}` for `{architecture}`")]
     Absent {
         /// The suite.
         suite: String,
-        /// The component that was asked for.
+        /// The requested component.
         component: String,
-        /// The architecture that was asked for.
+        /// The requested architecture.
         architecture: String,
     },
     /// An index file is verified but malformed.
@@ -67,13 +67,13 @@ pub enum ArchiveError {
         #[source]
         source: std::io::Error,
     },
-    /// It would not be one part of an address.
+    /// The name of a suite, component or architecture is not valid as a part of a URL.
     #[error("`{0}` is no name of a suite, component or architecture")]
     Name(String),
 }
 
 impl ArchiveError {
-    /// What to do about it, as a sentence without its full stop.
+    /// Returns what to do about it, as a sentence without its full stop.
     pub fn help(&self) -> String {
         match self {
             Self::Mirror(error) => error.help(),
@@ -93,13 +93,13 @@ impl ArchiveError {
 pub struct Suite {
     /// Kind of archive: `debian`, `debian-security`, `ubuntu`, …
     pub archive: String,
-    /// `bookworm-updates`
+    /// Name of the suite, such as `bookworm-updates`.
     pub name: String,
-    /// `main`, `contrib`, `universe`, …
+    /// Components: `main`, `contrib`, `universe`, …
     pub components: Vec<String>,
 }
 
-/// The suites of a Debian release: the release, its updates and its security updates.
+/// Returns the suites of a Debian release: the release, its updates and its security updates.
 pub fn debian_suites(codename: &str) -> Vec<Suite> {
     [
         ("debian", ""),
@@ -115,25 +115,25 @@ pub fn debian_suites(codename: &str) -> Vec<Suite> {
     .collect()
 }
 
-/// What is needed to fetch an index.
+/// The inputs of [`fetch_index`] besides the suites.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
-    /// What fetches: [`download::client`](super::download::client).
+    /// HTTP client: [`download::client`](super::download::client).
     pub client: &'a reqwest::Client,
-    /// Where the archives are.
+    /// Mirrors of the archives.
     pub mirrors: &'a Mirrors,
-    /// Whom releases have to be signed by.
+    /// Keys that must have signed the releases.
     pub keyring: &'a Keyring,
-    /// Where verified index files are kept, named by digest.
+    /// Directory of verified index files, named by digest.
     pub cache: &'a Path,
-    /// The time by which signatures and releases are judged.
+    /// Time at which signatures and releases must be valid.
     pub now: SystemTime,
 }
 
-/// The packages of all suites for one architecture.
+/// Fetches the packages of all suites for one architecture.
 ///
 /// # Errors
-/// If a suite has no mirror, does not arrive, is not signed by the keyring, is expired, or lacks
+/// If a suite has no mirror, cannot be downloaded, is not signed by the keyring, has expired, or lacks
 /// the architecture or a component.
 pub async fn fetch_index(
     source: Source<'_>,
@@ -179,7 +179,7 @@ pub async fn fetch_index(
     Ok(builder.finish())
 }
 
-/// The suite's verified index files, from the first mirror that gives all of them.
+/// Fetches the suite's verified index files from the first mirror that has all of them.
 async fn fetch_suite(
     source: Source<'_>,
     suite: &Suite,
@@ -195,7 +195,7 @@ async fn fetch_suite(
             }
         }
     }
-    // `of` gives one mirror at least, so there was an error.
+    // `of` returns at least one mirror, so there was an error.
     Err(first_error.unwrap_or_else(|| {
         MirrorError::Missing {
             archive: suite.archive.clone(),

@@ -1,19 +1,19 @@
 //! Shell text that runs inside a root file system, with the packages' own scripts.
 //!
-//! [`CONFIGURE`] turns what [`super::rootfs::write_rootfs`] wrote into a working system;
-//! [`INSTALL`] adds locked packages to a working system. Both are for `/bin/sh`, as root, without
-//! network; both stop at the first failure, and leave nothing behind that differs from run to
-//! run: measured, two runs on bookworm give the same names, modes, owners, links and contents.
+//! [`CONFIGURE`] turns the output of [`super::rootfs::write_rootfs`] into a working system; [`INSTALL`]
+//! adds locked packages to a working system. Both are for `/bin/sh`, as root, without network. Both
+//! stop at the first failure, and their result does not differ from run to run: two runs on bookworm
+//! were measured to give the same names, modes, owners, links and contents.
 //!
-//! `SOURCE_DATE_EPOCH`, by default the time that the root file system was written with, is what
-//! shadow's tools put as today's date into `/etc/shadow`.
+//! shadow's tools write `SOURCE_DATE_EPOCH` as today's date into `/etc/shadow`. By default it is the
+//! time that the root file system was written with.
 //!
-//! What [`super::finish`] makes without running a script is the same system, file by file, so two
-//! things that scripts make are removed: Python's byte code, which only that Python can make, and
-//! debconf's database, which it makes again when it is next asked. Without the 14 MB of byte code
-//! each start of Python in a container takes longer, until it has written its own
-//! (measured on an idle machine: 0.3 s instead of 0.12 s for `import ssl, venv, ctypes, asyncio`;
-//! on one with six times its load: 0.81 s instead of 0.62 s, medians of 11).
+//! [`super::finish`] makes the same system, file by file, without running a script. So two things that
+//! scripts make are removed: Python's byte code, which only that Python can make, and debconf's
+//! database, which debconf makes again when it is next asked. Without the 14 MB of byte code, each
+//! start of Python in a container takes longer until it has written its own (medians of 11 for
+//! `import ssl, venv, ctypes, asyncio`: 0.3 s instead of 0.12 s on an idle machine, 0.81 s instead of
+//! 0.62 s on one with six times its load).
 
 macro_rules! prepare {
     () => {
@@ -26,8 +26,8 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
     };
 }
 
-// Empty files in /var/log belong to base-files and stay. Backups of account files, locks, the
-// linker's cache of inodes and times, apt's lists and caches, and whatever names this machine go.
+// Empty files in /var/log belong to base-files and stay. This removes backups of account files, locks,
+// the linker's cache of inodes and times, apt's lists and caches, and whatever names this machine.
 macro_rules! finish {
     () => {
         r#"dpkg --force-unsafe-io --configure -a
@@ -46,11 +46,11 @@ find /var/log -type f -size +0 -delete
     };
 }
 
-/// Configures packages that are unpacked.
+/// Script that configures unpacked packages.
 ///
-/// dpkg takes it that an unpacked package's `preinst` has run, so they are run first, with the
-/// environment that dpkg gives them: base-passwd's makes `/etc/passwd`. `policy-rc.d` stays in
-/// the image: no package's script may start a service in a container.
+/// dpkg assumes that an unpacked package's `preinst` has run, so these are run first, in the
+/// environment that dpkg gives them: base-passwd's makes `/etc/passwd`. `policy-rc.d` stays in the
+/// image, because no package's script may start a service in a container.
 pub const CONFIGURE: &str = concat!(
     prepare!(),
     r#"printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d
@@ -69,12 +69,12 @@ done
     finish!()
 );
 
-/// Installs the package files `$DEBS/*.deb` and configures them.
+/// Script that installs the package files `$DEBS/*.deb` and configures them.
 ///
-/// All of a closure's packages are there, so dependencies need no order except that of dpkg's
-/// configuring; `--force-depends` for unpacking, as debootstrap does it, because dpkg would
-/// otherwise refuse a package whose pre-dependency is unpacked in the same run. The names of the
-/// files should sort in the resolver's order. What is missing in the end is an error.
+/// All packages of a closure are there, so dependencies need only the order in which dpkg configures.
+/// Unpacking uses `--force-depends`, as debootstrap does, because dpkg would otherwise refuse a package
+/// whose pre-dependency is unpacked in the same run. The file names should sort in the resolver's
+/// order. A package that is still missing at the end is an error.
 pub const INSTALL: &str = concat!(
     prepare!(),
     r#"dpkg --force-unsafe-io --force-depends --unpack "${DEBS:?it must name a directory}"/*.deb

@@ -1,44 +1,44 @@
 //! Control stanzas (Debian Policy 5.1).
 //!
-//! Stanzas are read one at a time from a stream into one buffer, so an index of any length costs
-//! the memory of its longest stanza. Bounded: a stanza of more than [`MAX_STANZA`] bytes, a field
-//! that occurs twice or a line that is no field is an error.
+//! Stanzas are read one at a time from a stream into one buffer, so an index of any length needs only
+//! the memory of its longest stanza. A stanza of more than [`MAX_STANZA`] bytes, a field that occurs
+//! twice, and a line that is not a field are errors.
 
 use std::io::BufRead;
 
-/// The longest stanza in the archive of 2026 is below 200 KiB.
+/// Longest stanza that is read, in bytes. The longest in the archive of 2026 is below 200 KiB.
 pub const MAX_STANZA: usize = 4 << 20;
 
 /// Why control data cannot be read. Lines are counted from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The input failed, or does not decompress.
+    /// The input cannot be read or decompressed.
     #[error("reading control data")]
     Read(#[from] std::io::Error),
-    /// A stanza exceeds the bound.
+    /// A stanza is longer than [`MAX_STANZA`].
     #[error("stanza ending at line {line} is longer than {MAX_STANZA} bytes")]
     TooLong {
-        /// Where it was given up.
+        /// The line at which the bound was exceeded.
         line: usize,
     },
     /// A line has no colon and does not continue another.
     #[error("line {line} is neither a field nor a continuation: `{text}`")]
     Malformed {
-        /// Which line.
+        /// Number of the line.
         line: usize,
-        /// Its start.
+        /// The start of the line.
         text: String,
     },
     /// A line is not UTF-8.
     #[error("line {line} is not UTF-8")]
     NotText {
-        /// Which line.
+        /// Number of the line.
         line: usize,
     },
-    /// Readers would take one or the other.
+    /// A stanza has a field twice. Readers would differ in which one they take.
     #[error("line {line}: field `{field}` occurs twice in one stanza")]
     Duplicate {
-        /// Which line.
+        /// Number of the line.
         line: usize,
         /// The field's name.
         field: String,
@@ -52,7 +52,7 @@ pub struct Stanza<'a> {
     fields: &'a [Field],
 }
 
-/// Where a field's name and value stand in the text.
+/// Byte ranges of a field's name and value in the text.
 #[derive(Debug, Clone, Copy)]
 struct Field {
     name: (usize, usize),
@@ -60,14 +60,14 @@ struct Field {
 }
 
 impl<'a> Stanza<'a> {
-    /// The value as it stands, continuation lines included, without surrounding white space.
+    /// Returns a field's value, with continuation lines, without surrounding white space.
     pub fn get(&self, name: &str) -> Option<&'a str> {
         self.iter()
             .find(|(field, _)| field.eq_ignore_ascii_case(name))
             .map(|(_, value)| value)
     }
 
-    /// Names and values in the order of the file. A value keeps its line ends.
+    /// Iterates over names and values in the order of the file. A value keeps its line breaks.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + '_ {
         self.fields.iter().map(|field| {
             (
@@ -77,7 +77,7 @@ impl<'a> Stanza<'a> {
         })
     }
 
-    /// The stanza as it was written, each line with its newline.
+    /// Returns the stanza as it was written, each line with its newline.
     pub fn text(&self) -> &'a str {
         self.text
     }
@@ -92,7 +92,7 @@ pub struct StanzaReader<R> {
 }
 
 impl<R: BufRead> StanzaReader<R> {
-    /// Reads control data from its first line.
+    /// Creates a reader whose input starts at line 1.
     pub fn new(input: R) -> Self {
         StanzaReader {
             input,
@@ -102,10 +102,10 @@ impl<R: BufRead> StanzaReader<R> {
         }
     }
 
-    /// The next stanza, until the end of the input.
+    /// Returns the next stanza. `None` at the end of the input.
     ///
     /// # Errors
-    /// At the first stanza that is damaged or exceeds a bound, and if the input fails.
+    /// If the stanza is malformed or exceeds a bound, or the input cannot be read.
     pub fn next_stanza(&mut self) -> Result<Option<Stanza<'_>>, ControlError> {
         self.buffer.clear();
         self.fields.clear();

@@ -1,7 +1,7 @@
-//! One package file: an `ar` archive of a version, a control archive and a data archive (deb(5)).
+//! Reads one package file: an `ar` archive of a version, a control archive and a data archive (deb(5)).
 //!
-//! Opening reads the control part, bounded, and remembers where the data part lies; the data is
-//! streamed, bounded too, each time that it is asked for. Compression is none, gzip, xz or zstd.
+//! Opening reads the control part, with a bound, and records the position of the data part. The data is
+//! streamed, also with a bound, each time it is requested. Compression is none, gzip, xz or zstd.
 //! Nothing here executes or unpacks anything.
 
 use std::collections::BTreeMap;
@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use super::control::{ControlError, StanzaReader};
 use super::members::{Kind, MemberError, for_each_member};
 
-/// Bytes that a control archive may unpack to; the largest of Debian's are below 10 MiB.
+/// Limit on the decompressed size of a control archive, in bytes. The largest of Debian's are below 10
+/// MiB.
 const MAX_CONTROL: u64 = 64 << 20;
-/// Bytes that a data archive may unpack to.
+/// Limit on the decompressed size of a data archive, in bytes.
 const MAX_DATA: u64 = 16 << 30;
-/// Memory that an xz stream may ask for; `xz -9` needs 65 MiB.
+/// Limit on the memory of an xz decoder, in bytes. `xz -9` needs 65 MiB.
 const XZ_MEMORY: u64 = 256 << 20;
 
 /// A package file that cannot be used, with its path.
@@ -31,28 +32,28 @@ pub struct DebError {
 /// What can be wrong with a package file.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// The file cannot be read, or does not decompress.
+    /// The file cannot be read or decompressed.
     #[error("it cannot be read")]
     Read(#[from] io::Error),
-    /// It is not a Debian package of format 2.0; the field says why.
+    /// The file is not a Debian package of format 2.0, with the reason.
     #[error("it is no Debian package: {0}")]
     Format(&'static str),
-    /// The ending of an archive's name in it.
+    /// The control or data archive has an unknown compression, with its file name's ending.
     #[error("its compression `{0}` is none of gz, xz, zst")]
     Compression(String),
-    /// A tar in it is malformed.
+    /// A tar in the package is malformed.
     #[error("its archives are malformed")]
     Member(#[from] MemberError),
     /// The control file does not parse.
     #[error("its control file is malformed")]
     Control(#[from] ControlError),
-    /// A field that every package has is missing or malformed.
+    /// A required field is missing or malformed.
     #[error("its control file has no valid field `{0}`")]
     Field(&'static str),
 }
 
 impl DebError {
-    /// What to do about it, as a sentence without its full stop.
+    /// Returns what to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
         "remove the file from the cache and fetch it again; if its digest is right, the package itself is broken"
     }
@@ -63,7 +64,7 @@ impl DebError {
 pub struct ControlFile {
     /// The file's bytes, within the bound of the control archive.
     pub content: Vec<u8>,
-    /// Whether the owner may execute it.
+    /// Whether the owner may execute the file.
     pub executable: bool,
 }
 
@@ -95,10 +96,10 @@ pub struct Deb {
 }
 
 impl Deb {
-    /// Reads the control part of the package file at `path`.
+    /// Reads the control part of the package file at `path`. The data part is not read.
     ///
     /// # Errors
-    /// If the file cannot be read or is not a package. The data part is not looked into.
+    /// If the file cannot be read or is not a package.
     pub fn open(path: &Path) -> Result<Self, DebError> {
         open(path).map_err(|problem| DebError {
             path: path.to_owned(),
@@ -106,12 +107,12 @@ impl Deb {
         })
     }
 
-    /// The file's path, as it was given.
+    /// Returns the file's path as it was given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A field of the control file. Case does not matter in `name`.
+    /// Returns a field of the control file. `name` is case-insensitive.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields
             .iter()
@@ -119,35 +120,35 @@ impl Deb {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The control stanza's fields in their order.
+    /// Iterates over the control stanza's fields in order.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
         self.fields
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The control stanza as it was written.
+    /// Returns the control stanza as it was written.
     pub fn stanza(&self) -> &str {
         &self.text
     }
 
-    // The three fields below are checked to be there when the file is opened.
-    /// The field `Package`.
+    // `open` checks that the three fields below exist.
+    /// Returns the field `Package`.
     pub fn name(&self) -> &str {
         self.field("Package").unwrap_or_default()
     }
 
-    /// The field `Version`.
+    /// Returns the field `Version`.
     pub fn version(&self) -> &str {
         self.field("Version").unwrap_or_default()
     }
 
-    /// The field `Architecture`: `all`, or one such as `amd64`.
+    /// Returns the field `Architecture`: `all`, or a name such as `amd64`.
     pub fn architecture(&self) -> &str {
         self.field("Architecture").unwrap_or_default()
     }
 
-    /// Absolute paths of configuration files that the package installs.
+    /// Iterates over the absolute paths of configuration files that the package installs.
     pub fn conffiles(&self) -> impl Iterator<Item = &str> {
         self.control_files
             .get("conffiles")
@@ -159,10 +160,10 @@ impl Deb {
             .filter(|line| line.starts_with('/'))
     }
 
-    /// The data archive, decompressed.
+    /// Returns the data archive, decompressed.
     ///
     /// # Errors
-    /// If the file cannot be read any more. A damaged archive shows when it is read.
+    /// If the file cannot be opened any more. Damage in the archive is an error of the returned reader.
     pub fn data(&self) -> Result<Box<dyn Read + Send>, DebError> {
         section(&self.path, self.data, MAX_DATA).map_err(|problem| DebError {
             path: self.path.clone(),
@@ -227,12 +228,12 @@ fn open(path: &Path) -> Result<Deb, Problem> {
 }
 
 fn is_control_name(name: &str) -> bool {
-    // dpkg keeps these two for itself: `info/PACKAGE.list` is its list of installed files.
+    // dpkg uses these names itself: `info/PACKAGE.list` is its list of installed files.
     super::package::is_word(name) && name != "list" && name.len() <= 50
 }
 
-/// Walks the `ar` headers: `debian-binary`, then `control.tar*`, then `data.tar*`; members whose
-/// names start with `_` may stand between.
+/// Finds the sections of control and data: `debian-binary`, then `control.tar*`, then `data.tar*`.
+/// Members whose names start with `_` may be between them.
 fn find_sections(file: &mut (impl Read + Seek)) -> Result<(Section, Section), Problem> {
     let end = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(0))?;
@@ -341,14 +342,14 @@ fn section(path: &Path, section: Section, limit: u64) -> io::Result<Box<dyn Read
     })
 }
 
-/// Decodes concatenated xz streams within a bound of memory.
+/// Creates a decoder for concatenated xz streams with bounded memory.
 pub(super) fn xz_decoder<R: io::BufRead>(input: R) -> io::Result<liblzma::bufread::XzDecoder<R>> {
     let stream =
         liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY, liblzma::stream::CONCATENATED)?;
     Ok(liblzma::bufread::XzDecoder::new_stream(input, stream))
 }
 
-/// Fails, rather than ends, when more than the limit comes.
+/// Fails, rather than ends, if the input is longer than the limit.
 pub(super) struct Bounded<R> {
     pub inner: R,
     pub left: u64,

@@ -1,9 +1,9 @@
-//! Verified downloads: bytes go to a file's final name only when size and digest are right.
+//! Verified downloads: a file gets its final name only if size and digest are right.
 //!
-//! In come addresses in order of preference, the expected size and SHA-256, and a directory; out
-//! comes the path of a file that is named by its digest. A file that is there already is read and
-//! checked again, and fetched anew when it is damaged. Interrupted anywhere, nothing half-written
-//! ever has a final name.
+//! The input is URLs in order of preference, the expected size and SHA-256, and a directory; the output
+//! is the path of a file that is named by its digest. A file that is already there is read and checked
+//! again, and fetched again if it is damaged. An interruption at any point never leaves an incomplete
+//! file under a final name.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,25 +18,25 @@ use stackforge_transfer::fetch::without_credentials;
 const ATTEMPTS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(400);
 
-/// Why a file did not arrive.
+/// Why a file could not be downloaded.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
-    /// The HTTP client cannot be made.
+    /// The HTTP client cannot be created.
     #[error(transparent)]
     Client(stackforge_transfer::fetch::FetchError),
-    /// The connection failed, or broke.
+    /// The connection failed or broke.
     #[error("fetching `{url}`")]
     Transfer {
-        /// The address, without credentials.
+        /// The URL, without credentials.
         url: String,
         /// What the HTTP client says.
         #[source]
         source: reqwest::Error,
     },
-    /// The server answered, but with a failure.
+    /// The server returned an error status.
     #[error("`{url}` answers {status}")]
     Status {
-        /// The address, without credentials.
+        /// The URL, without credentials.
         url: String,
         /// The HTTP status code.
         status: u16,
@@ -44,15 +44,15 @@ pub enum DownloadError {
     /// The file is longer than expected.
     #[error("`{url}` is longer than {limit} bytes")]
     TooLong {
-        /// The address, without credentials.
+        /// The URL, without credentials.
         url: String,
-        /// The most that is taken, in bytes.
+        /// Limit on the size in bytes.
         limit: u64,
     },
-    /// Size or digest is another.
+    /// Size or digest differs from the expected one.
     #[error("`{url}` is not what was asked for: {reason}")]
     Mismatch {
-        /// The address, without credentials.
+        /// The URL, without credentials.
         url: String,
         /// What differs.
         reason: String,
@@ -69,7 +69,7 @@ pub enum DownloadError {
 }
 
 impl DownloadError {
-    /// Whether the server is there and has no such file.
+    /// Whether the server answered that it does not have the file.
     pub fn is_missing(&self) -> bool {
         matches!(
             self,
@@ -80,7 +80,7 @@ impl DownloadError {
         )
     }
 
-    /// Whether the same request may succeed in a moment.
+    /// Whether the same request may succeed a moment later.
     fn is_passing(&self) -> bool {
         match self {
             Self::Transfer { .. } => true,
@@ -89,7 +89,7 @@ impl DownloadError {
         }
     }
 
-    /// What to do about it, as a sentence without its full stop.
+    /// Returns what to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
         match self {
             Self::Write { .. } => "check the space and the permissions of the cache directory",
@@ -101,7 +101,7 @@ impl DownloadError {
     }
 }
 
-/// The client that everything is fetched with.
+/// Creates the HTTP client for all downloads.
 ///
 /// # Errors
 /// If TLS cannot be set up.
@@ -109,10 +109,10 @@ pub fn client() -> Result<reqwest::Client, DownloadError> {
     stackforge_transfer::fetch::client().map_err(DownloadError::Client)
 }
 
-/// The whole of a small file.
+/// Returns the content of a small file.
 ///
 /// # Errors
-/// If no try brings it, or it has more than `limit` bytes.
+/// If every attempt fails, or the file has more than `limit` bytes.
 pub async fn get(
     client: &reqwest::Client,
     url: &str,
@@ -130,7 +130,7 @@ pub async fn get(
     .await
 }
 
-/// Runs `stream` into `take` chunk by chunk.
+/// Downloads `url` and passes it to `take` chunk by chunk.
 async fn stream(
     client: &reqwest::Client,
     url: &str,
@@ -179,20 +179,21 @@ async fn retry<T, F: Future<Output = Result<T, DownloadError>>>(
     attempt().await
 }
 
-/// A file known by its content.
+/// A file that is known by its content.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
-    /// 64 lower-case hex digits.
+    /// SHA-256 of the file, as 64 lower-case hex digits.
     pub sha256: &'a str,
-    /// In bytes.
+    /// Size of the file in bytes.
     pub size: u64,
 }
 
-/// The path of the file with this content in `cache`, fetched from the first address that has it.
-/// `on_bytes` hears of each chunk that arrives. The result also says whether anything was fetched.
+/// Returns the path of the file with this content in `cache`, fetched from the first URL that has it,
+/// and whether it was fetched. `on_bytes` is called with the size of each chunk that arrives.
 ///
 /// # Errors
-/// The error of the last address if none has the file, or if it cannot be written.
+/// If no URL has the file (the first error other than a missing file, if there is one), or if the file
+/// cannot be written.
 pub async fn fetch_to_cache(
     client: &reqwest::Client,
     urls: &[String],
@@ -216,7 +217,7 @@ pub async fn fetch_to_cache(
         match attempt {
             Ok(()) => return Ok((path, true)),
             Err(error @ DownloadError::Write { .. }) => return Err(error),
-            // Of several mirrors' errors, one that is not plain absence says more.
+            // If several mirrors fail, an error other than a missing file says more.
             Err(error) if first_error.as_ref().is_none_or(DownloadError::is_missing) => {
                 first_error = Some(error)
             }
@@ -241,7 +242,7 @@ async fn fetch_one(
         path: path.to_owned(),
         source,
     };
-    // Removed when dropped, whatever happens.
+    // The temporary file is removed when dropped.
     let temporary = tempfile::Builder::new()
         .prefix(".part-")
         .tempfile_in(cache)

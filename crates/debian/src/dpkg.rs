@@ -1,36 +1,36 @@
-//! dpkg's database of a root file system whose packages are unpacked, or installed.
+//! dpkg's database of a root file system whose packages are unpacked or installed.
 //!
-//! In come the opened packages and what was written for each; out go the files below
-//! `/var/lib/dpkg`, in the formats of dpkg 1.21 and 1.22: `status`, `info/*`, `triggers/*`. A
-//! configuration file is already at its place, so its digest is recorded as dpkg records it after
-//! configuring, and `dpkg --configure` finds nothing to move. An installed package's stanza is
-//! written as dpkg itself writes it, so that it does not change when dpkg next does.
+//! The input is the opened packages and a record of what was written for each. The output is the files
+//! below `/var/lib/dpkg`, in the formats of dpkg 1.21 and 1.22: `status`, `info/*`, `triggers/*`. A
+//! configuration file is already in its place, so its digest is recorded as dpkg records it after
+//! configuring, and `dpkg --configure` has nothing to move. An installed package's stanza is written as
+//! dpkg itself writes it, so it does not change when dpkg next writes the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::deb::Deb;
 
-/// What was written of a package.
+/// The files that were written for a package.
 #[derive(Debug, Default)]
 pub(crate) struct Installed {
-    /// Absolute paths in the package's own spelling, the root as `/.`.
+    /// Absolute paths in the package's own spelling; the root is `/.`.
     pub paths: Vec<String>,
-    /// MD5 of its configuration files by absolute path.
+    /// MD5 sums of the configuration files by absolute path.
     pub conffiles: BTreeMap<String, String>,
 }
 
-/// What dpkg says of every package.
+/// The state that dpkg's database records for every package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Unpacked,
     Installed,
 }
 
-/// A file of the database: path below `var/lib/dpkg`, content, executable.
+/// A file of the database: path below `var/lib/dpkg`, content, whether it is executable.
 pub(crate) type DatabaseFile = (String, Vec<u8>, bool);
 
-/// The database's files in a fixed order.
+/// Returns the database's files in a fixed order.
 pub(crate) fn database(
     packages: &[Deb],
     installed: &[Installed],
@@ -86,8 +86,8 @@ pub(crate) fn database(
         .collect()
 }
 
-/// Packages that may be installed for several architectures at once carry theirs in the names of
-/// their files.
+/// Returns the name of a package's files below `info`. Packages that may be installed for several
+/// architectures at once have the architecture in it.
 pub(crate) fn info_name(deb: &Deb) -> String {
     match deb.field("Multi-Arch") {
         Some("same") => format!("{}:{}", deb.name(), deb.architecture()),
@@ -136,8 +136,8 @@ fn conffiles(installed: &Installed) -> String {
     text
 }
 
-/// The fields that dpkg knows, in the order in which it writes them (dpkg's `lib/dpkg/parse.c`);
-/// others follow as the package has them.
+/// The fields that dpkg knows, in the order in which it writes them (dpkg's `lib/dpkg/parse.c`). Other
+/// fields follow in the package's order.
 const FIELDS: [&str; 24] = [
     "Essential",
     "Protected",
@@ -176,14 +176,14 @@ const RELATIONS: [&str; 9] = [
     "Enhances",
 ];
 
-/// The stanza of an installed package, with the empty line that ends it.
+/// Returns the stanza of an installed package, with the empty line that ends it.
 pub(crate) fn installed_stanza(deb: &Deb, installed: &Installed) -> String {
     let mut stanza = format!("Package: {}\n", deb.name());
     for name in FIELDS {
         match (name, deb.field(name)) {
             ("Status", _) => stanza.push_str("Status: install ok installed\n"),
             ("Conffiles", _) => stanza.push_str(&conffiles(installed)),
-            // dpkg writes what is not the default.
+            // dpkg leaves out the default.
             ("Essential" | "Protected", Some("no")) | (_, None) => {}
             (_, Some(value)) if RELATIONS.contains(&name) => {
                 let _ = writeln!(stanza, "{name}: {}", relations(value));
@@ -202,7 +202,7 @@ pub(crate) fn installed_stanza(deb: &Deb, installed: &Installed) -> String {
     stanza + "\n"
 }
 
-/// A relation field in dpkg's spacing: `a (>= 1) | b, c`.
+/// Writes a relation field with dpkg's spacing: `a (>= 1) | b, c`.
 fn relations(value: &str) -> String {
     let one = |text: &str| {
         let text: String = text.split_ascii_whitespace().collect();
@@ -220,8 +220,8 @@ fn relations(value: &str) -> String {
         .join(", ")
 }
 
-/// Who is interested in what: `File` lists paths, and each named trigger has a file of its own
-/// (deb-triggers(5), dpkg's `lib/dpkg/trigdeferred.c` and `trignote.c`).
+/// Collects the packages that are interested in triggers: `File` lists paths, and each named trigger
+/// has a file of its own (deb-triggers(5), dpkg's `lib/dpkg/trigdeferred.c` and `trignote.c`).
 fn triggers(packages: &[Deb]) -> BTreeMap<String, BTreeSet<String>> {
     let mut triggers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     triggers.entry("File".to_owned()).or_default();

@@ -1,8 +1,8 @@
 //! Fetches locked packages into a folder.
 //!
-//! In come locked packages and mirrors; out come paths of verified files, in the same order;
-//! events tell of progress. A package that no mirror has any more is an error
-//! that says so, for archives keep only the newest version.
+//! The input is locked packages and mirrors; the output is paths of verified files, in the same order.
+//! Events report progress. A package that no mirror has any more is an error of its own, because
+//! archives keep only the newest version.
 
 use futures_util::future::try_join_all;
 use std::path::{Path, PathBuf};
@@ -13,44 +13,44 @@ use stackforge_transfer::fetch::{Download, What};
 
 pub use stackforge_transfer::fetch::{Fetcher, Policy};
 
-/// Why a package did not arrive.
+/// Why a package could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// A locked package is malformed.
     #[error(transparent)]
     Lock(#[from] MalformedLock),
-    /// Its archive has no mirror.
+    /// The package's archive has no mirror.
     #[error("fetching package `{package}`")]
     Mirror {
         /// The package.
         package: String,
-        /// What is missing.
+        /// The missing mirror.
         #[source]
         source: MirrorError,
     },
-    /// Every mirror answers that it does not have it.
+    /// Every mirror answers that it does not have the package.
     #[error("no mirror has package `{package}` in version {version} any more")]
     Gone {
         /// The package.
         package: String,
-        /// Its version.
+        /// Version of the package.
         version: String,
     },
-    /// It did not arrive as it was locked.
+    /// The download failed, or the file is not the locked one.
     #[error("fetching package `{package}` {version}")]
     Download {
         /// The package.
         package: String,
-        /// Its version.
+        /// Version of the package.
         version: String,
-        /// What went wrong on the way.
+        /// The failed download.
         #[source]
         source: stackforge_transfer::fetch::FetchError,
     },
 }
 
 impl FetchError {
-    /// What to do about it, as a sentence without its full stop.
+    /// Returns what to do about it, as a sentence without its full stop.
     pub fn help(&self) -> String {
         match self {
             Self::Lock(_) | Self::Gone { .. } => "an archive keeps the newest version only: lock again, or configure a mirror that keeps old ones".to_owned(),
@@ -60,21 +60,21 @@ impl FetchError {
     }
 }
 
-/// What happens while packages are fetched.
+/// An event while packages are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FetchEvent<'a> {
-    /// It is in the cache and good.
+    /// The package is in the cache and valid.
     Cached(&'a LockedDeb),
-    /// So many more bytes of it have arrived.
+    /// This many more bytes of the package have arrived.
     Bytes(&'a LockedDeb, u64),
-    /// It was fetched and verified.
+    /// The package was fetched and verified.
     Done(&'a LockedDeb),
 }
 
-/// The files `FOLDER/<sha256>` of all packages, in their order.
+/// Fetches all packages and returns their files `FOLDER/<sha256>`, in the order of `debs`.
 ///
 /// # Errors
-/// The first error of any package. What arrived before stays for the next call.
+/// The first error of any package. Files that were fetched before it stay for the next call.
 pub async fn fetch_debs(
     fetcher: &Fetcher,
     mirrors: &Mirrors,
@@ -98,7 +98,7 @@ async fn fetch_deb(
     deb: &LockedDeb,
     on_event: &(dyn Fn(FetchEvent<'_>) + Sync),
 ) -> Result<PathBuf, FetchError> {
-    // Without a mirror, what is in the folder is still good.
+    // A file in the folder is valid even if its archive has no mirror.
     let (urls, no_mirror) = match mirrors.of(&deb.archive) {
         Ok(mirrors) => (
             mirrors

@@ -1,8 +1,8 @@
 //! The packages that an archive offers for one architecture, over several suites.
 //!
-//! In come `Packages` files, verified before they get here; out comes a lookup by name, newest
-//! version first, and by virtual name. All texts lie in one buffer and a package is a row of spans
-//! into it, so that the 63 000 packages of a Debian release cost tens of megabytes, not hundreds.
+//! The input is `Packages` files that were verified before; the output is a lookup by name, newest
+//! version first, and by virtual name. All texts are in one buffer and a package is a row of spans into
+//! it, so the 63 000 packages of a Debian release need tens of megabytes, not hundreds.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -12,7 +12,7 @@ use super::package::{LockedDeb, is_package_name, is_pool_path, is_sha256, is_wor
 use super::relation::{Relation, parse_relations};
 use super::version;
 
-/// Why an index is not usable.
+/// Why an index cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
     /// A file does not parse.
@@ -29,12 +29,12 @@ pub enum IndexError {
     Field {
         /// Kind of the archive.
         archive: String,
-        /// The package, as far as it is named.
+        /// Name of the package, if it has one.
         package: String,
         /// The field.
         field: &'static str,
     },
-    /// Spans count in 32 bits.
+    /// The texts exceed the 32 bits of a span.
     #[error("the indices hold more than 4 GiB of text")]
     TooLong,
 }
@@ -67,7 +67,7 @@ struct Record {
     essential: bool,
 }
 
-/// Collects indices, then sorts them once.
+/// Collects packages, then sorts them once.
 #[derive(Debug)]
 pub struct IndexBuilder {
     architecture: String,
@@ -77,7 +77,7 @@ pub struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// An index for that architecture, in Debian's spelling, with no packages yet.
+    /// Creates an index without packages for `architecture`, in Debian's spelling.
     pub fn new(architecture: &str) -> Self {
         IndexBuilder {
             architecture: architecture.to_owned(),
@@ -91,7 +91,7 @@ impl IndexBuilder {
     /// architectures are left out.
     ///
     /// # Errors
-    /// If the file is malformed. What was added before it stays.
+    /// If the file is malformed. Packages that were added before the error stay.
     pub fn add(&mut self, archive: &str, packages: impl BufRead) -> Result<(), IndexError> {
         let position = match self.archives.iter().position(|known| known == archive) {
             Some(position) => position,
@@ -153,7 +153,7 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Sorts what was added.
+    /// Sorts the packages.
     pub fn finish(self) -> PackageIndex {
         let mut index = PackageIndex {
             architecture: self.architecture,
@@ -164,7 +164,8 @@ impl IndexBuilder {
             provided: BTreeMap::new(),
         };
         let mut sorted: Vec<u32> = (0..index.records.len() as u32).collect();
-        // Stable: of two entries of one version, the suite that was added first stays first.
+        // The sort is stable: of two entries with one version, the suite that was added first stays
+        // first.
         sorted.sort_by(|a, b| {
             let (a, b) = (index.package(*a), index.package(*b));
             a.name()
@@ -206,7 +207,7 @@ pub struct PackageIndex {
 }
 
 impl PackageIndex {
-    /// Whose packages these are, in Debian's spelling.
+    /// Returns the packages' architecture, in Debian's spelling.
     pub fn architecture(&self) -> &str {
         &self.architecture
     }
@@ -218,7 +219,7 @@ impl PackageIndex {
         }
     }
 
-    /// Every version of a package, newest first.
+    /// Iterates over every version of a package, newest first.
     pub fn versions(&self, name: &str) -> impl Iterator<Item = Package<'_>> + use<'_> {
         let start = self
             .sorted
@@ -230,12 +231,12 @@ impl PackageIndex {
             .map(|number| self.package(*number))
     }
 
-    /// The newest version of a package of this very name; virtual names have none.
+    /// Returns the newest version of the package with exactly this name. `None` for a virtual name.
     pub fn newest(&self, name: &str) -> Option<Package<'_>> {
         self.versions(name).next()
     }
 
-    /// The newest version of each package, by name.
+    /// Iterates over the newest version of each package, sorted by name.
     pub fn packages(&self) -> impl Iterator<Item = Package<'_>> {
         let mut previous = "";
         self.sorted
@@ -246,7 +247,7 @@ impl PackageIndex {
             })
     }
 
-    /// Packages that provide a virtual name, by name.
+    /// Iterates over the packages that provide a virtual name, sorted by name.
     pub fn providers(&self, name: &str) -> impl Iterator<Item = Package<'_>> + use<'_> {
         self.provided
             .get(name)
@@ -263,7 +264,7 @@ pub struct Package<'a> {
     record: &'a Record,
 }
 
-/// What urgency a package has for a system, most urgent first.
+/// How important a package is for a system, most important first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// `required`.
@@ -282,17 +283,17 @@ impl<'a> Package<'a> {
         &self.index.text[start as usize..start as usize + length as usize]
     }
 
-    /// The field `Package`.
+    /// Returns the field `Package`.
     pub fn name(&self) -> &'a str {
         self.field(0)
     }
 
-    /// The field `Version`.
+    /// Returns the field `Version`.
     pub fn version(&self) -> &'a str {
         self.field(1)
     }
 
-    /// The field `Priority`.
+    /// Returns the field `Priority`.
     pub fn priority(&self) -> Priority {
         match self.field(5) {
             "required" => Priority::Required,
@@ -302,33 +303,33 @@ impl<'a> Package<'a> {
         }
     }
 
-    /// Whether `Essential` is `yes`.
+    /// Whether the field `Essential` is `yes`.
     pub fn essential(&self) -> bool {
         self.record.essential
     }
 
-    /// The field `Pre-Depends`, empty if it is missing.
+    /// Returns the field `Pre-Depends`, empty if it is missing.
     pub fn pre_depends(&self) -> &'a str {
         self.field(6)
     }
 
-    /// The field `Depends`, empty if it is missing.
+    /// Returns the field `Depends`, empty if it is missing.
     pub fn depends(&self) -> &'a str {
         self.field(7)
     }
 
-    /// The field `Conflicts`, empty if it is missing.
+    /// Returns the field `Conflicts`, empty if it is missing.
     pub fn conflicts(&self) -> &'a str {
         self.field(9)
     }
 
-    /// The field `Breaks`, empty if it is missing.
+    /// Returns the field `Breaks`, empty if it is missing.
     pub fn breaks(&self) -> &'a str {
         self.field(10)
     }
 
-    /// Virtual names with the version that each is provided in, if any. A malformed list provides
-    /// nothing.
+    /// Returns the virtual names that the package provides, each with its version if it has one. Empty
+    /// if the list is malformed.
     pub fn provides(&self) -> Vec<(&'a str, Option<&'a str>)> {
         let provides = self.field(8);
         if provides.is_empty() {
@@ -347,7 +348,7 @@ impl<'a> Package<'a> {
             .collect()
     }
 
-    /// What a lock says of this package.
+    /// Returns the package as a lock names it.
     pub fn locked(&self) -> LockedDeb {
         LockedDeb {
             name: self.name().to_owned(),

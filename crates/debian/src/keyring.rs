@@ -1,7 +1,7 @@
 //! OpenPGP public keys that are trusted to sign an archive's releases.
 //!
-//! A signature counts when a primary key of the keyring made it, or a subkey that this key has
-//! bound for signing, with SHA-256 or stronger, and neither key nor signature is expired or
+//! A signature is accepted if it was made with SHA-256 or stronger by a primary key of the keyring, or
+//! by a subkey that this key has bound for signing, and neither key nor signature has expired or been
 //! revoked at the given time.
 
 use std::io::Cursor;
@@ -12,19 +12,19 @@ use pgp::crypto::hash::HashAlgorithm;
 use pgp::packet::{Signature, SignatureType};
 use pgp::types::KeyDetails;
 
-/// Why a keyring is not usable.
+/// Why a keyring cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyringError {
-    /// Nobody could have signed anything.
+    /// The keyring has no keys.
     #[error("the keyring holds no OpenPGP key")]
     Empty,
-    /// It is not a series of OpenPGP public keys.
+    /// The file is not a series of OpenPGP public keys.
     #[error("reading the keyring")]
     Malformed(#[source] Box<pgp::errors::Error>),
 }
 
 impl KeyringError {
-    /// What to do about it, as a sentence without its full stop.
+    /// Returns what to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
         "give the archive's keyring, a binary or armoured file of OpenPGP public keys"
     }
@@ -34,10 +34,10 @@ impl KeyringError {
 pub struct Keyring(Vec<SignedPublicKey>);
 
 impl Keyring {
-    /// One or several keys, binary or armoured, one after the other.
+    /// Parses one or several keys, binary or armoured, one after the other.
     ///
     /// # Errors
-    /// If a key is malformed, or there is none.
+    /// If a key is malformed, or there are no keys.
     pub fn parse(bytes: &[u8]) -> Result<Self, KeyringError> {
         let (keys, _) = SignedPublicKey::from_reader_many(Cursor::new(bytes))
             .map_err(|error| KeyringError::Malformed(Box::new(error)))?;
@@ -50,7 +50,7 @@ impl Keyring {
         Ok(Keyring(keys))
     }
 
-    /// Whether a key of the keyring made this signature of `text`, and both are still good.
+    /// Whether a key of the keyring made this signature of `text`, and both are still valid.
     pub(super) fn verifies(&self, signature: &Signature, text: &[u8], now: SystemTime) -> bool {
         let strong = matches!(
             signature.hash_alg(),
@@ -86,8 +86,8 @@ fn is_over(start: u64, span: u64, now: SystemTime) -> bool {
     span != 0 && UNIX_EPOCH + Duration::from_secs(start.saturating_add(span)) < now
 }
 
-/// By the primary key or by a subkey that the primary key has bound for signing, neither expired
-/// nor revoked.
+/// Whether the primary key, or a subkey that it has bound for signing, made the signature, and the key
+/// has neither expired nor been revoked.
 fn key_verifies(
     key: &SignedPublicKey,
     signature: &Signature,

@@ -1,13 +1,13 @@
 //! Debian and Ubuntu packages as verified inputs.
 //!
-//! In come a suite's name, a keyring, and wanted packages; out go locked packages
-//! ([`LockedDeb`]) and, from their files, one deterministic root file system. Nothing of the
-//! host is used but the network: no `dpkg`, no `debootstrap`, no root.
+//! The input is a suite's name, a keyring and the wanted packages. The output is a list of locked
+//! packages ([`LockedDeb`]) and, from their files, one deterministic root file system. Nothing of the
+//! host is used except the network: no `dpkg`, no `debootstrap`, no root.
 //!
-//! The chain of trust is keyring → InRelease → package index → package file, each link checked
-//! before the next is read. This module knows no stack and no container engine, and it must never
-//! use a byte that was not verified, nor name a mirror's host: where packages come from is the
-//! caller's, the user's or the host's to say ([`mirror`]).
+//! The chain of trust is keyring → InRelease → package index → package file, and each link is checked
+//! before the next is read. This crate does not know stacks or container engines. It must never use a
+//! byte that was not verified, and never name a mirror's host: the caller, the user or the host says
+//! where packages come from ([`mirror`]).
 
 mod ahead;
 pub mod archive;

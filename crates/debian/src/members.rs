@@ -1,8 +1,8 @@
-//! The members of a package's tar archives, checked before anyone acts on them.
+//! The members of a package's tar archives, checked before they are used.
 //!
-//! What dpkg writes and reads: plain tar with GNU long names. Refused: absolute paths, `..`,
-//! control characters, device nodes, sockets, sparse files, pax headers, names above
-//! [`MAX_NAME`] bytes. Never holds a file's content in memory.
+//! Accepted is what dpkg writes and reads: plain tar with GNU long names. Refused are absolute paths,
+//! `..`, control characters, device nodes, sockets, sparse files, pax headers, and names above
+//! [`MAX_NAME`] bytes. A file's content is never held in memory.
 
 use std::io::{self, Read};
 
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Symlink {
         target: String,
     },
-    /// The target is a path inside the same archive, cleaned as [`Member::path`] is.
+    /// A hard link. Its target is a path inside the same archive, normalised as [`Member::path`] is.
     Hardlink {
         target: String,
     },
@@ -27,14 +27,14 @@ pub(crate) enum Kind {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// Without leading `./` or trailing `/`; empty for the root.
+    /// Path without leading `./` or trailing `/`; empty for the root.
     pub path: String,
     pub kind: Kind,
     /// Permission bits with setuid, setgid and sticky.
     pub mode: u32,
     pub uid: u64,
     pub gid: u64,
-    /// Seconds since 1970.
+    /// Modification time in seconds since 1970.
     pub mtime: u64,
 }
 
@@ -46,7 +46,7 @@ pub enum MemberError {
     Refused { path: String, reason: &'static str },
 }
 
-/// Hands each member and, for a file, its content to `visit`, in the archive's order.
+/// Passes each member and, for a file, its content to `visit`, in the archive's order.
 pub(crate) fn for_each_member<E: From<MemberError>>(
     archive: impl Read,
     mut visit: impl FnMut(Member, &mut dyn Read) -> Result<(), E>,

@@ -1,9 +1,9 @@
 //! Where packages come from.
 //!
-//! Mirrors are the user's: given by the caller, else by the environment variable
-//! `STACKFORGE_DEBIAN_MIRROR`, else by the host's own apt sources. Out comes, per kind of archive,
-//! a list of base addresses in order of preference. No mirror's name stands in this program, and
-//! none goes into a lock.
+//! Mirrors are the user's choice: given by the caller, else by the environment variable
+//! `STACKFORGE_DEBIAN_MIRROR`, else by the host's own apt sources. The result is, per kind of archive,
+//! a list of base URLs in order of preference. This program names no mirror, and a lock never contains
+//! one.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::control::StanzaReader;
 use super::package::is_word;
 use stackforge_transfer::fetch::without_credentials;
 
-/// Addresses separated by white space or commas, each `URL` or `ARCHIVE=URL`.
+/// Environment variable with URLs separated by white space or commas, each `URL` or `ARCHIVE=URL`.
 pub const ENVIRONMENT: &str = "STACKFORGE_DEBIAN_MIRROR";
 
 const ARCHIVES: [&str; 4] = ["debian", "debian-security", "ubuntu", "ubuntu-ports"];
@@ -35,22 +35,22 @@ const POCKETS: [&str; 5] = [
     "-proposed-updates",
 ];
 
-/// Why it is not known where packages come from.
+/// Why the mirrors are not known.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum MirrorError {
-    /// It does not parse, or has another scheme.
+    /// The URL does not parse, or has an unsupported scheme.
     #[error("mirror `{text}` is no http or https address")]
     Address {
-        /// As it was given, without credentials.
+        /// The text as it was given, without credentials.
         text: String,
     },
-    /// Its last part is not a kind of archive.
+    /// The archive is not given, and the last part of the URL is not a kind of archive.
     #[error("mirror `{text}` does not say of which archive it is")]
     Archive {
-        /// As it was given, without credentials.
+        /// The text as it was given, without credentials.
         text: String,
     },
-    /// Nobody named a mirror of it.
+    /// An archive has no mirror.
     #[error("no mirror of the archive `{archive}` is known")]
     Missing {
         /// Kind of the archive.
@@ -59,7 +59,8 @@ pub enum MirrorError {
 }
 
 impl MirrorError {
-    /// A password with a comma or a space in it has fallen into words, each of which may be a part of it.
+    /// Hides the text if the list may contain a password. A password with a comma or a space is split
+    /// into words, each of which may be a part of it.
     fn without_passwords(self, list: &str) -> Self {
         let hidden = || "…".to_owned();
         match self {
@@ -69,7 +70,7 @@ impl MirrorError {
         }
     }
 
-    /// What to do about it, as a sentence without its full stop.
+    /// Returns what to do about it, as a sentence without its full stop.
     pub fn help(&self) -> String {
         match self {
             Self::Address { .. } => "write it as `https://HOST/PATH`".to_owned(),
@@ -99,7 +100,7 @@ fn environment() -> Result<Option<String>, MirrorError> {
 pub struct Mirror {
     /// Kind of archive: `debian`, `debian-security`, `ubuntu`, …
     pub archive: String,
-    /// Without a slash at its end.
+    /// Base URL, without a trailing slash.
     pub url: String,
 }
 
@@ -108,10 +109,10 @@ pub struct Mirror {
 pub struct Mirrors(pub Vec<Mirror>);
 
 impl Mirrors {
-    /// The caller's list, else the environment's, else the host's apt sources.
+    /// Returns the caller's mirrors, else the environment's, else those of the host's apt sources.
     ///
     /// # Errors
-    /// If an address is malformed, or it is not clear of which archive it is.
+    /// If a URL is malformed, or its archive is not clear.
     pub fn discover(given: &[String]) -> Result<Self, MirrorError> {
         Self::choose(given, environment()?.as_deref(), Path::new("/etc/apt"))
     }
@@ -134,11 +135,11 @@ impl Mirrors {
         }
     }
 
-    /// Addresses, each `URL` or `ARCHIVE=URL`; a bare address whose last part is a kind of archive
-    /// is of that archive.
+    /// Parses URLs, each `URL` or `ARCHIVE=URL`. A bare URL whose last part is a kind of archive
+    /// belongs to that archive.
     ///
     /// # Errors
-    /// If an address is malformed, or it is not clear of which archive it is.
+    /// If a URL is malformed, or its archive is not clear.
     pub fn parse<'a>(list: impl Iterator<Item = &'a str>) -> Result<Self, MirrorError> {
         let mut mirrors = Mirrors::default();
         for text in list {
@@ -160,10 +161,10 @@ impl Mirrors {
         Ok(mirrors)
     }
 
-    /// The mirrors of an archive; one at least.
+    /// Returns the mirrors of an archive, at least one.
     ///
     /// # Errors
-    /// [`MirrorError::Missing`] if there is none.
+    /// [`MirrorError::Missing`] if the archive has no mirror.
     pub fn of(&self, archive: &str) -> Result<Vec<&str>, MirrorError> {
         let urls: Vec<&str> = self
             .0
@@ -190,8 +191,8 @@ impl Mirrors {
         }
     }
 
-    /// What the host's apt uses for Debian's and Ubuntu's own archives. Sources that cannot be read
-    /// or are of others are passed over.
+    /// Reads the mirrors that the host's apt uses for Debian's and Ubuntu's own archives. Sources that
+    /// cannot be read, and those of other archives, are skipped.
     fn of_apt(apt: &Path) -> Self {
         let mut files = vec![apt.join("sources.list")];
         let parts = std::fs::read_dir(apt.join("sources.list.d"));
@@ -217,7 +218,7 @@ impl Mirrors {
         mirrors
     }
 
-    /// sources.list(5), one-line style: `deb [options] URI SUITE COMPONENT…`.
+    /// Adds sources of the one-line style of sources.list(5): `deb [options] URI SUITE COMPONENT…`.
     fn add_lines(&mut self, text: &str) {
         for line in text.lines() {
             let line = line.split('#').next().unwrap_or_default().trim();
@@ -243,7 +244,7 @@ impl Mirrors {
         }
     }
 
-    /// sources.list(5), deb822 style.
+    /// Adds sources of the deb822 style of sources.list(5).
     fn add_stanzas(&mut self, text: &str) {
         let mut reader = StanzaReader::new(text.as_bytes());
         while let Ok(Some(stanza)) = reader.next_stanza() {
@@ -275,7 +276,7 @@ impl Mirrors {
         components: &[&str],
         keyring: Option<&str>,
     ) {
-        // Others' archives use the same suites and have keyrings of their own.
+        // Archives of third parties use the same suites, and have keyrings of their own.
         let theirs = |keyring: &str| {
             !["debian-archive", "ubuntu-archive", "-----BEGIN"]
                 .iter()
@@ -286,7 +287,7 @@ impl Mirrors {
         }
         for uri in uris {
             let urls = match uri.strip_prefix("mirror+file:") {
-                // apt-transport-mirror(1): a file that lists addresses, one a line.
+                // apt-transport-mirror(1): a file with one URL per line.
                 Some(list) => std::fs::read_to_string(list).unwrap_or_default(),
                 None => (*uri).to_owned(),
             };
@@ -302,8 +303,8 @@ impl Mirrors {
     }
 }
 
-/// A mirror serves a set of suites, and they tell the archive: Debian's security suites have an
-/// archive of their own, Ubuntu's do not.
+/// Returns the archive that a mirror serves, judged by its suite: Debian's security suites have their
+/// own archive, Ubuntu's do not.
 fn archive_of(suite: &str, url: &str) -> Option<&'static str> {
     let (name, pocket) = match suite.strip_suffix("/updates") {
         Some(name) => (name, "-security"),

@@ -1,14 +1,15 @@
-//! How new a suite was when it was last seen, so that an old index is told from a new one.
+//! The date of a suite when it was last seen, to recognise an index that is older.
 //!
-//! An old `InRelease` has a good signature too, and those of stable suites never expire: a mirror that is
-//! out of date, or means harm, can show packages from before a security fix. Mirrors lag behind each other
-//! and snapshots are old on purpose, so it is said and not refused; what is locked shows in the lock.
+//! An old `InRelease` has a valid signature too, and those of stable suites never expire: a mirror that
+//! is out of date, or malicious, can offer packages from before a security fix. Mirrors lag behind each
+//! other and snapshots are old on purpose, so an older index is reported but accepted. The lock shows
+//! what was chosen.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Remembers the date of a suite, if it is the newest one. Returns the newest if this one is older.
+/// Records the date of a suite if it is the newest so far. Returns the newest date if `date` is older.
 pub(crate) fn older(cache: &Path, suite: &str, date: SystemTime) -> Option<SystemTime> {
     let path = cache.join("dates").join(suite);
     let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
@@ -17,7 +18,7 @@ pub(crate) fn older(cache: &Path, suite: &str, date: SystemTime) -> Option<Syste
     if let Some(known) = known.filter(|known| *known > seconds(date)) {
         return UNIX_EPOCH.checked_add(Duration::from_secs(known));
     }
-    // A cache that cannot be written says nothing the next time.
+    // If the cache cannot be written, the next call cannot compare, and no more is lost.
     let _ = fs::create_dir_all(cache.join("dates"));
     let _ = fs::write(&path, seconds(date).to_string());
     None

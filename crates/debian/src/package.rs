@@ -1,28 +1,28 @@
-//! A package as a lock names it: by what it is, never by the host that it came from.
+//! A package as a lock names it: by its content, never by the host that it came from.
 
 use serde::{Deserialize, Serialize};
 
-/// One package file, exactly.
+/// One exact package file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockedDeb {
     /// The package's name.
     pub name: String,
-    /// The whole version.
+    /// The full version, with epoch and revision.
     pub version: String,
-    /// `all`, or the architecture in Debian's spelling (`amd64`, `arm64`).
+    /// Architecture in Debian's spelling (`amd64`, `arm64`), or `all`.
     pub architecture: String,
     /// The kind of archive: `debian`, `debian-security`, `ubuntu`, …
     pub archive: String,
-    /// Path below the archive's root, `pool/main/d/dash/dash_0.5.12-2_amd64.deb`.
+    /// Path below the archive's root, such as `pool/main/d/dash/dash_0.5.12-2_amd64.deb`.
     pub path: String,
-    /// Bytes.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// Lower-case hexadecimal.
+    /// SHA-256 of the file, in lower-case hexadecimal.
     pub sha256: String,
 }
 
-/// A field of a locked package that is malformed.
+/// A malformed field of a locked package.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("locked package `{package}`: {field} `{value}` is not {expected}")]
 pub struct MalformedLock {
@@ -33,11 +33,11 @@ pub struct MalformedLock {
 }
 
 impl LockedDeb {
-    /// A lock is edited by hand and by merges: what it names is checked before it reaches a path
-    /// or an address.
+    /// Checks every field. Locks are edited by hand and by merges, so their values are checked before
+    /// they become part of a path or a URL.
     ///
     /// # Errors
-    /// At the first field that is not of its form.
+    /// If a field is malformed.
     pub fn check(&self) -> Result<(), MalformedLock> {
         let bad = |field, value: &str, expected| {
             Err(MalformedLock {
@@ -82,7 +82,8 @@ impl LockedDeb {
     }
 }
 
-/// Policy 5.6.1: at least two characters of `a-z0-9+-.`, the first a letter or a digit.
+/// Whether a name follows Policy 5.6.1: at least two characters of `a-z0-9+-.`, the first of which is a
+/// letter or a digit. Names of more than 200 characters are refused.
 pub fn is_package_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     name.len() >= 2
@@ -93,7 +94,7 @@ pub fn is_package_name(name: &str) -> bool {
         && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b))
 }
 
-/// Names of architectures, archives, suites and components.
+/// Whether a text can name an architecture, archive, suite or component.
 pub(super) fn is_word(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 64
@@ -106,7 +107,8 @@ pub(super) fn is_word(text: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
 }
 
-/// A relative path of plain parts that needs no escaping in an address: no `..`, no `%`, `?`, `#`.
+/// Whether a path is relative and has only plain parts that need no escaping in a URL: no `..`, `%`,
+/// `?` or `#`.
 pub(super) fn is_pool_path(path: &str) -> bool {
     path.len() <= 1024
         && path.split('/').all(|part| {
@@ -123,7 +125,7 @@ pub(super) fn is_sha256(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Lower-case hexadecimal of a digest.
+/// Returns bytes in lower-case hexadecimal.
 pub(super) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes

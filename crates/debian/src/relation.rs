@@ -1,21 +1,21 @@
 //! Relations between packages (Debian Policy 7.1): `a (>= 1) [amd64] | b:any <!nocheck>, c`.
 //!
-//! Parsed for one architecture and with no build profile active; what does not apply is left out.
+//! They are parsed for one architecture with no build profile active; what does not apply is left out.
 
 use std::fmt;
 
-/// `<<`, `<=`, `=`, `>=`, `>>`; the obsolete `<` and `>` mean `<=` and `>=`.
+/// A comparison of versions. The obsolete `<` and `>` are read as `<=` and `>=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
-    /// `<<`
+    /// `<<`: strictly earlier.
     Earlier,
-    /// `<=`
+    /// `<=`: earlier or equal.
     EarlierOrEqual,
-    /// `=`
+    /// `=`: exactly equal.
     Equal,
-    /// `>=`
+    /// `>=`: later or equal.
     LaterOrEqual,
-    /// `>>`
+    /// `>>`: strictly later.
     Later,
 }
 
@@ -36,11 +36,11 @@ impl Relation {
 /// One alternative: `name:qualifier (relation version)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alternative<'a> {
-    /// A package's or a virtual name.
+    /// Name of a package or of a virtual package.
     pub name: &'a str,
-    /// `any`, `native` or an architecture.
+    /// Text after the colon: `any`, `native` or an architecture.
     pub qualifier: Option<&'a str>,
-    /// What its version has to be, if that matters.
+    /// Constraint on the version. `None` if any version will do.
     pub version: Option<(Relation, &'a str)>,
 }
 
@@ -61,14 +61,14 @@ impl fmt::Display for Alternative<'_> {
 }
 
 impl Alternative<'_> {
-    /// Whether a version is what this alternative asks for. A version that does not parse is not.
+    /// Whether `version` meets this alternative's constraint.
     pub fn accepts(&self, version: &str) -> bool {
         self.version
             .is_none_or(|(relation, bound)| relation.holds(version, bound))
     }
 }
 
-/// Alternatives of which one must hold.
+/// Alternatives, at least one of which must hold.
 pub type Group<'a> = Vec<Alternative<'a>>;
 
 /// A relation that does not parse.
@@ -79,11 +79,11 @@ pub struct InvalidRelation {
     reason: &'static str,
 }
 
-/// The relations of one field that apply to `architecture` with no build profile active. A group
-/// of which no alternative applies is left out.
+/// Parses the relations of one field that apply to `architecture` with no build profile active. A group
+/// without an applicable alternative is left out.
 ///
 /// # Errors
-/// At the first relation that does not parse.
+/// If a relation does not parse.
 pub fn parse_relations<'a>(
     field: &'a str,
     architecture: &str,
@@ -163,7 +163,8 @@ fn parse_alternative<'a>(
         applies = applies_to(inner, architecture);
         rest = after.trim_start();
     }
-    // Restriction formulas: a disjunction of conjunctions; `<!x>` holds as no profile is active.
+    // Restriction formulas are a disjunction of conjunctions. `<!x>` holds, because no profile is
+    // active.
     let (mut formulas, mut any_holds) = (false, false);
     while let Some(inner) = rest.strip_prefix('<') {
         let (inner, after) = inner
@@ -187,7 +188,8 @@ fn parse_alternative<'a>(
     )
 }
 
-/// `amd64 arm64`, `!s390x`, `any`, `linux-any`, `any-arm64`.
+/// Whether a list such as `amd64 arm64`, `!s390x`, `any`, `linux-any` or `any-arm64` includes the
+/// architecture.
 fn applies_to(list: &str, architecture: &str) -> bool {
     let matches = |name: &str| {
         name == architecture
@@ -264,7 +266,7 @@ mod tests {
         fn never_panics(text in any::<String>(), near in "[ab]{2,3}[:(<>=,|\\[\\]! 1)]{0,12}") {
             let _ = parse_relations(&text, "amd64");
             if let Ok(groups) = parse_relations(&near, "amd64") {
-                // What is shown means the same.
+                // The displayed form parses to the same alternative.
                 for alternative in groups.iter().flatten().filter(|a| a.qualifier.is_none()) {
                     let shown = alternative.to_string();
                     prop_assert_eq!(&parse_relations(&shown, "amd64").unwrap()[0][0], alternative);

@@ -1,8 +1,8 @@
 //! A suite's `InRelease`: the signed list of its index files.
 //!
-//! In come its bytes, a keyring and the time; out comes the list of files, read from exactly the
-//! text that the signature covers (RFC 9580 section 7: dash-escapes removed, trailing white space
-//! dropped). It must never return a field from an unsigned part, of another suite, or of a
+//! The input is the file's bytes, a keyring and the time; the output is the list of files, read from
+//! exactly the text that the signature covers (RFC 9580 section 7: dash-escapes removed, trailing white
+//! space dropped). It must never return a field from an unsigned part, of another suite, or of a
 //! release past its `Valid-Until`.
 
 use std::collections::BTreeMap;
@@ -16,13 +16,13 @@ use super::control::{ControlError, StanzaReader};
 use super::keyring::Keyring;
 use super::package::{is_pool_path, is_sha256};
 
-/// Debian's own is about 150 KiB.
+/// Largest InRelease that is read, in bytes. Debian's own has about 150 KiB.
 pub const MAX_RELEASE: usize = 16 << 20;
 
 /// Why a release cannot be trusted or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
-    /// It has no signature around its text.
+    /// The file is not a signed text.
     #[error("InRelease of `{suite}` is not a clear-signed message")]
     NotSigned {
         /// The suite.
@@ -31,36 +31,36 @@ pub enum ReleaseError {
         #[source]
         source: Box<pgp::errors::Error>,
     },
-    /// It exceeds the bound.
+    /// The file is larger than [`MAX_RELEASE`].
     #[error("InRelease of `{suite}` is longer than {MAX_RELEASE} bytes")]
     TooLong {
         /// The suite.
         suite: String,
     },
-    /// Nobody in the keyring has signed it, or not well.
+    /// The file has no valid signature by a key of the keyring.
     #[error(
         "InRelease of `{suite}` has no good signature by a key of the keyring; it is signed by {signers}"
     )]
     BadSignature {
         /// The suite.
         suite: String,
-        /// Key ids of its signatures, for people.
+        /// Key IDs of the file's signatures, for display.
         signers: String,
     },
-    /// Its `Valid-Until` is past.
+    /// The release is past its `Valid-Until`.
     #[error("InRelease of `{suite}` expired on {until}")]
     Expired {
         /// The suite.
         suite: String,
-        /// That date, as written.
+        /// Value of `Valid-Until`, as written.
         until: String,
     },
-    /// A mirror gave another suite's release.
+    /// The mirror returned another suite's release.
     #[error("InRelease was asked for `{suite}` and is of `{found}`")]
     OtherSuite {
         /// The suite.
         suite: String,
-        /// What it says that it is.
+        /// The suite that the file names.
         found: String,
     },
     /// A field is missing or malformed.
@@ -71,7 +71,7 @@ pub enum ReleaseError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Its text does not parse.
+    /// The signed text does not parse.
     #[error("InRelease of `{suite}`")]
     Control {
         /// The suite.
@@ -83,7 +83,7 @@ pub enum ReleaseError {
 }
 
 impl ReleaseError {
-    /// What to do about it, as a sentence without its full stop.
+    /// Returns what to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
         match self {
             Self::BadSignature { .. } => {
@@ -105,9 +105,9 @@ impl ReleaseError {
 /// An index file that the release vouches for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexFile {
-    /// In bytes.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// 64 lower-case hex digits.
+    /// SHA-256 of the file, as 64 lower-case hex digits.
     pub sha256: String,
 }
 
@@ -116,20 +116,21 @@ pub struct IndexFile {
 pub struct Release {
     /// The index files by their path below `dists/SUITE/`.
     pub files: BTreeMap<String, IndexFile>,
-    /// Whether index files are also found by their digest, which survives a mirror's update.
+    /// Whether index files can also be fetched by their digest, an address that survives a mirror's
+    /// update.
     pub by_hash: bool,
-    /// In Debian's spelling: `amd64`.
+    /// Architectures in Debian's spelling, such as `amd64`.
     pub architectures: Vec<String>,
-    /// When the archive made it.
+    /// Date at which the archive made the release.
     pub date: Option<SystemTime>,
 }
 
 impl Release {
-    /// Verifies and reads the InRelease of `suite`, a suite's or a release's name.
+    /// Verifies and reads the InRelease of `suite`, given by its name or its codename.
     ///
     /// # Errors
-    /// If it is too long, is not signed by the keyring, is expired at `now`, is of another suite,
-    /// or is malformed.
+    /// If the file is too long, is not signed by the keyring, has expired at `now`, belongs to another
+    /// suite, or is malformed.
     pub fn verify(
         bytes: &[u8],
         suite: &str,
@@ -185,10 +186,10 @@ fn signers(signatures: &[Signature]) -> String {
     }
 }
 
-/// Reads the text of a release. It proves nothing: [`Release::verify`] does.
+/// Reads the text of a release without checking a signature: use [`Release::verify`] for that.
 ///
 /// # Errors
-/// If it is expired at `now`, is of another suite, or is malformed.
+/// If the release has expired at `now`, belongs to another suite, or is malformed.
 pub fn parse(text: &str, suite: &str, now: SystemTime) -> Result<Release, ReleaseError> {
     let malformed = |reason: String| ReleaseError::Malformed {
         suite: suite.to_owned(),
@@ -268,7 +269,7 @@ pub fn parse(text: &str, suite: &str, now: SystemTime) -> Result<Release, Releas
     })
 }
 
-/// `Wed, 25 Nov 2026 22:17:41 UTC`, the form that archives use; also with ` +0000` or `GMT`.
+/// Parses `Wed, 25 Nov 2026 22:17:41 UTC`, the form that archives use; also with ` +0000` or `GMT`.
 fn parse_date(text: &str) -> Option<SystemTime> {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     let [_, day, month, year, clock, "UTC" | "GMT" | "+0000" | "Z"] = words[..] else {
@@ -294,7 +295,7 @@ fn parse_date(text: &str) -> Option<SystemTime> {
     {
         return None;
     }
-    // Days since 1970-01-01 of a year that starts in March, so that a leap day comes last.
+    // Counts days since 1970-01-01 with years that start in March, so that a leap day comes last.
     let (y, m) = if month > 2 {
         (year, month - 3)
     } else {

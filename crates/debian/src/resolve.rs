@@ -1,11 +1,11 @@
-//! From wanted packages to the whole set that a system needs, as apt does it for a fresh system.
+//! Resolves wanted packages to the whole set that a system needs, as apt does for a fresh system.
 //!
-//! Depends and Pre-Depends are followed, Recommends are not. What has one answer is decided first;
-//! then each choice takes its first alternative that can be installed, unless another is chosen
-//! already; a virtual name goes to a real package of that name, else to the provider of the most
-//! urgent priority, else the first by name. There is no backtracking: Conflicts and Breaks are
-//! checked in the end, and an error tells who asked for whom. Same index and request, same result,
-//! dependencies before what depends on them as far as there are no circles.
+//! Depends and Pre-Depends are followed, Recommends are not. Dependencies with one answer are decided
+//! first. Then each choice takes its first alternative that can be installed, unless another one is
+//! already chosen. A virtual name resolves to a real package of that name, else to the provider of the
+//! most important priority, else to the first by name. There is no backtracking: Conflicts and Breaks
+//! are checked at the end, and an error names who asked for each package. The same index and request
+//! give the same result, with dependencies before their dependents except in cycles.
 
 mod conflicts;
 mod error;
@@ -20,27 +20,27 @@ use super::version;
 
 pub use error::ResolveError;
 
-/// Systems are laid out with /usr merged, so the choice `usrmerge | usr-is-merged` goes to the
-/// package that only states it, not to the one that converts a system and brings Perl.
+/// Systems have /usr merged, so the choice `usrmerge | usr-is-merged` goes to the package that only
+/// states it, not to the one that converts a system and depends on Perl.
 const USR_IS_MERGED: &str = "usr-is-merged";
 
-/// What a system shall hold.
+/// What a system must contain.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// `NAME` or `NAME=VERSION`.
+    /// Wanted packages, each `NAME` or `NAME=VERSION`.
     pub wanted: Vec<String>,
-    /// What is installed already, version by name; it is used and never listed again.
+    /// Versions of installed packages by name. They satisfy dependencies and are never in the result.
     pub installed: BTreeMap<String, String>,
-    /// Whether a whole system is meant: packages of priority `required`, essential ones and apt.
+    /// Whether to add a whole base system: packages of priority `required`, essential ones and apt.
     pub base: bool,
-    /// What dependencies are not followed to: it is not there and not missed.
+    /// Dependencies on these packages are ignored, so the packages are left out and not reported.
     pub without: Vec<String>,
 }
 
-/// The packages to install, in an order in which they can be unpacked.
+/// Returns the packages to install, in an order in which they can be unpacked.
 ///
 /// # Errors
-/// [`ResolveError`] names the packages, and who asked for them.
+/// [`ResolveError`] names the packages and who asked for them.
 pub fn resolve(index: &PackageIndex, request: &Request) -> Result<Vec<LockedDeb>, ResolveError> {
     let mut resolver = Resolver::new(index, &request.installed);
     resolver.without = request.without.iter().map(String::as_str).collect();
@@ -64,7 +64,7 @@ pub fn resolve(index: &PackageIndex, request: &Request) -> Result<Vec<LockedDeb>
 
 struct Chosen<'a> {
     package: Package<'a>,
-    /// Who asked first; nobody for what the caller wanted.
+    /// The package that first asked for this one. `None` if the caller wanted it.
     parent: Option<&'a str>,
     groups: Vec<Group<'a>>,
     excludes: Vec<Alternative<'a>>,
@@ -75,9 +75,9 @@ struct Resolver<'a> {
     installed: &'a BTreeMap<String, String>,
     without: BTreeSet<&'a str>,
     chosen: BTreeMap<&'a str, Chosen<'a>>,
-    /// Virtual names by who provides them, among what is chosen and installed.
+    /// Providers of virtual names among the chosen and installed packages.
     provided: BTreeMap<&'a str, BTreeMap<&'a str, Option<&'a str>>>,
-    /// Groups still to be satisfied, with who asks.
+    /// Groups still to be satisfied, each with the package that asks for it.
     single: VecDeque<(&'a str, Group<'a>)>,
     choices: VecDeque<(&'a str, Group<'a>)>,
 }
@@ -157,7 +157,8 @@ impl<'a> Resolver<'a> {
         self.choose(package, None)
     }
 
-    /// Base packages that are installed stay as they are; a pinned one may move.
+    /// Whether choosing the package would change an installed one that is not of the base. Base
+    /// packages stay as installed; a pinned one may change.
     fn is_upgrade(&self, package: Package<'a>) -> bool {
         let essential = package.essential()
             || package.priority() == Priority::Required
@@ -224,7 +225,7 @@ impl<'a> Resolver<'a> {
                 .iter()
                 .flat_map(|alternative| self.candidates(alternative))
                 .collect();
-            // What is chosen in a version that this group refuses cannot be chosen again.
+            // A chosen package whose version this group refuses cannot be chosen again.
             let free: Vec<Package<'a>> = candidates
                 .iter()
                 .filter(|package| !self.chosen.contains_key(package.name()))
@@ -240,7 +241,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// The name of the package, chosen or installed, that satisfies an alternative.
+    /// Returns the name of the chosen or installed package that satisfies an alternative.
     fn satisfier(&self, alternative: &Alternative<'a>) -> Option<&'a str> {
         if !self.is_native(alternative) {
             return None;
@@ -267,7 +268,7 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// What could satisfy an alternative, best first.
+    /// Returns the packages that could satisfy an alternative, best first.
     fn candidates(&self, alternative: &Alternative<'a>) -> Vec<Package<'a>> {
         if !self.is_native(alternative) {
             return Vec::new();
@@ -306,7 +307,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// `wanted → its dependency → name`.
+    /// Returns the chain of requests that led to a package: `wanted → its dependency → name`.
     fn chain(&self, name: &str) -> String {
         let mut names = vec![name];
         while let Some(parent) = self
@@ -330,7 +331,8 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// A relation with a version is met only by a provided version.
+/// Whether a provided name satisfies an alternative. A relation with a version needs a provided
+/// version.
 fn provides(alternative: &Alternative<'_>, provided: Option<&str>) -> bool {
     match (alternative.version, provided) {
         (None, _) => true,

@@ -1,10 +1,10 @@
 //! A root file system of unpacked packages, as one deterministic tar stream.
 //!
-//! In come package files in the order in which a resolver listed them; out goes a tar of their
-//! files laid out as dpkg would lay them out on a merged-/usr system, and of dpkg's database in
-//! the state "unpacked", so that [`super::configure::CONFIGURE`], run inside, finishes the job with the packages'
-//! own scripts. Same files in, same bytes out, on any host. No script runs here, nothing is
-//! unpacked to disk, and a file of one package is never silently replaced by another's.
+//! The input is package files in the resolver's order. The output is a tar of their files, laid out as
+//! dpkg would on a system with merged /usr, and of dpkg's database in the state "unpacked".
+//! [`super::configure::CONFIGURE`], run inside, then finishes the job with the packages' own scripts.
+//! The same files give the same bytes on any host. No script runs here, nothing is unpacked to disk,
+//! and a file of one package is never silently replaced by another's.
 
 mod replaces;
 
@@ -56,7 +56,7 @@ pub enum RootfsError {
         /// The root file system's.
         wanted: String,
     },
-    /// Two files are of one package.
+    /// Two files are of the same package.
     #[error("package `{package}` is given twice")]
     Twice {
         /// The package.
@@ -74,17 +74,17 @@ pub enum RootfsError {
         /// The file, without its first slash.
         path: String,
     },
-    /// A member's folder is a file.
+    /// The parent of a member is a file.
     #[error("package `{package}` ships `/{path}` below `/{parent}`, which is no directory")]
     Parent {
         /// The package.
         package: String,
         /// The member, without its first slash.
         path: String,
-        /// What should be a folder.
+        /// The parent that should be a directory.
         parent: String,
     },
-    /// A hard link has no target in its package.
+    /// A hard link's target is not in its package.
     #[error(
         "package `{package}`: hard link `/{path}` points at `/{target}`, which is not a file of the same package"
     )]
@@ -93,22 +93,22 @@ pub enum RootfsError {
         package: String,
         /// The link, without its first slash.
         path: String,
-        /// What it points at.
+        /// The path that the link points to.
         target: String,
     },
-    /// The file would be part of the database that is written here.
+    /// A package ships a file of the database that is written here.
     #[error("a package ships `/{path}`, which is dpkg's own")]
     Database {
         /// The file, without its first slash.
         path: String,
     },
-    /// The output failed.
+    /// The output could not be written.
     #[error("writing the root file system")]
     Write(#[from] io::Error),
 }
 
 impl RootfsError {
-    /// What to do about it, as a sentence without its full stop.
+    /// Returns what to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
         match self {
             Self::Conflict { .. } => "leave one of the two packages out",
@@ -119,14 +119,14 @@ impl RootfsError {
     }
 }
 
-/// What was written.
+/// Counts of what was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootfsSummary {
-    /// How many packages it has.
+    /// Number of packages.
     pub packages: usize,
-    /// Members of the tar.
+    /// Number of members of the tar.
     pub members: u64,
-    /// Bytes of files' content.
+    /// Bytes of the files' contents.
     pub content: u64,
 }
 
@@ -134,8 +134,8 @@ pub struct RootfsSummary {
 /// `source_date_epoch`, in seconds since 1970.
 ///
 /// # Errors
-/// If a package file is damaged, given twice or for another architecture, if two packages have one
-/// file, or if `out` fails.
+/// If a package file is damaged, given twice or for another architecture, if two packages ship the same
+/// file, or if `out` cannot be written.
 pub fn write_rootfs(
     debs: &[PathBuf],
     architecture: &str,
@@ -158,7 +158,7 @@ pub fn write_rootfs(
     Ok(summary)
 }
 
-/// Opens package files that shall make one system.
+/// Opens the package files of one system, each package once and for `architecture`.
 pub(super) fn open(debs: &[PathBuf], architecture: &str) -> Result<Vec<Deb>, RootfsError> {
     let mut packages = Vec::with_capacity(debs.len());
     let mut names = BTreeSet::new();
@@ -181,9 +181,9 @@ pub(super) fn open(debs: &[PathBuf], architecture: &str) -> Result<Vec<Deb>, Roo
     Ok(packages)
 }
 
-/// Who wants to see files as they pass by.
+/// Receives files while they are written.
 pub(super) trait Watch {
-    /// Whether a file of this real path and size is to be shown; it is then held in memory.
+    /// Whether `show` should get a file of this real path and size, which is then held in memory.
     fn wants(&self, path: &str, size: u64) -> bool;
     fn show(&mut self, path: &str, mode: u32, content: Vec<u8>);
 }
@@ -196,7 +196,7 @@ pub(super) struct Layout<'a, 'b, W: Write> {
     watch: Option<&'a mut dyn Watch>,
 }
 
-/// An error of the archive that is read, or of the root file system that is written.
+/// An error of the archive that is read or of the root file system that is written.
 enum Stop {
     Archive(MemberError),
     Rootfs(RootfsError),
@@ -230,7 +230,7 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
         }
     }
 
-    /// Writes the packages' files, and says for each package what was written.
+    /// Writes the packages' files, and returns for each package what was written.
     pub(crate) fn lay(
         &mut self,
         packages: &[Deb],
@@ -246,11 +246,13 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
         Ok(installed)
     }
 
-    /// What belongs to no package: root's, and as old as the root file system.
+    /// Returns the tar, for more members.
     pub(crate) fn into_tar(self) -> Tarball<W> {
         self.tar
     }
 
+    /// Returns the attributes of what belongs to no package: root's, and as old as the root file
+    /// system.
     pub(crate) fn own(&self, mode: u32) -> Attributes {
         Attributes {
             mode,

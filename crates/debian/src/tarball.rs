@@ -1,13 +1,13 @@
-//! Writes tar members byte for byte as they are named.
+//! Writes tar members with exactly the names they are given.
 //!
-//! The `tar` crate's own setters tidy paths, and a link's target is not ours to tidy. GNU format,
-//! numeric owners only, long names as GNU extensions: what dpkg, Docker and tar read.
+//! The `tar` crate's own setters normalise paths, and a link's target must not change. The format is
+//! GNU with numeric owners only and long names as GNU extensions, which dpkg, Docker and tar can read.
 
 use std::io::{self, Read, Write};
 
 use tar::{EntryType, Header};
 
-/// What a member is besides its name and content.
+/// The attributes of a member besides its name and content.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attributes {
     pub mode: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Attributes {
 
 pub(crate) struct Tarball<W: Write> {
     tar: tar::Builder<W>,
-    /// Members and bytes of files' content so far.
+    /// Members so far; `content` counts the bytes of the files' contents.
     pub members: u64,
     pub content: u64,
 }
@@ -32,7 +32,7 @@ impl<W: Write> Tarball<W> {
         }
     }
 
-    /// The root is the empty path.
+    /// Writes a directory. The root is the empty path.
     pub(crate) fn directory(&mut self, path: &str, attributes: Attributes) -> io::Result<()> {
         let name = if path.is_empty() {
             "./".to_owned()
@@ -81,7 +81,7 @@ impl<W: Write> Tarball<W> {
         )
     }
 
-    /// `content` must give exactly `size` bytes.
+    /// Writes a file. `content` must have exactly `size` bytes.
     pub(crate) fn file(
         &mut self,
         path: &str,
@@ -141,7 +141,8 @@ impl<W: Write> Tarball<W> {
     }
 }
 
-/// The crate writes whatever comes; a member of another length would shift all that follow.
+/// Counts what is read. The crate writes any length, and a member of another length would shift all
+/// that follow.
 struct Counted<'a> {
     inner: &'a mut dyn Read,
     left: u64,

@@ -1,19 +1,18 @@
 //! The names of a root file system while packages are laid into it.
 //!
-//! Knows directories, symbolic links and who owns each file, and answers, for one more member of
-//! one more package, where it really goes and whether it goes there at all, as dpkg would decide on
-//! a disk: parents are followed through links that are already there, so what a package ships in
-//! `/lib` lands in `/usr/lib`; a directory that exists is kept; a file of another package gives way
-//! only to `Replaces`.
+//! Knows directories, symbolic links and the owner of each file. For each further member of a package
+//! it decides where the member really goes and whether it is written, as dpkg would on a disk. Parents
+//! are followed through existing links, so a file that a package ships in `/lib` goes to `/usr/lib`. A
+//! directory that exists is kept. A file of another package is replaced only with `Replaces`.
 
 use std::collections::HashMap;
 
-/// Top-level names that a merged-/usr system links into /usr; the first three always, the others
+/// Top-level names that a system with merged /usr links into /usr: the first three always, the others
 /// when a package mentions them (`lib64` on amd64, none on arm64).
 const MERGED: [&str; 3] = ["bin", "lib", "sbin"];
 const MERGED_ON_DEMAND: [&str; 4] = ["lib32", "lib64", "libo32", "libx32"];
 
-/// What a name of a file system is.
+/// A node of a file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
     /// A directory.
@@ -24,10 +23,10 @@ pub enum Node {
     File,
 }
 
-/// Who put a name there: a package by its place in the list, or nobody in particular.
+/// The owner of a name: a package by its index in the list, or `None` if it belongs to no package.
 pub(crate) type Owner = Option<usize>;
 
-/// What a system below has at a path, and whether one of its packages owns it.
+/// Returns the node that the system below has at a path, and whether one of its packages owns it.
 pub(crate) type Below<'a> = Box<dyn Fn(&str) -> Option<(Node, bool)> + 'a>;
 
 #[derive(Default)]
@@ -36,7 +35,7 @@ pub(crate) struct Tree<'a> {
     below: Option<Below<'a>>,
 }
 
-/// A directory or link that must be written before the member that was asked about.
+/// A directory or link that must be written before the placed member.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Implied {
     Directory(String),
@@ -45,23 +44,24 @@ pub(crate) enum Implied {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// Write it here.
+    /// The member must be written at this path.
     New(String),
-    /// It is there already, or gives way to a package that replaces it.
+    /// Nothing is written: the path already has the same, or a directory that dpkg keeps.
     Kept,
+    /// Nothing is written: the package that has the path replaces this package's file.
     Replaced,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PlaceError {
-    /// The other owner of the path.
+    /// The path belongs to another owner.
     Conflict(Owner),
-    /// A parent is a file, or links run in circles.
+    /// A parent is a file, or links form a cycle.
     Parent(String),
 }
 
 impl<'a> Tree<'a> {
-    /// The names of a system that is added to.
+    /// Creates a tree of names on top of an existing system.
     pub(crate) fn over(below: Below<'a>) -> Self {
         Tree {
             nodes: HashMap::new(),
@@ -74,7 +74,7 @@ impl<'a> Tree<'a> {
         self.nodes.get(path).cloned().or_else(below)
     }
 
-    /// What is at this real path.
+    /// Returns the node at a real path.
     pub(crate) fn node(&self, path: &str) -> Option<Node> {
         if path.is_empty() {
             return Some(Node::Directory);
@@ -82,7 +82,7 @@ impl<'a> Tree<'a> {
         self.get(path).map(|(node, _)| node)
     }
 
-    /// Where a path ends when every link is followed; None where nothing is there.
+    /// Follows every link of a path. `None` if nothing is there.
     pub(crate) fn follow(&self, path: &str) -> Option<String> {
         let mut todo: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
         let (mut real, mut links) = (String::new(), 0);
@@ -112,7 +112,8 @@ impl<'a> Tree<'a> {
         self.node(&real).map(|_| real)
     }
 
-    /// Names directly in a directory that were laid here, sorted; what is below is not among them.
+    /// Returns the sorted names that were added directly in a directory, without those of the system
+    /// below.
     pub(crate) fn names(&self, directory: &str) -> Vec<&str> {
         let mut names: Vec<&str> = self
             .nodes
@@ -124,7 +125,7 @@ impl<'a> Tree<'a> {
         names
     }
 
-    /// Puts a node at a real path whose parents are there, whatever was there before.
+    /// Puts a node at a real path whose parents exist, and replaces whatever was there.
     pub(crate) fn put(&mut self, path: &str, node: Node) {
         self.nodes.insert(path.to_owned(), (node, None));
     }
@@ -155,12 +156,13 @@ impl<'a> Tree<'a> {
         });
     }
 
-    /// Whether a regular file of this owner is at this real path.
+    /// Whether a regular file of this owner is at a real path.
     pub(crate) fn is_file_of(&self, path: &str, owner: usize) -> bool {
         self.nodes.get(path) == Some(&(Node::File, Some(owner)))
     }
 
-    /// Decides about one member. `replaces(a, b)` says whether package `a` may take files of `b`.
+    /// Decides where a member goes. `replaces(a, b)` tells whether package `a` may take over files of
+    /// `b`.
     pub(crate) fn place(
         &mut self,
         path: &str,
@@ -181,7 +183,7 @@ impl<'a> Tree<'a> {
             self.nodes.insert(real.clone(), (node, owner));
             return Ok(Placement::New(real));
         };
-        // Like dpkg, take over what no package of the system below owns.
+        // Like dpkg, this takes over files that no package of the system below owns.
         if !self.nodes.contains_key(&real)
             && existing != Node::Directory
             && node != Node::Directory
@@ -192,7 +194,7 @@ impl<'a> Tree<'a> {
         }
         match (&existing, &node) {
             (Node::Directory, Node::Directory) => Ok(Placement::Kept),
-            // dpkg keeps a directory where a package ships a link.
+            // dpkg keeps a directory if a package ships a link at its path.
             (Node::Directory, Node::Symlink(_)) => Ok(Placement::Kept),
             (Node::Symlink(_), Node::Directory) => {
                 match self.follow(&real).and_then(|target| self.node(&target)) {
@@ -215,8 +217,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The path with every parent's links followed, missing parents created. A last part `.`
-    /// follows the whole path.
+    /// Returns the path with every parent's links followed, and creates missing parents. If the last
+    /// part is `.`, the whole path is followed.
     pub(crate) fn real_path(
         &mut self,
         path: &str,

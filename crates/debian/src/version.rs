@@ -1,13 +1,13 @@
 //! Debian version numbers and their total order.
 //!
-//! `[epoch:]upstream[-revision]`, compared as Debian Policy 5.6.12 says: epoch as a number, then
-//! upstream and revision in alternating runs of non-digits (letters before other characters, `~`
-//! before everything and before the end) and digits (as numbers of any length).
+//! The form is `[epoch:]upstream[-revision]`, compared as Debian Policy 5.6.12 says: the epoch as a
+//! number, then upstream and revision in alternating runs of non-digits (letters before other
+//! characters, `~` before everything, even the end) and digits (as numbers of any length).
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A version whose text is kept as it was written. Equality follows the order: `1.0` equals `0:1.00`.
+/// A version that keeps its text as written. Equality follows the order: `1.0` equals `0:1.00`.
 #[derive(Debug, Clone)]
 pub struct Version(Box<str>);
 
@@ -20,11 +20,11 @@ pub struct InvalidVersion {
 }
 
 impl Version {
-    /// Reads a version.
+    /// Parses a version.
     ///
     /// # Errors
-    /// If the epoch is not a number, the upstream part is empty, or a character is not allowed
-    /// (Debian Policy 5.6.12).
+    /// If the text is longer than 512 characters, the epoch is not a number, the upstream part or a
+    /// revision is empty, or a character is not allowed (Debian Policy 5.6.12).
     pub fn parse(text: &str) -> Result<Self, InvalidVersion> {
         let refuse = |reason| {
             Err(InvalidVersion {
@@ -58,13 +58,13 @@ impl Version {
         Ok(Version(text.into()))
     }
 
-    /// The version as it was written.
+    /// Returns the version as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The order of two versions' texts, without parsing either; total over all strings.
+/// Compares the texts of two versions without parsing them. The order is total over all strings.
 pub fn compare(left: &str, right: &str) -> Ordering {
     let (left_epoch, left_upstream, left_revision) = split(left);
     let (right_epoch, right_upstream, right_revision) = split(right);
@@ -79,8 +79,7 @@ fn split(text: &str) -> (&str, &str, &str) {
     (epoch, upstream, revision)
 }
 
-/// Alternates between a run of non-digits and a run of digits, as dpkg does. A missing part and
-/// `0` are equal.
+/// Compares alternating runs of non-digits and digits, as dpkg does. A missing part equals `0`.
 fn compare_part(left: &str, right: &str) -> Ordering {
     let (mut left, mut right) = (left.as_bytes(), right.as_bytes());
     while !left.is_empty() || !right.is_empty() {
@@ -89,7 +88,7 @@ fn compare_part(left: &str, right: &str) -> Ordering {
             if weight(a) != weight(b) {
                 return weight(a).cmp(&weight(b));
             }
-            // Equal weights other than 0 are the same character; 0 is a digit or the end.
+            // Two equal weights other than 0 are the same character; 0 is a digit or the end.
             if weight(a) == 0 {
                 break;
             }
@@ -117,7 +116,7 @@ fn weight(byte: Option<u8>) -> i32 {
     }
 }
 
-/// The leading run of digits without leading zeros, and what follows.
+/// Splits off the leading run of digits, without its leading zeros.
 fn number(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text
         .iter()
@@ -252,7 +251,7 @@ mod tests {
         }
     }
 
-    /// dpkg is the judge where it is installed; each pair costs a process, so few pairs.
+    /// Asks dpkg, if it is installed. Each pair costs a process, so there are few pairs.
     #[test]
     fn agrees_with_dpkg() {
         let dpkg = |a: &str, op: &str, b: &str| {
@@ -274,7 +273,7 @@ mod tests {
             pairs.push((draw(), draw()));
         }
         for (a, b) in pairs {
-            // dpkg wants an upstream part that starts with a digit.
+            // dpkg expects the upstream part to start with a digit.
             let (a, b) = (a.replacen(':', ":1", 1), b.replacen(':', ":1", 1));
             let (a, b) = match (a.contains(':'), b.contains(':')) {
                 (true, true) => (a, b),

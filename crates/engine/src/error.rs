@@ -1,5 +1,5 @@
-//! How an engine fails. Each error says what was being done and to what; [`EngineError::help`]
-//! says what to do about it.
+//! Errors of an engine. Each says what was being done and to what; [`EngineError::help`] says what to
+//! do about it.
 
 use std::path::PathBuf;
 
@@ -7,17 +7,17 @@ use super::StepSummary;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why an engine did not do what was asked. `doing` completes "… while": "tagging A as B".
+/// Why an engine did not do what was asked. `doing` completes "… while", such as "tagging A as B".
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// No engine answers.
     #[error("cannot reach a container engine at {address}: {reason}")]
     NotReachable {
-        /// Where it was looked for.
+        /// The address that was tried.
         address: String,
-        /// What happened there.
+        /// What happened at the address.
         reason: String,
-        /// The cause, if there is one beside the reason.
+        /// The cause, if it is known besides the reason.
         #[source]
         source: Option<Cause>,
         /// What to do about it.
@@ -26,7 +26,7 @@ pub enum EngineError {
     /// A step of the Dockerfile failed.
     #[error("{0}")]
     StepFailed(Box<StepFailure>),
-    /// The connection ended before the engine said how the work ended.
+    /// The connection ended before the engine reported the result.
     #[error("the engine went away while {doing}")]
     Gone {
         /// What was being done.
@@ -38,7 +38,7 @@ pub enum EngineError {
     /// The Dockerfile does not parse.
     #[error("the engine refuses the Dockerfile{}: {message}", at_line(*line))]
     DockerfileSyntax {
-        /// The line, counted from 1, if the engine says.
+        /// The line, counted from 1, if the engine names it.
         line: Option<u32>,
         /// What the engine says.
         message: String,
@@ -59,7 +59,7 @@ pub enum EngineError {
         /// What was being done.
         doing: String,
     },
-    /// The image did not get to the registry.
+    /// The image could not be pushed to the registry.
     #[error("the engine cannot push {reference}: {message}")]
     Push {
         /// The name that was pushed.
@@ -73,7 +73,7 @@ pub enum EngineError {
         /// What the engine says.
         message: String,
     },
-    /// Only a newer engine can do it.
+    /// A newer engine is needed.
     #[error("{engine} cannot {what}")]
     TooOld {
         /// The engine and its version.
@@ -83,14 +83,14 @@ pub enum EngineError {
         /// What to do about it.
         help: &'static str,
     },
-    /// A name that was given to an image is not that image's.
+    /// A name that was given to an image belongs to another image, or to none.
     #[error("{}", misnamed(reference, wanted, found.as_deref()))]
     Misnamed {
         /// The name.
         reference: String,
-        /// The id that the image should have.
+        /// The ID that the image should have.
         wanted: String,
-        /// The id that it has; `None` if there is no such image.
+        /// The ID that it has. `None` if there is no such image.
         found: Option<String>,
     },
     /// The caller asked to stop.
@@ -102,21 +102,21 @@ pub enum EngineError {
     /// This kind of engine cannot do it in any version.
     #[error("{engine} cannot do this: {what}")]
     Unsupported {
-        /// What it cannot do.
+        /// What the engine cannot do.
         what: String,
         /// The engine and its version.
         engine: String,
         /// What to do about it.
         help: String,
     },
-    /// A name, path or option of the request that no engine is asked about.
+    /// A name, path or option of the request is invalid, so no engine was asked.
     #[error("{what} is not valid: {value:?}")]
     Invalid {
         /// What kind of value it is.
         what: &'static str,
         /// The value as it was given.
         value: String,
-        /// What it should be.
+        /// What the value should be.
         help: &'static str,
     },
     /// A file of the build context cannot be read.
@@ -128,7 +128,7 @@ pub enum EngineError {
         #[source]
         source: std::io::Error,
     },
-    /// The file for the build's log cannot be written.
+    /// The build's log file cannot be written.
     #[error("cannot write the build log {}", path.display())]
     Log {
         /// The file.
@@ -137,12 +137,12 @@ pub enum EngineError {
         #[source]
         source: std::io::Error,
     },
-    /// A file of an image is larger than the caller takes.
+    /// A file of an image is larger than the caller's limit.
     #[error("{path} in {image} is larger than {limit} bytes")]
     TooLarge {
         /// The image.
         image: String,
-        /// The file's path in it.
+        /// The file's path in the image.
         path: String,
         /// The caller's limit in bytes.
         limit: usize,
@@ -158,21 +158,22 @@ pub struct StepFailure {
     pub name: String,
     /// Line of the Dockerfile at which the step begins, counted from 1.
     pub line: Option<u32>,
-    /// The exit code of its command, if the engine says.
+    /// The exit code of the step's command, if the engine reports it.
     pub exit_code: Option<i32>,
-    /// The exit code or the log says that the kernel, or an allocator, ran out of memory.
+    /// Whether the exit code or the log says that the kernel killed a process for memory, or an
+    /// allocation failed.
     pub killed_for_memory: bool,
-    /// What the engine says about it.
+    /// What the engine says about the failure.
     pub message: String,
     /// The last lines of the step's log, oldest first.
     pub tail: Vec<String>,
-    /// What had finished until then.
+    /// The steps that had finished before.
     pub finished: Vec<StepSummary>,
 }
 
 impl std::fmt::Display for StepFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // A RUN line can be thousands of characters; its beginning tells which one it is.
+        // A RUN line can have thousands of characters; its beginning is enough to identify it.
         let short: String = self.name.chars().take(120).collect();
         let dots = if short.len() < self.name.len() {
             "…"
@@ -201,7 +202,7 @@ fn at_line(line: Option<u32>) -> String {
 }
 
 impl EngineError {
-    /// What the user can do.
+    /// Returns what the user can do.
     pub fn help(&self) -> &str {
         match self {
             EngineError::NotReachable { help, .. } | EngineError::Unsupported { help, .. } => help,
@@ -253,7 +254,7 @@ impl EngineError {
     }
 }
 
-/// What BuildKit and Podman say of a base image that they do not have and cannot get.
+/// Whether an error text of BuildKit or Podman says that a base image is missing and cannot be pulled.
 fn tells_of_pull(message: &str) -> bool {
     message.ends_with(": not found")
         || [

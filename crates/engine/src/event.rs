@@ -1,42 +1,42 @@
-//! What an engine says while it works: one [`Event`] per thing that happened.
+//! Progress of an engine: one [`Event`] per thing that happens.
 //!
 //! The same events feed live bars, plain lines and JSON lines. A line in an event has no control
-//! characters besides tabs and none of the build's secrets.
+//! characters besides tabs, and none of the build's secrets.
 
 use serde::Serialize;
 use stackforge_types::LogStream;
 
-/// The kind of a build step that is worth showing.
+/// The kind of a build step that is shown to the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepKind {
-    /// A base image is made ready.
+    /// Prepares a base image.
     From,
-    /// A command runs.
+    /// Runs a command.
     Run,
-    /// Files are copied from the context or another stage.
+    /// Copies files from the context or another stage.
     Copy,
-    /// Files are added from the context or an address.
+    /// Adds files from the context or a URL.
     Add,
-    /// The engine writes the layers and the image's configuration.
+    /// Writes the layers and the image's configuration.
     Export,
 }
 
-/// Something that happened during a build. Steps carry a number that is theirs for the whole
-/// build, counted from 1 in the order in which the engine first named them.
+/// Something that happened during a build. A step keeps its number for the whole build; steps are
+/// counted from 1 in the order in which the engine first named them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// The first event: an engine has answered.
+    /// An engine has answered. This is the first event.
     Connected {
-        /// `Docker 20.10.24`, `Podman 4.3.1`.
+        /// The engine and its version: `Docker 20.10.24`, `Podman 4.3.1`.
         server: String,
-        /// The version of the API that is spoken: `1.41`.
+        /// Version of the API in use, such as `1.41`.
         api: String,
     },
-    /// Bytes of the context sent so far.
+    /// Part of the context was sent.
     Uploading {
-        /// All of them together.
+        /// Bytes sent so far.
         bytes: u64,
     },
     /// A step began.
@@ -52,20 +52,20 @@ pub enum Event {
     StepLog {
         /// The step's number.
         id: u32,
-        /// On which stream.
+        /// The stream that the line was printed on.
         stream: LogStream,
-        /// The line without its end.
+        /// The line without its line break.
         line: String,
     },
-    /// A step moves bytes: a layer of a base image, for instance.
+    /// A step transfers bytes, for instance a layer of a base image.
     StepProgress {
         /// The step's number.
         id: u32,
-        /// What moves.
+        /// What is transferred.
         what: String,
-        /// Bytes up to now.
+        /// Bytes transferred so far.
         current: u64,
-        /// Bytes in all, if they are known.
+        /// Bytes in total, if known.
         total: Option<u64>,
     },
     /// A step ended.
@@ -76,14 +76,14 @@ pub enum Event {
         name: String,
         /// Whether it was taken from the cache.
         cached: bool,
-        /// How long it took.
+        /// Duration in seconds.
         seconds: f64,
-        /// Why it failed; `None` if it did not.
+        /// Why the step failed. `None` if it did not.
         error: Option<String>,
     },
     /// The engine warns of something in the Dockerfile.
     Warning {
-        /// What it says.
+        /// Text of the warning.
         message: String,
         /// Line of the Dockerfile, counted from 1.
         line: Option<u32>,

@@ -1,10 +1,10 @@
-//! Engines: what runs a rendered build, and containers of what it built.
+//! Container engines, which run rendered builds and containers of the images that they build.
 //!
-//! In comes a [`BuildRequest`]: a context, a Dockerfile in it, tags, labels and secrets. Out go
-//! [`Event`]s while the engine works and a [`BuildOutcome`], or an [`EngineError`] that says which
-//! step broke and how. This module holds the nouns and does no I/O; [`docker`] talks to dockerd
-//! and to Podman's socket. It knows no stack. It must never let a [`Secret`] reach a layer, a log
-//! or an error, and never leave a tag behind for a build that failed.
+//! The input is a [`BuildRequest`]: a context, a Dockerfile in it, tags, labels and secrets. The output
+//! is [`Event`]s while the engine works and a [`BuildOutcome`], or an [`EngineError`] that says which
+//! step failed and how. This module defines the types and does no I/O; [`docker`] talks to dockerd and
+//! to Podman's socket. The crate does not know stacks. It must never let a [`Secret`] reach a layer, a
+//! log or an error, and never leave a tag behind for a build that failed.
 
 pub mod docker;
 mod error;
@@ -24,49 +24,49 @@ use std::path::PathBuf;
 /// Everything an engine needs to build one image.
 #[derive(Debug, Clone, Default)]
 pub struct BuildRequest {
-    /// The files the build may read, in any order. The Dockerfile is one of them.
+    /// Files that the build may read, in any order. The Dockerfile is one of them.
     pub context: Vec<ContextEntry>,
     /// Path of the Dockerfile in the context.
     pub dockerfile: String,
-    /// The stage to stop at; the last one when absent.
+    /// Stage to stop at. `None` for the last one.
     pub target: Option<String>,
-    /// References the engine gives to the image once every step has succeeded.
+    /// Names that the engine gives to the image once every step has succeeded.
     pub tags: Vec<String>,
     /// Labels of the image, by key.
     pub labels: BTreeMap<String, String>,
     /// Values of the Dockerfile's `ARG`s, by name.
     pub build_args: BTreeMap<String, String>,
-    /// What `RUN --mount=type=secret,id=…` may read, by id.
+    /// Values that `RUN --mount=type=secret,id=…` may read, by ID.
     pub secrets: BTreeMap<String, Secret>,
-    /// `os/architecture[/variant]`; the engine's own when absent.
+    /// Platform as `os/architecture[/variant]`. `None` for the engine's own.
     pub platform: Option<String>,
     /// Network of RUN steps: `default`, `host` or `none`.
     pub network: Option<String>,
-    /// Runs every step, whatever the engine's cache has.
+    /// Whether to run every step, whatever is in the engine's cache.
     pub no_cache: bool,
-    /// Images in registries whose inline cache may be reused; one that is not there costs nothing.
+    /// Images in registries whose inline cache may be reused. A missing image is ignored.
     pub cache_from: Vec<String>,
-    /// Who the engine is to registries that it reads from, by host (`docker.io` for Docker Hub).
+    /// Logins for registries that the engine reads from, by host (`docker.io` for Docker Hub).
     pub logins: BTreeMap<String, Login>,
 }
 
 /// A regular file of a build context, or one that is put into a container before it starts.
 #[derive(Debug, Clone)]
 pub struct ContextEntry {
-    /// Relative, with `/` between its parts and no `.` or `..` among them.
+    /// Relative path with `/` between its parts, none of which is `.` or `..`.
     pub path: String,
     /// Permission bits, such as `0o644`.
     pub mode: u32,
-    /// Where its content is.
+    /// Where the content comes from.
     pub source: Source,
 }
 
-/// Where the bytes of a [`ContextEntry`] are.
+/// Where the bytes of a [`ContextEntry`] come from.
 #[derive(Clone)]
 pub enum Source {
-    /// In memory.
+    /// Bytes in memory.
     Bytes(Vec<u8>),
-    /// Read while it is sent, never held in memory whole.
+    /// A file that is read while it is sent, and never held in memory in full.
     File(PathBuf),
 }
 
@@ -79,18 +79,18 @@ impl fmt::Debug for Source {
     }
 }
 
-/// A value that only a RUN step may see. It has no `Display` and no `Serialize`, and its `Debug`
-/// shows nothing, not even a length.
+/// A value that only a RUN step may see. It has no `Display` and no `Serialize`, and its `Debug` shows
+/// nothing, not even a length.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// Keeps a value from being shown.
+    /// Wraps a value so that it cannot be shown.
     pub fn new(value: impl Into<Vec<u8>>) -> Self {
         Secret(value.into())
     }
 
-    /// The bytes, for whoever hands them to the step that asked.
+    /// Returns the bytes, for the code that passes them to the step.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -102,10 +102,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Who somebody is to a registry.
+/// Credentials for a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Login {
-    /// A name and a password, or an access token in its place.
+    /// A user name with a password or an access token.
     Password {
         /// The user's name.
         user: String,
@@ -116,10 +116,10 @@ pub enum Login {
     Identity(Secret),
 }
 
-/// What a successful build left.
+/// The result of a successful build.
 #[derive(Debug, Clone, Serialize)]
 pub struct BuildOutcome {
-    /// `sha256:…` of the image's configuration.
+    /// ID of the image: `sha256:…` of its configuration.
     pub image_id: String,
     /// Every step that the engine named.
     pub steps: Vec<StepSummary>,
@@ -136,45 +136,47 @@ pub struct StepSummary {
     pub kind: StepKind,
     /// Whether it was taken from the cache.
     pub cached: bool,
-    /// How long it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
 /// An image as the engine describes it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ImageInfo {
-    /// `sha256:…` of its configuration.
+    /// ID of the image. It is the `sha256:…` of its configuration, or of its manifest in an engine that
+    /// stores images in containerd.
     pub id: String,
-    /// The names that it has in the engine.
+    /// Names of the image in the engine.
     pub tags: Vec<String>,
-    /// By key.
+    /// Labels of the image, by key.
     pub labels: BTreeMap<String, String>,
-    /// As OCI writes it: `amd64`.
+    /// Architecture in OCI's spelling, such as `amd64`.
     pub architecture: String,
-    /// As OCI writes it: `linux`.
+    /// Operating system in OCI's spelling, such as `linux`.
     pub os: String,
-    /// Bytes of its layers.
+    /// Size of its layers.
     pub size: ImageSize,
-    /// `NAME=value`, in the image's order.
+    /// Environment variables as `NAME=value`, in the image's order.
     pub env: Vec<String>,
-    /// RFC 3339, as the engine writes it.
+    /// Time of creation in RFC 3339, as the engine writes it.
     pub created: Option<String>,
 }
 
-/// Bytes of all layers of an image, as far as somebody counted them: engines with a graph driver and Podman
-/// count what is unpacked, those that keep images in containerd what is packed, and newer ones of them both.
+/// Size of all layers of an image in bytes, as far as the engine counts it. Engines with a graph driver
+/// and Podman count the unpacked size, those that store images in containerd the packed one, and newer
+/// ones of these both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageSize {
-    /// Compressed, as registries have them.
+    /// Compressed size, as in registries.
     #[serde(rename = "packed_size")]
     pub packed: Option<u64>,
-    /// As containers see them.
+    /// Size as containers see it.
     #[serde(rename = "unpacked_size")]
     pub unpacked: Option<u64>,
 }
 
 impl ImageSize {
-    /// A size of which only the compressed bytes are known.
+    /// Creates a size of which only the compressed bytes are known.
     pub fn packed(bytes: u64) -> Self {
         Self {
             packed: Some(bytes),
@@ -182,7 +184,7 @@ impl ImageSize {
         }
     }
 
-    /// The packed size, else the unpacked one, else zero.
+    /// Returns the packed size, else the unpacked one, else zero.
     pub fn bytes(&self) -> u64 {
         self.packed.or(self.unpacked).unwrap_or_default()
     }
@@ -191,99 +193,100 @@ impl ImageSize {
 /// The engine and the machine that it runs on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EngineInfo {
-    /// The host's name.
+    /// Name of the host.
     pub name: String,
-    /// The engine's own version.
+    /// Version of the engine.
     pub server_version: String,
-    /// The newest version of the API that both sides speak.
+    /// Newest version of the API that both sides support.
     pub api_version: String,
-    /// As the kernel says it: `x86_64`, `aarch64`.
+    /// Architecture in the kernel's spelling: `x86_64`, `aarch64`.
     pub architecture: String,
-    /// The kernel's release: `6.1.0-18-amd64`.
+    /// Release of the kernel, such as `6.1.0-18-amd64`.
     pub kernel: String,
-    /// Processors that the engine may use.
+    /// Number of processors that the engine may use.
     pub cpus: u32,
-    /// Containers that run now.
+    /// Number of running containers.
     pub running: u32,
-    /// Bytes.
+    /// Memory of the machine in bytes.
     pub memory: u64,
-    /// Names of the OCI runtimes that containers can be run with, sorted.
+    /// Names of the OCI runtimes that containers can use, sorted.
     pub runtimes: Vec<String>,
-    /// Whether it hands devices to containers by CDI.
+    /// Whether the engine gives devices to containers by CDI.
     pub cdi: bool,
-    /// `overlay2`, for instance.
+    /// Storage driver, such as `overlay2`.
     pub storage_driver: String,
-    /// Whether it keeps images in containerd, as they come from a registry, and not by a graph driver.
+    /// Whether the engine stores images in containerd, as they come from a registry, and not with a
+    /// graph driver.
     pub in_containerd: bool,
-    /// Where it keeps images, on its own machine.
+    /// Directory of the engine's images, on its own machine.
     pub data: PathBuf,
-    /// Whether it is Podman.
+    /// Whether the engine is Podman.
     pub is_podman: bool,
 }
 
-/// A fault of an engine that only its own project can mend.
+/// A known fault of an engine that only the engine's own project can fix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// Reads after the engine's name and a colon.
+    /// Description that reads well after the engine's name and a colon.
     pub what: &'static str,
     /// What to do about it.
     pub help: &'static str,
-    /// Who says so.
+    /// Source of the information.
     pub source: &'static str,
 }
 
-/// A root file system that becomes an image.
+/// A request to make an image from a root file system.
 #[derive(Debug, Clone, Default)]
 pub struct ImportRequest {
-    /// The name that the image gets.
+    /// Name of the new image.
     pub reference: String,
     /// Labels of the image, by key.
     pub labels: BTreeMap<String, String>,
-    /// Variables of the image, by name.
+    /// Environment variables of the image, by name.
     pub env: BTreeMap<String, String>,
-    /// `os/architecture[/variant]`; the engine's own when absent.
+    /// Platform as `os/architecture[/variant]`. `None` for the engine's own.
     pub platform: Option<String>,
 }
 
-/// A container that is run to its end and removed.
+/// A request to run a container to its end and remove it.
 #[derive(Debug, Clone, Default)]
 pub struct RunRequest {
-    /// A name or id of an image that the engine has.
+    /// Name or ID of an image that the engine has.
     pub image: String,
-    /// Replaces the image's entrypoint; an empty list clears it.
+    /// Replaces the image's entrypoint. An empty list clears it.
     pub entrypoint: Option<Vec<String>>,
-    /// Arguments of the entrypoint; the image's own when empty.
+    /// Arguments of the entrypoint. If empty, the image's own are used.
     pub cmd: Vec<String>,
-    /// Variables besides the image's, by name.
+    /// Environment variables besides the image's, by name.
     pub env: BTreeMap<String, String>,
-    /// Files put into the container before it starts, with paths relative to its root.
+    /// Files that are put into the container before it starts, with paths relative to its root.
     pub files: Vec<ContextEntry>,
-    /// `SOURCE:DESTINATION[:ro]` on the engine's host.
+    /// Bind mounts as `SOURCE:DESTINATION[:ro]`, with the source on the engine's host.
     pub binds: Vec<String>,
-    /// All GPUs of the engine's host.
+    /// Whether the container gets all GPUs of the engine's host.
     pub gpus: bool,
-    /// `none`, `host`, …; the engine's default when absent.
+    /// Network: `none`, `host`, …; `None` for the engine's default.
     pub network: Option<String>,
-    /// Limit in bytes, swap included.
+    /// Memory limit in bytes, including swap.
     pub memory: Option<u64>,
     /// Size of `/dev/shm` in bytes.
     pub shm_size: Option<u64>,
-    /// How much of each of stdout and stderr is kept, in bytes.
+    /// Number of bytes of stdout, and of stderr, that are kept.
     pub output_limit: usize,
 }
 
-/// How a container ended.
+/// The result of a container that has ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunOutcome {
-    /// 128 and the signal if one ended it.
+    /// Exit code; 128 plus the signal if a signal ended the container.
     pub exit_code: i64,
-    /// Whether the kernel killed it for memory, as far as can be known.
+    /// Whether the kernel killed the container for memory, as far as that can be known.
     pub oom_killed: bool,
-    /// What it printed, up to [`RunRequest::output_limit`].
+    /// Output of the container, up to [`RunRequest::output_limit`].
     pub stdout: String,
-    /// What it printed as errors, up to the same limit.
+    /// Error output of the container, up to the same limit.
     pub stderr: String,
-    /// Whether stdout or stderr went over the limit and lost its end.
+    /// Whether stdout or stderr exceeded the limit and was cut off.
     pub truncated: bool,
 }
 

@@ -1,23 +1,23 @@
-//! What is made in an engine for a while and has to go again: noted before it is made, so that a later
-//! process can remove what one that was killed left.
+//! Records of temporary objects in an engine. They are written before the object is made, so that a
+//! later process can remove what a killed process left.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Something in an engine, by a name that nothing else has.
+/// An object in an engine with a unique name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Temporary {
-    /// A container of this name.
+    /// A container with this name.
     Container(String),
-    /// An image of this name.
+    /// An image with this name.
     Image(String),
 }
 
-/// Keeps notes of one process. A note that cannot be kept stops no work.
+/// Keeps the records of one process. A record that cannot be written does not stop the work.
 pub trait Notes: Send + Sync {
-    /// `what` is about to be made.
+    /// Records that `what` is about to be made.
     fn begins(&self, what: &Temporary);
-    /// `what` is not there any more.
+    /// Records that `what` does not exist any more.
     fn is_gone(&self, what: &Temporary);
 }
 

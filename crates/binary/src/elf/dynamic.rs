@@ -1,4 +1,4 @@
-//! The dynamic table: what the loader is asked to load, from where, and in which versions.
+//! The dynamic table: which objects the loader must load, from where, and in which versions.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,9 +13,9 @@ use super::strings;
 use super::version::{self, VersionNeed};
 use crate::source::{Forward, Source};
 
-/// The largest programs need a few hundred.
+/// Limit on the NEEDED entries of an object. The largest programs have a few hundred.
 const MAX_NEEDED: usize = 4 << 10;
-/// Of an RPATH or RUNPATH; real ones have some ten.
+/// Limit on the directories of an RPATH or RUNPATH. Real ones have about ten.
 const MAX_DIRECTORIES: usize = 1 << 10;
 const NODEFLIB: u64 = elf::DF_1_NODEFLIB as u64;
 
@@ -24,7 +24,7 @@ const NODEFLIB: u64 = elf::DF_1_NODEFLIB as u64;
 pub struct SearchPath(Vec<String>);
 
 impl SearchPath {
-    /// The path that stands in the string table at `at`.
+    /// Parses the path at offset `at` of the string table.
     fn parse(text: &str, at: u64) -> Result<Self, Fault> {
         let mut directories = text.split(':').map(str::to_owned);
         let path = Self(directories.by_ref().take(MAX_DIRECTORIES).collect());
@@ -34,12 +34,12 @@ impl SearchPath {
         }
     }
 
-    /// The directories as they are written, with `$ORIGIN` in them, in the order of the search.
+    /// Returns the directories as written, with `$ORIGIN` in them, in the order of the search.
     pub fn directories(&self) -> &[String] {
         &self.0
     }
 
-    /// With `$ORIGIN` replaced by the directory that the object lies in.
+    /// Returns the directories with `$ORIGIN` replaced by the object's directory.
     pub fn resolved(&self, origin: &str) -> impl Iterator<Item = String> {
         self.0
             .iter()
@@ -55,16 +55,16 @@ pub(super) struct Dynamic {
     pub runpath: Option<SearchPath>,
     pub versions: Vec<VersionNeed>,
     pub defines: Vec<String>,
-    /// DF_1_NODEFLIB
+    /// Whether DF_1_NODEFLIB is set.
     pub no_default_directories: bool,
-    /// Addresses of tables.
+    /// Addresses of the tables.
     pub symbols: Option<u64>,
     pub hash: Option<u64>,
     pub gnu_hash: Option<u64>,
     pub strings: Range<u64>,
 }
 
-/// Values by tag; of a tag that may stand once, the last one counts, as for the loader.
+/// Values by tag. If a tag that may occur once is repeated, the last value counts, as for the loader.
 #[derive(Default)]
 struct Tags {
     once: BTreeMap<i64, u64>,

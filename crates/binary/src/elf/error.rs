@@ -1,21 +1,21 @@
-//! What can be wrong with an ELF object, and where in it.
+//! Errors in an ELF object, and their position.
 
 use crate::source::ReadError;
 
-/// An object that is not what ELF or the loader allow.
+/// An object that ELF or the loader does not allow.
 #[derive(Debug, thiserror::Error)]
 #[error("object `{object}`, offset {offset:#x}: {problem}")]
 pub struct ElfError {
     /// The name that the caller gave the object.
     pub object: String,
-    /// Where in the object the problem was seen, in bytes.
+    /// Offset of the problem in the object, in bytes.
     pub offset: u64,
-    /// What is wrong there.
+    /// The problem at this offset.
     #[source]
     pub problem: Problem,
 }
 
-/// What can be wrong with an object. Each text completes "object `NAME`, offset `N`: …".
+/// A problem of an object. Each text completes "object `NAME`, offset `N`: …".
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The bytes could not be read.
@@ -24,42 +24,42 @@ pub enum Problem {
     /// The first four bytes are not [`MAGIC`](super::MAGIC).
     #[error("it is no ELF object")]
     Magic,
-    /// It is a 32-bit or a big-endian object, or of another ELF version.
+    /// The object is 32-bit, big-endian, or of another ELF version.
     #[error("it is not a 64-bit little-endian object of ELF version 1")]
     Class,
     /// A table's entries do not have the size that the format gives them.
     #[error("its {table} has entries of {found} bytes in place of {expected}")]
     EntrySize {
-        /// Which table.
+        /// Name of the table.
         table: &'static str,
-        /// Bytes of an entry, as the header says.
+        /// Bytes of an entry according to the header.
         found: u64,
-        /// Bytes of an entry, as the format says.
+        /// Bytes of an entry according to the format.
         expected: u64,
     },
     /// A table or section reaches past the end of the object.
     #[error("its {0} lies outside of the object")]
     Outside(&'static str),
-    /// A table has more bytes than the bound that keeps memory small.
+    /// A table has more bytes than the limit that keeps memory small.
     #[error("its {what} is larger than the {limit} bytes that real objects stay below")]
     TooLarge {
-        /// Which table.
+        /// Name of the table.
         what: &'static str,
-        /// The bound, in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// There are more entries than the bound that keeps memory small.
+    /// There are more entries than the limit that keeps memory small.
     #[error("it has more than the {limit} {what} that real objects stay below")]
     TooMany {
-        /// Entries of what.
+        /// The kind of entries.
         what: &'static str,
-        /// The bound.
+        /// The limit.
         limit: u64,
     },
-    /// A table's address, the second field, is in no segment that is loaded.
+    /// The address of a table, which is the second field, is not in a loaded segment.
     #[error("its {0} is said to lie at {1:#x}, which no loaded segment covers")]
     Unmapped(&'static str, u64),
-    /// A table that others refer to is not there.
+    /// A table that another one refers to is missing.
     #[error("its {0} is missing")]
     Missing(&'static str),
     /// A chain of entries does not end.
@@ -71,12 +71,12 @@ pub enum Problem {
     /// A string is not UTF-8.
     #[error("a name in its {0} is not UTF-8")]
     Encoding(&'static str),
-    /// Two sections that were asked for share bytes.
+    /// Two requested sections overlap.
     #[error("its section `{0}` overlaps the one before")]
     Overlap(String),
 }
 
-/// A problem before the object's name is known.
+/// A problem without the object's name.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub offset: u64,
@@ -102,7 +102,7 @@ impl From<ReadError> for Fault {
     }
 }
 
-/// `Err` of a problem at an offset.
+/// Returns a problem at an offset as an `Err`.
 pub(super) fn fault<T>(offset: u64, problem: Problem) -> Result<T, Fault> {
     Err(Fault { offset, problem })
 }

@@ -1,5 +1,5 @@
-//! The ELF header and the two tables it points to: segments, of which the loader knows, and
-//! sections, of which it does not.
+//! The ELF header and the two tables it points to: segments, which the loader reads, and sections,
+//! which it does not.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,36 +12,37 @@ use super::error::{ElfError, Fault, Problem, fault, too_many};
 use super::{Kind, Machine};
 use crate::source::{self, Forward, Source};
 
-/// The largest section name tables of real objects are below 1 MiB.
+/// Limit on a section name table, in bytes. The largest of real objects are below 1 MiB.
 const MAX_SECTION_NAMES: u64 = 16 << 20;
-/// Shared objects have some forty; relocatable ones one for each function.
+/// Limit on the number of sections. Shared objects have about forty, relocatable objects one for each
+/// function.
 const MAX_SECTIONS: u64 = 1 << 20;
-/// Of an object with more sections no table is taken for what no loader maps.
+/// Limit on the sections of an object in which [`unmapped`] looks for tables.
 const MAX_STRIPPED: u64 = 4 << 10;
-/// How names of sections with debug information begin.
+/// Prefixes of the names of sections with debug information.
 const DEBUG: [&[u8]; 2] = [b".debug_", b".zdebug_"];
-/// Sections of one object that are remembered. Real ones have a few.
+/// Limit on the sections of one object that are remembered. Real objects have a few.
 const MAX_WANTED: usize = 4 << 10;
 
-/// A section that was asked for.
+/// A section that the caller asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// The name in the section table: `.nv_fatbin`.
+    /// Name in the section table, such as `.nv_fatbin`.
     pub name: String,
-    /// Its bytes in the object.
+    /// The section's byte range in the object.
     pub range: Range<u64>,
 }
 
 /// A table for linkers, debuggers and profilers, which no loader maps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unmapped {
-    /// The bytes of the table.
+    /// Byte range of the table.
     pub content: Range<u64>,
-    /// Where the section table says what it is.
+    /// Byte range of the table's type in the section table.
     pub kind: Range<u64>,
 }
 
-/// Symbols that are not the dynamic ones, their names, and debug information.
+/// Returns the tables of non-dynamic symbols, their names, and debug information.
 ///
 /// # Errors
 /// If the header or the section table is damaged, or `source` cannot be read.
@@ -53,7 +54,8 @@ pub fn unmapped(name: &str, mut source: impl Source) -> Result<Vec<Unmapped>, El
     read(&mut source).map_err(|fault| fault.of(name))
 }
 
-/// Where an object's dynamic table lies, if its first bytes say so.
+/// Returns the byte range of an object's dynamic table. `None` if `start`, its first bytes, does not
+/// contain it.
 pub fn dynamic_table(start: &[u8]) -> Option<Range<u64>> {
     let header: &FileHeader64<LE> = structure(start.first_chunk::<64>()?);
     if header.e_phentsize.get(LE) != 56 {
@@ -82,11 +84,11 @@ pub(super) struct Header {
     names: u64,
 }
 
-/// Segments that the loader maps, and the one with the dynamic table.
+/// The segments that the loader maps, and the one with the dynamic table.
 pub(super) struct Segments {
     loaded: Vec<Loaded>,
     pub dynamic: Option<Range<u64>>,
-    /// PT_GNU_STACK asks for a stack that can be executed.
+    /// Whether PT_GNU_STACK asks for an executable stack.
     pub executable_stack: bool,
 }
 
@@ -102,7 +104,7 @@ pub(super) struct Sections {
     pub symbols: Vec<Range<u64>>,
 }
 
-/// A structure of `object` from the next bytes. `N` is its size.
+/// Views bytes as a structure of `object`. `N` is its size.
 pub(super) fn structure<const N: usize, T: Pod>(bytes: &[u8; N]) -> &T {
     const { assert!(size_of::<T>() == N && align_of::<T>() == 1) };
     let (value, _) = from_bytes(bytes).expect("size and alignment are asserted above");
@@ -128,7 +130,7 @@ impl Header {
             sections.1 = 0;
         } else {
             entry_size("section table", 0x3a, header.e_shentsize.get(LE), 64)?;
-            // Counts that do not fit the header stand in the first section.
+            // Counts that do not fit into the header are in the first section.
             let first: [u8; 64] = source::array(source, sections.0)?;
             let first: &SectionHeader64<LE> = structure(&first);
             if sections.1 == 0 {
@@ -172,7 +174,7 @@ impl Header {
             executable_stack: false,
         };
         if self.machine == Machine::Cuda {
-            // A cubin is loaded by the driver; its segments are nothing to this loader.
+            // The driver loads a cubin, so this loader ignores its segments.
             return Ok(segments);
         }
         let mut table = Forward::new(source, offset, count * 56)?;
@@ -203,7 +205,7 @@ impl Header {
         Ok(segments)
     }
 
-    /// The sections called one of `wanted` that have bytes, and the tables of dynamic symbols.
+    /// Returns the non-empty sections named in `wanted`, and the tables of dynamic symbols.
     pub(super) fn sections(
         &self,
         source: &mut (impl Source + ?Sized),
@@ -302,7 +304,7 @@ impl Header {
                 false => taken.push(content),
             }
         }
-        // Names of something else than these symbols are somebody's.
+        // A string table that does not belong to these symbols may be in use elsewhere.
         let (found, others): (Vec<_>, Vec<_>) = (candidates.into_iter())
             .partition(|(n, kind, ..)| *kind != elf::SHT_STRTAB || of_symbols.contains(n));
         taken.extend(others.into_iter().map(|(_, _, content, _)| content));
@@ -336,7 +338,7 @@ impl Header {
 }
 
 impl Segments {
-    /// The bytes of the object from an address of the loaded image to its segment's end.
+    /// Returns the object's bytes from an address of the loaded image to the end of its segment.
     pub(super) fn at(&self, address: u64, what: &'static str) -> Result<Range<u64>, Fault> {
         let inside = self.loaded.iter().find_map(|s| {
             let into = address.checked_sub(s.address)?;
@@ -367,7 +369,8 @@ fn entry_size(table: &'static str, at: u64, found: u16, expected: u64) -> Result
     )
 }
 
-/// Looks no further than `wanted` is long: a table without an end would be read for each section.
+/// Whether the name at `at` is `wanted`. Looks no further than the length of `wanted`: otherwise, a
+/// table without a zero byte would be read again for each section.
 fn is_named(names: &[u8], at: usize, wanted: &str) -> bool {
     let name = names.get(at..).and_then(|n| n.get(..=wanted.len()));
     name.is_some_and(|n| n.ends_with(b"\0") && n.starts_with(wanted.as_bytes()))

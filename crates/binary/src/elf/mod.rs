@@ -1,13 +1,13 @@
-//! ELF objects: what one asks of the loader and offers to others, read from its headers.
+//! ELF objects: what an object requires of the loader and offers to others, read from its headers.
 //!
-//! In: a name for messages and a [`Source`]. Out: an [`Object`] — machine, NEEDED, SONAME, RPATH,
-//! RUNPATH, version needs, the sections that were asked for — and, on request, a walk over its
-//! dynamic symbols. Everything comes from where the loader looks (program headers and the dynamic
-//! table); section headers, which a loader ignores, only find device code and count symbols.
+//! In: a name for messages and a [`Source`]. Out: an [`Object`] with machine, NEEDED, SONAME, RPATH,
+//! RUNPATH, version needs and the requested sections, and, on request, a walk over its dynamic symbols.
+//! Everything is read where the loader reads it (program headers and the dynamic table). Section
+//! headers, which a loader ignores, are only used to find device code and to count symbols.
 //!
-//! `object` gives the structures; its own reader holds every table that it touches, this one holds
-//! none: symbols and their names pass by in the order of the file. Never runs, maps or unpacks the
-//! object. Only 64-bit little-endian objects: no CUDA platform has others.
+//! The `object` crate provides the structures. Its own reader holds every table that it touches; this
+//! one holds none, and reads symbols and their names in the order of the file. Never runs, maps or
+//! unpacks the object. Only 64-bit little-endian objects are read: no CUDA platform has others.
 
 mod dynamic;
 mod error;
@@ -29,10 +29,10 @@ pub use header::{Section, Unmapped, dynamic_table, unmapped};
 pub use symbols::{Linkage, Symbol, mentions};
 pub use version::{Floors, Version, VersionNeed, newest};
 
-/// How an ELF object begins.
+/// First four bytes of an ELF object.
 pub const MAGIC: [u8; 4] = object::elf::ELFMAG;
 
-/// What an object's code runs on (`e_machine`).
+/// The machine that an object's code runs on (`e_machine`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machine {
     /// 64-bit x86.
@@ -41,12 +41,12 @@ pub enum Machine {
     Aarch64,
     /// An NVIDIA GPU: the object is a cubin.
     Cuda,
-    /// By its number in the ELF registry.
+    /// Another machine, by its number in the ELF registry.
     Other(u16),
 }
 
 impl Machine {
-    /// As in `x86_64-linux-gnu`.
+    /// Returns the machine's name as in `x86_64-linux-gnu`.
     pub fn name(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
@@ -56,7 +56,7 @@ impl Machine {
         }
     }
 
-    /// `e_machine`
+    /// Returns the machine's `e_machine`.
     pub fn number(self) -> u16 {
         match self {
             Self::X86_64 => object::elf::EM_X86_64,
@@ -67,12 +67,12 @@ impl Machine {
     }
 }
 
-/// What an object is for (`e_type`).
+/// The type of an object (`e_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// An object for the linker.
+    /// An input of the linker.
     Relocatable,
-    /// A program for one fixed address.
+    /// A program for a fixed address.
     Executable,
     /// A shared library, or a program for any address.
     Shared,
@@ -80,18 +80,18 @@ pub enum Kind {
     Other(u16),
 }
 
-/// What an object says of itself.
+/// The headers of an object.
 #[derive(Debug, Clone)]
 pub struct Object {
-    /// The name that the caller gave it, for messages.
+    /// The name that the caller gave the object, for messages.
     pub name: String,
-    /// In bytes.
+    /// Size of the object in bytes.
     pub size: u64,
-    /// What its code runs on.
+    /// The machine that its code runs on.
     pub machine: Machine,
-    /// What it is for.
+    /// The type of the object.
     pub kind: Kind,
-    /// `EI_ABIVERSION` and `e_flags`, which say for which SM a cubin is.
+    /// `EI_ABIVERSION`. With `flags` it tells a cubin's SM.
     pub abi_version: u8,
     /// `e_flags`.
     pub flags: u32,
@@ -99,30 +99,30 @@ pub struct Object {
     pub soname: Option<String>,
     /// NEEDED: SONAMEs in the order in which the loader takes them.
     pub needed: Vec<String>,
-    /// Ignored by the loader where there is a `runpath`.
+    /// RPATH. The loader ignores it if there is a `runpath`.
     pub rpath: Option<SearchPath>,
-    /// Where the loader looks for `needed` before its own directories.
+    /// RUNPATH: where the loader looks for `needed` before its own directories.
     pub runpath: Option<SearchPath>,
-    /// The loader looks for what it needs neither in the default directories nor in its cache of
+    /// Whether the loader must not look for dependencies in the default directories or in its cache of
     /// them (DF_1_NODEFLIB).
     pub no_default_directories: bool,
-    /// It asks for a stack that can be executed (PT_GNU_STACK).
+    /// Whether the object asks for an executable stack (PT_GNU_STACK).
     pub executable_stack: bool,
-    /// Versions of symbols that others have to define.
+    /// Versions of symbols that other objects must define.
     pub versions: Vec<VersionNeed>,
-    /// Versions of symbols that it defines.
+    /// Versions of symbols that the object defines.
     pub defines: Vec<String>,
-    /// In the order of the file; they do not overlap.
+    /// The requested sections in the order of the file. They do not overlap.
     pub sections: Vec<Section>,
     symbols: Option<SymbolTable>,
 }
 
 impl Object {
-    /// Reads the object that `source` is. `sections` are the names of those to remember.
+    /// Reads the object in `source`. `sections` are the names of the sections to remember.
     ///
     /// # Errors
-    /// If `source` is not a 64-bit little-endian ELF object, is damaged where the loader or a
-    /// wanted section lies, exceeds a bound, or cannot be read.
+    /// If `source` is not a 64-bit little-endian ELF object, is damaged in a part that the loader or a
+    /// requested section needs, exceeds a limit, or cannot be read.
     pub fn read(
         name: &str,
         source: &mut (impl Source + ?Sized),
@@ -161,14 +161,14 @@ impl Object {
         })
     }
 
-    /// The newest GLIBC, GLIBCXX and CXXABI that the loader insists on.
+    /// Returns the newest GLIBC, GLIBCXX and CXXABI that the loader requires.
     pub fn floors(&self) -> Floors {
         Floors::of(&self.versions)
     }
 
-    /// Shows every global symbol of the dynamic table, by where its name lies, and once where its
-    /// versions share a name. `source` is what the object was read from. Holds eight bytes for each
-    /// symbol.
+    /// Calls `visit` with every global symbol of the dynamic table, in the order in which their names
+    /// are stored, and once for all versions of a name. `source` is what the object was read from.
+    /// Needs eight bytes of memory for each symbol.
     ///
     /// # Errors
     /// If the symbol table or its names are damaged, or `source` cannot be read.

@@ -1,7 +1,7 @@
-//! Names from a string table, taken in the order in which they lie there.
+//! Names from a string table, read in the order in which they are stored.
 //!
-//! A table may be tens of MiB and part of a compressed stream: reading its names in order passes
-//! over it once and holds no more than the piece around the current one.
+//! A table may have tens of MiB and be a part of a compressed stream. Reading its names in order passes
+//! over it once and holds only the piece around the current name.
 
 use std::ops::Range;
 
@@ -10,17 +10,18 @@ use crate::source::Source;
 
 const TABLE: &str = "dynamic string table";
 const PIECE: u64 = 64 << 10;
-/// The longest names of real objects, of C++ templates, are below 100 KiB.
+/// Longest name in bytes. The longest of real objects, those of C++ templates, are below 100 KiB.
 const MAX_NAME: u64 = 1 << 20;
-/// Bytes of all names that an object keeps, libraries, paths and versions: what its table has, but
-/// small tables may be used more often and large ones hold symbols above all.
+/// Bounds in bytes on all names that an object keeps: libraries, paths and versions. The limit is the
+/// size of its string table between these bounds, because small tables may be used more than once and
+/// large ones mostly hold symbols.
 const MIN_KEPT: u64 = 64 << 10;
 const MAX_KEPT: u64 = 1 << 20;
 
 pub(super) struct Strings<'a, S: ?Sized> {
     source: &'a mut S,
     table: Range<u64>,
-    /// Bytes of the source from `start` on.
+    /// The bytes of the source from `start` on.
     buf: Vec<u8>,
     start: u64,
 }
@@ -36,7 +37,7 @@ impl<'a, S: Source + ?Sized> Strings<'a, S> {
         }
     }
 
-    /// The name at an offset of the table, which is no smaller than the one before.
+    /// Returns the name at an offset of the table. Offsets must not decrease from call to call.
     pub(super) fn get(&mut self, offset: u64) -> Result<&[u8], Fault> {
         let Some(at) = (self.table.start.checked_add(offset)).filter(|at| *at < self.table.end)
         else {
@@ -63,7 +64,7 @@ impl<'a, S: Source + ?Sized> Strings<'a, S> {
     }
 }
 
-/// The names at `offsets`, in that order, whatever the order of the table.
+/// Returns the names at `offsets`, in that order, whatever the order of the table.
 pub(super) fn kept(
     source: &mut (impl Source + ?Sized),
     table: Range<u64>,
@@ -71,7 +72,7 @@ pub(super) fn kept(
 ) -> Result<Vec<String>, Fault> {
     let mut order: Vec<usize> = (0..offsets.len()).collect();
     order.sort_unstable_by_key(|&i| offsets[i]);
-    // Names that are used often or share their bytes could add up to more than the object has.
+    // Names that are used often or share bytes could add up to more than the object's size.
     let mut budget = (table.end - table.start).clamp(MIN_KEPT, MAX_KEPT);
     let at = table.start;
     let mut strings = Strings::new(source, table);

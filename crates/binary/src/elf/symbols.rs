@@ -1,4 +1,4 @@
-//! Dynamic symbols: what an object takes from others and what it exports.
+//! Dynamic symbols: the ones an object needs from others and the ones it exports.
 
 use std::ops::Range;
 
@@ -12,32 +12,32 @@ use super::strings::Strings;
 use crate::source::{self, Forward, Source, u32_at};
 
 const ENTRY: u64 = 24;
-/// The largest library measured, torch's, has below half a million.
+/// Limit on the number of symbols. The largest library measured, torch's, has below half a million.
 const MAX_SYMBOLS: u64 = 4 << 20;
 
-/// How a dynamic symbol takes part in linking.
+/// The role of a dynamic symbol in linking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Linkage {
-    /// Another object has to define it.
+    /// Another object must define the symbol.
     Undefined,
-    /// Another object may define it.
+    /// Another object may define the symbol.
     WeakUndefined,
-    /// It is defined here, and others may use it.
+    /// This object defines the symbol, and others may use it.
     Exported,
 }
 
 /// A global symbol of the dynamic table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symbol<'a> {
-    /// Mangled, without its version.
+    /// The mangled name, without its version.
     pub name: &'a [u8],
-    /// Whether it is wanted or offered.
+    /// Whether the symbol is needed or exported.
     pub linkage: Linkage,
 }
 
-/// Whether a mangled C++ name contains one of `names` as an identifier: `_ZN3c104cuda…` mentions
-/// `c10`, and `_Z16THPVariable_WrapN2at10TensorBaseE` mentions `at`. Mangling spells an identifier
-/// out, length first, where it occurs first (Itanium C++ ABI 5.1.3).
+/// Whether a mangled C++ name contains one of `names` as an identifier: `_ZN3c104cuda…` mentions `c10`,
+/// and `_Z16THPVariable_WrapN2at10TensorBaseE` mentions `at`. Mangling writes an identifier out, with
+/// its length in front, at its first occurrence (Itanium C++ ABI 5.1.3).
 pub fn mentions(mangled: &[u8], names: &[&str]) -> bool {
     mangled.starts_with(b"_Z")
         && names.iter().any(|name| {
@@ -55,8 +55,9 @@ pub(super) struct SymbolTable {
 }
 
 impl SymbolTable {
-    /// The loader looks symbols up by hash and never counts them; `tables` are the sections that
-    /// say how many there are. Where they were stripped the hash table has to tell.
+    /// Finds the symbol table. The loader looks symbols up by hash and never counts them. `tables` are
+    /// the sections that state the number of symbols; if they were stripped, it is derived from the
+    /// hash table.
     pub(super) fn locate(
         source: &mut (impl Source + ?Sized),
         segments: &Segments,
@@ -97,9 +98,9 @@ impl SymbolTable {
     ) -> Result<(), Fault> {
         let mut names = self.names(source)?;
         names.sort_unstable();
-        // Versions of one symbol share its name; so could a million symbols.
+        // Versions of a symbol share its name, and so may a million symbols.
         names.dedup();
-        // Names share tails at most a few times over; more would read the table without end.
+        // Real names share endings a few times at most; more would read the table over and over.
         let mut budget = 8 * (self.strings.end - self.strings.start);
         let mut strings = Strings::new(source, self.strings.clone());
         for (offset, linkage) in names {
@@ -113,7 +114,7 @@ impl SymbolTable {
         Ok(())
     }
 
-    /// Where the names of the symbols that link to other objects lie.
+    /// Returns the name offsets of the symbols that link to other objects.
     fn names(&self, source: &mut (impl Source + ?Sized)) -> Result<Vec<(u32, Linkage)>, Fault> {
         let mut table = Forward::new(source, self.offset, self.count * ENTRY)?;
         let mut names = Vec::new();
@@ -138,7 +139,8 @@ impl SymbolTable {
     }
 }
 
-/// How many symbols a GNU hash table covers: one more than the last of its longest chain.
+/// Returns the number of symbols in a GNU hash table: one more than the last symbol of its longest
+/// chain.
 fn hashed(source: &mut (impl Source + ?Sized), range: Range<u64>) -> Result<u64, Fault> {
     let mut table = Forward::new(source, range.start, range.end - range.start)?;
     let header: [u8; 16] = table.array()?;

@@ -87,7 +87,7 @@ fn floors_are_what_the_loader_insists_on() {
     );
 }
 
-/// A library by the linker, with the flags that decide how its symbols are counted.
+/// Links a library, with the flags that decide how its symbols are counted.
 fn linked(flags: &[&str]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("x.c");
@@ -124,7 +124,7 @@ fn reads_what_the_linker_wrote() {
         assert_eq!(of("maybe"), Some(Linkage::WeakUndefined));
         assert_eq!((of("hidden"), of("local")), (None, None));
 
-        // Without a section table the hash table counts.
+        // Without a section table, the count comes from the hash table.
         bytes[0x28..0x30].fill(0);
         assert_eq!(symbols(&bytes), found);
     }
@@ -175,7 +175,7 @@ fn versions_that_go_round_are_refused() {
     }
     .built();
     let mut bytes = built.bytes;
-    // Wherever an entry starts, the next one starts four bytes on.
+    // Every entry claims that the next one starts four bytes further.
     for field in bytes[built.versions..built.strings].chunks_exact_mut(4) {
         field.copy_from_slice(&4u32.to_le_bytes());
     }
@@ -201,7 +201,7 @@ fn sections_may_not_overlap() {
         ..Build::default()
     }
     .built();
-    // The second of the two starts one byte early.
+    // The second of the two sections starts one byte early.
     built.bytes[built.section_table + 3 * 64 + 24] -= 1;
     assert!(matches!(problem(&built.bytes), Problem::Overlap(name) if name == "other"));
 }
@@ -210,7 +210,7 @@ fn sections_may_not_overlap() {
 fn tables_that_claim_more_than_there_is_are_refused() {
     let built = Build::default().built();
     let mut many = built.bytes.clone();
-    // No count in the header: the first section's size is the count.
+    // Without a count in the header, the first section's size is the count.
     many[0x3c..0x3e].fill(0);
     many[built.section_table + 32..][..8].fill(0xff);
     assert!(matches!(problem(&many), Problem::TooMany { .. }));
@@ -222,7 +222,7 @@ fn tables_that_claim_more_than_there_is_are_refused() {
     assert!(matches!(problem(&names), Problem::TooLarge { .. }));
 }
 
-/// Reads everything that there is to read.
+/// Reads everything in the object.
 fn exhaust(bytes: &[u8]) {
     if let Ok(object) = read(bytes) {
         let _ = object.symbols(&mut &bytes[..], |s| {

@@ -1,4 +1,4 @@
-//! Versions of symbols that an object needs from others, and the floors they add up to.
+//! Versions of symbols that an object needs from others, and the minimum versions that follow.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,29 +14,30 @@ use crate::source::{self, Source};
 
 const TABLE: &str = "table of needed versions";
 const DEFINED: &str = "table of defined versions";
-/// Real tables are below 10 KiB.
+/// Limit on a version table, in bytes. Real tables are below 10 KiB.
 const MAX_TABLE: u64 = 1 << 20;
 
-/// Of objects with packed relocations; glibc defines it from 2.36 on (its NEWS).
+/// Version that objects with packed relocations need. glibc defines it from 2.36 on (its NEWS).
 const PACKED: &str = "GLIBC_ABI_DT_RELR";
 
 /// A version that `file` has to define.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VersionNeed {
-    /// SONAME of the object that has to define it: `libc.so.6`.
+    /// SONAME of the object that must define the version, such as `libc.so.6`.
     pub file: String,
-    /// The version's name: `GLIBC_2.34`.
+    /// Name of the version, such as `GLIBC_2.34`.
     pub version: String,
-    /// The loader does without it, so it counts for no floor.
+    /// Whether the loader tolerates its absence. A weak need does not count for [`Floors`].
     pub weak: bool,
 }
 
-/// Numbers of a symbol version, as in `GLIBC_2.34` and `GLIBCXX_3.4.29`.
+/// The numbers of a symbol version, as in `GLIBC_2.34` and `GLIBCXX_3.4.29`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(Vec<u32>);
 
 impl Version {
-    /// `None` for a version without a number, such as `GLIBC_PRIVATE`.
+    /// Parses the numbers of a version. `None` for a version without a number, such as the one of
+    /// `GLIBC_PRIVATE`.
     pub fn parse(text: &str) -> Option<Self> {
         let part = |p: &str| {
             let digits = p.bytes().all(|b| b.is_ascii_digit());
@@ -62,7 +63,7 @@ impl Serialize for Version {
     }
 }
 
-/// The newest version of that prefix among names of defined ones: of glibc's `GLIBC_`, 2.36.
+/// Returns the newest defined version with a prefix, such as 2.36 for glibc's `GLIBC_`.
 pub fn newest(defined: &[String], prefix: &str) -> Option<Version> {
     defined
         .iter()
@@ -73,11 +74,11 @@ pub fn newest(defined: &[String], prefix: &str) -> Option<Version> {
 /// The newest versions that an object needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Floors {
-    /// Of `GLIBC_`.
+    /// Newest version of `GLIBC_`.
     pub glibc: Option<Version>,
-    /// Of `GLIBCXX_`, in libstdc++.
+    /// Newest version of `GLIBCXX_`, in libstdc++.
     pub glibcxx: Option<Version>,
-    /// Of `CXXABI_`, in libstdc++.
+    /// Newest version of `CXXABI_`, in libstdc++.
     pub cxxabi: Option<Version>,
 }
 
@@ -99,14 +100,14 @@ impl Floors {
     }
 }
 
-/// A need whose names are offsets of the string table.
+/// A needed version whose names are offsets of the string table.
 pub(super) struct Need {
     pub file: u64,
     pub version: u64,
     pub weak: bool,
 }
 
-/// Needs of the table that starts where `range` does and has `count` files.
+/// Returns the needs of a table that begins at the start of `range` and has `count` files.
 pub(super) fn needs(
     source: &mut (impl Source + ?Sized),
     range: Range<u64>,
@@ -144,8 +145,8 @@ pub(super) fn needs(
     Ok(needs)
 }
 
-/// Offsets of the names that the table of `count` versions which starts where `range` does defines,
-/// but for the object's own.
+/// Returns the offsets of the version names that a table defines, except for the object's own name. The
+/// table begins at the start of `range` and has `count` versions.
 pub(super) fn definitions(
     source: &mut (impl Source + ?Sized),
     range: Range<u64>,
@@ -172,7 +173,7 @@ pub(super) fn definitions(
     Ok(names)
 }
 
-/// The entry of `N` bytes at `at`. Each takes one from `budget`, so that a chain ends.
+/// Returns the entry of `N` bytes at `at`. Each entry takes one from `budget`, so a chain must end.
 fn entry<'a, T: Pod, const N: usize>(
     table: &'a [u8],
     at: usize,

@@ -1,10 +1,10 @@
-//! A bare cubin: an ELF object for one SM, which its header's flags name.
+//! A bare cubin: an ELF object for one SM, which the flags in its header name.
 //!
-//! Up to CUDA 12 (ABI version 7) the SM is the flags' low byte and 0x800 the suffix `a`. From
-//! Blackwell and CUDA 13 on (ABI version 8) the SM is the second byte. There the suffix `a` is 0x8
-//! in files of CUDA 12.8 and 12.9, and an attribute of `.nv.compat` in those of CUDA 13. `f` is in
-//! neither: such a cubin runs wherever one without a suffix does. Checked with ptxas 12.8.93 and
-//! 13.5.37, and with cuobjdump 13.5.37, which reads both so.
+//! Up to CUDA 12 (ABI version 7) the SM is the flags' low byte, and 0x800 is the suffix `a`. Since
+//! Blackwell and CUDA 13 (ABI version 8) the SM is the second byte. There the suffix `a` is 0x8 in
+//! files of CUDA 12.8 and 12.9, and an attribute of `.nv.compat` in those of CUDA 13. Neither marks the
+//! suffix `f`: such a cubin runs wherever one without a suffix does. Checked with ptxas 12.8.93 and
+//! 13.5.37, and with cuobjdump 13.5.37, which reads both in the same way.
 
 use super::entry::numbered;
 use super::error::{Fault, Problem, fault};
@@ -14,13 +14,13 @@ use crate::source::{Forward, Source, u16_at};
 use stackforge_types::Suffix;
 
 pub(super) const COMPAT: &str = ".nv.compat";
-/// Where an ELF header has its flags.
+/// Offset of the flags in an ELF header.
 const FLAGS_AT: u64 = 0x30;
 const ARCH_ABI_7: u32 = 0x800;
 const ARCH_ABI_8: u32 = 0x8;
-/// Attribute of `.nv.compat`: 1 says that the code runs on its own SM only.
+/// Attribute of `.nv.compat`. Its value is 1 if the code runs only on its own SM.
 const ARCH_ATTRIBUTE: u8 = 9;
-/// Format of an attribute whose value has a length of its own.
+/// Format of an attribute with a value of variable length.
 const SIZED: u8 = 4;
 
 pub(super) fn entry(object: &Object, source: &mut impl Source) -> Result<Entry, Fault> {
@@ -40,7 +40,7 @@ pub(super) fn entry(object: &Object, source: &mut impl Source) -> Result<Entry, 
     Ok(Entry {
         kind: Kind::Sass,
         sm,
-        // As in the header of a fatbin's entry: cubins have no other version than their ABI's.
+        // A fatbin entry's header has the same version: cubins have no other than their ABI's.
         version: (1, u16::from(object.abi_version)),
         compression: None,
         stored: object.size,
@@ -52,8 +52,9 @@ pub(super) fn entry(object: &Object, source: &mut impl Source) -> Result<Entry, 
     })
 }
 
-/// What the section says of the suffix `a`, if it does. Attributes are a byte of format, one of
-/// kind and a 16-bit value; the value of a sized one counts the bytes that follow.
+/// Returns whether the section says that the SM has the suffix `a`. `None` if the section does not say.
+/// An attribute is a byte of format, a byte of kind and a 16-bit value, which for a sized attribute is
+/// the number of bytes that follow.
 fn arch_attribute(section: &Section, source: &mut impl Source) -> Result<Option<bool>, Fault> {
     let range = &section.range;
     let mut table = Forward::new(source, range.start, range.end - range.start)?;

@@ -1,5 +1,5 @@
-//! One entry of a container: 64 bytes that every version of the format has, more that newer ones
-//! add, and the code.
+//! One entry of a container: 64 bytes that every version of the format has, further fields of newer
+//! versions, and the code.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ const ZSTD: u64 = 0x8000;
 const ARCH: u64 = 0x10_0000;
 const FAMILY: u64 = 0x20_0000;
 
-/// The entry at the start of `range`, which ends with its container, and its length.
+/// Returns the entry at the start of `range`, which ends with its container, and the entry's length.
 pub(super) fn read(
     source: &mut impl Source,
     range: Range<u64>,
@@ -45,7 +45,7 @@ pub(super) fn read(
         (false, true) => Some(Compression::Zstd),
         (true, true) => return fault(at, Problem::Flags(flags)),
     };
-    // What is not compressed has no length but the stored one, padding included.
+    // Uncompressed code has only a stored length, including padding.
     let compressed = u64::from(u32_at(&header, 16));
     if compressed > stored || compression.is_some() != (compressed > 0) {
         return fault(at, Problem::Compressed { compressed, stored });
@@ -83,7 +83,7 @@ fn sm(number: u32, flags: u64, at: u64) -> Result<Sm, Fault> {
     })
 }
 
-/// The SM that NVIDIA counts as `number`: 90, 110.
+/// Converts NVIDIA's number of an SM, such as 90 or 110.
 pub(super) fn numbered(number: u32, at: u64) -> Result<Sm, Fault> {
     match (u8::try_from(number / 10), number % 10) {
         (Ok(major @ 1..=99), minor) => Ok(Sm::new(major, minor as u8)),

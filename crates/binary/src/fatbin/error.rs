@@ -1,4 +1,4 @@
-//! What can be wrong with device code, and where in its object.
+//! Errors in device code, and their position in the object.
 
 use crate::source::ReadError;
 
@@ -8,45 +8,45 @@ use crate::source::ReadError;
 pub struct FatbinError {
     /// The name that the caller gave the object.
     pub object: String,
-    /// Where in the object the problem was seen, in bytes.
+    /// Offset of the problem in the object, in bytes.
     pub offset: u64,
-    /// What is wrong there.
+    /// The problem at this offset.
     #[source]
     pub problem: Problem,
 }
 
-/// What can be wrong with device code. Each text completes "device code of `NAME`, offset `N`: …".
+/// A problem of device code. Each text completes "device code of `NAME`, offset `N`: …".
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The bytes could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A container begins with other bytes than the format's.
+    /// A container does not begin with the format's magic.
     #[error("these bytes are neither a fatbin nor padding")]
     Magic,
-    /// A container of a version that has not been seen, or with a header of another size.
+    /// A container has an unknown version, or a header of another size.
     #[error("a container of version {version} with a header of {len} bytes is not known")]
     Container {
-        /// As the header says; 1 is known.
+        /// Version in the header; 1 is known.
         version: u16,
-        /// Bytes of the header; 16 are known.
+        /// Size of the header in bytes; 16 is known.
         len: u16,
     },
-    /// An entry of a version that has not been seen, or with a header that is too short.
+    /// An entry has an unknown version, or a header that is too short.
     #[error("an entry of version {version:#x} with a header of {len} bytes is not known")]
     Entry {
-        /// As the header says; 0x101 is known.
+        /// Version in the header; 0x101 is known.
         version: u16,
-        /// Bytes of the header; 64 at least are known.
+        /// Size of the header in bytes; at least 64 is known.
         len: u32,
     },
-    /// A part does not end where what holds it ends, or before.
+    /// A part reaches past the end of what contains it.
     #[error("the {0} does not end where what holds it does, or before")]
     Outside(&'static str),
     /// The length of compressed code contradicts the flags or the stored length.
     #[error("the compressed length {compressed} does not fit the entry's {stored} bytes")]
     Compressed {
-        /// Bytes of compressed code, as the header says.
+        /// Bytes of compressed code according to the header.
         compressed: u64,
         /// Bytes of code and padding in the object.
         stored: u64,
@@ -54,18 +54,18 @@ pub enum Problem {
     /// Two flags that exclude each other are set.
     #[error("the flags {0:#x} contradict each other")]
     Flags(u64),
-    /// The number of an SM is not one, such as 90 for 9.0.
+    /// The number does not name an SM, as 90 does for 9.0.
     #[error("{0} is no SM")]
     Sm(u32),
-    /// The cubin's `EI_ABIVERSION` is not one that says where its SM is.
+    /// The cubin's `EI_ABIVERSION` is unknown, so the position of its SM is too.
     #[error("a cubin of ABI version {0} is not known")]
     Abi(u8),
-    /// The section has no valid SM.
+    /// The section `.nv.compat` is malformed.
     #[error("the section `.nv.compat` of a cubin is malformed")]
     Compat,
 }
 
-/// A problem before the object's name is known.
+/// A problem without the object's name.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub offset: u64,
@@ -91,7 +91,7 @@ impl From<ReadError> for Fault {
     }
 }
 
-/// `Err` of a problem at an offset.
+/// Returns a problem at an offset as an `Err`.
 pub(super) fn fault<T>(offset: u64, problem: Problem) -> Result<T, Fault> {
     Err(Fault { offset, problem })
 }

@@ -1,12 +1,13 @@
-//! Device code in an object: the entries of its fatbins, or the cubin that it is.
+//! Device code in an object: the entries of its fatbins, or the object itself if it is a cubin.
 //!
-//! In: an [`Object`] read with [`SECTIONS`], and its [`Source`]; or a file that is a fatbin. Out: [`Entry`] after entry, by
-//! headers alone: kind, SM, version, compression, sizes. Nothing is decompressed, so what an entry
-//! says of its code is taken as said, by the driver too.
+//! In: an [`Object`] read with [`SECTIONS`], and its [`Source`]; or a file that is a fatbin. Out: one
+//! [`Entry`] after another, read from headers alone: kind, SM, version, compression, sizes. Nothing is
+//! decompressed, so an entry's statements about its code are not checked. The driver does not check
+//! them either.
 //!
-//! A section is containers one after the other, each a 16-byte header and entries. NVIDIA
-//! documents neither; the layout was read from files of CUDA 11 to 13.5 and holds against
-//! `cuobjdump -all` on every file measured.
+//! A section is a series of containers, each with a 16-byte header and entries. NVIDIA documents
+//! neither. The layout was derived from files of CUDA 11 to 13.5 and agrees with `cuobjdump -all` on
+//! every file measured.
 
 mod cubin;
 mod entry;
@@ -30,27 +31,27 @@ pub use scan::Scan;
 pub use walk::Entries;
 pub use without::{Edit, Stretch, edited, rewrite, without};
 
-/// Names of the sections to read an object with: fatbins of linked code, fatbins of relocatable
-/// code, and what a cubin says of its SM.
+/// Names of the sections to read an object with: fatbins of linked code, fatbins of relocatable code,
+/// and the section with a cubin's SM attribute.
 pub const SECTIONS: [&str; 3] = [LINKED, RELOCATABLE, cubin::COMPAT];
 const LINKED: &str = ".nv_fatbin";
 const RELOCATABLE: &str = "__nv_relfatbin";
 
-/// What an entry's code is.
+/// The kind of an entry's code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Machine code, a cubin.
+    /// Machine code: a cubin.
     Sass,
-    /// Text that a driver can compile.
+    /// PTX: text that a driver can compile.
     Ptx,
-    /// NVVM IR for link-time optimisation; a driver cannot run it.
+    /// NVVM IR for link-time optimisation, which a driver cannot run.
     Nvvm,
-    /// Another kind, by the number in its header.
+    /// Another kind, by its number in the header.
     Other(u16),
 }
 
-/// How an entry's code is compressed.
+/// The compression of an entry's code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compression {
@@ -60,13 +61,13 @@ pub enum Compression {
     Zstd,
 }
 
-/// Where an entry was found.
+/// The place where an entry was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
-    /// `.nv_fatbin`
+    /// Section `.nv_fatbin`.
     Linked,
-    /// `__nv_relfatbin`
+    /// Section `__nv_relfatbin`.
     Relocatable,
     /// No section: the file is a cubin or a fatbin.
     Bare,
@@ -75,25 +76,26 @@ pub enum Place {
 /// One piece of device code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// What the code is.
+    /// The kind of the code.
     pub kind: Kind,
-    /// What it was compiled for.
+    /// The SM that the code was compiled for.
     pub sm: Sm,
-    /// Of PTX, the ISA: 9.0 needs a driver of CUDA 13.0. Of others, that of their format.
+    /// Version of the code. For PTX it is the ISA (9.0 needs a driver of CUDA 13.0), for others that of
+    /// their format.
     pub version: (u16, u16),
-    /// `None` if the code is stored as it is.
+    /// Compression of the code. `None` if it is stored as is.
     pub compression: Option<Compression>,
-    /// Bytes of code in the object, as compressed.
+    /// Bytes of code in the object, compressed if [`Entry::compression`] is set.
     pub stored: u64,
-    /// Bytes of code as the entry's header says, without a check.
+    /// Bytes of uncompressed code according to the header, unchecked.
     pub uncompressed: u64,
-    /// Where in the object it is.
+    /// The place of the entry in the object.
     pub place: Place,
-    /// Of the entry in the object.
+    /// Offset of the entry in the object.
     pub offset: u64,
-    /// In bytes, from the offset to the next entry.
+    /// Length in bytes, from the offset to the next entry.
     pub len: u64,
-    /// Of the container that it is in: entries of one container are the same kernels.
+    /// Offset of the entry's container. Entries of one container have the same kernels.
     pub container: u64,
 }
 
@@ -108,7 +110,7 @@ pub struct Bytes {
     pub other: u64,
 }
 
-/// Adds up what the entries hold for each SM, lowest SM first.
+/// Adds up the stored bytes of the entries for each SM, lowest SM first.
 pub fn bytes_by_sm<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> BTreeMap<Sm, Bytes> {
     let mut sums: BTreeMap<Sm, Bytes> = BTreeMap::new();
     for entry in entries {
@@ -122,7 +124,8 @@ pub fn bytes_by_sm<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> BTreeMap
     sums
 }
 
-/// The device code of an object; nothing follows an error. `source` is what it was read from.
+/// Returns the device code of an object. `source` is what the object was read from. The iterator ends
+/// after an error.
 pub fn entries<S: Source>(object: &Object, source: S) -> Entries<'_, S> {
     if object.machine == Machine::Cuda {
         return Entries::of_cubin(object, source);
@@ -138,7 +141,7 @@ pub fn entries<S: Source>(object: &Object, source: S) -> Entries<'_, S> {
     Entries::of_sections(&object.name, source, sections.collect())
 }
 
-/// The device code of a file that is a fatbin and no object, as `nvcc -fatbin` writes it.
+/// Returns the device code of a file that is a fatbin and not an object, as `nvcc -fatbin` writes it.
 pub fn bare_entries<S: Source>(name: &str, source: S) -> Entries<'_, S> {
     let all = 0..source.size();
     Entries::of_sections(name, source, [(Place::Bare, all)].into())

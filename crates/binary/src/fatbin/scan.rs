@@ -1,38 +1,39 @@
-//! Headers of fatbins in an object that passes by once.
+//! Collects headers of fatbins from an object that is streamed once.
 //!
-//! In: the object's bytes, in pieces, before it is known where its sections lie (an ELF object says
-//! so at its end). Out: the headers of whatever looks like a container, kept for [`super::entries`],
-//! which reads them once the sections are known and asks again for what is missing. What looks like
-//! a container elsewhere is kept for nothing.
+//! In: the object's bytes, in pieces, before the position of its sections is known (an ELF object has
+//! it at its end). Out: the headers of everything that looks like a container, kept for
+//! [`super::entries`], which reads them once the sections are known. What turns out to be missing then
+//! has to be read again. Bytes that look like a container outside these sections are kept in vain.
 
 use crate::source::{Sparse, u32_at, u64_at};
 
 use super::walk::{HEADER, MAGIC, PADDING};
 
-/// Magic, version and header length, which the format has had in common since CUDA 4.
+/// Magic, version and header length, which are the same in every format since CUDA 4.
 const START: [u8; 8] = [MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3], 1, 0, 16, 0];
 const ENTRY: u64 = 64;
-/// Headers of one object: real ones have some MiB, others may be nothing else.
+/// Limit on the headers that are kept of one object. Real objects have some MiB; a hostile one may
+/// consist of nothing else.
 const MOST_KEPT: usize = 32 << 20;
 
-/// Looks for containers in an object that passes by in pieces.
+/// Searches an object, streamed in pieces, for containers.
 #[derive(Default)]
 pub struct Scan {
-    /// Where in the object to look next.
+    /// Offset in the object at which to look next.
     next: u64,
-    /// End of the container that this is in.
+    /// End of the current container.
     container: Option<u64>,
-    /// Outside of containers, up to where bytes may be padding.
+    /// Outside of containers, the end of what may be padding.
     padding: u64,
-    /// Nothing but zeros since the last container: what was pruned leaves many.
+    /// Whether there were only zeros since the last container. Pruning leaves many.
     zeros: bool,
-    /// Of what has passed, the bytes from `next` on, a cut header.
+    /// Bytes from `next` on that have passed: a header that was cut.
     held: Vec<u8>,
     passed: u64,
 }
 
 impl Scan {
-    /// The next piece of the object; what may matter of it goes to `kept`, up to a limit.
+    /// Takes the next piece of the object, and adds what may matter of it to `kept`, up to a limit.
     pub fn pass(&mut self, piece: &[u8], kept: &mut Sparse) {
         if kept.kept() > MOST_KEPT {
             return;
@@ -63,7 +64,7 @@ impl Scan {
         }
     }
 
-    /// Looks for the next container; `None` when its header is cut.
+    /// Looks for the next container. `None` if its header is cut.
     fn between(&mut self, rest: &[u8], kept: &mut Sparse) -> Option<()> {
         if self.zeros {
             let zeros = rest.iter().take_while(|byte| **byte == 0).count();
@@ -73,7 +74,7 @@ impl Scan {
         let found = memchr::memmem::find(rest, &START);
         let padding = self.padding.saturating_sub(self.next) as usize;
         kept.keep(self.next, &rest[..found.unwrap_or(rest.len()).min(padding)]);
-        // A cut start may end the piece.
+        // The piece may end with a cut start.
         let skip = found.unwrap_or(rest.len().saturating_sub(START.len() - 1));
         self.next += skip as u64;
         found?;
@@ -84,7 +85,7 @@ impl Scan {
         Some(())
     }
 
-    /// Takes the next entry of the container that ends at `end`; `None` when its header is cut.
+    /// Takes the next entry of the container that ends at `end`. `None` if its header is cut.
     fn inside(&mut self, end: u64, rest: &[u8], kept: &mut Sparse) -> Option<()> {
         if end.saturating_sub(self.next) < ENTRY {
             return self.leave(end.max(self.next));
@@ -93,7 +94,8 @@ impl Scan {
         kept.keep(self.next, header);
         let len = u64::from(u32_at(header, 4)).saturating_add(u64_at(header, 8));
         let next = self.next.saturating_add(len);
-        // What is no entry ends the container: what looked like one may hide another.
+        // An invalid entry ends the container. The match may have been false, so the search resumes
+        // right after the header.
         if len < ENTRY || next > end {
             return self.leave(self.next + ENTRY);
         }

@@ -5,7 +5,7 @@ use crate::elf::Object;
 use crate::samples::object::Build;
 use crate::source::Sparse;
 
-/// An entry of a fatbin: `len` bytes of code that is nothing but `7`.
+/// An entry of a fatbin: `len` bytes of code, all `7`.
 struct Code {
     kind: u16,
     sm: u32,
@@ -153,7 +153,7 @@ fn kinds_that_no_driver_runs_keep_their_number() {
     assert_eq!(kinds, [Kind::Nvvm, Kind::Other(64)]);
 }
 
-/// A cubin's flags as ptxas 12.8.93 and 13.5.37 write them.
+/// The flags of cubins as ptxas 12.8.93 and 13.5.37 write them.
 #[test]
 fn cubins_name_their_sm() {
     let arch = [2, 2, 1, 0, 4, 11, 4, 0, 2, 9, 1, 0, 2, 9, 1, 0].to_vec();
@@ -247,7 +247,7 @@ proptest! {
         let _ = bare(&bytes);
     }
 
-    /// Whatever is read lies within the file, once.
+    /// The entries lie within the file and do not overlap.
     #[test]
     fn any_damage(edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
         let mut bytes = sample();
@@ -261,7 +261,7 @@ proptest! {
     }
 }
 
-/// What a scan keeps of bytes that pass in pieces of `len`.
+/// Scans the bytes in pieces of `len` and returns what was kept.
 fn scanned(bytes: &[u8], len: usize) -> Sparse {
     let mut kept = Sparse::new(bytes.len() as u64);
     let mut scan = Scan::default();
@@ -295,7 +295,7 @@ proptest! {
     #[test]
     fn any_bytes_are_scanned(bytes in prop::collection::vec(0u8..8, 0..600), len in 1usize..200) {
         let mut bytes = bytes;
-        // Sevens become the start of a container, the rest lengths and noise.
+        // Each seven becomes the start of a container; the rest are lengths and noise.
         while let Some(n) = bytes.iter().position(|b| *b == 7) {
             bytes.splice(n..n + 1, *b"\x50\xed\x55\xba\x01\x00\x10\x00");
         }
@@ -304,7 +304,7 @@ proptest! {
 }
 
 proptest! {
-    /// What is left of the code reads the same as it passes by, however far apart it lies now.
+    /// The remaining code is read in the same way from a stream, however far apart it is now.
     #[test]
     fn an_object_without_some_entries_is_walked_and_scanned(
         stays in prop::collection::vec(any::<bool>(), 1..40),

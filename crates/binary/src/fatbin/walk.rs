@@ -1,4 +1,4 @@
-//! From container to container and entry to entry.
+//! Walks over containers and their entries.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,14 +10,14 @@ use crate::source::{self, Source, u16_at, u64_at};
 
 pub(super) const MAGIC: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
 pub(super) const HEADER: u64 = 16;
-/// What alignment leaves between containers, at most.
+/// Most bytes of padding that alignment leaves between containers.
 pub(super) const PADDING: u64 = 256;
 
-/// Entries in the order of the file.
+/// The entries of an object, in the order of the file.
 pub struct Entries<'a, S> {
     name: &'a str,
     source: S,
-    /// A cubin that was not shown yet.
+    /// A cubin that was not returned yet.
     cubin: Option<&'a Object>,
     sections: VecDeque<(Place, Range<u64>)>,
     place: Place,
@@ -75,7 +75,7 @@ impl<'a, S: Source> Entries<'a, S> {
         Ok(Some(entry))
     }
 
-    /// Takes the next container, or the padding before it, off the section.
+    /// Takes the next container, or the padding before it, from the section.
     fn open_container(&mut self) -> Result<(), Fault> {
         let at = self.section.start;
         if self.section.end - at < HEADER {
@@ -102,8 +102,8 @@ impl<'a, S: Source> Entries<'a, S> {
 
     fn skip_padding(&mut self) -> Result<(), Fault> {
         let mut piece = [0; 4096];
-        // Padding is short most often, and of what follows no more than a header may be there to be
-        // read.
+        // Padding is usually short, and a source that kept only headers may have no more than a header
+        // after it.
         let (mut start, mut len) = (self.section.start, HEADER);
         while !self.section.is_empty() {
             let known = self.source.zeros(self.section.start);

@@ -1,10 +1,11 @@
-//! An object without some of its device code: of the same size, and everything else where it was.
+//! Removes some of an object's device code: the object keeps its size, and everything else its place.
 //!
 //! In: the entries of an object, and which of them stay. Out: [`Edit`]s, and with them [`Stretch`]es of
-//! the new object, in its order and in that of the old one, so that either may be a stream. Host code
-//! points at containers: each stays where it is, gets shorter, and zeros follow it. One that loses all its entries stays as
-//! a header; kernels in it then fail as before, with `cudaErrorNoKernelImageForDevice` (seen with the
-//! driver 580.159 on an H200, loading lazily and eagerly).
+//! the new object, in the order of both the new and the old object, so that either may be a stream.
+//! Host code points at containers: each stays in its place, gets shorter, and is followed by zeros. A
+//! container that loses all its entries stays as a header. Its kernels then fail as they would without
+//! code for the device, with `cudaErrorNoKernelImageForDevice` (seen with the driver 580.159 on an
+//! H200, loading lazily and eagerly).
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -12,44 +13,44 @@ use std::ops::Range;
 use super::Entry;
 use super::walk::HEADER;
 
-/// Containers lie at multiples of it, and so do the entries in them.
+/// Alignment in bytes of containers, and of the entries in them.
 const ALIGNMENT: u64 = 8;
 
 /// A piece of the new object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stretch {
-    /// So many bytes of the old one, from an offset on.
+    /// Bytes of the old object.
     Copy {
-        /// The offset in the old object.
+        /// Offset in the old object.
         from: u64,
-        /// How many bytes.
+        /// Number of bytes.
         len: u64,
     },
-    /// Length of a container.
+    /// Length of a container, as eight bytes.
     Length(u64),
-    /// So many zero bytes.
+    /// Number of zero bytes.
     Zeros(u64),
 }
 
-/// What takes the place of a range, and is as long.
+/// A replacement of a range by content of the same length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
     /// The bytes of the old object that are replaced.
     pub range: Range<u64>,
-    /// What takes their place; the lengths add up to that of `range`.
+    /// The new content. Its lengths add up to that of `range`.
     pub stretches: Vec<Stretch>,
 }
 
 impl Edit {
-    /// Replaces `range` with zeros.
+    /// Creates an edit that replaces `range` with zeros.
     pub fn zeros(range: Range<u64>) -> Self {
         let stretches = vec![Stretch::Zeros(range.end - range.start)];
         Self { range, stretches }
     }
 }
 
-/// The edits that leave out the entries for which `stays` does not say so; none where that would move
-/// what has to be aligned. `entries` are all of the object's.
+/// Returns the edits that remove the entries whose `stays` is false. `None` if that would move
+/// something out of its alignment. `entries` must be all entries of the object.
 pub fn without(entries: &[Entry], stays: &[bool]) -> Option<Vec<Edit>> {
     let mut edits = Vec::new();
     let mut stays = stays.iter();
@@ -71,7 +72,7 @@ pub fn without(entries: &[Entry], stays: &[bool]) -> Option<Vec<Edit>> {
             from: entry.offset,
             len: entry.len,
         };
-        // Before its length a header has magic, version and its own length.
+        // Magic, version and the header's own length precede the container's length.
         let head = std::iter::once(Stretch::Length(after));
         let tail = std::iter::once(Stretch::Zeros(less));
         edits.push(Edit {
@@ -82,7 +83,8 @@ pub fn without(entries: &[Entry], stays: &[bool]) -> Option<Vec<Edit>> {
     Some(edits)
 }
 
-/// The whole object of `size` bytes with its edits; none where they overlap, or there are none.
+/// Returns the whole object of `size` bytes with its edits. `None` if there are no edits, or they
+/// overlap or exceed the object.
 pub fn edited(mut edits: Vec<Edit>, size: u64) -> Option<Vec<Stretch>> {
     edits.sort_by_key(|edit| edit.range.start);
     let last = edits.last()?.range.end;
@@ -103,7 +105,7 @@ pub fn edited(mut edits: Vec<Edit>, size: u64) -> Option<Vec<Stretch>> {
     Some(all)
 }
 
-/// Writes the new object as the old one passes by, which is read to its end; zeros become a hole.
+/// Writes the new object while the old one is read to its end. Zeros become a hole.
 ///
 /// # Errors
 /// If reading or writing fails, or the old object ends early.

@@ -1,28 +1,28 @@
-//! Archives made byte by byte, so that each field can be wrong on its own.
+//! Archives that are made byte by byte, so that each field can be wrong on its own.
 
 use std::io::Write as _;
 
 /// A member of an archive, as its headers describe it.
 #[derive(Clone)]
 pub struct File {
-    /// The path in the archive.
+    /// Path in the archive.
     pub name: String,
-    /// 0 for stored, 8 for deflate; others are wrong on purpose.
+    /// Compression method: 0 for stored, 8 for deflate. Others are wrong on purpose.
     pub method: u16,
-    /// Of the inflated content.
+    /// CRC-32 of the inflated content.
     pub crc32: u32,
     /// The bytes in the archive, compressed by `method`.
     pub content: Vec<u8>,
-    /// Bytes of the inflated content.
+    /// Size of the inflated content in bytes.
     pub size: u32,
-    /// A compressed size for the directory that is not the content's.
+    /// Wrong compressed size for the directory. `None` for the right one.
     pub claimed: Option<u32>,
-    /// An offset for the directory that is not the member's.
+    /// Wrong offset for the directory. `None` for the right one.
     pub offset: Option<u32>,
 }
 
 impl File {
-    /// A stored member.
+    /// Creates a stored member.
     pub fn new(name: &str, content: &[u8]) -> Self {
         let mut crc = flate2::Crc::new();
         crc.update(content);
@@ -37,7 +37,7 @@ impl File {
         }
     }
 
-    /// The same content, deflated.
+    /// Creates a deflated member.
     pub fn deflated(name: &str, content: &[u8]) -> Self {
         let mut encoder =
             flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::new(6));
@@ -50,12 +50,12 @@ impl File {
     }
 }
 
-/// An archive to be made.
+/// Builds an archive.
 #[derive(Clone)]
 pub struct Build {
     /// The members, in order.
     pub files: Vec<File>,
-    /// Every number of the directory stands in its zip64 form.
+    /// Whether every number of the directory is in its zip64 form.
     pub zip64: bool,
 }
 
@@ -66,7 +66,7 @@ fn put(out: &mut Vec<u8>, numbers: &[(u64, usize)]) {
 }
 
 impl Build {
-    /// An archive without zip64 records.
+    /// Creates an archive without zip64 records.
     pub fn of(files: Vec<File>) -> Self {
         Self {
             files,
@@ -74,7 +74,7 @@ impl Build {
         }
     }
 
-    /// The whole archive.
+    /// Returns the whole archive.
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut entries = Vec::new();
@@ -115,7 +115,7 @@ impl Build {
         };
         let extra = if self.zip64 { 28 } else { 0 };
         out.extend_from_slice(b"PK\x01\x02");
-        // Made on Unix.
+        // The archive was made on Unix.
         put(
             out,
             &[

@@ -1,5 +1,6 @@
-//! Small ELF objects and zip archives made byte by byte, so that a test can make each field wrong on
-//! its own. Compiled for tests only: here, and with the feature `samples` in crates above.
+//! Small ELF objects and zip archives that are made byte by byte, so that a test can make each field
+//! wrong on its own. They are compiled for tests only: in this crate, and with the feature `samples` in
+//! crates that use it.
 
 pub mod archive;
 pub mod object;

@@ -1,6 +1,6 @@
-//! Small objects made byte by byte, so that each field can be wrong on its own.
+//! Small objects that are made byte by byte, so that each field can be wrong on its own.
 
-/// One loaded segment maps the whole object at address 0, so addresses are offsets.
+/// Builds an object. One loaded segment maps the whole object at address 0, so addresses are offsets.
 #[derive(Clone)]
 pub struct Build {
     /// `e_machine`; 62 is x86-64.
@@ -9,17 +9,17 @@ pub struct Build {
     pub abi_version: u8,
     /// `e_flags`.
     pub flags: u32,
-    /// SONAME; none if it is empty.
+    /// SONAME. An empty one is left out.
     pub soname: &'static str,
     /// NEEDED entries, in order.
     pub needed: Vec<&'static str>,
-    /// RUNPATH; none if it is empty.
+    /// RUNPATH. An empty one is left out.
     pub runpath: &'static str,
-    /// File, versions of it.
+    /// Needed versions: a file and its versions.
     pub versions: Vec<(&'static str, Vec<&'static str>)>,
-    /// Name, whether it is defined here.
+    /// Dynamic symbols: a name, and whether it is defined here.
     pub symbols: Vec<(&'static str, bool)>,
-    /// Name and bytes of further sections.
+    /// Names and bytes of further sections.
     pub sections: Vec<(&'static str, Vec<u8>)>,
 }
 
@@ -45,7 +45,7 @@ impl Default for Build {
     }
 }
 
-/// Where the parts lie, for tests that damage one.
+/// An object and the positions of its parts, for tests that damage one.
 pub struct Built {
     /// The whole object.
     pub bytes: Vec<u8>,
@@ -78,12 +78,12 @@ fn put(out: &mut Vec<u8>, numbers: &[(u64, usize)]) {
 }
 
 impl Build {
-    /// The whole object.
+    /// Returns the whole object.
     pub fn bytes(&self) -> Vec<u8> {
         self.built().bytes
     }
 
-    /// The object, and where its parts lie.
+    /// Returns the object and the positions of its parts.
     pub fn built(&self) -> Built {
         let mut strings = Strings(vec![0]);
         let mut out = vec![0; 64 + 2 * 56];
@@ -91,7 +91,7 @@ impl Build {
         out.extend_from_slice(&[0; 24]);
         for (name, defined) in &self.symbols {
             let name = strings.add(name);
-            // Global functions, of default visibility.
+            // Each symbol is a global function of default visibility.
             put(
                 &mut out,
                 &[(name, 4), (0x12, 1), (0, 1), (u64::from(*defined), 2)],
@@ -156,7 +156,7 @@ impl Build {
         }
     }
 
-    /// A null section, the dynamic symbols, those of the test, the names.
+    /// Writes a null section, the dynamic symbols, the test's sections and the names.
     fn put_sections(&self, out: &mut Vec<u8>, symbols: usize, symbols_end: usize) -> usize {
         let mut names = Strings(vec![0]);
         let mut headers = vec![[0; 4], [names.add(".dynsym"), 11, symbols as u64, 0]];

@@ -1,4 +1,4 @@
-//! A buffered walk through a range: tables of small records without a read for each.
+//! A buffered walk through a range, so that tables of small records need no read for each.
 
 use std::ops::Range;
 
@@ -6,18 +6,18 @@ use super::{ReadError, Source, range};
 
 const PIECE: u64 = 64 << 10;
 
-/// Takes records from a range, in order, through a buffer of 64 KiB.
+/// Reads records from a range, in order, through a buffer of 64 KiB.
 pub struct Forward<'a, S: ?Sized> {
     source: &'a mut S,
-    /// What is not buffered yet.
+    /// The range that is not buffered yet.
     rest: Range<u64>,
     buf: Vec<u8>,
-    /// Taken from `buf`.
+    /// Bytes of `buf` that were taken.
     used: usize,
 }
 
 impl<'a, S: Source + ?Sized> Forward<'a, S> {
-    /// A walk through the `len` bytes at `offset`.
+    /// Starts a walk through the `len` bytes at `offset`.
     ///
     /// # Errors
     /// [`ReadError::PastEnd`] if the range is not within the source.
@@ -31,17 +31,17 @@ impl<'a, S: Source + ?Sized> Forward<'a, S> {
         })
     }
 
-    /// Where in the source the next byte lies.
+    /// Returns the offset in the source of the next byte.
     pub fn position(&self) -> u64 {
         self.rest.start - (self.buf.len() - self.used) as u64
     }
 
-    /// Bytes of the range that are left.
+    /// Returns the number of bytes that are left of the range.
     pub fn left(&self) -> u64 {
         self.rest.end - self.position()
     }
 
-    /// The next `n` bytes; an error where the range has fewer.
+    /// Takes the next `n` bytes.
     ///
     /// # Errors
     /// If the range has fewer bytes, or the source cannot be read.
@@ -53,7 +53,7 @@ impl<'a, S: Source + ?Sized> Forward<'a, S> {
         Ok(&self.buf[self.used - n..self.used])
     }
 
-    /// The next `N` bytes.
+    /// Takes the next `N` bytes as an array.
     ///
     /// # Errors
     /// If the range has fewer bytes, or the source cannot be read.
@@ -68,7 +68,7 @@ impl<'a, S: Source + ?Sized> Forward<'a, S> {
         self.buf.drain(..self.used);
         self.used = 0;
         let have = self.buf.len();
-        // Not beyond the range, so nothing is allocated that the source does not have.
+        // The buffer does not exceed the range, so no more is allocated than the source has.
         let more = PIECE
             .max((n - have) as u64)
             .min(self.rest.end - self.rest.start);

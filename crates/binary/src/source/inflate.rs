@@ -1,20 +1,21 @@
 //! Random access to a deflate stream.
 //!
-//! An ELF object names its sections at its end and keeps its tables at its start, so one forward
-//! pass over a compressed object cannot be exact without holding what may turn out to matter. The
-//! stream is inflated forward instead, and every few MiB the decoder's state is kept: its tables
-//! and the last 32 KiB of output, 43 KiB in all. Reading elsewhere resumes at the nearest state.
-//! An object then costs its length once, and its device code a second time, in a few MiB.
+//! An ELF object names its sections at its end and has its tables at its start, so one forward pass
+//! over a compressed object cannot be exact without holding everything that may turn out to matter.
+//! Instead, the stream is inflated forward, and the decoder's state is kept at every few MiB: its
+//! tables and the last 32 KiB of output, 43 KiB in all. A read elsewhere resumes at the nearest state.
+//! An object is then inflated once in full, and its device code a second time, with a few MiB of
+//! memory.
 //!
-//! The first pass to the end checks length and CRC-32. Never holds more than `MAX_STATES` states:
-//! when a stream is longer, they lie further apart.
+//! The first pass to the end checks length and CRC-32. Never holds more than `MAX_STATES` states: in a
+//! longer stream they are further apart.
 
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags as flags};
 
 use super::{ReadError, Source, range};
 
-/// How far back a deflate stream refers.
+/// Distance in bytes that a deflate stream can refer back.
 const HISTORY: usize = 32 << 10;
 const OUTPUT: usize = HISTORY + LIMITS.output;
 const INPUT: u64 = LIMITS.input;
@@ -28,8 +29,8 @@ struct Limits {
     spacing: u64,
 }
 
-/// 128 states are 5.5 MiB. A fuzzer's streams are short: buffers that suit real objects would never
-/// be filled by them, nor a second state be kept.
+/// Sizes of buffers and states; 128 states have 5.5 MiB. A fuzzer's streams are short: they would never
+/// fill buffers for real objects, nor reach a second state.
 const LIMITS: Limits = if cfg!(fuzzing) {
     Limits {
         output: 1 << 10,
@@ -46,14 +47,14 @@ const LIMITS: Limits = if cfg!(fuzzing) {
     }
 };
 
-/// Where inflating can resume.
+/// A point at which inflating can resume.
 struct State {
     decoder: Box<DecompressorOxide>,
-    /// Bytes of input that it has taken.
+    /// Bytes of input that the decoder has consumed.
     read: u64,
-    /// Bytes of output that it has made.
+    /// Bytes of output that the decoder has made.
     made: u64,
-    /// The last of them.
+    /// The last bytes of the output.
     history: Vec<u8>,
 }
 
@@ -65,7 +66,7 @@ pub struct Inflate<S> {
 
     decoder: Box<DecompressorOxide>,
     ended: bool,
-    /// Input that was read ahead, and how much of it and of the whole the decoder has taken.
+    /// Input that was read ahead, and how much of it and of the whole input the decoder has consumed.
     ahead: Vec<u8>,
     taken: usize,
     read: u64,
@@ -76,13 +77,14 @@ pub struct Inflate<S> {
 
     states: Vec<State>,
     spacing: u64,
-    /// Of the first `checked` bytes.
+    /// CRC-32 of the first `checked` bytes.
     crc: flate2::Crc,
     checked: u64,
 }
 
 impl<S: Source> Inflate<S> {
-    /// `size` and `crc32` are what the archive's directory says of the inflated bytes.
+    /// Creates a reader. `size` and `crc32` describe the inflated bytes according to the archive's
+    /// directory.
     pub fn new(input: S, size: u64, crc32: u32) -> Self {
         Self {
             input,
@@ -103,7 +105,7 @@ impl<S: Source> Inflate<S> {
         }
     }
 
-    /// Continues from the state next before `offset`, unless it is ahead already.
+    /// Resumes from the last state before `offset`, unless the decoder is already closer.
     fn resume_before(&mut self, offset: u64) {
         let after = self.states.partition_point(|s| s.made <= offset);
         let state = after.checked_sub(1).map(|i| &self.states[i]);
@@ -125,7 +127,7 @@ impl<S: Source> Inflate<S> {
         self.output[..self.filled].copy_from_slice(&state.history);
     }
 
-    /// Inflates up to what the output buffer takes.
+    /// Inflates as much as fits into the output buffer.
     fn step(&mut self) -> Result<(), ReadError> {
         if self.filled == OUTPUT {
             self.output.copy_within(OUTPUT - HISTORY.., 0);
@@ -178,10 +180,11 @@ impl<S: Source> Inflate<S> {
         answer
     }
 
-    /// Adds to the checksum what no pass has made before.
+    /// Adds bytes to the checksum that no earlier pass has made.
     fn check_new(&mut self) {
         let new = self.made.saturating_sub(self.checked) as usize;
-        // A pass resumes at or before what was checked, so new bytes are at most the last step's.
+        // A pass resumes at or before the end of the checked bytes, so new bytes are at most those of
+        // the last step.
         self.crc
             .update(&self.output[self.filled - new..self.filled]);
         self.checked += new as u64;
@@ -211,7 +214,7 @@ impl<S: Source> Inflate<S> {
 
     fn keep_state(&mut self) {
         let (made, read) = self.states.last().map_or((0, 0), |s| (s.made, s.read));
-        // Blocks without content are input too.
+        // Blocks without content consume input too.
         if self.made < made + self.spacing && self.read < read + self.spacing {
             return;
         }
@@ -258,7 +261,7 @@ impl<S: Source> Source for Inflate<S> {
             buf[done..done + n].copy_from_slice(&self.output[start..start + n]);
             at += n as u64;
         }
-        // Its last byte is not proof of its end.
+        // The stream may continue after the last byte.
         while self.made == self.size && !self.ended {
             self.step()?;
         }

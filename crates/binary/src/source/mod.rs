@@ -1,9 +1,9 @@
-//! Bytes at an offset: what the readers of ELF objects, fatbins and archives read from.
+//! Bytes at an offset: the inputs of the readers of ELF objects, fatbins and archives.
 //!
-//! In: a slice, a file, a range of another source, a deflate stream ([`Inflate`]). Out: the bytes
-//! that a reader asks for, or an error with the offset. Sources nest: an object in a wheel in a
-//! layer is three of them. Nothing is written to disk and no source holds more than a few MiB,
-//! whatever the size of what it reads.
+//! In: a slice, a file, a range of another source, a deflate stream ([`Inflate`]). Out: the bytes that
+//! a reader asks for, or an error with the offset. Sources nest: an object in a wheel in a layer is
+//! three of them. Nothing is written to disk, and no source holds more than a few MiB, whatever the
+//! size of what it reads.
 
 mod forward;
 mod inflate;
@@ -24,97 +24,98 @@ pub use sparse::Sparse;
 
 /// Random access to a known number of bytes.
 pub trait Source {
-    /// In bytes. Of compressed data, what its directory claims; reading past the truth fails.
+    /// Returns the size in bytes. For compressed data it is the directory's claim; reading past the
+    /// real end fails.
     fn size(&self) -> u64;
 
     /// Fills `buf` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// [`ReadError::PastEnd`] if `buf` reaches past [`Source::size`], and what the medium answers:
+    /// [`ReadError::PastEnd`] if `buf` reaches past [`Source::size`]. Otherwise errors of the medium:
     /// I/O, a damaged stream, a wrong checksum.
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), ReadError>;
 
-    /// How many bytes from `offset` on are zeros as far as is known without reading them.
+    /// Returns how many bytes from `offset` on are known to be zeros without reading them.
     fn zeros(&self, _offset: u64) -> u64 {
         0
     }
 }
 
-/// Why bytes cannot be had. Offsets and sizes are in bytes of the source that was asked.
+/// Why bytes cannot be read. Offsets and sizes are in bytes of the source that was read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// More was asked for than there is.
+    /// The range exceeds the source.
     #[error("{wanted} bytes at {offset:#x} lie past the end at {size:#x}")]
     PastEnd {
-        /// The first byte asked for.
+        /// Offset of the first requested byte.
         offset: u64,
-        /// How many.
+        /// Number of requested bytes.
         wanted: u64,
-        /// Bytes of the source.
+        /// Size of the source in bytes.
         size: u64,
     },
-    /// A [`Sparse`] source did not keep them.
+    /// A [`Sparse`] source did not keep the bytes.
     #[error("{wanted} bytes at {offset:#x} were not kept")]
     Absent {
-        /// The first byte asked for.
+        /// Offset of the first requested byte.
         offset: u64,
-        /// How many.
+        /// Number of requested bytes.
         wanted: u64,
     },
-    /// The operating system failed.
+    /// The operating system reported an error.
     #[error("the bytes at {offset:#x} cannot be read")]
     Io {
-        /// The first byte asked for.
+        /// Offset of the first requested byte.
         offset: u64,
-        /// Its error.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The bytes are not a deflate stream.
     #[error("the deflate stream is damaged where it has inflated to {offset:#x} bytes")]
     Damaged {
-        /// Bytes that inflated before.
+        /// Number of bytes that were inflated before.
         offset: u64,
     },
-    /// More comes out than the directory says.
+    /// The stream inflates to more than the directory says.
     #[error(
         "the deflate stream inflates to {offset:#x} bytes or more, its directory says {size:#x}"
     )]
     Longer {
-        /// Bytes that inflated up to now.
+        /// Number of bytes that were inflated so far.
         offset: u64,
-        /// Bytes, as the directory says.
+        /// Size in bytes according to the directory.
         size: u64,
     },
-    /// Less comes out than the directory says.
+    /// The stream inflates to less than the directory says.
     #[error("the deflate stream inflates to {offset:#x} bytes, its directory says {size:#x}")]
     Shorter {
-        /// Bytes that inflated.
+        /// Number of bytes that were inflated.
         offset: u64,
-        /// Bytes, as the directory says.
+        /// Size in bytes according to the directory.
         size: u64,
     },
     /// The stream ends before its compressed bytes do.
     #[error("the deflate stream ends {left} bytes before its directory says")]
     Trailing {
-        /// Bytes that inflated.
+        /// Number of bytes that were inflated.
         offset: u64,
-        /// Compressed bytes behind the end.
+        /// Number of compressed bytes after the end.
         left: u64,
     },
-    /// The content is not what was archived.
+    /// The content does not have the directory's CRC-32.
     #[error("the CRC-32 is {found:08x}, its directory says {expected:08x}")]
     Checksum {
-        /// Where the content ends.
+        /// Offset of the content's end.
         offset: u64,
-        /// As the directory says.
+        /// CRC-32 according to the directory.
         expected: u32,
-        /// Of what came out.
+        /// CRC-32 of the inflated content.
         found: u32,
     },
 }
 
 impl ReadError {
-    /// Where in the source that was asked.
+    /// Returns the offset of the error in the source.
     pub fn offset(&self) -> u64 {
         match self {
             Self::PastEnd { offset, .. }
@@ -129,10 +130,10 @@ impl ReadError {
     }
 }
 
-/// `offset..offset + len` if it lies within `size`.
+/// Returns `offset..offset + len` if it is within `size`.
 ///
 /// # Errors
-/// [`ReadError::PastEnd`] if the range is longer.
+/// [`ReadError::PastEnd`] if the range exceeds `size`.
 pub fn range(offset: u64, len: u64, size: u64) -> Result<Range<u64>, ReadError> {
     match offset.checked_add(len) {
         Some(end) if end <= size => Ok(offset..end),
@@ -144,10 +145,10 @@ pub fn range(offset: u64, len: u64, size: u64) -> Result<Range<u64>, ReadError> 
     }
 }
 
-/// `N` bytes at `offset`.
+/// Reads `N` bytes at `offset`.
 ///
 /// # Errors
-/// What [`Source::read_at`] fails with.
+/// The same as for [`Source::read_at`].
 pub fn array<const N: usize>(
     source: &mut (impl Source + ?Sized),
     offset: u64,
@@ -157,10 +158,10 @@ pub fn array<const N: usize>(
     Ok(bytes)
 }
 
-/// `len` bytes at `offset`; nothing is allocated before the source is known to have them.
+/// Reads `len` bytes at `offset`. Nothing is allocated unless the source is large enough.
 ///
 /// # Errors
-/// [`ReadError::PastEnd`] before anything is allocated, and what [`Source::read_at`] fails with.
+/// [`ReadError::PastEnd`] before anything is allocated, and those of [`Source::read_at`].
 pub fn bytes(
     source: &mut (impl Source + ?Sized),
     offset: u64,
@@ -172,19 +173,20 @@ pub fn bytes(
     Ok(bytes)
 }
 
-/// Little-endian numbers of a header. They panic where it is shorter, so its length is fixed.
+/// Reads a little-endian 16-bit number of a header. Panics if the header is shorter, so pass one of
+/// fixed length.
 pub fn u16_at(header: &[u8], at: usize) -> u16 {
     let mut bytes = [0; 2];
     bytes.copy_from_slice(&header[at..at + 2]);
     u16::from_le_bytes(bytes)
 }
 
-/// The same for four bytes.
+/// Reads a little-endian 32-bit number, like [`u16_at`].
 pub fn u32_at(header: &[u8], at: usize) -> u32 {
     u32::from(u16_at(header, at)) | u32::from(u16_at(header, at + 2)) << 16
 }
 
-/// The same for eight bytes.
+/// Reads a little-endian 64-bit number, like [`u16_at`].
 pub fn u64_at(header: &[u8], at: usize) -> u64 {
     u64::from(u32_at(header, at)) | u64::from(u32_at(header, at + 4)) << 32
 }
@@ -229,7 +231,7 @@ impl Source for &[u8] {
     }
 }
 
-/// A file of the size that it had when it was opened. Clones share the descriptor, no position.
+/// A file with the size that it had when it was opened. Clones share the descriptor but not a position.
 #[derive(Debug, Clone)]
 pub struct FileSource {
     file: Arc<File>,
@@ -240,7 +242,7 @@ impl FileSource {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// If it cannot be opened, or its size cannot be read.
+    /// If the file cannot be opened, or its size cannot be read.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
@@ -272,7 +274,7 @@ pub struct Window<S> {
 }
 
 impl<S: Source> Window<S> {
-    /// The `len` bytes of `inner` at `offset`.
+    /// Creates a window on the `len` bytes of `inner` at `offset`.
     ///
     /// # Errors
     /// [`ReadError::PastEnd`] if the range is not within `inner`.

@@ -1,9 +1,9 @@
-//! A deflate stream inflated once, from its first byte to its last.
+//! A deflate stream that is inflated once, from its first byte to its last.
 //!
-//! In: a source that is one deflate stream, and what its archive's directory says of the content.
-//! Out: the content, forward only, at the speed of zlib-rs and without the states that
-//! [`super::Inflate`] keeps for going back. Size and CRC-32 are checked before the end is told.
-//! Never gives more than the directory says, nor the end of what is not whole.
+//! In: a source that is one deflate stream, and its content's size and CRC-32 from the archive's
+//! directory. Out: the content, forward only, at the speed of zlib-rs and without the states that
+//! [`super::Inflate`] keeps for going back. Size and CRC-32 are checked before the end is reported.
+//! Never returns more than the directory says, nor reports the end of an incomplete stream.
 
 use std::io::{self, Read};
 
@@ -11,11 +11,11 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use super::{ReadError, Source};
 
-/// Of input, at first and at most: most members are asked for a few bytes only.
+/// Bytes of the first and of the largest read of input: for most members, only a few bytes are needed.
 const FIRST_INPUT: u64 = 512;
 const MOST_INPUT: u64 = if cfg!(fuzzing) { 1 << 10 } else { 128 << 10 };
 
-/// Inflates a deflate stream from its start to its end. It is a [`Read`] as well.
+/// Inflates a deflate stream from its start to its end. It also implements [`Read`].
 pub struct Once<S> {
     input: S,
     size: u64,
@@ -23,7 +23,7 @@ pub struct Once<S> {
 
     decoder: Decompress,
     ended: bool,
-    /// Input that was read ahead, how much of it the decoder has taken, and where it ends.
+    /// Input that was read ahead, how much of it the decoder has consumed, and where it ends.
     ahead: Vec<u8>,
     taken: usize,
     read: u64,
@@ -32,7 +32,8 @@ pub struct Once<S> {
 }
 
 impl<S: Source> Once<S> {
-    /// `size` and `crc32` are what the archive's directory says of the inflated bytes.
+    /// Creates a reader. `size` and `crc32` describe the inflated bytes according to the archive's
+    /// directory.
     pub fn new(input: S, size: u64, crc32: u32) -> Self {
         Self {
             input,
@@ -48,16 +49,16 @@ impl<S: Source> Once<S> {
         }
     }
 
-    /// Of the content, as the directory says.
+    /// Returns the size of the content according to the directory.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The next bytes of the content; none at its end.
+    /// Reads the next bytes of the content into `buf` and returns their number, which is 0 at the end.
     ///
     /// # Errors
-    /// If the stream is damaged, or its size or CRC-32 is not the directory's. The last two show at
-    /// the end.
+    /// If the stream is damaged, or if its size or CRC-32 differs from the directory's. The last two
+    /// are found at the end.
     pub fn next(&mut self, buf: &mut [u8]) -> Result<usize, ReadError> {
         if buf.is_empty() {
             return Ok(0);
@@ -92,7 +93,7 @@ impl<S: Source> Once<S> {
                 size: self.size,
             });
         }
-        // It wants input, of which there is none.
+        // The decoder needs input, but there is no more.
         if !self.ended && taken == 0 && made == 0 {
             return Err(ReadError::Damaged { offset: self.made });
         }

@@ -1,28 +1,28 @@
-//! Parts of something that passed by once.
+//! Parts of something that was streamed once.
 //!
-//! In: pieces of a stream, in its order. Out: a [`Source`] of the whole's size that has those pieces
-//! and answers [`ReadError::Absent`] for the rest, so that whoever reads learns what to keep when
-//! the stream passes again.
+//! In: pieces of a stream, in order. Out: a [`Source`] of the whole's size that has those pieces and
+//! returns [`ReadError::Absent`] for the rest. So its reader learns what to keep when the stream is
+//! read again.
 
 use std::ops::Range;
 
 use super::{ReadError, Source, range};
 
-/// Pieces of a stream, and which bytes of it are zeros.
+/// Pieces of a stream, and which of its bytes are zeros.
 #[derive(Debug, Default)]
 pub struct Sparse {
     size: u64,
     bytes: Vec<u8>,
-    /// Where pieces start, in the whole and in `bytes`; adjacent ones are one.
+    /// The starts of pieces in the whole and in `bytes`. Adjacent pieces are merged.
     starts: Vec<(u64, usize)>,
     /// End of the last piece.
     end: u64,
-    /// Where it is known that zeros are, in order.
+    /// Ranges that are known to be zeros, in order.
     zeros: Vec<Range<u64>>,
 }
 
 impl Sparse {
-    /// Keeps nothing yet, of a whole of `size` bytes.
+    /// Creates an empty source for a whole of `size` bytes.
     pub fn new(size: u64) -> Self {
         Self {
             size,
@@ -30,7 +30,7 @@ impl Sparse {
         }
     }
 
-    /// Keeps the piece at `offset`, but for what lies before the end of the last one.
+    /// Keeps the piece at `offset`, except for the part before the end of the last piece.
     pub fn keep(&mut self, offset: u64, piece: &[u8]) {
         let skip = self.end.saturating_sub(offset);
         let Some(piece) = usize::try_from(skip).ok().and_then(|s| piece.get(s..)) else {
@@ -47,7 +47,8 @@ impl Sparse {
         self.end = offset + piece.len() as u64;
     }
 
-    /// Remembers that a range, no earlier than the last one, is zeros; that takes no room.
+    /// Records that a range, which must not be before the last one, is zeros. It takes no memory per
+    /// byte.
     pub fn keep_zeros(&mut self, range: Range<u64>) {
         match self.zeros.last_mut() {
             _ if range.is_empty() => {}
@@ -56,7 +57,7 @@ impl Sparse {
         }
     }
 
-    /// Bytes that are kept.
+    /// Returns the number of bytes that are kept.
     pub fn kept(&self) -> usize {
         self.bytes.len()
     }

@@ -1,5 +1,5 @@
-//! A header block: 512 bytes whose fields stand at fixed places (POSIX.1-2017, pax, "ustar
-//! Interchange Format"; GNU tar's manual, "Basic Tar Format").
+//! A header block: 512 bytes whose fields have fixed positions (POSIX.1-2017, pax, "ustar Interchange
+//! Format"; GNU tar's manual, "Basic Tar Format").
 
 use super::pax::Records;
 use super::{Ahead, Header, Kind, Problem, name};
@@ -27,7 +27,7 @@ impl Block {
         for (at, b) in self.0.iter().enumerate() {
             let b = if (148..156).contains(&at) { b' ' } else { *b };
             unsigned += i64::from(b);
-            // Old programs summed signed characters.
+            // Old programs added up signed characters.
             signed += i64::from(b.cast_signed());
         }
         if expected == unsigned || expected == signed {
@@ -39,7 +39,7 @@ impl Block {
 
     pub(super) fn flag(&self) -> Result<Flag, Problem> {
         let kind = match self.0[156] {
-            // Before ustar a directory was a file whose name ends in a slash.
+            // Before ustar, a directory was a file whose name ends with a slash.
             0 if until_zero(&self.0[..100]).ends_with(b"/") => Kind::Directory,
             0 | b'0' | b'7' => Kind::File,
             b'1' => Kind::HardLink,
@@ -63,7 +63,7 @@ impl Block {
         natural(&self.0[124..136], "size")
     }
 
-    /// The member's header with what stood before it.
+    /// Returns the member's header, combined with the headers before it.
     pub(super) fn header(
         &self,
         kind: Kind,
@@ -99,7 +99,7 @@ impl Block {
             kind,
             size: match kind {
                 Kind::File => size,
-                // GNU tar, Go and Python agree that nothing follows, whatever the size says.
+                // GNU tar, Go and Python agree that no content follows, whatever the size says.
                 Kind::HardLink => 0,
                 _ if size == 0 => 0,
                 _ => return Err(Problem::Content(kind)),
@@ -140,7 +140,7 @@ impl Block {
 
     fn name(&self) -> Vec<u8> {
         let name = until_zero(&self.0[..100]);
-        // GNU tar's magic is `ustar  `; it keeps times where POSIX has the prefix.
+        // GNU tar's magic is `ustar  `. It stores times in the place of POSIX's prefix.
         let prefix = match &self.0[257..263] {
             b"ustar\0" => until_zero(&self.0[345..500]),
             _ => &[],
@@ -166,10 +166,10 @@ fn device(field: &[u8], what: &'static str) -> Result<u32, Problem> {
     u32::try_from(number(field, what)?).map_err(|_| Problem::Number(what))
 }
 
-/// Octal digits, or GNU's big-endian two's complement where the first bit is set.
+/// Parses octal digits, or GNU's big-endian two's complement if the first bit is set.
 fn number(field: &[u8], what: &'static str) -> Result<i64, Problem> {
     if field[0] & 0x80 != 0 {
-        // The first byte holds the mark, the sign and six bits.
+        // The first byte has the mark, the sign and six bits.
         let mut value = i128::from(field[0] & 0x3f) - i128::from(field[0] & 0x40);
         for b in &field[1..] {
             value = value << 8 | i128::from(*b);
@@ -184,7 +184,7 @@ fn number(field: &[u8], what: &'static str) -> Result<i64, Problem> {
         return Err(Problem::Number(what));
     }
     digits[..end].iter().try_fold(0i64, |value, b| match b {
-        // Twelve digits at most, so 36 bits.
+        // There are at most twelve digits, so 36 bits.
         b'0'..=b'7' => Ok(value << 3 | i64::from(b - b'0')),
         _ => Err(Problem::Number(what)),
     })

@@ -1,4 +1,4 @@
-//! What can be wrong with a tar stream, and where in it.
+//! Errors in a tar stream, and their position.
 
 use std::io;
 
@@ -8,44 +8,44 @@ use super::Kind;
 #[derive(Debug, thiserror::Error)]
 #[error("tar stream, offset {offset:#x}: {problem}")]
 pub struct TarError {
-    /// Of the header that is wrong, or of the byte that is missing.
+    /// Offset of the wrong header, or of the missing byte.
     pub offset: u64,
-    /// What is wrong there.
+    /// The problem at this offset.
     #[source]
     pub problem: Problem,
 }
 
-/// What can be wrong with a tar stream. Each text completes "tar stream, offset `N`: …".
+/// A problem of a tar stream. Each text completes "tar stream, offset `N`: …".
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// The stream itself failed.
+    /// The stream could not be read.
     #[error("it cannot be read: {0}")]
     Read(#[source] io::Error),
     /// The stream ends within a member.
     #[error("it is cut short: {missing} more bytes are expected")]
     Short {
-        /// How many bytes are expected at least.
+        /// Least number of missing bytes.
         missing: u64,
     },
-    /// A block where a header is due is not one.
+    /// A block in the place of a header is not a header.
     #[error("this is no tar header: its checksum is wrong")]
     Checksum,
-    /// A number is not octal or base-256, or too large.
+    /// A number is not octal or base-256, or is too large.
     #[error("its {0} is no number that fits")]
     Number(&'static str),
-    /// The type flag is none that is known.
+    /// The type flag is unknown.
     #[error("its type `{}` is unknown", char::from(*.0).escape_debug())]
     Type(u8),
-    /// GNU's or pax's sparse format.
+    /// The member uses GNU's or pax's sparse format.
     #[error("it is a sparse file; make the archive without sparse files")]
     Sparse,
-    /// GNU's multi-volume format.
+    /// The member uses GNU's multi-volume format.
     #[error("it continues in another volume; join the volumes first")]
     Volumes,
     /// A name cannot be used as a path.
     #[error("its {what} `{found}` {why}")]
     Name {
-        /// Which of the names.
+        /// The name that is wrong.
         what: &'static str,
         /// The name, shortened.
         found: String,
@@ -58,24 +58,24 @@ pub enum Problem {
     /// A member that is not a file has content.
     #[error("it is a {0:?} with content, which programs read differently")]
     Content(Kind),
-    /// Names or records are longer than the bound that keeps memory small.
+    /// Names or records are longer than the limit that keeps memory small.
     #[error("its name or records have {size} bytes, more than {most}")]
     Long {
-        /// Bytes, as the header says.
+        /// Size in bytes according to the header.
         size: u64,
-        /// The bound.
+        /// The limit in bytes.
         most: u64,
     },
     /// A record of a pax header is not `LENGTH KEY=VALUE`.
     #[error("its extended header is damaged: {0}")]
     Pax(&'static str),
-    /// Two headers before one member say the same thing.
+    /// Two headers before one member set the same thing.
     #[error("it has more than one {0}, which programs read differently")]
     Twice(&'static str),
-    /// A long name or a pax header has no member after it.
+    /// No member follows a long name or a pax header.
     #[error("the archive ends after a header that describes another member")]
     Dangling,
-    /// One zero block where the format has two at the end.
+    /// There is one zero block instead of two at the end.
     #[error("a single zero block stands between members")]
     LoneZero,
     /// An earlier call failed.

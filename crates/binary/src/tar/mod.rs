@@ -1,15 +1,15 @@
-//! Tar streams from hostile sources, read forward only: layers above all.
+//! Tar streams from untrusted sources, read forward only. They are mostly layers.
 //!
-//! In: any [`Read`], never rewound. Out: [`Entry`]s, each a checked [`Header`] and its content.
-//! ustar, pax (POSIX.1-2017, pax, "Extended Header") and GNU tar's long names and base-256 numbers
-//! are read; sparse and multi-volume members are errors. So is what programs read differently: two
-//! names for one member, content after the header of a directory, a zero block between members.
-//! Never holds more than [`MOST_PAX`] bytes of records for a member and [`MOST_GLOBAL`] for the whole
-//! stream, whatever the stream claims: the `tar` crate reads long names and records without a
-//! bound, which costs gigabytes for a compressed layer of a few kilobytes.
+//! In: any [`Read`], never rewound. Out: [`Entry`]s, each a checked [`Header`] and its content. ustar,
+//! pax (POSIX.1-2017, pax, "Extended Header") and GNU tar's long names and base-256 numbers are read;
+//! sparse and multi-volume members are errors. So is everything that programs read differently: two
+//! names for one member, content after the header of a directory, a zero block between members. Never
+//! holds more than [`MOST_PAX`] bytes of records for a member and [`MOST_GLOBAL`] for the whole stream,
+//! whatever the stream claims. The `tar` crate reads long names and records without a bound, which
+//! needs gigabytes for a compressed layer of a few kilobytes.
 //!
-//! Bytes of a name that are not UTF-8 become `\xNN`, reversibly (`name.rs`), so two names that
-//! differ in the stream differ here.
+//! Bytes of a name that are not UTF-8 become `\xNN`, reversibly (`name.rs`), so two names that differ
+//! in the stream also differ here.
 
 mod block;
 mod error;
@@ -29,29 +29,30 @@ pub use error::{Problem, TarError};
 pub use name::{bytes, text};
 pub use pax::{MOST_GLOBAL, MOST_PAX};
 
-/// Longest name or link target of a member: four times what Linux takes in a path.
+/// Longest name or link target of a member, in bytes: four times Linux's limit on a path.
 pub const MOST_NAME: u64 = 16 << 10;
 
-/// What a member is, but for its content.
+/// A member without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// Relative, without empty parts, `.` and `..`; empty for the root directory only.
+    /// Relative path without empty parts, `.` and `..`. Empty for the root directory only.
     pub path: String,
-    /// What kind of file it is.
+    /// The member's kind of file.
     pub kind: Kind,
-    /// Of the content that follows; zero for what is no file.
+    /// Size in bytes of the content that follows. Zero for everything but a file.
     pub size: u64,
     /// Permission bits with setuid, setgid and sticky.
     pub mode: u32,
-    /// The owner's number.
+    /// Number of the owner.
     pub uid: u64,
-    /// The group's number.
+    /// Number of the group.
     pub gid: u64,
-    /// Whole seconds since 1970, rounded down.
+    /// Modification time in whole seconds since 1970, rounded down.
     pub mtime: i64,
-    /// Of a hard link a path as above, of a symbolic link the target as it stands in the stream.
+    /// Target of a link: for a hard link, a path like the one above; for a symbolic link, the text in
+    /// the stream.
     pub link: Option<String>,
-    /// By name, each once.
+    /// Extended attributes. Each name occurs once.
     pub xattrs: Vec<(String, Vec<u8>)>,
     /// Major and minor number of a device.
     pub device: Option<(u32, u32)>,
@@ -79,11 +80,11 @@ pub enum Kind {
 /// Reads a tar stream, member by member.
 pub struct Reader<R> {
     inner: R,
-    /// Reads or seeks over bytes; the number that there were.
+    /// Skips bytes by reading or seeking, and returns the number of bytes that existed.
     skip: fn(&mut R, u64) -> io::Result<u64>,
-    /// Of the next byte of `inner`.
+    /// Offset of the next byte of `inner`.
     offset: u64,
-    /// Content of the entry at hand that is not read yet, and the zeros after it.
+    /// Unread content of the current entry, and the zeros after it.
     content: u64,
     padding: u64,
     global: Records,
@@ -97,7 +98,7 @@ enum State {
     Failed,
 }
 
-/// What stands before a member's own header.
+/// The headers before a member's own header.
 #[derive(Default)]
 struct Ahead {
     name: Option<Vec<u8>>,
@@ -112,7 +113,7 @@ impl Ahead {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads blocks of 512 bytes: `inner` should be buffered.
+    /// Creates a reader. It reads blocks of 512 bytes, so `inner` should be buffered.
     pub fn new(inner: R) -> Self {
         Self::with(inner, skip::read)
     }
@@ -129,11 +130,11 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The next member. None once the archive has ended, and then `inner` has been read to its
+    /// Returns the next member. `None` once the archive has ended; `inner` has then been read to its
     /// end, so that a digest over it covers every byte.
     ///
     /// # Errors
-    /// If the stream fails, is damaged, exceeds a bound or is something that programs read
+    /// If the stream cannot be read, is damaged, exceeds a limit, or has something that programs read
     /// differently. Nothing can be read after an error.
     #[expect(clippy::should_implement_trait, reason = "an entry borrows the reader")]
     pub fn next(&mut self) -> Result<Option<Entry<'_, R>>, TarError> {
@@ -166,7 +167,7 @@ impl<R: Read> Reader<R> {
     fn advance(&mut self) -> Result<Option<Header>, TarError> {
         self.pass(self.content)?;
         self.content = 0;
-        // umoci leaves out the zeros after the last member, and Go's reader takes that.
+        // umoci leaves out the zeros after the last member, and Go's reader accepts that.
         self.skip(self.padding)?;
         self.padding = 0;
         let mut ahead = Ahead::default();
@@ -209,7 +210,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// A GNU long name or link target: text that a zero ends.
+    /// Reads a GNU long name or link target: text that ends with a zero.
     fn long(&mut self, block: &Block, to: &mut Option<Vec<u8>>) -> Result<(), TarError> {
         let at = self.offset - BLOCK;
         let mut text = self.meta(block, MOST_NAME)?;
@@ -221,7 +222,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The content of a member that describes another one.
+    /// Reads the content of a member that describes another one.
     fn meta(&mut self, block: &Block, most: u64) -> Result<Vec<u8>, TarError> {
         let at = self.offset - BLOCK;
         let size = block.size().map_err(|problem| fault(at, problem))?;
@@ -237,7 +238,7 @@ impl<R: Read> Reader<R> {
         Ok(data)
     }
 
-    /// The next block; None where the stream ends before it.
+    /// Reads the next block. `None` if the stream has ended.
     fn block(&mut self) -> Result<Option<Block>, TarError> {
         let mut bytes = [0; BLOCK as usize];
         match self.fill(&mut bytes)? as u64 {
@@ -247,7 +248,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// After the first zero block, or where the stream ended without one.
+    /// Handles the end of the archive: a first zero block, or the end of the stream without one.
     fn end(&mut self, zero: bool) -> Result<(), TarError> {
         if !zero {
             return Ok(());
@@ -261,7 +262,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// As much of `buf` as the stream has.
+    /// Reads as much of `buf` as the stream has, and returns the number of bytes.
     fn fill(&mut self, buf: &mut [u8]) -> Result<usize, TarError> {
         let found = skip::fill(&mut self.inner, buf)
             .map_err(|source| fault(self.offset, Problem::Read(source)))?;
@@ -276,7 +277,7 @@ impl<R: Read> Reader<R> {
         Ok(found)
     }
 
-    /// Over bytes that must be there.
+    /// Skips bytes that must exist.
     fn pass(&mut self, n: u64) -> Result<(), TarError> {
         match self.skip(n)? {
             found if found == n => Ok(()),
@@ -290,22 +291,22 @@ impl<R: Read> Reader<R> {
 }
 
 impl<R: Read + Seek> Reader<R> {
-    /// Seeks over content that is not read.
+    /// Creates a reader that seeks over content that is not read.
     pub fn seeking(inner: R) -> Self {
         Self::with(inner, skip::seek)
     }
 }
 
-/// A member; reads its content. What is not read is skipped by the reader.
+/// A member, whose content it reads. The [`Reader`] skips unread content.
 pub struct Entry<'a, R> {
-    /// What the member is.
+    /// The member's header.
     pub header: Header,
     start: u64,
     reader: &'a mut Reader<R>,
 }
 
 impl<R> Entry<'_, R> {
-    /// Where in the stream the content begins.
+    /// Returns the offset in the stream at which the content begins.
     pub fn start(&self) -> u64 {
         self.start
     }

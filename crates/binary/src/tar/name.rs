@@ -1,10 +1,10 @@
-//! Names: bytes of any encoding to text, reversibly, and to one spelling per path.
+//! Converts names from bytes of any encoding to text, reversibly, and paths to one spelling.
 
 use super::Problem;
 
-/// Bytes that are not UTF-8 become `\xNN` in lower case. A backslash that would read as such an
-/// escape becomes `\x5c`, so the original can be told from the result; the escapes below 80 that
-/// systemd's unit names hold (`\x2d`) stay as they are.
+/// Converts bytes to text. Bytes that are not UTF-8 become `\xNN` in lower case. A backslash that would
+/// read as such an escape becomes `\x5c`, so the original can be restored. Escapes below 80, as in
+/// systemd's unit names (`\x2d`), stay as they are.
 pub fn text(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     let mut at = 0;
@@ -28,7 +28,7 @@ pub fn text(bytes: &[u8]) -> String {
     out
 }
 
-/// The bytes that [`text`] made a text of.
+/// Returns the bytes from which [`text`] made a text.
 pub fn bytes(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -55,7 +55,7 @@ fn reads_as_escape(after: &[u8]) -> bool {
     )
 }
 
-/// Relative, without empty parts and `.`.
+/// Returns the relative path without empty parts and `.`.
 pub(super) fn path(bytes: &[u8], what: &'static str) -> Result<String, Problem> {
     let path = text(bytes);
     let wrong = |why| Problem::Name {

@@ -1,18 +1,19 @@
-//! Records of an extended header: `LENGTH KEY=VALUE\n`, the length in decimal and of the whole
+//! Records of an extended header: `LENGTH KEY=VALUE\n`. The length is decimal and counts the whole
 //! record.
 
 use std::collections::BTreeMap;
 
 use super::Problem;
 
-/// Most bytes of one extended header: room for the largest extended attribute that Linux takes
-/// (64 KiB) and then some.
+/// Limit on one extended header, in bytes: enough for Linux's largest extended attribute (64 KiB) and
+/// more.
 pub const MOST_PAX: u64 = 128 << 10;
-/// Of all global headers of a stream: each member takes a copy. Those of `git archive` have 52.
+/// Limit on all global headers of a stream, in bytes, because each member gets a copy. Those of
+/// `git archive` have 52.
 pub const MOST_GLOBAL: u64 = 4 << 10;
 const MOST_XATTRS: usize = 1024;
 
-/// What is known of a member from records; a later record replaces an earlier one.
+/// The fields of a member that come from records. A later record replaces an earlier one.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Records {
     pub path: Option<Vec<u8>>,
@@ -22,12 +23,12 @@ pub(super) struct Records {
     pub gid: Option<u64>,
     pub mtime: Option<i64>,
     pub xattrs: BTreeMap<String, Vec<u8>>,
-    /// Bytes of all headers that were read into this: of a global one there may be many.
+    /// Bytes of all headers that were read into this. There may be many global headers.
     held: u64,
 }
 
 impl Records {
-    /// Of all that is read into these no more than `most` bytes.
+    /// Reads records, and fails if more than `most` bytes in total are read into these.
     pub(super) fn read(&mut self, mut data: &[u8], most: u64) -> Result<(), Problem> {
         let size = self.held + data.len() as u64;
         if size > most {
@@ -42,7 +43,7 @@ impl Records {
         Ok(())
     }
 
-    /// An empty value is as none.
+    /// Sets a field. An empty value removes it.
     fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Problem> {
         let name = || (!value.is_empty()).then(|| value.to_vec());
         let number = |what| match value {
@@ -70,7 +71,7 @@ impl Records {
         Ok(())
     }
 
-    /// These records where there are any, else the global ones.
+    /// Combines these records with the global ones, which they override.
     pub(super) fn over(self, global: &Self) -> Self {
         let mut xattrs = global.xattrs.clone();
         xattrs.extend(self.xattrs);
@@ -90,7 +91,7 @@ impl Records {
 struct Record<'a> {
     key: &'a [u8],
     value: &'a [u8],
-    /// What follows it.
+    /// The data after the record.
     rest: &'a [u8],
 }
 
@@ -117,7 +118,7 @@ fn record(data: &[u8]) -> Result<Record<'_>, Problem> {
     }
 }
 
-/// No more than a file's size can be.
+/// Parses a decimal number, which must not exceed the largest size of a file.
 fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -126,7 +127,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     Some(text.parse::<i64>().ok()?.cast_unsigned())
 }
 
-/// Seconds with a fraction, `-1.5`, rounded down.
+/// Parses seconds with a fraction, such as `-1.5`, rounded down.
 fn seconds(text: &[u8]) -> Option<i64> {
     let (negative, text) = match text.strip_prefix(b"-") {
         Some(rest) => (true, rest),

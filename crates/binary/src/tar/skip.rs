@@ -1,10 +1,10 @@
-//! Reading and passing over bytes, as far as there are any.
+//! Reads and skips bytes as far as they exist.
 
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
 const PIECE: usize = 16 << 10;
 
-/// As much of `buf` as there is.
+/// Reads as much of `buf` as exists, and returns the number of bytes.
 pub(super) fn fill(from: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
     let mut have = 0;
     while have < buf.len() {
@@ -31,7 +31,7 @@ pub(super) fn read<R: Read>(from: &mut R, n: u64) -> io::Result<u64> {
     Ok(passed)
 }
 
-/// Never beyond the end: a seek there would succeed and hide that bytes are missing.
+/// Seeks forward, but never beyond the end: such a seek would succeed and hide that bytes are missing.
 pub(super) fn seek<R: Read + Seek>(from: &mut R, n: u64) -> io::Result<u64> {
     if n == 0 {
         return Ok(0);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A member's header with a right checksum.
+/// Creates a member's header with a correct checksum.
 fn block(name: &[u8], flag: u8, size: u64, link: &[u8]) -> [u8; 512] {
     let mut b = [0; 512];
     b[..name.len()].copy_from_slice(name);
@@ -173,7 +173,7 @@ fn short_streams_say_where() {
             error.to_string().contains(&format!("offset {end:#x}")),
             "{error}"
         );
-        // Skipped in place of read, and by seeking.
+        // The content is skipped instead of read, and also skipped by seeking.
         let mut reader = Reader::new(&archive[..end]);
         reader.next().unwrap();
         assert!(reader.next().is_err());
@@ -183,14 +183,14 @@ fn short_streams_say_where() {
         let error = reader.next().err().unwrap().to_string();
         assert!(error.contains(&format!("offset {end:#x}")), "{error}");
     }
-    // Complete content without the zeros that fill its block.
+    // Complete content without the zeros that fill its block is accepted.
     assert_eq!(read(&archive[..1112]).unwrap().len(), 1);
 }
 
 #[test]
 fn names_and_records_are_bounded() {
     let mut bomb = block(b"././@LongLink", b'L', 0, b"").to_vec();
-    // 1 << 33 in base 256.
+    // This is 1 << 33 in base 256.
     bomb[124..136].copy_from_slice(&[0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0]);
     let mut header: [u8; 512] = bomb.try_into().unwrap();
     sum(&mut header);
@@ -327,7 +327,7 @@ proptest! {
         .concat();
         let at = at % (archive.len() - 12);
         archive[at..at + 12].copy_from_slice(&with);
-        // The checksum of the damaged block is made right, or nothing behind it is reached.
+        // The checksum of the damaged block is corrected, or nothing behind it would be reached.
         let start = at / 512 * 512;
         let mut header: [u8; 512] = archive[start..start + 512].try_into().unwrap();
         walk(&archive);

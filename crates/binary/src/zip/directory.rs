@@ -1,4 +1,4 @@
-//! The directory at an archive's end: the record of its end, its zip64 form, and the entries.
+//! The directory at an archive's end: the end record, its zip64 form, and the entries.
 
 use super::error::{Fault, Problem, fault};
 use super::member::Member;
@@ -12,7 +12,7 @@ const END_64: [u8; 4] = *b"PK\x06\x06";
 const END_64_LEN: u64 = 56;
 const MAX_COMMENT: u64 = u16::MAX as u64;
 
-/// Where the directory lies and how many entries it has.
+/// The position of the directory, and its number of entries.
 #[derive(Debug, PartialEq, Eq)]
 struct Directory {
     offset: u64,
@@ -64,7 +64,7 @@ fn locate(source: &mut (impl Source + ?Sized)) -> Result<Directory, Fault> {
     Ok(directory)
 }
 
-/// The record that ends with the archive, and its offset.
+/// Returns the end record, which ends with the archive, and its offset.
 fn find_end(source: &mut (impl Source + ?Sized)) -> Result<(u64, [u8; 22]), Fault> {
     let size = source.size();
     let start = size.saturating_sub(END_LEN + MAX_COMMENT);
@@ -83,8 +83,8 @@ fn find_end(source: &mut (impl Source + ?Sized)) -> Result<(u64, [u8; 22]), Faul
     }
 }
 
-/// The zip64 record, and where the directory that it describes has to end, if the locator before
-/// the record at `end` names one.
+/// Returns the zip64 record, and the offset at which its directory must end, if there is a locator
+/// before the record at `end`.
 fn long_end(
     source: &mut (impl Source + ?Sized),
     end: u64,

@@ -1,4 +1,4 @@
-//! What can be wrong with a zip archive, where in it and with which member.
+//! Errors in a zip archive: their position and their member.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use crate::source::ReadError;
 pub struct ZipError {
     /// The name that the caller gave the archive.
     pub archive: String,
-    /// The member that is wrong; `None` if it is the archive.
+    /// The member with the problem. `None` if the archive itself has it.
     pub member: Option<String>,
-    /// Where in the archive the problem was seen, in bytes.
+    /// Offset of the problem in the archive, in bytes.
     pub offset: u64,
-    /// What is wrong there.
+    /// The problem at this offset.
     pub problem: Problem,
 }
 
@@ -22,7 +22,7 @@ impl fmt::Display for ZipError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "archive `{}`", self.archive)?;
         if let Some(member) = &self.member {
-            // A name that is wrong may hold anything.
+            // A wrong name may contain anything.
             write!(f, ", member `{}`", member.escape_debug())?;
         }
         write!(f, ", offset {:#x}: {}", self.offset, self.problem)
@@ -35,73 +35,74 @@ impl std::error::Error for ZipError {
     }
 }
 
-/// What can be wrong with an archive or a member of it.
+/// A problem of an archive or of a member.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The bytes could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// No record of the directory's end is found (APPNOTE.TXT, 4.3.16).
+    /// The archive has no end record (APPNOTE.TXT, 4.3.16).
     #[error("it is no zip archive, or it is cut short")]
     NoEnd,
-    /// It depends on the program which one is taken.
+    /// The archive has two end records, and programs differ in which one they take.
     #[error("two records claim to be the end of its directory")]
     TwoEnds,
-    /// Only archives in one file are read.
+    /// The archive has several volumes. Only archives in one file are read.
     #[error("it is one of several volumes")]
     Volumes,
     /// There are bytes between the directory and the record of its end.
     #[error("its directory does not end where the record of its end begins")]
     Directory,
-    /// The directory has more or fewer entries than its end says.
+    /// The directory does not have the number of entries in its end record.
     #[error("its directory holds {found} members in place of {expected}")]
     Count {
-        /// As the record of the end says.
+        /// Number according to the end record.
         expected: u64,
-        /// Entries that were read.
+        /// Number of entries that were read.
         found: u64,
     },
-    /// Numbers that need zip64 have none, or two that differ.
+    /// Numbers that need zip64 have no zip64 field, or a contradicting one.
     #[error("its zip64 records are missing or contradict the others")]
     Zip64,
     /// An entry does not begin with its signature or is cut short.
     #[error("this is no entry of a directory")]
     Entry,
-    /// Two programs could take different values; the field says of what.
+    /// The local header differs from the directory, so two programs could take different values. The
+    /// field names the value.
     #[error("its local header differs from the directory in its {0}")]
     Local(&'static str),
-    /// Nothing encrypted is read.
+    /// The member is encrypted.
     #[error("it is encrypted")]
     Encrypted,
     /// The member has a data descriptor (APPNOTE.TXT, 4.3.9).
     #[error("its sizes follow its content, so it cannot be read as it passes")]
     Streamed,
-    /// The compression method's number; 0 and 8 are read.
+    /// The compression method is not 0 or 8. The field is its number.
     #[error("its method {0} is neither stored nor deflate")]
     Method(u16),
-    /// The size cannot come from so few bytes.
+    /// The size cannot result from so few compressed bytes.
     #[error("it cannot hold {size} bytes in {compressed}")]
     Sizes {
-        /// Bytes of the content, as the directory says.
+        /// Size of the content in bytes according to the directory.
         size: u64,
-        /// Bytes in the archive, as the directory says.
+        /// Size in the archive in bytes according to the directory.
         compressed: u64,
     },
-    /// A member ends behind the start of the next one or of the directory.
+    /// A member ends after the start of the next one or of the directory.
     #[error("it overlaps what follows")]
     Overlap,
-    /// The name is not a plain relative path; the field says why.
+    /// The name is not a plain relative path, with the reason.
     #[error("its name is {0}")]
     Name(&'static str),
-    /// Two members have one name.
+    /// Two members have the same name.
     #[error("its name is that of another member")]
     Duplicate,
-    /// A member's folder is a file in the same archive.
+    /// A member's directory is a file in the same archive.
     #[error("its name stands below a member that is a file")]
     BelowFile,
 }
 
-/// A problem before the archive's name is known.
+/// A problem without the archive's name.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub member: Option<String>,
@@ -137,7 +138,7 @@ impl From<ReadError> for Fault {
     }
 }
 
-/// A problem at an offset of the archive.
+/// Creates a problem at an offset of the archive.
 pub(super) fn fault(offset: u64, problem: Problem) -> Fault {
     Fault {
         member: None,

@@ -1,4 +1,4 @@
-//! One member: its entry in the directory, and its local header, which has to say the same.
+//! One member: its entry in the directory, and its local header, which must agree with the entry.
 
 use std::ops::Range;
 
@@ -11,23 +11,23 @@ const LOCAL: [u8; 4] = *b"PK\x03\x04";
 const LOCAL_LEN: u64 = 30;
 
 const ENCRYPTED: u16 = 1 | 1 << 6 | 1 << 13;
-/// Sizes and CRC-32 follow the content.
+/// Flag: sizes and CRC-32 follow the content.
 const DESCRIPTOR: u16 = 1 << 3;
 const UTF8: u16 = 1 << 11;
 
 const EXTRA_ZIP64: u16 = 0x0001;
-/// A second name, which some programs prefer.
+/// ID of the extra field with a second name, which some programs prefer.
 const EXTRA_UNICODE_PATH: u16 = 0x7075;
-/// Stands for a number that the zip64 field holds.
+/// Marks a number whose value is in the zip64 field.
 const FULL: u32 = u32::MAX;
 
-/// A match of 258 bytes takes two bits at least, so deflate grows by 1032 at most.
+/// Most output bytes for a byte of deflate: a match of 258 bytes needs at least two bits.
 const MAX_RATIO: u64 = 1032;
 
-/// How a member's content is compressed.
+/// The compression of a member's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Not at all.
+    /// The content is not compressed.
     Stored,
     /// Deflate (RFC 1951).
     Deflate,
@@ -43,35 +43,35 @@ impl Method {
     }
 }
 
-/// A member, as the directory describes it.
+/// A member according to the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// A relative path without `.`, `..` or empty parts; a folder's ends in `/`.
+    /// Relative path without `.`, `..` or empty parts. A directory's path ends in `/`.
     pub name: String,
-    /// How the content is compressed.
+    /// Compression of the content.
     pub method: Method,
-    /// Of the content.
+    /// CRC-32 of the content.
     pub crc32: u32,
-    /// Bytes of the content in the archive.
+    /// Size of the content in the archive, in bytes.
     pub compressed: u64,
-    /// Bytes of the content, as the directory says.
+    /// Size of the content according to the directory, in bytes.
     pub size: u64,
-    /// Permissions and file type, where the archive was made on Unix.
+    /// Permissions and file type, if the archive was made on Unix.
     pub unix_mode: Option<u16>,
-    /// Of the local header.
+    /// Offset of the local header.
     pub offset: u64,
-    /// Where the next local header or the directory starts.
+    /// Offset of the next local header or of the directory.
     limit: u64,
     descriptor: bool,
 }
 
 impl Member {
-    /// Whether it stands for a folder and has no content.
+    /// Whether the member is a directory, which has no content.
     pub fn is_folder(&self) -> bool {
         self.name.ends_with('/')
     }
 
-    /// The next entry of a directory that starts at `directory`.
+    /// Reads the next entry of a directory that starts at `directory`.
     pub(super) fn read(
         entries: &mut Forward<'_, impl Source + ?Sized>,
         directory: u64,
@@ -129,7 +129,7 @@ impl Member {
         })
     }
 
-    /// Where the content lies if the local header agrees with the directory.
+    /// Returns the byte range of the content, if the local header agrees with the directory.
     pub(super) fn locate(&self, source: &mut (impl Source + ?Sized)) -> Result<Range<u64>, Fault> {
         let wrong = |problem| fault(self.offset, problem).at(self);
         let read = |e| Fault::from(e).at(self);
@@ -139,7 +139,7 @@ impl Member {
         }
         let name_len = u64::from(u16_at(&local, 26));
         let extra_len = u64::from(u16_at(&local, 28));
-        // A local name or field may claim 64 KiB, which are not read where they cannot be.
+        // A local name or field may claim 64 KiB, which are not read if they cannot exist.
         if name_len != self.name.len() as u64 {
             return Err(wrong(Problem::Local("name")));
         }
@@ -168,7 +168,7 @@ impl Member {
     fn check_numbers(&self, local: &[u8; 30], extra: &[u8]) -> Result<(), Problem> {
         let extra = Extra::read(extra)?;
         let mut long = extra.zip64.chunks_exact(8).map(|n| u64_at(n, 0));
-        // A header before a descriptor may leave numbers out.
+        // A header before a data descriptor may leave numbers out.
         let agrees =
             |found: u64, expected: u64| found == expected || (self.descriptor && found == 0);
         let mut number = |at: usize| match u32_at(local, at) {
@@ -186,7 +186,7 @@ impl Member {
     }
 }
 
-/// A local header alone, of an archive whose directory is not there yet.
+/// A local header without a directory entry, because the directory has not been reached yet.
 pub(super) struct Local {
     pub name: String,
     pub method: Method,
@@ -198,12 +198,12 @@ pub(super) struct Local {
 impl Local {
     pub(super) const LEN: usize = LOCAL_LEN as usize;
 
-    /// Bytes of the name and the fields that follow a header.
+    /// Returns the size in bytes of the name and the fields that follow a header.
     pub(super) fn names(header: &[u8; Self::LEN]) -> usize {
         usize::from(u16_at(header, 26)) + usize::from(u16_at(header, 28))
     }
 
-    /// The header at `at`, and what follows it.
+    /// Parses the header at `at`, and the name and fields that follow it.
     pub(super) fn read(at: u64, header: &[u8; Self::LEN], names: &[u8]) -> Result<Self, Fault> {
         let (name, extra) = names.split_at(u16_at(header, 26).into());
         let wrong = |problem| Fault {
@@ -238,8 +238,8 @@ impl Local {
     }
 }
 
-/// Gives each member the end that its content must not pass. Fails where one does already by what
-/// the directory says.
+/// Sets the end that each member's content must not pass. Fails if a member already passes it according
+/// to the directory.
 pub(super) fn bound(members: &mut [Member]) -> Result<(), Fault> {
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_unstable_by_key(|&i| members[i].offset);
@@ -258,7 +258,8 @@ pub(super) fn bound(members: &mut [Member]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What an entry says in 32 bits or, where those are full, in its zip64 field, in this order.
+/// An entry's numbers, from its 32-bit fields or, if those are full, from its zip64 field, in this
+/// order.
 struct Numbers {
     size: u64,
     compressed: u64,

@@ -1,14 +1,15 @@
-//! Zip archives, wheels above all: their directory, and their members as sources.
+//! Zip archives, which are mostly wheels: their directory, and their members as sources.
 //!
-//! In: a [`Source`]. Out: an [`Archive`] of [`Member`]s, read from the directory at its end by
-//! ranges, and each member's compressed bytes or its content. Two programs must never read two
-//! different archives from one file: what they could disagree on is an error — names that repeat,
-//! escape or hide one another, members that overlap, local headers that differ from the directory,
-//! bytes between the parts of the directory. An archive that lies in what can only be read forward
-//! is read by [`Passing`]. Never unpacks, and never descends into an archive that is a member; a
-//! caller who does so decides how deep.
+//! In: a [`Source`]. Out: an [`Archive`] of [`Member`]s, read from the directory at its end by ranges,
+//! and each member's compressed bytes or its content. Two programs must never read two different
+//! archives from one file, so everything they could disagree on is an error: names that repeat, escape
+//! or hide one another, members that overlap, local headers that differ from the directory, bytes
+//! between the parts of the directory. An archive inside something that can only be read forward is
+//! read by [`Passing`]. Never unpacks, and never descends into an archive that is a member; a caller
+//! that does so decides how deep.
 //!
-//! `APPNOTE.TXT` is PKWARE's specification 6.3.10. The `zip` crate keeps the last of two equal
+//! `APPNOTE.TXT` is PKWARE's specification 6.3.10. The `zip` crate keeps the last of two equal names
+//! and does not check for overlaps, so it is not used.
 //! names and checks no overlap, so it is not used.
 
 mod directory;
@@ -28,12 +29,12 @@ pub use error::{Problem, ZipError};
 pub use member::{Member, Method};
 pub use passing::{Part, Passing};
 
-/// An archive's directory.
+/// The directory of an archive.
 #[derive(Debug, Clone)]
 pub struct Archive {
-    /// The name that the caller gave it, for messages.
+    /// The name that the caller gave the archive, for messages.
     pub name: String,
-    /// In the order of the directory.
+    /// The members in the order of the directory.
     pub members: Vec<Member>,
 }
 
@@ -57,7 +58,8 @@ impl Archive {
         })
     }
 
-    /// Where the compressed bytes of a member lie, if its local header agrees with the directory.
+    /// Returns the byte range of a member's compressed content, if its local header agrees with the
+    /// directory.
     ///
     /// # Errors
     /// If the local header differs from the directory, or `source` cannot be read.
@@ -69,12 +71,12 @@ impl Archive {
         member.locate(source).map_err(|fault| fault.of(&self.name))
     }
 
-    /// The content of a member, inflated as it is read. A deflated member's CRC-32 is checked by
-    /// the first read of its last byte, a stored one's never.
+    /// Returns the content of a member, inflated as it is read. A deflated member's CRC-32 is checked
+    /// by the first read of its last byte; a stored one's is never checked.
     ///
     /// # Errors
-    /// If the local header differs from the directory, or `source` cannot be read. A damaged
-    /// content shows when it is read.
+    /// If the local header differs from the directory, or `source` cannot be read. Damaged content is
+    /// an error when it is read.
     pub fn open<S: Source>(&self, member: &Member, source: S) -> Result<Content<S>, ZipError> {
         let window = self.window(member, source)?;
         Ok(match member.method {
@@ -83,11 +85,11 @@ impl Archive {
         })
     }
 
-    /// The content of a deflated member, forward only and faster; none of a stored one, which can
-    /// be read anywhere as it is.
+    /// Returns the content of a deflated member, forward only and faster. `None` for a stored member,
+    /// which can be read at any offset anyway.
     ///
     /// # Errors
-    /// As [`Archive::open`].
+    /// The same as for [`Archive::open`].
     pub fn once<S: Source>(
         &self,
         member: &Member,
@@ -102,7 +104,7 @@ impl Archive {
         }
     }
 
-    /// The compressed bytes of a member.
+    /// Returns the compressed bytes of a member.
     fn window<S: Source>(&self, member: &Member, mut source: S) -> Result<Window<S>, ZipError> {
         let range = self.locate(member, &mut source)?;
         Window::new(source, range.start, range.end - range.start)
@@ -112,9 +114,9 @@ impl Archive {
 
 /// The content of a member.
 pub enum Content<S> {
-    /// As it lies in the archive.
+    /// The content as stored in the archive.
     Stored(Window<S>),
-    /// Inflated as it is read.
+    /// The content inflated as it is read.
     Deflate(Inflate<Window<S>>),
 }
 

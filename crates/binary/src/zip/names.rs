@@ -1,12 +1,12 @@
-//! Names of members: relative paths that mean one file each, on any reader.
+//! Names of members: relative paths that mean the same file to every reader.
 
 use super::error::{Fault, Problem, fault};
 use super::member::Member;
 
-/// The longest path that Linux takes.
+/// Longest path in bytes that Linux accepts.
 const MAX_LEN: usize = 4096;
 
-/// The name that these bytes are. Without the UTF-8 flag programs disagree on all but ASCII.
+/// Parses a name. Without the UTF-8 flag, programs agree only on ASCII.
 pub(super) fn parse(bytes: &[u8], utf8: bool) -> Result<String, Problem> {
     let name = std::str::from_utf8(bytes).map_err(|_| Problem::Name("not UTF-8"))?;
     if !utf8 && !name.is_ascii() {
@@ -33,10 +33,10 @@ pub(super) fn parse(bytes: &[u8], utf8: bool) -> Result<String, Problem> {
     Ok(name.to_owned())
 }
 
-/// Fails where two members have one name, or one is a file and a folder of another.
+/// Fails if two members have the same name, or if a member is both a file and a directory of another.
 pub(super) fn check(members: &[Member]) -> Result<(), Fault> {
     let mut order: Vec<&Member> = members.iter().collect();
-    // With `/` before all else, what stands below a name follows it directly.
+    // If `/` sorts before everything else, the paths below a name directly follow it.
     let key = |b: u8| if b == b'/' { 0 } else { b };
     order.sort_by(|a, b| (a.name.bytes().map(key)).cmp(b.name.bytes().map(key)));
     for pair in order.windows(2) {

@@ -1,10 +1,11 @@
-//! An archive read as it passes: where it is itself a member of what can only be read forward.
+//! Reads an archive as a stream, for an archive that is itself a member of something that can only be
+//! read forward.
 //!
-//! In: the bytes of an archive from its start. Out: [`Part`]s in the order in which they lie, each
-//! by its local header, up to the directory. The directory comes last, so it is not asked: what
-//! only it could tell, that two names are equal or that a member is no longer listed, is not known
-//! here, and nothing that is installed or run is read this way. Size and CRC-32 are checked before a
-//! part's end is told; what is not read of a part is passed over without being inflated.
+//! In: the bytes of an archive from its start. Out: [`Part`]s in their order in the archive, each by
+//! its local header, up to the directory. The directory comes last, so it is not used: two equal names,
+//! or a member that is no longer listed, are not noticed here, so nothing that is installed or run is
+//! read in this way. Size and CRC-32 are checked before a part's end is reported. Unread content of a
+//! part is skipped without being inflated.
 
 use std::io::{self, BufRead, Read};
 
@@ -21,18 +22,18 @@ const DIRECTORY: [[u8; 4]; 3] = [*b"PK\x01\x02", *b"PK\x05\x06", *b"PK\x06\x06"]
 pub struct Passing<R> {
     name: String,
     input: R,
-    /// Of the next byte.
+    /// Offset of the next byte.
     offset: u64,
-    /// Compressed bytes of the present part that were not read.
+    /// Compressed bytes of the current part that were not read.
     left: u64,
     ended: bool,
 }
 
-/// A member that passes.
+/// A member of the stream.
 pub struct Part<'a, R> {
-    /// A relative path without `.`, `..` or empty parts.
+    /// Relative path without `.`, `..` or empty parts.
     pub name: String,
-    /// As the local header says.
+    /// Size of the content according to the local header, in bytes.
     pub size: u64,
     crc32: u32,
     made: u64,
@@ -46,7 +47,7 @@ enum Content<'a, R> {
 }
 
 impl<R> Content<'_, R> {
-    /// Compressed bytes that were not read.
+    /// Returns the number of compressed bytes that were not read.
     fn left(&self) -> u64 {
         match self {
             Self::Stored(rest) => rest.0.left,
@@ -55,11 +56,11 @@ impl<R> Content<'_, R> {
     }
 }
 
-/// The compressed bytes of the present part.
+/// The compressed bytes of the current part.
 struct Rest<'a, R>(&'a mut Passing<R>);
 
 impl<R: BufRead> Passing<R> {
-    /// `name` is the archive's, for errors.
+    /// Creates a reader. `name` is the archive's, for errors.
     pub fn new(name: &str, input: R) -> Self {
         Self {
             name: name.to_owned(),
@@ -70,11 +71,10 @@ impl<R: BufRead> Passing<R> {
         }
     }
 
-    /// The next member; none where the directory begins.
+    /// Returns the next member. `None` at the start of the directory.
     ///
     /// # Errors
-    /// If the next local header is damaged, or of a member that cannot be read without the
-    /// directory.
+    /// If the next local header is damaged, or its member cannot be read without the directory.
     pub fn part(&mut self) -> Result<Option<Part<'_, R>>, ZipError> {
         let local = self.header().map_err(|fault| fault.of(&self.name))?;
         let Some(local) = local else {
@@ -194,7 +194,7 @@ mod tests {
 
     type Members = Vec<(String, Vec<u8>)>;
 
-    /// Every member with its content, or why not.
+    /// Returns every member with its content, or the error.
     fn all(bytes: &[u8]) -> Result<Members, String> {
         let mut passing = Passing::new("x.whl", bytes);
         let mut found = Members::new();

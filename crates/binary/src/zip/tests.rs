@@ -20,7 +20,7 @@ fn problem(bytes: &[u8]) -> Problem {
     read(bytes).unwrap_err().problem
 }
 
-/// The problem of a member's local header.
+/// Returns the problem of the first member's local header.
 fn local(bytes: &[u8]) -> Problem {
     let archive = read(bytes).unwrap();
     let answer = archive.locate(&archive.members[0], &mut &bytes[..]);
@@ -60,7 +60,7 @@ fn a_comment_may_follow_the_directory() {
     assert!(read(&bytes).is_ok());
 }
 
-/// What `python3` writes is read, streamed or not, with zip64 fields or without.
+/// Archives from `python3` are read, streamed or not, with zip64 fields or without.
 #[test]
 fn pythons_archives() {
     let dir = tempfile::tempdir().unwrap();
@@ -122,13 +122,13 @@ fn one_name_is_one_file() {
 #[test]
 fn members_may_not_overlap() {
     let mut build = two();
-    // The first claims the second's header as its content.
+    // The first member claims the second one's header as its content.
     (build.files[0].claimed, build.files[0].size) = (Some(60), 60);
     assert!(matches!(problem(&build.bytes()), Problem::Overlap));
     let mut build = two();
     build.files[1].offset = Some(0);
     assert!(matches!(problem(&build.bytes()), Problem::Overlap));
-    // A local header with an extra field that the directory does not show.
+    // The local header has an extra field that the directory does not show.
     let mut bytes = two().bytes();
     bytes[28] = 30;
     assert!(matches!(local(&bytes), Problem::Overlap | Problem::Entry));
@@ -174,13 +174,13 @@ fn directories_have_one_end() {
     let good = two().bytes();
     assert!(matches!(problem(b""), Problem::NoEnd));
     assert!(matches!(problem(&good[..good.len() - 1]), Problem::NoEnd));
-    // A second end inside of the first one's comment.
+    // There is a second end record inside the first one's comment.
     let mut twice = good.clone();
     let at = twice.len();
     twice[at - 2..].copy_from_slice(&22u16.to_le_bytes());
     twice.extend_from_slice(&good[at - 22..]);
     assert!(matches!(problem(&twice), Problem::TwoEnds));
-    // A member's content that is an end, with a comment up to the archive's own end.
+    // A member's content is an end record with a comment that reaches to the archive's own end.
     let mut inside = good.clone();
     let end = memchr::memmem::rfind(&inside, b"PK\x05\x06").unwrap();
     let directory = memchr::memmem::find(&inside, b"PK\x01\x02").unwrap();
@@ -189,7 +189,7 @@ fn directories_have_one_end() {
     fake[20..22].copy_from_slice(&rest.to_le_bytes());
     inside.splice(directory..directory, fake.iter().copied());
     assert!(matches!(problem(&inside), Problem::TwoEnds));
-    // Bytes between the directory and its end.
+    // There are bytes between the directory and its end.
     let mut gap = good.clone();
     gap.splice(at - 22..at - 22, [0; 4]);
     assert!(matches!(problem(&gap), Problem::Directory));
@@ -232,7 +232,7 @@ proptest! {
         let _ = read(&bytes);
     }
 
-    /// Contents that are read lie apart from each other.
+    /// Contents that are read do not overlap.
     #[test]
     fn any_damage(
         zip64: bool,

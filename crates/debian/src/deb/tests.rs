@@ -30,7 +30,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A package with the given control text, control files and data members.
+/// Builds a package with the given control text, control files and data members.
 pub(crate) fn deb_of(
     control: &str,
     files: &[(&str, &str)],
@@ -61,7 +61,7 @@ fn open_bytes(bytes: &[u8]) -> Result<Deb, DebError> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     let deb = Deb::open(file.path());
-    // The data stays readable on the platforms that we run on for as long as it is open only.
+    // The data is opened while the temporary file exists.
     deb.and_then(|deb| deb.data().map(|_| deb))
 }
 

@@ -6,7 +6,8 @@ use stackforge_transfer::fetch::{Fetcher, Policy};
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 
-/// Serves `answer(path, how often it was asked)` as status and body; a body may be cut short.
+/// Serves `answer(path, number of requests for it)` as status, body and `Content-Length`, so a body may
+/// be cut short.
 async fn serve(
     answer: impl Fn(&str, usize) -> (u16, Vec<u8>, usize) + Send + Sync + 'static,
 ) -> String {

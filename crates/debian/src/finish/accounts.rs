@@ -1,7 +1,7 @@
 //! Accounts as base-passwd, shadowconfig(8) and adduser(8) would leave them.
 //!
-//! In come base-passwd's masters, `/etc/login.defs` and the day that the system is made for; out
-//! go passwd(5), group(5), shadow(5) and gshadow(5). No account ever gets a password.
+//! The input is base-passwd's master files, `/etc/login.defs` and the day that the system is made for.
+//! The output is passwd(5), group(5), shadow(5) and gshadow(5). No account ever gets a password.
 
 use super::FinishError;
 use super::system::System;
@@ -10,11 +10,11 @@ const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 const SHADOW: &str = "/etc/shadow";
 const GSHADOW: &str = "/etc/gshadow";
-/// Group `shadow` of base-passwd's master.
+/// Number of the group `shadow` in base-passwd's master file.
 const SHADOW_GID: u64 = 42;
-/// Group `nogroup`, a system account's without one of its own.
+/// Number of `nogroup`, the group of a system account without a group of its own.
 const NOGROUP: u64 = 65_534;
-/// Where adduser takes a system account's number (`FIRST_SYSTEM_UID`, `LAST_SYSTEM_UID`).
+/// Range of numbers for adduser's system accounts (`FIRST_SYSTEM_UID`, `LAST_SYSTEM_UID`).
 const SYSTEM: std::ops::RangeInclusive<u64> = 100..=999;
 
 pub(super) fn masters(system: &mut System<'_>) -> Result<(), FinishError> {
@@ -26,7 +26,8 @@ fn field(line: &str, at: usize) -> &str {
     line.split(':').nth(at).unwrap_or_default()
 }
 
-/// The lines with `x` for a password, and what their passwords were.
+/// Replaces each line's password by `x`, and returns the names with their former passwords and their
+/// last field.
 fn unshadowed(text: &str) -> (String, Vec<(String, String, String)>) {
     let mut moved = Vec::new();
     let lines = text.lines().map(|line| {
@@ -41,7 +42,7 @@ fn unshadowed(text: &str) -> (String, Vec<(String, String, String)>) {
     (lines.collect(), moved)
 }
 
-/// `pwconv` and `grpconv` for a system without shadow files; `day` counts from 1970.
+/// Does what `pwconv` and `grpconv` do on a system without shadow files. `day` counts from 1970-01-01.
 pub(super) fn shadow(system: &mut System<'_>, day: u64) -> Result<(), FinishError> {
     if system.exists(SHADOW) || !system.exists(PASSWD) || !system.exists(GROUP) {
         return Ok(());
@@ -64,7 +65,8 @@ pub(super) fn shadow(system: &mut System<'_>, day: u64) -> Result<(), FinishErro
     system.file(GSHADOW, 0o640, SHADOW_GID, gshadow.into_bytes())
 }
 
-/// Least and most days between changes of a password and days of warning (login.defs(5)).
+/// Returns the least and most days between changes of a password and the days of warning
+/// (login.defs(5)).
 fn aging(definitions: &str) -> String {
     let of = |name: &str, default: &'static str| {
         definitions
@@ -81,7 +83,7 @@ fn aging(definitions: &str) -> String {
     )
 }
 
-/// `adduser --system --no-create-home`: nothing where the name is there.
+/// Does what `adduser --system --no-create-home` does: nothing if the name exists.
 pub(super) fn system_user(
     system: &mut System<'_>,
     name: &str,

@@ -1,9 +1,9 @@
 //! Alternatives: which of several programs answers to a common name (update-alternatives(1)).
 //!
-//! In come `update-alternatives --install` commands, read strictly, and what a system's database
-//! holds already; out go the database's files and the links. The choice with the highest priority
-//! wins, as in automatic mode; a group that a person set to manual keeps its choice. A slave is
-//! linked only if its target is there.
+//! The input is `update-alternatives --install` commands, parsed strictly, and the system's database.
+//! The output is the database's files and the links. The choice with the highest priority wins, as in
+//! automatic mode. A group that a person set to manual keeps its choice. A slave is linked only if its
+//! target exists.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -28,8 +28,8 @@ pub(super) struct Slave {
 }
 
 impl Alternative {
-    /// The commands of a script, and nothing if one of them is not in the plain form. Lines that
-    /// do not speak of update-alternatives are not looked at.
+    /// Parses the commands of a script. `None` if one of them is not in the plain form. Lines without
+    /// update-alternatives are ignored.
     pub(super) fn commands(text: &str) -> Option<Vec<Self>> {
         let joined = text.replace("\\\n", " ");
         let mut found = Vec::new();
@@ -37,7 +37,7 @@ impl Alternative {
             let Some(rest) = line.strip_prefix("update-alternatives ") else {
                 continue;
             };
-            // A continued line may be a comment.
+            // A comment may follow on a continued line.
             let rest = rest.split(" #").next().unwrap_or_default().trim();
             if rest.starts_with("--remove ") || rest.starts_with("--auto ") {
                 continue;
@@ -95,14 +95,14 @@ impl Alternative {
     }
 }
 
-/// One name's file in the database.
+/// The database file of one name.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Group {
     manual: bool,
     link: String,
-    /// Links by name, in the order of names.
+    /// Slave links by name, in the order of names.
     slaves: BTreeMap<String, String>,
-    /// Priority and slaves' paths by path.
+    /// Priority and the slaves' paths of each choice, by the choice's path.
     choices: BTreeMap<String, (i32, BTreeMap<String, String>)>,
 }
 
@@ -174,7 +174,7 @@ impl Group {
     }
 }
 
-/// Adds the alternatives to the system's.
+/// Adds alternatives to those of the system.
 pub(super) fn install(system: &mut System<'_>, all: &[Alternative]) -> Result<(), FinishError> {
     for alternative in all {
         let file = format!("/var/lib/dpkg/alternatives/{}", alternative.name);
@@ -183,7 +183,7 @@ pub(super) fn install(system: &mut System<'_>, all: &[Alternative]) -> Result<()
                 .ok_or_else(|| FinishError::Damaged { path: file.clone() })?,
             None => Group::default(),
         };
-        // Like update-alternatives, leave out a choice that is not there.
+        // Like update-alternatives, this leaves out a choice that does not exist.
         if !system.exists(&alternative.path) {
             continue;
         }

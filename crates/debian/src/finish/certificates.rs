@@ -1,8 +1,8 @@
 //! Certificate authorities as update-ca-certificates(8) and `openssl rehash` leave them.
 //!
-//! In come the certificates of `/usr/share/ca-certificates`; out go the bundle, a link for each
-//! certificate by name and by the hash of its subject, and the list of those that are trusted:
-//! all, as on a fresh installation.
+//! The input is the certificates of `/usr/share/ca-certificates`. The output is the bundle, links to
+//! each certificate by its name and by the hash of its subject, and the list of trusted certificates:
+//! all of them, as on a fresh installation.
 
 use base64::Engine;
 use sha1::{Digest, Sha1};
@@ -59,7 +59,7 @@ pub(super) fn update(system: &mut System<'_>) -> Result<(), FinishError> {
         system.link(&format!("{CERTS}/{link}"), &path)?;
         links.insert(link, name.clone());
     }
-    // In the order of names, so that subjects of one hash are numbered in it.
+    // Subjects with the same hash are numbered in the order of names.
     let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
     for (link, name) in links {
         let pem = system.read(&format!("{SHARE}/{name}"))?.unwrap_or_default();
@@ -75,7 +75,8 @@ pub(super) fn update(system: &mut System<'_>) -> Result<(), FinishError> {
     system.file(&format!("{CERTS}/ca-certificates.crt"), 0o644, 0, bundle)
 }
 
-/// `openssl x509 -subject_hash`: the first four bytes of the SHA-1 of the subject's canonical form.
+/// Computes `openssl x509 -subject_hash`: the first four bytes of the SHA-1 of the subject's canonical
+/// form.
 fn subject_hash(pem: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(pem).ok()?;
     let body = text.split("-----BEGIN CERTIFICATE-----").nth(1)?;
@@ -85,7 +86,7 @@ fn subject_hash(pem: &[u8]) -> Option<u32> {
         .ok()?;
     let mut certificate = Der(&der);
     let mut tbs = Der(Der(certificate.next_of(SEQUENCE)?).next_of(SEQUENCE)?);
-    // Version (optional), serial number, algorithm, issuer, validity, subject.
+    // The fields are version (optional), serial number, algorithm, issuer, validity, subject.
     let (tag, _, _) = tbs.read()?;
     let before = if tag == 0xa0 { 4 } else { 3 };
     for _ in 0..before {
@@ -100,11 +101,11 @@ const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const UTF8_STRING: u8 = 0x0c;
 
-/// Elements of DER, one after the other.
+/// A sequence of DER elements.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
-    /// Tag, content, and the whole element.
+    /// Reads the next element and returns its tag, its content, and the whole element.
     fn read(&mut self) -> Option<(u8, &'a [u8], &'a [u8])> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
@@ -137,8 +138,8 @@ impl<'a> Der<'a> {
     }
 }
 
-/// OpenSSL's `x509_name_canon`: each relative name's attributes, their text in lower case and in
-/// UTF-8 with white space made one, without the sequence around them all.
+/// Does what OpenSSL's `x509_name_canon` does: writes each relative name's attributes, with their text
+/// in lower case, in UTF-8 and with white space collapsed, without the sequence around them all.
 fn canonical_name(name: &[u8]) -> Option<Vec<u8>> {
     let mut canonical = Vec::new();
     let mut sets = Der(name);
@@ -162,7 +163,7 @@ fn canonical_name(name: &[u8]) -> Option<Vec<u8>> {
     Some(canonical)
 }
 
-/// What a string of ASN.1 says; None for what is no string.
+/// Decodes an ASN.1 string. `None` if the element is not a string.
 fn text(tag: u8, value: &[u8]) -> Option<String> {
     match tag {
         // UTF8String

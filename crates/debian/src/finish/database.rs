@@ -1,4 +1,4 @@
-//! dpkg's database of the finished system, or the stanzas that scanners read where no dpkg is.
+//! dpkg's database of the finished system, or the stanzas that scanners read on a system without dpkg.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -23,7 +23,8 @@ fn damaged(path: &str) -> FinishError {
     }
 }
 
-/// What a system says is installed: versions by name, from dpkg's status or from `status.d`.
+/// Returns the versions of a system's installed packages by name, read from dpkg's status or from
+/// `status.d`.
 ///
 /// # Errors
 /// If the database cannot be read or is malformed.
@@ -54,7 +55,7 @@ pub fn installed(root: &dyn Root) -> Result<BTreeMap<String, String>, FinishErro
     Ok(versions)
 }
 
-/// Real paths of the files that a system's packages own, where every `/usr` is merged.
+/// Returns the real paths of the files that a system's packages own, for a system with merged /usr.
 pub(super) fn owned(root: &dyn Root) -> Result<HashSet<String>, FinishError> {
     let folder = format!("{FOLDER}/info");
     let mut owned = HashSet::new();
@@ -78,7 +79,7 @@ pub(super) fn owned(root: &dyn Root) -> Result<HashSet<String>, FinishError> {
     Ok(owned)
 }
 
-/// Writes the database's files, over what is there already.
+/// Writes the database's files on top of those that exist.
 pub(super) fn write(
     system: &mut System<'_>,
     packages: &[Deb],
@@ -145,7 +146,7 @@ fn merged_status(there: &str, packages: &[Deb], laid: &[Installed]) -> String {
     stanzas.into_values().collect()
 }
 
-/// Notes a diversion as dpkg-divert(1) does, in the order of dpkg's table of file names.
+/// Records a diversion as dpkg-divert(1) does, in the order of dpkg's table of file names.
 pub(super) fn divert(
     system: &mut System<'_>,
     path: &str,
@@ -170,7 +171,8 @@ pub(super) fn divert(
     system.file(&file, 0o644, 0, text.into_bytes())
 }
 
-/// Where dpkg's table of file names has a path: FNV-1a over its bins (dpkg's `lib/dpkg/fsys-hash.c`).
+/// Returns the position of a path in dpkg's table of file names: FNV-1a modulo its bins (dpkg's
+/// `lib/dpkg/fsys-hash.c`).
 fn bin(path: &str) -> u32 {
     let hash = path
         .trim_start_matches('/')
@@ -201,7 +203,7 @@ mod tests {
         }
         let text = system.text("/var/lib/dpkg/diversions").unwrap().unwrap();
         let paths: Vec<&str> = text.lines().step_by(3).collect();
-        // As dpkg 1.22 wrote them.
+        // dpkg 1.22 wrote them in this order.
         assert_eq!(
             paths,
             [

@@ -1,4 +1,4 @@
-//! From packages' scripts to what they leave, in the order in which dpkg would come to it.
+//! Turns packages' scripts into their effects, in the order in which dpkg would reach them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::script;
 use super::system::{Root, System};
 use super::{accounts, certificates, database, pam, services, shells};
 
-/// Folders whose files finishing reads, and the largest file that is kept of them.
+/// Directories whose files finishing reads. The largest file that is kept has [`MAX_KEPT`] bytes.
 const READ: [&str; 12] = [
     "etc/init.d/",
     "etc/ld.so.conf",
@@ -28,12 +28,12 @@ const READ: [&str; 12] = [
     "usr/share/readline/",
 ];
 const MAX_KEPT: u64 = 1 << 20;
-/// A shared object is held while its SONAME is read; the largest of Debian's are below this.
+/// Largest shared object that is held while its SONAME is read, in bytes. Debian's are smaller.
 const MAX_LIBRARY: u64 = 256 << 20;
 
-/// What is left when every script has run.
+/// The effects of all scripts.
 pub(super) struct Plan {
-    /// Effects with the package whose script has them, in the packages' order.
+    /// Effects with the package whose script has them, in the order of packages.
     effects: Vec<(String, Effect)>,
     triplet: Option<&'static str>,
     loader: &'static str,
@@ -43,7 +43,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Every script is understood, or the error names all that are not.
+    /// Reads every script. The error names all scripts that are not understood.
     pub(super) fn of(
         packages: &[Deb],
         below: &[String],
@@ -128,7 +128,7 @@ impl Plan {
         Ok(effects)
     }
 
-    /// What has to be there before the packages' own files come.
+    /// Applies what has to exist before the packages' own files.
     pub(super) fn before(&self, system: &mut System<'_>) {
         for (_, effect) in &self.effects {
             if let Effect::Migrate { path, to } = effect {
@@ -137,7 +137,7 @@ impl Plan {
         }
     }
 
-    /// What comes when all files are there. `day` counts from 1970.
+    /// Applies what comes once all files exist. `day` counts from 1970-01-01.
     pub(super) fn after(
         &self,
         system: &mut System<'_>,
@@ -145,14 +145,14 @@ impl Plan {
         day: u64,
     ) -> Result<(), FinishError> {
         let mut last = BTreeSet::new();
-        // base-passwd's preinst comes before every postinst.
+        // base-passwd's preinst runs before every postinst.
         if self.effects.iter().any(|(_, e)| *e == Effect::Accounts) {
             accounts::masters(system)?;
         }
         for (package, effect) in &self.effects {
             self.apply(system, package, effect, day, &mut last)?;
         }
-        // What is done once for all packages, or again when one of them triggers it.
+        // These run once for all packages, or again if a package triggers them.
         if last.contains(&Last::Shadow) {
             accounts::shadow(system, day)?;
         }
@@ -238,7 +238,7 @@ impl Plan {
                 let content = format!("{}\n", self.architecture).into_bytes();
                 system.file("/var/lib/dpkg/arch-native", 0o644, 0, content)
             }
-            // Done before, or read from the script.
+            // These were applied before, or are read from the script itself.
             Effect::Accounts
             | Effect::Migrate { .. }
             | Effect::Alternatives
@@ -252,7 +252,7 @@ impl Plan {
         }
     }
 
-    /// Whether the finished system has dpkg, and so its database.
+    /// Whether the finished system has dpkg, and therefore its database.
     pub(super) fn has_dpkg(&self, root: Option<&dyn Root>) -> bool {
         self.packages.contains_key("dpkg")
             || root.is_some_and(|root| root.node("var/lib/dpkg/status").is_some())
@@ -278,12 +278,12 @@ fn octal(mode: Option<&str>, default: u32) -> u32 {
         .unwrap_or(default)
 }
 
-/// Keeps what finishing reads, of the files that pass by.
+/// Keeps the files that finishing reads, while the packages' files are written.
 pub(super) struct Keeper {
     copied: BTreeSet<String>,
     kept: BTreeMap<String, (u32, Vec<u8>)>,
     libraries: Libraries,
-    /// A package offers a shell.
+    /// Whether a package offers a shell.
     shells: bool,
 }
 

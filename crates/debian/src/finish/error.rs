@@ -1,20 +1,21 @@
-//! What can go wrong while a system is finished.
+//! Errors while a system is finished.
 
 use std::io;
 
 use super::super::deb::DebError;
 use super::super::rootfs::RootfsError;
 
-/// A maintainer script that nobody has read.
+/// A maintainer script whose effects are not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownScript {
     /// The package's name.
     pub package: String,
     /// `preinst` or `postinst`.
     pub script: &'static str,
-    /// The first line that is not understood, and what `scripts.yaml` would know it by.
+    /// The first line that is not understood.
     pub line: String,
-    /// SHA-256 of the script, in hex.
+    /// First 16 hexadecimal digits of a SHA-256, by which `scripts.yaml` would know the script. If a
+    /// section of debhelper's is not understood, a text that says so.
     pub digest: String,
 }
 
@@ -39,7 +40,7 @@ pub enum FinishError {
     /// The packages' own files cannot be laid out.
     #[error(transparent)]
     Rootfs(#[from] RootfsError),
-    /// Scripts of which nobody has written down what they do.
+    /// Scripts whose effects nobody has written down.
     #[error("scripts of packages are not understood: {}", list(.0))]
     Scripts(Vec<UnknownScript>),
     /// A file that finishing reads and changes is malformed.
@@ -48,25 +49,25 @@ pub enum FinishError {
         /// The file.
         path: String,
     },
-    /// What a script works on is not there.
+    /// A file that a script works on is missing.
     #[error("a package's script needs `{path}`, which no package has")]
     Missing {
         /// The file.
         path: String,
     },
-    /// What would be a file's folder is something else.
+    /// The parent of a file is not a directory.
     #[error("`{path}` is not below a directory")]
     Parent {
         /// The file.
         path: String,
     },
-    /// A script would create what is there.
+    /// A script would create a path that already exists as something else.
     #[error("`{path}` is there already, and is not what a package's script would put there")]
     Occupied {
         /// The file.
         path: String,
     },
-    /// Of a section `[Install]`, only `WantedBy` and `RequiredBy` are understood.
+    /// A unit's `[Install]` section has a key other than `WantedBy` and `RequiredBy`.
     #[error("unit `{unit}` asks for `{line}`, which is not understood")]
     Unit {
         /// The systemd unit.
@@ -89,7 +90,7 @@ pub enum FinishError {
         #[source]
         source: io::Error,
     },
-    /// The output failed.
+    /// The output could not be written.
     #[error("writing the system")]
     Write(#[from] io::Error),
 }
@@ -101,7 +102,7 @@ impl From<DebError> for FinishError {
 }
 
 impl FinishError {
-    /// What to do about it, as a sentence without its full stop.
+    /// Returns what to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
         match self {
             Self::Rootfs(error) => error.help(),
@@ -113,7 +114,7 @@ impl FinishError {
         }
     }
 
-    /// Whether running the packages' own scripts would do.
+    /// Whether running the packages' own scripts would work instead.
     pub fn is_not_understood(&self) -> bool {
         matches!(
             self,

@@ -1,7 +1,7 @@
-//! Scripts that were read by a person: `scripts.yaml`.
+//! Scripts that a person has read: `scripts.yaml`.
 //!
-//! A script is known by the digest of what debhelper did not generate; a script that changed is
-//! unknown again. Parsed when it is first asked for; a test reads all of it.
+//! A script is known by the digest of the part that debhelper did not generate, so a changed script is
+//! unknown again. The file is parsed on first use; a test reads all of it.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -10,14 +10,14 @@ use serde::Deserialize;
 
 use super::alternatives::Alternative;
 
-/// What a script leaves behind on a fresh installation. Paths are absolute; `{triplet}` and
-/// `{loader}` stand for the architecture's library directory and dynamic loader.
+/// An effect of a script on a fresh installation. Paths are absolute. `{triplet}` and `{loader}` stand
+/// for the architecture's library directory and dynamic loader.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Effect {
-    /// A file, with its mode, where there is none yet.
+    /// Copies a file with its mode, unless the target exists.
     Copy { from: String, to: String },
-    /// A directory where there is none yet. Modes are octal.
+    /// Creates a directory unless it exists. Modes are octal.
     Directory {
         path: String,
         #[serde(default)]
@@ -34,36 +34,36 @@ pub(super) enum Effect {
         #[serde(default)]
         gid: u64,
     },
-    /// A symbolic link where nothing is yet.
+    /// Creates a symbolic link unless the path exists.
     Link { path: String, to: String },
-    /// A symbolic link in the place of an empty directory that the package ships.
+    /// Creates a symbolic link instead of an empty directory that the package ships.
     Migrate { path: String, to: String },
-    /// Where another package's file of this name would go; no file is moved.
+    /// Records where another package's file of this name would go. No file is moved.
     Divert { path: String, to: String },
-    /// A system account, unless the name is there.
+    /// Creates a system account unless the name exists.
     User { name: String, home: String },
-    /// The script's own `update-alternatives --install` commands.
+    /// Runs the script's own `update-alternatives --install` commands.
     Alternatives,
-    /// `/etc/passwd` and `/etc/group` from base-passwd's masters.
+    /// Writes `/etc/passwd` and `/etc/group` from base-passwd's master files.
     Accounts,
-    /// `/etc/shadow` and `/etc/gshadow`, and passwords moved there.
+    /// Writes `/etc/shadow` and `/etc/gshadow`, and moves the passwords there.
     Shadow,
-    /// `/etc/shells` from what packages offer.
+    /// Writes `/etc/shells` from the shells that packages offer.
     Shells,
-    /// ldconfig's cache and links.
+    /// Writes ldconfig's cache and links.
     LoaderCache,
-    /// The bundle, the links and the list of certificate authorities.
+    /// Writes the bundle, the links and the list of certificate authorities.
     Certificates,
-    /// `/etc/pam.d/common-*` from the profiles that packages offer.
+    /// Writes `/etc/pam.d/common-*` from the profiles that packages offer.
     Pam,
-    /// dpkg's note of its own architecture.
+    /// Writes dpkg's record of its own architecture.
     NativeArchitecture,
     #[serde(skip)]
     Alternative(Vec<Alternative>),
-    /// A systemd unit that is enabled.
+    /// Enables a systemd unit.
     #[serde(skip)]
     Unit(String),
-    /// A System V service with its default run levels.
+    /// Enables a System V service with its default run levels.
     #[serde(skip)]
     Init(String),
 }
@@ -80,21 +80,21 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Known {
     package: String,
-    /// `preinst` or `postinst` by digest, of each version that was read.
+    /// Digests of the `preinst` and the `postinst` of each version that was read.
     #[serde(default)]
     preinst: BTreeMap<String, String>,
     #[serde(default)]
     postinst: BTreeMap<String, String>,
     #[serde(default)]
     does: Vec<Effect>,
-    /// What was read, and why what it does besides leaves nothing behind.
+    /// What was read, and why the script's other actions leave nothing behind.
     source: String,
 }
 
-/// The table by package, script and digest.
+/// Effects by package and script, and digest.
 type Table = BTreeMap<(String, String), Vec<Effect>>;
 
-/// The table's text: what a system is made with.
+/// Text of the table. A system depends on it.
 pub const TEXT: &str = include_str!("../../scripts.yaml");
 
 fn read(text: &str) -> Result<Table, String> {
@@ -105,7 +105,7 @@ fn read(text: &str) -> Result<Table, String> {
             return Err(format!("{}: no source", known.package));
         }
         for (script, digests) in [("preinst", &known.preinst), ("postinst", &known.postinst)] {
-            // Where a package has both, the effects are the postinst's, which runs last.
+            // If a package has both, the effects belong to the postinst, which runs last.
             let leads = script == "postinst" || known.postinst.is_empty();
             for digest in digests.keys() {
                 let does = if leads {
@@ -123,10 +123,11 @@ fn read(text: &str) -> Result<Table, String> {
     Ok(table)
 }
 
-/// What a package's script does, if it is known.
+/// Returns the effects of a package's script. `None` if the script is not known.
 pub(super) fn effects(package: &str, script: &str, digest: &str) -> Option<&'static [Effect]> {
     static TABLE: OnceLock<Table> = OnceLock::new();
-    // The text is the crate's own and a test reads it; without it no script would be known.
+    // The text is a part of this crate and a test reads it. If it did not parse, no script would be
+    // known.
     let table = TABLE.get_or_init(|| read(TEXT).unwrap_or_default());
     table
         .get(&(format!("{package}/{script}"), digest.to_owned()))

@@ -1,7 +1,7 @@
 //! `/etc/ld.so.cache` and the links that ldconfig(8) makes.
 //!
-//! In come the shared objects that passed by, by their SONAME, and the cache of the system below,
-//! whose entries stay; out goes a cache in the format `glibc-ld.so.cache1.1` (glibc's
+//! The input is the shared objects that were written, with their SONAMEs, and the cache of the system
+//! below, whose entries stay. The output is a cache in the format `glibc-ld.so.cache1.1` (glibc's
 //! `elf/cache.c`), byte for byte as ldconfig writes it for 64-bit objects of one architecture.
 
 use std::collections::BTreeMap;
@@ -27,10 +27,10 @@ struct Entry {
     hwcap: u64,
 }
 
-/// A shared object by its real path: the machine's flags in the cache, and its SONAME.
+/// Shared objects by real path: the machine's flags in the cache, and the SONAME.
 pub(super) type Libraries = BTreeMap<String, (u32, Option<String>)>;
 
-/// What the cache needs to know of an object; what a loader could not read is not in it.
+/// Returns what the cache needs to know of an object. `None` if a loader could not read it.
 pub(super) fn identify(path: &str, mut content: &[u8]) -> Option<(u32, Option<String>)> {
     if !content.starts_with(&stackforge_binary::elf::MAGIC) {
         return None;
@@ -40,7 +40,7 @@ pub(super) fn identify(path: &str, mut content: &[u8]) -> Option<(u32, Option<St
     (object.kind == stackforge_binary::elf::Kind::Shared).then_some((flags, object.soname))
 }
 
-/// glibc's flags of an ELF machine's 64-bit libraries (`sysdeps/generic/ldconfig.h`).
+/// Returns glibc's flags for an ELF machine's 64-bit libraries (`sysdeps/generic/ldconfig.h`).
 fn flags(machine: stackforge_binary::elf::Machine) -> Option<u32> {
     match machine {
         stackforge_binary::elf::Machine::X86_64 => Some(0x0303),
@@ -49,7 +49,7 @@ fn flags(machine: stackforge_binary::elf::Machine) -> Option<u32> {
     }
 }
 
-/// Whether ldconfig looks at a file of this name.
+/// Whether ldconfig considers a file of this name.
 pub(super) fn is_library(name: &str) -> bool {
     (name.starts_with("lib") || name.starts_with("ld-"))
         && name.contains(".so")
@@ -58,7 +58,8 @@ pub(super) fn is_library(name: &str) -> bool {
         && !name.ends_with(".dpkg-tmp")
 }
 
-/// `generator` is what ldconfig says of itself; a cache that is there already names its own.
+/// Writes the cache and the links. `generator` is the name that ldconfig writes of itself. If it is
+/// `None`, the name in the existing cache is kept.
 pub(super) fn update(
     system: &mut System<'_>,
     libraries: &Libraries,
@@ -106,7 +107,7 @@ pub(super) fn update(
     system.file(CACHE, 0o644, 0, write(&entries, named.as_deref()))
 }
 
-/// Directories of ld.so.conf(5) in their order.
+/// Returns the directories of ld.so.conf(5) in order.
 fn configured(system: &System<'_>, file: &str, depth: u32) -> Result<Vec<String>, FinishError> {
     let mut directories = Vec::new();
     for line in system.text(file)?.unwrap_or_default().lines() {
@@ -127,8 +128,8 @@ fn configured(system: &System<'_>, file: &str, depth: u32) -> Result<Vec<String>
     Ok(directories)
 }
 
-/// The libraries of one directory: by SONAME, the flags and the file to link to. Of several files
-/// a file wins over a link, then the newer name.
+/// Returns the libraries of one directory: by SONAME, the flags and the file to link to. Among several
+/// files, a regular file wins over a link, then the newer name.
 fn in_directory(
     system: &System<'_>,
     directory: &str,
@@ -146,7 +147,7 @@ fn in_directory(
         };
         let (flags, soname) = match libraries.get(&real) {
             Some(library) => library.clone(),
-            // A new name for a library of the system below.
+            // This is a new name for a library of the system below.
             None if laid.contains(&name.as_str()) => {
                 match system
                     .read(&real)?
@@ -159,7 +160,7 @@ fn in_directory(
             None => continue,
         };
         let soname = soname.unwrap_or_else(|| name.clone());
-        // A link for the linker, `libx.so`, stands by its own name.
+        // A link for the linker, `libx.so`, is listed under its own name.
         let is_link = matches!(system.tree.node(&path), Some(Node::Symlink(_)))
             && name.ends_with(".so")
             && soname.starts_with(&name);
@@ -180,7 +181,7 @@ fn in_directory(
         .collect())
 }
 
-/// glibc's `_dl_cache_libcmp`: runs of digits by their value, and after anything else.
+/// Compares like glibc's `_dl_cache_libcmp`: runs of digits by their value, and after everything else.
 fn compare(mut a: &[u8], mut b: &[u8]) -> std::cmp::Ordering {
     fn number(text: &mut &[u8]) -> u64 {
         let mut value = 0u64;
@@ -246,8 +247,8 @@ fn write(entries: &[Entry], generator: Option<&str>) -> Vec<u8> {
     out
 }
 
-/// The strings, each ended by a zero, where one that ends another is a part of it: sorted from
-/// their ends, the longer first (glibc's `elf/stringtable.c`).
+/// Returns the strings, each with a final zero. A string that is the end of another is a part of it:
+/// they are sorted from their ends, the longer first (glibc's `elf/stringtable.c`).
 fn strings(entries: &[Entry]) -> (Vec<u8>, BTreeMap<String, usize>) {
     let mut all: Vec<&str> = entries
         .iter()

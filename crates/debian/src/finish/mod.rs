@@ -1,15 +1,16 @@
-//! A finished system from packages, in process: what their scripts would leave, without running one.
+//! Makes a finished system from packages, in process: the files that their scripts would leave, without
+//! running one.
 //!
-//! In come verified package files and, where packages are added, the system below; out goes one
-//! deterministic tar, written in one pass: the packages' files, then what their maintainer scripts
-//! leave on a fresh installation, then dpkg's database — or, where no dpkg is, the stanzas that
-//! scanners look for. No script runs, no root is needed, any architecture will do. A script that
-//! is not understood is an error before the first byte: none is ever passed over.
+//! The input is verified package files and, if packages are added to a system, the system below. The
+//! output is one deterministic tar, written in one pass: the packages' files, then what their
+//! maintainer scripts leave on a fresh installation, then dpkg's database, or, without dpkg, the
+//! stanzas that scanners look for. No script runs, no root is needed, and any architecture will do. A
+//! script that is not understood is an error before the first byte: a script is never skipped.
 //!
-//! A change of what is written here for the same packages is a change of [`VERSION`].
+//! If this module writes something else for the same packages, [`VERSION`] must change.
 //!
-//! Left out, in words: Python's byte code, which only that Python can make, and debconf's
-//! database, which it makes again when it is asked. Both differ from what a container leaves.
+//! Left out are Python's byte code, which only that Python can make, and debconf's database, which
+//! debconf makes again when it is next asked. The packages' own scripts would make both.
 
 mod accounts;
 mod alternatives;
@@ -40,14 +41,14 @@ pub use error::{FinishError, UnknownScript};
 pub use known::TEXT as SCRIPTS;
 pub use system::{Nothing, Root, Unpacked};
 
-/// Part of the key of a system that was made here, with [`SCRIPTS`].
+/// Version of this module's output. With [`SCRIPTS`], a part of the key of a system that is made here.
 pub const VERSION: u32 = 1;
 
-/// Writes the whole system of `debs` for `architecture` to `out`. No time is later than
-/// `source_date_epoch`, in seconds since 1970. Same packages, same bytes.
+/// Writes the whole system of `debs` for `architecture` to `out`. No time stamp is later than
+/// `source_date_epoch`, in seconds since 1970. The same packages give the same bytes.
 ///
 /// # Errors
-/// [`FinishError::Scripts`] before the first byte, and whatever [`FinishError`] names.
+/// [`FinishError::Scripts`] before the first byte, and the other cases of [`FinishError`].
 pub fn write(
     debs: &[PathBuf],
     architecture: &str,
@@ -57,12 +58,11 @@ pub fn write(
     layer(debs, None, architecture, source_date_epoch, out)
 }
 
-/// Writes the layer that installs `debs` on the system that is `root`: their files, and each file
-/// of the system that installing them changes, whole. What is installed already must not be among
-/// them.
+/// Writes the layer that installs `debs` on the system `root`: their files, and each file of the system
+/// that the installation changes, in full. `debs` must not contain a package that is already installed.
 ///
 /// # Errors
-/// As [`write()`].
+/// The same as for [`write()`].
 pub fn add(
     debs: &[PathBuf],
     root: &dyn Root,
@@ -73,7 +73,8 @@ pub fn add(
     layer(debs, Some(root), architecture, source_date_epoch, out)
 }
 
-/// The scripts of `debs` that are not understood, on top of a system that has `below` installed.
+/// Returns the scripts of `debs` that are not understood, on top of a system that has `below`
+/// installed.
 ///
 /// # Errors
 /// If a package file cannot be read, is given twice or is for another architecture.

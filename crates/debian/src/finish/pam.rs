@@ -1,5 +1,5 @@
-//! `/etc/pam.d/common-*` as pam-auth-update(8) writes them for the profile that Debian itself
-//! ships, `unix`. Another profile that asks to be enabled is not understood.
+//! Writes `/etc/pam.d/common-*` as pam-auth-update(8) does for the profile that Debian itself ships,
+//! `unix`. Another profile that asks to be enabled is not understood.
 
 use super::FinishError;
 use super::system::System;
@@ -64,7 +64,7 @@ pub(super) fn update(system: &mut System<'_>) -> Result<(), FinishError> {
     system.file("/var/lib/pam/seen", 0o644, 0, seen.into_bytes())
 }
 
-/// A block of the profile: the indented lines below `Name:`.
+/// Returns a block of the profile: the indented lines below `Name:`.
 fn block(profile: &str, name: &str) -> Option<Vec<String>> {
     let mut lines = profile
         .lines()
@@ -120,7 +120,8 @@ fn write(template: &str, profile: &str, kind: &str) -> (String, String) {
     (config, saved)
 }
 
-/// `control module options`, with a jump to the end of the block counted out.
+/// Writes a line `control module options`, with `end` replaced by the number of modules to the end of
+/// the block.
 fn module(word: &str, line: &str, to_end: usize) -> String {
     let close = if line.starts_with('[') {
         line.find(']').map_or(0, |at| at + 1)

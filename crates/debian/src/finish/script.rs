@@ -1,22 +1,22 @@
 //! What a maintainer script does on a fresh installation.
 //!
-//! In comes the text of a `preinst` or `postinst`; out go its debhelper sections as effects, and
-//! what is left of it. A section is understood only if it is, line by line, one of the forms that
-//! debhelper generates; what is left has to be nothing, or be known by its digest
-//! ([`super::known`]). Nothing is ever guessed, and nothing is run.
+//! The input is the text of a `preinst` or `postinst`. The output is the effects of its debhelper
+//! sections, and the rest of it. A section is understood only if it is, line by line, one of the forms
+//! that debhelper generates. The rest has to be empty, or known by its digest ([`super::known`]).
+//! Nothing is ever guessed, and nothing is run.
 
 use sha2::{Digest, Sha256};
 
 use super::alternatives::Alternative;
 use super::known::Effect;
 
-/// A script that is not understood: the first line that is not.
+/// A script that is not understood, with the first such line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotUnderstood {
     pub line: String,
 }
 
-/// The sections' effects, in order, and the rest of the script.
+/// The effects of the sections, in order, and the rest of the script.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Script {
     pub effects: Vec<Effect>,
@@ -25,10 +25,11 @@ pub(super) struct Script {
 
 const BEGIN: &str = "# Automatically added by ";
 const END: &str = "# End automatically added section";
-/// When a section's condition asks for this state, it holds on a fresh installation.
+/// The condition of sections that run on configuration. It holds on a fresh installation.
 const CONFIGURING: &str = r#"if [ "$1" = "configure" ] || [ "$1" = "abort-upgrade" ] || [ "$1" = "abort-deconfigure" ] || [ "$1" = "abort-remove" ] ; then"#;
 
-/// `packages` says whether a package is installed: some sections act only where a program is.
+/// Parses a script. `packages` tells whether a package is installed, because some sections act only if
+/// a program exists.
 pub(super) fn parse(text: &str, packages: &dyn Fn(&str) -> bool) -> Result<Script, NotUnderstood> {
     let mut script = Script {
         effects: Vec::new(),
@@ -90,7 +91,7 @@ fn understand(
     }
 }
 
-/// `dpkg-maintscript-helper` acts on upgrades only.
+/// Whether the section only calls `dpkg-maintscript-helper`, which acts on upgrades only.
 fn maintscript(section: &[&str]) -> bool {
     let helper = "dpkg-maintscript-helper ";
     let actions = [
@@ -130,7 +131,7 @@ fn systemd(section: &[&str]) -> Option<Option<Effect>> {
         plain(unit).then(|| unit.to_owned())
     };
     let quiet = " >/dev/null || true";
-    // Starts units where systemd runs: not here.
+    // This starts units where systemd is running, which it is not here.
     if let [
         running,
         reload,
@@ -172,7 +173,7 @@ fn init(section: &[&str]) -> Option<Option<Effect>> {
         && first.starts_with(r#"if [ "$1" = "install" ] && [ -n "$2" ] && [ -e "/etc/init.d/"#)
         && second.starts_with("chmod +x ")
     {
-        // For a script that an earlier version had switched off.
+        // This is for a script that an earlier version had disabled.
         return Some(None);
     }
     let [condition, exists, update, "fi", "fi"] = section else {
@@ -197,7 +198,8 @@ fn alternatives(section: &[&str]) -> Option<Option<Effect>> {
     Some(Some(Effect::Alternative(all)))
 }
 
-/// Byte code is not made: it needs the Python that is being installed.
+/// Whether the section only compiles byte code. It is not made here, because that needs the Python that
+/// is being installed.
 fn python(section: &[&str]) -> bool {
     let compiles = |line: &str| {
         ["py3compile -p ", "pypy3compile -p "]
@@ -219,14 +221,14 @@ fn python(section: &[&str]) -> bool {
             .all(|c| matches!(c, [ask, call, "fi"] if asks(ask) && compiles(call)))
 }
 
-/// No expansion, no redirection, no second command.
+/// Whether a text has no expansion, no redirection and no second command.
 fn plain(text: &str) -> bool {
     !text
         .chars()
         .any(|c| "$`;&|<>()\"".contains(c) || c.is_control())
 }
 
-/// Whether what is left of a script does nothing.
+/// Whether the rest of a script does nothing.
 pub(super) fn is_empty(rest: &str) -> bool {
     rest.lines().map(str::trim).all(|line| {
         line.is_empty()
@@ -235,8 +237,8 @@ pub(super) fn is_empty(rest: &str) -> bool {
     })
 }
 
-/// Names what is left of a script of one package: version, triplet and architecture, which differ
-/// where the script does the same, stand as their names.
+/// Returns the digest of the rest of a package's script. Version, triplet and architecture are replaced
+/// by placeholders, because they may differ in scripts that do the same.
 pub(super) fn digest(rest: &str, version: &str, architecture: &str) -> String {
     let mut text = rest.replace(version, "@VERSION@");
     if let Some(triplet) = triplet(architecture) {
@@ -248,7 +250,7 @@ pub(super) fn digest(rest: &str, version: &str, architecture: &str) -> String {
     digest
 }
 
-/// The name of a Debian architecture's libraries' directory.
+/// Returns the name of an architecture's library directory.
 pub(super) fn triplet(architecture: &str) -> Option<&'static str> {
     match architecture {
         "amd64" => Some("x86_64-linux-gnu"),

@@ -1,7 +1,7 @@
-//! Units and services that are switched on: deb-systemd-helper(1p) and update-rc.d(8).
+//! Units and services that are enabled: deb-systemd-helper(1p) and update-rc.d(8).
 //!
-//! In come a unit's `[Install]` section or the LSB header of a script in `/etc/init.d`; out go the
-//! links that switch them on and deb-systemd-helper's notes of them. Nothing is started.
+//! The input is a unit's `[Install]` section, or the LSB header of a script in `/etc/init.d`. The
+//! output is the links that enable them and deb-systemd-helper's record of them. Nothing is started.
 
 use super::FinishError;
 use super::system::System;
@@ -25,7 +25,7 @@ pub(super) fn enable(system: &mut System<'_>, unit: &str) -> Result<(), FinishEr
         let folder = match key.trim() {
             "WantedBy" => "wants",
             "RequiredBy" => "requires",
-            // Further units or names: no package that is known needs them.
+            // No known package needs the other keys, such as further units or names.
             _ => {
                 return Err(FinishError::Unit {
                     unit: unit.to_owned(),
@@ -53,7 +53,7 @@ pub(super) fn enable(system: &mut System<'_>, unit: &str) -> Result<(), FinishEr
     )
 }
 
-/// `update-rc.d NAME defaults` where neither insserv nor sysv-rc orders services.
+/// Does what `update-rc.d NAME defaults` does where neither insserv nor sysv-rc orders services.
 pub(super) fn defaults(system: &mut System<'_>, name: &str) -> Result<(), FinishError> {
     let Some(text) = system.text(&format!("/etc/init.d/{name}"))? else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! `/etc/shells` as update-shells(8) writes it: debianutils' own and each package's shells, by
-//! the name that they are given and by their real one, after what is there already.
+//! Writes `/etc/shells` as update-shells(8) does: after the existing lines, debianutils' own shells and
+//! each package's, by their given and by their real name.
 
 use super::FinishError;
 use super::system::System;

@@ -1,7 +1,7 @@
-//! The system that is being finished: what is below, what was laid over it, what is changed.
+//! The system that is being finished: the system below, what was laid over it, and what is changed.
 //!
 //! Names are kept for everything, contents only for the few files that finishing reads. Changes are
-//! collected by real path and written in that order, so parents come before what is in them.
+//! collected by real path and written in that order, so parents come before their contents.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,18 +12,18 @@ use super::FinishError;
 
 /// A system to add packages to. Paths are real and have no leading `/`.
 pub trait Root {
-    /// What is there, links not followed; None also where it cannot be read.
+    /// Returns the node at a path, without following links. `None` also if it cannot be read.
     fn node(&self, path: &str) -> Option<Node>;
-    /// A file's content; None where there is no file.
+    /// Returns a file's content. `None` if the file does not exist.
     ///
     /// # Errors
-    /// If the file is there and cannot be read.
+    /// If the file exists and cannot be read.
     fn read(&self, path: &str) -> std::io::Result<Option<Vec<u8>>>;
-    /// The names in a directory, in any order; none where there is no directory.
+    /// Returns the names in a directory, in any order. Empty if the directory does not exist.
     fn names(&self, directory: &str) -> Vec<String>;
 }
 
-/// The system that has nothing.
+/// The empty system.
 pub struct Nothing;
 
 impl Root for Nothing {
@@ -40,7 +40,7 @@ impl Root for Nothing {
     }
 }
 
-/// A root file system that lies unpacked in a directory.
+/// A root file system that is unpacked in a directory.
 pub struct Unpacked(pub std::path::PathBuf);
 
 impl Root for Unpacked {
@@ -91,7 +91,7 @@ enum Change {
 pub(super) struct System<'r> {
     pub tree: Tree<'r>,
     root: &'r dyn Root,
-    /// Mode and content of files that passed by and were kept.
+    /// Mode and content of the files that were kept while the packages' files were written.
     pub kept: BTreeMap<String, (u32, Vec<u8>)>,
     changes: BTreeMap<String, Change>,
 }
@@ -106,7 +106,7 @@ impl<'r> System<'r> {
         }
     }
 
-    /// Whether something is at the path when links are followed.
+    /// Whether something exists at the path once links are followed.
     pub(super) fn exists(&self, path: &str) -> bool {
         self.tree.follow(path).is_some()
     }
@@ -138,13 +138,13 @@ impl<'r> System<'r> {
         Ok(content.map(|content| (0o644, content)))
     }
 
-    /// As text; a system's own tables are ASCII.
+    /// Reads a file as text. A system's own tables are ASCII.
     pub(super) fn text(&self, path: &str) -> Result<Option<String>, FinishError> {
         let bytes = self.read(path)?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// Sorted names in a directory, of all that is there.
+    /// Returns the sorted names in a directory, from all sources.
     pub(super) fn names(&self, directory: &str) -> Vec<String> {
         let Some(real) = self.tree.follow(directory) else {
             return Vec::new();
@@ -156,7 +156,7 @@ impl<'r> System<'r> {
         names
     }
 
-    /// The real path of a name whose last part is not followed; parents are made.
+    /// Returns the real path of a name without following its last part, and creates missing parents.
     fn place(&mut self, path: &str) -> Result<String, FinishError> {
         let mut implied = Vec::new();
         let real = self
@@ -191,7 +191,7 @@ impl<'r> System<'r> {
         Ok(())
     }
 
-    /// A link in the place of whatever is there, unless that is a file or a directory.
+    /// Creates a link instead of whatever is there, unless that is a file or a directory.
     pub(super) fn link(&mut self, path: &str, target: &str) -> Result<(), FinishError> {
         let real = self.place(path)?;
         match self.tree.node(&real) {
@@ -209,7 +209,7 @@ impl<'r> System<'r> {
         Ok(())
     }
 
-    /// A file in the place of whatever is there, unless that is a directory.
+    /// Creates a file instead of whatever is there, unless that is a directory.
     pub(super) fn file(
         &mut self,
         path: &str,
@@ -229,7 +229,7 @@ impl<'r> System<'r> {
         Ok(())
     }
 
-    /// A copy where there is none yet.
+    /// Copies a file, unless the target exists.
     pub(super) fn copy(&mut self, from: &str, to: &str) -> Result<(), FinishError> {
         if self.exists(to) {
             return Ok(());
@@ -242,14 +242,14 @@ impl<'r> System<'r> {
         self.file(to, mode, 0, content)
     }
 
-    /// A link in the place of a directory that a package is about to ship.
+    /// Creates a link instead of a directory that a package ships later.
     pub(super) fn migrate(&mut self, real: &str, target: &str) {
         self.tree.put(real, Node::Symlink(target.to_owned()));
         self.changes
             .insert(real.to_owned(), Change::Symlink(target.to_owned()));
     }
 
-    /// Writes the changes after what was laid.
+    /// Writes the changes after the packages' files.
     pub(super) fn write<W: Write>(
         self,
         tar: &mut Tarball<W>,

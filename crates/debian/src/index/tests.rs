@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// A `Packages` file of `NAME VERSION` lines, each followed by indented fields.
+/// Builds a `Packages` file from `NAME VERSION` lines, each followed by indented fields.
 pub(crate) fn packages(text: &str) -> String {
     let mut out = String::new();
     for line in text

@@ -1,11 +1,11 @@
-//! Conflicts and Breaks: who excludes whom.
+//! Conflicts and Breaks: which packages exclude each other.
 
 use super::super::index::Package;
 use super::super::relation::{Alternative, parse_relations};
 use super::{ResolveError, Resolver, provides};
 
 impl<'a> Resolver<'a> {
-    /// Whether a package and what is chosen exclude each other.
+    /// Whether a package and the chosen ones exclude each other.
     pub(super) fn excluded(&self, package: &Package<'a>) -> bool {
         let architecture = self.index.architecture();
         let own: Vec<Alternative<'a>> = [package.conflicts(), package.breaks()]
@@ -58,7 +58,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Whether an exclusion of `owner` hits `other`, by its name or by what it provides.
+/// Whether an exclusion of `owner` matches `other`, by its name or by a name that it provides.
 fn hits(relation: &Alternative<'_>, owner: &Package<'_>, other: &Package<'_>) -> bool {
     owner.name() != other.name()
         && (other.name() == relation.name && relation.accepts(other.version())

@@ -1,34 +1,35 @@
-//! Why there is no such set of packages, and who asked for what.
+//! Why packages cannot be resolved, and who asked for what.
 
 use super::super::relation::InvalidRelation;
 
-/// Why there is no such set of packages. A `chain` reads `a, for b, for c`.
+/// Why packages cannot be resolved. A `chain` reads `a → b → c`: `a` was wanted, and each asks for the
+/// next.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     /// No package has the name.
     #[error("no package `{name}` in the archive's suites{similar}")]
     Unknown {
-        /// The name.
+        /// The unknown name.
         name: String,
-        /// Names like it, as a part of the message.
+        /// Similar names, as a part of the message.
         similar: String,
     },
-    /// The wanted version is not there.
+    /// The archive does not have the wanted version.
     #[error("package `{name}` is not there in version {wanted}; the archive has {have}")]
     NoVersion {
         /// The package.
         name: String,
-        /// The version that was asked for.
+        /// The requested version.
         wanted: String,
-        /// Versions that the archive has.
+        /// The versions that the archive has.
         have: String,
     },
-    /// No package that could be installed satisfies it.
+    /// No package that can be installed satisfies a relation.
     #[error("nothing satisfies `{relation}`, asked for by {chain}")]
     Unsatisfiable {
-        /// As the package writes it.
+        /// The relation as the package writes it.
         relation: String,
-        /// Who asked for it.
+        /// Chain of the packages that ask for it.
         chain: String,
     },
     /// Two packages ask for different versions of a third.
@@ -36,15 +37,15 @@ pub enum ResolveError {
         "`{relation}`, asked for by {chain}, does not accept `{name}` {version}, asked for by {other}"
     )]
     Clash {
-        /// What is not satisfied.
+        /// The relation that is not satisfied.
         relation: String,
-        /// Who asked for it.
+        /// Chain of the packages that ask for it.
         chain: String,
-        /// The package that is chosen.
+        /// The chosen package.
         name: String,
-        /// Its version.
+        /// Version of the chosen package.
         version: String,
-        /// Who asked for the one that is chosen.
+        /// Chain of the packages that ask for the chosen one.
         other: String,
     },
     /// Two packages of the set exclude each other.
@@ -52,15 +53,15 @@ pub enum ResolveError {
         "`{name}`, asked for by {chain}, excludes `{relation}` and so `{other}`, asked for by {other_chain}"
     )]
     Conflict {
-        /// The package that excludes.
+        /// The package that excludes the other.
         name: String,
-        /// Who asked for it.
+        /// Chain of the packages that ask for it.
         chain: String,
-        /// As the package writes it.
+        /// The relation as the package writes it.
         relation: String,
-        /// The package that is excluded.
+        /// The excluded package.
         other: String,
-        /// Who asked for that one.
+        /// Chain of the packages that ask for the excluded one.
         other_chain: String,
     },
     /// A package's relations do not parse.
@@ -75,7 +76,7 @@ pub enum ResolveError {
 }
 
 impl ResolveError {
-    /// What to do about it, as a sentence without its full stop.
+    /// Returns what to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
         match self {
             Self::Unknown { .. } => "check the name, or add the suite or component that has it",

@@ -6,12 +6,13 @@ use super::super::package::LockedDeb;
 use super::{Chosen, Resolver};
 
 impl<'a> Resolver<'a> {
-    /// Dependencies first, in circles as it comes; among equals the more urgent, then by name.
+    /// Returns dependencies before their dependents, except in cycles. Otherwise more important
+    /// packages come first, then the order is by name.
     pub(super) fn ordered(&self) -> Vec<LockedDeb> {
         let mut roots: Vec<&Chosen<'a>> = self.chosen.values().collect();
         roots.sort_by_key(|chosen| (chosen.package.priority(), chosen.package.name()));
         let (mut seen, mut order) = (BTreeSet::new(), Vec::new());
-        // Each frame: a package and how many of its groups have been looked at.
+        // Each frame is a package and the number of its groups that have been visited.
         let mut stack: Vec<(&Chosen<'a>, usize)> = Vec::new();
         for root in roots {
             if seen.insert(root.package.name()) {

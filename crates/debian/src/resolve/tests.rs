@@ -99,7 +99,7 @@ fn conflicts_name_both_chains() {
         "`bb`, asked for by `app` → `bb`, excludes `aa (<< 2)` and so `aa`, asked for by `app` → `aa`"
     );
     assert!(names(&text.replace("<< 2", "<< 1"), &["app"]).is_ok());
-    // The usual way to say that there may be one of a kind.
+    // The usual way to allow only one package of a kind.
     let kind = "aa 1\n Provides: mta\n Conflicts: mta\nbb 1\n Provides: mta";
     assert!(names(kind, &["aa"]).is_ok());
     assert!(names(kind, &["aa", "bb"]).is_err());
@@ -137,7 +137,7 @@ fn a_base_has_what_is_required_and_what_is_installed_stays() {
 }
 
 proptest! {
-    /// Whatever the index, the result is closed, or an error; and the same each time.
+    /// For any index the result is closed or an error, and the same each time.
     #[test]
     fn result_is_closed(rows in proptest::collection::vec(("[a-d]{2}", 1u8..4, proptest::collection::vec("[a-d]{2}( \\([<>=]{2} [1-3]\\))?( \\| [a-d]{2})?", 0..3)), 1..9)) {
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Which package may take over whose files, and the order of writing that follows from it.
+//! Which package may take over another's files, and the order of writing that follows from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::super::deb::Deb;
 use super::super::relation::parse_relations;
 use super::RootfsError;
 
-/// Pairs (a, b): package `a` may take over files of package `b`.
+/// Returns pairs (a, b): package `a` may take over files of package `b`.
 pub(super) fn replacements(
     packages: &[Deb],
     architecture: &str,
@@ -38,8 +38,9 @@ pub(super) fn replacements(
     Ok(pairs)
 }
 
-/// The order of writing: as given, but who replaces another's files comes before it, so that a
-/// file which is replaced is never written. Which of the two wins does not depend on the order.
+/// Returns the order of writing: as given, except that a package that replaces another's files comes
+/// before it, so a file that is replaced is never written. The order does not decide which of the two
+/// wins.
 pub(super) fn order(count: usize, replaces: &BTreeSet<(usize, usize)>) -> Vec<usize> {
     fn visit(
         index: usize,

@@ -1,7 +1,7 @@
-//! Where an engine is: `DOCKER_HOST` and its kin, read into an [`Address`].
+//! Addresses of engines: reads `DOCKER_HOST` and related variables into an [`Address`].
 //!
-//! In come strings, a view of the environment and docker's own configuration, out come addresses in the
-//! order in which they are tried. Nothing is dialled here.
+//! The input is strings, the environment and docker's own configuration; the output is addresses in the
+//! order in which they are tried. Nothing connects here.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,26 +11,26 @@ use super::contexts;
 use crate::EngineError;
 use stackforge_types::printable::without_credentials;
 
-/// Where Docker listens unless it is told otherwise.
+/// Docker's default socket.
 const USUAL: &str = "/var/run/docker.sock";
 
-/// An address, and who names it.
+/// An address and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub address: Address,
     pub by: By,
 }
 
-/// Who names an address.
+/// The origin of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum By {
-    /// The caller: a builder of the configuration, for instance.
+    /// The caller, for instance a builder of the configuration.
     Caller,
-    /// `DOCKER_HOST`.
+    /// The variable `DOCKER_HOST`.
     Environment,
-    /// A context of the docker command line, and what chose it.
+    /// The docker command's context of this name.
     Context(String),
-    /// Nobody: it is where the program of that name listens.
+    /// No setting: the named program usually listens there.
     Usual(&'static str),
 }
 
@@ -45,21 +45,21 @@ impl fmt::Display for By {
     }
 }
 
-/// One way to an engine.
+/// The address of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
     Unix(PathBuf),
     Tcp {
         host: String,
         port: u16,
-        /// Directory with `ca.pem`, `cert.pem` and `key.pem`; plain HTTP when absent.
+        /// Directory with `ca.pem`, `cert.pem` and `key.pem`. `None` for plain HTTP.
         tls: Option<PathBuf>,
     },
     Ssh {
         user: Option<String>,
         host: String,
         port: Option<u16>,
-        /// The engine's socket on that host, where it is not the default.
+        /// The engine's socket on that host, if it is not the default.
         socket: Option<String>,
     },
 }
@@ -92,8 +92,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// The addresses to try: the one that was asked for, else the one in `DOCKER_HOST`, else that of the
-/// docker context in use, else the usual sockets. `var` reads the environment.
+/// Returns the addresses to try: the requested one, else the one in `DOCKER_HOST`, else that of the
+/// current docker context, else the usual sockets. `var` reads the environment.
 pub(super) fn candidates(
     asked: Option<&str>,
     var: impl Fn(&str) -> Option<OsString>,
@@ -121,9 +121,10 @@ pub(super) fn candidates(
     Ok(sockets(var).into_iter().filter_map(usual).collect())
 }
 
-/// Where engines listen, and whose place it is, in the order in which they are tried.
+/// Returns the sockets where engines usually listen, with their owners, in the order in which they are
+/// tried.
 fn sockets(var: impl Fn(&str) -> Option<OsString>) -> [(Option<PathBuf>, &'static str); 8] {
-    // A login session sets it; cron, su and ssh without PAM do not.
+    // A login session sets the variable; cron, su and ssh without PAM do not.
     let own = || format!("/run/user/{}", rustix::process::getuid().as_raw()).into();
     let runtime = PathBuf::from(var("XDG_RUNTIME_DIR").unwrap_or_else(own));
     let home = var("HOME").map(PathBuf::from);
@@ -131,7 +132,7 @@ fn sockets(var: impl Fn(&str) -> Option<OsString>) -> [(Option<PathBuf>, &'stati
     [
         (Some(USUAL.into()), "Docker's usual"),
         (Some(runtime.join("docker.sock")), "rootless Docker's"),
-        // On macOS and on Linux.
+        // The first is used on macOS, the second on Linux.
         (at_home(".docker/run/docker.sock"), "Docker Desktop's"),
         (at_home(".docker/desktop/docker.sock"), "Docker Desktop's"),
         (at_home(".colima/default/docker.sock"), "Colima's"),
@@ -144,10 +145,10 @@ fn sockets(var: impl Fn(&str) -> Option<OsString>) -> [(Option<PathBuf>, &'stati
     ]
 }
 
-/// A variable that is text.
+/// Returns a variable as text. `None` if it is not set.
 ///
 /// # Errors
-/// It is set, and not UTF-8: whoever set it means something.
+/// If the variable is not UTF-8: it was set for a reason, so it must not be ignored.
 pub(super) fn text(
     var: &impl Fn(&str) -> Option<OsString>,
     name: &'static str,
@@ -160,7 +161,8 @@ pub(super) fn text(
     })
 }
 
-/// The folder of certificates for TLS that was asked for: without one there would be no TLS.
+/// Returns the directory of TLS certificates. It is an error if there is none, because the connection
+/// would not use TLS.
 fn certificates(var: &impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, EngineError> {
     var("DOCKER_CERT_PATH")
         .map(PathBuf::from)
@@ -178,11 +180,11 @@ fn certificates(var: &impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Engi
 pub(super) fn parse(text: &str, tls: Option<PathBuf>) -> Result<Address, EngineError> {
     let invalid = || EngineError::Invalid {
         what: "the engine's address",
-        // It may have a password.
+        // The address may contain a password.
         value: without_credentials(text),
         help: "write unix:///path/to.sock, tcp://host:port or ssh://user@host",
     };
-    // The docker command takes `host:port` for TCP.
+    // The docker command reads `host:port` as TCP.
     let scheme = text.split_once("://");
     let plain = || host_and_port(text).filter(|(_, port)| port.is_some());
     let (scheme, rest) = scheme
@@ -206,7 +208,8 @@ pub(super) fn parse(text: &str, tls: Option<PathBuf>) -> Result<Address, EngineE
                 None => (None, login),
             };
             let (host, port) = host_and_port(place).ok_or_else(invalid)?;
-            // These become words of a command line here and of a shell line over there.
+            // These become words of a command line on this machine and of a shell command on the remote
+            // one.
             if !user.is_none_or(is_word) || !(socket.is_empty() || is_path(socket)) {
                 return Err(invalid());
             }
@@ -221,7 +224,7 @@ pub(super) fn parse(text: &str, tls: Option<PathBuf>) -> Result<Address, EngineE
     }
 }
 
-/// `host`, `host:port`, `[v6]` or `[v6]:port`.
+/// Splits `host`, `host:port`, `[v6]` or `[v6]:port`.
 fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, port) = rest.split_once(']')?;

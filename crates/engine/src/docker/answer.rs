@@ -1,9 +1,9 @@
-//! An engine's answers as plain JSON.
+//! Responses of an engine as plain JSON.
 //!
-//! The client library reads answers into types whose enums know the values of one release: one state of a
-//! container, cgroup driver or kind of manifest that is newer fails the whole answer, though nobody asked
-//! for it. In comes what the library made of an answer, out comes JSON that keeps such values, and readers
-//! that take what has another type than they expect as absent.
+//! The client library parses responses into types whose enums have the values of one release: a newer
+//! state of a container, cgroup driver or kind of manifest makes it reject the whole response, even if
+//! the value is not needed. The input here is the library's result; the output is JSON that keeps such
+//! values. The readers below return nothing for values that do not have the expected type.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use bollard::errors::Error as Client;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The answer itself, read or not. Other errors stay.
+/// Returns the response as JSON, even if the library could not parse it. Other errors stay.
 pub(super) fn raw<T: Serialize>(answer: Result<T, Client>) -> Result<Value, Client> {
     match answer {
         Ok(answer) => Ok(serde_json::to_value(answer)?),
@@ -34,30 +34,30 @@ pub(super) fn raw<T: Serialize>(answer: Result<T, Client>) -> Result<Value, Clie
     }
 }
 
-/// The text, empty if there is none.
+/// Returns the string. Empty if the value is not a string.
 pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The texts of a list.
+/// Returns the strings of a list.
 pub(super) fn texts(value: &Value) -> Vec<String> {
     let all = value.as_array().into_iter().flatten();
     all.filter_map(|v| v.as_str().map(str::to_owned)).collect()
 }
 
-/// The texts of a map, by name.
+/// Returns the string values of an object, by name.
 pub(super) fn map(value: &Value) -> BTreeMap<String, String> {
     let all = value.as_object().into_iter().flatten();
     all.filter_map(|(name, v)| Some((name.clone(), v.as_str()?.to_owned())))
         .collect()
 }
 
-/// The number, if it is one and not negative.
+/// Returns the number. `None` if the value is not a non-negative integer.
 pub(super) fn number(value: &Value) -> Option<u64> {
     value.as_u64()
 }
 
-/// The members of a list.
+/// Iterates over the members of a list.
 pub(super) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }

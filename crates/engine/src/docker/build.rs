@@ -1,9 +1,9 @@
-//! One build, from a request to an image's id.
+//! Runs one build, from a request to the ID of an image.
 //!
-//! BuildKit asks for the context and secrets over a [`Session`], and its progress comes back in the answer
-//! to `POST /build`. Podman has no session: there the context is the body of the request, and a secret is
-//! a file that its server moves out of the context before the build begins. Tags are the
-//! engine's to give, after the last step.
+//! BuildKit reads the context and secrets over a [`Session`], and its progress is the response to
+//! `POST /build`. Podman has no session: there the context is the body of the request, and a secret is
+//! a file that its server moves out of the context before the build begins. The engine sets the tags
+//! after the last step.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -32,17 +32,18 @@ const DOING: &str = "building the image";
 const TICK: Duration = Duration::from_millis(250);
 
 impl Docker {
-    /// Builds `request`. Every line of every step goes to the file `log`, which is replaced, and
-    /// with everything else that happens to `on_event`. Cancelling, and dropping the future, stop
-    /// the engine's work; Podman goes on with the step that runs.
+    /// Builds `request`. Every line of every step is appended to the file `log` and, like all other
+    /// progress, is passed to `on_event`. Cancelling, or dropping the future, stops the engine's work,
+    /// but Podman finishes the running step.
     ///
-    /// BuildKit itself clips what a step prints faster than 200 KiB/s or beyond 2 MiB (measured:
-    /// Docker 20.10.24): it says so in a line, and of a step that fails the end comes anyway.
+    /// BuildKit itself cuts off output of a step that is faster than 200 KiB/s or longer than 2 MiB
+    /// (measured with Docker 20.10.24). It prints a line that says so, and the end of a failed step's
+    /// output still arrives.
     ///
     /// # Errors
-    /// [`EngineError::StepFailed`] if a step fails, [`EngineError::DockerfileSyntax`] if the
-    /// Dockerfile does not parse, [`EngineError::Context`] or [`EngineError::Log`] if a file cannot
-    /// be used, [`EngineError::Cancelled`], and what the engine refuses.
+    /// [`EngineError::StepFailed`] if a step fails, [`EngineError::DockerfileSyntax`] if the Dockerfile
+    /// does not parse, [`EngineError::Context`] or [`EngineError::Log`] if a file cannot be used,
+    /// [`EngineError::Cancelled`], and errors of the engine.
     pub async fn build(
         &self,
         mut request: BuildRequest,
@@ -77,7 +78,7 @@ impl Docker {
         let tags = std::mem::take(&mut request.tags);
         let mut options = options(request);
         let (mut credentials, mut _session) = (None, None);
-        // The client library insists on a body.
+        // The client library requires a body.
         let mut body = bollard::body_full(Bytes::new());
         if self.is_podman() {
             let each = logins.iter();
@@ -98,8 +99,8 @@ impl Docker {
             options.session = Some(id);
         }
 
-        // bollard opens a session of its own, without secrets, when it is told that this is
-        // BuildKit; so it hears of the classic builder and the request says otherwise.
+        // If bollard is told that this is BuildKit, it opens its own session, without secrets. So it is
+        // told that this is the classic builder, and the request is changed here.
         let is_podman = self.is_podman();
         let api = self.api.clone().with_request_modifier(move |mut request| {
             let uri = request.uri().to_string();
@@ -125,34 +126,34 @@ impl Docker {
         Ok(outcome)
     }
 
-    /// Sees that the engine knows the image that it built by each of its tags.
+    /// Checks that each of the tags names the image that the engine built.
     async fn expect_built(&self, tags: &[String], id: &str) -> Result<(), EngineError> {
         if tags.is_empty() {
             return Ok(());
         }
-        // A build may tell another of the image's digests than the one that is its id.
+        // A build may report another digest of the image than the one that is its ID.
         let image = self.image(id).await?.map(|image| image.id);
         self.expect(tags, &[image.as_deref().unwrap_or(id), id])
             .await
     }
 }
 
-/// A build under way.
+/// A running build.
 struct Run<'a> {
     docker: &'a Docker,
     progress: Progress,
-    /// Where the answer is Podman's text.
+    /// Parser of Podman's text. `None` for BuildKit.
     classic: Option<Classic>,
     upload: Upload,
     uploaded: u64,
 }
 
-/// How the answer's stream ended.
+/// How the stream of the response ended.
 enum End {
     Image(String),
-    /// The engine said that the build failed, and why.
+    /// The engine reported that the build failed, with this text.
     Told(String),
-    /// The image's id never came.
+    /// The image's ID never arrived.
     Silence,
     Failed(EngineError),
 }
@@ -226,7 +227,7 @@ impl Run<'_> {
             let last = self.progress.feed(&classic.close(fate, now()))?;
             last.into_iter().for_each(&mut *on_event);
         }
-        // The error of the build matters more than one of its log file.
+        // The build's error matters more than an error of its log file.
         let last = self.progress.close(fate.map(|_| "interrupted"));
         let events = match (&end, last) {
             (End::Image(_), last) => last?,
@@ -241,7 +242,7 @@ impl Run<'_> {
                 },
                 steps: self.progress.summary(),
             }),
-            // The engine's error would be of what is missing, not of why.
+            // If the upload failed, the engine's error would only name what is missing, not why.
             End::Told(text) => Err(self
                 .upload
                 .take_failure()
@@ -275,7 +276,7 @@ fn cancelled() -> EngineError {
     }
 }
 
-/// The Dockerfile's text, by which failing steps are traced to their line.
+/// Returns the Dockerfile's text, which is needed to find the line of a failed step.
 fn dockerfile_text(request: &BuildRequest) -> Result<String, EngineError> {
     let entry = request
         .context
@@ -317,8 +318,8 @@ fn options(request: BuildRequest) -> BuildImageOptions {
     }
 }
 
-/// Puts the secrets into the context under names nobody can guess, at its top: Podman's server
-/// moves such files out of the context before the first step.
+/// Puts the secrets into the context, at its top and under names that nobody can guess. Podman's server
+/// moves these files out of the context before the first step.
 fn podman_secrets(
     request: &mut BuildRequest,
     secrets: &BTreeMap<String, Secret>,
@@ -348,7 +349,7 @@ fn podman_secrets(
     Ok(format!("&secrets={}", escaped(&list)))
 }
 
-/// A word that no other build uses.
+/// Returns a random word that no other build uses.
 pub(super) fn unique() -> String {
     let word = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", word(), word())

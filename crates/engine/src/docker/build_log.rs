@@ -1,7 +1,7 @@
-//! Lines of a build: put together from chunks, stripped of secrets, written to the log file.
+//! Lines of a build: joined from chunks, stripped of secrets, written to the log file.
 //!
-//! In come bytes as the engine cuts them, out come whole lines. No secret of the build and no
-//! terminal escape may come out in a line that is shown.
+//! The input is chunks of bytes from the engine; the output is whole lines. A displayed line must never
+//! have a secret of the build or a terminal escape.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 
 use crate::{EngineError, Secret};
 
-/// A line longer than this is cut: no reader wants it, and memory must have a bound.
+/// Longest line in bytes; a longer one is cut. Nobody reads more, and memory needs a bound.
 const LINE_LIMIT: usize = 64 << 10;
 
-/// Collects chunks of one stream of one step into lines.
+/// Joins chunks of one stream of one step into lines.
 #[derive(Default)]
 pub(super) struct Lines(Vec<u8>);
 
 impl Lines {
-    /// The lines that `chunk` completes.
+    /// Returns the lines that `chunk` completes.
     pub(super) fn push(&mut self, chunk: &[u8]) -> Vec<String> {
         let mut whole = Vec::new();
         for part in chunk.split_inclusive(|byte| *byte == b'\n') {
@@ -39,15 +39,15 @@ impl Lines {
         whole
     }
 
-    /// What is left without a line end.
+    /// Returns the remaining text without a line break, if there is any.
     pub(super) fn rest(&mut self) -> Option<String> {
         let line = std::mem::take(&mut self.0);
         (!line.is_empty()).then(|| String::from_utf8_lossy(&line).into_owned())
     }
 }
 
-/// `line` as a terminal would leave it: what a carriage return overwrites is gone, and no escape
-/// sequence or other control character is left.
+/// Returns `line` as a terminal would show it: without what a carriage return overwrites, and without
+/// escape sequences and other control characters.
 pub(super) fn shown(line: &str) -> String {
     let line = line.trim_end_matches('\r');
     let last = line.rsplit('\r').next().unwrap_or(line);
@@ -64,12 +64,12 @@ pub(super) fn shown(line: &str) -> String {
     clean
 }
 
-/// The secrets of a build, to be struck from its lines should a step print one.
+/// The secrets of a build, which are removed from its lines in case a step prints one.
 pub(super) struct Redaction(Vec<String>);
 
 impl Redaction {
-    /// A short word would strike innocent text, and a long text is no credential but a file, such
-    /// as a bundle of certificates.
+    /// Shortest word that is removed, in bytes: a shorter one would also match innocent text. A long
+    /// text is not a credential but a file, such as a bundle of certificates.
     const SHORTEST: usize = 6;
     const LONGEST: usize = 4096;
 
@@ -83,7 +83,7 @@ impl Redaction {
             .filter(|line| line.len() >= Self::SHORTEST)
             .map(str::to_owned)
             .collect();
-        // A secret may contain another one.
+        // A secret may contain another one, so longer ones come first.
         words.sort_by_key(|word| std::cmp::Reverse(word.len()));
         words.dedup();
         Redaction(words)
@@ -99,7 +99,7 @@ impl Redaction {
     }
 }
 
-/// The file that takes every line of every step:
+/// The file that gets every line of every step:
 ///
 /// ```text
 /// #3 [build 2/4] RUN make -j8
@@ -107,7 +107,7 @@ impl Redaction {
 /// #3 [build 2/4] RUN done in 4.2 s
 /// ```
 ///
-/// A write that fails is kept until [`LogFile::check`], and nothing is written after it.
+/// A write error is kept until [`LogFile::check`], and nothing is written after it.
 pub(super) struct LogFile(Option<Open>);
 
 struct Open {
@@ -121,7 +121,7 @@ impl LogFile {
         let Some(path) = path else {
             return Ok(LogFile(None));
         };
-        // The builds of one plan share a log.
+        // All builds of a plan append to the same log.
         match File::options().create(true).append(true).open(path) {
             Ok(file) => Ok(LogFile(Some(Open {
                 path: path.to_owned(),
@@ -147,8 +147,7 @@ impl LogFile {
         self.write(format_args!("#{id} {} {how}", short(name)));
     }
 
-    /// Brings what was written to the file, so that a reader beside us sees it, and says whether
-    /// all of it got there.
+    /// Flushes the file, so that another reader sees the lines, and returns an error if a write failed.
     pub(super) fn check(&mut self) -> Result<(), EngineError> {
         let Some(open) = &mut self.0 else {
             return Ok(());
@@ -171,7 +170,7 @@ impl LogFile {
     }
 }
 
-/// `[build 2/4] RUN make …` → `[build 2/4] RUN`: enough to find a line's step.
+/// Shortens `[build 2/4] RUN make …` to `[build 2/4] RUN`, which is enough to find a line's step.
 fn short(name: &str) -> &str {
     let instruction = name.find("] ").map_or(0, |at| at + 2);
     match name[instruction..].find(' ') {

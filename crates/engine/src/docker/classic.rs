@@ -1,11 +1,11 @@
-//! Podman's build output, turned into BuildKit's status messages.
+//! Converts Podman's build output into BuildKit's status messages.
 //!
-//! Podman answers `/build` with the text that `podman build` prints: `[2/3] STEP 2/4: RUN …`, what the
-//! step printed, `--> Using cache …`, `--> 0123abcd` or `COMMIT …`. In comes that text, out go the same
-//! [`StatusResponse`]s that BuildKit would send, so that one fold serves both. Stages nest: one that
-//! another copies from begins while that other's COPY waits, and a stage may be announced before the
-//! failure of the one before it is told. The text cannot be told from a step's own output for
-//! certain: a step that prints such a line is believed.
+//! Podman answers `/build` with the text that `podman build` prints: `[2/3] STEP 2/4: RUN …`, the
+//! output of the step, `--> Using cache …`, `--> 0123abcd` or `COMMIT …`. The input is that text, and
+//! the output is the [`StatusResponse`]s that BuildKit would send, so [`super::progress`] handles both
+//! engines. Stages nest: a stage that another one copies from begins while that other's COPY waits. A
+//! stage may also be announced before the failure of the one before it is reported. This text cannot be
+//! told from a step's own output with certainty: such a line printed by a step is taken for Podman's.
 
 use std::collections::HashMap;
 
@@ -14,17 +14,17 @@ use bollard_buildkit_proto::moby::buildkit::v1::{StatusResponse, Vertex, VertexL
 
 use super::build_log::Lines;
 
-/// BuildKit's error of a step that ends because another one failed.
+/// BuildKit's error for a step that ends because another one failed.
 const CANCELED: &str = "context canceled";
 
 #[derive(Default)]
 pub(super) struct Classic {
     lines: Lines,
-    /// Names of stages, by their number.
+    /// Names of stages by number.
     stages: HashMap<u32, String>,
-    /// Steps that began and did not end, the latest last.
+    /// Steps that have begun and not ended, the latest last.
     open: Vec<Open>,
-    /// Whether the next `--> ID` names what was told already: it follows `--> Using cache` and `COMMIT`.
+    /// Whether the next `--> ID` repeats the end of a step: it follows `--> Using cache` and `COMMIT`.
     told: bool,
 }
 
@@ -41,7 +41,7 @@ impl Open {
 }
 
 impl Classic {
-    /// What `text` tells, arriving at `now`.
+    /// Converts `text`, which arrived at `now`.
     pub(super) fn feed(&mut self, text: &str, now: Timestamp) -> StatusResponse {
         let mut status = StatusResponse::default();
         for line in self.lines.push(text.as_bytes()) {
@@ -50,7 +50,7 @@ impl Classic {
         status
     }
 
-    /// The build is over: the step that ran last is done, or the one that `error` quotes failed.
+    /// Ends the build: the last open step is done, or the one that `error` quotes has failed.
     pub(super) fn close(&mut self, error: Option<&str>, now: Timestamp) -> StatusResponse {
         let mut status = StatusResponse::default();
         if let Some(line) = self.lines.rest() {
@@ -68,7 +68,8 @@ impl Classic {
         status
     }
 
-    /// The open step that `error` quotes, else the latest that does something.
+    /// Returns the index of the open step that `error` quotes, else of the latest one that is not a
+    /// FROM.
     fn to_blame(&self, error: &str) -> Option<usize> {
         let quoted = |open: &Open| {
             let quote = format!("building at STEP \"{}\"", open.instruction);
@@ -112,7 +113,7 @@ impl Classic {
         now: Timestamp,
         status: &mut StatusResponse,
     ) {
-        // A FROM has no line of its own that ends it.
+        // No line of the output ends a FROM.
         self.end_stage(stage, now, status);
         self.told = false;
         if let Some(name) = stage_name(instruction) {
@@ -160,7 +161,8 @@ fn end(open: Open, now: Timestamp, cached: bool, error: &str, status: &mut Statu
     });
 }
 
-/// `[2/3] REST` → 2 and the rest; a build of one stage has no number, which is 0 here.
+/// Splits `[2/3] REST` into 2 and the rest. The number is 0 for a build of one stage, which prints
+/// none.
 fn of_stage(line: &str) -> (u32, &str) {
     let numbered = || {
         let (stage, rest) = line.strip_prefix('[')?.split_once("] ")?;
@@ -171,7 +173,7 @@ fn of_stage(line: &str) -> (u32, &str) {
     numbered().unwrap_or((0, line))
 }
 
-/// `STEP 2/4: RUN x` → `2/4` and `RUN x`.
+/// Splits `STEP 2/4: RUN x` into `2/4` and `RUN x`.
 fn step(text: &str) -> Option<(&str, &str)> {
     let (count, instruction) = text.strip_prefix("STEP ")?.split_once(": ")?;
     let (number, total) = count.split_once('/')?;
@@ -179,14 +181,14 @@ fn step(text: &str) -> Option<(&str, &str)> {
     counts.then_some((count, instruction))
 }
 
-/// The name that a FROM gives to its stage.
+/// Returns the name that a FROM gives to its stage.
 fn stage_name(instruction: &str) -> Option<&str> {
     let mut words = instruction.strip_prefix("FROM ")?.split_whitespace();
     words.find(|word| word.eq_ignore_ascii_case("as"))?;
     words.next()
 }
 
-/// Whether a text can be the id of an image, in short or in full.
+/// Whether a text can be the ID of an image, short or full.
 fn is_id(text: &str) -> bool {
     (8..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
@@ -200,8 +202,9 @@ mod tests {
     use bollard::models::BuildInfo;
     use std::collections::BTreeMap;
 
-    /// What Podman answered for it, one JSON line per message. `compile-fails` ends builder-x with 3,
-    /// `announces-the-next` tools with 7 and `validation-fails` validate with 5.
+    /// Podman's output for the Dockerfile, one JSON line per message. In `compile-fails` builder-x
+    /// fails with 3, in `announces-the-next` tools fails with 7, and in `validation-fails` validate
+    /// fails with 5.
     const DOCKERFILE: &str = include_str!("../../../../tests/fixtures/podman/Dockerfile");
     const FRESH: &str = include_str!("../../../../tests/fixtures/podman/5.4-fresh.jsonl");
     const CACHED: &str = include_str!("../../../../tests/fixtures/podman/5.4-cached.jsonl");
@@ -278,7 +281,7 @@ mod tests {
             ]
         );
         let cached = |steps: &[StepSummary]| steps.iter().filter(|s| s.cached).count();
-        // Only the ADD was there; then all but the seven FROMs.
+        // Only the ADD was cached in the first build; in the second, everything but the seven FROMs.
         assert_eq!(cached(&fresh), 1);
         assert_eq!(names(&summary(CACHED)), names(&fresh));
         assert_eq!(cached(&summary(CACHED)), 8);
@@ -288,7 +291,7 @@ mod tests {
     fn the_step_that_the_error_quotes_is_to_blame() {
         for (recorded, name, code, line, last) in [
             (COMPILE, "[builder-x 2/2] RUN", 3, Some(13), "compiling"),
-            // The next stage was announced before the error came.
+            // The next stage was announced before the error.
             (NEXT, "[tools 3/3] RUN", 7, Some(7), "making TOOLS"),
             (VALIDATION, "[validate 2/2] RUN", 5, Some(19), "validating"),
         ] {
@@ -336,7 +339,7 @@ mod tests {
         let mut classic = Classic::default();
         let now = Timestamp::default();
         classic.feed("STEP 1/2: FROM a\nSTEP 2/2: RUN exit 3\n", now);
-        // An error without a quote is of the step that ran.
+        // An error without a quote belongs to the step that ran.
         let status = classic.close(Some("exit status 3"), now);
         assert_eq!(status.vertexes.len(), 1);
         assert_eq!(status.vertexes[0].name, "[2/2] RUN exit 3");

@@ -1,7 +1,7 @@
-//! Containers of an image: run one to its end, read a file out of one.
+//! Containers of an image: runs one to its end, or reads a file from one.
 //!
-//! A container has a name that is chosen before it is asked for, so that it can be removed
-//! whenever and however the call ends. None may stay behind.
+//! A container's name is chosen before it is created, so that it can be removed whenever and however
+//! the call ends. No container may stay behind.
 
 use std::io::Read;
 
@@ -22,14 +22,14 @@ use super::{Docker, check_reference, context, image};
 use crate::{EngineError, RunOutcome, RunRequest, Temporary};
 use stackforge_types::{Cancel, LogStream};
 
-/// Begins the names of containers that are made here.
+/// Prefix of the names of containers that are made here.
 const PREFIX: &str = "stackforge-";
-/// Links that are followed before a file counts as not there.
+/// Number of links that are followed before a file counts as missing.
 const LINKS: usize = 8;
-/// What a tar adds to a file: headers, long names, padding, the end.
+/// Bytes that a tar adds to a file: headers, long names, padding, the end.
 const TAR_EXTRA: usize = 64 << 10;
 
-/// A container that is removed when this is dropped.
+/// A container that is removed on drop.
 pub(super) struct Container {
     docker: Docker,
     pub name: String,
@@ -85,7 +85,7 @@ async fn remove(docker: Docker, name: String) {
 }
 
 impl Docker {
-    /// Removes a container, if it is there.
+    /// Removes a container if it exists.
     pub(super) async fn remove_container(&self, name: &str) -> Result<(), EngineError> {
         let options = RemoveContainerOptions {
             v: true,
@@ -100,7 +100,7 @@ impl Docker {
         }
     }
 
-    /// Removes the containers that were made here of an image by that very name.
+    /// Removes the containers that were made here from an image with exactly this name.
     pub(super) async fn remove_made_of(&self, image: &str) -> Result<(), EngineError> {
         let options = ListContainersOptions {
             all: true,
@@ -142,12 +142,12 @@ impl Docker {
         Ok(())
     }
 
-    /// Runs a container to its end. Each line it prints goes to `on_line` at once. Cancelling, and
-    /// dropping the future, kill it; it is removed in any case.
+    /// Runs a container to its end. Each line that it prints is passed to `on_line` at once.
+    /// Cancelling, or dropping the future, kills the container. It is always removed.
     ///
     /// # Errors
-    /// If the container cannot be made or started, or `cancel` was set. Its exit code is not an
-    /// error.
+    /// If the container cannot be created or started, or if `cancel` was set. A failing exit code is
+    /// not an error.
     pub async fn run(
         &self,
         request: RunRequest,
@@ -160,7 +160,7 @@ impl Docker {
             true => Some(self.info().await?),
             false => None,
         };
-        // On Jetson the GPU is no PCI device: only NVIDIA's runtime can hand it over.
+        // On Jetson the GPU is not a PCI device, so only NVIDIA's runtime can provide it.
         let by_runtime = kernel.is_some_and(|info| {
             info.kernel.contains("tegra") && info.runtimes.iter().any(|name| name == "nvidia")
         });
@@ -226,7 +226,7 @@ impl Docker {
         while let Some(answer) = end.next().await {
             match answer {
                 Ok(answer) => exit_code = Some(answer.status_code),
-                // The client library makes an error of every code but 0.
+                // The client library turns every exit code but 0 into an error.
                 Err(Client::DockerContainerWaitError { code, .. }) => exit_code = Some(code),
                 Err(error) => return Err(failed(error)),
             }
@@ -244,8 +244,8 @@ impl Docker {
         })
     }
 
-    /// Whether the kernel killed a process of the container for want of memory. `None` if the engine
-    /// does not say.
+    /// Whether the kernel killed a process of the container because memory ran out. `None` if the
+    /// engine does not report it.
     async fn killed_for_memory(&self, container: &str) -> Option<bool> {
         match raw(self.api.inspect_container(container, None).await) {
             Ok(answer) => answer["State"]["OOMKilled"].as_bool(),
@@ -256,11 +256,11 @@ impl Docker {
         }
     }
 
-    /// The bytes of a file of an image, links followed; `None` if it is not there. More than
-    /// `limit` bytes are an error, and are not held.
+    /// Reads a file of an image and follows links. `None` if the file does not exist. A file of more
+    /// than `limit` bytes is an error and is not held in memory.
     ///
     /// # Errors
-    /// [`EngineError::TooLarge`], or what the engine refuses.
+    /// [`EngineError::TooLarge`], and errors of the engine.
     pub async fn read_file(
         &self,
         image: &str,
@@ -270,7 +270,7 @@ impl Docker {
         check_reference(image)?;
         let body = ContainerCreateBody {
             image: Some(image.to_owned()),
-            // Never started; an image without a command would be refused otherwise.
+            // The container is never started, but an image without a command would be refused.
             cmd: Some(vec!["-".to_owned()]),
             ..ContainerCreateBody::default()
         };
@@ -364,7 +364,7 @@ fn body(request: &RunRequest, by_runtime: bool) -> ContainerCreateBody {
     }
 }
 
-/// Says it plainly when the engine knows no way to a GPU.
+/// Explains an error of an engine that cannot provide GPUs.
 fn no_gpu(error: EngineError) -> EngineError {
     match error {
         EngineError::Api { message, .. } if message.contains("could not select device driver") => {
@@ -380,7 +380,7 @@ fn no_gpu(error: EngineError) -> EngineError {
     }
 }
 
-/// One of a container's outputs: its lines as they come, its beginning for later.
+/// One output stream of a container: passes its lines on as they arrive and keeps its beginning.
 struct Kept {
     stream: LogStream,
     lines: Lines,
@@ -445,7 +445,7 @@ fn first_entry(tar: &[u8]) -> std::io::Result<Entry> {
     }
 }
 
-/// Where a link at `at` leads.
+/// Returns the target of a link at `at`.
 fn resolved(at: &str, target: &str) -> String {
     match (target.starts_with('/'), at.rsplit_once('/')) {
         (false, Some((parent, _))) => format!("{parent}/{target}"),

@@ -1,8 +1,8 @@
-//! Tar streams to the engine: made on a blocking thread, handed over through a bounded channel.
+//! Tar streams to the engine: made on a blocking thread and sent through a bounded channel.
 //!
-//! In come entries or any reader, out comes a body for an HTTP request. At most [`DEPTH`] chunks
-//! wait at a time, so a context of any size takes the same memory. The same entries give the same
-//! bytes: sorted, owned by 0, dated 0.
+//! The input is entries or any reader; the output is a body for an HTTP request. At most [`DEPTH`]
+//! chunks wait at a time, so a context of any size needs the same memory. The same entries give the
+//! same bytes: sorted, owned by 0, dated 0.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -20,7 +20,7 @@ use crate::{ContextEntry, EngineError, Source};
 const CHUNK: usize = 64 << 10;
 const DEPTH: usize = 8;
 
-/// How a stream that is being sent fares.
+/// The state of a stream that is being sent.
 #[derive(Clone, Default)]
 pub(super) struct Upload {
     sent: Arc<AtomicU64>,
@@ -28,13 +28,13 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// Bytes handed to the connection so far.
+    /// Returns the number of bytes given to the connection so far.
     pub(super) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Why the stream broke off, if it was this side that could not go on. Whoever sees the
-    /// request fail asks here first.
+    /// Returns the error if this side broke off the stream. A caller whose request failed must check
+    /// this first.
     pub(super) fn take_failure(&self) -> Option<EngineError> {
         self.failed
             .lock()
@@ -47,8 +47,8 @@ impl Upload {
     }
 }
 
-/// A tar of `entries` as a stream of chunks. Parents of entries are entries of their own when
-/// `parents` is set; else the receiver makes those that are not there.
+/// Returns a tar of `entries` as a stream of chunks. With `parents`, the tar has entries for the parent
+/// directories too; without, the receiver creates missing ones.
 pub(super) fn tar_stream(
     mut entries: Vec<ContextEntry>,
     parents: bool,
@@ -72,7 +72,7 @@ pub(super) fn tar_stream(
     }))
 }
 
-/// Whatever `reader` gives, as a stream of chunks.
+/// Returns the content of `reader` as a stream of chunks.
 pub(super) fn reader_stream(
     mut reader: impl Read + Send + 'static,
 ) -> (
@@ -82,7 +82,7 @@ pub(super) fn reader_stream(
     produce(move |sink, _| io::copy(&mut reader, sink).map(drop))
 }
 
-/// What `write` writes as a stream of chunks.
+/// Returns what `write` writes as a stream of chunks.
 pub(super) fn stream_of(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
 ) -> (
@@ -105,7 +105,7 @@ fn produce(
         let mut sink = io::BufWriter::with_capacity(CHUNK, Chunks(sender.clone()));
         let made = make(&mut sink, &of_thread).and_then(|()| sink.flush());
         if let Err(error) = made {
-            // No receiver means that the request is over already.
+            // Without a receiver the request is already over.
             let _ = sender.blocking_send(Err(error));
         }
     });
@@ -133,7 +133,7 @@ impl Write for Chunks {
     }
 }
 
-/// Refuses paths that would not be what they say once unpacked.
+/// Rejects paths that would differ once unpacked.
 fn check(entries: &[ContextEntry]) -> Result<(), EngineError> {
     let invalid = |path: &str, help| EngineError::Invalid {
         what: "the path of a file for the engine",
@@ -157,7 +157,7 @@ fn check(entries: &[ContextEntry]) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// `a/b/c` → `a`, `a/b`.
+/// Returns the ancestors of a path: `a/b/c` has `a` and `a/b`.
 fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').map(|(at, _)| &path[..at])
 }
@@ -196,7 +196,8 @@ fn append(builder: &mut tar::Builder<&mut dyn Write>, entry: &ContextEntry) -> R
                     source,
                 })
             };
-            // Looked at before it is opened: opening a FIFO would wait for its writer.
+            // The type is checked before the file is opened, because opening a FIFO would wait for its
+            // writer.
             if !std::fs::metadata(path).map_err(of_file)?.is_file() {
                 return Err(of_file(io::Error::other("not a regular file")));
             }
@@ -233,8 +234,8 @@ fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
     header
 }
 
-/// Gives exactly the bytes that the tar header promised, or fails: a file that shrinks while it
-/// is read would shift everything after it.
+/// Reads exactly the number of bytes in the tar header, or fails. A file that shrinks while it is read
+/// would shift everything after it.
 struct Exact<'a> {
     bytes: Box<dyn Read + 'a>,
     left: u64,

@@ -1,9 +1,9 @@
-//! Contexts of the docker command line: which engine `docker context use` chose.
+//! Contexts of the docker command: reads which engine `docker context use` chose.
 //!
-//! In comes a view of the environment, out comes the address of the context in use. Contexts are
-//! files below `$DOCKER_CONFIG`, by default `~/.docker`: `config.json` names the current one,
-//! `contexts/meta/ID/meta.json` describes each, and `contexts/tls/ID/docker` has its certificates, where ID
-//! is the sha256 of the name.
+//! The input is the environment; the output is the address of the current context. Contexts are files
+//! below `$DOCKER_CONFIG`, by default `~/.docker`: `config.json` names the current one,
+//! `contexts/meta/ID/meta.json` describes each, and `contexts/tls/ID/docker` has its certificates. The
+//! ID is the SHA-256 of the name.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -14,12 +14,12 @@ use serde_json::Value;
 use super::address::{Address, parse, text};
 use crate::EngineError;
 
-/// The name and the address of the context that `DOCKER_CONTEXT` or the configuration names. `None` where
-/// none is in use, or the one that stands for the usual socket.
+/// Returns the name and the address of the context that `DOCKER_CONTEXT` or the configuration names.
+/// `None` if no context is in use, or the one for the default socket.
 ///
 /// # Errors
-/// The context is not there, nobody can say where it is described, or it describes no engine that can be
-/// reached from here.
+/// If the context does not exist, its directory is not known, or it describes no engine that can be
+/// reached from this machine.
 pub(super) fn current(
     var: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<(String, Address)>, EngineError> {
@@ -42,7 +42,7 @@ pub(super) fn current(
     }
 }
 
-/// The context that the configuration in a folder names.
+/// Returns the name of the current context in a configuration directory.
 fn chosen(folder: &Path) -> Option<String> {
     let path = folder.join("config.json");
     let config = match std::fs::read(&path) {
@@ -55,7 +55,8 @@ fn chosen(folder: &Path) -> Option<String> {
     };
     match config {
         Ok(config) => config["currentContext"].as_str().map(str::to_owned),
-        // As docker does, but not in silence: another engine may be meant.
+        // The docker command ignores such a file too. The warning is there because another engine may
+        // be intended.
         Err(why) => {
             let path = path.display();
             tracing::warn!("{path} cannot be read, so no docker context is in use: {why}");
@@ -92,7 +93,7 @@ fn of_context(folder: &Path, name: &str) -> Result<Option<Address>, EngineError>
     parse(host, is_tls.then_some(tls)).map(Some)
 }
 
-/// The folder of a context: the sha256 of its name.
+/// Returns the directory name of a context: the SHA-256 of its name.
 fn id(name: &str) -> String {
     use sha2::Digest as _;
     let digest = sha2::Sha256::digest(name.as_bytes());
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
     use std::os::unix::ffi::OsStringExt as _;
 
-    /// A home with the contexts `name` → address, and the current one.
+    /// Creates a home directory with contexts (`name` → address) and the current one.
     fn home(current: &str, contexts: &[(&str, Value)]) -> tempfile::TempDir {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join(".docker");
@@ -173,7 +174,7 @@ mod tests {
         let empty = tempfile::tempdir().unwrap();
         assert_eq!(of(&empty, None).unwrap(), None);
         assert_eq!(current(|_| None).unwrap(), None);
-        // One that is asked for is not passed over.
+        // A context that is requested by name must exist.
         for (name, fails) in [("far", true), ("default", false)] {
             let var = |asked: &str| (asked == "DOCKER_CONTEXT").then(|| OsString::from(name));
             assert_eq!(current(var).is_err(), fails, "{name}");

@@ -1,8 +1,8 @@
-//! Byte streams to an engine: a Unix socket, TCP, TLS, or `docker system dial-stdio` at the far
-//! end of an ssh.
+//! Byte streams to an engine: a Unix socket, TCP, TLS, or `docker system dial-stdio` at the remote end
+//! of an ssh connection.
 //!
-//! The API and the BuildKit session both run over a [`Wire`], so whatever reaches one reaches the
-//! other. Each request gets a stream of its own: closing it is how work is cancelled.
+//! The API and the BuildKit session both use a [`Wire`], so an address that works for one works for the
+//! other. Each request gets its own stream; closing it cancels the work.
 
 use std::future::Future;
 use std::io;
@@ -36,7 +36,7 @@ impl Address {
             Address::Tcp { host, port, tls } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 stream.set_nodelay(true)?;
-                // A peer that lost its power sends nothing, not even an end.
+                // A peer that loses power sends nothing, not even an end of stream.
                 rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
                 let minute = std::time::Duration::from_secs(60);
                 rustix::net::sockopt::set_tcp_keepidle(&stream, minute)?;
@@ -74,7 +74,7 @@ fn tls_config(dir: &Path) -> io::Result<rustls::ClientConfig> {
                 roots.add(certificate).map_err(io::Error::other)?;
             }
         }
-        // A docker context without a CA means those of the system.
+        // A docker context without a CA uses the system's CAs.
         false => {
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
@@ -84,7 +84,7 @@ fn tls_config(dir: &Path) -> io::Result<rustls::ClientConfig> {
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
         .with_root_certificates(roots);
-    // A docker context may have the engine's CA alone.
+    // A docker context may have only the engine's CA.
     if !dir.join("cert.pem").exists() {
         return Ok(config.with_no_client_auth());
     }
@@ -94,21 +94,21 @@ fn tls_config(dir: &Path) -> io::Result<rustls::ClientConfig> {
         .map_err(io::Error::other)
 }
 
-/// The stdin and stdout of an ssh that runs `docker system dial-stdio` on the engine's host. When
-/// ssh ends before it has brought a byte, what it wrote to stderr becomes the error.
+/// The stdin and stdout of an ssh process that runs `docker system dial-stdio` on the engine's host. If
+/// ssh ends before it has delivered a byte, its stderr becomes the error.
 struct SshStream {
     stdin: ChildStdin,
     stdout: ChildStdout,
     spoken: Spoken,
     complaint: Option<JoinHandle<String>>,
-    /// Killed when the stream is dropped.
+    /// The process is killed when the stream is dropped.
     _child: Child,
 }
 
-/// Whether the client has sent something. An end before that is held back: a client drops a
-/// connection that ends while idle, and what ssh said with it.
+/// Whether the client has sent something. An end of stream before that is held back, because a client
+/// drops an idle connection that ends, and ssh's error message with it.
 enum Spoken {
-    /// Nothing yet. A reader that saw the end waits here.
+    /// Nothing was sent yet. A reader that saw the end waits here.
     No(Option<Waker>),
     Yes,
 }
@@ -126,7 +126,7 @@ impl SshStream {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
-            // Ctrl-C at the terminal is for us: the way to the engine must outlive it long
+            // Ctrl-C at the terminal is meant for us only: the connection to the engine must live long
             // enough to remove what runs there.
             .process_group(0);
         let mut child = command
@@ -141,7 +141,7 @@ impl SshStream {
                 let mut kept = Vec::new();
                 let mut chunk = [0; 1024];
                 while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
-                    // Read on, or ssh blocks; the first few lines say why it fails.
+                    // Reading goes on, or ssh blocks. The first few lines say why it fails.
                     let room = 4096_usize.saturating_sub(kept.len());
                     kept.extend_from_slice(&chunk[..count.min(room)]);
                 }
@@ -168,7 +168,7 @@ fn ssh_arguments(address: &Address) -> Vec<String> {
     else {
         return Vec::new();
     };
-    // BatchMode: in a process group of its own, ssh could not ask for a passphrase.
+    // In its own process group ssh cannot ask for a passphrase, hence BatchMode.
     let mut words: Vec<String> = ["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]
         .map(str::to_owned)
         .into();
@@ -225,7 +225,7 @@ impl AsyncWrite for SshStream {
             waiting.wake();
         }
         match std::task::ready!(Pin::new(&mut self.stdin).poll_write(cx, bytes)) {
-            // Its stderr says more than "broken pipe"; whoever reads next gets to see it.
+            // ssh's stderr says more than "broken pipe", and the next read returns it.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe && self.complaint.is_some() => {
                 Poll::Ready(Ok(bytes.len()))
             }
@@ -281,7 +281,7 @@ impl tonic::transport::server::Connected for Wire {
     fn connect_info(&self) {}
 }
 
-/// Makes an HTTP client dial the engine, whatever the URI says.
+/// Connects an HTTP client to the engine, whatever the URI says.
 #[derive(Clone)]
 pub(super) struct Connector(pub(super) Arc<Address>);
 

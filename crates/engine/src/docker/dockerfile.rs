@@ -1,18 +1,18 @@
-//! From an engine's name of a step to the line of the Dockerfile that asked for it.
+//! Finds the line of the Dockerfile for an engine's name of a step.
 //!
-//! BuildKit numbers the steps of a stage (`[build 2/5] RUN …`) and says no line. Its count is
-//! redone here: one for a FROM that names an image, one for each RUN, COPY, ADD and WORKDIR. Podman
-//! counts every instruction, and those that it adds at the end for labels. When the count or the
-//! instruction does not agree, there is no answer rather than a wrong one.
+//! BuildKit numbers the steps of a stage (`[build 2/5] RUN …`) and gives no line. This module repeats
+//! its count: one for a FROM that names an image, one for each RUN, COPY, ADD and WORKDIR. Podman
+//! counts every instruction, including those that it adds at the end for labels. If the count or the
+//! instruction does not match, the answer is none rather than a wrong line.
 
 struct Stage {
     name: Option<String>,
-    /// Whether FROM is counted: it is not for `scratch` and earlier stages.
+    /// Whether FROM is counted. It is not for `scratch` and earlier stages.
     counts_from: bool,
     from_line: u32,
     /// Keyword and line of each counted instruction.
     counted: Vec<(String, u32)>,
-    /// The same of every instruction, FROM being the first.
+    /// Keyword and line of every instruction, starting with FROM.
     all: Vec<(String, u32)>,
 }
 
@@ -22,7 +22,7 @@ impl Stage {
     }
 }
 
-/// The line, counted from 1, at which the instruction behind `step` begins.
+/// Returns the line, counted from 1, at which the instruction of `step` begins.
 pub(super) fn line_of(dockerfile: &str, step: &str) -> Option<u32> {
     let (bracket, instruction) = step.strip_prefix('[')?.split_once(']')?;
     let words: Vec<&str> = bracket.split_whitespace().collect();
@@ -32,7 +32,7 @@ pub(super) fn line_of(dockerfile: &str, step: &str) -> Option<u32> {
     let keyword = instruction.split_whitespace().next()?;
 
     let stages = stages(dockerfile);
-    // `[linux/arm64 build 2/5]`: the stage is the last word before the count.
+    // In `[linux/arm64 build 2/5]`, the stage is the last word before the count.
     let stage = match before.last() {
         Some(name) => stages
             .iter()
@@ -93,7 +93,8 @@ fn stages(dockerfile: &str) -> Vec<Stage> {
     stages
 }
 
-/// Instructions with the line they begin at: comments dropped, continued lines joined.
+/// Returns the instructions with the line at which they begin. Comments are dropped and continued lines
+/// joined.
 fn instructions(dockerfile: &str) -> Vec<(u32, Vec<String>)> {
     let mut found = Vec::new();
     let mut open: Option<(u32, Vec<String>)> = None;
@@ -166,7 +167,7 @@ RUN echo last
             ("[build 1/5] FROM 0123 AS Build", Some(3)),
             ("[build 3/5] RUN echo", Some(5)),
             ("[stage-1 2/2] COPY --from=build /a /a", Some(14)),
-            // Two labels of the request come after it.
+            // Two labels of the request follow this instruction.
             ("[last 2/4] RUN echo last", Some(16)),
             ("[last 3/4] LABEL a=b", None),
         ] {

@@ -1,15 +1,14 @@
-//! What error texts and log lines of an engine mean.
+//! Interprets error texts and log lines of an engine.
 //!
-//! BuildKit reports how a step ended as text only. These readers are for the texts of BuildKit
-//! 0.8 (Docker 20.10) to 0.17, buildah, and the tools that steps run; each test has the text as it
-//! was printed.
+//! BuildKit reports only as text how a step ended. These readers know the texts of BuildKit 0.8 (Docker
+//! 20.10) to 0.17, of buildah, and of the tools that steps run. Each test has a text as it was printed.
 
 use std::io::ErrorKind;
 
 use super::address::By;
 use crate::EngineError;
 
-/// The exit code in `… exit code: 137` (BuildKit) or `… exit status 37` (buildah, runc).
+/// Returns the exit code in `… exit code: 137` (BuildKit) or `… exit status 37` (buildah, runc).
 pub(super) fn exit_code(text: &str) -> Option<i32> {
     ["exit code: ", "exit status "].iter().find_map(|marker| {
         let rest = &text[text.rfind(marker)? + marker.len()..];
@@ -20,11 +19,11 @@ pub(super) fn exit_code(text: &str) -> Option<i32> {
     })
 }
 
-/// 128 + SIGKILL: what the kernel's OOM killer leaves of a step's first process.
+/// Exit code of a step whose first process was killed by the kernel's OOM killer: 128 + SIGKILL.
 pub(super) const KILLED: i32 = 137;
 
-/// Whether a line of a log says that a process was killed for memory or could not get any. Memory
-/// of a GPU is not meant.
+/// Whether a log line says that a process was killed for memory or could not allocate any. Errors about
+/// GPU memory do not count.
 pub(super) fn tells_of_memory(line: &str) -> bool {
     const SIGNS: [&str; 12] = [
         "Killed signal terminated program",
@@ -56,7 +55,7 @@ pub(super) fn tells_of_space(text: &str) -> bool {
         .any(|sign| text.to_ascii_lowercase().contains(sign))
 }
 
-/// The line and the reason of an error in the Dockerfile itself.
+/// Parses an error of the Dockerfile itself, with its line and reason.
 pub(super) fn dockerfile_syntax(text: &str) -> Option<EngineError> {
     const MARKER: &str = "ockerfile parse error";
     let rest = &text[text.find(MARKER)? + MARKER.len()..];
@@ -71,7 +70,7 @@ pub(super) fn dockerfile_syntax(text: &str) -> Option<EngineError> {
     })
 }
 
-/// Whether the engine's last words are that it is going down, or lost us.
+/// Whether a text says that the engine is shutting down or has lost the connection.
 fn tells_of_the_end(text: &str) -> bool {
     [
         "context canceled",
@@ -84,7 +83,7 @@ fn tells_of_the_end(text: &str) -> bool {
     .any(|sign| text.contains(sign))
 }
 
-/// What the text of a failed build means when no step is to blame.
+/// Converts the text of a failed build in which no step failed.
 pub(super) fn of_build(text: &str, doing: &str) -> EngineError {
     if tells_of_space(text) {
         return EngineError::NoSpace {
@@ -105,7 +104,7 @@ pub(super) fn of_build(text: &str, doing: &str) -> EngineError {
     }
 }
 
-/// What an error of the client library means, while `doing` at `address`.
+/// Converts an error of the client library that occurred while `doing` at `address`.
 pub(super) fn of_client(error: bollard::errors::Error, address: &str, doing: &str) -> EngineError {
     use bollard::errors::Error as Client;
     let doing = doing.to_owned();
@@ -139,7 +138,7 @@ pub(super) fn of_client(error: bollard::errors::Error, address: &str, doing: &st
     }
 }
 
-/// What the operating system said, in an error or what caused it.
+/// Returns the kind of the innermost I/O error among an error and its causes.
 fn kind(error: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
     let mut cause = Some(error);
     let mut kind = None;
@@ -151,8 +150,8 @@ fn kind(error: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
     kind
 }
 
-/// How much the failure of one of several addresses tells: that a socket is not there is what is expected of
-/// most.
+/// Rates how informative the failure of one of several addresses is. A missing socket says the least,
+/// because most of them are expected to be missing.
 pub(super) fn tells(error: &EngineError) -> u8 {
     let EngineError::NotReachable { source, .. } = error else {
         return 3;
@@ -165,7 +164,7 @@ pub(super) fn tells(error: &EngineError) -> u8 {
     }
 }
 
-/// Says in the help who named an address that does not answer.
+/// Adds the origin of an address that does not answer to the help.
 pub(super) fn named_by(mut error: EngineError, by: &By) -> EngineError {
     if let (EngineError::NotReachable { help, .. }, By::Context(name)) = (&mut error, by) {
         help.push_str(&format!(
@@ -175,7 +174,7 @@ pub(super) fn named_by(mut error: EngineError, by: &By) -> EngineError {
     error
 }
 
-/// The error of a stream that could not be opened.
+/// Creates the error for a stream that could not be opened.
 pub(super) fn not_reachable(
     address: &str,
     error: impl std::error::Error + Send + Sync + 'static,

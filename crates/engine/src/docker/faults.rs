@@ -1,15 +1,15 @@
-//! What is wrong with an engine and only its own project can mend.
+//! Known faults of engines that only their own projects can fix.
 //!
-//! In comes which engine answered, out come the faults that were seen in its release. A release that nobody
-//! looked at may have faults that are not listed here.
+//! The input is the engine that answered; the output is the faults that were seen in its release. A
+//! release that was not examined may have faults that are not listed here.
 
 use super::{Docker, release};
 use crate::Fault;
 
-/// Major and minor number.
+/// Major and minor version.
 type Release = (u32, u32);
 
-/// Faults of Podman, and the first and last release that each was seen in.
+/// Faults of Podman, each with the first and last release that it was seen in.
 const PODMAN: [(Fault, Release, Release); 3] = [
     (
         Fault {
@@ -42,7 +42,7 @@ const PODMAN: [(Fault, Release, Release); 3] = [
 ];
 
 impl Docker {
-    /// Known faults of the release that answered.
+    /// Returns the known faults of the release that answered.
     pub fn faults(&self) -> Vec<Fault> {
         match self.is_podman() {
             true => of_podman(&self.server.version),

@@ -1,4 +1,4 @@
-//! The files of an image, as a tar stream of what a container of it sees.
+//! The files of an image, as a tar stream of what a container of it would see.
 
 use std::io::{self, Read};
 
@@ -13,11 +13,11 @@ use super::{Docker, check_reference};
 use crate::EngineError;
 use stackforge_types::Cancel;
 
-/// Pieces that the engine sent and nobody has read yet.
+/// Number of chunks from the engine that may wait to be read.
 const AHEAD: usize = 64;
 
-/// An image whose files can be read. The container that this takes is never started, and removed
-/// when this is dropped.
+/// An image whose files can be read. This uses a container that is never started, and is removed on
+/// drop.
 pub struct Files {
     docker: Docker,
     image: String,
@@ -30,12 +30,12 @@ impl Docker {
     /// Prepares to read the files of an image of the engine.
     ///
     /// # Errors
-    /// If there is no such image, or the engine cannot be asked.
+    /// If the image does not exist, or the engine cannot be asked.
     pub async fn files(&self, image: &str, cancel: &Cancel) -> Result<Files, EngineError> {
         check_reference(image)?;
         let body = ContainerCreateBody {
             image: Some(image.to_owned()),
-            // Never started; an image without a command would be refused otherwise.
+            // The container is never started, but an image without a command would be refused.
             cmd: Some(vec!["-".to_owned()]),
             ..ContainerCreateBody::default()
         };
@@ -50,8 +50,9 @@ impl Docker {
 }
 
 impl Files {
-    /// All files as a tar stream. It blocks while the engine sends, so it is read by threads that
-    /// run no tasks. Layers are one already; nothing of the engine's own is in it.
+    /// Returns all files as a tar stream. It blocks while the engine sends, so it must be read by a
+    /// thread that runs no async tasks. The layers are merged, and the tar contains nothing of the
+    /// engine's own.
     pub fn open(&self) -> impl Read + Send + use<> {
         let (send, pieces) = mpsc::channel(AHEAD);
         let (docker, name) = (self.docker.clone(), self.container.name.clone());
@@ -82,7 +83,7 @@ impl Files {
         }
     }
 
-    /// Ends the reading and removes the container.
+    /// Stops reading and removes the container.
     pub async fn close(self) {
         self.container.remove().await;
     }

@@ -1,4 +1,4 @@
-//! Images of the engine: look at one, tag, remove, import a root file system, ask a registry.
+//! Images of the engine: inspect, tag, remove, import a root file system, ask a registry.
 
 use super::answer::{list, map, number, raw, text, texts};
 use super::build::escaped;
@@ -15,10 +15,11 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 impl Docker {
-    /// The image that `reference` names: a tag, an id or a digest. `None` if there is none.
+    /// Returns the image that `reference` names by a tag, an ID or a digest. `None` if there is no such
+    /// image.
     ///
     /// # Errors
-    /// [`EngineError::Invalid`] for what is not a reference, or what the engine refuses.
+    /// [`EngineError::Invalid`] if `reference` is invalid, and errors of the engine.
     pub async fn image(&self, reference: &str) -> Result<Option<ImageInfo>, EngineError> {
         check_reference(reference)?;
         let image = match raw(self.with_manifests().inspect_image(reference).await) {
@@ -39,8 +40,8 @@ impl Docker {
         }))
     }
 
-    /// Asks with each image for its manifests, which say both sizes. Engines before Docker 28 do not know
-    /// them.
+    /// Requests the manifests along with each image, because they state both sizes. Engines before
+    /// Docker 28 do not support it.
     fn with_manifests(&self) -> bollard::Docker {
         if self.is_podman() || release(&self.server.api_version) < Some((1, 48)) {
             return self.api.clone();
@@ -53,11 +54,11 @@ impl Docker {
         })
     }
 
-    /// Asks for the image by each of `names`. Each has to be one of `ids`: engines know an image by the
-    /// digest of its configuration or of its manifest.
+    /// Checks that each of `names` exists and names an image with one of `ids`. There are several
+    /// because engines know an image by the digest of its configuration or of its manifest.
     ///
     /// # Errors
-    /// [`EngineError::Misnamed`] for the first name that is not there or is another image.
+    /// [`EngineError::Misnamed`] for the first name that does not exist or names another image.
     pub async fn expect(&self, names: &[String], ids: &[&str]) -> Result<(), EngineError> {
         for name in names {
             let found = self.image(name).await?.map(|image| image.id);
@@ -72,10 +73,10 @@ impl Docker {
         Ok(())
     }
 
-    /// Gives the image `id` the name `reference`, taking it from whichever image has it now.
+    /// Gives the image `id` the name `reference`, and takes it from the image that has it.
     ///
     /// # Errors
-    /// If there is no such image, or `reference` is not a valid name.
+    /// If the image does not exist, or `reference` is not a valid name.
     pub async fn tag(&self, id: &str, reference: &str) -> Result<(), EngineError> {
         check_reference(id)?;
         check_reference(reference)?;
@@ -88,7 +89,7 @@ impl Docker {
         tagged.map_err(|error| self.failed(error, &format!("tagging {id} as {reference}")))
     }
 
-    /// Every name that an image has here, as the engine shows it.
+    /// Returns every name that an image has in this engine, in the engine's spelling.
     ///
     /// # Errors
     /// If the engine cannot be asked.
@@ -99,8 +100,9 @@ impl Docker {
         Ok(names.collect())
     }
 
-    /// Takes the name away, and the image if that was its last. Whether there was one. The engine removes
-    /// an image that is named by its id together with its last name, whoever gave it that: pass a name.
+    /// Removes a name, and the image if it has no other. Returns whether the name existed. Pass a name
+    /// and not an ID: with an ID the engine also removes an image's only name, even if somebody else
+    /// gave it.
     ///
     /// # Errors
     /// If a container uses the image, or the engine cannot be asked.
@@ -114,12 +116,12 @@ impl Docker {
         }
     }
 
-    /// Makes an image of one layer from a tar of a root file system, and returns its id. The tar
-    /// may be compressed as the engine understands it.
+    /// Makes an image with one layer from a tar of a root file system, and returns its ID. The tar may
+    /// be compressed in a way that the engine supports.
     ///
     /// # Errors
-    /// If the engine does not take the tar, a label or a variable cannot be written for it, or
-    /// `cancel` was set.
+    /// If the engine rejects the tar, a label or a variable cannot be encoded for it, or `cancel` was
+    /// set.
     pub async fn import(
         &self,
         tar: impl Read + Send + 'static,
@@ -135,7 +137,7 @@ impl Docker {
             platform: request.platform.clone().unwrap_or_default(),
             ..CreateImageOptions::default()
         };
-        // One parameter each, as Podman wants them; dockerd takes them either way.
+        // Each change is a parameter of its own, as Podman needs it; dockerd accepts both forms.
         let query = changes.iter().fold(String::new(), |query, change| {
             query + "&changes=" + &escaped(change)
         });
@@ -173,16 +175,16 @@ impl Docker {
             doing,
             source: None,
         })?;
-        // Not left to the import: Podman's forgets the tag.
+        // The import does not set the tag, because Podman's forgets it.
         self.tag(&id, reference).await?;
         self.expect(std::slice::from_ref(reference), &[&id]).await?;
         Ok(id)
     }
 
-    /// The digest that `reference` has in its registry, as the engine can see it.
+    /// Returns the digest that `reference` has in its registry, as seen from the engine.
     ///
     /// # Errors
-    /// If the registry cannot be reached from the engine, or has no such image.
+    /// If the registry cannot be reached from the engine, or does not have the image.
     pub async fn registry_digest(&self, reference: &str) -> Result<String, EngineError> {
         check_reference(reference)?;
         let doing = format!("asking the registry for {reference}");
@@ -195,8 +197,9 @@ impl Docker {
     }
 }
 
-/// What the engine's size of an image counts. A containerd image store calls an image by the digest of its
-/// manifest or index, which is then among the digests that registries know it by; newer ones describe it.
+/// Returns the sizes of an image from the engine's description. A containerd image store identifies an
+/// image by the digest of its manifest or index, which is then also among its registry digests. Newer
+/// ones describe the manifest.
 fn size(image: &Value, podman: bool) -> ImageSize {
     let bytes = number(&image["Size"]);
     let id = text(&image["Id"]);
@@ -212,7 +215,7 @@ fn size(image: &Value, podman: bool) -> ImageSize {
             unpacked: bytes,
         };
     }
-    // Of several platforms one is there as a rule; attestations are no layers.
+    // Usually only one of several platforms is present. Attestations are not images.
     let there = |m: &&Value| m["Available"] == true && m["Kind"] == "image";
     let mut images = list(&image["Manifests"]).filter(there);
     match (images.next(), images.next()) {
@@ -237,7 +240,7 @@ pub(super) fn is_missing(error: &Client) -> bool {
     )
 }
 
-/// `host:5000/a/b:c` → `host:5000/a/b` and `c`.
+/// Splits `host:5000/a/b:c` into `host:5000/a/b` and `c`.
 pub(super) fn repository_and_tag(reference: &str) -> (&str, Option<&str>) {
     match reference.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => (repository, Some(tag)),
@@ -245,7 +248,7 @@ pub(super) fn repository_and_tag(reference: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The request's configuration as instructions of a Dockerfile.
+/// Writes the request's configuration as Dockerfile instructions.
 fn changes(request: &ImportRequest, podman: bool) -> Result<Vec<String>, EngineError> {
     let word = |word: &str| quoted(word, podman);
     let pairs = |instruction: &'static str, map: &BTreeMap<String, String>| {
@@ -258,7 +261,7 @@ fn changes(request: &ImportRequest, podman: bool) -> Result<Vec<String>, EngineE
     Ok(all)
 }
 
-/// `word` in quotes. Podman takes what is in them as it stands, so there it cannot have any.
+/// Quotes `word`. Podman takes quoted text literally, so there the word must not need escapes.
 fn quoted(word: &str, podman: bool) -> Result<String, EngineError> {
     let special = |c| matches!(c, '"' | '\\' | '$');
     if word.contains(char::is_control) || (podman && word.contains(special)) {

@@ -1,4 +1,4 @@
-//! Images into the engine, without the layers that it has.
+//! Loads images into the engine, without the layers that it already has.
 
 use super::answer::{list, raw, text, texts};
 use super::{Docker, context, lines};
@@ -10,14 +10,15 @@ use std::collections::BTreeSet;
 use std::io;
 use std::io::Write;
 
-/// Images that are looked at at a time.
+/// Number of images that are inspected concurrently.
 const AT_ONCE: usize = 8;
 
 impl Docker {
-    /// How many of these layers, by diff ID from the lowest on, an image of the engine begins with.
+    /// Returns how many of these layers, given by diff ID from the lowest up, some image of the engine
+    /// starts with.
     ///
     /// # Errors
-    /// If the engine cannot be asked.
+    /// If the images cannot be listed.
     pub async fn layers_there(&self, diff_ids: &[String]) -> Result<usize, EngineError> {
         let doing = "listing the engine's images";
         let options = ListImagesOptions {
@@ -28,7 +29,7 @@ impl Docker {
         let images = images.map_err(|error| self.failed(error, doing))?;
         let ids: BTreeSet<String> = list(&images).map(|image| text(&image["Id"])).collect();
         let common = |id: String| async move {
-            // One that was removed in between has no layers any more.
+            // An image that was removed in between has no layers.
             let image = raw(self.api.inspect_image(&id).await).unwrap_or_default();
             let same = |(own, its): &(&String, &String)| own == its;
             let layers = texts(&image["RootFS"]["Layers"]);
@@ -38,10 +39,10 @@ impl Docker {
         Ok(counts.fold(0, |most, n| async move { most.max(n) }).await)
     }
 
-    /// Loads what `archive` writes, an archive as `docker save` makes them.
+    /// Loads the archive that `archive` writes, in the format of `docker save`.
     ///
     /// # Errors
-    /// If `archive` fails, the engine does not take what it writes, or `cancel` was set.
+    /// If `archive` fails, the engine rejects its output, or `cancel` was set.
     pub async fn load(
         &self,
         archive: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,

@@ -1,7 +1,7 @@
-//! The Docker engine: dockerd (20.10 or newer), and Podman's socket where it can.
+//! The Docker engine: dockerd (20.10 or newer), and Podman's socket as far as it can.
 //!
-//! In come the nouns of [`crate::engine`]; out goes HTTP over a [`dial::Wire`]: a Unix socket,
-//! TCP, TLS or ssh. Dropping a future closes its stream, which stops the engine's work. What a
+//! The input is the types of this crate's root; requests go over HTTP on a [`dial::Wire`]: a Unix
+//! socket, TCP, TLS or ssh. Dropping a future closes its stream, which stops the engine's work. What a
 //! call creates besides its result (containers, sessions) must never outlive it.
 
 mod address;
@@ -37,18 +37,18 @@ use self::answer::{list, number, raw, text, texts};
 pub use self::files::Files;
 use super::{EngineError, EngineInfo, Notes, Temporary};
 
-/// A connection to an engine. Cheap to clone; every request has a stream of its own.
+/// A connection to an engine. It is cheap to clone, and every request has its own stream.
 #[derive(Clone)]
 pub struct Docker {
     api: bollard::Docker,
     address: Arc<Address>,
-    /// What named the address.
+    /// The origin of the address.
     by: String,
     server: Arc<Server>,
     notes: Option<Arc<dyn Notes>>,
 }
 
-/// What answered at the address.
+/// The engine that answered at the address.
 #[derive(Debug)]
 struct Server {
     is_podman: bool,
@@ -56,18 +56,18 @@ struct Server {
     api_version: String,
 }
 
-/// How long an engine may take to say its version. An ssh has its own, shorter limit.
+/// Time limit for an engine to report its version. ssh has its own, shorter limit.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the head of an answer may take: an import answers when it is done.
+/// Time limit for the head of a response, in seconds. An import only responds when it is done.
 const LONGEST_REQUEST: u64 = 7 * 24 * 3600;
 
 impl Docker {
-    /// Connects to the engine at `address`, else to the one that `DOCKER_HOST` or the docker context in use
-    /// names, else to the first of the usual sockets that answers: Docker's, rootless Docker's, Docker
-    /// Desktop's, Colima's, Podman's.
+    /// Connects to the engine at `address`, else to the one that `DOCKER_HOST` or the current docker
+    /// context names, else to the first of the usual sockets that answers: Docker's, rootless Docker's,
+    /// Docker Desktop's, Colima's, Rancher Desktop's, Podman's.
     ///
     /// # Errors
-    /// [`EngineError::NotReachable`] if no engine answers, with what was tried.
+    /// [`EngineError::NotReachable`] if no engine answers, with the addresses that were tried.
     pub async fn connect(address: Option<&str>) -> Result<Docker, EngineError> {
         let candidates = address::candidates(address, |name| std::env::var_os(name))?;
         let mut failures = Vec::new();
@@ -90,7 +90,7 @@ impl Docker {
         let place = address.to_string();
         let address = Arc::new(address);
         let client = Client::builder(TokioExecutor::new())
-            // A stream that an engine closed while it lay idle would fail the next request.
+            // An idle stream that the engine has closed would fail the next request.
             .pool_max_idle_per_host(0)
             .build(dial::Connector(Arc::clone(&address)));
         let transport = move |request: BollardRequest| {
@@ -135,7 +135,7 @@ impl Docker {
         })
     }
 
-    /// Notes what this connection makes for a while.
+    /// Records the temporary objects of this connection in `notes`.
     #[must_use]
     pub fn noting(self, notes: Arc<dyn Notes>) -> Self {
         Self {
@@ -144,16 +144,16 @@ impl Docker {
         }
     }
 
-    /// A name for an image that no other process gives: `REPOSITORY:START-NUMBER`. It is noted, until
-    /// [`Docker::remove_temporary`] takes it away.
+    /// Returns an image name that no other process uses: `start`, a hyphen and a random number. It
+    /// stays recorded until [`Docker::remove_temporary`] removes it.
     pub fn temporary(&self, start: &str) -> String {
         let name = format!("{start}-{:016x}", fastrand::u64(..));
         self.begins(&Temporary::Image(name.clone()));
         name
     }
 
-    /// Takes the name of [`Docker::temporary`] away again. With `done` unset the engine may still give it:
-    /// then it stays noted.
+    /// Removes the image of a name from [`Docker::temporary`]. If `done` is not set, the engine may
+    /// still create the image, so the name stays recorded.
     ///
     /// # Errors
     /// If a container uses the image, or the engine cannot be asked.
@@ -165,10 +165,10 @@ impl Docker {
         Ok(())
     }
 
-    /// Removes what a process that was killed has left here.
+    /// Removes an object that a killed process has left in this engine.
     ///
     /// # Errors
-    /// If the engine cannot be asked, or something uses what is left.
+    /// If the engine cannot be asked, or the object is in use.
     pub async fn remove_left(&self, left: &Temporary) -> Result<(), EngineError> {
         match left {
             Temporary::Container(name) => self.remove_container(name).await,
@@ -191,22 +191,23 @@ impl Docker {
         }
     }
 
-    /// The address in use, as `DOCKER_HOST` would spell it.
+    /// Returns the address in use, in the spelling of `DOCKER_HOST`.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// What named the address: `DOCKER_HOST`, a context of the docker command line, or whose socket it is.
+    /// Returns the origin of the address: `DOCKER_HOST`, a context of the docker command, or the owner
+    /// of a usual socket.
     pub fn found_by(&self) -> &str {
         &self.by
     }
 
-    /// Whether it runs on this machine: it is reached through a Unix socket.
+    /// Whether the engine runs on this machine, which is so if it is reached through a Unix socket.
     pub fn is_local(&self) -> bool {
         matches!(*self.address, Address::Unix(_))
     }
 
-    /// `Docker 20.10.24` or `Podman 4.3.1`.
+    /// Returns the engine and its version: `Docker 20.10.24` or `Podman 4.3.1`.
     pub fn server(&self) -> String {
         let name = if self.is_podman() { "Podman" } else { "Docker" };
         format!("{name} {}", self.server.version)
@@ -217,11 +218,11 @@ impl Docker {
         self.server.is_podman
     }
 
-    /// Whether the engine can mount files of one stage in a step of another.
+    /// Checks that the engine can mount files of one stage in a step of another.
     ///
     /// # Errors
-    /// [`EngineError::TooOld`] for Podman before 4.4: its mounts are lost when the stage comes from the
-    /// cache (buildah#4375).
+    /// [`EngineError::TooOld`] for Podman before 4.4, which loses the mounts if the stage comes from
+    /// the cache (buildah#4375).
     pub fn mounts_from_stages(&self) -> Result<(), EngineError> {
         let old = release(&self.server.version).is_some_and(|release| release < (4, 4));
         match self.is_podman() && old {
@@ -234,7 +235,7 @@ impl Docker {
         }
     }
 
-    /// Asks for a sign of life.
+    /// Checks that the engine answers.
     ///
     /// # Errors
     /// [`EngineError::NotReachable`] or [`EngineError::Gone`].
@@ -244,7 +245,7 @@ impl Docker {
         Ok(())
     }
 
-    /// Asks what the engine is and what it runs on.
+    /// Returns what the engine is and what it runs on.
     ///
     /// # Errors
     /// If the engine cannot be asked.
@@ -281,16 +282,16 @@ impl Docker {
     }
 }
 
-/// Major and minor number of `4.3.1` or `26.1.5+dfsg1`.
+/// Parses major and minor version from `4.3.1` or `26.1.5+dfsg1`.
 fn release(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.split(['.', '-', '+', '~']);
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// What the failed question for a version says of whoever listens at `place`.
+/// Interprets the error of the first request, for the version, at `place`.
 fn no_engine(error: EngineError, place: &str) -> EngineError {
     match error {
-        // Nothing has begun that could be gone.
+        // Nothing has begun yet, so nothing can be gone.
         EngineError::Gone {
             source: Some(source),
             ..
@@ -307,7 +308,7 @@ fn no_engine(error: EngineError, place: &str) -> EngineError {
     }
 }
 
-/// Another server.
+/// Creates the error for a server that is not an engine.
 fn stranger(place: &str, why: &str) -> EngineError {
     EngineError::NotReachable {
         address: place.to_owned(),
@@ -329,7 +330,7 @@ fn deepest(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
     inner.to_string()
 }
 
-/// A name that is fit to be part of a URL and of nothing worse.
+/// Checks that a name is safe as a part of a URL.
 fn check_reference(reference: &str) -> Result<(), EngineError> {
     let fine = reference.starts_with(|c: char| c.is_ascii_alphanumeric())
         && reference.len() <= 512

@@ -1,12 +1,12 @@
-//! BuildKit's status stream, folded into events.
+//! Folds BuildKit's status stream into events.
 //!
-//! In come [`StatusResponse`]s: vertices named by digest that repeat, and logs in pieces. Out go
-//! [`Event`]s about the steps that a user wrote, each with a stable number. The engine's internal
-//! vertices are never shown; their logs only go to the log file.
+//! The input is [`StatusResponse`]s: vertices that are named by digest and repeat, and logs in pieces.
+//! The output is [`Event`]s about the steps that a user wrote, each with a stable number. The engine's
+//! internal vertices are never shown; their logs only go to the log file.
 //!
-//! A vertex completes more than once: first when its cache key is known, then when it was loaded
-//! from the cache or has run. So a completion counts only when it is a cache hit or an error,
-//! when something that needs the step starts, or when a while passes without another start.
+//! A vertex completes more than once: first when its cache key is known, then when it was loaded from
+//! the cache or has run. So a completion counts only if it is a cache hit or an error, if something
+//! that needs the step starts, or if some time passes without another start.
 
 use std::collections::HashMap;
 
@@ -21,13 +21,13 @@ use super::{dockerfile, failure};
 use crate::{EngineError, Event, StepFailure, StepKind, StepSummary};
 use stackforge_types::LogStream;
 
-/// After how many ticks a completion is taken to be the last.
+/// Number of ticks after which a completion is final.
 const SETTLED: u32 = 2;
 
-/// What is known of a build so far.
+/// The state of a build so far.
 pub(super) struct Progress {
     steps: Vec<Step>,
-    /// Vertex digest → place in `steps`.
+    /// Index into `steps` by vertex digest.
     places: HashMap<String, usize>,
     dockerfile: String,
     redaction: Redaction,
@@ -47,7 +47,7 @@ impl Progress {
         }
     }
 
-    /// What `status` adds.
+    /// Applies `status` and returns its events.
     pub(super) fn feed(&mut self, status: &StatusResponse) -> Result<Vec<Event>, EngineError> {
         self.number(&status.vertexes);
         for vertex in &status.vertexes {
@@ -66,7 +66,7 @@ impl Progress {
         Ok(std::mem::take(&mut self.events))
     }
 
-    /// Time passes: reports completions that nothing followed.
+    /// Reports completions after which nothing has started for a while.
     pub(super) fn tick(&mut self) -> Vec<Event> {
         for place in 0..self.steps.len() {
             if let State::Idle { ticks } = &mut self.steps[place].state {
@@ -79,7 +79,8 @@ impl Progress {
         std::mem::take(&mut self.events)
     }
 
-    /// The stream has ended: the last events, with `fate` as the error of what was still running.
+    /// Ends the stream and returns the last events. `fate` is the error of steps that were still
+    /// running.
     pub(super) fn close(&mut self, fate: Option<&str>) -> Result<Vec<Event>, EngineError> {
         for place in 0..self.steps.len() {
             self.flush_lines(place);
@@ -97,7 +98,7 @@ impl Progress {
         Ok(std::mem::take(&mut self.events))
     }
 
-    /// The steps that finished without an error.
+    /// Returns the steps that finished without an error.
     pub(super) fn summary(&self) -> Vec<StepSummary> {
         self.steps
             .iter()
@@ -112,10 +113,10 @@ impl Progress {
             .collect()
     }
 
-    /// The error of the step that broke the build, whose last words are `text`.
+    /// Returns the error of the step that failed the build. `text` is the engine's last message.
     pub(super) fn failure(&self, text: &str) -> EngineError {
         let doing = "building the image";
-        // Steps that run beside the one that fails end as cancelled.
+        // Steps that run beside the failing one end as cancelled.
         let to_blame = self.steps.iter().find(|step| {
             step.error
                 .as_deref()
@@ -145,8 +146,8 @@ impl Progress {
         }))
     }
 
-    /// Numbers the steps that are new in the order of the Dockerfile: BuildKit names them all at
-    /// once, in any order.
+    /// Numbers the new steps in the order of the Dockerfile, because BuildKit names them all at once,
+    /// in any order.
     fn number(&mut self, vertices: &[Vertex]) {
         let is_new = |vertex: &&Vertex| !self.places.contains_key(&vertex.digest);
         let mut new: Vec<(u32, &Vertex)> = vertices
@@ -221,7 +222,7 @@ impl Progress {
         }
     }
 
-    /// What needs these steps has started: their completions were the last.
+    /// Reports steps as done, because something that needs them has started.
     fn done(&mut self, places: impl IntoIterator<Item = usize>) {
         for place in places {
             if matches!(self.steps[place].state, State::Idle { .. }) {
@@ -320,7 +321,7 @@ impl Progress {
     }
 }
 
-/// The kind of a vertex by its name, if it is one to show: `[build 2/5] RUN …`.
+/// Returns the kind of a vertex by its name, such as `[build 2/5] RUN …`. `None` if it is not shown.
 fn kind(name: &str) -> Option<StepKind> {
     if name.starts_with("exporting to") {
         return Some(StepKind::Export);

@@ -1,8 +1,8 @@
-//! The fold against streams that Docker 20.10.24 sent, one JSON line per message.
+//! Tests the fold with streams that Docker 20.10.24 sent, one JSON line per message.
 //!
-//! `fresh` and `cached` are two builds in a row of three stages (COPY and RUN; RUN; two COPY from
-//! those), `fail` is one whose second RUN prints a line and exits with 37. Each is the body of the
-//! answer to `POST /build?version=2`.
+//! `fresh` and `cached` are two consecutive builds of three stages (COPY and RUN; RUN; two COPY from
+//! those). In `fail` the second RUN prints a line and exits with 37. Each is the body of the response
+//! to `POST /build?version=2`.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ fn of_dockerfile(dockerfile: &str, secrets: &[&str]) -> Progress {
     )
 }
 
-/// One short line per event.
+/// Formats each event as a short line.
 fn told(events: &[Event]) -> Vec<String> {
     events
         .iter()

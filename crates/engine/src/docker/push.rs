@@ -1,4 +1,4 @@
-//! Images into a registry, by the engine that has them.
+//! Pushes images from the engine into a registry.
 
 use bollard::auth::DockerCredentials;
 use bollard::errors::Error as Client;
@@ -11,12 +11,11 @@ use crate::{EngineError, Login};
 use stackforge_types::Cancel;
 
 impl Docker {
-    /// Pushes the engine's image of that name, `[HOST/]NAME:TAG`. What the registry has of it is not
-    /// sent again. The manifest's digest, where the engine tells it.
+    /// Pushes the engine's image `reference`, which has the form `[HOST/]NAME:TAG`. What the registry
+    /// already has is not sent again. Returns the manifest's digest if the engine reports it.
     ///
     /// # Errors
-    /// [`EngineError::Push`] if the registry refuses or cannot be reached, or what the engine
-    /// refuses.
+    /// [`EngineError::Push`] if the registry refuses or cannot be reached, and errors of the engine.
     pub async fn push(
         &self,
         reference: &str,
@@ -26,14 +25,14 @@ impl Docker {
         check_reference(reference)?;
         let (repository, tag) = repository_and_tag(reference);
         let options = PushImageOptions {
-            // Without one it would push every tag of the repository.
+            // Without a tag the engine would push every tag of the repository.
             tag: Some(tag.unwrap_or("latest").to_owned()),
             ..PushImageOptions::default()
         };
         let doing = format!("pushing {reference}");
         let mut api = self.api.clone();
         if self.is_podman() && is_on_loopback(reference) {
-            // Docker and we talk plain HTTP to such a registry; Podman has to be told.
+            // Docker and this program use plain HTTP for such a registry; Podman needs an option.
             api = api.with_request_modifier(|mut request| {
                 if let Ok(uri) = format!("{}&tlsVerify=false", request.uri()).parse() {
                     *request.uri_mut() = uri;
@@ -68,13 +67,13 @@ impl Docker {
     }
 }
 
-/// Of `latest: digest: sha256:… size: 1234`, the manifest's digest.
+/// Returns the manifest's digest from `latest: digest: sha256:… size: 1234`.
 fn pushed_digest(status: &str) -> Option<String> {
     let (_, rest) = status.split_once("digest: ")?;
     rest.split_whitespace().next().map(str::to_owned)
 }
 
-/// Whether the registry that a reference names is on loopback.
+/// Whether the registry of a reference is on loopback.
 fn is_on_loopback(reference: &str) -> bool {
     let host = reference.split('/').next().unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);

@@ -1,9 +1,9 @@
-//! The BuildKit session: the channel over which a build asks for its secrets.
+//! The BuildKit session: the channel over which a build reads its context, secrets and logins.
 //!
-//! A `POST /session` is upgraded to HTTP/2 without TLS; from then on the daemon is the client and
-//! we serve gRPC. It may ask for the context, the secrets and the registries' logins of one request and
-//! for our health, nothing else: no other files, no agent. (bollard 0.21 either serves secrets or reports progress, not
-//! both; this module goes when it does.)
+//! A `POST /session` is upgraded to HTTP/2 without TLS. From then on the daemon is the client and this
+//! side serves gRPC. The daemon may ask for the context, the secrets and the registry logins of one
+//! request and for our health, and for nothing else: no other files, no agent. (bollard 0.21 can either
+//! serve secrets or report progress. This module can go when bollard does both.)
 
 use std::collections::BTreeMap;
 use std::io;
@@ -44,7 +44,7 @@ impl Drop for Session {
     }
 }
 
-/// An answer to `POST /session` longer than this is not from an engine.
+/// Longest head of the response to `POST /session`, in bytes. A longer one is not from an engine.
 const HEAD_LIMIT: usize = 16 << 10;
 
 impl Session {
@@ -86,18 +86,18 @@ impl Session {
             }))
             .serve_with_incoming(tokio_stream::once(Ok::<_, io::Error>(wire)));
         Ok(Session(tokio::spawn(async move {
-            // When the channel breaks, the build's own stream breaks too and says so.
+            // If the channel breaks, the build's own stream breaks too and reports it.
             let _ = server.await;
         })))
     }
 }
 
-/// A build's context, a tar.
+/// The context of a build, as a tar.
 pub(super) type Context = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// Where a build reads its context over the session with that id. Every engine with BuildKit takes it from
-/// there; as the body of the request it would not reach one that keeps images in containerd (Docker
-/// before 28, moby#47717).
+/// Returns the URL at which a build reads its context over the session with this ID. Every engine with
+/// BuildKit supports it. A context in the body of the request would not reach an engine that stores
+/// images in containerd (Docker before 28, moby#47717).
 pub(super) fn context_address(id: &str) -> String {
     format!("http://buildkit-session{}", context_path(id))
 }
@@ -106,7 +106,7 @@ fn context_path(id: &str) -> String {
     format!("/context-{id}")
 }
 
-/// Reads up to the empty line, byte by byte: what follows it is HTTP/2 already.
+/// Reads up to the empty line, byte by byte, because HTTP/2 follows directly.
 async fn read_head(wire: &mut Wire) -> io::Result<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -144,7 +144,7 @@ struct ContextOfOneBuild {
 impl Upload for ContextOfOneBuild {
     type PullStream = Pin<Box<dyn Stream<Item = Result<BytesMessage, Status>> + Send>>;
 
-    /// The whole context, once: a stream cannot go back.
+    /// Sends the whole context, once: the stream cannot be rewound.
     async fn pull(
         &self,
         request: Request<Streaming<BytesMessage>>,
@@ -168,7 +168,7 @@ struct LoginsOfOneBuild(BTreeMap<String, Login>);
 
 #[tonic::async_trait]
 impl Auth for LoginsOfOneBuild {
-    /// Empty for a registry without a login: the engine is nobody there.
+    /// Returns empty credentials for a registry without a login, so the engine is anonymous there.
     async fn credentials(
         &self,
         request: Request<CredentialsRequest>,

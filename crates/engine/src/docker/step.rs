@@ -1,4 +1,4 @@
-//! One step of a build: what it is, how it fares, and the last that it said.
+//! One step of a build: its identity, its state, and its last lines of output.
 
 use std::collections::VecDeque;
 
@@ -6,8 +6,9 @@ use super::build_log::Lines;
 use crate::StepKind;
 use stackforge_types::LogStream;
 
-/// How many lines of a failed step's log go into the error, and how many of stderr at least: the
-/// engine reads both streams side by side, so a last word on stderr may overtake a page of stdout.
+/// Number of lines of a failed step's log that go into the error, and the least number of lines of
+/// stderr. The engine reads both streams independently, so a last message on stderr may arrive before a
+/// page of stdout.
 pub(super) const TAIL: usize = 40;
 const TAIL_OF_STDERR: usize = 10;
 
@@ -15,7 +16,7 @@ const TAIL_OF_STDERR: usize = 10;
 pub(super) enum State {
     Waiting,
     Running,
-    /// Completed, but it may yet start again.
+    /// The step has completed, but may start again.
     Idle {
         ticks: u32,
     },
@@ -27,14 +28,14 @@ pub(super) struct Step {
     pub(super) name: String,
     pub(super) kind: StepKind,
     pub(super) state: State,
-    /// When the current run began, and how long the runs before it took, in seconds.
+    /// When the current run began, and how long the earlier runs took, in seconds.
     pub(super) began: Option<f64>,
     pub(super) seconds: f64,
     pub(super) cached: bool,
     pub(super) error: Option<String>,
     pub(super) out: Lines,
     pub(super) err: Lines,
-    /// The last lines, and the last ones of stderr, by the number of the line.
+    /// The last lines, and the last lines of stderr, each with its line number.
     tail: VecDeque<(usize, String)>,
     tail_of_stderr: VecDeque<(usize, String)>,
     lines: usize,
@@ -63,7 +64,7 @@ impl Step {
         }
     }
 
-    /// Takes a line for the error that may come.
+    /// Keeps a line in case the step fails.
     pub(super) fn remember(&mut self, stream: LogStream, line: &str) {
         self.lines += 1;
         let push = |tail: &mut VecDeque<(usize, String)>, limit| {
@@ -78,7 +79,7 @@ impl Step {
         }
     }
 
-    /// The last lines, oldest first.
+    /// Returns the last lines, oldest first.
     pub(super) fn last_lines(&self) -> Vec<String> {
         let first = self.tail.front().map_or(0, |(number, _)| *number);
         let overtaken = self.tail_of_stderr.iter();

@@ -18,7 +18,7 @@ fn crc32(data: &[u8]) -> u32 {
     crc.sum()
 }
 
-/// Compressible, and nowhere the same.
+/// Generates data that is compressible and nowhere the same.
 fn text(len: usize) -> Vec<u8> {
     let mut data = Vec::with_capacity(len + 32);
     for i in 0.. {
@@ -42,7 +42,7 @@ fn reads_anywhere_with_few_states() {
     let data = text(60 << 20);
     let compressed = deflate(&data, 1);
     let mut inflate = Inflate::new(&compressed[..], data.len() as u64, crc32(&data));
-    // As many as can be, so that they have to be thinned out.
+    // The smallest spacing makes so many states that they have to be thinned out.
     inflate.spacing = 1;
     for offset in [data.len() - 9, 0, 1 << 20, 40 << 20, 39 << 20, 31, 59 << 20] {
         let found: [u8; 9] = array(&mut inflate, offset as u64).unwrap();
@@ -50,7 +50,7 @@ fn reads_anywhere_with_few_states() {
     }
     assert!(inflate.states.len() <= MAX_STATES);
     assert!(inflate.spacing > 1);
-    // A state ahead saves what lies between.
+    // A state further ahead saves inflating what lies between.
     let _: [u8; 1] = array(&mut inflate, 0).unwrap();
     let before = inflate.read;
     let _: [u8; 1] = array(&mut inflate, 50 << 20).unwrap();
@@ -101,7 +101,7 @@ fn a_directory_that_lies_is_found_out() {
     assert!(error.offset() <= len, "{error}");
 }
 
-/// What ends exactly where a buffer does is not known to end there.
+/// A stream whose output ends exactly at a buffer's end is not known to end there.
 #[test]
 fn a_stream_that_goes_on_behind_a_full_buffer() {
     for extra in [0, 1, 300_000] {
