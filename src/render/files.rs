@@ -12,9 +12,9 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
     let mut text = |path: String, text: String| context.insert(path, Content::Text(text));
     for folder in ["steps", "validate"] {
         for (name, content) in templates_in(folder) {
-            let content = super::template(options.overlay, &format!("{folder}/{name}"))
-                .map_or_else(|| content.to_owned(), std::borrow::Cow::into_owned);
-            text(format!("{folder}/{name}"), content);
+            let path = format!("{folder}/{name}");
+            let own = super::template(options.overlay, &path);
+            text(path, own.map_or_else(|| content.to_owned(), Into::into));
         }
     }
     text("validate/spec.json".into(), plan.promise());
@@ -32,7 +32,9 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
     text("locks/installed.txt".into(), lines.collect());
     if !plan.parts.compiles.is_empty() {
         for (name, content) in templates_in("builders") {
-            text(format!("builders/{name}"), content.to_owned());
+            let path = format!("builders/{name}");
+            let own = super::template(options.overlay, &path);
+            text(path, own.map_or_else(|| content.to_owned(), Into::into));
         }
     }
     for compile in &plan.parts.compiles {

@@ -224,7 +224,7 @@ async fn fetch_suite_from(
     .map_err(download)?;
     let release = Release::verify(&bytes, &suite.name, source.keyring, source.now)?;
     if let Some(date) = release.date
-        && let Some(newest) = newest::older(source.cache, &suite.name, date)
+        && let Some(newest) = newest::older(source.cache, &suite.archive, &suite.name, date)
     {
         let days = newest
             .duration_since(date)

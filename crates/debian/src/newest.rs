@@ -9,9 +9,16 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Records the date of a suite if it is the newest so far. Returns the newest date if `date` is older.
-pub(crate) fn older(cache: &Path, suite: &str, date: SystemTime) -> Option<SystemTime> {
-    let path = cache.join("dates").join(suite);
+/// Records the date of an archive's suite if it is the newest so far. Returns the newest date if `date` is
+/// older.
+pub(crate) fn older(
+    cache: &Path,
+    archive: &str,
+    suite: &str,
+    date: SystemTime,
+) -> Option<SystemTime> {
+    let folder = cache.join("dates").join(archive);
+    let path = folder.join(suite);
     let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let known = fs::read_to_string(&path).ok();
     let known = known.and_then(|text| text.trim().parse::<u64>().ok());
@@ -19,7 +26,7 @@ pub(crate) fn older(cache: &Path, suite: &str, date: SystemTime) -> Option<Syste
         return UNIX_EPOCH.checked_add(Duration::from_secs(known));
     }
     // If the cache cannot be written, the next call cannot compare, and no more is lost.
-    let _ = fs::create_dir_all(cache.join("dates"));
+    let _ = fs::create_dir_all(folder);
     let _ = fs::write(&path, seconds(date).to_string());
     None
 }
@@ -32,13 +39,14 @@ mod tests {
     fn the_newest_is_remembered() {
         let dir = tempfile::tempdir().unwrap();
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
-        let seen = |suite, seconds| older(dir.path(), suite, at(seconds));
+        let seen = |suite, seconds| older(dir.path(), "debian", suite, at(seconds));
         assert_eq!(seen("bookworm", 100), None);
         assert_eq!(seen("bookworm", 200), None);
         assert_eq!(seen("bookworm", 200), None);
         assert_eq!(seen("bookworm", 100), Some(at(200)));
         assert_eq!(seen("bookworm-security", 50), None, "each by itself");
-        std::fs::write(dir.path().join("dates/bookworm"), "x").unwrap();
+        assert_eq!(older(dir.path(), "vendor", "bookworm", at(50)), None);
+        std::fs::write(dir.path().join("dates/debian/bookworm"), "x").unwrap();
         assert_eq!(seen("bookworm", 1), None);
     }
 }

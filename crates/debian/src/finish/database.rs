@@ -125,23 +125,36 @@ pub(super) fn write(
     Ok(())
 }
 
+/// Returns dpkg's `status` with the added packages in name order. A package that was removed but still has
+/// its configuration has a stanza already, which the new one replaces.
 fn merged_status(there: &str, packages: &[Deb], laid: &[Installed]) -> String {
+    let stanzas = packages.iter().zip(laid).map(|(deb, laid)| {
+        let key = (deb.name(), deb.architecture());
+        (key, installed_stanza(deb, laid))
+    });
+    merged(there, stanzas)
+}
+
+fn merged<'a>(there: &str, new: impl Iterator<Item = ((&'a str, &'a str), String)>) -> String {
+    let new: BTreeMap<(&str, &str), String> = new.collect();
+    let field = |stanza: &str, name: &str| {
+        let value = stanza.lines().find_map(|line| line.strip_prefix(name));
+        value.unwrap_or_default().trim().to_owned()
+    };
     let mut stanzas: BTreeMap<(String, usize), String> = BTreeMap::new();
     for (at, stanza) in there
         .split("\n\n")
         .filter(|s| !s.trim().is_empty())
         .enumerate()
     {
-        let name = stanza
-            .lines()
-            .find_map(|line| line.strip_prefix("Package: "))
-            .unwrap_or_default();
-        let text = format!("{}\n\n", stanza.trim_matches('\n'));
-        stanzas.insert((name.to_owned(), at), text);
+        let (name, architecture) = (field(stanza, "Package:"), field(stanza, "Architecture:"));
+        if !new.contains_key(&(name.as_str(), architecture.as_str())) {
+            let text = format!("{}\n\n", stanza.trim_matches('\n'));
+            stanzas.insert((name, at), text);
+        }
     }
-    for (deb, laid) in packages.iter().zip(laid) {
-        let key = (deb.name().to_owned(), usize::MAX);
-        stanzas.insert(key, installed_stanza(deb, laid));
+    for (at, ((name, _), stanza)) in new.into_iter().enumerate() {
+        stanzas.insert((name.to_owned(), usize::MAX - at), stanza);
     }
     stanzas.into_values().collect()
 }
@@ -188,6 +201,19 @@ mod tests {
     use super::super::super::tree::Tree;
     use super::super::system::Nothing;
     use super::*;
+
+    #[test]
+    fn a_package_that_left_its_configuration_has_one_stanza() {
+        let there = "Package: a\nStatus: install ok installed\nArchitecture: amd64\n\n\
+                     Package: b\nStatus: deinstall ok config-files\nArchitecture: amd64\n\n\
+                     Package: b\nStatus: install ok installed\nArchitecture: i386\n\n";
+        let stanza = "Package: b\nStatus: install ok installed\nArchitecture: amd64\n\n";
+        let text = merged(there, [(("b", "amd64"), stanza.to_owned())].into_iter());
+        assert_eq!(text.matches("Package: b\n").count(), 2);
+        assert_eq!(text.matches("Package: a\n").count(), 1);
+        assert!(!text.contains("deinstall"));
+        assert!(text.contains("Architecture: i386"));
+    }
 
     #[test]
     fn diversions_stand_in_dpkgs_order() {
