@@ -249,6 +249,10 @@ fn existing(plan: &Plan, key: &Digest, options: &Options<'_>) -> Option<(Assembl
     }
     let audit: Count = serde_json::from_value(action.audit?).ok()?;
     let digest: Digest = action.image?.parse().ok()?;
+    // One lease for all is one write to the store.
+    if let Err(e) = options.store.lease(layers.iter().map(|l| &l.digest)) {
+        tracing::debug!("{e}");
+    }
     let there = |layer: &Layer| options.store.blob(&layer.digest).is_some();
     if !layers.iter().all(there) {
         return None;

@@ -194,8 +194,18 @@ fn is_sound(path: &Path, digest: &Digest) -> bool {
     found().is_ok_and(|found| found == *digest)
 }
 
-/// Replaces a file atomically.
+/// Whether a file of the layout itself, not a link out of it, has the content.
+fn has(path: &Path, content: &[u8]) -> bool {
+    let own = fs::symlink_metadata(path)
+        .is_ok_and(|there| there.is_file() && there.len() == content.len() as u64);
+    own && fs::read(path).is_ok_and(|there| there == content)
+}
+
+/// Replaces a file atomically, unless it already has the content.
 fn write(path: &Path, content: &[u8]) -> Result<()> {
+    if has(path, content) {
+        return Ok(());
+    }
     crate::store::write_atomically(path, content).map_err(io_at("write", path))
 }
 
