@@ -57,7 +57,7 @@ const ROWS: [(&str, Kind); 12] = [
 /// new installations have, and Buildah, which does not hash what a step mounts.
 const BOTH_ORDERS: [(&str, Kind); 2] = [("sid", Kind::DockerContainerd), ("trixie", Kind::Podman)];
 
-/// How many engines run at a time.
+/// How many engines run at a time. Three take as long on two cores.
 const AT_A_TIME: usize = 2;
 
 type Roots = BTreeMap<&'static str, Result<PathBuf, String>>;

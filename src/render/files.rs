@@ -80,11 +80,15 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
             context.insert(path, Content::File(wheel.clone()));
         }
     }
-    for (folder, packages) in [
-        ("os/runtime", &plan.parts.runtime_packages),
-        ("os/builder", &plan.parts.builder_packages),
+    for (folder, packages, used) in [
+        ("os/runtime", &plan.parts.runtime_packages, true),
+        (
+            "os/builder",
+            &plan.parts.builder_packages,
+            options.compiles(plan),
+        ),
     ] {
-        if !locked(packages) {
+        if !used || !locked(packages) {
             continue;
         }
         for (place, package) in packages.iter().enumerate() {

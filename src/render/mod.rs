@@ -91,6 +91,14 @@ pub struct Options<'a> {
     pub debs: &'a Path,
 }
 
+impl Options<'_> {
+    /// Whether a library has to be compiled, so that the context needs the compilers' packages.
+    fn compiles(&self, plan: &Plan) -> bool {
+        let mut compiles = plan.parts.compiles.iter();
+        compiles.any(|c| !self.wheels.contains_key(&c.library))
+    }
+}
+
 /// Renders the Dockerfile and its context.
 pub fn render(plan: &Plan, options: &Options<'_>) -> Result<Context, RenderError> {
     let mut context = files::context(plan, options)?;
@@ -144,6 +152,7 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
         "layers": layers,
         "last_wheels": stage(&parts.layers),
         "builders_from": stage(parts.below_builders()),
+        "compiles": options.compiles(plan),
         "builders": parts.compiles.iter().map(|c| json!({
             "library": c.library,
             "note": format!("{} {}, {}", c.library, c.version, c.how),

@@ -140,7 +140,7 @@ build:
   commands:
     - '{}'
     - echo \"VARIABLE = '$MARK'\" >> src/markupsafe/__init__.py
-    - /dev/stackforge/tools/bin/python -m pip --python /opt/venv/bin/python wheel --no-cache-dir --no-deps --no-build-isolation --no-index --wheel-dir /opt/wheels .
+    - /opt/venv/bin/python setup.py -q bdist_wheel -d /opt/wheels
 ",
             self.patch, self.before
         )
