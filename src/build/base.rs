@@ -114,7 +114,7 @@ pub(super) async fn rootfs_tar(
     let write = move |debs: Vec<PathBuf>, out| {
         rootfs::write_rootfs(&debs, arch, EPOCH, out)
             .map(drop)
-            .map_err(BuildError::Rootfs)
+            .map_err(BuildError::from)
     };
     base_tar(plan, options, on, write).await
 }
@@ -133,7 +133,7 @@ async fn finished_tar(
             answer.store(false, Ordering::Relaxed);
             Ok(())
         }
-        Err(e) => Err(BuildError::System(e)),
+        Err(e) => Err(e.into()),
         Ok(_) => Ok(()),
     };
     let tar = base_tar(plan, options, on, write).await?;

@@ -102,11 +102,29 @@ pub enum BuildError {
     #[error(transparent)]
     Client(#[from] FetchError),
     #[error(transparent)]
-    Debs(#[from] DebError),
+    Debs(Box<DebError>),
     #[error("make the base's root file system")]
-    System(#[source] FinishError),
+    System(#[source] Box<FinishError>),
     #[error("make the base's root file system")]
-    Rootfs(#[source] RootfsError),
+    Rootfs(#[source] Box<RootfsError>),
+}
+
+impl From<DebError> for BuildError {
+    fn from(e: DebError) -> Self {
+        Self::Debs(Box::new(e))
+    }
+}
+
+impl From<FinishError> for BuildError {
+    fn from(e: FinishError) -> Self {
+        Self::System(Box::new(e))
+    }
+}
+
+impl From<RootfsError> for BuildError {
+    fn from(e: RootfsError) -> Self {
+        Self::Rootfs(Box::new(e))
+    }
 }
 
 impl Explained for BuildError {
@@ -191,9 +209,9 @@ impl Explained for BuildError {
             Self::Package(e) => e.help(),
             Self::Mirrors(e) => e.help(),
             Self::Client(e) => e.help(),
-            Self::Debs(e) => Explained::help(e),
-            Self::System(e) => Explained::help(e),
-            Self::Rootfs(e) => Explained::help(e),
+            Self::Debs(e) => Explained::help(e.as_ref()),
+            Self::System(e) => Explained::help(e.as_ref()),
+            Self::Rootfs(e) => Explained::help(e.as_ref()),
             _ => self.code().fix().to_owned(),
         }
     }

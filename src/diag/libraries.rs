@@ -146,8 +146,7 @@ impl Explained for OciError {
 
 impl Explained for UnpackError {
     fn code(&self) -> Code {
-        self.of_disk()
-            .map_or(codes::IMAGE_UNREADABLE, |error| of_disk(error))
+        self.of_disk().map_or(codes::IMAGE_UNREADABLE, of_disk)
     }
 }
 

@@ -47,7 +47,7 @@ pub enum ResolveError {
     #[error("the version of `{0}` would have to be chosen, and stackforge is offline")]
     OfflineChoice(String),
     #[error("OS packages")]
-    OsPackages(#[from] OsPackagesError),
+    OsPackages(#[source] Box<OsPackagesError>),
     #[error("{doing} {}", path.display())]
     Io {
         doing: &'static str,
@@ -77,6 +77,12 @@ pub enum OsPackagesError {
     /// The base could not be fetched.
     #[error("{}", chain(.0.as_ref()))]
     Base(Box<dyn Explained + Send + Sync>),
+}
+
+impl From<OsPackagesError> for ResolveError {
+    fn from(e: OsPackagesError) -> Self {
+        Self::OsPackages(Box::new(e))
+    }
 }
 
 impl Explained for OsPackagesError {

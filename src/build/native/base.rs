@@ -71,7 +71,7 @@ impl Maker<'_, '_> {
         self.layer("base", &inputs, |maker, file| {
             let (arch, epoch) = (maker.plan.platform.arch(), maker.native.epoch.into());
             maker.packed(&about, names(&base.packages), file, |out| {
-                finish::write(&sources.base, arch, epoch, out).map_err(BuildError::System)?;
+                finish::write(&sources.base, arch, epoch, out)?;
                 Ok(())
             })
         })
@@ -170,8 +170,7 @@ impl Maker<'_, '_> {
             let root = pull::tree(&below, maker.options.store)?;
             let (arch, epoch) = (maker.plan.platform.arch(), maker.native.epoch.into());
             maker.packed("OS packages", names(packages), file, |out| {
-                finish::add(debs, &finish::Unpacked(root), arch, epoch, out)
-                    .map_err(BuildError::System)?;
+                finish::add(debs, &finish::Unpacked(root), arch, epoch, out)?;
                 Ok(())
             })
         })
