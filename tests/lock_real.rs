@@ -71,7 +71,7 @@ fn lock(stack: &Stack, old: Option<&Lock>, upgrade: Upgrade) -> Result<Lock, Res
 
 fn refused(stack: &Stack) -> Vec<(stackforge::diag::Code, u32, String)> {
     let e = lock(stack, None, Upgrade::None).unwrap_err();
-    assert_eq!(e.exit(), 1, "{e}");
+    assert_eq!(e.exit(stack), 1, "{e}");
     let report = e.report(stack);
     let line = |d: &stackforge::diag::Diagnostic| d.span.map_or(0, |s| s.line);
     report

@@ -6,6 +6,7 @@ mod server;
 
 use server::{Reply, Seen, Server};
 use stackforge::catalog::Catalog;
+use stackforge::diag::Explained as _;
 use stackforge::lock::PythonFile;
 use stackforge::resolve::{Pin, locked_files, package};
 use stackforge_image::store::Store;

@@ -269,7 +269,7 @@ fn take(stream: impl io::Read, store: &Store) -> Result<Vec<Made>, BuildError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diag::codes;
+    use crate::diag::{Explained as _, codes};
     use std::io::Error;
     use std::io::Read as _;
 
