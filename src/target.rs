@@ -27,8 +27,8 @@ pub enum Base<'a> {
     Raw { reference: String, digest: Digest },
 }
 
-impl Base<'_> {
-    pub fn image(&self) -> Option<&Image> {
+impl<'a> Base<'a> {
+    pub fn image(&self) -> Option<&'a Image> {
         match self {
             Base::Known(image) => Some(image),
             Base::Raw { .. } => None,

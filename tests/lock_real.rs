@@ -16,7 +16,7 @@ fn stack(platform: &str, python: &str, libraries: &str) -> Stack {
         "stack: t\nbase: example.invalid/base@sha256:{}\ntarget: {{ platform: {platform}, gpu: [sm_90] }}\npython: \"{python}\"\nlibraries:\n{libraries}",
         "ab".repeat(32)
     );
-    stackforge::spec::read("t.yaml", &text).unwrap()
+    stackforge::spec::read("t.yaml", &text).unwrap().pattern
 }
 
 /// Recipes of a library that the index has as sdist only and of one that it has not at all.

@@ -11,7 +11,7 @@ use super::closure::World;
 use super::code::{Code, Module, Ptx};
 use super::inventory::Item;
 use crate::catalog::{Catalog, Toolkit, numbers};
-use crate::rules::{Coverage, aligned, coverage};
+use crate::gpu::{Coverage, aligned, coverage};
 use crate::spec::Sm;
 use serde::Serialize;
 use stackforge_types::Suffix;

@@ -2,10 +2,10 @@
 
 use crate::audit::{Audit, Reach};
 use crate::catalog::Catalog;
+use crate::gpu::DriverVersion;
 use crate::labels::SM;
 use crate::plan::Plan;
 use crate::publish::Facts;
-use crate::rules::DriverVersion;
 use crate::spec::Sm;
 use stackforge_types::Suffix;
 use std::collections::BTreeMap;

@@ -21,6 +21,8 @@ mod machine;
 mod pattern;
 mod release;
 mod slim;
+#[cfg(catalog_compiled)]
+mod support;
 mod tools;
 
 use pep440_rs::{Version, VersionSpecifiers};

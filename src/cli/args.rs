@@ -3,8 +3,8 @@
 use crate::build::Output;
 use crate::config::Size;
 use crate::evidence::Kind;
+use crate::gpu::DriverVersion;
 use crate::pull::Place;
-use crate::rules::DriverVersion;
 use crate::spec::{Platform, PythonVersion};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};

@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 pub fn run(common: &Common, args: &AttachArgs) -> Outcome {
     let reference = Reference::from_str(&args.reference)?;
-    let session = Session::open(common, &args.stack)?.choose(args.variant.as_deref())?;
-    let plan = session.plan(common)?;
+    let session = Session::open(common, &args.stack)?;
+    let (_, plan) = session.plan(common, args.variant.as_deref())?;
     let mut bill = bill(&session, &plan)?;
     tell_unknown(common, &bill);
     let read = |path: &Path| std::fs::read(path).unwrap_or_default();
-    let (stack, lock) = (read(&args.stack), read(&session.lock_path));
+    let (stack, lock) = (read(&args.stack), read(&session.project.lock_path));
     let mut builder = Builder::of_environment(|name| std::env::var(name).ok());
     if let Some(id) = &args.builder {
         builder.id.clone_from(id);

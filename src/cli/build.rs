@@ -14,7 +14,8 @@ use crate::build::{
 };
 use crate::diag::{Diagnostic, Explained as _, Report, codes};
 use crate::plan::{Plan, StepId};
-use crate::spec::Platform;
+use crate::project::Project;
+use crate::spec::{Platform, Stack};
 use stackforge_engine::EngineError;
 use stackforge_engine::docker::Docker;
 use stackforge_image::pack::Compression;
@@ -33,8 +34,8 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     if args.all_variants {
         return super::variants::run(common, args);
     }
-    let session = Session::open(common, &args.stack)?.choose(args.variant.as_deref())?;
-    let plan = session.plan(common)?;
+    let session = Session::open(common, &args.stack)?;
+    let (chosen, plan) = session.plan(common, args.variant.as_deref())?;
     let tags = tags(&args.tags, &plan)?;
     let native = native(args)?;
     let runtime = runtime()?;
@@ -47,16 +48,16 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     };
     let options = Options {
         store: &session.store,
-        catalog: &session.catalog,
-        overlay: session.overlay.as_deref(),
+        catalog: &session.project.catalog,
+        overlay: session.project.overlay.as_deref(),
         tags,
         outputs,
         plain_http: plain_http(args.plain_http),
         jobs: args.jobs,
         no_cache: args.no_cache,
-        index: IndexSettings(crate::resolve::index_settings(&session.stack)),
+        index: IndexSettings(crate::resolve::index_settings(&chosen.stack)),
         config: &session.config,
-        stack: Some(&session.stack),
+        stack: Some(&chosen.stack),
         offline: common.offline,
         gpu: args.gpu,
     };
@@ -79,7 +80,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
             }
             Ok(())
         }
-        Err(e) => Err(failure(common, &session, e)),
+        Err(e) => Err(failure(common, &session.project, &chosen.stack, e)),
     }
 }
 
@@ -334,8 +335,7 @@ fn refused(e: BuildError) -> Failure {
 
 /// Returns a failure with the last lines of the step's log, the diagnoses of the whole log, and the stack's
 /// line that causes the step.
-fn failure(common: &Common, session: &Session, e: BuildError) -> Failure {
-    let stack = &session.stack;
+fn failure(common: &Common, project: &Project, stack: &Stack, e: BuildError) -> Failure {
     let exit = e.exit();
     let mut out = match &e {
         BuildError::Step { failure, log } => {
@@ -402,7 +402,7 @@ fn failure(common: &Common, session: &Session, e: BuildError) -> Failure {
         _ => return refused(e),
     };
     if let BuildError::Step { log, .. } | BuildError::Validation { log, .. } = &e {
-        let matches = of_build(log, session.overlay.as_deref());
+        let matches = of_build(log, project.overlay.as_deref());
         let name = log.file_name().unwrap_or_default().to_string_lossy();
         let color = colored(common, std::io::stderr().is_terminal());
         out.log = text(&name, &matches, color);

@@ -4,35 +4,30 @@ use super::Outcome;
 use super::args::{CheckArgs, Common};
 use super::init::sm_of;
 use super::output::{Failure, json, print, warn};
-use super::session::{Session, stale_findings};
+use super::session::Session;
 use crate::diag::{Diagnostic, Report, Severity};
-use crate::rules::{Case, Machine, Picks};
+use crate::matrix::Section;
+use crate::rules::{Case, Machine};
 
 pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
-    if !session.stack.matrix.is_empty() {
-        return super::matrix::check(common, &session, &machine(&session, args)?);
-    }
-    let target = session.target()?;
-    let lock = session.lock()?;
-    let stale = lock.as_ref().map(|l| session.stale(l)).unwrap_or_default();
-    let stack = &session.stack;
+    let project = &session.project;
+    let machine = machine(&session, args)?;
+    let Some(stack) = project.file.single() else {
+        return super::matrix::check(common, &session, &machine);
+    };
+    let lock = project.lock()?;
+    let section = Section::of(stack);
+    let stale = lock.as_ref().map(|lock| project.stale(&section, lock));
+    let stale = stale.unwrap_or_default();
     // A lock that was made for another stack says nothing about this one.
     let exact = lock
         .as_ref()
         .filter(|_| stale.is_empty())
         .and_then(|l| l.section(stack));
-    let machine = machine(&session, args)?;
-    let case = Case {
-        stack,
-        target: &target,
-        catalog: &session.catalog,
-        lock: exact,
-        machine,
-        picks: Picks::default(),
-    };
-    let mut findings = crate::rules::check(&case);
-    findings.extend(stale_findings(stack, &stale));
+    let mut checked = project.check(stack, exact, machine)?;
+    let mut findings = std::mem::take(&mut checked.findings);
+    findings.extend(stale);
     let report = Report::new(stack.source.clone(), findings);
     let locked = exact.is_some();
     if report.has_errors() {
@@ -48,7 +43,7 @@ pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
     print(&format!(
         "{}: ok for {} on {}, {}{}\n",
         stack.stack.value,
-        devices(&case),
+        devices(&checked.case),
         stack.platform.value,
         if locked { "locked" } else { "not locked yet" },
         counted(&report.diagnostics),
@@ -58,7 +53,7 @@ pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
 
 fn machine(session: &Session, args: &CheckArgs) -> Result<Machine, Failure> {
     let sm = match &args.gpu {
-        Some(gpu) => Some(sm_of(&session.catalog, gpu)?),
+        Some(gpu) => Some(sm_of(&session.project.catalog, gpu)?),
         None => None,
     };
     Ok(Machine {

@@ -3,10 +3,10 @@
 use super::Outcome;
 use super::args::{Common, Emit, MatrixArgs};
 use super::output::{Failure, print, say, shown};
-use super::session::Session;
 use crate::diag::{Diagnostic, codes};
 use crate::emit::{Format, Request, emit, is_emitted};
 use crate::matrix::Variant;
+use crate::project::Project;
 use stackforge_image::store::save;
 use std::io;
 use std::path::Path;
@@ -26,28 +26,28 @@ pub fn run(
     common: &Common,
     args: &MatrixArgs,
     format: Format,
-    session: &Session,
+    project: &Project,
     variants: &[Variant],
 ) -> Outcome {
     // The lock was parsed first, so that no pipeline contains an invalid one.
-    let lock = match session.lock()? {
-        Some(_) => std::fs::read_to_string(&session.lock_path).ok(),
+    let lock = match project.lock()? {
+        Some(_) => std::fs::read_to_string(&project.lock_path).ok(),
         None => None,
     };
     let catalog = common.catalog.as_deref().map(utf8).transpose()?;
     let text = emit(
         format,
         &Request {
-            stack: &session.stack,
+            stack: &project.file.pattern,
             variants,
             path: utf8(&args.stack)?,
             catalog,
-            overlay: session.overlay.as_deref(),
+            overlay: project.overlay.as_deref(),
             lock: lock.as_deref(),
         },
     )?;
     if lock.is_none() {
-        let file = session.stack.file();
+        let file = project.name();
         let next = format!("{file} has no lock yet: run `stackforge lock {file}` before this runs");
         say(common, &next);
     }

@@ -6,6 +6,7 @@ use super::output::{Failure, json, print, say, shown, warn};
 use super::session::{Session, runtime};
 use crate::diag::{Diagnostic, codes};
 use crate::lock::{Lock, PinnedImage, PlatformLock};
+use crate::project::ProjectError;
 use crate::pull::{self, PullError};
 use crate::resolve::{Bases, LockOptions, OsPackagesError, ResolveError, Upgrade};
 use crate::rules::Machine;
@@ -23,11 +24,12 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
         let message = "`--pull` fetches the base, and `--offline` forbids it";
         return Err(Failure::of(Diagnostic::error(codes::OFFLINE, message)));
     }
-    let sections = sections(&session)?;
+    let project = &session.project;
+    let sections = project.sections()?;
     // This command also replaces a lock that does not parse.
-    let old = session.lock().unwrap_or(None);
+    let old = project.lock().unwrap_or(None);
     let options = LockOptions {
-        upgrade: upgrade(&args.upgrade, &session)?,
+        upgrade: upgrade(&args.upgrade, &project.file.pattern)?,
         upgrade_os: args.upgrade_os,
         pull: args.pull,
         cache: session.store.root().to_owned(),
@@ -37,12 +39,13 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
     let mut locks = Vec::new();
     for section in &sections {
         if sections.len() > 1 {
-            say(common, &format!("{}:", place(section)));
+            say(common, &format!("{}:", place(section.stack())));
         }
+        let stack = section.stack();
         locks.push(lock_section(
             common,
             &session,
-            section,
+            stack,
             old.as_ref(),
             &options,
         )?);
@@ -53,7 +56,7 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
     let text = lock
         .to_toml()
         .map_err(|e| Failure::of(Diagnostic::error(codes::LOCK_INVALID, e.to_string())))?;
-    let path = &session.lock_path;
+    let path = &project.lock_path;
     let changed = std::fs::read_to_string(path).ok().as_ref() != Some(&text);
     if changed {
         save(path, text.as_bytes()).map_err(|e| {
@@ -65,25 +68,14 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
     }
     show(common, &session, old.as_ref(), &lock, changed);
     // The new lock stays even if the checks below fail: it shows what the resolver found.
-    let stack = &session.stack;
-    if stack.matrix.is_empty() {
-        let target = session.target()?;
-        warn(common, &session.admit(stack, &target, lock.section(stack))?);
-    } else {
-        super::matrix::judged(&session, Some(&lock), &Machine::default())?;
-    }
+    let Some(stack) = project.file.single() else {
+        project.judged(Some(&lock), &Machine::default())?;
+        return Ok(());
+    };
+    let checked = project.check(stack, lock.section(stack), Machine::default())?;
+    let warnings = project.admitted(checked.findings)?;
+    warn(common, &project.report(warnings));
     Ok(())
-}
-
-/// Returns the stacks that are locked separately: the stack, or one for each platform, base and Python of
-/// its matrix.
-fn sections(session: &Session) -> Result<Vec<Stack>, Failure> {
-    if session.stack.matrix.is_empty() {
-        let target = session.target()?;
-        session.admit(&session.stack, &target, None)?;
-        return Ok(vec![session.stack.clone()]);
-    }
-    Ok(super::matrix::expand(session)?.sections())
 }
 
 fn place(section: &Stack) -> String {
@@ -100,7 +92,8 @@ fn lock_section(
     old: Option<&Lock>,
     options: &LockOptions,
 ) -> Result<Lock, Failure> {
-    let target = Target::of(stack, &session.catalog).map_err(|r| Failure::new(1, r))?;
+    let catalog = &session.project.catalog;
+    let target = Target::of(stack, catalog).map_err(ProjectError::Refused)?;
     let lock = runtime()?.block_on(async {
         let digest_of = async |reference: &str| {
             let docker = Docker::connect(None).await.ok()?;
@@ -116,7 +109,6 @@ fn lock_section(
             fetched.map_err(|e| OsPackagesError::Base(Box::new(e)).into())
         };
         let mut progress = |line: &str| say(common, line);
-        let catalog = &session.catalog;
         crate::resolve::lock(
             stack,
             catalog,
@@ -148,17 +140,13 @@ async fn base_root(
     tokio::task::block_in_place(|| pull::tree(&image, store))
 }
 
-fn upgrade(asked: &[String], session: &Session) -> Result<Upgrade, Failure> {
+fn upgrade(asked: &[String], stack: &Stack) -> Result<Upgrade, Failure> {
     if asked.iter().any(|a| a == "*") {
         return Ok(Upgrade::All);
     }
     for name in asked {
-        if session.stack.library(name).is_none() {
-            let names = session
-                .stack
-                .libraries
-                .iter()
-                .map(|l| l.name.value.as_str());
+        if stack.library(name).is_none() {
+            let names = stack.libraries.iter().map(|l| l.name.value.as_str());
             let mut d = Diagnostic::error(
                 codes::BAD_VALUE,
                 format!("`--upgrade {name}`: the stack has no such library"),
@@ -176,7 +164,7 @@ fn upgrade(asked: &[String], session: &Session) -> Result<Upgrade, Failure> {
 }
 
 fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, changed: bool) {
-    let path = session.lock_path.display().to_string();
+    let path = session.project.lock_path.display().to_string();
     // Sections of one lock mostly change alike: print each change once.
     let mut differences: Vec<String> = Vec::new();
     for section in &lock.platforms {
@@ -219,7 +207,7 @@ fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, cha
     }
     out.push_str(&format!(
         "{}: {}\n",
-        shown(&session.lock_path),
+        shown(&session.project.lock_path),
         if changed { "written" } else { "unchanged" }
     ));
     print(&out);

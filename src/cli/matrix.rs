@@ -3,23 +3,20 @@
 use super::Outcome;
 use super::args::{Common, MatrixArgs};
 use super::output::{Failure, json, print};
-use super::session::{Session, stale_findings};
-use crate::diag::{Diagnostic, codes, nearest};
-use crate::lock::Lock;
+use super::session::Session;
 use crate::matrix::{Expansion, Rejected, Variant};
 use crate::rules::Machine;
-use crate::spec::Stack;
+use serde_json::{Map, Value};
 use stackforge_types::printable;
 
 pub fn run(common: &Common, args: &MatrixArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
-    let lock = session.lock()?;
-    let (expansion, stale) = judged(&session, lock.as_ref(), &Machine::default())?;
+    let project = &session.project;
+    let lock = project.lock()?;
+    let (expansion, stale) = project.judged(lock.as_ref(), &Machine::default())?;
     if let Some(format) = args.emit {
-        if !stale.is_empty() {
-            return Err(Failure::new(1, session.report(stale)));
-        }
-        super::emit::run(common, args, format.into(), &session, &expansion.variants)
+        project.admitted(stale)?;
+        super::emit::run(common, args, format.into(), project, &expansion.variants)
     } else if common.json {
         json(&expansion);
         Ok(())
@@ -29,106 +26,13 @@ pub fn run(common: &Common, args: &MatrixArgs) -> Outcome {
     }
 }
 
-/// Returns the variants. Fails if none is left.
-pub(super) fn expand(session: &Session) -> Result<Expansion, Failure> {
-    let expansion =
-        crate::matrix::expand(&session.stack, &session.catalog).map_err(|r| Failure::new(1, r))?;
-    some_left(session, expansion)
-}
-
-/// Returns the variants that the locked files and the machine also allow, and findings that say why the lock
-/// is not used if it was made for another stack.
-pub(super) fn judged(
-    session: &Session,
-    lock: Option<&Lock>,
-    machine: &Machine,
-) -> Result<(Expansion, Vec<Diagnostic>), Failure> {
-    let expansion = expand(session)?;
-    let mut stale: Vec<Diagnostic> = Vec::new();
-    for section in expansion.sections() {
-        let changes = lock.map(|l| session.changes(&section, l));
-        let findings = stale_findings(&section, &changes.unwrap_or_default());
-        let new = findings.into_iter().filter(|f| !stale.contains(f));
-        stale.extend(new.collect::<Vec<_>>());
-    }
-    let lock = lock.filter(|_| stale.is_empty());
-    let judged = expansion.judge(&session.catalog, lock, machine);
-    Ok((some_left(session, judged)?, stale))
-}
-
-fn some_left(session: &Session, expansion: Expansion) -> Result<Expansion, Failure> {
-    if expansion.variants.is_empty() {
-        return Err(nothing_left(&session.stack, &expansion));
-    }
-    Ok(expansion)
-}
-
-/// Returns the variant with that name. Without a name, fails with the list of names.
-pub(super) fn named<'a>(
-    stack: &Stack,
-    expansion: &'a Expansion,
-    name: Option<&str>,
-) -> Result<&'a Variant, Failure> {
-    let variants = &expansion.variants;
-    let Some(name) = name else {
-        let what = format!(
-            "{} has {}",
-            stack.file(),
-            counted(variants.len(), "variant")
-        );
-        return Err(unknown(stack, variants, what, None));
+/// Returns the reasons of a matrix without variants, as text and for the JSON document.
+pub(super) fn refused(expansion: &Expansion) -> (String, Map<String, Value>) {
+    let document = match serde_json::to_value(expansion) {
+        Ok(Value::Object(document)) => document,
+        _ => Map::new(),
     };
-    if let Some(variant) = variants.iter().find(|v| v.name == name) {
-        return Ok(variant);
-    }
-    if let Some(rejected) = expansion.rejected.iter().find(|r| r.name == name) {
-        let what = format!("`{name}` is refused: {}", rejected.message);
-        let mut d = Diagnostic::error(rejected.code, what);
-        if let Some(help) = &rejected.help {
-            d = d.help(help.clone());
-        }
-        return Err(Failure::of(d));
-    }
-    let near = nearest(name, variants.iter().map(|v| v.name.as_str()));
-    let what = format!("{} has no variant `{name}`", stack.file());
-    Err(unknown(stack, variants, what, near))
-}
-
-fn unknown(stack: &Stack, variants: &[Variant], what: String, near: Option<&str>) -> Failure {
-    const SHOWN: usize = 8;
-    let file = stack.file();
-    let names: Vec<&str> = variants.iter().map(|v| v.name.as_str()).collect();
-    let help = match near {
-        _ if stack.matrix.is_empty() => "leave `--variant` out: the stack has no matrix".to_owned(),
-        Some(near) => format!("did you mean `{near}`?"),
-        None => {
-            let mut help = "use `--variant` with one of\n".to_owned();
-            help.push_str(&names[..names.len().min(SHOWN)].join("\n"));
-            if names.len() > SHOWN {
-                help.push_str(&format!("\n…\n`stackforge matrix {file}` lists all"));
-            }
-            help
-        }
-    };
-    Failure::of(Diagnostic::error(codes::UNKNOWN_VARIANT, what).help(help))
-}
-
-fn nothing_left(stack: &Stack, expansion: &Expansion) -> Failure {
-    let all = expansion.rejected.len();
-    let d = Diagnostic::error(
-        codes::NO_VARIANT,
-        format!(
-            "all {all} combinations of `matrix` in {} are refused",
-            stack.file()
-        ),
-    )
-    .help("change the base, a library or an axis as the reasons above say");
-    let mut failure = Failure::of(d);
-    failure.before = Some(reasons(&expansion.rejected));
-    if let Ok(serde_json::Value::Object(document)) = serde_json::to_value(expansion) {
-        failure.json.extend(document);
-    }
-    failure
+    (reasons(&expansion.rejected), document)
 }
 
 fn table(expansion: &Expansion) -> String {
@@ -230,12 +134,13 @@ pub(super) fn counted(n: usize, what: &str) -> String {
 
 /// Runs `stackforge check` for a stack with a matrix. It succeeds if any variant is left.
 pub(super) fn check(common: &Common, session: &Session, machine: &Machine) -> Outcome {
-    let lock = session.lock()?;
-    let (expansion, stale) = judged(session, lock.as_ref(), machine)?;
+    let project = &session.project;
+    let lock = project.lock()?;
+    let (expansion, stale) = project.judged(lock.as_ref(), machine)?;
     let (left, refused) = (expansion.variants.len(), expansion.rejected.len());
     let locked = lock.is_some() && stale.is_empty();
     if !stale.is_empty() {
-        return Err(Failure::new(1, session.report(stale)).with("locked", locked.into()));
+        return Err(Failure::new(1, project.report(stale)).with("locked", locked.into()));
     }
     if common.json {
         json(&serde_json::json!({
@@ -244,7 +149,7 @@ pub(super) fn check(common: &Common, session: &Session, machine: &Machine) -> Ou
         }));
         return Ok(());
     }
-    let stack = &session.stack;
+    let stack = &project.file.pattern;
     let mut out = format!(
         "{}: ok for {}, {}",
         stack.stack.value,

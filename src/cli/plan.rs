@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::args::{Common, PlanArgs};
-use super::output::{Failure, json, print};
+use super::output::{json, print};
 use super::session::Session;
 use crate::build::last::{self, Changed};
 use crate::build::wants;
@@ -14,11 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
-    if !session.stack.matrix.is_empty() && args.variant.is_none() && !args.dot {
+    if session.project.file.single().is_none() && args.variant.is_none() && !args.dot {
         return all(common, args, &session);
     }
-    let session = session.choose(args.variant.as_deref())?;
-    let plan = session.plan(common)?;
+    let (_, plan) = session.plan(common, args.variant.as_deref())?;
     if args.dot {
         print(&plan.dot());
         return Ok(());
@@ -40,19 +39,20 @@ pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
 
 /// Prints the plan of every variant of a matrix.
 fn all(common: &Common, args: &PlanArgs, session: &Session) -> Outcome {
-    let lock = session.required_lock()?;
-    let (expansion, stale) = super::matrix::judged(session, Some(&lock), &Machine::default())?;
-    if !stale.is_empty() {
-        return Err(Failure::new(1, session.report(stale)));
-    }
+    let project = &session.project;
+    let lock = project.required_lock()?;
+    let (expansion, stale) = project.judged(Some(&lock), &Machine::default())?;
+    project.admitted(stale)?;
     let mut plans = Vec::new();
     for variant in &expansion.variants {
-        plans.push(session.planned(&variant.stack, &lock)?.0);
+        let mut plan = project.planned(&variant.stack, &lock)?.plan;
+        session.mark(&mut plan);
+        plans.push(plan);
     }
     if common.json {
         let why = |plan| args.why.then(|| last::why(&session.store, plan)).flatten();
         let variants = plans.iter().map(|p| variant(p, why(p).as_ref()));
-        let name = session.stack.stack.value.as_str();
+        let name = project.file.pattern.stack.value.as_str();
         json(&document(name, variants.collect()));
     } else {
         print(&summary(&plans));

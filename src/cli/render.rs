@@ -27,19 +27,19 @@ const RENDERED: [&str; 7] = [
 ];
 
 pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
-    let session = Session::open(common, &args.stack)?.choose(args.variant.as_deref())?;
-    let plan = session.plan(common)?;
+    let session = Session::open(common, &args.stack)?;
+    let (chosen, plan) = session.plan(common, args.variant.as_deref())?;
     let options = Options {
         store: &session.store,
-        catalog: &session.catalog,
-        overlay: session.overlay.as_deref(),
+        catalog: &session.project.catalog,
+        overlay: session.project.overlay.as_deref(),
         tags: Vec::new(),
         outputs: Vec::new(),
         plain_http: PlainHttp::default(),
         jobs: None,
         no_cache: false,
         index: IndexSettings::default(),
-        stack: Some(&session.stack),
+        stack: Some(&chosen.stack),
         offline: common.offline,
         config: &session.config,
         gpu: false,

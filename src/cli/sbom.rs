@@ -12,8 +12,8 @@ use stackforge_image::store::save;
 use std::path::Path;
 
 pub fn run(common: &Common, args: &SbomArgs) -> Outcome {
-    let session = Session::open(common, &args.stack)?.choose(args.variant.as_deref())?;
-    let plan = session.plan(common)?;
+    let session = Session::open(common, &args.stack)?;
+    let (_, plan) = session.plan(common, args.variant.as_deref())?;
     let bill = bill(&session, &plan)?;
     let text = sbom(
         &bill,
@@ -36,7 +36,7 @@ pub fn run(common: &Common, args: &SbomArgs) -> Outcome {
 
 /// Returns the bill of materials of a plan's image.
 pub fn bill<'a>(session: &Session, plan: &'a Plan) -> Result<Bill<'a>, Failure> {
-    let image = session.catalog.images.get(&plan.parts.base.name);
+    let image = session.project.catalog.images.get(&plan.parts.base.name);
     let os = image.map(|image| &image.os);
     Ok(Bill::of(plan, os, &session.store, epoch()?))
 }

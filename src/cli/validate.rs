@@ -24,8 +24,9 @@ const ROOTFS: &str = "rootfs:";
 pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
     let promised = match &args.stack {
         Some(path) => {
-            let session = Session::open(common, path)?.choose(args.variant.as_deref())?;
-            Some(session.plan(common)?.parts.validation)
+            let session = Session::open(common, path)?;
+            let (_, plan) = session.plan(common, args.variant.as_deref())?;
+            Some(plan.parts.validation)
         }
         None => None,
     };

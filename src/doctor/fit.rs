@@ -3,7 +3,7 @@
 use super::Machine;
 use crate::catalog::{Catalog, Image, Toolkit, numbers};
 use crate::device::Device;
-use crate::rules::{DriverVersion, Support};
+use crate::gpu::{DriverVersion, Support};
 use serde::Serialize;
 use stackforge_types::{Platform, Sm};
 

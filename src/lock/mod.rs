@@ -284,7 +284,7 @@ mod tests {
         let text = format!(
             "stack: demo\nbase: {base}\ntarget: {{ platform: linux/amd64, gpu: [h100] }}\npython: \"3.11\"\nlibraries: {{ six: auto }}\n"
         );
-        crate::spec::read("s.yaml", &text).unwrap()
+        crate::spec::read("s.yaml", &text).unwrap().pattern
     }
 
     fn inputs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

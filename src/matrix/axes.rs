@@ -2,14 +2,14 @@
 
 use crate::catalog::Catalog;
 use crate::diag::{Diagnostic, codes, nearest};
-use crate::spec::Stack;
+use crate::spec::StackFile;
 
 /// Returns a fault for every value that no combination could use.
-pub(super) fn faults(stack: &Stack, catalog: &Catalog) -> Vec<Diagnostic> {
+pub(super) fn faults(file: &StackFile, catalog: &Catalog) -> Vec<Diagnostic> {
     let mut faults = Vec::new();
-    sms(stack, catalog, &mut faults);
-    isas(stack, catalog, &mut faults);
-    bases(stack, catalog, &mut faults);
+    sms(file, catalog, &mut faults);
+    isas(file, catalog, &mut faults);
+    bases(file, catalog, &mut faults);
     faults
 }
 
@@ -21,8 +21,8 @@ fn one_of<'a>(wrong: &str, names: impl Iterator<Item = &'a str> + Clone) -> Stri
     }
 }
 
-fn sms(stack: &Stack, catalog: &Catalog, faults: &mut Vec<Diagnostic>) {
-    for sm in &stack.matrix.sm {
+fn sms(file: &StackFile, catalog: &Catalog, faults: &mut Vec<Diagnostic>) {
+    for sm in &file.matrix.sm {
         if catalog.sm_facts(sm.value).is_some() {
             continue;
         }
@@ -35,13 +35,13 @@ fn sms(stack: &Stack, catalog: &Catalog, faults: &mut Vec<Diagnostic>) {
     }
 }
 
-fn isas(stack: &Stack, catalog: &Catalog, faults: &mut Vec<Diagnostic>) {
-    let on_axis = stack.matrix.platform.iter().map(|p| p.value);
+fn isas(file: &StackFile, catalog: &Catalog, faults: &mut Vec<Diagnostic>) {
+    let on_axis = file.matrix.platform.iter().map(|p| p.value);
     let mut platforms: Vec<_> = on_axis.collect();
     if platforms.is_empty() {
-        platforms.push(stack.platform.value);
+        platforms.push(file.pattern.platform.value);
     }
-    for isa in &stack.matrix.isa {
+    for isa in &file.matrix.isa {
         let Some(facts) = catalog.isa(&isa.value) else {
             let names = catalog.isas.iter().map(|i| i.name.as_str());
             faults.push(
@@ -66,7 +66,7 @@ fn isas(stack: &Stack, catalog: &Catalog, faults: &mut Vec<Diagnostic>) {
                 .at(isa.span)
                 .help(format!(
                     "remove it, or set `matrix.platform` to {} and {}",
-                    stack.platform.value, facts.platform
+                    file.pattern.platform.value, facts.platform
                 )),
             );
         }
@@ -74,12 +74,12 @@ fn isas(stack: &Stack, catalog: &Catalog, faults: &mut Vec<Diagnostic>) {
 }
 
 /// Reports bases that result from the placeholders and are not in the catalog.
-fn bases(stack: &Stack, catalog: &Catalog, faults: &mut Vec<Diagnostic>) {
-    if !stack.base.value.contains("{{") {
+fn bases(file: &StackFile, catalog: &Catalog, faults: &mut Vec<Diagnostic>) {
+    if !file.pattern.base.value.contains("{{") {
         return;
     }
     let mut seen: Vec<String> = Vec::new();
-    for (base, span) in super::combine::bases(stack) {
+    for (base, span) in super::combine::bases(file) {
         if catalog.images.contains_key(&base) || seen.contains(&base) {
             continue;
         }

@@ -2,7 +2,7 @@
 
 use crate::catalog::Catalog;
 use crate::diag::Span;
-use crate::spec::{At, CudaVersion, Matrix, Platform, PythonVersion, Sm, Stack, fill};
+use crate::spec::{At, CudaVersion, Platform, PythonVersion, Sm, Stack, StackFile, fill};
 use std::collections::BTreeSet;
 
 /// Returns the values of an axis, or a single `None` if the stack has no such axis.
@@ -41,11 +41,11 @@ fn placeholders(
 }
 
 /// Returns every base that results from the axes.
-pub(super) fn bases(stack: &Stack) -> Vec<(String, Span)> {
+pub(super) fn bases(file: &StackFile) -> Vec<(String, Span)> {
     let mut out = Vec::new();
-    for python in values(&stack.matrix.python) {
-        for cuda in values(&stack.matrix.cuda) {
-            let At { value, span } = base(stack, python, cuda);
+    for python in values(&file.matrix.python) {
+        for cuda in values(&file.matrix.cuda) {
+            let At { value, span } = base(&file.pattern, python, cuda);
             out.push((value, span));
         }
     }
@@ -54,8 +54,8 @@ pub(super) fn bases(stack: &Stack) -> Vec<(String, Span)> {
 
 /// Returns every combination as a stack, in the order of the axes. An instruction set belongs to one platform
 /// and is not combined with others.
-pub(super) fn combinations(stack: &Stack, catalog: &Catalog) -> Vec<Stack> {
-    let m = &stack.matrix;
+pub(super) fn combinations(file: &StackFile, catalog: &Catalog) -> Vec<Stack> {
+    let (stack, m) = (&file.pattern, &file.matrix);
     if m.is_empty() {
         return vec![stack.clone()];
     }
@@ -68,7 +68,6 @@ pub(super) fn combinations(stack: &Stack, catalog: &Catalog) -> Vec<Stack> {
                 for isa in values(&m.isa) {
                     for platform in values(&m.platform) {
                         let mut made = stack.clone();
-                        made.matrix = Matrix::default();
                         made.base = base(stack, python, cuda);
                         if let Some(p) = &mut made.publish {
                             for tag in &mut p.tags {

@@ -60,14 +60,17 @@ impl<'a> Judge<'a> {
     fn by_rules(&self, stack: &Stack) -> Option<Diagnostic> {
         let findings = match Target::of(stack, self.catalog) {
             Err(report) => report.diagnostics,
-            Ok(target) => crate::rules::check(&Case {
-                stack,
-                target: &target,
-                catalog: self.catalog,
-                lock: self.lock.and_then(|l| l.section(stack)),
-                machine: self.machine.clone(),
-                picks: self.picks.clone(),
-            }),
+            Ok(target) => {
+                let case = Case {
+                    stack,
+                    target,
+                    catalog: self.catalog,
+                    lock: self.lock.and_then(|l| l.section(stack)),
+                    machine: self.machine.clone(),
+                    picks: self.picks.clone(),
+                };
+                crate::rules::check(case).findings
+            }
         };
         let mut findings = findings.into_iter();
         findings.find(|d| d.severity == Severity::Error)

@@ -1,6 +1,6 @@
 //! The variants of a stack: one ordinary stack for each combination of its axes that can work.
 //!
-//! In: a [`Stack`] and the [`Catalog`]. Out: an [`Expansion`]: concrete variants, so that no later module has
+//! In: a [`StackFile`] and the [`Catalog`]. Out: an [`Expansion`]: concrete variants, so that no later module has
 //! to know matrices, and the refused combinations, each with code and reason. Needs neither network nor
 //! engine, and needs a lock only to judge the exact files.
 
@@ -14,11 +14,12 @@ use crate::catalog::Catalog;
 use crate::diag::{Code, Diagnostic, Report};
 use crate::lock::Lock;
 use crate::rules::Machine;
-use crate::spec::Stack;
+use crate::spec::StackFile;
 use serde::Serialize;
 
 use judge::Judge;
 
+pub use section::Section;
 pub use variant::{Compiled, JobNeeds, Variant};
 
 #[derive(Debug, Clone, Serialize)]
@@ -37,13 +38,13 @@ pub struct Rejected {
     pub help: Option<String>,
 }
 
-/// Judges every combination of the stack's axes. A stack without a matrix is its own single variant. An error
-/// is about the stack itself: an axis value that the catalog does not know, or, without a matrix, the reason
-/// why it is refused.
-pub fn expand(stack: &Stack, catalog: &Catalog) -> Result<Expansion, Report> {
-    let faults = axes::faults(stack, catalog);
+/// Judges every combination of the file's axes. A stack without a matrix is its own single variant. An error
+/// is about the file itself: an axis value that the catalog does not know, or, without a matrix, the reason
+/// why the stack is refused.
+pub fn expand(file: &StackFile, catalog: &Catalog) -> Result<Expansion, Report> {
+    let faults = axes::faults(file, catalog);
     if !faults.is_empty() {
-        return Err(Report::new(stack.source.clone(), faults));
+        return Err(Report::new(file.pattern.source.clone(), faults));
     }
     let mut expansion = Expansion {
         variants: Vec::new(),
@@ -51,7 +52,7 @@ pub fn expand(stack: &Stack, catalog: &Catalog) -> Result<Expansion, Report> {
     };
     let machine = Machine::default();
     let mut judge = Judge::new(catalog, None, &machine);
-    for stack in combine::combinations(stack, catalog) {
+    for stack in combine::combinations(file, catalog) {
         match judge.refusal(&stack) {
             None => expansion.variants.push(Variant::of(stack, catalog)),
             Some(d) if stack.variant.is_none() => return Err(Report::new(stack.source, vec![d])),

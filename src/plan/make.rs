@@ -5,7 +5,7 @@ use super::{Compile, Kind, Parts, Plan, Step, StepId, source_text, wheel_layers}
 use crate::catalog::{Catalog, Image, Recipe, templates_in};
 use crate::diag::{Code, Explained, codes};
 use crate::lock::{OsPackageLock, PlatformLock, PythonFile};
-use crate::rules::{Case, Machine, Picks, decisions, torch_abi};
+use crate::rules::{Case, Checked};
 use crate::spec::Stack;
 use crate::target::{Base, Target};
 use stackforge_types::Digest;
@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
+    #[error("the stack was checked without a lock")]
+    NotLocked,
     #[error("the lock builds `{library}` from source, but no recipe says how")]
     NoRecipe { library: String },
     #[error(
@@ -31,13 +33,16 @@ impl Explained for PlanError {
     }
 }
 
-/// Returns the plan of a stack without a matrix, or of a variant.
-pub fn plan(
-    stack: &Stack,
-    target: &Target<'_>,
-    catalog: &Catalog,
-    lock: &PlatformLock,
-) -> Result<Plan, PlanError> {
+/// Returns the plan of a stack that was checked with its lock.
+pub fn plan(checked: &Checked<'_>) -> Result<Plan, PlanError> {
+    let Case {
+        stack,
+        target,
+        catalog,
+        lock,
+        ..
+    } = &checked.case;
+    let lock = lock.ok_or(PlanError::NotLocked)?;
     let layers = wheel_layers(&lock.wheels);
     let mut compiles = Vec::new();
     let isa = stack.isa.as_ref().and_then(|i| catalog.isa(&i.value));
@@ -65,14 +70,6 @@ pub fn plan(
         Base::Raw { .. } => Vec::new(),
     };
     let validation = validation(stack, target, catalog, lock);
-    let case = Case {
-        stack,
-        target,
-        catalog,
-        lock: Some(lock),
-        machine: Machine::default(),
-        picks: Picks::default(),
-    };
     let bootstrap = lock.base.runtime.is_none();
     let parts = Parts {
         about: stack.about.clone(),
@@ -88,10 +85,10 @@ pub fn plan(
         prune: stack.prune,
         python_packages,
         validation,
-        devices: case.devices(),
-        cxx11_abi: torch_abi(&case),
+        devices: checked.case.devices(),
+        cxx11_abi: checked.torch_abi(),
     };
-    let mut libraries = decisions(&case);
+    let mut libraries = checked.decisions();
     for library in &mut libraries {
         if let Some(compile) = parts.compiles.iter().find(|c| c.library == library.library) {
             library.reason = format!("{}; {}", library.reason, compile.how);

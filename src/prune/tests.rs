@@ -287,7 +287,7 @@ proptest! {
         let best = |bytes: &[u8], container: u64, device: Sm, aligned: bool| {
             let own: Vec<Entry> = code_of(bytes).into_iter().filter(|e| e.container == container).collect();
             let of = |kind| own.iter().filter(move |e| e.kind == kind).map(|e| e.sm).collect::<Vec<_>>();
-            crate::rules::coverage(&of(fatbin::Kind::Sass), &of(fatbin::Kind::Ptx), device, aligned)
+            crate::gpu::coverage(&of(fatbin::Kind::Sass), &of(fatbin::Kind::Ptx), device, aligned)
         };
         for entry in code_of(&old) {
             for sm in &sms {

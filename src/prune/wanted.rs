@@ -4,7 +4,7 @@
 //! programming guide, "Application compatibility"). Equally fitting machine code, with and without a suffix,
 //! all stays. All PTX that the GPU could run stays, since a driver may be too old for the newest.
 
-use crate::rules::{Coverage, coverage, ptx_runs, same, sass_runs};
+use crate::gpu::{Coverage, coverage, ptx_runs, same, sass_runs};
 use crate::spec::Sm;
 use stackforge_binary::fatbin::{Entry, Kind};
 

@@ -6,8 +6,8 @@
 
 use super::PublishError;
 use crate::catalog::Catalog;
+use crate::gpu::DriverVersion;
 use crate::labels::{CUDA, DRIVER, ISA, JIT_DRIVER, L4T, PREFIX, PTX, RULES, SM, STACK, VARIANT};
-use crate::rules::DriverVersion;
 use crate::spec::Platform;
 use serde::Serialize;
 use serde_json::{Value, json};

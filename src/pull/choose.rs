@@ -5,8 +5,8 @@
 //! requests nothing. An unknown fact about the device counts against no variant, except for its GPU.
 
 use crate::catalog::numbers;
+use crate::gpu::{Coverage, DriverVersion, aligned, coverage};
 use crate::publish::{Facts, Variant};
-use crate::rules::{Coverage, DriverVersion, aligned, coverage};
 use crate::spec::Platform;
 use serde::Serialize;
 use stackforge_types::Sm;

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> BTreeMap<String, String> {
-        let stack = crate::spec::read("t.yaml", text).unwrap();
+        let stack = crate::spec::read("t.yaml", text).unwrap().pattern;
         let catalog = Catalog::load(None).unwrap();
         let target = Target::of(&stack, &catalog).unwrap();
         inputs(&stack, &catalog, &target)

@@ -234,7 +234,7 @@ libraries:
 
     #[test]
     fn lines_and_openness() {
-        let stack = crate::spec::read("t.yaml", STACK).unwrap();
+        let stack = crate::spec::read("t.yaml", STACK).unwrap().pattern;
         let of = |name: &str| need(stack.library(name).unwrap(), None);
         assert_eq!(of("vllm").line(), "vllm[audio]>=0.32,<0.34");
         assert_eq!(of("triton").line(), "triton");
@@ -250,7 +250,7 @@ libraries:
 
     #[test]
     fn a_compiled_library_is_held_to_versions_with_metadata() {
-        let stack = crate::spec::read("t.yaml", STACK).unwrap();
+        let stack = crate::spec::read("t.yaml", STACK).unwrap().pattern;
         let flash = stack.library("flash-attn").unwrap();
         let any = recipe("  metadata: { '*': { requires_dist: [torch] } }\n");
         let mut n = need(flash, Some(&any));
@@ -271,7 +271,7 @@ libraries:
 
     #[test]
     fn a_git_source_needs_a_version() {
-        let stack = crate::spec::read("t.yaml", STACK).unwrap();
+        let stack = crate::spec::read("t.yaml", STACK).unwrap().pattern;
         let mut library = stack.library("triton").unwrap().clone();
         library.git = Some("https://example.test/x".into());
         let any = recipe("  metadata: { '*': {} }\n");
@@ -285,7 +285,7 @@ libraries:
 
     #[test]
     fn a_wheel_is_looked_for_first_where_the_index_has_some() {
-        let stack = crate::spec::read("t.yaml", STACK).unwrap();
+        let stack = crate::spec::read("t.yaml", STACK).unwrap().pattern;
         let any = recipe("");
         assert_eq!(
             need(stack.library("torch").unwrap(), Some(&any)).way,

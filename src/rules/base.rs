@@ -1,11 +1,11 @@
 //! Rules about target, base and the way libraries are installed that need no library's version.
 
-use super::cubin::same;
 use super::environment::base_cuda;
 use super::pick::distribution;
 use super::{Case, name};
 use crate::catalog::{Facts, Image, JetsonRelease, Recipe, Toolkit, Way, WheelSource};
 use crate::diag::{Diagnostic, codes};
+use crate::gpu::same;
 use crate::spec::{From, Library, Platform, Sm, Wanted};
 use pep440_rs::Version;
 use std::str::FromStr;

@@ -1,12 +1,12 @@
 //! Rules about device code: whether wheels, compiled libraries, Triton and cuDNN have code for the GPUs.
 
 use super::base::{makes, toolkits_for};
-use super::cubin::{Coverage, aligned, sass_runs};
 use super::environment::{Build, Environment, Package, base_cuda, recipe_of};
 use super::fit::{Fit, Ground, best, core_code, wheel_fit};
 use super::{Case, name, names, pick};
 use crate::catalog::{DeviceCode, Facts, Release, Way};
 use crate::diag::{Diagnostic, codes};
+use crate::gpu::{Coverage, aligned, sass_runs};
 use crate::spec::{Library, Platform, Sm};
 use pep440_rs::Version;
 

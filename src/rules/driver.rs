@@ -5,92 +5,10 @@ use super::fit::{best, core_code};
 use super::{Case, name};
 use crate::catalog::Toolkit;
 use crate::diag::{Diagnostic, codes};
-use crate::rules::cubin::{Coverage, aligned};
-use std::cmp::Ordering;
-use std::fmt;
-use std::str::FromStr;
-
-/// Version of NVIDIA's Linux driver: `580.65.06`.
-#[derive(Debug, Clone)]
-pub struct DriverVersion {
-    parts: Vec<u32>,
-    /// The version as it was written: the number of digits varies (580.65.06, 540.4.0).
-    text: String,
-}
-
-impl FromStr for DriverVersion {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        let parts: Option<Vec<u32>> = s
-            .trim()
-            .split('.')
-            .map(|p| p.parse().ok().filter(|_| !p.starts_with('+')))
-            .collect();
-        match parts {
-            Some(parts) if (1..=4).contains(&parts.len()) => Ok(Self {
-                parts,
-                text: s.trim().to_owned(),
-            }),
-            _ => Err(format!("`{s}` is not a driver version such as `580.65.06`")),
-        }
-    }
-}
-
-impl fmt::Display for DriverVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl Ord for DriverVersion {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.parts.cmp(&other.parts)
-    }
-}
-
-impl PartialOrd for DriverVersion {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for DriverVersion {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for DriverVersion {}
+use crate::gpu::{Coverage, DriverVersion, Support, aligned};
 
 /// Packages that write or link PTX while an image runs.
 const PTX_WRITERS: [&str; 3] = ["nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-nvjitlink"];
-
-/// How far a driver supports a toolkit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Support {
-    Full,
-    /// Minor-version compatibility: SASS only.
-    SassOnly,
-    No,
-    /// The toolkit's minimum driver is not known.
-    Unknown,
-}
-
-impl Toolkit {
-    pub fn supported_by(&self, driver: &DriverVersion) -> Support {
-        let floor = |text: &Option<String>| {
-            text.as_deref()
-                .and_then(|t| t.parse::<DriverVersion>().ok())
-        };
-        match (floor(&self.driver.toolkit), floor(&self.driver.minor)) {
-            (Some(full), _) if *driver >= full => Support::Full,
-            (_, Some(minor)) if *driver >= minor => Support::SassOnly,
-            (None, None) => Support::Unknown,
-            _ => Support::No,
-        }
-    }
-}
 
 /// Returns how far a driver supports a toolkit on the stack's GPUs.
 fn support(case: &Case<'_>, toolkit: &Toolkit, driver: &DriverVersion) -> Support {
@@ -284,37 +202,4 @@ fn minor_of(package: &Package<'_>) -> Option<(u32, u32)> {
     let release = package.version.release();
     let part = |i: usize| release.get(i).and_then(|n| u32::try_from(*n).ok());
     Some((part(0)?, part(1)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn drivers_compare_by_number() {
-        let driver = |s: &str| s.parse::<DriverVersion>().unwrap();
-        assert!(driver("580.65.06") > driver("580.9"));
-        assert!(driver("580.65.06") > driver("580.9.99"));
-        for written in ["580.65.06", "540.4.0", "580.00"] {
-            assert_eq!(driver(written).to_string(), written);
-        }
-        for wrong in ["", "580.", "580.x", "1.2.3.4.5", "+1"] {
-            assert!(wrong.parse::<DriverVersion>().is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn minor_version_compatibility_runs_sass_only() {
-        let catalog = crate::catalog::Catalog::load(None).unwrap();
-        let of = |cuda: &str, driver: &str| {
-            catalog
-                .toolkit(cuda)
-                .unwrap()
-                .supported_by(&driver.parse().unwrap())
-        };
-        assert_eq!(of("12.8", "570.26"), Support::Full);
-        assert_eq!(of("12.8", "550.54.14"), Support::SassOnly);
-        assert_eq!(of("12.8", "470.10"), Support::No);
-        assert_eq!(of("13.0", "575.51.03"), Support::No);
-    }
 }

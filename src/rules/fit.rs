@@ -1,11 +1,11 @@
 //! Decides whether a published wheel fits a target, for `from: auto`.
 
 use super::Case;
-use super::cubin::{Coverage, aligned, coverage};
 use super::environment::{Environment, Package, glibc};
 use super::label::Cuda;
 use super::{name, names};
 use crate::catalog::{DeviceCode, Glibc, ReleaseWheel, WheelCuda};
+use crate::gpu::{Coverage, aligned, coverage};
 use crate::spec::{Platform, PythonVersion, Sm};
 
 /// The answer with a reason for people.

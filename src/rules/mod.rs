@@ -8,7 +8,6 @@ mod base;
 mod clash;
 mod compile;
 mod coverage;
-mod cubin;
 mod driver;
 mod environment;
 mod fit;
@@ -19,6 +18,7 @@ mod versions;
 
 use crate::catalog::{Catalog, Way};
 use crate::diag::{Diagnostic, Severity, Span, codes};
+use crate::gpu::DriverVersion;
 use crate::lock::PlatformLock;
 use crate::spec::{From, Library, Sm, Stack};
 use crate::target::Target;
@@ -26,15 +26,13 @@ use environment::Environment;
 use pep440_rs::Version;
 use serde::Serialize;
 
-pub use cubin::{Coverage, aligned, coverage, ptx_runs, same, sass_runs};
-pub use driver::{DriverVersion, Support};
 use fit::{Fit, wheel_fit};
 pub use shared::Picks;
 
 /// The input of the rules.
 pub struct Case<'a> {
     pub stack: &'a Stack,
-    pub target: &'a Target<'a>,
+    pub target: Target<'a>,
     pub catalog: &'a Catalog,
     /// If present, the exact files are judged, else the stack's requirements.
     pub lock: Option<&'a PlatformLock>,
@@ -89,10 +87,10 @@ pub struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    pub fn of(stack: &'a Stack, target: &'a Target<'a>, catalog: &'a Catalog) -> Self {
+    pub fn of(stack: &'a Stack, target: &Target<'a>, catalog: &'a Catalog) -> Self {
         let case = Case {
             stack,
-            target,
+            target: target.clone(),
             catalog,
             lock: None,
             machine: Machine::default(),
@@ -117,39 +115,18 @@ pub struct Decision {
     pub reason: String,
 }
 
-/// Returns for each library of a stack whether it is compiled.
-pub fn decisions(case: &Case<'_>) -> Vec<Decision> {
-    let env = Environment::of(case);
-    let ground = fit::Ground::of(case, &env);
-    let decide = |library: &Library| {
-        let name = pick::distribution(case, library.name.value.as_str());
-        let package = env.get(&name)?;
-        let reason = match package.way {
-            Way::Wheel => match wheel_fit(package, &ground) {
-                Fit::Fits(why) | Fit::Unfit(why) => why,
-                Fit::Unknown => coverage::assembler(case, package)
-                    .unwrap_or_else(|| "a published wheel".to_owned()),
-            },
-            Way::Source => match (library.from, env.unfit(case, &name, &package.version)) {
-                (From::Source, _) => "the stack asks for it".to_owned(),
-                (_, Some(why)) => why,
-                (_, None) => "no wheel on the index fits".to_owned(),
-            },
-        };
-        Some(Decision {
-            library: library.name.value.to_string(),
-            version: package.version.to_string(),
-            from: package.way,
-            reason,
-        })
-    };
-    case.stack.libraries.iter().filter_map(decide).collect()
+/// A case that was judged: the packages that will be installed together, and every finding.
+pub struct Checked<'a> {
+    pub case: Case<'a>,
+    /// In the order of the stack's lines.
+    pub findings: Vec<Diagnostic>,
+    env: Environment<'a>,
 }
 
-/// Returns all findings.
-pub fn check(case: &Case<'_>) -> Vec<Diagnostic> {
-    let mut findings = of_stack(case);
-    let env = Environment::of(case);
+/// Judges a case by all rules.
+pub fn check(case: Case<'_>) -> Checked<'_> {
+    let mut findings = of_stack(&case);
+    let env = Environment::of(&case);
     for rule in [
         coverage::torch_has_cuda,
         coverage::wheels_cover_the_gpu,
@@ -172,14 +149,49 @@ pub fn check(case: &Case<'_>) -> Vec<Diagnostic> {
         driver::driver_is_new_enough,
         driver::toolkit_skew,
     ] {
-        rule(case, &env, &mut findings);
+        rule(&case, &env, &mut findings);
     }
-    ordered(findings)
+    Checked {
+        case,
+        findings: ordered(findings),
+        env,
+    }
 }
 
-/// Returns whether the stack's torch was built with the new C++11 ABI, if the catalog knows.
-pub fn torch_abi(case: &Case<'_>) -> Option<bool> {
-    Environment::of(case).get("torch")?.wheel?.cxx11_abi
+impl Checked<'_> {
+    /// Returns for each library of the stack whether it is compiled.
+    pub fn decisions(&self) -> Vec<Decision> {
+        let (case, env) = (&self.case, &self.env);
+        let ground = fit::Ground::of(case, env);
+        let decide = |library: &Library| {
+            let name = pick::distribution(case, library.name.value.as_str());
+            let package = env.get(&name)?;
+            let reason = match package.way {
+                Way::Wheel => match wheel_fit(package, &ground) {
+                    Fit::Fits(why) | Fit::Unfit(why) => why,
+                    Fit::Unknown => coverage::assembler(case, package)
+                        .unwrap_or_else(|| "a published wheel".to_owned()),
+                },
+                Way::Source => match (library.from, env.unfit(case, &name, &package.version)) {
+                    (From::Source, _) => "the stack asks for it".to_owned(),
+                    (_, Some(why)) => why,
+                    (_, None) => "no wheel on the index fits".to_owned(),
+                },
+            };
+            Some(Decision {
+                library: library.name.value.to_string(),
+                version: package.version.to_string(),
+                from: package.way,
+                reason,
+            })
+        };
+        case.stack.libraries.iter().filter_map(decide).collect()
+    }
+
+    /// Returns whether the stack's torch was built with the new C++11 ABI, if the catalog knows.
+    pub fn torch_abi(&self) -> Option<bool> {
+        self.env.get("torch")?.wheel?.cxx11_abi
+    }
 }
 
 /// Returns the findings that depend on no library's version: they are true before a lock exists, whatever

@@ -1,4 +1,4 @@
-//! The stack file: YAML text in, a checked [`Stack`] or diagnostics out.
+//! The stack file: YAML text in, a checked [`StackFile`] or diagnostics out.
 //!
 //! [`raw`] is the shape of the file (and the source of its JSON Schema), [`read`] turns
 //! text into it and checks every value at once, [`stackforge_types`] has the types that cannot be
@@ -36,11 +36,18 @@ impl<T: Serialize> Serialize for At<T> {
     }
 }
 
-/// A stack as its file says it, every value parsed.
-///
-/// With a `matrix` it is a pattern: its base holds placeholders, its platform and Python are
-/// the first of their axes, its GPUs may be missing. The `matrix` module makes variants of it,
-/// which are stacks without a matrix: only those have a target, a lock and a plan.
+/// What a stack file says: a stack, or the pattern of a matrix's variants.
+#[derive(Debug, Clone, Serialize)]
+pub struct StackFile {
+    /// The stack if there is no matrix. Otherwise a pattern, which is never built: its base has placeholders,
+    /// its platform and Python are the first of their axes, its GPUs may be missing.
+    #[serde(flatten)]
+    pub pattern: Stack,
+    /// The axes; the `matrix` module makes a stack of each combination.
+    pub matrix: Matrix,
+}
+
+/// A stack with every value parsed: the whole of a file without a matrix, or one variant.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stack {
     pub stack: At<StackName>,
@@ -67,7 +74,6 @@ pub struct Stack {
     /// wheels.
     pub prune: bool,
     pub attention: Option<AttentionShape>,
-    pub matrix: Matrix,
     pub publish: Option<Publish>,
     pub cache: Option<SharedCache>,
     #[serde(skip)]
@@ -106,6 +112,13 @@ impl Serialize for Wanted {
             Wanted::Auto => s.serialize_str("auto"),
             Wanted::Specifier(v) => s.collect_str(v),
         }
+    }
+}
+
+impl StackFile {
+    /// Returns the stack of a file without a matrix.
+    pub fn single(&self) -> Option<&Stack> {
+        self.matrix.is_empty().then_some(&self.pattern)
     }
 }
 

@@ -4,7 +4,7 @@
 use super::fault::{first_line, structural, widen};
 use super::raw::{From, RawFrom, RawStack, Spot};
 use super::requirement::requirement;
-use super::{At, Library, Stack, Wanted};
+use super::{At, Library, Stack, StackFile, Wanted};
 use crate::diag::{Code, Diagnostic, Report, Source, Span, codes};
 use stackforge_types::reference::{image_reference, repository};
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use std::str::FromStr;
 const MAX_BYTES: usize = 256 * 1024;
 
 /// Reads a stack. `name` is the text's name in messages.
-pub fn read(name: &str, text: &str) -> Result<Stack, Report> {
+pub fn read(name: &str, text: &str) -> Result<StackFile, Report> {
     let source = Source {
         name: name.to_owned(),
         text: text.to_owned(),
@@ -54,7 +54,7 @@ pub fn read(name: &str, text: &str) -> Result<Stack, Report> {
         text,
     };
     match checker.stack(raw, &source) {
-        Some(stack) if checker.diagnostics.is_empty() => Ok(stack),
+        Some(file) if checker.diagnostics.is_empty() => Ok(file),
         _ => Err(Report::new(source, checker.diagnostics)),
     }
 }
@@ -94,7 +94,7 @@ impl Checker<'_> {
         }
     }
 
-    fn stack(&mut self, raw: RawStack, source: &Source) -> Option<Stack> {
+    fn stack(&mut self, raw: RawStack, source: &Source) -> Option<StackFile> {
         let stack = self.parse(raw.stack, codes::BAD_NAME);
         let base = raw.base.0;
         let matrix = self.matrix(raw.matrix, &base);
@@ -188,7 +188,7 @@ impl Checker<'_> {
                 .help("it names a repository, `HOST/NAME`, without a tag or digest"),
             );
         }
-        Some(Stack {
+        let pattern = Stack {
             stack: stack?,
             variant: None,
             about: raw.about,
@@ -204,11 +204,11 @@ impl Checker<'_> {
             jit: raw.jit.unwrap_or(true),
             prune: raw.prune.unwrap_or(false),
             attention: raw.validate.attention,
-            matrix,
             publish: raw.publish,
             cache: raw.cache,
             source: source.clone(),
-        })
+        };
+        Some(StackFile { pattern, matrix })
     }
 
     fn from(&mut self, raw: RawFrom, span: Span) -> Option<From> {
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_stack_is_read_with_its_places() {
-        let stack = read("s.yaml", GOOD).unwrap();
+        let stack = read("s.yaml", GOOD).unwrap().pattern;
         assert_eq!(stack.libraries.len(), 2);
         let torch = stack.library("torch").unwrap();
         let span = torch.version_span;

@@ -88,7 +88,7 @@ fn refusal(format: Format, count: usize, lock: Option<&str>) -> Option<EmitError
         .variants;
     let variants = vec![some[0].clone(); count];
     let request = Request {
-        stack: &stack,
+        stack: &stack.pattern,
         variants: &variants,
         path: "s.yaml",
         catalog: None,

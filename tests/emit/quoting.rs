@@ -20,7 +20,7 @@ fn emitted(format: Format, path: &str) -> String {
         .unwrap()
         .variants;
     let request = Request {
-        stack: &stack,
+        stack: &stack.pattern,
         variants: &variants,
         path,
         catalog: None,

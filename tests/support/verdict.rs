@@ -75,16 +75,16 @@ pub fn verdict(text: &str, catalog: Option<&Path>) -> Verdict {
 
 /// What the rules find in the text of a stack without a lock, without running the program.
 pub fn judged(catalog: &Catalog, text: &str) -> Vec<Diagnostic> {
-    let stack = stackforge::spec::read("case.yaml", text).unwrap();
-    let target = Target::of(&stack, catalog).unwrap();
-    rules::check(&Case {
+    let stack = stackforge::spec::read("case.yaml", text).unwrap().pattern;
+    let case = Case {
         stack: &stack,
-        target: &target,
+        target: Target::of(&stack, catalog).unwrap(),
         catalog,
         lock: None,
         machine: Machine::default(),
         picks: rules::Picks::default(),
-    })
+    };
+    rules::check(case).findings
 }
 
 fn head<'t>(text: &'t str, key: &str) -> Vec<&'t str> {
@@ -96,7 +96,7 @@ fn head<'t>(text: &'t str, key: &str) -> Vec<&'t str> {
 
 /// A lock of these wheels that fits the stack.
 fn lock(text: &str, wheels: &[&str], catalog: Option<&Path>) -> Lock {
-    let stack = stackforge::spec::read("case.yaml", text).unwrap();
+    let stack = stackforge::spec::read("case.yaml", text).unwrap().pattern;
     let catalog = Catalog::load(catalog).unwrap();
     let target = Target::of(&stack, &catalog).unwrap();
     let wheels = wheels.iter().map(|file| {

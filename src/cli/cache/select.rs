@@ -2,8 +2,8 @@
 
 use crate::cli::args::Common;
 use crate::cli::output::Failure;
-use crate::cli::session::Session;
 use crate::lock::PlatformLock;
+use crate::project::Project;
 use crate::spec::Stack;
 use stackforge_image::store::Selection;
 use stackforge_types::Digest;
@@ -11,18 +11,17 @@ use std::path::Path;
 
 /// Selects for one variant, or for all.
 pub fn of_stack(common: &Common, path: &Path, variant: Option<&str>) -> Result<Selection, Failure> {
-    let session = Session::open(common, path)?;
-    let lock = session.required_lock()?;
-    let stacks: Vec<Stack> = if variant.is_none() && !session.stack.matrix.is_empty() {
-        let expansion = crate::cli::matrix::expand(&session)?;
+    let project = Project::open(path, common.catalog.as_deref())?;
+    let lock = project.required_lock()?;
+    let stacks: Vec<Stack> = if variant.is_none() && project.file.single().is_none() {
+        let expansion = project.variants()?;
         expansion.variants.into_iter().map(|v| v.stack).collect()
     } else {
-        vec![session.choose(variant)?.stack]
+        vec![project.choose(variant)?.stack]
     };
-    let session = Session::open(common, path)?;
     let mut selection = Selection::default();
     for stack in stacks {
-        let plan = session.planned(&stack, &lock)?.0;
+        let plan = project.planned(&stack, &lock)?.plan;
         selection
             .keys
             .extend(plan.steps.iter().map(|s| s.key.clone()));

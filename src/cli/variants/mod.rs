@@ -7,7 +7,7 @@ mod show;
 use super::Outcome;
 use super::args::{BuildArgs, Common, EngineChoice};
 use super::build::stop_on_signal;
-use super::matrix::{counted, judged};
+use super::matrix::counted;
 use super::output::{Failure, json, print};
 use super::progress::sizes;
 use super::session::{Session, runtime};
@@ -62,14 +62,13 @@ struct Ended {
 
 pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
-    let lock = session.required_lock()?;
-    let (expansion, stale) = judged(&session, Some(&lock), &Machine::default())?;
-    if !stale.is_empty() {
-        return Err(Failure::new(1, session.report(stale)));
-    }
+    let project = &session.project;
+    let lock = project.required_lock()?;
+    let (expansion, stale) = project.judged(Some(&lock), &Machine::default())?;
+    project.admitted(stale)?;
     let mut jobs = Vec::new();
     for variant in &expansion.variants {
-        let (plan, _) = session.planned(&variant.stack, &lock)?;
+        let plan = project.planned(&variant.stack, &lock)?.plan;
         let built = session.store.action(plan.key());
         jobs.push(Job {
             variant,
@@ -92,7 +91,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
         args,
         jobs: &jobs,
         places: &places,
-        matrix: !session.stack.matrix.is_empty(),
+        matrix: project.file.single().is_none(),
         show: Show::new(common),
     };
     let start = Instant::now();

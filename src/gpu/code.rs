@@ -4,8 +4,7 @@
 //! CUDA programming guide's binary compatibility, with Tegra's exceptions as torch 2.15 has them
 //! (`DEVICE_REQUIREMENT` in torch/cuda/__init__.py).
 
-use crate::spec::Sm;
-use stackforge_types::Suffix;
+use stackforge_types::{Sm, Suffix};
 
 /// How a device runs some code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
