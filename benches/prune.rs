@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use stackforge::catalog::Catalog;
-use stackforge::prune::Pruner;
-use stackforge::spec::Sm;
+use stackforge_audit::prune::Pruner;
 use stackforge_binary::source::FileSource;
 use stackforge_binary::zip::Archive;
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::spec::Sm;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args()
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     };
     let sms: Vec<Sm> = sms.split(',').map(str::parse).collect::<Result<_, _>>()?;
-    let catalog = Catalog::load(None)?;
+    let catalog = stackforge_stack::catalog::load(None)?;
     let threads = thread::available_parallelism().map_or(1, Into::into);
     let pruner = Pruner {
         catalog: &catalog,

@@ -1,13 +1,13 @@
 //! Builds a locked stack as an image layout, with the library alone:
 //! `cargo run --example native_build -- examples/tiny.yaml layout`.
 
-use stackforge::build::native::{EPOCH, Native, assemble};
-use stackforge::build::{IndexSettings, Options, Output};
-use stackforge::config::Config;
-use stackforge::project::{Planned, Project};
-use stackforge::resolve::index_settings;
+use stackforge_build::native::{EPOCH, Native, assemble};
+use stackforge_build::{IndexSettings, Options, Output};
 use stackforge_image::pack::Compression;
 use stackforge_image::store::Store;
+use stackforge_plan::project::{Planned, Project};
+use stackforge_resolve::index_settings;
+use stackforge_stack::config::Config;
 use stackforge_transfer::registry::PlainHttp;
 use stackforge_types::Cancel;
 use std::error::Error;

@@ -9,13 +9,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use stackforge::lock::{Lock, OsPackageLock};
 use stackforge_debian::LockedDeb;
 use stackforge_debian::configure::CONFIGURE;
 use stackforge_debian::fetch::fetch_debs;
 use stackforge_debian::finish::{self, Unpacked};
 use stackforge_debian::mirror::Mirrors;
 use stackforge_debian::rootfs::write_rootfs;
+use stackforge_stack::lock::{Lock, OsPackageLock};
 use stackforge_transfer::fetch::{Fetcher, Policy};
 use support::exported::{differences, entries};
 

@@ -1,11 +1,11 @@
 //! Locks against the real package index: small packages, each promise of `stackforge lock`.
 
-use stackforge::catalog::Catalog;
-use stackforge::diag::codes;
-use stackforge::lock::{Lock, PinnedImage, PlatformLock, SourceLock};
-use stackforge::resolve::{Bases, LockOptions, ResolveError, Upgrade};
-use stackforge::spec::Stack;
-use stackforge::target::Target;
+use stackforge_resolve::{Bases, LockOptions, ResolveError, Upgrade};
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::diag::codes;
+use stackforge_stack::lock::{Lock, PinnedImage, PlatformLock, SourceLock};
+use stackforge_stack::spec::Stack;
+use stackforge_stack::target::Target;
 use std::path::{Path, PathBuf};
 
 const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -16,7 +16,9 @@ fn stack(platform: &str, python: &str, libraries: &str) -> Stack {
         "stack: t\nbase: example.invalid/base@sha256:{}\ntarget: {{ platform: {platform}, gpu: [sm_90] }}\npython: \"{python}\"\nlibraries:\n{libraries}",
         "ab".repeat(32)
     );
-    stackforge::spec::read("t.yaml", &text).unwrap().pattern
+    stackforge_stack::spec::read("t.yaml", &text)
+        .unwrap()
+        .pattern
 }
 
 /// Recipes of a library that the index has as sdist only and of one that it has not at all.
@@ -40,7 +42,7 @@ fn overlay(dir: &Path) {
 fn lock(stack: &Stack, old: Option<&Lock>, upgrade: Upgrade) -> Result<Lock, ResolveError> {
     let dir = tempfile::tempdir().unwrap();
     overlay(dir.path());
-    let catalog = Catalog::load(Some(dir.path())).unwrap();
+    let catalog = stackforge_stack::catalog::load(Some(dir.path())).unwrap();
     let target = Target::of(stack, &catalog).unwrap();
     let options = LockOptions {
         upgrade,
@@ -55,7 +57,7 @@ fn lock(stack: &Stack, old: Option<&Lock>, upgrade: Upgrade) -> Result<Lock, Res
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(stackforge::resolve::lock(
+    runtime.block_on(stackforge_resolve::lock(
         stack,
         &catalog,
         &target,
@@ -69,11 +71,11 @@ fn lock(stack: &Stack, old: Option<&Lock>, upgrade: Upgrade) -> Result<Lock, Res
     ))
 }
 
-fn refused(stack: &Stack) -> Vec<(stackforge::diag::Code, u32, String)> {
+fn refused(stack: &Stack) -> Vec<(stackforge_stack::diag::Code, u32, String)> {
     let e = lock(stack, None, Upgrade::None).unwrap_err();
     assert_eq!(e.exit(stack), 1, "{e}");
     let report = e.report(stack);
-    let line = |d: &stackforge::diag::Diagnostic| d.span.map_or(0, |s| s.line);
+    let line = |d: &stackforge_stack::diag::Diagnostic| d.span.map_or(0, |s| s.line);
     report
         .diagnostics
         .iter()

@@ -10,9 +10,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stackforge::spec::Platform;
 use stackforge_binary::tar::{Kind, Problem, Reader};
 use stackforge_image::oci::{self, Image, OciError};
+use stackforge_stack::spec::Platform;
 
 fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> String {
     let mut command = Command::new(program);

@@ -5,11 +5,11 @@
 mod server;
 
 use server::{Reply, Seen, Server};
-use stackforge::catalog::Catalog;
-use stackforge::diag::Explained as _;
-use stackforge::lock::PythonFile;
-use stackforge::resolve::{Pin, locked_files, package};
 use stackforge_image::store::Store;
+use stackforge_resolve::{Pin, locked_files, package};
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::diag::Explained as _;
+use stackforge_stack::lock::PythonFile;
 use stackforge_types::Digest;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,7 +62,7 @@ async fn asks_for_another_process() {
     let python = "3.12".parse().unwrap();
     let platform = env("PACKAGE_PLATFORM").parse().unwrap();
     let pin = Pin::of(&env("PACKAGE"), python, platform).unwrap();
-    let catalog = Catalog::load(None).unwrap();
+    let catalog = stackforge_stack::catalog::load(None).unwrap();
     let (store, offline) = (env("PACKAGE_STORE"), env("PACKAGE_OFFLINE") == "1");
     let store = Store::open(Some(Path::new(&store))).unwrap();
     match package(&pin, &catalog, &store, offline, &|_| {}).await {
@@ -110,7 +110,7 @@ fn ask_locked(
 async fn asks_for_locked_files() {
     let env = |name: &str| std::env::var(name).unwrap();
     let files: Vec<PythonFile> = serde_json::from_str(&env("LOCKED_FILES")).unwrap();
-    let catalog = Catalog::load(None).unwrap();
+    let catalog = stackforge_stack::catalog::load(None).unwrap();
     let store = Store::open(Some(Path::new(&env("PACKAGE_STORE")))).unwrap();
     let offline = env("PACKAGE_OFFLINE") == "1";
     match locked_files(&files, None, &catalog, &store, offline, &|_| {}).await {

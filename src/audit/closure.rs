@@ -10,8 +10,8 @@ use super::gpu::{below, package};
 use super::inventory::{Inventory, Item};
 use super::system::System;
 use super::tree::{Kind, Tree, normal, split};
-use crate::catalog::{Catalog, Loader};
 use stackforge_binary::elf::{Machine, SearchPath, Version, newest};
+use stackforge_stack::catalog::{Catalog, Loader};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct World<'a> {

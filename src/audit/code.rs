@@ -1,9 +1,9 @@
 //! The device code of one object by module; a module has the same kernels for one or more SMs.
 
-use crate::spec::Sm;
 use stackforge_binary::elf::Object;
 use stackforge_binary::fatbin::{self, Entry, FatbinError, Kind, Place};
 use stackforge_binary::source::Source;
+use stackforge_stack::spec::Sm;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// PTX for an SM, and the ISA version that a driver has to know.

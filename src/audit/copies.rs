@@ -7,7 +7,7 @@ use super::closure::World;
 use super::finding::{Finding, some};
 use super::inventory::Item;
 use super::tree::split;
-use crate::diag::{Diagnostic, codes};
+use stackforge_stack::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {

@@ -1,7 +1,7 @@
 //! A finding of an audit about one object.
 
-use crate::diag::{Code, Diagnostic, Severity};
 use serde::Serialize;
+use stackforge_stack::diag::{Code, Diagnostic, Severity};
 use std::cmp::Reverse;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

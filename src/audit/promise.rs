@@ -8,7 +8,7 @@
 use super::closure::World;
 use super::finding::Finding;
 use super::missing::Cuda;
-use crate::diag::{Diagnostic, codes};
+use stackforge_stack::diag::{Diagnostic, codes};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Promise {
@@ -62,9 +62,9 @@ pub fn check(world: &World<'_>, promise: &Promise, findings: &mut Vec<Finding>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::objects::Built;
-    use crate::audit::{Question, Target, audit};
-    use crate::catalog::Catalog;
+    use crate::objects::Built;
+    use crate::{Question, Target, audit};
+    use stackforge_stack::catalog::Catalog;
 
     const NEW_ABI: &str = "_ZN3c105checkENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
     const OLD_ABI: &str = "_ZN3c105checkESs";
@@ -74,7 +74,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         built.write(&dir.path().join(path));
         let answer = audit(&Question {
-            catalog: &Catalog::load(None).unwrap(),
+            catalog: &stackforge_stack::catalog::load(None).unwrap(),
             target: Target::Path(dir.path()),
             gpus: Vec::new(),
             python: None,

@@ -3,8 +3,8 @@
 use super::closure::World;
 use super::finding::Finding;
 use super::tree::{Tree, split};
-use crate::diag::{Diagnostic, codes};
-use crate::spec::PythonVersion;
+use stackforge_stack::diag::{Diagnostic, codes};
+use stackforge_stack::spec::PythonVersion;
 use std::collections::BTreeSet;
 
 /// Returns the Python of a tree, if it is known: from a wheel's tags, or from the only `pythonX.Y` in a

@@ -5,9 +5,9 @@
 
 use super::tree::Kind;
 use super::{Audit, Finding};
-use crate::diag::{Code, Severity};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use stackforge_stack::diag::{Code, Severity};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -157,8 +157,10 @@ mod tests {
     #[test]
     fn fingerprints_outlive_numbers_only() {
         let of = |object: &str, message: &str| {
-            let diagnostic =
-                crate::diag::Diagnostic::note(crate::diag::codes::SECOND_COPY, message);
+            let diagnostic = stackforge_stack::diag::Diagnostic::note(
+                stackforge_stack::diag::codes::SECOND_COPY,
+                message,
+            );
             fingerprint(&Finding::new(object, diagnostic))
         };
         assert_eq!(of("a", "3 of 4"), of("a", "13 of 17"));

@@ -151,7 +151,7 @@ impl Source for Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::objects::Built;
+    use crate::objects::Built;
     use proptest::prelude::*;
     use std::sync::LazyLock;
 

@@ -4,9 +4,9 @@
 //! of these, the libraries that a base usually provides are assumed.
 
 use super::tree::{Kind, Tree, TreeError};
-use crate::device::Root;
 use stackforge_binary::elf::{Machine, Object};
 use stackforge_binary::source::{FileSource, array, u16_at};
+use stackforge_types::root::Root;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -9,10 +9,10 @@ use super::closure::World;
 use super::finding::{Finding, some};
 use super::inventory::Item;
 use super::tree::split;
-use crate::diag::{Diagnostic, Severity, codes};
-use crate::diagnose::readable;
 use stackforge_binary::elf::{self, ElfError, Linkage, Object, mentions};
 use stackforge_binary::source::Source;
+use stackforge_stack::diag::{Diagnostic, Severity, codes};
+use stackforge_stack::diagnose::readable;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -1,14 +1,14 @@
 //! Audits what was built before it is used: each compiled wheel, then the whole image.
 
 use super::BuildError;
-use crate::audit::{self, Audit, Fault, Gpu, Image, Promise, Question, Target};
-use crate::catalog::Catalog;
-use crate::plan::Plan;
-use crate::spec::{Platform, Sm};
+use stackforge_audit::{self as audit, Audit, Fault, Gpu, Image, Promise, Question, Target};
 use stackforge_binary::tar::{Kind, Reader};
 use stackforge_engine::EngineError;
 use stackforge_engine::docker::{Docker, Files};
 use stackforge_image::store::Store;
+use stackforge_plan::Plan;
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::spec::{Platform, Sm};
 use stackforge_types::Cancel;
 use stackforge_types::Digest;
 use std::io::{self, BufReader};
@@ -244,7 +244,7 @@ pub(super) async fn wheels(
 
 fn take(stream: impl io::Read, store: &Store) -> Result<Vec<Made>, BuildError> {
     let odd = |e: &dyn std::error::Error| BuildError::NoReport {
-        reason: format!("the compiled wheels: {}", crate::diag::chain(e)),
+        reason: format!("the compiled wheels: {}", stackforge_stack::diag::chain(e)),
     };
     let mut made = Vec::new();
     let mut reader = Reader::new(stream);
@@ -269,7 +269,7 @@ fn take(stream: impl io::Read, store: &Store) -> Result<Vec<Made>, BuildError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diag::{Explained as _, codes};
+    use stackforge_stack::diag::{Explained as _, codes};
     use std::io::Error;
     use std::io::Read as _;
 

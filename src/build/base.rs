@@ -4,15 +4,15 @@
 
 use super::run::once;
 use super::{BuildError, BuildEvent, Options};
-use crate::labels;
-use crate::lock::OsPackageLock;
-use crate::plan::{Plan, StepId};
 use stackforge_debian::fetch::{FetchEvent, fetch_debs};
 use stackforge_debian::mirror::Mirrors;
 use stackforge_debian::{LockedDeb, finish, rootfs};
 use stackforge_engine::docker::Docker;
 use stackforge_engine::{BuildRequest, ContextEntry, Source};
 use stackforge_image::store::{Action, Scratch as Folder, StoreError};
+use stackforge_plan::{Plan, StepId};
+use stackforge_stack::labels;
+use stackforge_stack::lock::OsPackageLock;
 use stackforge_transfer::fetch::{Fetcher, Policy};
 use stackforge_types::{Cancel, Digest};
 use std::collections::BTreeMap;

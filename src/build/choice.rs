@@ -1,6 +1,6 @@
 //! Chooses the engine that builds a plan when the user does not.
 
-use crate::plan::Plan;
+use stackforge_plan::Plan;
 
 /// Why a plan is built by a Docker engine or by the native engine.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,10 +4,10 @@
 //! [`Context`], whose locked OS packages are files of the store.
 
 use super::{BuildError, BuildEvent, Options, base, native};
-use crate::plan::Plan;
 use crate::render::{self, BaseImage, Content, Context};
 use stackforge_engine::{ContextEntry, Source};
 use stackforge_image::store::Store;
+use stackforge_plan::Plan;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

@@ -1,25 +1,25 @@
 //! Errors of a build.
 
-use crate::audit::{Audit, TreeError};
-use crate::diag::{Code, Explained, codes, of_disk};
-use crate::prune::PruneError;
-use crate::publish::PublishError;
-use crate::pull::PullError;
 use crate::render::RenderError;
-use crate::resolve::PackageError;
-use crate::spec::Platform;
 use crate::validate::Report;
+use stackforge_audit::prune::PruneError;
+use stackforge_audit::{Audit, TreeError};
 use stackforge_debian::fetch::FetchError as DebError;
 use stackforge_debian::finish::FinishError;
 use stackforge_debian::mirror::MirrorError;
 use stackforge_debian::rootfs::RootfsError;
+use stackforge_distribute::publish::PublishError;
+use stackforge_distribute::pull::PullError;
 use stackforge_engine::{EngineError, StepFailure};
 use stackforge_image::assemble::AssembleError;
 use stackforge_image::layer::LayerError;
 use stackforge_image::oci::OciError;
 use stackforge_image::store::StoreError;
 use stackforge_image::unpack::UnpackError;
+use stackforge_resolve::PackageError;
 use stackforge_sandbox::SandboxError;
+use stackforge_stack::diag::{Code, Explained, codes, of_disk};
+use stackforge_stack::spec::Platform;
 use stackforge_transfer::fetch::FetchError;
 use std::path::PathBuf;
 

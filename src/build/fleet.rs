@@ -5,9 +5,9 @@
 //! gets no more jobs, and its job moves to the front of the others' queue. This module does not know what a
 //! job is or how a place is reached.
 
-use crate::spec::Platform;
 use futures_util::future::{LocalBoxFuture, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use stackforge_stack::spec::Platform;
 use stackforge_types::Cancel;
 use std::collections::{BTreeSet, VecDeque};
 

@@ -2,11 +2,11 @@
 
 use super::output::{Output, facts, settings};
 use super::{BuildError, Options};
-use crate::plan::Plan;
-use crate::publish::{Entrance, Facts, Listed, PublishError, Settings};
-use crate::spec::Platform;
+use stackforge_distribute::publish::{Entrance, Facts, Listed, PublishError, Settings};
 use stackforge_engine::docker::Docker;
 use stackforge_engine::{Login, Secret};
+use stackforge_plan::Plan;
+use stackforge_stack::spec::Platform;
 use stackforge_transfer::registry::{Keychain, Login as Known, Reference, Target};
 use stackforge_types::Cancel;
 use stackforge_types::Digest;

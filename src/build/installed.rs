@@ -6,15 +6,15 @@
 //! its cache. In a rendered Dockerfile `templates/validate/locked.py` does the same comparison.
 
 use super::BuildError;
-use crate::audit::Audit;
-use crate::diag::chain;
-use crate::lock::PythonFile;
-use crate::plan::Plan;
 use crate::validate::Report;
 use pep440_rs::Version;
+use stackforge_audit::Audit;
 use stackforge_binary::source::FileSource;
 use stackforge_image::layer::Wheel;
 use stackforge_image::store::Store;
+use stackforge_plan::Plan;
+use stackforge_stack::diag::chain;
+use stackforge_stack::lock::PythonFile;
 use stackforge_types::Digest;
 use stackforge_types::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};

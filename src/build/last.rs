@@ -1,8 +1,8 @@
 //! The steps of each variant's latest build, for `plan --why`: `last/VARIANT-ARCH.json` in the store.
 
-use crate::plan::{Plan, Step, StepId};
 use serde::Serialize;
 use stackforge_image::store::{Store, StoreError, write_atomically};
+use stackforge_plan::{Plan, Step, StepId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 

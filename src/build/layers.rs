@@ -8,11 +8,11 @@
 use super::Options;
 use super::image_push::one;
 use super::trusted::Keys;
-use crate::diag::chain;
-use crate::evidence::EvidenceError;
-use crate::plan::Plan;
+use stackforge_distribute::evidence::EvidenceError;
 use stackforge_engine::BuildRequest;
 use stackforge_engine::docker::Docker;
+use stackforge_plan::Plan;
+use stackforge_stack::diag::chain;
 use stackforge_transfer::registry::{
     Keychain, Options as Client, Reference, Registry, Tag, Target,
 };

@@ -2,7 +2,7 @@
 
 use super::BuildError;
 use super::Options;
-use crate::publish::{Facts, PublishError, Settings};
+use stackforge_distribute::publish::{Facts, PublishError, Settings};
 use stackforge_transfer::registry::Reference;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

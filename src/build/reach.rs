@@ -1,12 +1,12 @@
 //! Makes the labels that say on which devices an image runs. An index of variants repeats them.
 
-use crate::audit::{Audit, Reach};
-use crate::catalog::Catalog;
-use crate::gpu::DriverVersion;
-use crate::labels::SM;
-use crate::plan::Plan;
-use crate::publish::Facts;
-use crate::spec::Sm;
+use stackforge_audit::{Audit, Reach};
+use stackforge_distribute::publish::Facts;
+use stackforge_gpu::DriverVersion;
+use stackforge_plan::Plan;
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::labels::SM;
+use stackforge_stack::spec::Sm;
 use stackforge_types::Suffix;
 use std::collections::BTreeMap;
 

@@ -6,11 +6,11 @@
 
 use super::audit::{Made, Meant, wheels};
 use super::{BuildError, BuildEvent, IndexSettings, installed, secrets, stages};
-use crate::plan::{Plan, StepId};
 use crate::validate::Report;
 use stackforge_engine::docker::Docker;
 use stackforge_engine::{BuildOutcome, BuildRequest, EngineError, StepFailure, StepSummary};
 use stackforge_image::store::{Action, Store};
+use stackforge_plan::{Plan, StepId};
 use stackforge_types::Cancel;
 use std::path::{Path, PathBuf};
 use tokio::task::block_in_place;

@@ -10,12 +10,12 @@
 use super::Options;
 use super::audit::Meant;
 use super::trusted::Keys;
-use crate::catalog::Catalog;
-use crate::labels;
-use crate::plan::Plan;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use stackforge_image::store::{Action, Store};
+use stackforge_plan::Plan;
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::labels;
 use stackforge_transfer::registry::{
     Descriptor, EMPTY, Keychain, MANIFEST_TYPES, Manifest, Options as Client, Payload, Reference,
     Registry, RegistryError, Repository, Tag, Target,
@@ -221,7 +221,7 @@ impl<'a> Shared<'a> {
 }
 
 fn warn(what: &str, error: &(dyn std::error::Error + 'static)) {
-    let why = crate::diag::chain(error);
+    let why = stackforge_stack::diag::chain(error);
     tracing::warn!("the cache of compiled wheels {what}: {why}");
 }
 

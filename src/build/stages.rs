@@ -2,8 +2,8 @@
 //! names.
 
 use super::StepResult;
-use crate::plan::{Plan, Step, StepId};
 use stackforge_engine::StepSummary;
+use stackforge_plan::{Plan, Step, StepId};
 
 /// Returns the stage in an engine's step name: `builder-x` of `[builder-x 2/3] RUN …`.
 pub fn stage(name: &str) -> Option<&str> {

@@ -3,8 +3,10 @@
 //! Whoever has a repository's password can write to it. With `cache.verify` only wheels and layers that this
 //! key has signed are taken; `cache.key` signs what is pushed.
 
-use crate::config::Config;
-use crate::evidence::{self, EvidenceError, KeyError, PrivateKey, PublicKey, Trust};
+use stackforge_distribute::evidence::{
+    self, EvidenceError, KeyError, PrivateKey, PublicKey, Trust,
+};
+use stackforge_stack::config::Config;
 use stackforge_transfer::registry::{Descriptor, Reference, Registry};
 use stackforge_types::Digest;
 

@@ -1,11 +1,11 @@
 //! Runs the validation programs on an existing image or root file system.
 
 use super::BuildError;
-use crate::catalog::templates_in;
-use crate::plan::promise;
 use crate::validate::{Report, SPEC_PATH};
 use stackforge_engine::docker::Docker;
 use stackforge_engine::{ContextEntry, RunRequest, Source};
+use stackforge_plan::promise;
+use stackforge_stack::catalog::templates_in;
 use stackforge_types::{Cancel, LogStream};
 
 /// Longest output of the programs, in bytes: a report and a traceback or two.

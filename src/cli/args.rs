@@ -1,13 +1,13 @@
 //! The command line's arguments.
 
-use crate::build::Output;
-use crate::config::Size;
-use crate::evidence::Kind;
-use crate::gpu::DriverVersion;
-use crate::pull::Place;
-use crate::spec::{Platform, PythonVersion};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use stackforge_build::Output;
+use stackforge_distribute::evidence::Kind;
+use stackforge_distribute::pull::Place;
+use stackforge_gpu::DriverVersion;
+use stackforge_stack::config::Size;
+use stackforge_stack::spec::{Platform, PythonVersion};
 use stackforge_transfer::registry::Reference;
 use std::ffi::OsString;
 use std::path::PathBuf;

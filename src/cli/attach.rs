@@ -5,10 +5,12 @@ use super::args::{AttachArgs, Common};
 use super::output::{Failure, json, print};
 use super::sbom::{bill, tell_unknown};
 use super::session::{Session, runtime, until_stopped};
-use crate::build::AUDIT_PATH;
-use crate::diag::{Diagnostic, codes};
-use crate::evidence::{self, Attached, Builder, EvidenceError, Inputs, Paths, PrivateKey, Request};
-use crate::validate::{REPORT_PATH, Report};
+use stackforge_build::AUDIT_PATH;
+use stackforge_build::validate::{REPORT_PATH, Report};
+use stackforge_distribute::evidence::{
+    self, Attached, Builder, EvidenceError, Inputs, Paths, PrivateKey, Request,
+};
+use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_transfer::registry::{Keychain, Options, Reference, Registry};
 use std::fmt::Write as _;
 use std::path::Path;

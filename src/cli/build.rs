@@ -7,19 +7,19 @@ use super::output::{ENGINE_FAULT, Failure, colored, json, print, say, tell};
 use super::progress::{Progress, sizes};
 use super::push::plain_http;
 use super::session::{Session, runtime};
-use crate::build::native::{EPOCH, Native, assemble};
-use crate::build::{
+use stackforge_build::native::{EPOCH, Native, assemble};
+use stackforge_build::{
     AUDIT_PATH, BuildError, Built, IndexSettings, Options, Output, StepResult, build, noted,
     plan_step, stage, wants,
 };
-use crate::diag::{Diagnostic, Explained as _, Report, codes};
-use crate::plan::{Plan, StepId};
-use crate::project::Project;
-use crate::spec::{Platform, Stack};
 use stackforge_engine::EngineError;
 use stackforge_engine::docker::Docker;
 use stackforge_image::pack::Compression;
 use stackforge_image::store::Store;
+use stackforge_plan::project::Project;
+use stackforge_plan::{Plan, StepId};
+use stackforge_stack::diag::{Diagnostic, Explained as _, Report, codes};
+use stackforge_stack::spec::{Platform, Stack};
 use stackforge_types::Cancel;
 use stackforge_types::printable;
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
         plain_http: plain_http(args.plain_http),
         jobs: args.jobs,
         no_cache: args.no_cache,
-        index: IndexSettings(crate::resolve::index_settings(&chosen.stack)),
+        index: IndexSettings(stackforge_resolve::index_settings(&chosen.stack)),
         config: &session.config,
         stack: Some(&chosen.stack),
         offline: common.offline,

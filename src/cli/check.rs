@@ -5,9 +5,9 @@ use super::args::{CheckArgs, Common};
 use super::init::sm_of;
 use super::output::{Failure, json, print, warn};
 use super::session::Session;
-use crate::diag::{Diagnostic, Report, Severity};
-use crate::matrix::Section;
-use crate::rules::{Case, Machine};
+use stackforge_stack::diag::{Diagnostic, Report, Severity};
+use stackforge_stack::matrix::Section;
+use stackforge_stack::rules::{Case, Machine};
 
 pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;

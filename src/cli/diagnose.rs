@@ -3,9 +3,9 @@
 use super::Outcome;
 use super::args::{Common, DiagnoseArgs};
 use super::output::{Failure, chain, colored, json, print_report};
-use crate::catalog::Diagnoses;
-use crate::diag::{Diagnostic, Rendered, Report, Source, Span, codes, render};
-use crate::diagnose::{Diagnoser, Match};
+use stackforge_stack::diag::{Diagnostic, Rendered, Report, Source, Span, codes, render};
+use stackforge_stack::diagnose::Diagnoses;
+use stackforge_stack::diagnose::{Diagnoser, Match};
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};

@@ -4,15 +4,14 @@ use super::Outcome;
 use super::args::{Common, DoctorArgs};
 use super::output::{colored, json, print, print_report};
 use super::session::runtime;
-use crate::catalog::Catalog;
-use crate::config::Config;
-use crate::diag::{Report, Source, render};
-use crate::doctor::{Question, examine, table};
+use stackforge_device::doctor::{Question, examine, table};
 use stackforge_image::store::Store;
+use stackforge_stack::config::Config;
+use stackforge_stack::diag::{Report, Source, render};
 use std::io::IsTerminal as _;
 
 pub fn run(common: &Common, args: &DoctorArgs) -> Outcome {
-    let catalog = Catalog::load(common.catalog.as_deref())?;
+    let catalog = stackforge_stack::catalog::load(common.catalog.as_deref())?;
     let config = Config::load()?;
     let store = Store::open(common.store.as_deref())?;
     let report = runtime()?.block_on(examine(&Question {

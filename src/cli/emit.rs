@@ -3,11 +3,11 @@
 use super::Outcome;
 use super::args::{Common, Emit, MatrixArgs};
 use super::output::{Failure, print, say, shown};
-use crate::diag::{Diagnostic, codes};
-use crate::emit::{Format, Request, emit, is_emitted};
-use crate::matrix::Variant;
-use crate::project::Project;
+use stackforge_build::emit::{Format, Request, emit, is_emitted};
 use stackforge_image::store::save;
+use stackforge_plan::project::Project;
+use stackforge_stack::diag::{Diagnostic, codes};
+use stackforge_stack::matrix::Variant;
 use std::io;
 use std::path::Path;
 

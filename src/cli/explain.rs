@@ -3,11 +3,11 @@
 use super::Outcome;
 use super::args::{Common, ExplainArgs};
 use super::output::{Failure, json, print};
-use crate::diag::{Code, Diagnostic, codes};
+use stackforge_stack::diag::{Code, Diagnostic, codes};
 
 pub fn run(common: &Common, args: &ExplainArgs) -> Outcome {
     if args.markdown {
-        print(&crate::diag::markdown());
+        print(&stackforge_stack::diag::markdown());
         return Ok(());
     }
     let Some(text) = &args.code else {

@@ -6,7 +6,7 @@ use super::output::{print, print_document};
 use clap::CommandFactory as _;
 
 pub fn schema(_: &Common) -> Outcome {
-    let text = serde_json::to_string_pretty(&crate::spec::schema()).unwrap_or_default();
+    let text = serde_json::to_string_pretty(&stackforge_stack::spec::schema()).unwrap_or_default();
     print_document(&format!("{text}\n"));
     Ok(())
 }

@@ -3,17 +3,17 @@
 use super::Outcome;
 use super::args::{Common, InitArgs};
 use super::output::{Failure, print, shown};
-use crate::catalog::Catalog;
-use crate::device::Device;
-use crate::diag::{Diagnostic, codes};
-use crate::spec::Sm;
-use crate::starter;
+use stackforge_device::Device;
+use stackforge_device::starter;
 use stackforge_image::store::{save, save_new};
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::diag::{Diagnostic, codes};
+use stackforge_stack::spec::Sm;
 use std::io;
 use std::path::Path;
 
 pub fn run(common: &Common, args: &InitArgs) -> Outcome {
-    let catalog = Catalog::load(common.catalog.as_deref())?;
+    let catalog = stackforge_stack::catalog::load(common.catalog.as_deref())?;
     let starter = match (&args.gpu, &args.root) {
         (Some(gpu), _) => starter::for_gpu(&catalog, gpu),
         (None, Some(root)) => starter::for_device(&catalog, &Device::read(root)),

@@ -4,16 +4,16 @@ use super::Outcome;
 use super::args::{Common, LockArgs};
 use super::output::{Failure, json, print, say, shown, warn};
 use super::session::{Session, runtime};
-use crate::diag::{Diagnostic, codes};
-use crate::lock::{Lock, PinnedImage, PlatformLock};
-use crate::project::ProjectError;
-use crate::pull::{self, PullError};
-use crate::resolve::{Bases, LockOptions, OsPackagesError, ResolveError, Upgrade};
-use crate::rules::Machine;
-use crate::spec::Stack;
-use crate::target::Target;
+use stackforge_distribute::pull::{self, PullError};
 use stackforge_engine::docker::Docker;
 use stackforge_image::store::save;
+use stackforge_plan::project::ProjectError;
+use stackforge_resolve::{Bases, LockOptions, OsPackagesError, ResolveError, Upgrade};
+use stackforge_stack::diag::{Diagnostic, codes};
+use stackforge_stack::lock::{Lock, PinnedImage, PlatformLock};
+use stackforge_stack::rules::Machine;
+use stackforge_stack::spec::Stack;
+use stackforge_stack::target::Target;
 use stackforge_transfer::registry::Reference;
 use stackforge_types::printable;
 use std::path::PathBuf;
@@ -109,7 +109,7 @@ fn lock_section(
             fetched.map_err(|e| OsPackagesError::Base(Box::new(e)).into())
         };
         let mut progress = |line: &str| say(common, line);
-        crate::resolve::lock(
+        stackforge_resolve::lock(
             stack,
             catalog,
             &target,
@@ -151,7 +151,7 @@ fn upgrade(asked: &[String], stack: &Stack) -> Result<Upgrade, Failure> {
                 codes::BAD_VALUE,
                 format!("`--upgrade {name}`: the stack has no such library"),
             );
-            if let Some(near) = crate::diag::nearest(name, names) {
+            if let Some(near) = stackforge_stack::diag::nearest(name, names) {
                 d = d.help(format!("did you mean `{near}`?"));
             }
             return Err(Failure::of(d));

@@ -4,9 +4,9 @@ use super::Outcome;
 use super::args::{Common, MatrixArgs};
 use super::output::{Failure, json, print};
 use super::session::Session;
-use crate::matrix::{Expansion, Rejected, Variant};
-use crate::rules::Machine;
 use serde_json::{Map, Value};
+use stackforge_stack::matrix::{Expansion, Rejected, Variant};
+use stackforge_stack::rules::Machine;
 use stackforge_types::printable;
 
 pub fn run(common: &Common, args: &MatrixArgs) -> Outcome {

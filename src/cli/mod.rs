@@ -13,6 +13,7 @@ mod check;
 mod diagnose;
 mod doctor;
 mod emit;
+mod errors;
 mod explain;
 mod generate;
 mod init;

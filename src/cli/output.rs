@@ -4,10 +4,10 @@
 //! printable here, so that no file, registry or argument can control the user's terminal.
 
 use super::args::{Cli, Color, Common};
-pub use crate::diag::chain;
-use crate::diag::{Diagnostic, Explained, Rendered, Report, Severity, Source, codes, render};
 use serde::Serialize;
 use stackforge_image::store::stdout_is_taken;
+pub use stackforge_stack::diag::chain;
+use stackforge_stack::diag::{Diagnostic, Rendered, Report, Severity, Source, codes, render};
 use stackforge_types::printable;
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
@@ -287,11 +287,5 @@ impl std::ops::Deref for Failure {
 impl std::ops::DerefMut for Failure {
     fn deref_mut(&mut self) -> &mut Told {
         &mut self.0
-    }
-}
-
-impl<E: Explained> From<E> for Failure {
-    fn from(e: E) -> Self {
-        Self::ending(e.exit(), e.diagnostic())
     }
 }

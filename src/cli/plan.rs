@@ -4,11 +4,11 @@ use super::Outcome;
 use super::args::{Common, PlanArgs};
 use super::output::{json, print};
 use super::session::Session;
-use crate::build::last::{self, Changed};
-use crate::build::wants;
-use crate::catalog::Way;
-use crate::plan::{Plan, StepId};
-use crate::rules::{Decision, Machine};
+use stackforge_build::last::{self, Changed};
+use stackforge_build::wants;
+use stackforge_plan::{Plan, StepId};
+use stackforge_stack::catalog::Way;
+use stackforge_stack::rules::{Decision, Machine};
 use stackforge_types::printable;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -167,7 +167,7 @@ fn table(plan: &Plan) -> String {
 }
 
 /// Counts a step's inputs, as a note for steps that have no better one.
-fn counted(step: &crate::plan::Step) -> String {
+fn counted(step: &stackforge_plan::Step) -> String {
     let count = |prefix: &str| step.inputs.keys().filter(|k| k.starts_with(prefix)).count();
     let parts = [
         (count("wheel:"), "wheels"),

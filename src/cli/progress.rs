@@ -2,8 +2,8 @@
 
 use super::args::Common;
 use super::output::{tell, tell_event};
-use crate::build::{BuildEvent, plan_step};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use stackforge_build::{BuildEvent, plan_step};
 use stackforge_engine::{Event, ImageSize, StepKind};
 use stackforge_transfer::registry;
 use stackforge_types::printable;
@@ -206,7 +206,7 @@ impl Progress {
 
 /// Returns the plan's name of a step, else a short form of the engine's.
 pub(super) fn shown(name: &str) -> String {
-    let stage = crate::build::stage(name);
+    let stage = stackforge_build::stage(name);
     let shown = match stage.and_then(plan_step) {
         Some(step) => step.to_string(),
         None => stage.map_or_else(|| short(name), str::to_owned),

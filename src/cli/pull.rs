@@ -8,15 +8,14 @@ use super::progress::{Amount, mib};
 use super::push::plain_http;
 use super::session::{runtime, until_stopped};
 use super::sign::statement;
-use crate::catalog::Catalog;
-use crate::config::Config;
-use crate::device::Device;
-use crate::diag::{Diagnostic, codes};
-use crate::evidence::{EvidenceError, PublicKey, Signed, Trust};
-use crate::pull::{
+use stackforge_device::Device;
+use stackforge_distribute::evidence::{EvidenceError, PublicKey, Signed, Trust};
+use stackforge_distribute::pull::{
     self, Age, Fetched, Machine, Place, PullError, Resolved, Rootfs, Settings, Wanted,
 };
 use stackforge_image::store::Store;
+use stackforge_stack::config::Config;
+use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_transfer::registry;
 use stackforge_types::Cancel;
 use stackforge_types::Digest;
@@ -128,7 +127,7 @@ fn wanted(common: &Common, args: &PullArgs) -> Result<Wanted, Failure> {
     if let Some(name) = &args.variant {
         return Ok(Wanted::Variant(name.clone()));
     }
-    let catalog = Catalog::load(common.catalog.as_deref())?;
+    let catalog = stackforge_stack::catalog::load(common.catalog.as_deref())?;
     let device = match &args.root {
         Some(root) => Device::read(root),
         None => Device::here(),

@@ -7,15 +7,15 @@ use super::build::stop_on_signal;
 use super::output::{Failure, json, print};
 use super::progress::{Amount, mib};
 use super::session::{runtime, until_stopped};
-use crate::build::push_image;
-use crate::catalog::Catalog;
-use crate::diag::{Diagnostic, codes};
-use crate::labels;
-use crate::publish::{self, Done, Facts, Listed, PublishError, Settings, Shipment};
-use crate::spec::Platform;
+use stackforge_build::push_image;
+use stackforge_distribute::publish::{self, Done, Facts, Listed, PublishError, Settings, Shipment};
 use stackforge_engine::docker::Docker;
 use stackforge_image::oci;
 use stackforge_image::store::Store;
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::diag::{Diagnostic, codes};
+use stackforge_stack::labels;
+use stackforge_stack::spec::Platform;
 use stackforge_transfer::registry::{self, Patience, PlainHttp};
 use stackforge_types::Cancel;
 use stackforge_types::printable;
@@ -49,7 +49,7 @@ pub fn run(common: &Common, args: &PushArgs) -> Outcome {
                 .map(|done| (done, None))
         }
         true => {
-            let catalog = Catalog::load(common.catalog.as_deref())?;
+            let catalog = stackforge_stack::catalog::load(common.catalog.as_deref())?;
             let (name, facts) = described(args, &shipment.labels, &catalog)?;
             let added = publish::add_variant(&shipment, &args.reference, &name, &facts, &settings);
             let added = runtime()?.block_on(until_stopped(added));
@@ -104,7 +104,7 @@ fn of_engine(common: &Common, args: &PushArgs, store: &Store) -> Outcome {
         let described = match args.index {
             false => None,
             true => {
-                let catalog = Catalog::load(common.catalog.as_deref())?;
+                let catalog = stackforge_stack::catalog::load(common.catalog.as_deref())?;
                 Some(described(args, &image.labels, &catalog)?)
             }
         };

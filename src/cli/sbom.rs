@@ -5,10 +5,10 @@ use super::args::{Common, SbomArgs, SbomChoice};
 use super::build::epoch;
 use super::output::{Failure, json, print, print_document, say, shown};
 use super::session::Session;
-use crate::diag::{Diagnostic, codes};
-use crate::evidence::{Bill, SbomFormat, sbom};
-use crate::plan::Plan;
+use stackforge_distribute::evidence::{Bill, SbomFormat, sbom};
 use stackforge_image::store::save;
+use stackforge_plan::Plan;
+use stackforge_stack::diag::{Diagnostic, codes};
 use std::path::Path;
 
 pub fn run(common: &Common, args: &SbomArgs) -> Outcome {

@@ -3,11 +3,11 @@
 use super::args::Common;
 use super::build::stop_on_signal;
 use super::output::{Failure, warn};
-use crate::config::Config;
-use crate::diag::{Diagnostic, codes};
-use crate::plan::Plan;
-use crate::project::{Chosen, Planned, Project, ProjectError};
 use stackforge_image::store::Store;
+use stackforge_plan::Plan;
+use stackforge_plan::project::{Chosen, Planned, Project};
+use stackforge_stack::config::Config;
+use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_types::Cancel;
 use std::path::Path;
 
@@ -38,22 +38,6 @@ impl Session {
     /// Marks the steps as cached that the store records.
     pub fn mark(&self, plan: &mut Plan) {
         plan.mark_cached(|key| self.store.has(key));
-    }
-}
-
-impl From<ProjectError> for Failure {
-    fn from(e: ProjectError) -> Self {
-        let exit = e.exit();
-        match &e {
-            ProjectError::NoneLeft { expansion, .. } => {
-                let (before, document) = super::matrix::refused(expansion);
-                let mut failure = Self::new(exit, e.report());
-                failure.before = Some(before);
-                failure.json.extend(document);
-                failure
-            }
-            _ => Self::new(exit, e.report()),
-        }
     }
 }
 

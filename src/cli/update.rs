@@ -7,16 +7,15 @@ use super::output::{Failure, json, print, say};
 use super::progress::Amount;
 use super::push::plain_http;
 use super::session::runtime;
-use crate::catalog::Catalog;
-use crate::config::Config;
-use crate::device::Device;
-use crate::diag::{Diagnostic, codes};
-use crate::pull::{self, Machine, Wanted};
-use crate::update::{self, Job, Last, Settings, State, Step, UpdateError};
+use stackforge_device::Device;
+use stackforge_distribute::pull::{self, Machine, Wanted};
 use stackforge_image::assemble::time;
 use stackforge_image::store::Store;
+use stackforge_stack::config::Config;
+use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_transfer::registry;
 use stackforge_types::Cancel;
+use stackforge_update::{self as update, Job, Last, Settings, State, Step, UpdateError};
 use std::sync::Arc;
 
 pub fn run(common: &Common, args: &UpdateArgs) -> Outcome {
@@ -35,7 +34,7 @@ pub fn run(common: &Common, args: &UpdateArgs) -> Outcome {
     }
     let store = Store::open(common.store.as_deref())?;
     let config = Config::load()?;
-    let catalog = Catalog::load(common.catalog.as_deref())?;
+    let catalog = stackforge_stack::catalog::load(common.catalog.as_deref())?;
     let wanted = Wanted::Machine(Machine::of(&Device::here(), &catalog));
     let amount = Arc::new(Amount::new(common, &settings.image.to_string()));
     let pull = pull::Settings {

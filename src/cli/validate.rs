@@ -7,14 +7,14 @@ use super::build::stop_on_signal;
 use super::output::{Failure, json, print, say};
 use super::push::stored;
 use super::session::{Session, runtime};
-use crate::build::{BuildError, noted, validate_at_rest, validate_image, validate_rootfs};
-use crate::diag::{Diagnostic, codes};
-use crate::spec::Platform;
-use crate::validate::Report;
 use serde_json::Value;
+use stackforge_build::validate::Report;
+use stackforge_build::{BuildError, noted, validate_at_rest, validate_image, validate_rootfs};
 use stackforge_engine::docker::Docker;
 use stackforge_image::oci;
 use stackforge_image::store::{Store, save};
+use stackforge_stack::diag::{Diagnostic, codes};
+use stackforge_stack::spec::Platform;
 use stackforge_types::Cancel;
 use std::path::Path;
 

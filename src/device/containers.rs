@@ -1,7 +1,7 @@
 //! Reads how containers get this machine's GPUs: CDI specifications and Docker's configuration.
 
-use super::root::{Root, clean};
 use serde::{Deserialize, Serialize};
+use stackforge_types::root::{Root, clean};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Containers {

@@ -3,8 +3,8 @@
 //! /proc/driver/nvidia exists while the kernel module is loaded; the module's own library has the version in
 //! its file name; the PCI bus also shows GPUs without a driver.
 
-use super::root::{Root, clean, leading_version};
 use serde::Serialize;
+use stackforge_types::root::{Root, clean, leading_version};
 use stackforge_types::{Platform, Sm};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

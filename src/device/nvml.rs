@@ -1,10 +1,10 @@
 //! Asks the driver itself, through NVML. The library is loaded at run time, if it exists.
 
 use super::driver::Gpu;
-use super::root::clean;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Nvml, cuda_driver_version_major, cuda_driver_version_minor};
 use stackforge_types::Sm;
+use stackforge_types::root::clean;
 
 /// The result of asking NVML once.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! Processors and memory: /proc/cpuinfo and /proc/meminfo.
 
-use super::root::clean;
 use serde::Serialize;
 use stackforge_types::Platform;
+use stackforge_types::root::clean;
 use std::collections::BTreeSet;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

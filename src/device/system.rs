@@ -1,8 +1,8 @@
 //! Reads the operating system: os-release, kernel, C library, loader.
 
-use super::root::{Root, clean, leading_version};
 use serde::Serialize;
 use stackforge_types::Platform;
+use stackforge_types::root::{Root, clean, leading_version};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct System {

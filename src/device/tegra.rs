@@ -1,7 +1,7 @@
 //! Reads a Jetson module's L4T release and device tree.
 
-use super::root::{Root, clean};
 use serde::Serialize;
+use stackforge_types::root::{Root, clean};
 
 /// The board, from the device tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

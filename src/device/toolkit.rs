@@ -4,8 +4,8 @@
 //! has its own CUDA runtime, which `torch/version.py` names; nothing is imported.
 
 use super::program;
-use super::root::{Root, clean, leading_version};
 use serde::Serialize;
+use stackforge_types::root::{Root, clean, leading_version};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -1,11 +1,11 @@
 //! A library compiled from source: the inputs of its builder stage.
 
 use super::{WheelGroup, wheel_layers};
-use crate::catalog::{Build, Facts, Isa, Recipe, Way};
-use crate::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
-use crate::spec::{Library, Sm};
 use pep440_rs::Version;
 use serde::Serialize;
+use stackforge_stack::catalog::{Build, Facts, Isa, Recipe, Way};
+use stackforge_stack::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
+use stackforge_stack::spec::{Library, Sm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 

@@ -5,7 +5,7 @@
 //! unrelated wheel recompiles nothing.
 
 use super::WheelGroup;
-use crate::lock::PythonFile;
+use stackforge_stack::lock::PythonFile;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Clone)]

@@ -2,12 +2,12 @@
 
 use super::compile::compile;
 use super::{Compile, Kind, Parts, Plan, Step, StepId, source_text, wheel_layers};
-use crate::catalog::{Catalog, Image, Recipe, templates_in};
-use crate::diag::{Code, Explained, codes};
-use crate::lock::{OsPackageLock, PlatformLock, PythonFile};
-use crate::rules::{Case, Checked};
-use crate::spec::Stack;
-use crate::target::{Base, Target};
+use stackforge_stack::catalog::{Catalog, Image, Recipe, templates_in};
+use stackforge_stack::diag::{Code, Explained, codes};
+use stackforge_stack::lock::{OsPackageLock, PlatformLock, PythonFile};
+use stackforge_stack::rules::{Case, Checked};
+use stackforge_stack::spec::Stack;
+use stackforge_stack::target::{Base, Target};
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
 
@@ -188,7 +188,7 @@ fn validation(
     }
     // If asked for, code is compiled for an SM that no device of this platform has, but the image does
     // not promise to run there.
-    let exists = |sm: &crate::spec::Sm| {
+    let exists = |sm: &stackforge_stack::spec::Sm| {
         let facts = catalog.sms.iter().find(|f| f.sm == sm.base());
         facts.is_none_or(|f| f.platforms.contains(&lock.platform))
     };

@@ -5,9 +5,9 @@
 
 use super::ResolveError;
 use super::project::ROOT;
-use crate::lock::PythonFile;
 use pep440_rs::Version;
 use serde::Deserialize;
+use stackforge_stack::lock::PythonFile;
 use stackforge_types::Digest;
 use stackforge_types::wheel::{WheelName, WheelTarget, best, normalized};
 use std::collections::BTreeMap;
@@ -311,7 +311,7 @@ causal-conv1d==1.7.0
     fn target() -> WheelTarget {
         WheelTarget {
             python: "3.12".parse().unwrap(),
-            platform: crate::spec::Platform::LinuxAmd64,
+            platform: stackforge_stack::spec::Platform::LinuxAmd64,
             glibc: 36,
         }
     }

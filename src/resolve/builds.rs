@@ -9,8 +9,8 @@ use super::git;
 use super::project::Question;
 use super::python::Resolver;
 use super::requirements::{Need, Way};
-use crate::catalog::{Catalog, Image};
-use crate::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
+use stackforge_stack::catalog::{Catalog, Image};
+use stackforge_stack::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
 use stackforge_types::wheel::normalized;
 use std::collections::BTreeSet;
 

@@ -3,13 +3,13 @@
 use super::indexes::redact;
 use super::os::NoSystem;
 use super::uv::UvError;
-use crate::diag::{Code, Diagnostic, Explained, Report, chain, codes, of_disk};
-use crate::spec::{Stack, Wanted};
 use stackforge_debian::archive::ArchiveError;
 use stackforge_debian::download::DownloadError;
 use stackforge_debian::keyring::KeyringError;
 use stackforge_debian::mirror::MirrorError;
 use stackforge_debian::resolve::ResolveError as DebianError;
+use stackforge_stack::diag::{Code, Diagnostic, Explained, Report, chain, codes, of_disk};
+use stackforge_stack::spec::{Stack, Wanted};
 use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]

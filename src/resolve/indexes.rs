@@ -6,7 +6,7 @@
 
 use super::reach::IndexAddress;
 use super::settings::{Settings, pip_section, words};
-use crate::spec::Stack;
+use stackforge_stack::spec::Stack;
 use std::collections::BTreeMap;
 use std::path::Path;
 

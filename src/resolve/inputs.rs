@@ -4,9 +4,9 @@
 //! and no disk. A value that may hold a host or a credential is replaced by its digest.
 
 use super::requirements::{Need, needs};
-use crate::catalog::{BuildSource, Catalog, Image, RULES};
-use crate::spec::{From, Stack, Wanted};
-use crate::target::Target;
+use stackforge_stack::catalog::{BuildSource, Catalog, Image, RULES};
+use stackforge_stack::spec::{From, Stack, Wanted};
+use stackforge_stack::target::Target;
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -29,7 +29,7 @@ pub fn inputs(stack: &Stack, catalog: &Catalog, target: &Target<'_>) -> BTreeMap
         .map(|s| format!("sm_{}", s.digits()))
         .collect();
     put("gpu", sms.join(" "));
-    let words = |items: &[crate::spec::At<String>]| {
+    let words = |items: &[stackforge_stack::spec::At<String>]| {
         items.iter().map(|i| i.value.clone()).collect::<Vec<_>>()
     };
     put("packages", words(&stack.packages).join(" "));
@@ -120,7 +120,7 @@ fn recipe_digest(need: &Need<'_>) -> Option<String> {
                 metadata,
             )
         });
-    let wheels = matches!(recipe.wheels, crate::catalog::WheelSource::Index);
+    let wheels = matches!(recipe.wheels, stackforge_stack::catalog::WheelSource::Index);
     Some(short(&(&recipe.distribution, wheels, packages, build)))
 }
 
@@ -160,8 +160,10 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> BTreeMap<String, String> {
-        let stack = crate::spec::read("t.yaml", text).unwrap().pattern;
-        let catalog = Catalog::load(None).unwrap();
+        let stack = stackforge_stack::spec::read("t.yaml", text)
+            .unwrap()
+            .pattern;
+        let catalog = stackforge_stack::catalog::load(None).unwrap();
         let target = Target::of(&stack, &catalog).unwrap();
         inputs(&stack, &catalog, &target)
     }

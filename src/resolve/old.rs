@@ -6,8 +6,8 @@
 use super::answer::Pins;
 use super::requirements::Need;
 use super::{LockOptions, ResolveError, Upgrade};
-use crate::lock::{FORMAT, Lock, PlatformLock, SourceLock};
-use crate::spec::Stack;
+use stackforge_stack::lock::{FORMAT, Lock, PlatformLock, SourceLock};
+use stackforge_stack::spec::Stack;
 use stackforge_types::Digest;
 use stackforge_types::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};

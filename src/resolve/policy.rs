@@ -9,10 +9,10 @@ use super::answer::Pins;
 use super::project::Question;
 use super::python::Resolver;
 use super::requirements::Need;
-use crate::diag::{Diagnostic, Span, codes};
-use crate::spec::{Platform, Wanted};
 use futures_util::future::{join_all, try_join};
 use pep440_rs::Version;
+use stackforge_stack::diag::{Diagnostic, Span, codes};
+use stackforge_stack::spec::{Platform, Wanted};
 use std::collections::BTreeSet;
 
 /// The resolution of a whole stack.

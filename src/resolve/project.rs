@@ -6,9 +6,9 @@
 
 use super::ResolveError;
 use super::requirements::{Need, Way};
-use crate::catalog::StaticMetadata;
 use flate2::{Compression, write::GzEncoder};
 use pep440_rs::Version;
+use stackforge_stack::catalog::StaticMetadata;
 use stackforge_types::wheel::WheelTarget;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -292,7 +292,7 @@ mod tests {
         Ground {
             target: WheelTarget {
                 python: "3.12".parse().unwrap(),
-                platform: crate::spec::Platform::LinuxArm64,
+                platform: stackforge_stack::spec::Platform::LinuxArm64,
                 glibc: 41,
             },
             overrides: vec!["certifi>=2026.1".into()],

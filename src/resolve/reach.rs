@@ -2,7 +2,7 @@
 
 use super::indexes::Indexes;
 use super::uv::{Uv, UvError};
-use crate::catalog::Catalog;
+use stackforge_stack::catalog::Catalog;
 use std::path::Path;
 
 /// The index in the user's settings, without any stack.

@@ -4,10 +4,10 @@
 //! metadata, so that resolving never runs its code.
 
 use super::ResolveError;
-use crate::catalog::{Build, BuildSource, Recipe, StaticMetadata, WheelSource};
-use crate::spec::{From, Library, Stack, Wanted};
-use crate::target::Target;
 use pep440_rs::{Operator, Version, VersionSpecifiers};
+use stackforge_stack::catalog::{Build, BuildSource, Recipe, StaticMetadata, WheelSource};
+use stackforge_stack::spec::{From, Library, Stack, Wanted};
+use stackforge_stack::target::Target;
 use stackforge_types::wheel::normalized;
 use std::str::FromStr;
 
@@ -234,7 +234,9 @@ libraries:
 
     #[test]
     fn lines_and_openness() {
-        let stack = crate::spec::read("t.yaml", STACK).unwrap().pattern;
+        let stack = stackforge_stack::spec::read("t.yaml", STACK)
+            .unwrap()
+            .pattern;
         let of = |name: &str| need(stack.library(name).unwrap(), None);
         assert_eq!(of("vllm").line(), "vllm[audio]>=0.32,<0.34");
         assert_eq!(of("triton").line(), "triton");
@@ -250,7 +252,9 @@ libraries:
 
     #[test]
     fn a_compiled_library_is_held_to_versions_with_metadata() {
-        let stack = crate::spec::read("t.yaml", STACK).unwrap().pattern;
+        let stack = stackforge_stack::spec::read("t.yaml", STACK)
+            .unwrap()
+            .pattern;
         let flash = stack.library("flash-attn").unwrap();
         let any = recipe("  metadata: { '*': { requires_dist: [torch] } }\n");
         let mut n = need(flash, Some(&any));
@@ -271,7 +275,9 @@ libraries:
 
     #[test]
     fn a_git_source_needs_a_version() {
-        let stack = crate::spec::read("t.yaml", STACK).unwrap().pattern;
+        let stack = stackforge_stack::spec::read("t.yaml", STACK)
+            .unwrap()
+            .pattern;
         let mut library = stack.library("triton").unwrap().clone();
         library.git = Some("https://example.test/x".into());
         let any = recipe("  metadata: { '*': {} }\n");
@@ -285,7 +291,9 @@ libraries:
 
     #[test]
     fn a_wheel_is_looked_for_first_where_the_index_has_some() {
-        let stack = crate::spec::read("t.yaml", STACK).unwrap().pattern;
+        let stack = stackforge_stack::spec::read("t.yaml", STACK)
+            .unwrap()
+            .pattern;
         let any = recipe("");
         assert_eq!(
             need(stack.library("torch").unwrap(), Some(&any)).way,

@@ -5,8 +5,8 @@
 //! that say where packages are and how to reach them.
 
 use super::indexes::redact;
-use crate::catalog::{Catalog, Tool};
-use crate::diag::{Code, Explained, codes, of_disk};
+use stackforge_stack::catalog::{Catalog, Tool};
+use stackforge_stack::diag::{Code, Explained, codes, of_disk};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};

@@ -5,10 +5,10 @@ use super::policy::far_below;
 use super::project::{Ground, Metadata, Question};
 use super::python::Resolver;
 use super::requirements::{Need, Way, source};
-use crate::lock::PythonFile;
-use crate::rules::Choice;
 use futures_util::future::join_all;
 use pep440_rs::Version;
+use stackforge_stack::lock::PythonFile;
+use stackforge_stack::rules::Choice;
 use stackforge_types::wheel::WheelName;
 
 /// Decides every open way and fixes the versions that have to be fixed. A published wheel is used if it fits

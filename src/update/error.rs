@@ -1,12 +1,12 @@
 //! Errors of an update.
 
-use crate::build::BuildError;
-use crate::diag::{Code, Explained, codes, of_disk};
-use crate::evidence::KeyError;
-use crate::pull::PullError;
+use stackforge_build::BuildError;
+use stackforge_distribute::evidence::KeyError;
+use stackforge_distribute::pull::PullError;
 use stackforge_engine::EngineError;
 use stackforge_image::oci::OciError;
 use stackforge_image::store::StoreError;
+use stackforge_stack::diag::{Code, Explained, codes, of_disk};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]

@@ -99,7 +99,7 @@ async fn answers(address: &str, end: Instant) -> Result<(), String> {
                 false
             }
             Ok(Err(e)) => {
-                said = crate::diag::chain(&e.without_url());
+                said = stackforge_stack::diag::chain(&e.without_url());
                 false
             }
             Err(_) => false,

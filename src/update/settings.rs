@@ -2,8 +2,8 @@
 
 use super::UpdateError;
 use super::place::Place;
-use crate::config;
 use serde::{Deserialize, Deserializer};
+use stackforge_stack::config;
 use stackforge_transfer::registry::Reference;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -4,8 +4,8 @@ use super::documents::yaml;
 use super::{all, emit, emitted, small, with};
 use crate::support::Sandbox;
 use serde_json::Value;
-use stackforge::catalog::Catalog;
-use stackforge::emit::{EmitError, Format, Request, emit as emit_request};
+use stackforge_build::emit::{EmitError, Format, Request, emit as emit_request};
+use stackforge_stack::catalog::Catalog;
 use std::collections::BTreeSet;
 
 fn names(values: &Value) -> Vec<&str> {
@@ -81,9 +81,9 @@ fn every_one_of_98_variants_is_built_once() {
 
 /// The first refusal for so many variants.
 fn refusal(format: Format, count: usize, lock: Option<&str>) -> Option<EmitError> {
-    let catalog = Catalog::load(None).unwrap();
-    let stack = stackforge::spec::read("s.yaml", &small()).unwrap();
-    let some = stackforge::matrix::expand(&stack, &catalog)
+    let catalog = stackforge_stack::catalog::load(None).unwrap();
+    let stack = stackforge_stack::spec::read("s.yaml", &small()).unwrap();
+    let some = stackforge_stack::matrix::expand(&stack, &catalog)
         .unwrap()
         .variants;
     let variants = vec![some[0].clone(); count];

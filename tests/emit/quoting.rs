@@ -6,17 +6,17 @@ use crate::support::Sandbox;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
-use stackforge::catalog::Catalog;
-use stackforge::emit::{Format, Request, emit};
-use stackforge::render::{quote, yaml as quoted};
+use stackforge_build::emit::{Format, Request, emit};
+use stackforge_build::render::{quote, yaml as quoted};
+use stackforge_stack::catalog::Catalog;
 use std::process::Command;
 
 const HOSTILE: &str = "(\\PC|\\p{Cc}|[ \t\n\r'\"\\\\$`{}#:&*!|>%@,-]|\\$\\{\\{ | \\}\\}|\u{feff}|\u{85}|\u{2028}){1,24}";
 
 fn emitted(format: Format, path: &str) -> String {
-    let stack = stackforge::spec::read("s.yaml", &single()).unwrap();
-    let catalog = Catalog::load(None).unwrap();
-    let variants = stackforge::matrix::expand(&stack, &catalog)
+    let stack = stackforge_stack::spec::read("s.yaml", &single()).unwrap();
+    let catalog = stackforge_stack::catalog::load(None).unwrap();
+    let variants = stackforge_stack::matrix::expand(&stack, &catalog)
         .unwrap()
         .variants;
     let request = Request {

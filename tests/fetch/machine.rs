@@ -66,7 +66,7 @@ async fn fetches_with_its_environment() {
             println!("ENDED well, {bytes} bytes came");
         }
         Err(FetchError::Full { kept, .. }) => println!("ENDED full, {kept} kept"),
-        Err(e) => println!("ENDED {}", stackforge::diag::chain(&e)),
+        Err(e) => println!("ENDED {}", stackforge_stack::diag::chain(&e)),
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use stackforge::pull::delta::toc::Toc;
+use stackforge_distribute::pull::delta::toc::Toc;
 
 use crate::peak;
 

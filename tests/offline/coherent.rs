@@ -2,8 +2,8 @@
 
 use crate::support::verdict::{Verdict, judged, verdict};
 use crate::support::{Sandbox, yaml_files};
-use stackforge::catalog::Catalog;
-use stackforge::spec::{Platform, Sm};
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::spec::{Platform, Sm};
 
 /// Where a set runs.
 struct Place {
@@ -221,7 +221,7 @@ fn stock_stacks_with_and_without_their_lock() {
 /// Every torch of the catalog, as each of its wheels, on every GPU that its list has.
 #[test]
 fn torch_on_the_gpus_of_its_list() {
-    let catalog = Catalog::load(None).unwrap();
+    let catalog = stackforge_stack::catalog::load(None).unwrap();
     let mut pairs = 0;
     for (version, release) in catalog.releases("torch").unwrap() {
         for wheel in &release.wheels {

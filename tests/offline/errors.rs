@@ -1,23 +1,23 @@
 //! One cause, one code: an error keeps its code and its exit status, whatever wraps it.
 
-use stackforge::build::BuildError;
-use stackforge::diag::codes::{self, Code, TABLE};
-use stackforge::diag::{Explained, chain};
-use stackforge::evidence::{EvidenceError, KeyError};
-use stackforge::publish::PublishError;
-use stackforge::pull::PullError;
-use stackforge::resolve::{OsPackagesError, PackageError};
-use stackforge::update::UpdateError;
+use stackforge_build::BuildError;
 use stackforge_debian::mirror::MirrorError;
+use stackforge_distribute::evidence::{EvidenceError, KeyError};
+use stackforge_distribute::publish::PublishError;
+use stackforge_distribute::pull::PullError;
 use stackforge_engine::EngineError;
 use stackforge_image::assemble::AssembleError;
 use stackforge_image::layer::LayerError;
 use stackforge_image::oci::OciError;
 use stackforge_image::store::StoreError;
 use stackforge_image::unpack::UnpackError;
+use stackforge_resolve::{OsPackagesError, PackageError};
 use stackforge_sandbox::SandboxError;
+use stackforge_stack::diag::codes::{self, Code, TABLE};
+use stackforge_stack::diag::{Explained, chain};
 use stackforge_transfer::fetch::FetchError;
 use stackforge_transfer::registry::RegistryError;
+use stackforge_update::UpdateError;
 use std::io::{Error, ErrorKind};
 use std::path::PathBuf;
 

@@ -3,8 +3,8 @@
 use crate::support::project;
 use crate::support::verdict::{judged, verdict};
 use serde_json::{Value, json};
-use stackforge::catalog::Catalog;
-use stackforge::diag::Diagnostic;
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::diag::Diagnostic;
 use std::path::Path;
 
 /// A stack with what the help proposes; none where it proposes nothing definite.
@@ -116,7 +116,7 @@ fn every_proposal(case: &Path, heads: &str, text: &str) -> u32 {
 /// Each release of a library as a wheel, on GPUs of each kind.
 #[test]
 fn proposals_for_every_release() {
-    let catalog = Catalog::load(None).unwrap();
+    let catalog = stackforge_stack::catalog::load(None).unwrap();
     let places = [
         (
             "cuda-12.8-ubuntu24.04",

@@ -5,7 +5,7 @@
 
 use crate::support::verdict::{Verdict, verdict};
 use crate::support::{Sandbox, project};
-use stackforge::diag::codes::TABLE;
+use stackforge_stack::diag::codes::TABLE;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

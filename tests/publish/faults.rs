@@ -3,12 +3,12 @@
 
 use super::proxy::{Act, Fault, Proxy};
 use super::{Kind, Server, digest, layout};
-use stackforge::config::Config;
-use stackforge::publish::{self, PublishError, Shipment};
-use stackforge::pull::{self, PullError, Wanted};
-use stackforge::spec::Platform;
+use stackforge_distribute::publish::{self, PublishError, Shipment};
+use stackforge_distribute::pull::{self, PullError, Wanted};
 use stackforge_image::oci;
 use stackforge_image::store::Store;
+use stackforge_stack::config::Config;
+use stackforge_stack::spec::Platform;
 use stackforge_transfer::registry::{Event, Patience, Reference, RegistryError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

@@ -5,11 +5,11 @@
 
 use super::Sandbox;
 use serde::Deserialize;
-use stackforge::catalog::Catalog;
-use stackforge::diag::Diagnostic;
-use stackforge::lock::{BaseLock, FORMAT, Lock, PlatformLock, PythonFile};
-use stackforge::rules::{self, Case, Machine};
-use stackforge::target::Target;
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::diag::Diagnostic;
+use stackforge_stack::lock::{BaseLock, FORMAT, Lock, PlatformLock, PythonFile};
+use stackforge_stack::rules::{self, Case, Machine};
+use stackforge_stack::target::Target;
 use std::path::Path;
 
 pub struct Verdict {
@@ -75,7 +75,9 @@ pub fn verdict(text: &str, catalog: Option<&Path>) -> Verdict {
 
 /// What the rules find in the text of a stack without a lock, without running the program.
 pub fn judged(catalog: &Catalog, text: &str) -> Vec<Diagnostic> {
-    let stack = stackforge::spec::read("case.yaml", text).unwrap().pattern;
+    let stack = stackforge_stack::spec::read("case.yaml", text)
+        .unwrap()
+        .pattern;
     let case = Case {
         stack: &stack,
         target: Target::of(&stack, catalog).unwrap(),
@@ -96,8 +98,10 @@ fn head<'t>(text: &'t str, key: &str) -> Vec<&'t str> {
 
 /// A lock of these wheels that fits the stack.
 fn lock(text: &str, wheels: &[&str], catalog: Option<&Path>) -> Lock {
-    let stack = stackforge::spec::read("case.yaml", text).unwrap().pattern;
-    let catalog = Catalog::load(catalog).unwrap();
+    let stack = stackforge_stack::spec::read("case.yaml", text)
+        .unwrap()
+        .pattern;
+    let catalog = stackforge_stack::catalog::load(catalog).unwrap();
     let target = Target::of(&stack, &catalog).unwrap();
     let wheels = wheels.iter().map(|file| {
         let mut parts = file.split('-');
@@ -113,7 +117,7 @@ fn lock(text: &str, wheels: &[&str], catalog: Option<&Path>) -> Lock {
     Lock {
         version: FORMAT,
         stack: stack.stack.value.to_string(),
-        inputs: stackforge::resolve::inputs(&stack, &catalog, &target),
+        inputs: stackforge_resolve::inputs(&stack, &catalog, &target),
         platforms: vec![PlatformLock {
             platform: stack.platform.value,
             python: stack.python.value,

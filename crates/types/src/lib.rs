@@ -2,7 +2,7 @@
 //!
 //! Values that are parsed once, where they enter the program, and are always valid afterwards: [`Digest`],
 //! [`Platform`], [`Sm`] (compute capability), [`PythonVersion`], image [`reference`]s and [`wheel`] names.
-//! Besides them what every layer above needs: [`printable`] text, a [`Cancel`] that can be shared, and
+//! Besides them what every layer above needs: [`printable`] text, a machine's files below its [`root`] directory, a [`Cancel`] that can be shared, and
 //! [`remove`], which removes a directory of any depth.
 
 mod cancel;
@@ -10,6 +10,7 @@ mod nouns;
 pub mod printable;
 pub mod reference;
 mod remove;
+pub mod root;
 mod stream;
 pub mod wheel;
 

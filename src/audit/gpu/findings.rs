@@ -6,13 +6,13 @@
 //! some, for the GPU at run time, so their gaps are notes.
 
 use super::{Gpu, How, Modules, Verdicts};
-use crate::audit::closure::World;
-use crate::audit::finding::{Finding, some};
-use crate::audit::missing::alternatives;
-use crate::audit::tree::split;
-use crate::diag::{Diagnostic, codes};
-use crate::spec::Sm;
+use crate::closure::World;
+use crate::finding::{Finding, some};
+use crate::missing::alternatives;
+use crate::tree::split;
 use stackforge_binary::elf::Machine;
+use stackforge_stack::diag::{Diagnostic, codes};
+use stackforge_stack::spec::Sm;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Objects that a message names at most.

@@ -4,11 +4,11 @@
 //! finds no error: a library's core runs, though single kernels may not.
 
 use super::{Counts, Gpu, Verdicts, check, compiler, counting, of_nvidia};
-use crate::audit::closure::World;
-use crate::audit::inventory::Item;
-use crate::spec::Sm;
+use crate::closure::World;
+use crate::inventory::Item;
 use serde::Serialize;
 use stackforge_binary::elf::Machine;
+use stackforge_stack::spec::Sm;
 use stackforge_types::Suffix;
 use std::collections::BTreeSet;
 

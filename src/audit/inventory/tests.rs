@@ -1,7 +1,7 @@
 //! Compares objects of wheels that are read as streams with the same objects in memory.
 
 use super::*;
-use crate::audit::objects::Built;
+use crate::objects::Built;
 use stackforge_binary::samples::archive::{Build, File};
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! Finds libraries of more than one major release of CUDA.
 
-use crate::audit::closure::{Closure, Provider, World};
-use crate::audit::finding::{Finding, some};
-use crate::diag::{Diagnostic, codes};
+use crate::closure::{Closure, Provider, World};
+use crate::finding::{Finding, some};
+use stackforge_stack::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// CUDA's major releases, told apart by SONAMEs that only one of them has.

@@ -1,12 +1,12 @@
 //! Checks the search paths of objects: libraries on no search path, and directories of the machine that
 //! built the objects.
 
-use crate::audit::closure::{Closure, Provider, Through, World};
-use crate::audit::finding::{Finding, some};
-use crate::audit::gpu::package;
-use crate::audit::tree::split;
-use crate::catalog::BuildDirectory;
-use crate::diag::{Diagnostic, codes};
+use crate::closure::{Closure, Provider, Through, World};
+use crate::finding::{Finding, some};
+use crate::gpu::package;
+use crate::tree::split;
+use stackforge_stack::catalog::BuildDirectory;
+use stackforge_stack::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reports libraries that exist but are on no search path. A package may load its own by their path; another

@@ -4,13 +4,13 @@
 //! `manylinux` tag promises, and objects for another processor than the tag's or, without a tag, than most.
 //! Bundles for several processors are not reported.
 
-use crate::audit::closure::World;
-use crate::audit::finding::{Finding, some};
-use crate::audit::inventory::Item;
-use crate::audit::missing::usual_machine;
-use crate::audit::tree::{normal, split};
-use crate::diag::{Diagnostic, codes};
+use crate::closure::World;
+use crate::finding::{Finding, some};
+use crate::inventory::Item;
+use crate::missing::usual_machine;
+use crate::tree::{normal, split};
 use stackforge_binary::elf::{Kind, Machine, Version};
+use stackforge_stack::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An installed distribution's own metadata.

@@ -5,9 +5,9 @@
 //! that nothing runs on have no column.
 
 use super::Row;
-use crate::audit::gpu::How;
-use crate::audit::tree::split;
-use crate::spec::Sm;
+use crate::gpu::How;
+use crate::tree::split;
+use stackforge_stack::spec::Sm;
 use stackforge_types::printable;
 use std::collections::{BTreeMap, BTreeSet};
 

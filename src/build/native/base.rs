@@ -3,12 +3,12 @@
 use super::super::base::fetch as fetch_debs;
 use super::super::{BuildError, BuildEvent, Options};
 use super::layers::{Inputs, Maker};
-use crate::lock::{OsPackageLock, PinnedImage};
-use crate::plan::Plan;
-use crate::pull;
 use oci_spec::image::ImageConfiguration;
 use stackforge_debian::finish;
+use stackforge_distribute::pull;
 use stackforge_image::assemble::Layer;
+use stackforge_plan::Plan;
+use stackforge_stack::lock::{OsPackageLock, PinnedImage};
 use stackforge_transfer::registry::Reference;
 use stackforge_types::Digest;
 use std::path::PathBuf;

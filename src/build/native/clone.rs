@@ -7,10 +7,10 @@ use super::super::secrets::{ca_bundle, proxies};
 use super::compile::write;
 use super::layers::Maker;
 use super::toolchain::Toolchain;
-use crate::catalog::template;
-use crate::plan::{Cloned, Compile};
 use crate::render::builder;
+use stackforge_plan::{Cloned, Compile};
 use stackforge_sandbox::{Network, Root};
+use stackforge_stack::catalog::template;
 use stackforge_types::Digest;
 use std::path::PathBuf;
 

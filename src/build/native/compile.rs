@@ -12,14 +12,14 @@ use super::environment::variables;
 use super::layers::Maker;
 use super::toolchain::{Toolchain, present};
 use super::wheels::{Fetched, compiled};
-use crate::catalog::{template, templates_in};
-use crate::lock::{PythonFile, SourceLock};
-use crate::plan::{Compile, Plan, StepId};
 use crate::render::builder;
-use crate::spec::Platform;
 use stackforge_engine::{Event, StepFailure, StepKind};
 use stackforge_image::store::Action;
+use stackforge_plan::{Compile, Plan, StepId};
 use stackforge_sandbox::{Memory, Mount, OWN, Outcome, Root, Sandbox};
+use stackforge_stack::catalog::{template, templates_in};
+use stackforge_stack::lock::{PythonFile, SourceLock};
+use stackforge_stack::spec::Platform;
 use stackforge_types::Digest;
 use stackforge_types::LogStream;
 use std::collections::VecDeque;
@@ -45,7 +45,7 @@ pub(super) fn missing<'p>(plan: &'p Plan, options: &Options<'_>) -> Vec<&'p Comp
 }
 
 /// Returns a library's sdist as a locked file. `None` for a git source.
-pub(in crate::build) fn source(compile: &Compile) -> Option<PythonFile> {
+pub(crate) fn source(compile: &Compile) -> Option<PythonFile> {
     match &compile.source {
         SourceLock::Sdist { file, sha256, size } => Some(PythonFile {
             name: compile.library.clone(),

@@ -1,7 +1,7 @@
 //! Loads an assembled image into Docker.
 
 use super::super::{BuildError, Options};
-use crate::pull;
+use stackforge_distribute::pull;
 use stackforge_engine::docker::Docker;
 use stackforge_image::assemble::Assembled;
 use stackforge_types::Cancel;

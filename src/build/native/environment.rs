@@ -3,9 +3,9 @@
 
 use super::super::BuildError;
 use super::layers::{Maker, Member};
-use crate::spec::PythonVersion;
 use stackforge_image::assemble::Layer;
 use stackforge_image::layer::Scheme;
+use stackforge_stack::spec::PythonVersion;
 
 pub(super) const HOME: &str = "/opt/venv";
 const PATH: &str = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -6,11 +6,11 @@
 use super::super::base::io as failed_at;
 use super::super::{BuildError, BuildEvent, Options, StepResult};
 use super::{FORMAT, Native};
-use crate::plan::Plan;
 use stackforge_image::assemble::{Assembled, Layer};
 use stackforge_image::oci;
 use stackforge_image::pack::{self, PackError, Packed};
 use stackforge_image::store::Action;
+use stackforge_plan::Plan;
 use stackforge_types::Cancel;
 use stackforge_types::Digest;
 use std::collections::BTreeMap;

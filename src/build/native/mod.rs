@@ -25,20 +25,20 @@ use super::{
     AUDIT_PATH, BuildError, BuildEvent, Built, Options, StepResult, document, installed, last,
     reach,
 };
-use crate::audit::{AtRest, Count, Target};
-use crate::labels;
-use crate::plan::{Plan, StepId};
-use crate::prune;
 use crate::render::labels;
 use crate::validate::{Report, SPEC_PATH};
 use compile::Needs;
 pub(super) use compile::source as sdist;
 use layers::{Maker, Member};
+use stackforge_audit::prune;
+use stackforge_audit::{AtRest, Count, Target};
 use stackforge_engine::ImageSize;
 use stackforge_image::assemble::{Assembled, Draft, Layer};
 use stackforge_image::oci::parse;
 use stackforge_image::pack::Compression;
 use stackforge_image::store::Action;
+use stackforge_plan::{Plan, StepId};
+use stackforge_stack::labels;
 use stackforge_types::{Cancel, Digest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;

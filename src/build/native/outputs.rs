@@ -3,9 +3,9 @@
 use super::super::base::io as failed_at;
 use super::super::output::Output;
 use super::super::{BuildError, BuildEvent, Options};
-use crate::plan::Plan;
 use stackforge_image::assemble::{Assembled, output};
 use stackforge_image::store::Save;
+use stackforge_plan::Plan;
 use stackforge_types::Cancel;
 use std::path::Path;
 use tokio::task::block_in_place;

@@ -2,9 +2,9 @@
 
 use super::super::output::{facts, settings};
 use super::super::{BuildError, Options};
-use crate::plan::Plan;
-use crate::publish::{self, Shipment};
+use stackforge_distribute::publish::{self, Shipment};
 use stackforge_image::assemble::Assembled;
+use stackforge_plan::Plan;
 use stackforge_transfer::registry::Reference;
 use std::path::Path;
 

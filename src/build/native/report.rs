@@ -3,11 +3,11 @@
 use super::super::at_rest::validate_at_rest;
 use super::super::{BuildError, BuildEvent};
 use super::layers::Maker;
-use crate::spec::Platform;
 use crate::validate::{Check, Report, Status};
 use serde_json::Value;
 use stackforge_image::assemble::Assembled;
 use stackforge_sandbox::SandboxError;
+use stackforge_stack::spec::Platform;
 
 impl Maker<'_, '_> {
     /// Runs the validation programs in the image and returns their report. If they cannot run, the report says

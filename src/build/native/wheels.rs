@@ -5,14 +5,14 @@ use super::super::base::io as failed_at;
 use super::super::{BuildError, BuildEvent, Options};
 use super::environment::{interpreter, scheme};
 use super::layers::Maker;
-use crate::lock::PythonFile;
-use crate::plan::Plan;
-use crate::prune::{self, Pruned, Pruner};
-use crate::resolve::locked_files;
+use stackforge_audit::prune::{self, Pruned, Pruner};
 use stackforge_binary::source::FileSource;
 use stackforge_image::assemble::Layer;
 use stackforge_image::layer::{self, Install, Limits, Part, Spec, Wheel, group};
 use stackforge_image::pack::Compression;
+use stackforge_plan::Plan;
+use stackforge_resolve::locked_files;
+use stackforge_stack::lock::PythonFile;
 use stackforge_transfer::fetch;
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ pub(super) async fn wheels(
 }
 
 /// Fetches locked files by digest, each under its own name.
-pub(in crate::build) async fn files(
+pub(crate) async fn files(
     locked: &[PythonFile],
     what: &str,
     options: &Options<'_>,

@@ -10,20 +10,20 @@ use super::init::sm_of;
 use super::output::{Failure, colored, json, print, print_document, print_report};
 use super::progress::Amount;
 use super::session::runtime;
-use crate::audit;
-use crate::audit::{AtRest, Audit, Gpu, Promise, Question, TreeError, sarif, table};
-use crate::build::{audit_image, noted};
-use crate::catalog::Catalog;
-use crate::diag::{Diagnostic, Report, Source, render};
+use stackforge_audit as audit;
+use stackforge_audit::{AtRest, Audit, Gpu, Promise, Question, TreeError, sarif, table};
+use stackforge_build::{audit_image, noted};
 use stackforge_engine::docker::Docker;
 use stackforge_image::oci;
 use stackforge_image::store::Store;
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::diag::{Diagnostic, Report, Source, render};
 use stackforge_types::Cancel;
 use std::io::IsTerminal as _;
 pub(super) use target::Target;
 
 pub fn run(common: &Common, args: &AuditArgs) -> Outcome {
-    let catalog = Catalog::load(common.catalog.as_deref())?;
+    let catalog = stackforge_stack::catalog::load(common.catalog.as_deref())?;
     let asked = Asked {
         gpus: gpus(&catalog, &args.gpu)?,
         catalog: &catalog,

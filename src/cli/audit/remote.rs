@@ -1,16 +1,16 @@
 //! Fetches targets: an image of a registry, a wheel of the index.
 
-use crate::catalog::Catalog;
 use crate::cli::args::{AuditArgs, Common};
 use crate::cli::output::Failure;
 use crate::cli::progress::Amount;
 use crate::cli::session::{runtime, until_stopped};
-use crate::config::Config;
-use crate::pull::pull;
-use crate::resolve::{self, Package, PackageError, Pin};
-use crate::spec::{Platform, PythonVersion};
+use stackforge_distribute::pull::pull;
 use stackforge_image::oci;
 use stackforge_image::store::Store;
+use stackforge_resolve::{self as resolve, Package, PackageError, Pin};
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::config::Config;
+use stackforge_stack::spec::{Platform, PythonVersion};
 use stackforge_transfer::fetch;
 use stackforge_transfer::registry::{self, Reference};
 use std::str::FromStr as _;

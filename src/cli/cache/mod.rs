@@ -8,10 +8,10 @@ use super::args::{CacheArgs, CacheCommand, Common};
 use super::output::{Failure, json, print, say, warn};
 use super::progress::Amount;
 use super::session::runtime;
-use crate::config::{Config, Size};
-use crate::diag::{Diagnostic, Report, Source, codes};
-use crate::evidence::{EvidenceError, PrivateKey, PublicKey};
+use stackforge_distribute::evidence::{EvidenceError, PrivateKey, PublicKey};
 use stackforge_image::store::{HasSigned, Limits, Sign, Store, StoreError, Verified};
+use stackforge_stack::config::{Config, Size};
+use stackforge_stack::diag::{Diagnostic, Report, Source, codes};
 use stackforge_types::Cancel;
 use std::time::Duration;
 

@@ -2,10 +2,10 @@
 
 use crate::cli::args::Common;
 use crate::cli::output::Failure;
-use crate::lock::PlatformLock;
-use crate::project::Project;
-use crate::spec::Stack;
 use stackforge_image::store::Selection;
+use stackforge_plan::project::Project;
+use stackforge_stack::lock::PlatformLock;
+use stackforge_stack::spec::Stack;
 use stackforge_types::Digest;
 use std::path::Path;
 
@@ -41,8 +41,8 @@ fn digests(section: &PlatformLock) -> Vec<Digest> {
         .chain(&section.builder_packages)
         .chain(&section.base.packages);
     let sources = section.builds.iter().filter_map(|b| match &b.source {
-        crate::lock::SourceLock::Sdist { sha256, .. } => Some(sha256),
-        crate::lock::SourceLock::Git { .. } => None,
+        stackforge_stack::lock::SourceLock::Sdist { sha256, .. } => Some(sha256),
+        stackforge_stack::lock::SourceLock::Git { .. } => None,
     });
     python
         .map(|f| &f.sha256)

@@ -3,12 +3,12 @@
 use super::super::args::{CompressionChoice, EngineChoice};
 use super::super::output::ENGINE_FAULT;
 use super::{Ended, Fleet, Job, Place};
-use crate::build::Output;
-use crate::build::fleet::End;
-use crate::spec::Platform;
 use serde_json::Value;
+use stackforge_build::Output;
+use stackforge_build::fleet::End;
 use stackforge_engine::EngineError;
 use stackforge_engine::docker::Docker;
+use stackforge_stack::spec::Platform;
 use stackforge_types::Cancel;
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -4,11 +4,11 @@
 //! archive's signing keys. The keys are the base's own: whoever trusts the base trusts them. Only Debian's
 //! and Ubuntu's own archives are asked, whatever other sources the base lists.
 
-use crate::catalog;
-use crate::spec::Platform;
 use stackforge_debian::archive::{Suite, debian_suites};
 use stackforge_debian::finish::{FinishError, Root as _, Unpacked, installed};
 use stackforge_debian::keyring::{Keyring, KeyringError};
+use stackforge_stack::catalog;
+use stackforge_stack::spec::Platform;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use super::super::simple::{Kind, Listed};
 use super::{PackageError, Pin};
-use crate::spec::PythonVersion;
 use pep440_rs::{Version, VersionSpecifier, VersionSpecifiers};
+use stackforge_stack::spec::PythonVersion;
 use stackforge_types::wheel::{Rank, WheelName, WheelTarget};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

@@ -2,8 +2,8 @@
 
 use super::super::simple::PageError;
 use super::super::uv::UvError;
-use crate::diag::{Code, Explained, codes};
 use stackforge_image::store::StoreError;
+use stackforge_stack::diag::{Code, Explained, codes};
 use stackforge_transfer::fetch::FetchError;
 
 #[derive(Debug, thiserror::Error)]

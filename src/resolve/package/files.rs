@@ -5,12 +5,12 @@
 
 use super::places::{self, Locked};
 use super::{Indexes, PackageError, into};
-use crate::catalog::Catalog;
-use crate::lock::PythonFile;
-use crate::spec::Stack;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use reqwest::Url;
 use stackforge_image::store::Store;
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::lock::PythonFile;
+use stackforge_stack::spec::Stack;
 use stackforge_transfer::fetch::{Download, Event};
 use stackforge_types::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,10 +1,10 @@
 //! A tag in the engine that moves from one image to another.
 
 use super::Back;
-use crate::build::BuildError;
-use crate::pull::{self, PullError};
-use crate::update::UpdateError;
-use crate::validate::Report;
+use crate::UpdateError;
+use stackforge_build::BuildError;
+use stackforge_build::validate::Report;
+use stackforge_distribute::pull::{self, PullError};
 use stackforge_engine::docker::Docker;
 use stackforge_image::oci::Image;
 use stackforge_image::store::Store;
@@ -63,8 +63,8 @@ pub async fn validate(
     cancel: &Cancel,
     line: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Report, BuildError> {
-    let docker = crate::build::noted(Docker::connect(None).await?, store).await;
-    crate::build::validate_image(&docker, id, None, gpu, cancel, line).await
+    let docker = stackforge_build::noted(Docker::connect(None).await?, store).await;
+    stackforge_build::validate_image(&docker, id, None, gpu, cancel, line).await
 }
 
 pub async fn switch(name: &str, id: &str, before: Option<&str>) -> Result<(), UpdateError> {

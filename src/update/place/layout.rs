@@ -1,12 +1,12 @@
 //! An image layout whose index names the service's image.
 
-use crate::pull;
-use crate::spec::Platform;
-use crate::update::UpdateError;
+use crate::UpdateError;
 use serde_json::Value;
+use stackforge_distribute::pull;
 use stackforge_image::assemble::output;
 use stackforge_image::oci::{self, Image, OciError};
 use stackforge_image::store::Store;
+use stackforge_stack::spec::Platform;
 use stackforge_types::Digest;
 use std::collections::BTreeSet;
 use std::fs::{self, File};

@@ -8,10 +8,10 @@ mod layout;
 mod rootfs;
 
 use super::UpdateError;
-use crate::pull::{self, Resolved};
-use crate::spec::Platform;
-use crate::validate::Report;
+use stackforge_build::validate::Report;
+use stackforge_distribute::pull::{self, Resolved};
 use stackforge_image::store::{Limits, Store};
+use stackforge_stack::spec::Platform;
 use stackforge_types::Cancel;
 use stackforge_types::Digest;
 use std::fmt;
@@ -131,11 +131,11 @@ impl Site<'_> {
             Place::Docker(_) => docker::validate(id, gpu, self.store, cancel, line).await?,
             Place::Rootfs(dir) => {
                 let other = rootfs::other(dir);
-                crate::build::validate_rootfs(&other, None, gpu, cancel, line).await?
+                stackforge_build::validate_rootfs(&other, None, gpu, cancel, line).await?
             }
             Place::Layout(_) => {
                 let image = self.of_store(id)?;
-                let validate = crate::build::validate_at_rest;
+                let validate = stackforge_build::validate_at_rest;
                 validate(self.store, &image, None, gpu, cancel, line).await?
             }
         })

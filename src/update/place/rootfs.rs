@@ -4,8 +4,8 @@
 //! service does not use; switching and going back both exchange the two names.
 
 use super::Back;
-use crate::pull::{self, Fetched, PullError, Resolved, Rootfs};
-use crate::update::UpdateError;
+use crate::UpdateError;
+use stackforge_distribute::pull::{self, Fetched, PullError, Resolved, Rootfs};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use tokio::task::block_in_place;

@@ -1,10 +1,10 @@
 //! Documents that a person wrote, or another program: stacks, locks, CDI specifications and the
 //! settings of Docker.
 
-use stackforge::device::containers::{cdi_devices, docker_runtimes};
-use stackforge::diag::{Source, render};
-use stackforge::lock::Lock;
-use stackforge::spec;
+use stackforge_device::containers::{cdi_devices, docker_runtimes};
+use stackforge_stack::diag::{Source, render};
+use stackforge_stack::lock::Lock;
+use stackforge_stack::spec;
 
 /// A stack, or every fault of it, each within the text.
 pub fn stack(bytes: &[u8]) {

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io::Read as _;
 
-use stackforge::pull::delta::toc::{self, Toc};
 use stackforge_binary::tar::Reader;
+use stackforge_distribute::pull::delta::toc::{self, Toc};
 use stackforge_image::oci::{Merge, parse};
 use stackforge_image::unpack::{self, Owner};
 

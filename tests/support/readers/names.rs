@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use stackforge::spec::{Platform, PythonVersion, Sm};
 use stackforge_binary::elf::{self, Version};
+use stackforge_stack::spec::{Platform, PythonVersion, Sm};
 use stackforge_types::wheel::{WheelName, WheelTarget, normalized};
 use stackforge_types::{Digest, LibraryName, OsPackage, StackName};
 

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use stackforge::evidence::{PrivateKey, PublicKey, read_statement, signatures};
+use stackforge_distribute::evidence::{PrivateKey, PublicKey, read_statement, signatures};
 use stackforge_transfer::registry::Manifest;
 use stackforge_types::Digest;
 

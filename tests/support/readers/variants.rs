@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use stackforge::publish::{Facts, Variant};
-use stackforge::pull::{Machine, choose};
-use stackforge::spec::Platform;
+use stackforge_distribute::publish::{Facts, Variant};
+use stackforge_distribute::pull::{Machine, choose};
+use stackforge_stack::spec::Platform;
 
 /// Entries of an index, and the choice among them for two devices.
 pub fn variants(bytes: &[u8]) {

@@ -1,7 +1,7 @@
 //! What servers answer: headers with a meaning of their own, and pages of an index.
 
 use reqwest::Url;
-use stackforge::resolve::simple;
+use stackforge_resolve::simple;
 use stackforge_transfer::registry::{challenge, header};
 
 /// Headers, one a line.

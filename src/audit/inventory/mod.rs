@@ -1,0 +1,233 @@
+//! Reads every object of a tree once, on all cores.
+//!
+//! In: a [`Tree`] with its [`Contents`]; for images [`super::image`] calls [`read`]. Out: [`Item`]s by path, and
+//! the files that could not be read. Files that are not ELF objects are skipped. Only the symbols that tie an
+//! extension to torch are kept: names of those that it needs, hashes of those that it exports.
+
+use super::code::Code;
+use super::finding::Finding;
+use super::packed::{Packed, is_wheel};
+use super::stream::{Passed, Wishes, pass};
+use super::torch::Ties;
+use super::tree::{Contents, Tree, TreeError};
+use stackforge_binary::elf::{self, ElfError, Kind, Machine, Object};
+use stackforge_binary::fatbin::{self, FatbinError};
+use stackforge_binary::source::{ReadError, Source, array};
+use stackforge_stack::diag::{Diagnostic, codes};
+use std::cmp::Reverse;
+use std::num::NonZero;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Most parallel workers: each may keep 64 MiB of an object.
+pub const MOST_WORKERS: usize = 8;
+
+#[derive(Debug)]
+pub struct Item {
+    /// Path of the object in the tree.
+    pub path: String,
+    pub object: Object,
+    pub code: Code,
+    pub ties: Ties,
+}
+
+#[derive(Debug, Default)]
+pub struct Inventory {
+    /// Objects in the order of their paths.
+    pub items: Vec<Item>,
+    /// Damaged files: path and reason.
+    pub damaged: Vec<(String, String)>,
+    /// Objects of wheels that are files of the tree; their paths begin with the wheel's.
+    pub packed: Packed,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    #[error(transparent)]
+    Open(#[from] TreeError),
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+    #[error(transparent)]
+    Code(#[from] FatbinError),
+}
+
+impl Unreadable {
+    /// Returns the byte range that the source had not kept, if that was the error.
+    pub fn absent(&self) -> Option<Range<u64>> {
+        let read = match self {
+            Self::Elf(ElfError {
+                problem: elf::Problem::Read(e),
+                ..
+            }) => e,
+            Self::Code(FatbinError {
+                problem: fatbin::Problem::Read(e),
+                ..
+            }) => e,
+            _ => return None,
+        };
+        match read {
+            ReadError::Absent { offset, wanted } => Some(*offset..offset + wanted),
+            _ => None,
+        }
+    }
+}
+
+impl Inventory {
+    pub fn of(tree: &Tree, contents: &Contents) -> Self {
+        // Largest file first: it may take as long as all others together.
+        let mut order: Vec<usize> = (0..tree.paths.len()).collect();
+        order.sort_by_key(|&file| Reverse(contents.work(file)));
+        let next = AtomicUsize::new(0);
+        let found = Mutex::new(Self::default());
+        let work = || {
+            while let Some(&file) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let path = &tree.paths[file];
+                let looked = look(path, file, contents);
+                // A panicking worker would have ended the scope, so the data is complete.
+                let mut all = found.lock().unwrap_or_else(|e| e.into_inner());
+                match looked {
+                    Ok(Looked::Other) => {}
+                    Ok(Looked::Object(item)) => all.items.push(*item),
+                    Ok(Looked::Wheel(packed)) => all.add_packed(packed.at(path)),
+                    Err(e) => all.damaged.push((path.clone(), e.to_string())),
+                }
+            }
+        };
+        let workers = thread::available_parallelism().map_or(1, NonZero::get);
+        thread::scope(|scope| {
+            for _ in 0..workers.min(MOST_WORKERS).min(order.len()) {
+                scope.spawn(work);
+            }
+        });
+        let mut found: Self = found.into_inner().unwrap_or_else(|e| e.into_inner());
+        found.sort();
+        found
+    }
+
+    pub fn add_packed(&mut self, packed: Packed) {
+        self.packed.items.extend(packed.items);
+        self.packed.damaged.extend(packed.damaged);
+    }
+
+    pub fn sort(&mut self) {
+        for items in [&mut self.items, &mut self.packed.items] {
+            items.sort_by(|a, b| a.path.cmp(&b.path));
+        }
+        self.damaged.sort();
+        self.packed.damaged.sort();
+    }
+
+    /// Reports damaged objects. In a wheel that is not installed, damage is only a warning.
+    pub fn findings(&self) -> Vec<Finding> {
+        type Say = fn(stackforge_stack::diag::Code, String) -> Diagnostic;
+        let tell = |say: Say, (path, why): &(String, String)| {
+            let message = format!("`{path}` cannot be read: {why}");
+            Finding::new(path, say(codes::OBJECT_DAMAGED, message))
+        };
+        let installed = self.damaged.iter().map(|d| tell(Diagnostic::error, d));
+        let packed = self.packed.damaged.iter();
+        installed
+            .chain(packed.map(|d| tell(Diagnostic::warning, d)))
+            .collect()
+    }
+}
+
+enum Looked {
+    Other,
+    Object(Box<Item>),
+    /// A wheel that is a file of the tree, not the target itself.
+    Wheel(Packed),
+}
+
+impl From<Option<Item>> for Looked {
+    fn from(item: Option<Item>) -> Self {
+        item.map_or(Self::Other, |item| Self::Object(Box::new(item)))
+    }
+}
+
+/// Reads one file. Compressed content is inflated once, as a stream. An object with an unusual layout or with
+/// damage is read again with random access, which reports the exact damage.
+fn look(path: &str, file: usize, contents: &Contents) -> Result<Looked, Unreadable> {
+    if let Some(disk) = contents.on_disk(file).filter(|_| is_wheel(path)) {
+        let packed = Packed::read(path, || std::fs::File::open(disk));
+        return Ok(Looked::Wheel(packed.map_err(|source| TreeError::Read {
+            path: disk.to_owned(),
+            source,
+        })?));
+    }
+    let mut whole = true;
+    if let Some(mut content) = contents.once(file)? {
+        let size = content.size();
+        match pass(path, size, &mut content, Wishes::default()) {
+            Ok(Passed::Other) => return Ok(Looked::Other),
+            Ok(Passed::Object(item)) => return Ok(Looked::Object(item)),
+            Ok(Passed::Again(_) | Passed::Damaged(_)) => {}
+            Err(_) => whole = false,
+        }
+    }
+    let mut source = contents.open(file)?;
+    let item = read(path, &mut *source)?;
+    if !whole {
+        // The damage is in a part that was not read. Reading the last byte forces the whole check.
+        let last = source.size().saturating_sub(1);
+        array::<1>(&mut *source, last).map_err(|e| unreadable(path, e))?;
+    }
+    Ok(item.into())
+}
+
+fn unreadable(path: &str, error: ReadError) -> Unreadable {
+    Unreadable::Elf(ElfError {
+        object: path.to_owned(),
+        offset: error.offset(),
+        problem: elf::Problem::Read(error),
+    })
+}
+
+/// Reads a file as an object. `None` if no loader or driver would load it.
+pub fn read(path: &str, source: &mut dyn Source) -> Result<Option<Item>, Unreadable> {
+    if source.size() < 4 {
+        return Ok(None);
+    }
+    match array::<4>(source, 0) {
+        Ok(magic) if magic == elf::MAGIC => {}
+        Ok(_) => return Ok(None),
+        // A member that cannot be inflated from its start is damaged, whatever its type.
+        Err(e) => {
+            let problem = elf::Problem::Read(e);
+            return Err(Unreadable::Elf(ElfError {
+                object: path.to_owned(),
+                offset: 0,
+                problem,
+            }));
+        }
+    }
+    let object = match Object::read(path, source, &fatbin::SECTIONS) {
+        Ok(object) => object,
+        // Skip other ELF files: firmware, and programs of 32-bit systems.
+        Err(e) if matches!(e.problem, elf::Problem::Class) => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    let loads = match object.machine {
+        Machine::X86_64 | Machine::Aarch64 => {
+            matches!(object.kind, Kind::Shared | Kind::Executable)
+        }
+        Machine::Cuda => true,
+        Machine::Other(_) => false,
+    };
+    if !loads {
+        return Ok(None);
+    }
+    let ties = Ties::read(&object, source)?;
+    let code = Code::read(&object, source)?;
+    Ok(Some(Item {
+        path: path.to_owned(),
+        object,
+        code,
+        ties,
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! Renders a plan as a Dockerfile and the files that it reads.
+//!
+//! In: a [`Plan`]. Out: a [`Context`], from which `docker build` makes the image without further inputs.
+//! Text from the stack reaches the Dockerfile only through [`quote`]. Shell scripts are files of the
+//! context, so an unquoted value is never part of a command line.
+
+mod files;
+pub mod keys;
+pub mod quote;
+pub mod yaml;
+
+pub use files::{builder, requirements};
+
+use handlebars::Handlebars;
+use serde_json::json;
+use stackforge_plan::{Plan, WheelLayer};
+use stackforge_stack::catalog::template;
+use stackforge_stack::config::Config;
+use stackforge_stack::diag::{Code, Explained, codes, of_disk};
+use stackforge_stack::labels;
+use stackforge_stack::lock::{OsPackageLock, PinnedImage, SourceLock};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The files of a build context by path; paths are relative and use `/`.
+pub type Context = BTreeMap<String, Content>;
+
+#[derive(Debug, Clone)]
+pub enum Content {
+    Text(String),
+    File(PathBuf),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    #[error("template {name} is missing")]
+    Missing { name: String },
+    #[error("template {name}: {source}")]
+    Template {
+        name: String,
+        source: Box<handlebars::RenderError>,
+    },
+    #[error("template {name}: {source}")]
+    Syntax {
+        name: String,
+        source: Box<handlebars::TemplateError>,
+    },
+    #[error("locked OS package {name} is not in {}", folder.display())]
+    DebMissing { name: String, folder: PathBuf },
+    #[error("the source {file} of {library} is not in {}", folder.display())]
+    SourceMissing {
+        library: String,
+        file: String,
+        folder: PathBuf,
+    },
+    #[error("cannot read {} for the build context", path.display())]
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+}
+
+impl Explained for RenderError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Missing { .. } | Self::Template { .. } | Self::Syntax { .. } => codes::TEMPLATE,
+            Self::DebMissing { .. } | Self::SourceMissing { .. } => codes::STORE_DAMAGED,
+            Self::Read { source, .. } => of_disk(source),
+        }
+    }
+}
+
+/// The source of a bootstrapped base.
+#[derive(Debug, Clone)]
+pub enum BaseImage {
+    /// An image of this name in the engine or a registry.
+    Named(String),
+    /// A tar of the unpacked packages, which becomes part of the context.
+    Tar(PathBuf),
+}
+
+/// Options of rendering.
+pub struct Options<'a> {
+    pub overlay: Option<&'a Path>,
+    pub base: BaseImage,
+    /// Configuration with the mirrors that images are pulled from.
+    pub config: &'a Config,
+    /// Compiled wheels, by library: each replaces its builder stage.
+    pub wheels: &'a BTreeMap<String, PathBuf>,
+    /// Folder of fetched OS packages and sources, named by their sha256.
+    pub debs: &'a Path,
+}
+
+impl Options<'_> {
+    /// Whether a library has to be compiled, so that the context needs the compilers' packages.
+    fn compiles(&self, plan: &Plan) -> bool {
+        let mut compiles = plan.parts.compiles.iter();
+        compiles.any(|c| !self.wheels.contains_key(&c.library))
+    }
+}
+
+/// Renders the Dockerfile and its context.
+pub fn render(plan: &Plan, options: &Options<'_>) -> Result<Context, RenderError> {
+    let mut context = files::context(plan, options)?;
+    let dockerfile = keys::keyed(&dockerfile(plan, options)?, &context)?;
+    context.insert("Dockerfile".into(), Content::Text(dockerfile));
+    Ok(context)
+}
+
+fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError> {
+    let parts = &plan.parts;
+    let mut previous = String::new();
+    let mut layers = Vec::new();
+    for layer in &parts.layers {
+        layers.push(json!({ "name": layer.group.name(), "previous": previous }));
+        previous = format!("-{}", layer.group);
+    }
+    let stage = |layers: &[WheelLayer]| match layers.last() {
+        Some(layer) => format!("wheels-{}", layer.group),
+        None => "wheels".to_owned(),
+    };
+    let names = |packages: &[OsPackageLock]| -> Vec<String> {
+        packages.iter().map(|p| p.name.clone()).collect()
+    };
+    let pinned = |p: &PinnedImage| {
+        let reference = options.config.image(&p.reference);
+        match &p.digest {
+            Some(digest) => format!("{reference}@{digest}"),
+            None => reference,
+        }
+    };
+    let runtime = match &options.base {
+        BaseImage::Named(name) if parts.bootstrap => Some(name.clone()),
+        _ => parts.base.runtime.as_ref().map(pinned),
+    };
+    let devel = parts.base.devel.as_ref().map(pinned);
+    let data = json!({
+        "stack": plan.variant,
+        "about": parts.about,
+        "python": plan.python,
+        "base": {
+            "bootstrap": parts.bootstrap,
+            "inline": matches!(options.base, BaseImage::Tar(_)),
+            "runtime": runtime,
+            "devel": devel,
+            "python_packages": match parts.locks_packages() {
+                true => &[],
+                false => parts.python_packages.as_slice(),
+            },
+            "debs": parts.locks_packages() && files::locked(&parts.runtime_packages),
+        },
+        "layers": layers,
+        "last_wheels": stage(&parts.layers),
+        "builders_from": stage(parts.below_builders()),
+        "compiles": options.compiles(plan),
+        "builders": parts.compiles.iter().map(|c| json!({
+            "library": c.library,
+            "note": format!("{} {}, {}", c.library, c.version, c.how),
+            "requirement": format!("{}=={}", c.library, c.version),
+            "after": c.after,
+            "compiled": options.wheels.contains_key(&c.library),
+            "git": matches!(c.source, SourceLock::Git { .. }),
+            "clones": !c.clones().is_empty(),
+        })).collect::<Vec<_>>(),
+        "rounds": parts.rounds(),
+        "builder_packages": names(&parts.builder_packages),
+        "builder_debs": files::locked(&parts.builder_packages),
+        "runtime_packages": match parts.locks_packages() {
+            true => Vec::new(),
+            false => names(&parts.runtime_packages),
+        },
+        "runtime_debs": parts.bootstrap && files::locked(&parts.runtime_packages),
+        "labels": labels(plan),
+    });
+    fill("Dockerfile.hbs", options.overlay, &data)
+}
+
+/// Returns the labels that follow from the plan. The build adds those that follow from the audit; both
+/// engines set the same labels.
+pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
+    let sms: Vec<String> = plan
+        .sm
+        .iter()
+        .map(|s| format!("sm_{}", s.digits()))
+        .collect();
+    let mut all = BTreeMap::from([
+        (labels::STACK.to_owned(), plan.stack.clone()),
+        (labels::KEY.to_owned(), plan.key().to_string()),
+        (labels::BASE.to_owned(), plan.parts.base.name.clone()),
+        (labels::SM.to_owned(), sms.join(",")),
+        (labels::PYTHON.to_owned(), plan.python.to_string()),
+        (
+            "org.opencontainers.image.title".to_owned(),
+            plan.variant.clone(),
+        ),
+    ]);
+    if plan.variant != plan.stack {
+        all.insert(labels::VARIANT.into(), plan.variant.clone());
+    }
+    if plan.parts.prune {
+        all.insert(labels::PRUNED.into(), sms.join(","));
+    }
+    if let Some(isa) = &plan.isa {
+        all.insert(labels::ISA.into(), isa.to_string());
+    }
+    if let Some(cuda) = &plan.cuda {
+        all.insert(labels::CUDA.into(), cuda.clone());
+    }
+    if let Some(about) = &plan.parts.about {
+        all.insert("org.opencontainers.image.description".into(), about.clone());
+    }
+    all
+}
+
+/// Fills a template with data. A value is inserted unchanged unless the template quotes it.
+pub fn fill(
+    name: &str,
+    overlay: Option<&Path>,
+    data: &serde_json::Value,
+) -> Result<String, RenderError> {
+    let text = template(overlay, name).ok_or_else(|| RenderError::Missing { name: name.into() })?;
+    let mut engine = Handlebars::new();
+    engine.set_strict_mode(true);
+    engine.register_escape_fn(handlebars::no_escape);
+    engine.register_helper("sh", Box::new(quote::ShHelper));
+    engine.register_helper("quoted", Box::new(quote::QuotedHelper));
+    engine.register_helper("comment", Box::new(quote::CommentHelper));
+    engine.register_helper("yaml", Box::new(quote::YamlHelper));
+    engine.register_helper("block", Box::new(quote::BlockHelper));
+    engine.register_helper("reference", Box::new(quote::ReferenceHelper));
+    engine
+        .register_template_string(name, &text)
+        .map_err(|source| RenderError::Syntax {
+            name: name.into(),
+            source: Box::new(source),
+        })?;
+    engine
+        .render(name, data)
+        .map_err(|source| RenderError::Template {
+            name: name.into(),
+            source: Box::new(source),
+        })
+}

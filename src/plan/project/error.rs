@@ -1,0 +1,156 @@
+//! Why a stack file does not lead to a plan.
+
+use crate::PlanError;
+use stackforge_stack::catalog::CatalogError;
+use stackforge_stack::diag::{Code, Diagnostic, Explained as _, Report, Source, codes};
+use stackforge_stack::matrix::{Expansion, Rejected};
+use stackforge_stack::spec::{Platform, PythonVersion};
+use std::path::PathBuf;
+
+/// Names of variants that an error lists.
+const SHOWN: usize = 8;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ProjectError {
+    #[error("cannot read {file}: {why}")]
+    Unreadable { file: String, why: String },
+    #[error("{file} has more than {} bytes", super::MAX_TEXT)]
+    TooLarge { file: String },
+    /// The file is not a stack; the report says where and why.
+    #[error("{} is not a stack", .0.source.name)]
+    Invalid(Report),
+    /// The stack cannot work; the report says where and why.
+    #[error("{} cannot work", .0.source.name)]
+    Refused(Report),
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    #[error("read {}: {source}", path.display())]
+    LockUnreadable {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{}: {message}", path.display())]
+    LockInvalid { path: PathBuf, message: String },
+    #[error("{file} has no lock")]
+    NoLock { file: String },
+    #[error("the lock has nothing for {platform} on {base} with Python {python}")]
+    NoSection {
+        file: String,
+        platform: Platform,
+        base: String,
+        python: PythonVersion,
+    },
+    #[error("all {} combinations of `matrix` in {file} are refused", expansion.rejected.len())]
+    NoneLeft {
+        file: String,
+        expansion: Box<Expansion>,
+    },
+    /// `asked` is `None` if a variant has to be named.
+    #[error("{}", unknown(file, asked.as_deref(), there.len()))]
+    UnknownVariant {
+        file: String,
+        asked: Option<String>,
+        near: Option<String>,
+        there: Vec<String>,
+        /// Whether the stack has no matrix.
+        single: bool,
+    },
+    #[error("`{}` is refused: {}", .0.name, .0.message)]
+    RefusedVariant(Box<Rejected>),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+impl ProjectError {
+    /// Returns the exit status of a command that ends with this error: 1 if the stack cannot work, 2 if it
+    /// cannot be read.
+    pub fn exit(&self) -> u8 {
+        match self {
+            Self::Invalid(_) => 2,
+            Self::Refused(_) | Self::RefusedVariant(_) => 1,
+            other => other.code().exit(),
+        }
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            Self::Unreadable { .. } => codes::UNREADABLE,
+            Self::TooLarge { .. } => codes::TOO_LARGE,
+            Self::LockUnreadable { .. } | Self::LockInvalid { .. } => codes::LOCK_INVALID,
+            Self::NoLock { .. } => codes::LOCK_MISSING,
+            Self::NoSection { .. } => codes::LOCK_STALE,
+            Self::NoneLeft { .. } => codes::NO_VARIANT,
+            Self::UnknownVariant { .. } => codes::UNKNOWN_VARIANT,
+            Self::RefusedVariant(rejected) => rejected.code,
+            Self::Catalog(e) => e.code(),
+            Self::Plan(e) => e.code(),
+            // Reports have codes of their own.
+            Self::Invalid(_) | Self::Refused(_) => codes::YAML_SYNTAX,
+        }
+    }
+
+    /// Returns the findings, at their places in the stack file where they have one.
+    pub fn report(self) -> Report {
+        let this = match self {
+            Self::Invalid(report) | Self::Refused(report) => return report,
+            other => other,
+        };
+        let told = |help: Option<String>| {
+            let d = Diagnostic::error(this.code(), this.to_string());
+            let d = match help {
+                Some(help) => d.help(help),
+                None => d,
+            };
+            Report::new(Source::default(), vec![d])
+        };
+        let lock = |file: &str| Some(format!("run `stackforge lock {file}`"));
+        match &this {
+            Self::Unreadable { .. } => told(Some("check the path and its permissions".to_owned())),
+            Self::TooLarge { .. } => {
+                told(Some("check that the path names a stack file".to_owned()))
+            }
+            Self::LockUnreadable { .. } => told(None),
+            Self::LockInvalid { .. } => told(Some(
+                "restore it from version control or run `stackforge lock`".to_owned(),
+            )),
+            Self::NoLock { file } | Self::NoSection { file, .. } => told(lock(file)),
+            Self::NoneLeft { .. } => told(Some(
+                "change the base, a library or an axis as the reasons above say".to_owned(),
+            )),
+            Self::UnknownVariant {
+                file,
+                near,
+                there,
+                single,
+                ..
+            } => told(Some(names(file, near.as_deref(), there, *single))),
+            Self::RefusedVariant(rejected) => told(rejected.help.clone()),
+            Self::Catalog(e) => Report::new(Source::default(), vec![e.diagnostic()]),
+            Self::Plan(e) => Report::new(Source::default(), vec![e.diagnostic()]),
+            Self::Invalid(_) | Self::Refused(_) => told(None),
+        }
+    }
+}
+
+fn unknown(file: &str, asked: Option<&str>, there: usize) -> String {
+    match asked {
+        Some(asked) => format!("{file} has no variant `{asked}`"),
+        None if there == 1 => format!("{file} has 1 variant"),
+        None => format!("{file} has {there} variants"),
+    }
+}
+
+fn names(file: &str, near: Option<&str>, there: &[String], single: bool) -> String {
+    match near {
+        _ if single => "leave `--variant` out: the stack has no matrix".to_owned(),
+        Some(near) => format!("did you mean `{near}`?"),
+        None => {
+            let mut help = "use `--variant` with one of\n".to_owned();
+            help.push_str(&there[..there.len().min(SHOWN)].join("\n"));
+            if there.len() > SHOWN {
+                help.push_str(&format!("\n…\n`stackforge matrix {file}` lists all"));
+            }
+            help
+        }
+    }
+}

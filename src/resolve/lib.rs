@@ -1,0 +1,352 @@
+//! Locks a stack: exact versions, files, digests, revisions.
+//!
+//! In: a stack with its target, the catalog, the old lock. Out: a [`Lock`] that leaves nothing open, or
+//! findings at the stack's lines. uv resolves Python packages and Debian's indices are read here; this
+//! module decides what to ask, and refuses choices that uv makes silently. No package's code runs, and no
+//! host's name enters a lock.
+
+mod answer;
+mod builds;
+mod error;
+mod git;
+mod indexes;
+mod inputs;
+mod old;
+mod os;
+mod package;
+mod policy;
+mod project;
+mod python;
+mod reach;
+mod requirements;
+mod settings;
+pub mod simple;
+
+mod uv;
+mod ways;
+
+use answer::Pins;
+use builds::{Site, Toolkit, cuda_of, ordered};
+use indexes::{Indexes, Origin};
+use old::{Old, old_digest};
+use policy::Joint;
+use project::{Ground, Question};
+use python::Resolver;
+use requirements::{Need, Way, needs};
+use stackforge_stack::catalog::Catalog;
+use stackforge_stack::lock::{BaseLock, FORMAT, Lock, PinnedImage, PlatformLock, PythonFile};
+use stackforge_stack::rules::Choice;
+use stackforge_stack::spec::Stack;
+use stackforge_stack::target::{Base, Target};
+use stackforge_types::Digest;
+use stackforge_types::wheel::{WheelTarget, best, normalized};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use uv::Uv;
+
+pub use error::{OsPackagesError, ResolveError};
+pub use indexes::index_settings;
+pub use inputs::inputs;
+pub use package::{Package, PackageError, Pin, locked_files, package};
+pub use reach::{IndexAddress, index_address, index_answers};
+
+/// glibc 2's minor version if the base's is not known: that of the oldest system for which current wheels
+/// are made (manylinux_2_28).
+const GLIBC: u16 = 28;
+
+/// What may get a newer version than in the old lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Upgrade {
+    /// Only what changes of the stack require.
+    None,
+    All,
+    /// These libraries of the stack.
+    Libraries(Vec<String>),
+}
+
+#[derive(Debug, Clone)]
+pub struct LockOptions {
+    pub upgrade: Upgrade,
+    /// Whether to choose OS packages anew.
+    pub upgrade_os: bool,
+    /// Whether to lock, with digests, the OS packages that a registry's base lacks. This fetches the base.
+    pub pull: bool,
+    /// Root of the store, which keeps programs and indices.
+    pub cache: PathBuf,
+    pub offline: bool,
+    /// Mirrors of Debian's archives; if empty, the host's own.
+    pub debian_mirrors: Vec<String>,
+}
+
+/// Functions that ask registries about bases.
+pub struct Bases<D, R> {
+    /// Returns the digest of a reference, if its registry answers.
+    pub digest_of: D,
+    /// Fetches an image and returns its root file system.
+    pub root_of: R,
+}
+
+/// Locks a stack.
+pub async fn lock<D, R>(
+    stack: &Stack,
+    catalog: &Catalog,
+    target: &Target<'_>,
+    old: Option<&Lock>,
+    options: &LockOptions,
+    bases: Bases<D, R>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Lock, ResolveError>
+where
+    D: AsyncFn(&str) -> Option<Digest>,
+    R: AsyncFn(&PinnedImage) -> Result<PathBuf, ResolveError>,
+{
+    let inputs = inputs(stack, catalog, target);
+    let old = Old::new(old, stack, &inputs, options);
+    let indexes = Indexes::of(stack);
+    let own = indexes.origin == Origin::Stack;
+    let uv = Uv::find(catalog, &options.cache, options.offline, own, progress).await?;
+    let io = |source| ResolveError::Io {
+        doing: "create a directory in",
+        path: std::env::temp_dir(),
+        source,
+    };
+    let work = tempfile::tempdir().map_err(io)?;
+    let mut resolver = Resolver {
+        uv: &uv,
+        ground: ground(stack, target, &indexes, options.offline),
+        work: work.path(),
+    };
+    let mut needs = needs(stack, target);
+    let choice = Choice::of(stack, target, catalog);
+    ways::decide(&mut needs, &resolver, &choice).await?;
+    resolver.ground.add(&needs, &work.path().join("stubs"))?;
+
+    progress("resolving versions");
+    let question = Question {
+        requirements: needs.iter().map(Need::line).collect(),
+        preferences: old.preferences(&needs),
+        ..Question::default()
+    };
+    let pins =
+        resolver
+            .versions(&question)
+            .await?
+            .map_err(|explanation| ResolveError::Unsatisfiable {
+                of: "the stack".to_owned(),
+                explanation,
+            })?;
+    if options.offline {
+        old.only_known(&needs, &pins)?;
+    }
+    progress(&format!("choosing files of {} distributions", pins.len()));
+    let files = resolver.files(&pins).await?;
+    let (wheels, sdists) = chosen(&resolver, &needs, &pins, &files)?;
+    let base_cuda = target.base.image().and_then(|i| i.cuda.clone());
+    let joint = Joint {
+        needs: &needs,
+        question: &question,
+        pins: &pins,
+        kept: old.kept(&needs, &pins),
+        platform: stack.platform.value,
+        torch_of_base: base_cuda.is_some() && ways::is_for_one_system(&wheels, "torch"),
+    };
+    policy::check(&resolver, &joint).await?;
+
+    let cuda = cuda_of(&pins).or(base_cuda);
+    let site = Site {
+        catalog,
+        image: target.base.image(),
+        cuda: cuda.as_deref(),
+        pins: &pins,
+        old: old.platform,
+        unchanged: old.unchanged(&needs),
+        offline: options.offline,
+    };
+    let mut builds = Vec::new();
+    let mut devel = false;
+    for need in ordered(&needs)? {
+        progress(&format!("choosing what builds {}", need.name()));
+        devel |= site.toolkit(need)? == Toolkit::Base;
+        builds.push(
+            site.lock(&resolver, need, sdists.get(&need.distribution))
+                .await?,
+        );
+    }
+
+    let mut base = base_lock(stack, target, devel, old.platform, options, bases.digest_of).await;
+    progress("choosing OS packages");
+    let names = os::names(stack, target, &needs);
+    let same_base =
+        |p: &&PlatformLock| (&p.base.runtime, &p.base.devel) == (&base.runtime, &base.devel);
+    // A lock by digest never goes back to a lock by names.
+    let by_file = old.platform.is_some_and(os::was_read);
+    let kept = old.os_platform.filter(same_base);
+    let kept = kept.and_then(|p| os::kept(p, &names, options.pull));
+    let packages = match (kept, &base.runtime) {
+        (Some(kept), _) => kept,
+        (None, Some(runtime)) if (options.pull || by_file) && !options.offline => {
+            progress("fetching the base, for what is installed in it");
+            let root = (bases.root_of)(runtime).await?;
+            let devel = match &base.devel {
+                Some(devel) => Some((bases.root_of)(devel).await?),
+                None => None,
+            };
+            os::lock_over(stack, &root, devel.as_deref(), &names, options).await?
+        }
+        (None, _) => os::lock(stack, target, &names, options).await?,
+    };
+    base.packages = packages.base;
+    let mut section = PlatformLock {
+        platform: stack.platform.value,
+        python: stack.python.value,
+        cuda,
+        inputs: BTreeMap::new(),
+        base,
+        wheels,
+        builds,
+        tools: tools(catalog, &resolver.ground.target),
+        packages: packages.runtime,
+        builder_packages: packages.builder,
+    };
+    old.keep_sizes(&mut section);
+    Ok(Lock {
+        version: FORMAT,
+        stack: stack.stack.value.to_string(),
+        inputs,
+        platforms: vec![section],
+    })
+}
+
+fn ground(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: bool) -> Ground {
+    let libc = target.base.image().map(|i| i.libc.as_str());
+    let glibc = libc.and_then(|l| l.strip_prefix("2.")?.parse().ok());
+    let own_index = |l: &stackforge_stack::spec::Library| {
+        let recipe = target.recipes.get(l.name.value.as_str());
+        let name = recipe.map_or(l.name.value.as_str(), |r| r.distribution.as_str());
+        Some((normalized(name), l.index.clone()?))
+    };
+    Ground {
+        target: WheelTarget {
+            python: stack.python.value,
+            platform: stack.platform.value,
+            glibc: glibc.unwrap_or(GLIBC),
+        },
+        overrides: stack.overrides.iter().map(|o| o.value.clone()).collect(),
+        sources: stack.libraries.iter().filter_map(own_index).collect(),
+        metadata: Vec::new(),
+        compiled: Vec::new(),
+        stubs: None,
+        index_options: indexes.options(),
+        own_config: indexes.origin == Origin::Stack || indexes.config.is_some(),
+        config: match indexes.origin {
+            Origin::Stack => toml::Table::new(),
+            _ => indexes.config.clone().unwrap_or_default(),
+        },
+        offline,
+    }
+}
+
+type Sdists = BTreeMap<String, PythonFile>;
+
+/// Returns the wheel of each distribution, and the sdists of those that are compiled.
+fn chosen(
+    resolver: &Resolver<'_>,
+    needs: &[Need<'_>],
+    pins: &Pins,
+    files: &answer::Files,
+) -> Result<(Vec<PythonFile>, Sdists), ResolveError> {
+    let mut wheels = Vec::new();
+    let mut sdists = Sdists::new();
+    for (name, pin) in pins {
+        match needs
+            .iter()
+            .find(|n| n.distribution == *name)
+            .map(|n| &n.way)
+        {
+            Some(Way::Git { .. }) => {}
+            Some(Way::Sdist) => {
+                sdists.insert(name.clone(), files.sdist(name)?);
+            }
+            _ => {
+                let mut wheel = files.wheel(name, &resolver.ground.target)?;
+                if !pin.named {
+                    wheel.via.clone_from(&pin.via);
+                }
+                wheels.push(wheel);
+            }
+        }
+    }
+    Ok((wheels, sdists))
+}
+
+/// Returns uv for the image's platform, since builder stages run it.
+fn tools(catalog: &Catalog, target: &WheelTarget) -> Vec<PythonFile> {
+    let Some(tool) = catalog.tool("uv") else {
+        return Vec::new();
+    };
+    let named: Vec<_> = tool
+        .files
+        .iter()
+        .filter_map(|f| Some((f.file.parse().ok()?, f)))
+        .collect();
+    best(named.iter().map(|(name, file)| (name, *file)), target)
+        .map(|file| PythonFile {
+            name: tool.name.clone(),
+            version: tool.version.clone(),
+            file: file.file.clone(),
+            size: file.size,
+            sha256: file.sha256.clone(),
+            via: Vec::new(),
+        })
+        .into_iter()
+        .collect()
+}
+
+async fn base_lock(
+    stack: &Stack,
+    target: &Target<'_>,
+    devel: bool,
+    old: Option<&PlatformLock>,
+    options: &LockOptions,
+    digest_of: impl AsyncFn(&str) -> Option<Digest>,
+) -> BaseLock {
+    let mut lock = BaseLock {
+        name: stack.base.value.clone(),
+        runtime: None,
+        devel: None,
+        packages: Vec::new(),
+    };
+    match &target.base {
+        Base::Raw { reference, digest } => {
+            lock.runtime = Some(PinnedImage {
+                reference: reference.clone(),
+                digest: Some(digest.clone()),
+            });
+        }
+        Base::Known(image) => {
+            let Some(reference) = &image.reference else {
+                return lock;
+            };
+            let pinned = async |name: &str, role: &str| {
+                let known = [name, role]
+                    .iter()
+                    .find_map(|k| reference.digests.get(*k)?.parse().ok());
+                let before = || old_digest(old, name).filter(|_| !options.upgrade_os);
+                let digest = match known.or_else(before) {
+                    Some(digest) => Some(digest),
+                    None if options.offline => None,
+                    None => digest_of(name).await,
+                };
+                Some(PinnedImage {
+                    reference: name.to_owned(),
+                    digest,
+                })
+            };
+            lock.runtime = pinned(&reference.runtime, "runtime").await;
+            if devel {
+                lock.devel = pinned(&reference.devel, "devel").await;
+            }
+        }
+    }
+    lock
+}

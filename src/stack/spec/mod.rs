@@ -1,0 +1,151 @@
+//! The stack file: YAML text in, a checked [`StackFile`] or diagnostics out.
+//!
+//! [`raw`] is the shape of the file (and the source of its JSON Schema), [`read`] turns
+//! text into it and checks every value at once, [`stackforge_types`] has the types that cannot be
+//! wrong. Nothing here touches the network or knows which GPUs and bases exist: names are
+//! looked up by the catalog.
+
+mod axis;
+mod fault;
+pub mod raw;
+mod read;
+mod requirement;
+
+use crate::diag::{Source, Span};
+use pep440_rs::VersionSpecifiers;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+pub use axis::fill;
+pub use axis::{CudaVersion, Matrix};
+pub use raw::{AttentionShape, From, Publish, SharedCache};
+pub use read::read;
+pub use requirement::requirement;
+pub use stackforge_types::{IsaName, LibraryName, Platform, PythonVersion, Sm, StackName};
+
+/// A value and where it stands in the stack file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At<T> {
+    pub value: T,
+    pub span: Span,
+}
+
+impl<T: Serialize> Serialize for At<T> {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(s)
+    }
+}
+
+/// What a stack file says: a stack, or the pattern of a matrix's variants.
+#[derive(Debug, Clone, Serialize)]
+pub struct StackFile {
+    /// The stack if there is no matrix. Otherwise a pattern, which is never built: its base has placeholders,
+    /// its platform and Python are the first of their axes, its GPUs may be missing.
+    #[serde(flatten)]
+    pub pattern: Stack,
+    /// The axes; the `matrix` module makes a stack of each combination.
+    pub matrix: Matrix,
+}
+
+/// A stack with every value parsed: the whole of a file without a matrix, or one variant.
+#[derive(Debug, Clone, Serialize)]
+pub struct Stack {
+    pub stack: At<StackName>,
+    /// Name of the variant that this stack is; None for a stack without a matrix.
+    pub variant: Option<String>,
+    pub about: Option<String>,
+    pub base: At<String>,
+    pub platform: At<Platform>,
+    /// Names from the catalog, or `sm_90`.
+    pub gpus: Vec<At<String>>,
+    pub python: At<PythonVersion>,
+    /// Instruction set that compiled libraries are tuned for.
+    pub isa: Option<At<IsaName>>,
+    pub libraries: Vec<Library>,
+    /// OS packages of the final image.
+    pub packages: Vec<At<String>>,
+    /// Requirements that win over what packages ask for.
+    pub overrides: Vec<At<String>>,
+    /// Package indexes, first one first; empty: the user's own configuration.
+    pub indexes: Vec<At<String>>,
+    /// Whether the image must be able to compile kernels at run time.
+    pub jit: bool,
+    /// Whether device code that none of the GPUs runs, symbols and debug information are left out of
+    /// wheels.
+    pub prune: bool,
+    pub attention: Option<AttentionShape>,
+    pub publish: Option<Publish>,
+    pub cache: Option<SharedCache>,
+    #[serde(skip)]
+    pub source: Source,
+}
+
+/// One entry of `libraries`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Library {
+    pub name: At<LibraryName>,
+    pub version: Wanted,
+    #[serde(skip)]
+    pub version_span: Span,
+    pub from: From,
+    pub extras: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    pub jobs: Option<u32>,
+    pub patches: Vec<String>,
+    pub git: Option<String>,
+    #[serde(rename = "ref")]
+    pub git_ref: Option<String>,
+    pub index: Option<String>,
+}
+
+/// The version that a library entry asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// Whatever the rest of the stack pins; the newest when nothing does.
+    Auto,
+    Specifier(VersionSpecifiers),
+}
+
+impl Serialize for Wanted {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Wanted::Auto => s.serialize_str("auto"),
+            Wanted::Specifier(v) => s.collect_str(v),
+        }
+    }
+}
+
+impl StackFile {
+    /// Returns the stack of a file without a matrix.
+    pub fn single(&self) -> Option<&Stack> {
+        self.matrix.is_empty().then_some(&self.pattern)
+    }
+}
+
+impl Stack {
+    pub fn library(&self, name: &str) -> Option<&Library> {
+        self.libraries
+            .iter()
+            .find(|l| l.name.value.as_str() == name)
+    }
+
+    /// What its image is called: the variant's name, else the stack's.
+    pub fn name(&self) -> &str {
+        self.variant.as_deref().unwrap_or(self.stack.value.as_str())
+    }
+
+    /// File name of the stack without its extension's directory, for messages.
+    pub fn file(&self) -> &str {
+        &self.source.name
+    }
+}
+
+/// JSON Schema of the stack file, for editors.
+pub fn schema() -> serde_json::Value {
+    let mut schema = schemars::schema_for!(raw::RawStack);
+    schema.insert(
+        "title".into(),
+        serde_json::Value::String("stackforge stack".into()),
+    );
+    schema.to_value()
+}
