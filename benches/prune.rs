@@ -15,7 +15,6 @@ use std::time::Instant;
 use stackforge_audit::prune::Pruner;
 use stackforge_binary::source::FileSource;
 use stackforge_binary::zip::Archive;
-use stackforge_stack::catalog::Catalog;
 use stackforge_stack::spec::Sm;
 
 fn main() -> Result<(), Box<dyn Error>> {

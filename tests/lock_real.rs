@@ -1,7 +1,6 @@
 //! Locks against the real package index: small packages, each promise of `stackforge lock`.
 
 use stackforge_resolve::{Bases, LockOptions, ResolveError, Upgrade};
-use stackforge_stack::catalog::Catalog;
 use stackforge_stack::diag::codes;
 use stackforge_stack::lock::{Lock, PinnedImage, PlatformLock, SourceLock};
 use stackforge_stack::spec::Stack;

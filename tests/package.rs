@@ -7,7 +7,6 @@ mod server;
 use server::{Reply, Seen, Server};
 use stackforge_image::store::Store;
 use stackforge_resolve::{Pin, locked_files, package};
-use stackforge_stack::catalog::Catalog;
 use stackforge_stack::diag::Explained as _;
 use stackforge_stack::lock::PythonFile;
 use stackforge_types::Digest;

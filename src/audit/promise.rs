@@ -64,7 +64,6 @@ mod tests {
     use super::*;
     use crate::objects::Built;
     use crate::{Question, Target, audit};
-    use stackforge_stack::catalog::Catalog;
 
     const NEW_ABI: &str = "_ZN3c105checkENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
     const OLD_ABI: &str = "_ZN3c105checkESs";

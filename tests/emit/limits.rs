@@ -5,7 +5,6 @@ use super::{all, emit, emitted, small, with};
 use crate::support::Sandbox;
 use serde_json::Value;
 use stackforge_build::emit::{EmitError, Format, Request, emit as emit_request};
-use stackforge_stack::catalog::Catalog;
 use std::collections::BTreeSet;
 
 fn names(values: &Value) -> Vec<&str> {

@@ -8,7 +8,6 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use stackforge_build::emit::{Format, Request, emit};
 use stackforge_build::render::{quote, yaml as quoted};
-use stackforge_stack::catalog::Catalog;
 use std::process::Command;
 
 const HOSTILE: &str = "(\\PC|\\p{Cc}|[ \t\n\r'\"\\\\$`{}#:&*!|>%@,-]|\\$\\{\\{ | \\}\\}|\u{feff}|\u{85}|\u{2028}){1,24}";

@@ -2,7 +2,6 @@
 
 use crate::support::verdict::{Verdict, judged, verdict};
 use crate::support::{Sandbox, yaml_files};
-use stackforge_stack::catalog::Catalog;
 use stackforge_stack::spec::{Platform, Sm};
 
 /// Where a set runs.

@@ -11,8 +11,9 @@ mod errors;
 mod help;
 mod incompatibilities;
 mod matrix;
-mod modules;
+
 mod one_finding;
+mod output;
 mod rules;
 mod schema;
 mod stacks;

@@ -301,7 +301,6 @@ fn conflicts(catalog: &Catalog) -> Checked {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
 
     /// Returns the result of loading an overlay with this file.
     fn with(file: &str, text: &str) -> String {

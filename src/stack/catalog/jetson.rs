@@ -63,7 +63,6 @@ pub(super) fn check(catalog: &Catalog) -> Result<(), CatalogError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::Catalog;
 
     #[test]
     fn a_release_is_found_by_its_revisions_and_not_by_its_digits() {

@@ -159,7 +159,6 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::BuildDirectory;
-    use crate::Catalog;
 
     #[test]
     fn sonames_are_known_by_who_provides_them() {

@@ -53,8 +53,8 @@ fn judged(change: impl FnOnce(&mut Machine, &mut Live)) -> Vec<Diagnostic> {
     let mut live = machine.live.take().unwrap();
     change(&mut machine, &mut live);
     machine.live = Some(live);
-    machine.gpus = machine.device.identified(catalog);
-    machine.driver_cuda = machine.device.driver_cuda(catalog);
+    machine.gpus = machine.device.identified(&catalog);
+    machine.driver_cuda = machine.device.driver_cuda(&catalog);
     judge(&machine, &catalog)
 }
 
