@@ -1,7 +1,7 @@
 //! Builds a locked stack as an image layout, with the library alone:
 //! `cargo run --example native_build -- examples/tiny.yaml layout`.
 
-use stackforge_build::native::{EPOCH, Native, assemble};
+use stackforge_build::native::{EPOCH, assemble, native};
 use stackforge_build::{IndexSettings, Options, Output};
 use stackforge_image::pack::Compression;
 use stackforge_image::store::Store;
@@ -56,10 +56,8 @@ fn build() -> Result<(), Box<dyn Error>> {
         offline: false,
         gpu: false,
     };
-    let native = Native {
-        compression: Compression::GZIP,
-        epoch: EPOCH,
-    };
+    let native = native(Compression::GZIP, EPOCH);
+    let plan = plan.native(&native);
     let runtime = tokio::runtime::Runtime::new()?;
     let built = runtime.block_on(assemble(
         &plan,

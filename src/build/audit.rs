@@ -188,7 +188,7 @@ impl<'a> Meant<'a> {
             catalog,
             promise: Promise {
                 cuda: plan.cuda.as_ref().and_then(major),
-                cxx11_abi: plan.parts.cxx11_abi,
+                cxx11_abi: plan.image().cxx11_abi,
             },
         }
     }
@@ -200,7 +200,7 @@ impl<'a> Meant<'a> {
 
     /// Audits an image, which has to run on every device of the plan's platform.
     pub fn image(&self, image: Target<'_>) -> Result<Audit, audit::TreeError> {
-        self.ask(image, &self.plan.parts.devices)
+        self.ask(image, &self.plan.image().devices)
     }
 
     fn ask(&self, target: Target<'_>, sms: &[Sm]) -> Result<Audit, audit::TreeError> {

@@ -2,7 +2,7 @@
 //! The packages come from the lock. They are unpacked in process; if the maintainer script of one is not
 //! understood, a build step runs the packages' own scripts.
 
-use super::run::once;
+use super::docker::run::once;
 use super::{BuildError, BuildEvent, Options};
 use stackforge_debian::fetch::{FetchEvent, fetch_debs};
 use stackforge_debian::mirror::Mirrors;
@@ -71,7 +71,7 @@ pub(super) async fn ensure(
         ],
         dockerfile: "Dockerfile".into(),
         tags: vec![tag.clone()],
-        labels: BTreeMap::from([(labels::BASE.to_owned(), plan.parts.base.name.clone())]),
+        labels: BTreeMap::from([(labels::BASE.to_owned(), plan.base().lock.name.clone())]),
         ..BuildRequest::default()
     };
     let log = log.with_extension("base.log");
@@ -149,7 +149,7 @@ async fn base_tar<F>(
 where
     F: FnOnce(Vec<PathBuf>, BufWriter<File>) -> Result<(), BuildError> + Send + 'static,
 {
-    let debs = fetch(&plan.parts.base.packages, "base packages", options, on).await?;
+    let debs = fetch(&plan.base().lock.packages, "base packages", options, on).await?;
     on(BuildEvent::Phase { name: "unpack" });
     let folder = options.store.scratch()?;
     let path = folder.path().join("rootfs.tar");
@@ -175,8 +175,8 @@ pub(super) async fn fetch_packages(
     options: &Options<'_>,
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<(), BuildError> {
-    let mut packages = plan.parts.runtime_packages.clone();
-    packages.extend(plan.parts.builder_packages.iter().cloned());
+    let mut packages = plan.packages().to_vec();
+    packages.extend(plan.tools().iter().flat_map(|t| t.packages.iter().cloned()));
     fetch(&packages, "OS packages", options, on).await.map(drop)
 }
 

@@ -31,20 +31,20 @@ impl Wants {
 
 /// Returns what decides the engine of a plan.
 pub fn wants(plan: &Plan) -> Wants {
-    let parts = &plan.parts;
-    if !parts.shell {
-        return Wants::NoShell(parts.base.name.clone());
+    let base = plan.base();
+    if !base.shell {
+        return Wants::NoShell(base.lock.name.clone());
     }
-    if parts.prune {
+    if plan.image().prune {
         return Wants::Prune;
     }
-    if !parts.compiles.is_empty() {
-        let libraries = parts.compiles.iter().map(|c| c.library.clone());
-        return Wants::Compiles(libraries.collect());
-    }
-    match parts.bootstrap {
-        true => Wants::Nothing,
-        false => Wants::Base(parts.base.name.clone()),
+    let libraries: Vec<String> = plan.compiles().map(|c| c.library.clone()).collect();
+    if !libraries.is_empty() {
+        Wants::Compiles(libraries)
+    } else if base.bootstrap {
+        Wants::Nothing
+    } else {
+        Wants::Base(base.lock.name.clone())
     }
 }
 

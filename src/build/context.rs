@@ -3,20 +3,20 @@
 //! In: a [`Plan`], its base (in the engine or as a tar), wheels that are already compiled. Out: a
 //! [`Context`], whose locked OS packages are files of the store.
 
-use super::{BuildError, BuildEvent, Options, base, native};
+use super::{BuildError, BuildEvent, Options, base, native, recorded};
 use crate::render::{self, BaseImage, Content, Context};
 use stackforge_engine::{ContextEntry, Source};
 use stackforge_image::store::Store;
-use stackforge_plan::Plan;
+use stackforge_plan::{Plan, Step};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Fails if a Dockerfile cannot build the plan: its steps need a shell, and it cannot prune wheels.
 pub(super) fn by_dockerfile(plan: &Plan) -> Result<(), BuildError> {
-    match (plan.parts.shell, plan.parts.prune) {
+    match (plan.base().shell, plan.image().prune) {
         (true, false) => Ok(()),
         (false, _) => Err(BuildError::NoShell {
-            base: plan.parts.base.name.clone(),
+            base: plan.base().lock.name.clone(),
         }),
         (true, true) => Err(BuildError::Prunes),
     }
@@ -33,7 +33,7 @@ pub async fn render_context(
     // The context may be built where there is no store, so it takes no compiled wheel from this one.
     let none = BTreeMap::new();
     fetch_sources(plan, &none, options, on).await?;
-    if !plan.parts.bootstrap {
+    if !plan.base().bootstrap {
         return Ok((
             rendered(plan, options, BaseImage::Named(String::new()), &none)?,
             None,
@@ -52,8 +52,7 @@ pub(super) async fn fetch_sources(
     options: &Options<'_>,
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<(), BuildError> {
-    let compiles = plan.parts.compiles.iter();
-    let sources: Vec<_> = compiles
+    let sources: Vec<_> = (plan.compiles())
         .filter(|c| !compiled.contains_key(&c.library))
         .filter_map(native::sdist)
         .collect();
@@ -66,24 +65,14 @@ pub(super) async fn fetch_sources(
 }
 
 /// Returns the compiled wheels that the store has, compiled here or fetched from the cache.
-pub(super) fn compiled(
-    plan: &Plan,
-    store: &Store,
-) -> Result<BTreeMap<String, PathBuf>, BuildError> {
-    let mut wheels = BTreeMap::new();
-    for compile in &plan.parts.compiles {
-        let step = plan.compile(&compile.library);
-        let action = step.and_then(|s| store.action(&s.key));
-        let read = action.filter(|a| a.audit.is_some());
-        let Some(digest) = read.as_ref().and_then(|a| a.outputs.get("wheel")) else {
-            continue;
-        };
-        if let Some(file) = store.names_of(digest).first() {
-            let path = store.named(digest, file)?;
-            wheels.insert(compile.library.clone(), path);
-        }
-    }
-    Ok(wheels)
+pub(super) fn compiled(plan: &Plan, store: &Store) -> BTreeMap<String, PathBuf> {
+    let wheel = |step: &Step| {
+        let digest = recorded::wheel(store, step)?;
+        let file = store.names_of(&digest).into_iter().next()?;
+        let path = store.named(&digest, &file).ok()?;
+        Some((step.id.library()?.to_owned(), path))
+    };
+    plan.steps.iter().filter_map(wheel).collect()
 }
 
 pub(super) fn rendered(

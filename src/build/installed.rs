@@ -41,8 +41,7 @@ pub(super) fn wheels_here(plan: &Plan, store: &Store) -> BTreeMap<String, PathBu
         let readable = FileSource::open(&path).is_ok_and(|s| Wheel::open(&wheel.file, s).is_ok());
         readable.then(|| (wheel.name.clone(), path))
     };
-    let wheels = plan.parts.layers.iter().flat_map(|layer| &layer.wheels);
-    wheels.filter_map(here).collect()
+    plan.wheels().filter_map(here).collect()
 }
 
 /// Compares the image with the plan's lock, and the report with what the plan promises. `wheels` is by
@@ -59,7 +58,7 @@ pub(super) fn check(
     let found = found(&audit.records);
     let locked = plan.installed().map(|(n, v)| (n, v.to_owned()));
     let mut differences = versions(&locked.collect(), &found);
-    differences.extend(of_report(&plan.parts.validation, report));
+    differences.extend(of_report(plan.validation(), report));
     for (library, wheel) in wheels {
         let name = normalized(library);
         for installed in found.iter().filter(|f| f.name == name) {

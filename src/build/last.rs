@@ -1,4 +1,5 @@
-//! The steps of each variant's latest build, for `plan --why`: `last/VARIANT-ARCH.json` in the store.
+//! The steps of each variant's latest build, for `plan --why`: `last/VARIANT-ARCH.json` in the store, and
+//! `last/VARIANT-ARCH-native.json` for the native engine.
 
 use serde::Serialize;
 use stackforge_image::store::{Store, StoreError, write_atomically};
@@ -15,7 +16,9 @@ pub struct Changed {
 }
 
 fn path(store: &Store, plan: &Plan) -> PathBuf {
-    let name = format!("{}-{}.json", plan.variant, plan.platform.arch());
+    // The engines have different steps.
+    let engine = if plan.is_native() { "-native" } else { "" };
+    let name = format!("{}-{}{engine}.json", plan.variant, plan.platform.arch());
     store.root().join("last").join(name)
 }
 

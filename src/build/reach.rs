@@ -22,7 +22,7 @@ pub(super) fn labels(plan: &Plan, audit: &Audit, catalog: &Catalog) -> BTreeMap<
     };
     facts.complete(catalog);
     if let Some(reach) = &audit.reach {
-        found(&mut facts, reach, plan.parts.prune);
+        found(&mut facts, reach, plan.image().prune);
     }
     let mut labels = facts.annotations();
     // Set even if empty, because the plan's own label names all SMs.
@@ -72,7 +72,7 @@ fn found(facts: &mut Facts, reach: &Reach, pruned: bool) {
 
 /// Returns the L4T releases that the base runs on; empty if it is not a Jetson base.
 fn l4t(plan: &Plan, catalog: &Catalog) -> Vec<String> {
-    let base = &plan.parts.base.name;
+    let base = &plan.base().lock.name;
     let image = catalog.images.get(base);
     if image.is_none_or(|image| image.l4t.is_none()) {
         return Vec::new();

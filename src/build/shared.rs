@@ -7,9 +7,9 @@
 //! answer, or has a wheel that does not match its key, costs a compile and a warning and never fails a
 //! build.
 
-use super::Options;
 use super::audit::Meant;
 use super::trusted::Keys;
+use super::{Options, recorded};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use stackforge_image::store::{Action, Store};
@@ -43,16 +43,12 @@ pub(super) struct Shared<'a> {
 
 /// Returns the libraries whose compiled wheel is not in the store.
 fn missing(plan: &Plan, store: &Store) -> BTreeSet<String> {
-    let compiles = plan.parts.compiles.iter();
-    let lacks = |library: &&String| {
+    let lacks = |library: &String| {
         let step = plan.compile(library);
-        let action = step.and_then(|s| store.action(&s.key));
-        action.is_none_or(|a| !a.outputs.contains_key("wheel"))
+        step.is_none_or(|s| recorded::wheel(store, s).is_none())
     };
-    compiles
-        .map(|c| &c.library)
+    (plan.compiles().map(|c| c.library.clone()))
         .filter(lacks)
-        .cloned()
         .collect()
 }
 
@@ -62,7 +58,7 @@ impl<'a> Shared<'a> {
     pub fn of(plan: &'a Plan, options: &Options<'a>) -> Option<Self> {
         if let Some(name) = options
             .refused()
-            .filter(|_| !plan.parts.compiles.is_empty())
+            .filter(|_| plan.compiles().next().is_some())
         {
             tracing::warn!(
                 "the stack's cache {name} is not used: your configuration does not allow it; add \
@@ -70,7 +66,7 @@ impl<'a> Shared<'a> {
             );
         }
         let name = options.shared()?;
-        if options.offline || plan.parts.compiles.is_empty() {
+        if options.offline || plan.compiles().next().is_none() {
             return None;
         }
         // The reference was checked when the configuration was read.

@@ -230,6 +230,9 @@ pub struct PlanArgs {
     /// Variant of a stack with a matrix (default: all of them)
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
+    /// The engine whose steps to print: with `auto`, Docker's if a build would ask it
+    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
+    pub engine: EngineChoice,
     /// Which inputs changed since the last build
     #[arg(long)]
     pub why: bool,
@@ -288,7 +291,7 @@ pub struct BuildArgs {
     /// Talk plain HTTP to registries that are not on this machine
     #[arg(long)]
     pub plain_http: bool,
-    /// How the native engine compresses what is no wheel
+    /// How the native engine compresses layers that are not made of wheels
     #[arg(long, value_enum, default_value_t = CompressionChoice::Gzip)]
     pub compression: CompressionChoice,
 }

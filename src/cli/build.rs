@@ -7,7 +7,7 @@ use super::output::{ENGINE_FAULT, Failure, colored, json, print, say, tell};
 use super::progress::{Progress, sizes};
 use super::push::plain_http;
 use super::session::{Session, runtime};
-use stackforge_build::native::{EPOCH, Native, assemble};
+use stackforge_build::native::{EPOCH, assemble, native};
 use stackforge_build::{
     AUDIT_PATH, BuildError, Built, IndexSettings, Options, Output, StepResult, build, noted,
     plan_step, stage, wants,
@@ -17,7 +17,7 @@ use stackforge_engine::docker::Docker;
 use stackforge_image::pack::Compression;
 use stackforge_image::store::Store;
 use stackforge_plan::project::Project;
-use stackforge_plan::{Plan, StepId};
+use stackforge_plan::{Native, Plan, StepId};
 use stackforge_stack::diag::{Diagnostic, Explained as _, Report, codes};
 use stackforge_stack::spec::{Platform, Stack};
 use stackforge_types::Cancel;
@@ -37,7 +37,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
     let (chosen, plan) = session.plan(common, args.variant.as_deref())?;
     let tags = tags(&args.tags, &plan)?;
-    let native = native(args)?;
+    let native = of_native(args.compression)?;
     let runtime = runtime()?;
     let builders = &session.config.builders;
     let engine = runtime.block_on(engine(&plan, args, builders));
@@ -45,6 +45,11 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let docker = match docker {
         Some(docker) => Some(runtime.block_on(noted(docker, &session.store))),
         None => None,
+    };
+    let plan = if docker.is_some() {
+        plan
+    } else {
+        plan.native(&native)
     };
     let options = Options {
         store: &session.store,
@@ -166,14 +171,13 @@ async fn connect(builders: &[String]) -> Result<Docker, EngineError> {
     }
 }
 
-fn native(args: &BuildArgs) -> Result<Native, Failure> {
-    Ok(Native {
-        compression: match args.compression {
-            CompressionChoice::Gzip => Compression::GZIP,
-            CompressionChoice::Zstd => Compression::ZSTD,
-        },
-        epoch: epoch()?,
-    })
+/// Returns what native layers depend on besides the stack.
+pub(super) fn of_native(compression: CompressionChoice) -> Result<Native, Failure> {
+    let compression = match compression {
+        CompressionChoice::Gzip => Compression::GZIP,
+        CompressionChoice::Zstd => Compression::ZSTD,
+    };
+    Ok(native(compression, epoch()?))
 }
 
 /// Returns the time of files and documents in an image, in seconds since 1970.
@@ -300,7 +304,8 @@ fn hint(built: &Built) -> String {
 }
 
 fn steps(steps: &[StepResult]) -> String {
-    let width = steps.iter().map(|s| s.id.len()).max().unwrap_or(0);
+    let width = steps.iter().map(|s| s.id.to_string().chars().count());
+    let width = width.max().unwrap_or(0);
     steps
         .iter()
         .map(|s| {
@@ -309,7 +314,7 @@ fn steps(steps: &[StepResult]) -> String {
             } else {
                 format!("{:.1} s", s.seconds)
             };
-            format!("  {:width$}  {state:>8}", s.id)
+            format!("  {:width$}  {state:>8}", s.id.to_string())
         })
         .collect::<Vec<_>>()
         .join("\n")

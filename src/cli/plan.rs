@@ -1,11 +1,12 @@
 //! `stackforge plan`.
 
 use super::Outcome;
-use super::args::{Common, PlanArgs};
-use super::output::{json, print};
+use super::args::{Common, CompressionChoice, EngineChoice, PlanArgs};
+use super::build::of_native;
+use super::output::{Failure, json, print};
 use super::session::Session;
 use stackforge_build::last::{self, Changed};
-use stackforge_build::wants;
+use stackforge_build::{Wants, wants};
 use stackforge_plan::{Plan, StepId};
 use stackforge_stack::catalog::Way;
 use stackforge_stack::rules::{Decision, Machine};
@@ -18,16 +19,22 @@ pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
         return all(common, args, &session);
     }
     let (_, plan) = session.plan(common, args.variant.as_deref())?;
+    let engine = wants(&plan);
+    let mut plan = of_engine(plan, args.engine)?;
+    session.mark(&mut plan);
     if args.dot {
         print(&plan.dot());
         return Ok(());
     }
     let why = args.why.then(|| last::why(&session.store, &plan)).flatten();
     if common.json {
-        json(&document(&plan.stack, vec![variant(&plan, why.as_ref())]));
+        json(&document(
+            &plan.stack,
+            vec![variant(&plan, &engine, why.as_ref())],
+        ));
         return Ok(());
     }
-    print(&table(&plan));
+    print(&table(&plan, &engine));
     if args.why {
         print(&match why {
             None => "\nno earlier build of this stack to compare with\n".to_owned(),
@@ -43,21 +50,37 @@ fn all(common: &Common, args: &PlanArgs, session: &Session) -> Outcome {
     let lock = project.required_lock()?;
     let (expansion, stale) = project.judged(Some(&lock), &Machine::default())?;
     project.admitted(stale)?;
-    let mut plans = Vec::new();
+    let (mut plans, mut engines) = (Vec::new(), Vec::new());
     for variant in &expansion.variants {
-        let mut plan = project.planned(&variant.stack, &lock)?.plan;
+        let plan = project.planned(&variant.stack, &lock)?.plan;
+        engines.push(wants(&plan));
+        let mut plan = of_engine(plan, args.engine)?;
         session.mark(&mut plan);
         plans.push(plan);
     }
     if common.json {
         let why = |plan| args.why.then(|| last::why(&session.store, plan)).flatten();
-        let variants = plans.iter().map(|p| variant(p, why(p).as_ref()));
+        let variants = plans.iter().zip(&engines);
+        let variants = variants.map(|(p, engine)| variant(p, engine, why(p).as_ref()));
         let name = project.file.pattern.stack.value.as_str();
         json(&document(name, variants.collect()));
     } else {
         print(&summary(&plans));
     }
     Ok(())
+}
+
+/// Returns the plan for the engine that was asked for.
+fn of_engine(plan: Plan, engine: EngineChoice) -> Result<Plan, Failure> {
+    let native = match engine {
+        EngineChoice::Auto => !wants(&plan).docker(),
+        EngineChoice::Docker => false,
+        EngineChoice::Native => true,
+    };
+    if native {
+        return Ok(plan.native(&of_native(CompressionChoice::Gzip)?));
+    }
+    Ok(plan)
 }
 
 fn summary(plans: &[Plan]) -> String {
@@ -87,14 +110,18 @@ fn document(stack: &str, variants: Vec<serde_json::Value>) -> serde_json::Value 
     serde_json::json!({ "stack": stack, "variants": variants })
 }
 
-fn variant(plan: &Plan, why: Option<&BTreeMap<StepId, Vec<Changed>>>) -> serde_json::Value {
+fn variant(
+    plan: &Plan,
+    engine: &Wants,
+    why: Option<&BTreeMap<StepId, Vec<Changed>>>,
+) -> serde_json::Value {
     let steps: Vec<_> = plan
         .steps
         .iter()
         .map(|s| {
             let mut step = serde_json::json!({
                 "id": s.id, "kind": s.kind, "key": s.key, "cached": s.cached,
-                "inputs": s.inputs.keys().filter_map(|k| k.strip_prefix("step:")).collect::<Vec<_>>(),
+                "inputs": s.after, "by": s.inputs, "op": s.op,
             });
             if let Some(note) = &s.note {
                 step["note"] = note.as_str().into();
@@ -109,7 +136,8 @@ fn variant(plan: &Plan, why: Option<&BTreeMap<StepId, Vec<Changed>>>) -> serde_j
         "name": plan.variant, "platform": plan.platform, "python": plan.python,
         "cuda": plan.cuda, "sm": plan.sm.iter().map(|s| s.digits()).collect::<Vec<_>>(),
         "libraries": plan.libraries,
-        "engine": wants(plan).to_string(),
+        "engine": engine.to_string(),
+        "key": plan.key(),
         "steps": steps,
     });
     if let Some(isa) = &plan.isa {
@@ -118,7 +146,7 @@ fn variant(plan: &Plan, why: Option<&BTreeMap<StepId, Vec<Changed>>>) -> serde_j
     variant
 }
 
-fn table(plan: &Plan) -> String {
+fn table(plan: &Plan, engine: &Wants) -> String {
     let sms: Vec<String> = plan
         .sm
         .iter()
@@ -148,8 +176,8 @@ fn table(plan: &Plan) -> String {
         out.push_str(&printable::line(&line));
         out.push('\n');
     }
-    out.push_str(&format!("\n  engine  {}\n\n", wants(plan)));
-    let width = plan.steps.iter().map(|s| s.id.to_string().len());
+    out.push_str(&format!("\n  engine  {engine}\n\n"));
+    let width = plan.steps.iter().map(|s| s.id.to_string().chars().count());
     let width = width.max().unwrap_or(0);
     for step in &plan.steps {
         let kind = format!("{:?}", step.kind).to_lowercase();

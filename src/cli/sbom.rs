@@ -36,7 +36,7 @@ pub fn run(common: &Common, args: &SbomArgs) -> Outcome {
 
 /// Returns the bill of materials of a plan's image.
 pub fn bill<'a>(session: &Session, plan: &'a Plan) -> Result<Bill<'a>, Failure> {
-    let image = session.project.catalog.images.get(&plan.parts.base.name);
+    let image = session.project.catalog.images.get(&plan.base().lock.name);
     let os = image.map(|image| &image.os);
     Ok(Bill::of(plan, os, &session.store, epoch()?))
 }

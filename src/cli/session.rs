@@ -29,15 +29,14 @@ impl Session {
     /// Returns the file's stack or the named variant, and its plan. Prints warnings.
     pub fn plan(&self, common: &Common, variant: Option<&str>) -> Result<(Chosen, Plan), Failure> {
         let chosen = self.project.choose(variant)?;
-        let Planned { mut plan, warnings } = self.project.plan(&chosen)?;
+        let Planned { plan, warnings } = self.project.plan(&chosen)?;
         warn(common, &self.project.report(warnings));
-        self.mark(&mut plan);
         Ok((chosen, plan))
     }
 
-    /// Marks the steps as cached that the store records.
+    /// Marks the steps as cached that a build would find.
     pub fn mark(&self, plan: &mut Plan) {
-        plan.mark_cached(|key| self.store.has(key));
+        plan.mark_cached(|plan, step| stackforge_build::cached(&self.store, plan, step));
     }
 }
 

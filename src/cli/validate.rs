@@ -26,7 +26,7 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
         Some(path) => {
             let session = Session::open(common, path)?;
             let (_, plan) = session.plan(common, args.variant.as_deref())?;
-            Some(plan.parts.validation)
+            Some(plan.validation().clone())
         }
         None => None,
     };

@@ -1,6 +1,6 @@
 //! A library compiled from source: the inputs of its builder stage.
 
-use super::{WheelGroup, wheel_layers};
+use super::{WheelGroup, below_builders, wheel_layers};
 use pep440_rs::Version;
 use serde::Serialize;
 use stackforge_stack::catalog::{Build, Facts, Isa, Recipe, Way};
@@ -16,6 +16,8 @@ pub struct Compile {
     pub source: SourceLock,
     /// Build requirements beyond the image's wheels.
     pub requires: Vec<PythonFile>,
+    /// Locked wheels that are installed while it is compiled, by name; `requires` replaces those of the same name.
+    pub below: Vec<String>,
     /// Compiled libraries that must be installed before this one is compiled.
     pub after: Vec<String>,
     /// Environment of the build, with the variables for architectures and without those for jobs.
@@ -205,6 +207,10 @@ pub(super) fn compile(
         version: build.version.clone(),
         source: build.source.clone(),
         requires: requires(lock, build, recipe_build),
+        below: below_builders(&wheel_layers(&lock.wheels))
+            .iter()
+            .flat_map(|layer| layer.wheels.iter().map(|w| w.name.clone()))
+            .collect(),
         after: recipe_build
             .needs
             .iter()

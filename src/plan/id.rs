@@ -4,18 +4,28 @@ use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// The ID of a step. Documents and the store use its text: `base`, `wheels:torch`, `compile:flash-attn`,
-/// `runtime`, `validate`, `image`.
+/// The ID of a step. Documents and the store use its text: `base`, `tools`, `wheels:torch`,
+/// `compile:flash-attn`, `runtime`, `packages`, `environment`, `wheel:torch`, `validate`, `image`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StepId {
     /// The base image with a Python interpreter.
     Base,
+    /// The installers, and what compilers need.
+    Tools,
     /// Installs one group of the locked wheels.
     Wheels(WheelGroup),
     /// Compiles this library's wheel from source.
     Compile(String),
     /// Adds what the image holds besides locked wheels: OS packages and compiled wheels.
     Runtime,
+    /// The layer of OS packages.
+    Packages,
+    /// The layer with the empty Python environment.
+    Environment,
+    /// A layer with this wheel alone.
+    Wheel(String),
+    /// A layer of several wheels, by the name of the first.
+    SmallWheels(String),
     /// Imports and tries the libraries.
     Validate,
     /// The image with its configuration.
@@ -71,9 +81,14 @@ impl fmt::Display for StepId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Base => f.write_str("base"),
+            Self::Tools => f.write_str("tools"),
             Self::Wheels(group) => write!(f, "wheels:{group}"),
             Self::Compile(library) => write!(f, "compile:{library}"),
             Self::Runtime => f.write_str("runtime"),
+            Self::Packages => f.write_str("packages"),
+            Self::Environment => f.write_str("environment"),
+            Self::Wheel(name) => write!(f, "wheel:{name}"),
+            Self::SmallWheels(first) => write!(f, "wheels:{first}…"),
             Self::Validate => f.write_str("validate"),
             Self::Image => f.write_str("image"),
         }
@@ -92,6 +107,12 @@ impl FromStr for WheelGroup {
 }
 
 impl Serialize for StepId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for WheelGroup {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }

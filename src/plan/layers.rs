@@ -4,15 +4,9 @@
 //! its dependencies, everything else. Builder stages start from the second, so a new version of an
 //! unrelated wheel recompiles nothing.
 
-use super::WheelGroup;
+use super::{WheelGroup, WheelLayer};
 use stackforge_stack::lock::PythonFile;
 use std::collections::{BTreeMap, BTreeSet};
-
-#[derive(Debug, Clone)]
-pub struct WheelLayer {
-    pub group: WheelGroup,
-    pub wheels: Vec<PythonFile>,
-}
 
 /// Returns the layers of `wheels`, each in name order, without empty ones.
 pub fn wheel_layers(wheels: &[PythonFile]) -> Vec<WheelLayer> {
@@ -35,6 +29,14 @@ pub fn wheel_layers(wheels: &[PythonFile]) -> Vec<WheelLayer> {
             WheelLayer { group, wheels }
         })
         .collect()
+}
+
+/// Returns the layers that builders start from: all but the libraries, unless there is nothing else. So a
+/// new version of an unrelated wheel recompiles nothing.
+pub fn below_builders<L: std::borrow::Borrow<WheelLayer>>(layers: &[L]) -> &[L] {
+    let others = |layer: &L| layer.borrow().group != WheelGroup::Libraries;
+    let last = layers.iter().rposition(others).unwrap_or(0);
+    &layers[..layers.len().min(last + 1)]
 }
 
 /// Returns `root` and its direct and indirect dependencies among `wheels`; empty if `root` is not there.

@@ -1,7 +1,8 @@
 //! The plan: which steps make the image, and the key of each.
 //!
 //! In: a [`Stack`](stackforge_stack::spec::Stack), its [`Target`](stackforge_stack::target::Target) and its lock.
-//! Out: [`Plan`], a graph of [`Step`]s in build order. A step's key is the sha256 of
+//! Out: [`Plan`], a graph of [`Step`]s in build order, each with its operation ([`Op`]): [`plan`] makes a Docker
+//! engine's, [`Plan::native`] turns it into the native engine's. A step's key is the sha256 of
 //! everything that can change its output and of nothing else: no clock, host name,
 //! directory or number of cores. Needs neither network nor engine.
 
@@ -9,14 +10,21 @@ mod compile;
 mod id;
 mod layers;
 mod make;
+mod native;
+mod op;
 pub mod project;
 
 pub use compile::{Cloned, Compile};
 pub use id::{StepId, WheelGroup};
-pub use layers::{WheelLayer, wheel_layers};
+pub use layers::{below_builders, wheel_layers};
 pub use make::{PlanError, plan};
+pub use native::{LEVEL, Native};
+pub use op::{
+    Base, Environment, HOME, Image, Layer, LayerWheel, Member, Op, Packages, Runtime, Tools,
+    Validate, WheelLayer,
+};
 use serde::Serialize;
-use stackforge_stack::lock::{BaseLock, OsPackageLock, PythonFile, SourceLock};
+use stackforge_stack::lock::{OsPackageLock, PythonFile, SourceLock};
 use stackforge_stack::rules::Decision;
 use stackforge_types::wheel::normalized;
 use stackforge_types::{Digest, IsaName, Platform, PythonVersion, Sm};
@@ -37,74 +45,10 @@ pub struct Plan {
     pub isa: Option<IsaName>,
     /// For each library of the stack, whether its wheel is compiled, and why.
     pub libraries: Vec<Decision>,
+    /// The key of the image by what is in it, whichever engine makes it.
+    pub identity: Digest,
+    /// Every step, each after those that it depends on. An engine does these and nothing else.
     pub steps: Vec<Step>,
-    #[serde(skip)]
-    pub parts: Parts,
-}
-
-/// Inputs of rendering beyond the graph.
-#[derive(Debug, Clone)]
-pub struct Parts {
-    pub about: Option<String>,
-    pub base: BaseLock,
-    pub bootstrap: bool,
-    /// Whether the base has a shell to run a Dockerfile's steps.
-    pub shell: bool,
-    pub tools: Vec<PythonFile>,
-    pub layers: Vec<WheelLayer>,
-    pub compiles: Vec<Compile>,
-    pub runtime_packages: Vec<OsPackageLock>,
-    pub builder_packages: Vec<OsPackageLock>,
-    /// Globs of files that the image leaves out of its wheels, by distribution.
-    pub slim: BTreeMap<String, Vec<String>>,
-    /// Whether wheels are stripped of symbols, debug information and device code that none of the plan's SMs
-    /// runs.
-    pub prune: bool,
-    /// Names of the OS packages that install Python in a base without it.
-    pub python_packages: Vec<String>,
-    pub validation: serde_json::Value,
-    /// SMs of devices that exist on the platform; code may also be compiled for others.
-    pub devices: Vec<Sm>,
-    /// C++11 ABI of the locked torch, if the catalog knows it.
-    pub cxx11_abi: Option<bool>,
-}
-
-impl Parts {
-    /// Whether the base comes from a registry and the lock has a digest for every OS package that the image
-    /// adds to it. Docker installs those packages before anything else.
-    pub fn locks_packages(&self) -> bool {
-        !self.bootstrap && self.runtime_packages.iter().all(|p| p.sha256.is_some())
-    }
-
-    /// Returns the wheel layers that builders start from: all but the libraries, unless there is nothing else.
-    /// So a new version of an unrelated wheel recompiles nothing.
-    pub fn below_builders(&self) -> &[WheelLayer] {
-        let others = |layer: &WheelLayer| layer.group != WheelGroup::Libraries;
-        let last = self.layers.iter().rposition(others).unwrap_or(0);
-        &self.layers[..self.layers.len().min(last + 1)]
-    }
-
-    /// Returns the names of compiled libraries in rounds. A library is in the first round after all those that
-    /// it needs.
-    pub fn rounds(&self) -> Vec<Vec<&str>> {
-        let mut rounds: Vec<Vec<&str>> = Vec::new();
-        let mut left: Vec<&Compile> = self.compiles.iter().collect();
-        while !left.is_empty() {
-            let waits = |c: &&Compile| {
-                let known = |name: &String| left.iter().any(|l| l.library == *name);
-                c.after.iter().any(known)
-            };
-            let (later, mut now): (Vec<&Compile>, Vec<&Compile>) =
-                left.iter().copied().partition(waits);
-            if now.is_empty() {
-                // A dependency cycle has no first library: put all that is left into one round.
-                now.clone_from(&later);
-            }
-            left.retain(|c| !now.iter().any(|n| n.library == c.library));
-            rounds.push(now.iter().map(|c| c.library.as_str()).collect());
-        }
-        rounds
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -126,13 +70,16 @@ pub struct Step {
     pub cached: bool,
     /// Everything that can change the output, by name.
     pub inputs: BTreeMap<String, String>,
+    /// Steps of this plan that have to be done before.
+    pub after: Vec<StepId>,
+    pub op: Op,
     /// The reason for doing the step this way, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 impl Step {
-    pub fn new(id: StepId, kind: Kind, inputs: BTreeMap<String, String>) -> Self {
+    fn new(id: StepId, kind: Kind, op: Op, inputs: BTreeMap<String, String>) -> Self {
         let canonical = serde_json::json!({
             "format": FORMAT,
             "kind": kind,
@@ -145,6 +92,8 @@ impl Step {
             key: Digest::of(canonical.to_string().as_bytes()),
             cached: false,
             inputs,
+            after: Vec::new(),
+            op,
             note: None,
         }
     }
@@ -162,38 +111,137 @@ impl Plan {
 
     /// Returns the key of the whole image.
     pub fn key(&self) -> &Digest {
-        // `plan` ends every plan with its image step.
+        &self.identity
+    }
+
+    /// Returns the key under which this engine's image is recorded.
+    pub fn image_key(&self) -> &Digest {
+        // `plan` and `native` end every plan with its image step.
         &self.steps[self.steps.len() - 1].key
+    }
+
+    /// Whether [`Plan::native`] made it.
+    pub fn is_native(&self) -> bool {
+        self.step(&StepId::Environment).is_some()
+    }
+
+    /// Returns the base.
+    pub fn base(&self) -> &Base {
+        let base = self.steps.iter().find_map(|s| match &s.op {
+            Op::Base(base) => Some(base),
+            _ => None,
+        });
+        base.unwrap_or_else(|| unreachable!("every plan begins with its base"))
+    }
+
+    /// Returns the installers, and the OS packages of compilers. `None` if the engine needs none.
+    pub fn tools(&self) -> Option<&Tools> {
+        self.steps.iter().find_map(|s| match &s.op {
+            Op::Tools(tools) => Some(tools),
+            _ => None,
+        })
+    }
+
+    /// Returns the groups of wheels that a Docker engine installs.
+    pub fn groups(&self) -> Vec<&WheelLayer> {
+        let groups = self.steps.iter().filter_map(|s| match &s.op {
+            Op::Wheels(layer) => Some(layer),
+            _ => None,
+        });
+        groups.collect()
+    }
+
+    /// Returns the locked wheels of the image.
+    pub fn wheels(&self) -> impl Iterator<Item = &PythonFile> {
+        self.steps.iter().flat_map(|s| match &s.op {
+            Op::Wheels(layer) => layer.wheels.iter().collect(),
+            Op::Layer(layer) => layer
+                .wheels
+                .iter()
+                .filter_map(|w| w.file.as_ref())
+                .collect(),
+            _ => Vec::new(),
+        })
+    }
+
+    /// Returns what is compiled, each library after those that it needs.
+    pub fn compiles(&self) -> impl Iterator<Item = &Compile> {
+        self.steps.iter().filter_map(|s| match &s.op {
+            Op::Compile(compile) => Some(compile.as_ref()),
+            _ => None,
+        })
+    }
+
+    /// Returns the OS packages that the image adds to its base.
+    pub fn packages(&self) -> &[OsPackageLock] {
+        let all = self.steps.iter().map(|s| match &s.op {
+            Op::Base(base) => base.packages.as_slice(),
+            Op::Runtime(runtime) => &runtime.packages,
+            Op::Packages(packages) => &packages.packages,
+            _ => &[],
+        });
+        all.into_iter().find(|p| !p.is_empty()).unwrap_or_default()
+    }
+
+    /// Returns the spec of the validation.
+    pub fn validation(&self) -> &serde_json::Value {
+        self.steps
+            .iter()
+            .find_map(|s| match &s.op {
+                Op::Validate(validate) => Some(&validate.spec),
+                _ => None,
+            })
+            .unwrap_or(&serde_json::Value::Null)
+    }
+
+    /// Returns what the image step knows.
+    pub fn image(&self) -> &Image {
+        let image = self.steps.iter().find_map(|s| match &s.op {
+            Op::Image(image) => Some(image),
+            _ => None,
+        });
+        image.unwrap_or_else(|| unreachable!("every plan ends with its image"))
+    }
+
+    /// Returns the names of compiled libraries in rounds. A library is in the first round after all those that
+    /// it needs.
+    pub fn rounds(&self) -> Vec<Vec<&str>> {
+        let compiles: Vec<&Compile> = self.compiles().collect();
+        rounds(&compiles)
     }
 
     /// Returns the normalized name and version of each distribution that the image has to hold.
     pub fn installed(&self) -> impl Iterator<Item = (String, &str)> {
-        let wheels = self.parts.layers.iter().flat_map(|layer| &layer.wheels);
-        let wheels = wheels.map(|w| (normalized(&w.name), w.version.as_str()));
-        let compiles = self.parts.compiles.iter();
-        wheels.chain(compiles.map(|c| (normalized(&c.library), c.version.as_str())))
+        let wheels = self
+            .wheels()
+            .map(|w| (normalized(&w.name), w.version.as_str()));
+        wheels.chain(
+            self.compiles()
+                .map(|c| (normalized(&c.library), c.version.as_str())),
+        )
     }
 
     /// Returns the text of `spec.json`: what the image promises and the validation checks.
     pub fn promise(&self) -> String {
-        promise(&self.parts.validation)
+        promise(self.validation())
     }
 
     /// Returns the tag of a bootstrapped base in the engine. `None` for a base from a registry.
     pub fn base_tag(&self) -> Option<String> {
-        let base = self.step(&StepId::Base).filter(|_| self.parts.bootstrap)?;
+        let base = self.step(&StepId::Base).filter(|_| self.base().bootstrap)?;
         Some(format!(
             "stackforge/base:{}-{}-{}",
-            self.parts.base.name,
+            self.base().lock.name,
             self.platform.arch(),
             base.key.short()
         ))
     }
 
-    /// Marks the steps whose key satisfies `done` as cached.
-    pub fn mark_cached(&mut self, done: impl Fn(&Digest) -> bool) {
-        for step in &mut self.steps {
-            step.cached = done(&step.key);
+    /// Marks the steps as cached of which `done` holds.
+    pub fn mark_cached(&mut self, done: impl Fn(&Self, &Step) -> bool) {
+        let cached: Vec<bool> = self.steps.iter().map(|step| done(self, step)).collect();
+        for (step, cached) in self.steps.iter_mut().zip(cached) {
+            step.cached = cached;
         }
     }
 
@@ -208,15 +256,35 @@ impl Plan {
                 step.id,
                 step.key.short()
             ));
-            for name in step.inputs.keys() {
-                if let Some(from) = name.strip_prefix("step:") {
-                    out.push_str(&format!("  {from:?} -> {:?};\n", step.id.to_string()));
-                }
+            for from in &step.after {
+                let (from, to) = (from.to_string(), step.id.to_string());
+                out.push_str(&format!("  {from:?} -> {to:?};\n"));
             }
         }
         out.push_str("}\n");
         out
     }
+}
+
+/// Puts compiles into rounds. A library is in the first round after all those that it needs.
+fn rounds<'a>(compiles: &[&'a Compile]) -> Vec<Vec<&'a str>> {
+    let mut rounds: Vec<Vec<&str>> = Vec::new();
+    let mut left: Vec<&Compile> = compiles.to_vec();
+    while !left.is_empty() {
+        let waits = |c: &&Compile| {
+            let known = |name: &String| left.iter().any(|l| l.library == *name);
+            c.after.iter().any(known)
+        };
+        let (later, mut now): (Vec<&Compile>, Vec<&Compile>) =
+            left.iter().copied().partition(waits);
+        if now.is_empty() {
+            // A dependency cycle has no first library: put all that is left into one round.
+            now.clone_from(&later);
+        }
+        left.retain(|c| !now.iter().any(|n| n.library == c.library));
+        rounds.push(now.iter().map(|c| c.library.as_str()).collect());
+    }
+    rounds
 }
 
 /// Returns a validation spec as the text of a file. The validation's report names the text's digest.

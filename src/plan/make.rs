@@ -1,7 +1,10 @@
 //! Assembles the graph of a plan.
 
 use super::compile::compile;
-use super::{Compile, Kind, Parts, Plan, Step, StepId, source_text, wheel_layers};
+use super::{
+    Base as BaseOp, Compile, Image as ImageOp, Kind, Op, Plan, Runtime, Step, StepId, Tools,
+    Validate, below_builders, rounds, source_text, wheel_layers,
+};
 use stackforge_stack::catalog::{Catalog, Image, Recipe, templates_in};
 use stackforge_stack::diag::{Code, Explained, codes};
 use stackforge_stack::lock::{OsPackageLock, PlatformLock, PythonFile};
@@ -65,32 +68,10 @@ pub fn plan(checked: &Checked<'_>) -> Result<Plan, PlanError> {
             library: build.name.clone(),
         })?);
     }
-    let python_packages = match &target.base {
-        Base::Known(image) => image.packages.resolve("python", lock.python),
-        Base::Raw { .. } => Vec::new(),
-    };
-    let validation = validation(stack, target, catalog, lock);
-    let bootstrap = lock.base.runtime.is_none();
-    let parts = Parts {
-        about: stack.about.clone(),
-        base: lock.base.clone(),
-        bootstrap,
-        shell: target.base.image().is_none_or(Image::has_shell),
-        tools: lock.tools.clone(),
-        layers,
-        compiles,
-        runtime_packages: lock.packages.clone(),
-        builder_packages: lock.builder_packages.clone(),
-        slim: slim(lock, catalog),
-        prune: stack.prune,
-        python_packages,
-        validation,
-        devices: checked.case.devices(),
-        cxx11_abi: checked.torch_abi(),
-    };
+    let compiles = in_rounds(compiles);
     let mut libraries = checked.decisions();
     for library in &mut libraries {
-        if let Some(compile) = parts.compiles.iter().find(|c| c.library == library.library) {
+        if let Some(compile) = compiles.iter().find(|c| c.library == library.library) {
             library.reason = format!("{}; {}", library.reason, compile.how);
         }
     }
@@ -103,11 +84,62 @@ pub fn plan(checked: &Checked<'_>) -> Result<Plan, PlanError> {
         sm: target.sms.clone(),
         isa: isa.map(|i| i.name.clone()),
         libraries,
+        identity: Digest::of(b""),
         steps: Vec::new(),
-        parts,
     };
-    steps(&mut plan, stack.jit, catalog.templates.as_ref());
+    let facts = ImageOp {
+        about: stack.about.clone(),
+        devices: checked.case.devices(),
+        cxx11_abi: checked.torch_abi(),
+        prune: stack.prune,
+    };
+    let mut steps = Steps::new(&plan, lock);
+    steps.base(base(target, lock), catalog.templates.as_ref());
+    steps.tools(lock);
+    let from = steps.wheels(layers);
+    for compile in compiles {
+        steps.compile(compile, &from, &lock.builder_packages);
+    }
+    steps.runtime(lock, slim(lock, catalog), stack.jit, stack.prune);
+    steps.validate(validation(stack, target, catalog, lock));
+    steps.image(facts);
+    plan.steps = steps.done;
+    plan.identity = plan.image_key().clone();
     Ok(plan)
+}
+
+/// Puts each library after those that it needs.
+fn in_rounds(compiles: Vec<Compile>) -> Vec<Compile> {
+    let all: Vec<&Compile> = compiles.iter().collect();
+    let order: Vec<String> = rounds(&all)
+        .into_iter()
+        .flatten()
+        .map(str::to_owned)
+        .collect();
+    let mut compiles = compiles;
+    compiles.sort_by_key(|c| order.iter().position(|name| *name == c.library));
+    compiles
+}
+
+fn base(target: &Target<'_>, lock: &PlatformLock) -> BaseOp {
+    let bootstrap = lock.base.runtime.is_none();
+    // Docker installs them before anything else if the lock has a digest for each.
+    let locked = !bootstrap && lock.packages.iter().all(|p| p.sha256.is_some());
+    let python_packages = match &target.base {
+        Base::Known(image) if !locked => image.packages.resolve("python", lock.python),
+        _ => Vec::new(),
+    };
+    BaseOp {
+        lock: lock.base.clone(),
+        bootstrap,
+        shell: target.base.image().is_none_or(Image::has_shell),
+        python_packages,
+        packages: if locked {
+            lock.packages.clone()
+        } else {
+            Vec::new()
+        },
+    }
 }
 
 /// Returns nvcc's directory below site-packages. `None` if the base has nvcc or the build needs none.
@@ -137,12 +169,12 @@ fn toolkit_home(
         })
 }
 
-/// Returns the globs by which the catalog removes files from the locked wheels.
+/// Returns the globs by which the catalog removes files from the image's wheels.
 fn slim(lock: &PlatformLock, catalog: &Catalog) -> BTreeMap<String, Vec<String>> {
-    let names = lock
-        .wheels
-        .iter()
-        .map(|w| stackforge_types::wheel::normalized(&w.name));
+    let compiled = lock.builds.iter().map(|b| &b.name);
+    let names = (lock.wheels.iter().map(|w| &w.name))
+        .chain(compiled)
+        .map(|name| stackforge_types::wheel::normalized(name));
     let rules = names.map(|name| (catalog.slim.of(&name), name));
     let some = rules.filter(|(drop, _)| !drop.is_empty());
     some.map(|(drop, name)| (name, drop)).collect()
@@ -209,181 +241,269 @@ fn validation(
     })
 }
 
-type Inputs = BTreeMap<String, String>;
+pub(super) type Inputs = BTreeMap<String, String>;
 
-fn steps(plan: &mut Plan, jit: bool, own_templates: Option<&Digest>) {
-    let parts = &plan.parts;
-    let mut steps: Vec<Step> = vec![base_step(plan, own_templates)];
-    let mut last = chain(&steps[0]);
-    let mut from = last.clone();
-    for (n, layer) in parts.layers.iter().enumerate() {
-        let mut inputs = wheels(&layer.wheels);
-        inputs.insert("python".into(), plan.python.to_string());
-        inputs.insert("script".into(), templates_digest("steps/wheels.sh"));
-        inputs.insert("environment".into(), templates_digest("steps/venv.sh"));
-        inputs.extend([last.clone()]);
-        let step = Step::new(StepId::Wheels(layer.group), Kind::Layer, inputs);
-        last = chain(&step);
-        if n < parts.below_builders().len() {
-            from = last.clone();
-        }
-        steps.push(step);
-    }
-    let mut runtime = Inputs::from([last.clone()]);
-    for compile in &parts.compiles {
-        let step = compile_step(plan, compile, &from, &steps);
-        runtime.extend([chain(&step)]);
-        steps.push(step);
-    }
-    for package in &parts.runtime_packages {
-        runtime.insert(format!("package:{}", package.name), package_text(package));
-    }
-    if parts.bootstrap {
-        let install = stackforge_debian::configure::INSTALL;
-        runtime.insert("install".into(), Digest::of(install.as_bytes()).to_string());
-    }
-    runtime.insert("jit".into(), jit.to_string());
-    for (script, file) in [
-        ("packages", "packages.sh"),
-        ("compiled", "compiled.sh"),
-        ("forget", "forget.sh"),
-        ("slim", "slim.py"),
-    ] {
-        runtime.insert(
-            format!("script:{script}"),
-            templates_digest(&format!("steps/{file}")),
-        );
-    }
-    let slim = serde_json::to_string(&parts.slim).unwrap_or_default();
-    runtime.insert("slim".into(), Digest::of(slim.as_bytes()).to_string());
-    if parts.prune {
-        let sms: Vec<String> = plan.sm.iter().map(ToString::to_string).collect();
-        runtime.insert("prune".into(), sms.join(" "));
-    }
-    let step = Step::new(StepId::Runtime, Kind::Layer, runtime);
-    let mut validate = Inputs::from([chain(&step)]);
-    steps.push(step);
-    validate.insert("programs".into(), templates_digest("validate"));
-    validate.insert(
-        "spec".into(),
-        Digest::of(parts.validation.to_string().as_bytes()).to_string(),
-    );
-    let step = Step::new(StepId::Validate, Kind::Validate, validate);
-    let mut image = Inputs::from([chain(&step)]);
-    steps.push(step);
-    image.insert("stack".into(), plan.variant.clone());
-    image.insert("about".into(), parts.about.clone().unwrap_or_default());
-    image.insert("template".into(), templates_digest("Dockerfile.hbs"));
-    steps.push(Step::new(StepId::Image, Kind::Image, image));
-    plan.steps = steps;
+/// The steps of a Docker engine, as they are added.
+struct Steps<'a> {
+    plan: &'a Plan,
+    lock: &'a PlatformLock,
+    done: Vec<Step>,
 }
 
-fn chain(step: &Step) -> (String, String) {
+impl<'a> Steps<'a> {
+    fn new(plan: &'a Plan, lock: &'a PlatformLock) -> Self {
+        Self {
+            plan,
+            lock,
+            done: Vec::new(),
+        }
+    }
+
+    /// Adds a step. It depends on those that its inputs name.
+    fn add(&mut self, mut step: Step) -> (String, String) {
+        let needed = |s: &&Step| step.inputs.contains_key(&chain(s).0);
+        step.after = self
+            .done
+            .iter()
+            .filter(needed)
+            .map(|s| s.id.clone())
+            .collect();
+        let chain = chain(&step);
+        self.done.push(step);
+        chain
+    }
+
+    fn last(&self) -> Option<(String, String)> {
+        self.done
+            .iter()
+            .rev()
+            .find(|s| s.id != StepId::Tools)
+            .map(chain)
+    }
+
+    fn base(&mut self, base: BaseOp, own_templates: Option<&Digest>) {
+        let plan = self.plan;
+        let mut inputs = Inputs::from([
+            ("base".into(), base.lock.name.clone()),
+            ("platform".into(), plan.platform.to_string()),
+        ]);
+        for (role, image) in [("runtime", &base.lock.runtime), ("devel", &base.lock.devel)] {
+            if let Some(image) = image {
+                let digest = image
+                    .digest
+                    .as_ref()
+                    .map_or("unpinned".to_owned(), ToString::to_string);
+                inputs.insert(role.into(), format!("{} {digest}", image.reference));
+            }
+        }
+        inputs.extend(base.lock.packages.iter().map(package));
+        if base.bootstrap {
+            inputs.insert(
+                "configure".into(),
+                Digest::of(stackforge_debian::configure::CONFIGURE.as_bytes()).to_string(),
+            );
+            // The base is finished in process if every script is known, else by the scripts above.
+            let finish = format!(
+                "{} {}",
+                stackforge_debian::finish::VERSION,
+                Digest::of(stackforge_debian::finish::SCRIPTS.as_bytes())
+            );
+            inputs.insert("finish".into(), finish);
+        }
+        if !base.bootstrap && self.lock.packages.iter().all(|p| p.sha256.is_some()) {
+            inputs.extend(self.lock.packages.iter().map(package));
+            inputs.insert("install".into(), install());
+        }
+        // The user's own templates may change any step, so every key depends on their digest.
+        if let Some(digest) = own_templates {
+            inputs.insert("templates".into(), digest.to_string());
+        }
+        let note = if base.bootstrap {
+            let count = base.lock.packages.len();
+            Some(format!("bootstrapped from {count} Debian packages"))
+        } else if base
+            .lock
+            .runtime
+            .as_ref()
+            .is_some_and(|r| r.digest.is_none())
+        {
+            Some(
+                "not pinned by digest: its registry did not answer when the stack was locked"
+                    .to_owned(),
+            )
+        } else {
+            None
+        };
+        let mut step = Step::new(StepId::Base, Kind::Image, Op::Base(base), inputs);
+        step.note = note;
+        self.add(step);
+    }
+
+    /// Adds what installs wheels. It decides no byte of the image, so no other step's key depends on it.
+    fn tools(&mut self, lock: &PlatformLock) {
+        let mut inputs = wheels(&lock.tools);
+        inputs.insert("script".into(), templates_digest("steps/tools.sh"));
+        let tools = Tools {
+            installers: lock.tools.clone(),
+            packages: lock.builder_packages.clone(),
+        };
+        let step = Step::new(StepId::Tools, Kind::Fetch, Op::Tools(tools), inputs);
+        self.add(step);
+    }
+
+    /// Adds the layers of wheels and returns what builders start from.
+    fn wheels(&mut self, layers: Vec<super::WheelLayer>) -> Option<(String, String)> {
+        let below = below_builders(&layers).len();
+        let mut from = self.last();
+        for (n, layer) in layers.into_iter().enumerate() {
+            let mut inputs = wheels(&layer.wheels);
+            inputs.insert("python".into(), self.plan.python.to_string());
+            inputs.insert("script".into(), templates_digest("steps/wheels.sh"));
+            inputs.insert("environment".into(), templates_digest("steps/venv.sh"));
+            inputs.extend(self.last());
+            let id = StepId::Wheels(layer.group);
+            let made = self.add(Step::new(id, Kind::Layer, Op::Wheels(layer), inputs));
+            if n < below {
+                from = Some(made);
+            }
+        }
+        from
+    }
+
+    fn runtime(
+        &mut self,
+        lock: &PlatformLock,
+        slim: BTreeMap<String, Vec<String>>,
+        jit: bool,
+        prune: bool,
+    ) {
+        let layers = |s: &&Step| matches!(s.op, Op::Base(_) | Op::Wheels(_));
+        let last = self.done.iter().rev().find(layers).map(chain);
+        let mut inputs: Inputs = last.into_iter().collect();
+        let compiled = self.done.iter().filter(|s| matches!(s.op, Op::Compile(_)));
+        inputs.extend(compiled.map(chain));
+        inputs.extend(lock.packages.iter().map(package));
+        let bootstrap = lock.base.runtime.is_none();
+        if bootstrap {
+            inputs.insert("install".into(), install());
+        }
+        inputs.insert("jit".into(), jit.to_string());
+        for (script, file) in [
+            ("packages", "packages.sh"),
+            ("compiled", "compiled.sh"),
+            ("forget", "forget.sh"),
+            ("slim", "slim.py"),
+        ] {
+            inputs.insert(
+                format!("script:{script}"),
+                templates_digest(&format!("steps/{file}")),
+            );
+        }
+        let text = serde_json::to_string(&slim).unwrap_or_default();
+        inputs.insert("slim".into(), Digest::of(text.as_bytes()).to_string());
+        if prune {
+            let sms: Vec<String> = self.plan.sm.iter().map(ToString::to_string).collect();
+            inputs.insert("prune".into(), sms.join(" "));
+        }
+        let locked = !bootstrap && lock.packages.iter().all(|p| p.sha256.is_some());
+        let packages = if locked {
+            Vec::new()
+        } else {
+            lock.packages.clone()
+        };
+        let op = Op::Runtime(Runtime { packages, slim });
+        self.add(Step::new(StepId::Runtime, Kind::Layer, op, inputs));
+    }
+
+    fn validate(&mut self, spec: serde_json::Value) {
+        let mut inputs: Inputs = self.last().into_iter().collect();
+        inputs.insert("programs".into(), templates_digest("validate"));
+        inputs.insert(
+            "spec".into(),
+            Digest::of(spec.to_string().as_bytes()).to_string(),
+        );
+        let op = Op::Validate(Validate { spec });
+        self.add(Step::new(StepId::Validate, Kind::Validate, op, inputs));
+    }
+
+    fn image(&mut self, image: ImageOp) {
+        let mut inputs: Inputs = self.last().into_iter().collect();
+        inputs.insert("stack".into(), self.plan.variant.clone());
+        inputs.insert("about".into(), image.about.clone().unwrap_or_default());
+        inputs.insert("template".into(), templates_digest("Dockerfile.hbs"));
+        self.add(Step::new(
+            StepId::Image,
+            Kind::Image,
+            Op::Image(image),
+            inputs,
+        ));
+    }
+
+    fn compile(
+        &mut self,
+        compile: Compile,
+        from: &Option<(String, String)>,
+        packages: &[OsPackageLock],
+    ) {
+        let mut inputs: Inputs = from.iter().cloned().collect();
+        inputs.extend([
+            ("source".into(), source_text(&compile.source)),
+            ("version".into(), compile.version.clone()),
+            ("sm".into(), compile.sms.clone()),
+            ("script".into(), templates_digest("steps/compile.sh")),
+            ("offline".into(), templates_digest("steps/offline.py")),
+            ("nvcc-filter".into(), templates_digest("builders")),
+        ]);
+        if let Some(home) = &compile.toolkit_home {
+            inputs.insert("toolkit".into(), home.clone());
+        }
+        for (name, value) in &compile.env {
+            inputs.insert(format!("env:{name}"), value.clone());
+        }
+        for cloned in &compile.fetch {
+            let text = format!("{} {}", cloned.url, cloned.revision);
+            inputs.insert(cloned.folder.clone(), text);
+        }
+        for patch in &compile.patches {
+            let text = format!("{} {} → {}", patch.file, patch.replace, patch.with);
+            inputs.insert(format!("patch:{}", patch.id), text);
+        }
+        for (n, command) in compile.commands.iter().enumerate() {
+            inputs.insert(format!("command:{n}"), command.clone());
+        }
+        inputs.extend(
+            wheels(&compile.requires)
+                .into_iter()
+                .map(|(name, value)| (name.replacen("wheel:", "requires:", 1), value)),
+        );
+        inputs.extend(packages.iter().map(package));
+        for name in &compile.after {
+            let before = self
+                .done
+                .iter()
+                .find(|s| s.id.library() == Some(name.as_str()));
+            inputs.extend(before.map(chain));
+        }
+        let note = format!("{} {}, {}", compile.library, compile.version, compile.how);
+        let id = StepId::compile(&compile.library);
+        let mut step = Step::new(id, Kind::Compile, Op::Compile(Box::new(compile)), inputs);
+        step.note = Some(note);
+        self.add(step);
+    }
+}
+
+/// Returns the input by which a step depends on another.
+pub(super) fn chain(step: &Step) -> (String, String) {
     (format!("step:{}", step.id), step.key.to_string())
 }
 
-fn base_step(plan: &Plan, own_templates: Option<&Digest>) -> Step {
-    let base = &plan.parts.base;
-    let mut inputs = Inputs::from([
-        ("base".into(), base.name.clone()),
-        ("platform".into(), plan.platform.to_string()),
-    ]);
-    for (role, image) in [("runtime", &base.runtime), ("devel", &base.devel)] {
-        if let Some(image) = image {
-            let digest = image
-                .digest
-                .as_ref()
-                .map_or("unpinned".to_owned(), ToString::to_string);
-            inputs.insert(role.into(), format!("{} {digest}", image.reference));
-        }
-    }
-    for package in &base.packages {
-        inputs.insert(format!("package:{}", package.name), package_text(package));
-    }
-    if plan.parts.bootstrap {
-        inputs.insert(
-            "configure".into(),
-            Digest::of(stackforge_debian::configure::CONFIGURE.as_bytes()).to_string(),
-        );
-        // The base is finished in process if every script is known, else by the scripts above.
-        let finish = format!(
-            "{} {}",
-            stackforge_debian::finish::VERSION,
-            Digest::of(stackforge_debian::finish::SCRIPTS.as_bytes())
-        );
-        inputs.insert("finish".into(), finish);
-    }
-    if plan.parts.locks_packages() {
-        for package in &plan.parts.runtime_packages {
-            inputs.insert(format!("package:{}", package.name), package_text(package));
-        }
-        let install = stackforge_debian::configure::INSTALL;
-        inputs.insert("install".into(), Digest::of(install.as_bytes()).to_string());
-    }
-    // The user's own templates may change any step, so every key depends on their digest.
-    if let Some(digest) = own_templates {
-        inputs.insert("templates".into(), digest.to_string());
-    }
-    let mut step = Step::new(StepId::Base, Kind::Image, inputs);
-    if plan.parts.bootstrap {
-        step.note = Some(format!(
-            "bootstrapped from {} Debian packages",
-            base.packages.len()
-        ));
-    } else if base.runtime.as_ref().is_some_and(|r| r.digest.is_none()) {
-        step.note = Some(
-            "not pinned by digest: its registry did not answer when the stack was locked".into(),
-        );
-    }
-    step
+fn install() -> String {
+    Digest::of(stackforge_debian::configure::INSTALL.as_bytes()).to_string()
 }
 
-fn compile_step(plan: &Plan, compile: &Compile, from: &(String, String), steps: &[Step]) -> Step {
-    let mut inputs = Inputs::from([
-        from.clone(),
-        ("source".into(), source_text(&compile.source)),
-        ("version".into(), compile.version.clone()),
-        ("sm".into(), compile.sms.clone()),
-        ("script".into(), templates_digest("steps/compile.sh")),
-        ("offline".into(), templates_digest("steps/offline.py")),
-        ("nvcc-filter".into(), templates_digest("builders")),
-    ]);
-    if let Some(home) = &compile.toolkit_home {
-        inputs.insert("toolkit".into(), home.clone());
-    }
-    for (name, value) in &compile.env {
-        inputs.insert(format!("env:{name}"), value.clone());
-    }
-    for cloned in &compile.fetch {
-        let text = format!("{} {}", cloned.url, cloned.revision);
-        inputs.insert(cloned.folder.clone(), text);
-    }
-    for patch in &compile.patches {
-        let text = format!("{} {} → {}", patch.file, patch.replace, patch.with);
-        inputs.insert(format!("patch:{}", patch.id), text);
-    }
-    for (n, command) in compile.commands.iter().enumerate() {
-        inputs.insert(format!("command:{n}"), command.clone());
-    }
-    inputs.extend(
-        wheels(&compile.requires)
-            .into_iter()
-            .map(|(name, value)| (name.replacen("wheel:", "requires:", 1), value)),
-    );
-    for package in &plan.parts.builder_packages {
-        inputs.insert(format!("package:{}", package.name), package_text(package));
-    }
-    for name in &compile.after {
-        if let Some(step) = steps.iter().find(|s| s.id.library() == Some(name.as_str())) {
-            inputs.extend([chain(step)]);
-        }
-    }
-    let mut step = Step::new(StepId::compile(&compile.library), Kind::Compile, inputs);
-    step.note = Some(format!(
-        "{} {}, {}",
-        compile.library, compile.version, compile.how
-    ));
-    step
+/// Returns the input that names an OS package.
+fn package(p: &OsPackageLock) -> (String, String) {
+    (format!("package:{}", p.name), package_text(p))
 }
 
 fn wheels(files: &[PythonFile]) -> Inputs {

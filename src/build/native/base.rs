@@ -1,110 +1,91 @@
 //! Makes the layers below the wheels: an image of a registry, or a system of Debian packages.
 
-use super::super::base::fetch as fetch_debs;
-use super::super::{BuildError, BuildEvent, Options};
-use super::layers::{Inputs, Maker};
+use super::super::{BuildError, BuildEvent, recorded};
+use super::inputs::Inputs;
+use super::layers::NativeBuilder;
 use oci_spec::image::ImageConfiguration;
 use stackforge_debian::finish;
 use stackforge_distribute::pull;
 use stackforge_image::assemble::Layer;
-use stackforge_plan::Plan;
+use stackforge_image::store::Action;
+use stackforge_plan::{self as plan, Packages, Step};
 use stackforge_stack::lock::{OsPackageLock, PinnedImage};
 use stackforge_transfer::registry::Reference;
 use stackforge_types::Digest;
+use std::fs::File;
 use std::path::PathBuf;
+use std::time::Instant;
 use tokio::task::block_in_place;
 
-/// Package files, in the order of the lock.
-pub(super) struct Sources {
-    base: Vec<PathBuf>,
-    packages: Vec<PathBuf>,
-    /// Packages that compilers need; empty if nothing is compiled.
-    pub builder: Vec<PathBuf>,
-}
-
 /// The lowest layers of an image.
+#[derive(Default)]
 pub(super) struct Base {
     pub config: Option<ImageConfiguration>,
     pub layers: Vec<Layer>,
 }
 
-pub(super) async fn fetch(
-    plan: &Plan,
-    compiles: bool,
-    options: &Options<'_>,
-    on: &mut (dyn FnMut(BuildEvent) + Send),
-) -> Result<Sources, BuildError> {
-    let parts = &plan.parts;
-    let builder = match compiles {
-        true => fetch_debs(
-            &parts.builder_packages,
-            "OS packages for compilers",
-            options,
-            on,
-        ),
-        false => fetch_debs(&[], "", options, on),
-    };
-    Ok(Sources {
-        builder: builder.await?,
-        base: fetch_debs(&parts.base.packages, "base packages", options, on).await?,
-        packages: fetch_debs(&parts.runtime_packages, "OS packages", options, on).await?,
-    })
-}
-
-impl Maker<'_, '_> {
-    pub async fn base(&mut self, sources: &Sources) -> Result<Base, BuildError> {
-        if self.plan.parts.bootstrap {
-            let layer = block_in_place(|| self.system(sources))?;
+impl NativeBuilder<'_, '_> {
+    /// Makes or pulls the base.
+    pub async fn base(
+        &mut self,
+        step: &Step,
+        base: &plan::Base,
+        inputs: &Inputs,
+    ) -> Result<Base, BuildError> {
+        if base.bootstrap {
+            let layer = block_in_place(|| self.system(step, base, &inputs.base))?;
             return Ok(Base {
                 config: None,
                 layers: vec![layer],
             });
         }
-        self.pulled().await
+        let Some(runtime) = &base.lock.runtime else {
+            return Err(BuildError::NoBase {
+                base: base.lock.name.clone(),
+            });
+        };
+        let start = Instant::now();
+        let here = recorded::layers(self.options.store, self.plan, step);
+        (self.on)(BuildEvent::Phase { name: "base" });
+        let pulled = self.of_registry(runtime).await?;
+        if here.as_ref() == Some(&pulled.layers) {
+            self.found(step);
+            return Ok(pulled);
+        }
+        let layers = pulled.layers.iter().enumerate();
+        let outputs = layers.map(|(n, l)| (format!("layer:{n:03}"), l.digest.clone()));
+        let action = Action {
+            step: step.id.to_string(),
+            outputs: outputs.collect(),
+            seconds: start.elapsed().as_secs_f64(),
+            made: serde_json::to_value(&pulled.layers).ok(),
+            ..Action::default()
+        };
+        self.options.store.record(&step.key, &action)?;
+        self.finished(&step.id, start);
+        Ok(pulled)
     }
 
     /// Makes a Debian system as its maintainer scripts would leave it, without running any.
-    fn system(&mut self, sources: &Sources) -> Result<Layer, BuildError> {
-        let base = &self.plan.parts.base;
-        let about = format!("{} of Debian packages", base.name);
-        let inputs = self.debian("debian", &base.packages);
-        self.layer("base", &inputs, |maker, file| {
-            let (arch, epoch) = (maker.plan.platform.arch(), maker.native.epoch.into());
-            maker.packed(&about, names(&base.packages), file, |out| {
-                finish::write(&sources.base, arch, epoch, out)?;
+    fn system(
+        &mut self,
+        step: &Step,
+        base: &plan::Base,
+        debs: &[PathBuf],
+    ) -> Result<Layer, BuildError> {
+        let about = format!("{} of Debian packages", base.lock.name);
+        self.layer(step, |builder, file| {
+            let (arch, epoch) = (builder.plan.platform.arch(), builder.native.epoch.into());
+            builder.packed(&about, names(&base.lock.packages), file, |out| {
+                finish::write(debs, arch, epoch, out)?;
                 Ok(())
             })
         })
     }
 
-    /// Returns the inputs that decide a layer of OS packages.
-    fn debian(&self, kind: &str, packages: &[OsPackageLock]) -> Inputs {
-        let mut inputs = self.packed_inputs(kind);
-        inputs.insert("platform".into(), self.plan.platform.to_string());
-        let scripts = Digest::of(finish::SCRIPTS.as_bytes());
-        inputs.insert("finish".into(), format!("{} {scripts}", finish::VERSION));
-        for (place, package) in packages.iter().enumerate() {
-            let sha256 = package.sha256.as_deref().unwrap_or_default();
-            inputs.insert(format!("package:{place:04}"), sha256.to_owned());
-        }
-        inputs
-    }
-
-    /// Pulls the base image from a registry.
-    async fn pulled(&mut self) -> Result<Base, BuildError> {
-        let base = &self.plan.parts.base;
-        let Some(runtime) = &base.runtime else {
-            return Err(BuildError::NoBase {
-                base: base.name.clone(),
-            });
-        };
-        (self.on)(BuildEvent::Phase { name: "base" });
-        self.of_registry(runtime).await
-    }
-
     /// Pulls the image that compilers run in. `None` if that is the base.
     pub async fn devel(&mut self) -> Result<Option<Base>, BuildError> {
-        match &self.plan.parts.base.devel {
+        match &self.plan.base().lock.devel {
             Some(devel) => {
                 (self.on)(BuildEvent::Phase { name: "toolchain" });
                 Ok(Some(self.of_registry(devel).await?))
@@ -131,50 +112,71 @@ impl Maker<'_, '_> {
         })
     }
 
-    /// Makes the layer of OS packages over the base. `None` if there are none.
+    /// Makes the layer of OS packages over the base. If the base has no Python, they include it.
     pub fn packages(
         &mut self,
+        step: &Step,
         base: &Base,
-        sources: &Sources,
-    ) -> Result<Option<Layer>, BuildError> {
-        let packages = &self.plan.parts.runtime_packages;
-        // If the base has no Python, these packages include it.
-        if packages.is_empty() {
-            return Ok(None);
-        }
-        let layer = self.added("packages", base, packages, &sources.packages)?;
-        Ok(Some(layer))
+        packages: &Packages,
+        inputs: &Inputs,
+    ) -> Result<Layer, BuildError> {
+        let packages = &packages.packages;
+        by_digest(packages)?;
+        self.layer(step, |builder, file| {
+            builder.add(base, packages, &inputs.packages, file)
+        })
     }
 
-    /// Makes the layer that adds `packages` to the base.
-    pub fn added(
+    /// Makes the layer that adds the compilers' packages to the base. The image has none of it.
+    pub fn compilers(
         &mut self,
-        id: &str,
         base: &Base,
         packages: &[OsPackageLock],
         debs: &[PathBuf],
     ) -> Result<Layer, BuildError> {
-        let by_name = packages.iter().filter(|p| p.sha256.is_none());
-        let by_name: Vec<&str> = by_name.map(|p| p.name.as_str()).collect();
-        if !by_name.is_empty() {
-            return Err(BuildError::MustInstall {
-                packages: by_name.join(", "),
-            });
-        }
-        let mut inputs = self.debian("packages", packages);
-        for (place, layer) in base.layers.iter().enumerate() {
-            inputs.insert(format!("below:{place:04}"), layer.diff_id.to_string());
-        }
-        self.layer(id, &inputs, |maker, file| {
-            let below = maker.image_of(&base.layers)?;
-            let root = pull::tree(&below, maker.options.store)?;
-            let (arch, epoch) = (maker.plan.platform.arch(), maker.native.epoch.into());
-            maker.packed("OS packages", names(packages), file, |out| {
-                finish::add(debs, &finish::Unpacked(root), arch, epoch, out)?;
-                Ok(())
-            })
+        by_digest(packages)?;
+        let below: Vec<&Digest> = base.layers.iter().map(|l| &l.diff_id).collect();
+        let key = serde_json::json!({
+            "layer": "compilers",
+            "finish": [finish::VERSION.to_string(), Digest::of(finish::SCRIPTS.as_bytes()).to_string()],
+            "native": format!("{:?}", self.native),
+            "platform": self.plan.platform,
+            "packages": packages.iter().map(|p| &p.sha256).collect::<Vec<_>>(),
+            "below": below,
+        });
+        let key = Digest::of(key.to_string().as_bytes());
+        self.side_layer("compilers", &key, |builder, file| {
+            builder.add(base, packages, debs, file)
         })
     }
+
+    fn add(
+        &mut self,
+        base: &Base,
+        packages: &[OsPackageLock],
+        debs: &[PathBuf],
+        file: &File,
+    ) -> Result<Layer, BuildError> {
+        let below = self.image_of(&base.layers)?;
+        let root = pull::tree(&below, self.options.store)?;
+        let (arch, epoch) = (self.plan.platform.arch(), self.native.epoch.into());
+        self.packed("OS packages", names(packages), file, |out| {
+            finish::add(debs, &finish::Unpacked(root), arch, epoch, out)?;
+            Ok(())
+        })
+    }
+}
+
+/// Fails for packages that the lock names without a digest.
+fn by_digest(packages: &[OsPackageLock]) -> Result<(), BuildError> {
+    let by_name = packages.iter().filter(|p| p.sha256.is_none());
+    let by_name: Vec<&str> = by_name.map(|p| p.name.as_str()).collect();
+    if by_name.is_empty() {
+        return Ok(());
+    }
+    Err(BuildError::MustInstall {
+        packages: by_name.join(", "),
+    })
 }
 
 fn names(packages: &[OsPackageLock]) -> Vec<String> {

@@ -5,7 +5,7 @@ use super::super::BuildError;
 use super::super::base::io as failed_at;
 use super::super::secrets::{ca_bundle, proxies};
 use super::compile::write;
-use super::layers::Maker;
+use super::layers::NativeBuilder;
 use super::toolchain::Toolchain;
 use crate::render::builder;
 use stackforge_plan::{Cloned, Compile};
@@ -14,7 +14,7 @@ use stackforge_stack::catalog::template;
 use stackforge_types::Digest;
 use std::path::PathBuf;
 
-impl Maker<'_, '_> {
+impl NativeBuilder<'_, '_> {
     /// Returns a tree of the store with all clones of a library and their submodules in `opt/source`.
     pub fn cloned(
         &self,

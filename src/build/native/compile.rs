@@ -6,44 +6,30 @@
 
 use super::super::audit::Meant;
 use super::super::base::io as failed_at;
-use super::super::{BuildError, BuildEvent, Options};
-use super::base::{Base, Sources};
+use super::super::{BuildError, BuildEvent};
 use super::environment::variables;
-use super::layers::Maker;
+use super::inputs::{Inputs, Needs};
+use super::layers::NativeBuilder;
 use super::toolchain::{Toolchain, present};
 use super::wheels::{Fetched, compiled};
 use crate::render::builder;
 use stackforge_engine::{Event, StepFailure, StepKind};
 use stackforge_image::store::Action;
-use stackforge_plan::{Compile, Plan, StepId};
+use stackforge_plan::{self as plan, Compile};
 use stackforge_sandbox::{Memory, Mount, OWN, Outcome, Root, Sandbox};
 use stackforge_stack::catalog::{template, templates_in};
 use stackforge_stack::lock::{PythonFile, SourceLock};
-use stackforge_stack::spec::Platform;
 use stackforge_types::Digest;
 use stackforge_types::LogStream;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 use tokio::task::block_in_place;
 
 /// Lines of a failed step's log that are shown.
 const TAIL: usize = 30;
-/// What compiling one library needs, as files of the store.
-pub(super) struct Needs {
-    pub library: String,
-    pub requires: Vec<Fetched>,
-    pub source: Option<PathBuf>,
-}
-
-/// Returns the libraries that have no compiled wheel in the store.
-pub(super) fn missing<'p>(plan: &'p Plan, options: &Options<'_>) -> Vec<&'p Compile> {
-    let lacks = |c: &&Compile| compiled(plan, &c.library, &c.version, options).is_err();
-    plan.parts.compiles.iter().filter(lacks).collect()
-}
-
 /// Returns a library's sdist as a locked file. `None` for a git source.
 pub(crate) fn source(compile: &Compile) -> Option<PythonFile> {
     match &compile.source {
@@ -59,82 +45,63 @@ pub(crate) fn source(compile: &Compile) -> Option<PythonFile> {
     }
 }
 
-impl Maker<'_, '_> {
-    /// Compiles every library of `needs`, each after the ones that it depends on.
+impl NativeBuilder<'_, '_> {
+    /// Compiles, audits and stores a library's wheel.
     pub async fn compile(
         &mut self,
-        (base, devel): (&Base, Option<&Base>),
-        sources: &Sources,
-        tools: &[Fetched],
-        wheels: &[Fetched],
-        needs: &[Needs],
+        step: &plan::Step,
+        compile: &Compile,
+        need: &Needs,
+        toolchain: Option<&Toolchain>,
+        inputs: &Inputs,
     ) -> Result<(), BuildError> {
-        let Some(first) = needs.first() else {
-            return Ok(());
-        };
-        if Platform::host() != Some(self.plan.platform) {
+        let Some(toolchain) = toolchain else {
             return Err(BuildError::MustCompile {
-                library: first.library.clone(),
+                library: compile.library.clone(),
             });
-        }
-        (self.on)(BuildEvent::Phase { name: "compile" });
-        let toolchain = block_in_place(|| self.toolchain(base, devel, sources, tools))?;
-        let log = self.options.store.new_log(&self.plan.variant)?;
-        let rounds = self.plan.parts.rounds();
-        for (number, library) in rounds.into_iter().flatten().enumerate() {
-            let (Some(need), Some(compile)) = (
-                needs.iter().find(|n| n.library == library),
-                self.plan
-                    .parts
-                    .compiles
-                    .iter()
-                    .find(|c| c.library == library),
-            ) else {
-                continue;
-            };
-            let start = Instant::now();
-            let number = u32::try_from(number).unwrap_or_default() + 1;
-            let mut step = Step {
-                number,
-                compile,
-                need,
-                log: &log,
-                jobs: self.options.jobs,
-                may_retry: true,
-            };
-            let wheel = loop {
-                match self.run_step(&toolchain, wheels, &step).await? {
-                    Ended::Made(wheel) => break wheel,
-                    Ended::Memory { jobs } => {
-                        let name = StepId::compile(library).to_string();
-                        (self.on)(BuildEvent::Retry { step: name, jobs });
-                        step.jobs = Some(jobs);
-                        step.may_retry = false;
-                    }
+        };
+        let start = Instant::now();
+        let steps = self.plan.steps.iter().filter(|s| s.id.library().is_some());
+        let number = steps.take_while(|s| s.id != step.id).count();
+        let mut job = Job {
+            number: u32::try_from(number).unwrap_or_default() + 1,
+            compile,
+            need,
+            log: &toolchain.log,
+            jobs: self.options.jobs,
+            may_retry: true,
+        };
+        let wheel = loop {
+            match self.run_job(toolchain, &inputs.wheels, &job).await? {
+                Ended::Made(wheel) => break wheel,
+                Ended::Memory { jobs } => {
+                    let name = step.id.to_string();
+                    (self.on)(BuildEvent::Retry { step: name, jobs });
+                    job.jobs = Some(jobs);
+                    job.may_retry = false;
                 }
-            };
-            self.audited(compile, &wheel, start)?;
-        }
-        Ok(())
+            }
+        };
+        self.audited(step, compile, &wheel, start)
     }
 
-    async fn run_step(
+    async fn run_job(
         &mut self,
         toolchain: &Toolchain,
         wheels: &[Fetched],
-        step: &Step<'_>,
+        job: &Job<'_>,
     ) -> Result<Ended, BuildError> {
-        let Step { compile, need, .. } = *step;
+        let Job { compile, need, .. } = *job;
         let mut roots = toolchain.system.clone();
         block_in_place(|| {
-            for wheel in present(self.plan, compile, wheels, &need.requires) {
+            for wheel in present(compile, wheels, &need.requires) {
                 roots.push(self.wheel_tree(wheel)?);
             }
             Ok::<_, BuildError>(())
         })?;
         let scratch = self.options.store.scratch()?;
         let inputs = scratch.path().join("inputs");
-        self.lay_inputs(step, &inputs)?;
+        self.lay_inputs(job, &inputs)?;
         let upper = scratch.path().join("upper");
         let root = Root::layers(roots, &upper);
         let command = ["sh", "/dev/stackforge/steps/compile.sh"];
@@ -157,7 +124,7 @@ impl Maker<'_, '_> {
                 own.join("fetched"),
             ));
         }
-        let outcome = self.run(&sandbox, step).await;
+        let outcome = self.run(&sandbox, job).await;
         let made = match outcome {
             Ok(None) => block_in_place(|| self.take(&upper, compile)).map(Ended::Made),
             Ok(Some(jobs)) => Ok(Ended::Memory { jobs }),
@@ -207,40 +174,38 @@ impl Maker<'_, '_> {
     }
 
     /// Writes the files that the compile script reads into `folder`.
-    fn lay_inputs(&self, step: &Step<'_>, folder: &Path) -> Result<(), BuildError> {
+    fn lay_inputs(&self, job: &Job<'_>, folder: &Path) -> Result<(), BuildError> {
         self.lay_scripts(folder)?;
-        for (name, text) in builder(step.compile) {
+        for (name, text) in builder(job.compile) {
             // The requirements are already installed.
             let text = if name == "requires.txt" { "" } else { &text };
             write(&folder.join("build").join(name), text.as_bytes())?;
         }
-        if let Some(jobs) = step.jobs {
+        if let Some(jobs) = job.jobs {
             write(&folder.join("jobs"), jobs.to_string().as_bytes())?;
         }
-        let after = step.compile.after.iter();
-        let after = after.filter_map(|library| {
-            let compile = self.plan.parts.compiles.iter();
-            compile.into_iter().find(|c| c.library == *library)
-        });
+        let after = job.compile.after.iter();
+        let after =
+            after.filter_map(|library| self.plan.compiles().find(|c| c.library == *library));
         for before in after {
             let wheel = compiled(self.plan, &before.library, &before.version, self.options)?;
             let place = folder.join("after").join(&before.library);
             link(&wheel.path, &place)?;
         }
-        if let Some(source) = &step.need.source {
+        if let Some(source) = &job.need.source {
             link(source, &folder.join("source"))?;
         }
         Ok(())
     }
 
     /// Runs the compile. `None` on success, else the number of jobs to try again with.
-    async fn run(&mut self, sandbox: &Sandbox, step: &Step<'_>) -> Result<Option<u32>, BuildError> {
-        let library = &step.compile.library;
+    async fn run(&mut self, sandbox: &Sandbox, job: &Job<'_>) -> Result<Option<u32>, BuildError> {
+        let library = &job.compile.library;
         let name = format!("[builder-{library}] compile {library}");
-        let failed = |e| failed_at("write", step.log, e);
-        let log = File::options().create(true).append(true).open(step.log);
+        let failed = |e| failed_at("write", job.log, e);
+        let log = File::options().create(true).append(true).open(job.log);
         let mut log = log.map_err(failed)?;
-        let id = step.number;
+        let id = job.number;
         let start = Instant::now();
         let on = &mut *self.on;
         on(BuildEvent::Engine(Event::StepStarted {
@@ -278,10 +243,10 @@ impl Maker<'_, '_> {
         let failure = failure(id, name, message, &outcome, tail);
         let fewer = jobs.filter(|&jobs| jobs > 1 && failure.killed_for_memory);
         match fewer {
-            Some(jobs) if step.may_retry => Ok(Some(jobs / 2)),
+            Some(jobs) if job.may_retry => Ok(Some(jobs / 2)),
             _ => Err(BuildError::Step {
                 failure: Box::new(failure),
-                log: step.log.to_owned(),
+                log: job.log.to_owned(),
             }),
         }
     }
@@ -312,6 +277,7 @@ impl Maker<'_, '_> {
 
     fn audited(
         &mut self,
+        step: &plan::Step,
         compile: &Compile,
         wheel: &Digest,
         start: Instant,
@@ -327,24 +293,21 @@ impl Maker<'_, '_> {
                 audit: Box::new(audit),
             });
         }
-        let id = StepId::compile(&compile.library);
-        if let Some(step) = self.plan.step(&id) {
-            let action = Action {
-                step: id.to_string(),
-                outputs: [("wheel".to_owned(), wheel.clone())].into(),
-                seconds: start.elapsed().as_secs_f64(),
-                audit: serde_json::to_value(audit.count()).ok(),
-                ..Action::default()
-            };
-            store.record(&step.key, &action)?;
-        }
-        self.step(&id.to_string(), false, start);
+        let action = Action {
+            step: step.id.to_string(),
+            outputs: [("wheel".to_owned(), wheel.clone())].into(),
+            seconds: start.elapsed().as_secs_f64(),
+            audit: serde_json::to_value(audit.count()).ok(),
+            ..Action::default()
+        };
+        store.record(&step.key, &action)?;
+        self.finished(&step.id, start);
         Ok(())
     }
 }
 
 /// One library that is being compiled.
-struct Step<'a> {
+struct Job<'a> {
     number: u32,
     compile: &'a Compile,
     need: &'a Needs,

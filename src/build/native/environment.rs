@@ -2,12 +2,12 @@
 //! interpreter.
 
 use super::super::BuildError;
-use super::layers::{Maker, Member};
+use super::layers::NativeBuilder;
 use stackforge_image::assemble::Layer;
 use stackforge_image::layer::Scheme;
+use stackforge_plan::{Environment, HOME, Step};
 use stackforge_stack::spec::PythonVersion;
 
-pub(super) const HOME: &str = "/opt/venv";
 const PATH: &str = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// PATH for compilers, with the CUDA toolkit of a devel base.
@@ -29,25 +29,15 @@ pub(super) fn interpreter() -> String {
     format!("{HOME}/bin/python")
 }
 
-impl Maker<'_, '_> {
-    /// Makes the layer with the environment's folders, links to the base's interpreter, and `pyvenv.cfg` (PEP 405).
-    pub fn environment(&mut self) -> Result<Layer, BuildError> {
-        let members = members(HOME, self.plan.python);
-        self.files("environment", "the Python environment", &members)
+impl NativeBuilder<'_, '_> {
+    /// Makes the layer with the environment's folders, links to the base's interpreter, and `pyvenv.cfg`.
+    pub fn environment(
+        &mut self,
+        step: &Step,
+        environment: &Environment,
+    ) -> Result<Layer, BuildError> {
+        let about = "the Python environment";
+        let tar = self.small_tar(about, &environment.members)?;
+        self.layer(step, |builder, file| builder.small(about, &tar, file))
     }
-}
-
-/// Returns the files of an environment at `home`.
-pub(super) fn members(home: &str, python: PythonVersion) -> Vec<Member> {
-    let link = |path: &str, to: &str| Member::Link(format!("{home}/{path}"), to.to_owned());
-    let config =
-        format!("home = /usr/bin\ninclude-system-site-packages = false\nversion = {python}\n");
-    vec![
-        Member::Folder(format!("{home}/lib/python{python}/site-packages")),
-        link("bin/python", &format!("/usr/bin/python{python}")),
-        link("bin/python3", "python"),
-        link(&format!("bin/python{python}"), "python"),
-        link("lib64", "lib"),
-        Member::file(&format!("{home}/pyvenv.cfg"), config),
-    ]
 }

@@ -1,16 +1,15 @@
 //! Makes layers, each once, and stores them by a key over everything that decides their bytes.
 //!
-//! In: a layer's inputs by name, and a function that writes it. Out: a [`Layer`] whose blob is in the
+//! In: a step, and a function that writes its layer. Out: a [`Layer`] whose blob is in the
 //! store. A blob gets its name only after it is complete and synced, so a killed run leaves no partial one.
 
 use super::super::base::io as failed_at;
-use super::super::{BuildError, BuildEvent, Options, StepResult};
-use super::{FORMAT, Native};
+use super::super::{BuildError, BuildEvent, Options, StepResult, recorded};
 use stackforge_image::assemble::{Assembled, Layer};
 use stackforge_image::oci;
 use stackforge_image::pack::{self, PackError, Packed};
 use stackforge_image::store::Action;
-use stackforge_plan::Plan;
+use stackforge_plan::{Member, Native, Plan, Step, StepId};
 use stackforge_types::Cancel;
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
@@ -19,10 +18,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
-/// The inputs that decide a layer's bytes, by name.
-pub(super) type Inputs = BTreeMap<String, String>;
-
-pub(super) struct Maker<'a, 'on> {
+/// Does the steps of a plan.
+pub(super) struct NativeBuilder<'a, 'on> {
     pub plan: &'a Plan,
     pub native: &'a Native,
     pub options: &'a Options<'a>,
@@ -32,28 +29,15 @@ pub(super) struct Maker<'a, 'on> {
     pub threads: usize,
 }
 
-/// A small file, folder or symbolic link of a layer, by its absolute path.
-pub(super) enum Member {
-    Folder(String),
-    File(String, Vec<u8>),
-    Link(String, String),
-}
-
-impl Member {
-    pub fn file(path: &str, content: impl Into<Vec<u8>>) -> Self {
-        Self::File(path.to_owned(), content.into())
-    }
-}
-
-impl<'a, 'on> Maker<'a, 'on> {
+impl<'a, 'on> NativeBuilder<'a, 'on> {
     pub fn new(
         plan: &'a Plan,
         native: &'a Native,
         options: &'a Options<'a>,
         cancel: &'a Cancel,
         on: &'on mut (dyn FnMut(BuildEvent) + Send),
-    ) -> Result<Self, BuildError> {
-        Ok(Self {
+    ) -> Self {
+        Self {
             plan,
             native,
             options,
@@ -61,61 +45,89 @@ impl<'a, 'on> Maker<'a, 'on> {
             on,
             steps: Vec::new(),
             threads: std::thread::available_parallelism().map_or(1, Into::into),
-        })
+        }
     }
 
-    pub fn step(&mut self, id: &str, cached: bool, start: Instant) {
-        let seconds = if cached {
-            0.0
-        } else {
-            start.elapsed().as_secs_f64()
-        };
-        let id = id.to_owned();
+    /// Notes that a step was done since `start`.
+    pub fn finished(&mut self, id: &StepId, start: Instant) {
         self.steps.push(StepResult {
-            id,
-            cached,
-            seconds,
+            id: id.clone(),
+            cached: false,
+            seconds: start.elapsed().as_secs_f64(),
         });
     }
 
-    /// Returns the layer of `inputs` from the store, or calls `make` to write its blob.
+    /// Notes that the store has what a step makes.
+    pub fn found(&mut self, step: &Step) {
+        self.steps.push(StepResult {
+            id: step.id.clone(),
+            cached: true,
+            seconds: 0.0,
+        });
+    }
+
+    /// Returns the layer of a step from the store, or calls `make` to write its blob.
     pub fn layer(
         &mut self,
-        id: &str,
-        inputs: &Inputs,
+        step: &Step,
         make: impl FnOnce(&mut Self, &File) -> Result<Layer, BuildError>,
     ) -> Result<Layer, BuildError> {
         let start = Instant::now();
-        let key = layer_key(inputs);
-        if !self.options.no_cache
-            && let Some(layer) = self.kept(&key)
-        {
-            self.step(id, true, start);
+        let (store, no_cache) = (self.options.store, self.options.no_cache);
+        let known = recorded::layers(store, self.plan, step).filter(|_| !no_cache);
+        if let Some(layer) = known.and_then(|layers| layers.into_iter().next()) {
+            self.found(step);
             return Ok(layer);
         }
-        if self.cancel.is_cancelled() {
-            return Err(BuildError::Stopped);
-        }
-        let temp = self.options.store.temp()?;
-        let layer = make(self, temp.file())?;
-        temp.commit(layer.digest.clone())?;
-        let action = Action {
-            step: id.to_owned(),
-            outputs: [("layer".to_owned(), layer.digest.clone())].into(),
-            seconds: start.elapsed().as_secs_f64(),
-            made: serde_json::to_value(&layer).ok(),
-            ..Action::default()
-        };
-        self.options.store.record(&key, &action)?;
-        self.step(id, false, start);
+        let compiled = recorded::compiled(store, self.plan, step);
+        let layer = self.made(&step.id.to_string(), &step.key, compiled, make)?;
+        self.finished(&step.id, start);
         Ok(layer)
     }
 
-    /// Returns the layer of an earlier run, if the store has its blob.
-    fn kept(&self, key: &Digest) -> Option<Layer> {
-        let made = self.options.store.action(key)?.made?;
-        let layer: Layer = serde_json::from_value(made).ok()?;
-        self.options.store.blob(&layer.digest).map(|_| layer)
+    /// Returns a layer that is no step of the plan by its key from the store, or calls `make`.
+    pub fn side_layer(
+        &mut self,
+        id: &str,
+        key: &Digest,
+        make: impl FnOnce(&mut Self, &File) -> Result<Layer, BuildError>,
+    ) -> Result<Layer, BuildError> {
+        if !self.options.no_cache
+            && let Some(made) = self.options.store.action(key).and_then(|a| a.made)
+            && let Ok(layers) = serde_json::from_value::<Vec<Layer>>(made)
+            && let Some(layer) = layers.into_iter().next()
+            && self.options.store.blob(&layer.digest).is_some()
+        {
+            return Ok(layer);
+        }
+        self.made(id, key, BTreeMap::new(), make)
+    }
+
+    fn made(
+        &mut self,
+        id: &str,
+        key: &Digest,
+        more: BTreeMap<String, Digest>,
+        make: impl FnOnce(&mut Self, &File) -> Result<Layer, BuildError>,
+    ) -> Result<Layer, BuildError> {
+        if self.cancel.is_cancelled() {
+            return Err(BuildError::Stopped);
+        }
+        let start = Instant::now();
+        let temp = self.options.store.temp()?;
+        let layer = make(self, temp.file())?;
+        temp.commit(layer.digest.clone())?;
+        let mut outputs = more;
+        outputs.insert("layer".to_owned(), layer.digest.clone());
+        let action = Action {
+            step: id.to_owned(),
+            outputs,
+            seconds: start.elapsed().as_secs_f64(),
+            made: serde_json::to_value([&layer]).ok(),
+            ..Action::default()
+        };
+        self.options.store.record(key, &action)?;
+        Ok(layer)
     }
 
     /// Makes a layer of the tar that `content` writes.
@@ -152,40 +164,33 @@ impl<'a, 'on> Maker<'a, 'on> {
         })
     }
 
-    /// Makes a layer of small files and the folders above them.
-    pub fn files(
-        &mut self,
-        id: &str,
-        about: &str,
-        members: &[Member],
-    ) -> Result<Layer, BuildError> {
-        let mut inputs = self.packed_inputs("files");
-        let tar = tar(members, self.native.epoch)
-            .map_err(|e| failed_at("make a layer for", Path::new(id), e))?;
-        inputs.insert("content".into(), Digest::of(&tar).to_string());
-        self.layer(id, &inputs, |maker, file| {
-            maker.packed(about, Vec::new(), file, |out| {
-                out.write_all(&tar)
-                    .map_err(|e| failed_at("make a layer for", Path::new(id), e))
-            })
+    /// Makes the layer of what was found of the image.
+    pub fn evidence(&mut self, members: &[Member]) -> Result<Layer, BuildError> {
+        let about = "what was found of the image";
+        let tar = self.small_tar(about, members)?;
+        let key = serde_json::json!({
+            "layer": "evidence",
+            "compression": format!("{:?}", self.native.compression),
+            "content": Digest::of(&tar),
+        });
+        let key = Digest::of(key.to_string().as_bytes());
+        self.side_layer("evidence", &key, |builder, file| {
+            builder.small(about, &tar, file)
         })
     }
 
-    /// Returns the inputs that every layer has.
-    pub fn inputs(&self, kind: &str) -> Inputs {
-        Inputs::from([
-            ("format".into(), FORMAT.to_string()),
-            ("kind".into(), kind.to_owned()),
-            ("epoch".into(), self.native.epoch.to_string()),
-        ])
+    /// Returns the tar of a layer of small files.
+    pub fn small_tar(&self, about: &str, members: &[Member]) -> Result<Vec<u8>, BuildError> {
+        let failed = |e| failed_at("make a layer for", Path::new(about), e);
+        tar(members, self.native.epoch).map_err(failed)
     }
 
-    /// Returns the inputs of layers that [`Maker::packed`] compresses.
-    pub fn packed_inputs(&self, kind: &str) -> Inputs {
-        let compression = format!("{:?}", self.native.compression);
-        let mut inputs = self.inputs(kind);
-        inputs.insert("compression".into(), compression);
-        inputs
+    /// Packs the tar of a layer of small files.
+    pub fn small(&mut self, about: &str, tar: &[u8], file: &File) -> Result<Layer, BuildError> {
+        self.packed(about, Vec::new(), file, |out| {
+            out.write_all(tar)
+                .map_err(|e| failed_at("make a layer for", Path::new(about), e))
+        })
     }
 
     /// Stores an image's configuration and manifest.
@@ -222,11 +227,6 @@ impl From<io::Error> for Made {
     }
 }
 
-fn layer_key(inputs: &Inputs) -> Digest {
-    let canonical = serde_json::json!({ "layer": inputs });
-    Digest::of(canonical.to_string().as_bytes())
-}
-
 /// Writes a tar of `members` and the folders above them, all owned by root.
 pub(super) fn tar(members: &[Member], epoch: u32) -> io::Result<Vec<u8>> {
     let mut tar = tar::Builder::new(Vec::new());
@@ -240,10 +240,9 @@ pub(super) fn tar(members: &[Member], epoch: u32) -> io::Result<Vec<u8>> {
         header
     };
     for member in members {
-        let (Member::Folder(path) | Member::File(path, _) | Member::Link(path, _)) = member;
-        let path = path.trim_start_matches('/');
+        let path = member.path().trim_start_matches('/');
         let above = path.match_indices('/').map(|(at, _)| &path[..at]);
-        let own = matches!(member, Member::Folder(_)).then_some(path);
+        let own = matches!(member, Member::Folder { .. }).then_some(path);
         for folder in above.chain(own) {
             if folders.insert(folder) {
                 let mut header = header(tar::EntryType::Directory, 0, 0o755);
@@ -251,14 +250,14 @@ pub(super) fn tar(members: &[Member], epoch: u32) -> io::Result<Vec<u8>> {
             }
         }
         match member {
-            Member::Folder(_) => {}
-            Member::File(_, content) => {
+            Member::Folder { .. } => {}
+            Member::File { content, .. } => {
                 let mut header = header(tar::EntryType::Regular, content.len() as u64, 0o644);
-                tar.append_data(&mut header, path, content.as_slice())?;
+                tar.append_data(&mut header, path, content.as_bytes())?;
             }
-            Member::Link(_, target) => {
+            Member::Link { to, .. } => {
                 let mut header = header(tar::EntryType::Symlink, 0, 0o777);
-                tar.append_link(&mut header, path, target)?;
+                tar.append_link(&mut header, path, to)?;
             }
         }
     }

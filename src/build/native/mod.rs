@@ -1,16 +1,18 @@
-//! Builds a plan's image without a daemon: assembles its layers from the packages themselves, for any
+//! Does a plan's steps without a daemon: assembles the image's layers from the packages themselves, for any
 //! platform.
 //!
-//! In: a [`Plan`] and the store. Out: [`Built`], whose blobs are in the store, and the outputs. A layer has
-//! a key over everything that decides its bytes and is not made again if the store has it, so a rebuild
-//! makes what changed and stacks share equal layers. Outputs are written only after the image was audited
-//! and, if this machine can run it, validated.
+//! In: a [`Plan`] and the store. Out: [`Built`], whose blobs are in the store, and the outputs. Everything that
+//! steps read is fetched first; then the steps are done in the plan's order, each only if the store does not have
+//! what it makes, so a rebuild makes what changed and stacks share equal layers. Outputs are written only after
+//! the image was audited and, if this machine can run it, validated.
 
 mod base;
 mod clone;
 mod compile;
 mod docker;
 mod environment;
+mod image;
+mod inputs;
 mod layers;
 mod outputs;
 mod push;
@@ -19,46 +21,39 @@ mod toolchain;
 mod trees;
 mod wheels;
 
-use super::audit::Meant;
+use super::finish::finish;
 use super::shared::Shared;
-use super::{
-    AUDIT_PATH, BuildError, BuildEvent, Built, Options, StepResult, document, installed, last,
-    reach,
-};
-use crate::render::labels;
-use crate::validate::{Report, SPEC_PATH};
-use compile::Needs;
+use super::{BuildError, BuildEvent, Built, Options, existing};
+use base::Base;
 pub(super) use compile::source as sdist;
-use layers::{Maker, Member};
+use image::Unnamed;
+use inputs::Inputs;
+use layers::NativeBuilder;
 use stackforge_audit::prune;
-use stackforge_audit::{AtRest, Count, Target};
 use stackforge_engine::ImageSize;
-use stackforge_image::assemble::{Assembled, Draft, Layer};
-use stackforge_image::oci::parse;
+use stackforge_image::assemble::Layer;
 use stackforge_image::pack::Compression;
-use stackforge_image::store::Action;
-use stackforge_plan::{Plan, StepId};
-use stackforge_stack::labels;
+use stackforge_plan::{Native, Op, Plan};
 use stackforge_types::{Cancel, Digest};
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::collections::BTreeSet;
 use tokio::task::block_in_place;
 pub(super) use wheels::files as locked;
-
-/// Increased when the same inputs make other layers.
-const FORMAT: u32 = 2;
-
-/// Options of the native engine beyond [`Options`].
-pub struct Native {
-    pub compression: Compression,
-    /// Latest time of the image's files and documents, in seconds since 1970.
-    pub epoch: u32,
-}
 
 /// 2024-01-01. Times in images are no later than this, unless SOURCE_DATE_EPOCH is set.
 pub const EPOCH: u32 = 1_704_067_200;
 
-/// Assembles the plan's image, or returns an existing one, and writes it to its outputs.
+/// Returns what native layers depend on besides the stack: how layers that are not made of wheels are
+/// compressed, and the latest time in the image, in seconds since 1970.
+pub fn native(compression: Compression, epoch: u32) -> Native {
+    Native {
+        compression,
+        epoch,
+        pruner: prune::FORMAT,
+    }
+}
+
+/// Assembles the image of a plan that [`Plan::native`] made, or returns an existing one, and writes it to its
+/// outputs.
 pub async fn assemble(
     plan: &Plan,
     native: &Native,
@@ -66,149 +61,75 @@ pub async fn assemble(
     cancel: &Cancel,
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<Built, BuildError> {
-    let key = key(plan, native);
     if !options.no_cache
-        && let Some(built) = existing(plan, &key, options)
+        && existing::known(plan, options).is_some()
+        && let Some((image, known)) = existing::recorded(options.store, plan)
     {
-        name(&built.0.digest, options)?;
-        outputs::write(&built.0, plan, options, cancel, on).await?;
-        return Ok(built.1);
+        name(&image.digest, options)?;
+        outputs::write(&image, plan, options, cancel, on).await?;
+        let size = size(&image.layers);
+        return Ok(known.built(plan, options, size, image.layers));
     }
-    let meant = Meant::of(plan, options.catalog);
     let shared = Shared::of(plan, options);
     if let Some(shared) = shared.as_ref().filter(|_| !options.no_cache) {
+        let meant = super::audit::Meant::of(plan, options.catalog);
         shared.fetch(&meant).await;
     }
-    let missing = match options.no_cache {
-        true => plan.parts.compiles.iter().collect(),
-        false => compile::missing(plan, options),
-    };
-    let sources = base::fetch(plan, !missing.is_empty(), options, on).await?;
-    let mut wheels = wheels::fetch(plan, options, on).await?;
-    let tools = match missing.is_empty() {
-        true => Vec::new(),
-        false => wheels::wheels(&plan.parts.tools, "installers", options, on).await?,
-    };
-    let new: BTreeSet<String> = missing.iter().map(|c| c.library.clone()).collect();
-    let mut needs = Vec::new();
-    for compile in missing {
-        let what = format!("what {} is compiled with", compile.library);
-        let source: Vec<_> = compile::source(compile).into_iter().collect();
-        needs.push(Needs {
-            library: compile.library.clone(),
-            requires: wheels::wheels(&compile.requires, &what, options, on).await?,
-            source: wheels::files(&source, &what, options, on).await?.pop(),
-        });
-    }
-    let mut maker = Maker::new(plan, native, options, cancel, on)?;
-    let base = maker.base(&sources).await?;
-    let devel = match needs.is_empty() {
-        true => None,
-        false => maker.devel().await?,
-    };
-    maker
-        .compile((&base, devel.as_ref()), &sources, &tools, &wheels, &needs)
-        .await?;
-    if let Some(shared) = &shared {
-        shared.push(&new).await;
-    }
-    for compile in &plan.parts.compiles {
-        let (library, version) = (&compile.library, &compile.version);
-        wheels.push(wheels::compiled(plan, library, version, options)?);
-    }
-    let mut layers = base.layers.clone();
-    let from_base = layers.len();
-    layers.extend(block_in_place(|| maker.packages(&base, &sources))?);
-    layers.push(block_in_place(|| maker.environment())?);
-    layers.extend(block_in_place(|| maker.wheels(&wheels))?);
+    let inputs = Inputs::fetch(plan, options, on).await?;
+    let mut builder = NativeBuilder::new(plan, native, options, cancel, on);
+    let (base, layers) = walk(&mut builder, &inputs, shared.as_ref()).await?;
+    finish(plan, options, Unnamed::new(builder, base, layers)).await
+}
 
-    let draft = |layers: Vec<Layer>, labels| Draft {
-        platform: plan.platform,
-        epoch: native.epoch,
-        base: base.config.clone(),
-        layers,
-        from_base,
-        env: environment::variables(),
-        cmd: vec!["python".to_owned()],
-        labels,
-    };
-    let content = draft(layers.clone(), labels(plan)).assemble()?;
-    maker.keep(&content)?;
-    let start = Instant::now();
-    let report = maker.validate(&content).await?;
-    maker.step("validate", false, start);
-    let start = Instant::now();
-    (maker.on)(BuildEvent::Phase { name: "audit" });
-    let at_rest = AtRest::new(&plan.variant, maker.at_rest(&content)?);
-    let mut audit = block_in_place(|| meant.image(Target::Image(&at_rest)))?;
-    audit.target.clone_from(&plan.variant);
-    // No wheels to compare with: layers are made from locked wheels by digest, and pruning changes files.
-    installed::check(plan, &report, &audit, &BTreeMap::new())?;
-    if !audit.ok {
-        return Err(BuildError::Audit {
-            what: "the image".to_owned(),
-            audit: Box::new(audit),
-        });
+/// Does the plan's steps up to the validation. Returns the base, and all layers of the image, lowest first.
+async fn walk(
+    builder: &mut NativeBuilder<'_, '_>,
+    inputs: &Inputs,
+    shared: Option<&Shared<'_>>,
+) -> Result<(Base, Vec<Layer>), BuildError> {
+    let (mut base, mut toolchain, mut disjoint) = (Base::default(), None, false);
+    let mut layers = Vec::new();
+    for step in &builder.plan.steps {
+        match &step.op {
+            Op::Base(what) => {
+                base = builder.base(step, what, inputs).await?;
+                layers.extend(base.layers.clone());
+            }
+            Op::Tools(tools) => toolchain = builder.tools(step, tools, &base, inputs).await?,
+            Op::Compile(compile) => match inputs.compile(&compile.library) {
+                Some(need) => {
+                    let toolchain = toolchain.as_ref();
+                    builder
+                        .compile(step, compile, need, toolchain, inputs)
+                        .await?;
+                    if let Some(shared) = shared {
+                        shared
+                            .push(&BTreeSet::from([compile.library.clone()]))
+                            .await;
+                    }
+                }
+                None => builder.found(step),
+            },
+            Op::Packages(packages) => layers.push(block_in_place(|| {
+                builder.packages(step, &base, packages, inputs)
+            })?),
+            Op::Environment(environment) => {
+                layers.push(block_in_place(|| builder.environment(step, environment))?);
+            }
+            Op::Layer(layer) => {
+                if !disjoint {
+                    block_in_place(|| builder.disjoint(inputs))?;
+                    disjoint = true;
+                }
+                layers.push(block_in_place(|| builder.wheels(step, layer, inputs))?);
+            }
+            // The common end of every build does these.
+            Op::Validate(_) | Op::Image(_) => {}
+            // A Docker engine's own steps are in none of its plans.
+            Op::Wheels(_) | Op::Runtime(_) => {}
+        }
     }
-    maker.step("audit", false, start);
-
-    let start = Instant::now();
-    // The report names this machine and this time; inside the image it would change the digest of every
-    // build.
-    let evidence = [
-        Member::file(SPEC_PATH, plan.promise()),
-        Member::file(AUDIT_PATH, document(&audit)),
-    ];
-    layers.push(maker.files("evidence", "what was found of the image", &evidence)?);
-    let mut labels = labels(plan);
-    labels.extend(reach::labels(plan, &audit, options.catalog));
-    labels.insert(labels::AUDIT.into(), audit.count().to_string());
-    let image = draft(layers, labels).assemble()?;
-    maker.keep(&image)?;
-    maker.step("image", false, start);
-
-    let steps = std::mem::take(&mut maker.steps);
-    options.store.record(
-        &key,
-        &Action {
-            step: "image".to_owned(),
-            outputs: image.blobs(),
-            image: Some(image.digest.to_string()),
-            seconds: 0.0,
-            report: serde_json::to_value(&report).ok(),
-            audit: serde_json::to_value(audit.count()).ok(),
-            made: serde_json::to_value(&image.layers).ok(),
-        },
-    )?;
-    let known = Action {
-        step: "report".to_owned(),
-        outputs: [("manifest".to_owned(), image.digest.clone())].into(),
-        report: serde_json::to_value(&report).ok(),
-        ..Action::default()
-    };
-    options.store.record(&image.digest, &known)?;
-    // Record steps without an action, so that `plan` shows them as cached.
-    for step in plan.steps.iter().filter(|s| !options.store.has(&s.key)) {
-        let done = Action {
-            step: step.id.to_string(),
-            ..Action::default()
-        };
-        options.store.record(&step.key, &done)?;
-    }
-    name(&image.digest, options)?;
-    last::record(options.store, plan)?;
-    outputs::write(&image, plan, options, cancel, on).await?;
-    Ok(Built {
-        id: image.digest.to_string(),
-        tags: options.tags.clone(),
-        size: size(&image.layers),
-        layers: image.layers,
-        steps,
-        report,
-        audit: audit.count(),
-        noop: false,
-        log: None,
-    })
+    Ok((base, layers))
 }
 
 /// Returns the size of an image of these layers. A pulled base's unpacked size may be unknown.
@@ -225,69 +146,4 @@ fn name(image: &Digest, options: &Options<'_>) -> Result<(), BuildError> {
     let named = |tag: &String| (tag.clone(), image.clone());
     let names: Vec<(String, Digest)> = options.tags.iter().map(named).collect();
     Ok(options.store.tag_all(&names)?)
-}
-
-/// Returns the key of an image: of its plan and of the native engine's options.
-fn key(plan: &Plan, native: &Native) -> Digest {
-    let canonical = serde_json::json!({
-        "format": FORMAT,
-        "plan": plan.key(),
-        "compression": format!("{:?}", native.compression),
-        "epoch": native.epoch,
-        "prune": plan.parts.prune.then_some(prune::FORMAT),
-    });
-    Digest::of(canonical.to_string().as_bytes())
-}
-
-/// Returns the image of an earlier run, if the store has all of its blobs.
-fn existing(plan: &Plan, key: &Digest, options: &Options<'_>) -> Option<(Assembled, Built)> {
-    let action = options.store.action(key)?;
-    let layers: Vec<Layer> = serde_json::from_value(action.made?).ok()?;
-    let report: Report = serde_json::from_value(action.report?).ok()?;
-    if options.gpu && !report.has_gpu() {
-        return None;
-    }
-    let audit: Count = serde_json::from_value(action.audit?).ok()?;
-    let digest: Digest = action.image?.parse().ok()?;
-    // One lease for all is one write to the store.
-    if let Err(e) = options.store.lease(layers.iter().map(|l| &l.digest)) {
-        tracing::debug!("{e}");
-    }
-    let there = |layer: &Layer| options.store.blob(&layer.digest).is_some();
-    if !layers.iter().all(there) {
-        return None;
-    }
-    let read = |digest: &Digest| {
-        let bytes = std::fs::read(options.store.blob_path(digest)).ok()?;
-        (Digest::of(&bytes) == *digest).then_some(bytes)
-    };
-    let manifest = read(&digest)?;
-    let parsed = parse::manifest("the manifest", &manifest).ok()?;
-    let config_digest = parse::digest(parsed.config()).ok()?;
-    let config = read(&config_digest)?;
-    let step = |id: &StepId| StepResult {
-        id: id.to_string(),
-        cached: true,
-        seconds: 0.0,
-    };
-    let built = Built {
-        id: digest.to_string(),
-        tags: options.tags.clone(),
-        size: size(&layers),
-        layers: layers.clone(),
-        steps: plan.steps.iter().map(|s| step(&s.id)).collect(),
-        report,
-        audit,
-        noop: true,
-        log: None,
-    };
-    let image = Assembled {
-        platform: plan.platform,
-        manifest,
-        config,
-        digest,
-        config_digest,
-        layers,
-    };
-    Some((image, built))
 }

@@ -2,14 +2,14 @@
 
 use super::super::at_rest::validate_at_rest;
 use super::super::{BuildError, BuildEvent};
-use super::layers::Maker;
+use super::layers::NativeBuilder;
 use crate::validate::{Check, Report, Status};
 use serde_json::Value;
 use stackforge_image::assemble::Assembled;
 use stackforge_sandbox::SandboxError;
 use stackforge_stack::spec::Platform;
 
-impl Maker<'_, '_> {
+impl NativeBuilder<'_, '_> {
     /// Runs the validation programs in the image and returns their report. If they cannot run, the report says
     /// why; a failed check is an error.
     pub async fn validate(&mut self, image: &Assembled) -> Result<Report, BuildError> {
@@ -19,10 +19,10 @@ impl Maker<'_, '_> {
         // A requested GPU validation has to fail here, not to be skipped.
         if Platform::host() != Some(plan.platform) && !gpu {
             let why = format!("{} does not run on this machine", plan.platform);
-            return Ok(not_run(&plan.parts.validation, &plan.variant, &why));
+            return Ok(not_run(plan.validation(), &plan.variant, &why));
         }
         let at_rest = self.at_rest(image)?;
-        let spec = Some(plan.parts.validation.clone());
+        let spec = Some(plan.validation().clone());
         let mut say = |line: &str| tracing::info!("{line}");
         match validate_at_rest(store, &at_rest, spec, gpu, cancel, &mut say).await {
             Ok(report) if report.ok => Ok(report),
@@ -34,7 +34,7 @@ impl Maker<'_, '_> {
                 e @ (SandboxError::NotAllowed { .. } | SandboxError::Overlay { .. }),
             )) if !gpu => {
                 let why = format!("{e}; {}", e.help());
-                Ok(not_run(&plan.parts.validation, &plan.variant, &why))
+                Ok(not_run(plan.validation(), &plan.variant, &why))
             }
             Err(e) => Err(e),
         }

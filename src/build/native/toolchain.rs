@@ -3,14 +3,15 @@
 //!
 //! Unlike the image's layers, these keep all files of their wheels, static libraries too.
 
-use super::super::BuildError;
 use super::super::at_rest::environment;
 use super::super::base::io as failed_at;
 use super::super::unpacked::unpack_error;
-use super::base::{Base, Sources};
+use super::super::{BuildError, BuildEvent};
+use super::base::Base;
 use super::compile::{link, write};
-use super::environment::{HOME, PATH_WITH_CUDA, interpreter, members, scheme, variables};
-use super::layers::{Maker, tar};
+use super::environment::{PATH_WITH_CUDA, interpreter, scheme, variables};
+use super::inputs::Inputs;
+use super::layers::{NativeBuilder, tar};
 use super::wheels::Fetched;
 use crate::render::requirements;
 use flate2::read::MultiGzDecoder;
@@ -18,15 +19,21 @@ use stackforge_binary::source::FileSource;
 use stackforge_image::assemble::Layer;
 use stackforge_image::layer::{self, Install, Spec, Wheel};
 use stackforge_image::unpack::{Owner, unpack};
-use stackforge_plan::{Compile, Plan};
+use stackforge_plan::{Compile, Environment, HOME, Step, Tools};
 use stackforge_sandbox::{Root, Sandbox};
 use stackforge_stack::catalog::template;
+use stackforge_stack::spec::Platform;
 use stackforge_types::Digest;
 use stackforge_types::LogStream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{BufReader, Seek as _};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
+use tokio::task::block_in_place;
+
+/// Increased when an installed wheel becomes other files.
+const INSTALLED: u32 = 2;
 
 /// Script that replaces the network's index settings for the installers.
 const NO_INDEX: &str =
@@ -39,26 +46,52 @@ pub(super) struct Toolchain {
     pub tools: PathBuf,
     /// Variables of the compilers' image, with the paths of Python and CUDA.
     pub env: BTreeMap<OsString, OsString>,
+    /// Where the compiles write their output.
+    pub log: PathBuf,
 }
 
-impl Maker<'_, '_> {
-    pub fn toolchain(
+impl NativeBuilder<'_, '_> {
+    /// Makes what libraries are compiled in and with. `None` if nothing has to be compiled.
+    pub async fn tools(
         &mut self,
+        step: &Step,
+        tools: &Tools,
+        base: &Base,
+        inputs: &Inputs,
+    ) -> Result<Option<Toolchain>, BuildError> {
+        let Some(first) = inputs.first() else {
+            self.found(step);
+            return Ok(None);
+        };
+        if Platform::host() != Some(self.plan.platform) {
+            return Err(BuildError::MustCompile {
+                library: first.to_owned(),
+            });
+        }
+        let start = Instant::now();
+        let devel = self.devel().await?;
+        (self.on)(BuildEvent::Phase { name: "compile" });
+        let made = block_in_place(|| self.toolchain(tools, base, devel.as_ref(), inputs))?;
+        self.finished(&step.id, start);
+        Ok(Some(made))
+    }
+
+    fn toolchain(
+        &mut self,
+        tools: &Tools,
         base: &Base,
         devel: Option<&Base>,
-        sources: &Sources,
-        tools: &[Fetched],
+        inputs: &Inputs,
     ) -> Result<Toolchain, BuildError> {
-        let packages = &self.plan.parts.builder_packages;
         let has_cuda = devel.is_some();
         let base = devel.unwrap_or(base);
         let mut layers = base.layers.clone();
-        if !packages.is_empty() {
-            layers.push(self.added("toolchain", base, packages, &sources.builder)?);
+        if !tools.packages.is_empty() {
+            layers.push(self.compilers(base, &tools.packages, &inputs.builder)?);
         }
         let system = self.image_of(&layers)?;
         let mut system = self.trees(&system)?;
-        let tools = self.tools(&system, &layers, tools)?;
+        let installers = self.installers(tools, &system, &layers, &inputs.installers)?;
         system.push(self.environment_tree(HOME)?);
         let config = base.config.as_ref().and_then(|c| c.config().as_ref());
         let mut env = environment(&config.and_then(|c| c.env().clone()).unwrap_or_default());
@@ -67,12 +100,20 @@ impl Maker<'_, '_> {
         if has_cuda {
             env.insert("PATH".into(), PATH_WITH_CUDA.into());
         }
-        Ok(Toolchain { system, tools, env })
+        Ok(Toolchain {
+            system,
+            tools: installers,
+            env,
+            log: self.options.store.new_log(&self.plan.variant)?,
+        })
     }
 
     fn environment_tree(&self, home: &str) -> Result<PathBuf, BuildError> {
-        let tar = tar(&members(home, self.plan.python), self.native.epoch)
-            .map_err(|e| failed_at("make a layer for", Path::new(home), e))?;
+        let tar = tar(
+            &Environment::at(home, self.plan.python).members,
+            self.native.epoch,
+        )
+        .map_err(|e| failed_at("make a layer for", Path::new(home), e))?;
         self.options.store.tree(&Digest::of(&tar), |into| {
             let done = unpack(tar.as_slice(), into, Owner::of_process());
             Ok(done.map_err(|e| unpack_error(e, into))?.content)
@@ -80,8 +121,9 @@ impl Maker<'_, '_> {
     }
 
     /// Returns the tree with the installers, made as in the Dockerfile's stage and keyed by all its inputs.
-    fn tools(
+    fn installers(
         &self,
+        tools: &Tools,
         system: &[PathBuf],
         layers: &[Layer],
         wheels: &[Fetched],
@@ -102,7 +144,7 @@ impl Maker<'_, '_> {
                 link(&wheel.path, &inputs.join("sources"))?;
             }
             let lock = inputs.join("lock.txt");
-            std::fs::write(&lock, requirements(&self.plan.parts.tools))
+            std::fs::write(&lock, requirements(&tools.installers))
                 .map_err(|e| failed_at("write", &lock, e))?;
             let python = format!("/usr/bin/python{}", self.plan.python);
             let command = ["sh", "/dev/stackforge/steps/tools.sh", &python];
@@ -185,13 +227,13 @@ impl Maker<'_, '_> {
 }
 
 /// Returns the key of a directory of installed wheels.
-fn key(kind: &str, wheels: &[&Fetched], maker: &Maker<'_, '_>) -> serde_json::Value {
+fn key(kind: &str, wheels: &[&Fetched], builder: &NativeBuilder<'_, '_>) -> serde_json::Value {
     let of = |w: &&Fetched| format!("{} {} {}", w.name, w.sha256, w.requested);
     serde_json::json!({
         "installed": kind,
-        "format": super::FORMAT,
-        "python": maker.plan.python.to_string(),
-        "epoch": maker.native.epoch,
+        "format": INSTALLED,
+        "python": builder.plan.python.to_string(),
+        "epoch": builder.native.epoch,
         "wheels": wheels.iter().map(of).collect::<Vec<_>>(),
     })
 }
@@ -199,14 +241,11 @@ fn key(kind: &str, wheels: &[&Fetched], maker: &Maker<'_, '_>) -> serde_json::Va
 /// Returns the wheels that are installed while `compile` is compiled: those that its stage starts from,
 /// with the build's own requirements in place of wheels of the same name.
 pub(super) fn present<'a>(
-    plan: &Plan,
     compile: &Compile,
     wheels: &'a [Fetched],
     requires: &'a [Fetched],
 ) -> Vec<&'a Fetched> {
-    let below: BTreeSet<&str> = (plan.parts.below_builders().iter())
-        .flat_map(|layer| layer.wheels.iter().map(|w| w.name.as_str()))
-        .collect();
+    let below: BTreeSet<&str> = compile.below.iter().map(String::as_str).collect();
     let required: BTreeSet<&str> = compile.requires.iter().map(|r| r.name.as_str()).collect();
     let stays = |w: &&Fetched| below.contains(&*w.name) && !required.contains(&*w.name);
     wheels.iter().filter(stays).chain(requires).collect()

@@ -2,12 +2,12 @@
 
 use super::super::BuildError;
 use super::super::unpacked::trees;
-use super::layers::Maker;
+use super::layers::NativeBuilder;
 use stackforge_image::assemble::{Draft, Layer};
 use stackforge_image::oci::Image;
 use std::path::PathBuf;
 
-impl Maker<'_, '_> {
+impl NativeBuilder<'_, '_> {
     /// Returns the directory of each layer, the lowest first.
     pub fn trees(&self, image: &Image) -> Result<Vec<PathBuf>, BuildError> {
         trees(self.options.store, image, self.threads, self.cancel)

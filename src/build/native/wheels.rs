@@ -1,28 +1,26 @@
-//! Makes layers of wheels. Wheels are fetched by digest, grouped so that a new version changes one layer,
-//! and stitched without recompressing.
+//! Makes the layers of wheels. Wheels are fetched by digest and stitched without recompressing; the plan says
+//! which share a layer.
 
 use super::super::base::io as failed_at;
-use super::super::{BuildError, BuildEvent, Options};
+use super::super::{BuildError, BuildEvent, Options, recorded};
 use super::environment::{interpreter, scheme};
-use super::layers::Maker;
-use stackforge_audit::prune::{self, Pruned, Pruner};
+use super::inputs::Inputs;
+use super::layers::NativeBuilder;
+use stackforge_audit::prune::{Pruned, Pruner};
 use stackforge_binary::source::FileSource;
 use stackforge_image::assemble::Layer;
-use stackforge_image::layer::{self, Install, Limits, Part, Spec, Wheel, group};
+use stackforge_image::layer::{Install, Spec, Wheel, disjoint};
 use stackforge_image::pack::Compression;
-use stackforge_plan::Plan;
+use stackforge_plan::{self as plan, LEVEL, LayerWheel, Op, Plan, Step};
 use stackforge_resolve::locked_files;
 use stackforge_stack::lock::PythonFile;
 use stackforge_transfer::fetch;
-use stackforge_types::Digest;
+use stackforge_types::{Digest, Sm};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-
-/// Compression level of members that are stored in the wheel, and of tar headers.
-const LEVEL: u32 = 6;
 
 /// A wheel of the image, as a file.
 #[derive(Debug, Clone)]
@@ -30,22 +28,9 @@ pub(super) struct Fetched {
     pub name: String,
     pub version: String,
     pub sha256: String,
-    pub size: u64,
     pub path: PathBuf,
     /// Whether the stack names it.
     pub requested: bool,
-}
-
-/// Returns the plan's locked wheels, from the store or the index.
-pub(super) async fn fetch(
-    plan: &Plan,
-    options: &Options<'_>,
-    on: &mut (dyn FnMut(BuildEvent) + Send),
-) -> Result<Vec<Fetched>, BuildError> {
-    let locked: Vec<PythonFile> = (plan.parts.layers.iter())
-        .flat_map(|layer| layer.wheels.iter().cloned())
-        .collect();
-    wheels(&locked, "wheels", options, on).await
 }
 
 /// Fetches locked wheels.
@@ -56,18 +41,14 @@ pub(super) async fn wheels(
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<Vec<Fetched>, BuildError> {
     let paths = files(locked, what, options, on).await?;
-    let fetched = locked.iter().zip(paths).map(|(wheel, path)| {
-        let found = std::fs::metadata(&path).map_err(|e| failed_at("open the wheel", &path, e))?;
-        Ok(Fetched {
-            name: wheel.name.clone(),
-            version: wheel.version.clone(),
-            sha256: wheel.sha256.clone(),
-            size: found.len(),
-            path,
-            requested: wheel.via.is_empty(),
-        })
+    let fetched = locked.iter().zip(paths).map(|(wheel, path)| Fetched {
+        name: wheel.name.clone(),
+        version: wheel.version.clone(),
+        sha256: wheel.sha256.clone(),
+        path,
+        requested: wheel.via.is_empty(),
     });
-    fetched.collect()
+    Ok(fetched.collect())
 }
 
 /// Fetches locked files by digest, each under its own name.
@@ -109,17 +90,20 @@ pub(super) fn compiled(
     let must = || BuildError::MustCompile {
         library: library.to_owned(),
     };
-    let key = plan.compile(library).map(|s| &s.key);
-    let action = key.and_then(|key| store.action(key)).ok_or_else(must)?;
-    let digest = action.outputs.get("wheel").ok_or_else(must)?;
-    let file = store.names_of(digest).into_iter().next().ok_or_else(must)?;
-    let path = store.named(digest, &file)?;
-    let found = std::fs::metadata(&path).map_err(|e| failed_at("open the wheel", &path, e))?;
+    let digest = plan
+        .compile(library)
+        .and_then(|s| recorded::wheel(store, s))
+        .ok_or_else(must)?;
+    let file = store
+        .names_of(&digest)
+        .into_iter()
+        .next()
+        .ok_or_else(must)?;
+    let path = store.named(&digest, &file)?;
     Ok(Fetched {
         name: library.to_owned(),
         version: version.to_owned(),
         sha256: digest.hex().to_owned(),
-        size: found.len(),
         path,
         requested: true,
     })
@@ -136,37 +120,52 @@ fn open(wheel: &Fetched) -> Result<Wheel<FileSource>, BuildError> {
     Ok(Wheel::open(&name, source(wheel)?)?.vouched())
 }
 
-impl Maker<'_, '_> {
-    /// Makes the layers of wheels: one for each large wheel, a few for the others.
-    pub fn wheels(&mut self, wheels: &[Fetched]) -> Result<Vec<Layer>, BuildError> {
-        let parts: Vec<Part<'_>> = wheels
-            .iter()
-            .map(|wheel| Part {
-                name: &wheel.name,
-                size: wheel.size,
-            })
-            .collect();
-        let groups = group(&parts, &Limits::default());
-        if groups.len() > 1 {
-            // A file of one layer would hide another wheel's file of that name: the image would match neither.
-            self.disjoint(wheels)?;
-        }
-        let mut layers = Vec::new();
-        for group in groups {
-            let group: Vec<&Fetched> = group.iter().map(|&place| &wheels[place]).collect();
-            layers.push(self.group(&group)?);
-        }
-        Ok(layers)
+impl NativeBuilder<'_, '_> {
+    /// Makes a layer of wheels.
+    pub fn wheels(
+        &mut self,
+        step: &Step,
+        layer: &plan::Layer,
+        inputs: &Inputs,
+    ) -> Result<Layer, BuildError> {
+        let wheels = self.of_layer(layer, inputs)?;
+        self.layer(step, |builder, file| builder.stitch(layer, &wheels, file))
     }
 
-    fn disjoint(&self, wheels: &[Fetched]) -> Result<(), BuildError> {
-        let opened = wheels.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        let slim = &self.options.catalog.slim;
-        let drops: Vec<Vec<String>> = wheels.iter().map(|w| slim.of(&w.name)).collect();
+    fn of_layer(&self, layer: &plan::Layer, inputs: &Inputs) -> Result<Vec<Fetched>, BuildError> {
+        let fetched = |wheel: &LayerWheel| match &wheel.file {
+            None => compiled(self.plan, &wheel.name, &wheel.version, self.options),
+            Some(file) => {
+                let found = inputs.wheels.iter().find(|f| f.sha256 == file.sha256);
+                found.cloned().ok_or_else(|| BuildError::NoReport {
+                    reason: format!("the wheel {} was not fetched", file.file),
+                })
+            }
+        };
+        layer.wheels.iter().map(fetched).collect()
+    }
+
+    /// Fails if a wheel's file would hide another wheel's file of that name: the image would match neither.
+    pub fn disjoint(&self, inputs: &Inputs) -> Result<(), BuildError> {
+        let layers = self.plan.steps.iter().filter_map(|s| match &s.op {
+            Op::Layer(layer) => Some(layer),
+            _ => None,
+        });
+        let layers: Vec<&plan::Layer> = layers.collect();
+        if layers.len() < 2 {
+            return Ok(());
+        }
+        let (mut opened, mut drops) = (Vec::new(), Vec::new());
+        for layer in layers {
+            for fetched in self.of_layer(layer, inputs)? {
+                opened.push(open(&fetched)?);
+            }
+            drops.extend(layer.wheels.iter().map(|w| w.drop.as_slice()));
+        }
         let unchanged = BTreeMap::new();
         let installs: Vec<Install<'_, FileSource>> = opened
             .iter()
-            .zip(&drops)
+            .zip(drops)
             .map(|(wheel, drop)| Install {
                 wheel,
                 requested: false,
@@ -174,7 +173,7 @@ impl Maker<'_, '_> {
                 changed: &unchanged,
             })
             .collect();
-        Ok(layer::disjoint(&self.spec(), &installs)?)
+        Ok(disjoint(&self.spec(), &installs)?)
     }
 
     fn spec(&self) -> Spec {
@@ -187,49 +186,21 @@ impl Maker<'_, '_> {
         }
     }
 
-    fn group(&mut self, wheels: &[&Fetched]) -> Result<Layer, BuildError> {
-        let slim = &self.options.catalog.slim;
-        let drops: Vec<Vec<String>> = wheels.iter().map(|w| slim.of(&w.name)).collect();
-        let mut inputs = self.inputs("wheels");
-        inputs.insert("python".into(), self.plan.python.to_string());
-        inputs.insert("level".into(), LEVEL.to_string());
-        let pruned = wheels.iter().any(|wheel| self.prunes(wheel));
-        if pruned {
-            let sms: Vec<String> = self.plan.sm.iter().map(ToString::to_string).collect();
-            let how = format!("{} {}", prune::FORMAT, sms.join(" "));
-            inputs.insert("prune".into(), how);
-        }
-        for (wheel, drops) in wheels.iter().zip(&drops) {
-            let how = if wheel.requested { " requested" } else { "" };
-            let without = drops.iter().map(|d| format!(" -{d}")).collect::<String>();
-            inputs.insert(
-                format!("wheel:{}", wheel.name),
-                format!("{} sha256:{}{how}{without}", wheel.version, wheel.sha256),
-            );
-        }
-        let id = match wheels {
-            [one] => format!("wheel:{}", one.name),
-            _ => format!("wheels:{}…", wheels.first().map_or("", |w| &w.name)),
-        };
-        self.layer(&id, &inputs, |maker, file| {
-            maker.stitch(wheels, &drops, file)
-        })
-    }
-
-    /// Whether to prune a wheel's device code. Pure wheels have none.
-    fn prunes(&self, wheel: &Fetched) -> bool {
+    /// Prunes a wheel's device code. Pure wheels have none.
+    fn pruned(
+        &self,
+        wheel: &Fetched,
+        source: &FileSource,
+        sms: Option<&[Sm]>,
+    ) -> Result<Pruned, BuildError> {
         let pure = wheel.path.to_string_lossy().ends_with("-any.whl");
-        self.plan.parts.prune && !pure
-    }
-
-    fn pruned(&self, wheel: &Fetched, source: &FileSource) -> Result<Pruned, BuildError> {
-        if !self.prunes(wheel) {
+        let Some(sms) = sms.filter(|_| !pure) else {
             return Ok(Pruned::default());
-        }
+        };
         let tmp = self.options.store.dir("tmp")?;
         let pruner = Pruner {
             catalog: self.options.catalog,
-            sms: &self.plan.sm,
+            sms,
             threads: self.threads,
             scratch: &|| tempfile::tempfile_in(&tmp),
         };
@@ -243,27 +214,27 @@ impl Maker<'_, '_> {
 
     fn stitch(
         &mut self,
-        wheels: &[&Fetched],
-        drops: &[Vec<String>],
+        layer: &plan::Layer,
+        wheels: &[Fetched],
         file: &File,
     ) -> Result<Layer, BuildError> {
-        let ready = |wheel: &&Fetched| {
-            let pruned = self.pruned(wheel, &source(wheel)?)?;
+        let ready = |wheel: &Fetched| {
+            let pruned = self.pruned(wheel, &source(wheel)?, layer.prune.as_deref())?;
             Ok::<_, BuildError>((open(wheel)?, pruned))
         };
         let opened = wheels.iter().map(ready).collect::<Result<Vec<_>, _>>()?;
         let installs: Vec<Install<'_, FileSource>> = opened
             .iter()
             .zip(wheels)
-            .zip(drops)
-            .map(|(((wheel, pruned), fetched), drop)| Install {
+            .zip(&layer.wheels)
+            .map(|(((wheel, pruned), fetched), of)| Install {
                 wheel,
                 requested: fetched.requested,
-                drop,
+                drop: &of.drop,
                 changed: &pruned.members,
             })
             .collect();
-        let written = layer::write(&self.spec(), &installs, file)?;
+        let written = stackforge_image::layer::write(&self.spec(), &installs, file)?;
         for file in &written.misstated {
             tracing::warn!("{file} has another digest than its wheel's RECORD states");
         }

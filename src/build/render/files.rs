@@ -2,10 +2,19 @@
 
 use super::quote::sh;
 use super::{BaseImage, Content, Context, Options, RenderError};
-use stackforge_plan::{Cloned, Compile, Plan};
+use stackforge_plan::{Cloned, Compile, Op, Plan, Runtime};
 use stackforge_stack::catalog::templates_in;
 use stackforge_stack::lock::{OsPackageLock, PythonFile, SourceLock};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+
+/// Returns what a Dockerfile adds over the wheels.
+pub(super) fn runtime(plan: &Plan) -> Option<&Runtime> {
+    plan.steps.iter().find_map(|s| match &s.op {
+        Op::Runtime(runtime) => Some(runtime),
+        _ => None,
+    })
+}
 
 pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, RenderError> {
     let mut context = Context::new();
@@ -18,10 +27,15 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
         }
     }
     text("validate/spec.json".into(), plan.promise());
-    text("locks/tools.txt".into(), requirements(&plan.parts.tools));
-    let slim = serde_json::to_string_pretty(&plan.parts.slim).unwrap_or_default();
+    text(
+        "locks/tools.txt".into(),
+        requirements(plan.tools().map_or(&[], |t| &t.installers)),
+    );
+    let none = BTreeMap::new();
+    let slim = runtime(plan).map_or(&none, |r| &r.slim);
+    let slim = serde_json::to_string_pretty(slim).unwrap_or_default();
     text("locks/slim.json".into(), slim + "\n");
-    for layer in &plan.parts.layers {
+    for layer in plan.groups() {
         text(
             format!("locks/{}.txt", layer.group),
             requirements(&layer.wheels),
@@ -30,33 +44,34 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
     let installed = plan.installed();
     let lines = installed.map(|(name, version)| format!("{name}=={version}\n"));
     text("locks/installed.txt".into(), lines.collect());
-    if !plan.parts.compiles.is_empty() {
+    if plan.compiles().next().is_some() {
         for (name, content) in templates_in("builders") {
             let path = format!("builders/{name}");
             let own = super::template(options.overlay, &path);
             text(path, own.map_or_else(|| content.to_owned(), Into::into));
         }
     }
-    for compile in &plan.parts.compiles {
+    for compile in plan.compiles() {
         for (name, content) in builder(compile) {
             text(format!("builders/{}/{name}", compile.library), content);
         }
     }
-    let parts = &plan.parts;
-    if parts.bootstrap || locked(&parts.runtime_packages) || locked(&parts.builder_packages) {
+    let builder = plan.tools().map_or(&[][..], |t| &t.packages);
+    let bootstrap = plan.base().bootstrap;
+    if bootstrap || locked(plan.packages()) || locked(builder) {
         text(
             "steps/debs.sh".into(),
             stackforge_debian::configure::INSTALL.to_owned(),
         );
     }
-    if let (true, BaseImage::Tar(tar)) = (plan.parts.bootstrap, &options.base) {
+    if let (true, BaseImage::Tar(tar)) = (bootstrap, &options.base) {
         text(
             "steps/configure.sh".into(),
             format!("{}\n", stackforge_debian::configure::CONFIGURE),
         );
         context.insert("base/rootfs.tar".into(), Content::File(tar.clone()));
     }
-    for compile in &plan.parts.compiles {
+    for compile in plan.compiles() {
         let SourceLock::Sdist { file, sha256, .. } = &compile.source else {
             continue;
         };
@@ -81,12 +96,8 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
         }
     }
     for (folder, packages, used) in [
-        ("os/runtime", &plan.parts.runtime_packages, true),
-        (
-            "os/builder",
-            &plan.parts.builder_packages,
-            options.compiles(plan),
-        ),
+        ("os/runtime", plan.packages(), true),
+        ("os/builder", builder, options.compiles(plan)),
     ] {
         if !used || !locked(packages) {
             continue;

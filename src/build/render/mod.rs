@@ -13,7 +13,7 @@ pub use files::{builder, requirements};
 
 use handlebars::Handlebars;
 use serde_json::json;
-use stackforge_plan::{Plan, WheelLayer};
+use stackforge_plan::{Plan, WheelLayer, below_builders};
 use stackforge_stack::catalog::template;
 use stackforge_stack::config::Config;
 use stackforge_stack::diag::{Code, Explained, codes, of_disk};
@@ -94,8 +94,8 @@ pub struct Options<'a> {
 impl Options<'_> {
     /// Whether a library has to be compiled, so that the context needs the compilers' packages.
     fn compiles(&self, plan: &Plan) -> bool {
-        let mut compiles = plan.parts.compiles.iter();
-        compiles.any(|c| !self.wheels.contains_key(&c.library))
+        plan.compiles()
+            .any(|c| !self.wheels.contains_key(&c.library))
     }
 }
 
@@ -108,14 +108,17 @@ pub fn render(plan: &Plan, options: &Options<'_>) -> Result<Context, RenderError
 }
 
 fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError> {
-    let parts = &plan.parts;
+    let base = plan.base();
+    let groups = plan.groups();
+    let builder_packages = plan.tools().map_or(&[][..], |t| &t.packages);
+    let runtime_packages = files::runtime(plan).map_or(&[][..], |r| &r.packages);
     let mut previous = String::new();
     let mut layers = Vec::new();
-    for layer in &parts.layers {
+    for layer in &groups {
         layers.push(json!({ "name": layer.group.name(), "previous": previous }));
         previous = format!("-{}", layer.group);
     }
-    let stage = |layers: &[WheelLayer]| match layers.last() {
+    let stage = |layers: &[&WheelLayer]| match layers.last() {
         Some(layer) => format!("wheels-{}", layer.group),
         None => "wheels".to_owned(),
     };
@@ -130,30 +133,27 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
         }
     };
     let runtime = match &options.base {
-        BaseImage::Named(name) if parts.bootstrap => Some(name.clone()),
-        _ => parts.base.runtime.as_ref().map(pinned),
+        BaseImage::Named(name) if base.bootstrap => Some(name.clone()),
+        _ => base.lock.runtime.as_ref().map(pinned),
     };
-    let devel = parts.base.devel.as_ref().map(pinned);
+    let devel = base.lock.devel.as_ref().map(pinned);
     let data = json!({
         "stack": plan.variant,
-        "about": parts.about,
+        "about": plan.image().about,
         "python": plan.python,
         "base": {
-            "bootstrap": parts.bootstrap,
+            "bootstrap": base.bootstrap,
             "inline": matches!(options.base, BaseImage::Tar(_)),
             "runtime": runtime,
             "devel": devel,
-            "python_packages": match parts.locks_packages() {
-                true => &[],
-                false => parts.python_packages.as_slice(),
-            },
-            "debs": parts.locks_packages() && files::locked(&parts.runtime_packages),
+            "python_packages": base.python_packages,
+            "debs": files::locked(&base.packages),
         },
         "layers": layers,
-        "last_wheels": stage(&parts.layers),
-        "builders_from": stage(parts.below_builders()),
+        "last_wheels": stage(&groups),
+        "builders_from": stage(below_builders(&groups)),
         "compiles": options.compiles(plan),
-        "builders": parts.compiles.iter().map(|c| json!({
+        "builders": plan.compiles().map(|c| json!({
             "library": c.library,
             "note": format!("{} {}, {}", c.library, c.version, c.how),
             "requirement": format!("{}=={}", c.library, c.version),
@@ -162,14 +162,11 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
             "git": matches!(c.source, SourceLock::Git { .. }),
             "clones": !c.clones().is_empty(),
         })).collect::<Vec<_>>(),
-        "rounds": parts.rounds(),
-        "builder_packages": names(&parts.builder_packages),
-        "builder_debs": files::locked(&parts.builder_packages),
-        "runtime_packages": match parts.locks_packages() {
-            true => Vec::new(),
-            false => names(&parts.runtime_packages),
-        },
-        "runtime_debs": parts.bootstrap && files::locked(&parts.runtime_packages),
+        "rounds": plan.rounds(),
+        "builder_packages": names(builder_packages),
+        "builder_debs": files::locked(builder_packages),
+        "runtime_packages": names(runtime_packages),
+        "runtime_debs": base.bootstrap && files::locked(runtime_packages),
         "labels": labels(plan),
     });
     fill("Dockerfile.hbs", options.overlay, &data)
@@ -186,7 +183,7 @@ pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
     let mut all = BTreeMap::from([
         (labels::STACK.to_owned(), plan.stack.clone()),
         (labels::KEY.to_owned(), plan.key().to_string()),
-        (labels::BASE.to_owned(), plan.parts.base.name.clone()),
+        (labels::BASE.to_owned(), plan.base().lock.name.clone()),
         (labels::SM.to_owned(), sms.join(",")),
         (labels::PYTHON.to_owned(), plan.python.to_string()),
         (
@@ -197,7 +194,7 @@ pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
     if plan.variant != plan.stack {
         all.insert(labels::VARIANT.into(), plan.variant.clone());
     }
-    if plan.parts.prune {
+    if plan.image().prune {
         all.insert(labels::PRUNED.into(), sms.join(","));
     }
     if let Some(isa) = &plan.isa {
@@ -206,7 +203,7 @@ pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
     if let Some(cuda) = &plan.cuda {
         all.insert(labels::CUDA.into(), cuda.clone());
     }
-    if let Some(about) = &plan.parts.about {
+    if let Some(about) = &plan.image().about {
         all.insert("org.opencontainers.image.description".into(), about.clone());
     }
     all

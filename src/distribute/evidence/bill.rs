@@ -64,31 +64,31 @@ pub struct Bill<'a> {
 
 impl<'a> Bill<'a> {
     pub fn of(plan: &'a Plan, os: Option<&Os>, store: &Store, epoch: u32) -> Self {
-        let parts = &plan.parts;
+        let base = &plan.base().lock;
         let mut bill = Collector {
             store,
             os,
             items: Vec::new(),
             seen: BTreeSet::new(),
         };
-        if let Some(base) = &parts.base.runtime {
+        if let Some(base) = &base.runtime {
             bill.base(base, Role::Base);
         }
-        bill.packages(&parts.base.packages, Role::Content);
-        bill.packages(&parts.runtime_packages, Role::Content);
-        for layer in &parts.layers {
-            bill.files(&layer.wheels, Role::Content);
-        }
-        for compile in &parts.compiles {
+        bill.packages(&base.packages, Role::Content);
+        bill.packages(plan.packages(), Role::Content);
+        bill.files(plan.wheels(), Role::Content);
+        for compile in plan.compiles() {
             bill.compiled(plan, compile);
         }
-        if !parts.compiles.is_empty() {
-            if let Some(devel) = &parts.base.devel {
+        if plan.compiles().next().is_some() {
+            if let Some(devel) = &base.devel {
                 bill.base(devel, Role::Tool);
             }
-            bill.packages(&parts.builder_packages, Role::Tool);
-            bill.files(&parts.tools, Role::Tool);
-            for compile in &parts.compiles {
+            if let Some(tools) = plan.tools() {
+                bill.packages(&tools.packages, Role::Tool);
+                bill.files(&tools.installers, Role::Tool);
+            }
+            for compile in plan.compiles() {
                 bill.files(&compile.requires, Role::Tool);
             }
         }
@@ -166,7 +166,7 @@ impl Collector<'_> {
         }
     }
 
-    fn files(&mut self, files: &[PythonFile], role: Role) {
+    fn files<'p>(&mut self, files: impl IntoIterator<Item = &'p PythonFile>, role: Role) {
         for file in files {
             let path = self.blob(Some(&file.sha256));
             self.add(Item {

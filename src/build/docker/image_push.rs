@@ -1,7 +1,7 @@
 //! Lets an engine push its image to registries, so that the layers need not come to this process.
 
-use super::output::{Output, facts, settings};
-use super::{BuildError, Options};
+use super::super::output::{Output, facts, settings};
+use super::super::{BuildError, Options};
 use stackforge_distribute::publish::{Entrance, Facts, Listed, PublishError, Settings};
 use stackforge_engine::docker::Docker;
 use stackforge_engine::{Login, Secret};

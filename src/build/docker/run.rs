@@ -4,8 +4,9 @@
 //! before a failure are remembered. A compiled wheel is audited before the next round, or the image, may
 //! use it.
 
-use super::audit::{Made, Meant, wheels};
-use super::{BuildError, BuildEvent, IndexSettings, installed, secrets, stages};
+use super::super::audit::{Made, Meant, wheels};
+use super::super::{BuildError, BuildEvent, IndexSettings, installed, recorded, secrets};
+use super::stages;
 use crate::validate::Report;
 use stackforge_engine::docker::Docker;
 use stackforge_engine::{BuildOutcome, BuildRequest, EngineError, StepFailure, StepSummary};
@@ -33,11 +34,10 @@ impl Run<'_> {
         request: &mut BuildRequest,
     ) -> Result<Vec<StepSummary>, BuildError> {
         let mut steps = Vec::new();
-        for (round, libraries) in self.plan.parts.rounds().into_iter().enumerate() {
+        for (round, libraries) in self.plan.rounds().into_iter().enumerate() {
             let read = |library: &&str| {
-                let key = self.plan.compile(library).map(|s| &s.key);
-                let action = key.and_then(|key| self.store.action(key));
-                action.is_some_and(|a| a.audit.is_some())
+                let step = self.plan.compile(library);
+                step.is_some_and(|s| recorded::wheel(self.store, s).is_some())
             };
             if !request.no_cache && libraries.iter().all(read) {
                 continue;
@@ -88,7 +88,7 @@ impl Run<'_> {
             return Ok(());
         };
         let done = stages::fold(self.plan, &outcome.steps);
-        let mine = done.iter().find(|done| done.step.id == step.id);
+        let mine = done.iter().find(|done| done.id == step.id);
         let seconds = mine.map_or(0.0, |done| done.seconds);
         let action = Action {
             step: step.id.to_string(),
@@ -132,7 +132,7 @@ impl Run<'_> {
     }
 }
 
-pub(super) async fn once(
+pub(in super::super) async fn once(
     docker: &Docker,
     request: &BuildRequest,
     log: &Path,
@@ -192,11 +192,13 @@ fn retry_jobs(failure: &StepFailure, log: &Path) -> Option<u32> {
 fn remember_finished(plan: &Plan, store: &Store, failure: &StepFailure) {
     let failed = stages::stage(&failure.name).and_then(stages::plan_step);
     for done in stages::fold(plan, &failure.finished) {
-        let step = done.step;
-        let single = matches!(step.id, StepId::Wheels(_) | StepId::Compile(_));
-        if !single || Some(&step.id) == failed.as_ref() {
+        let wheels = matches!(done.id, StepId::Wheels(_));
+        let Some(step) = plan
+            .step(&done.id)
+            .filter(|_| wheels && Some(&done.id) != failed.as_ref())
+        else {
             continue;
-        }
+        };
         let action = Action {
             step: step.id.to_string(),
             seconds: done.seconds,

@@ -1,9 +1,9 @@
 //! Maps the engine's steps to steps of the plan: stages of the rendered Dockerfile have the plan's
 //! names.
 
-use super::StepResult;
-use stackforge_engine::StepSummary;
-use stackforge_plan::{Plan, Step, StepId};
+use super::super::StepResult;
+use stackforge_engine::{StepKind, StepSummary};
+use stackforge_plan::{Plan, StepId};
 
 /// Returns the stage in an engine's step name: `builder-x` of `[builder-x 2/3] RUN …`.
 pub fn stage(name: &str) -> Option<&str> {
@@ -16,6 +16,7 @@ pub fn stage(name: &str) -> Option<&str> {
 pub fn plan_step(stage: &str) -> Option<StepId> {
     Some(match stage {
         "base" | "base-os" => StepId::Base,
+        "tools" => StepId::Tools,
         "runtime" => StepId::Runtime,
         "validate" | "validated" => StepId::Validate,
         "final" | "stage-0" => StepId::Image,
@@ -26,44 +27,25 @@ pub fn plan_step(stage: &str) -> Option<StepId> {
     })
 }
 
-/// What an engine did for a step of the plan.
-pub(super) struct Done<'a> {
-    pub step: &'a Step,
-    pub cached: bool,
-    pub seconds: f64,
-}
-
-impl Done<'_> {
-    pub fn result(&self) -> StepResult {
-        StepResult {
-            id: self.step.id.to_string(),
-            cached: self.cached,
-            seconds: self.seconds,
-        }
-    }
-}
-
 /// Sums seconds and cache hits by the plan's steps, in the plan's order. A step that the engine skipped,
 /// because a later one was cached, counts as cached.
-pub(super) fn fold<'a>(plan: &'a Plan, engine: &[StepSummary]) -> Vec<Done<'a>> {
-    plan.steps
-        .iter()
-        .map(|step| {
-            let mine = engine
-                .iter()
-                .filter(|s| stage(&s.name).and_then(plan_step).as_ref() == Some(&step.id));
-            let (mut seconds, mut cached) = (0.0, true);
-            for s in mine {
-                seconds += s.seconds;
-                cached &= s.cached || s.kind == stackforge_engine::StepKind::From;
-            }
-            Done {
-                step,
-                cached,
-                seconds,
-            }
-        })
-        .collect()
+pub(super) fn fold(plan: &Plan, engine: &[StepSummary]) -> Vec<StepResult> {
+    let steps = plan.steps.iter().map(|step| {
+        let mine = engine
+            .iter()
+            .filter(|s| stage(&s.name).and_then(plan_step).as_ref() == Some(&step.id));
+        let (mut seconds, mut cached) = (0.0, true);
+        for s in mine {
+            seconds += s.seconds;
+            cached &= s.cached || s.kind == StepKind::From;
+        }
+        StepResult {
+            id: step.id.clone(),
+            cached,
+            seconds,
+        }
+    });
+    steps.collect()
 }
 
 #[cfg(test)]
@@ -81,6 +63,7 @@ mod tests {
             ("[base 1/2] FROM stackforge/base:x", "base"),
             ("[validate 1/1] RUN x", "validate"),
             ("[validated 1/1] RUN x", "validate"),
+            ("[tools 1/1] RUN x", "tools"),
         ] {
             assert_eq!(
                 stage(name)
@@ -91,7 +74,6 @@ mod tests {
                 "{name}"
             );
         }
-        assert_eq!(stage("[tools 1/1] RUN x").and_then(plan_step), None);
         assert_eq!(stage("exporting to image"), None);
     }
 }

@@ -5,9 +5,9 @@
 //! pulls the layers of equal steps. A missing image or a registry that does not answer never fails a
 //! build.
 
-use super::Options;
+use super::super::Options;
+use super::super::trusted::Keys;
 use super::image_push::one;
-use super::trusted::Keys;
 use stackforge_distribute::evidence::EvidenceError;
 use stackforge_engine::BuildRequest;
 use stackforge_engine::docker::Docker;

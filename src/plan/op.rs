@@ -1,0 +1,179 @@
+//! What a step does, with everything that an engine needs to do it.
+
+use super::{Compile, WheelGroup};
+use serde::Serialize;
+use stackforge_stack::lock::{BaseLock, OsPackageLock, PythonFile};
+use stackforge_types::{PythonVersion, Sm};
+use std::collections::BTreeMap;
+
+/// The operation of a step. [`Op::Wheels`] and [`Op::Runtime`] are a Docker engine's; [`Op::Packages`],
+/// [`Op::Environment`] and [`Op::Layer`] are the native engine's; both have the others.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "do", rename_all = "lowercase")]
+pub enum Op {
+    /// Pulls the base, or makes it of Debian packages.
+    Base(Base),
+    /// Provides the installers, and what compilers need.
+    Tools(Tools),
+    /// Installs one group of the locked wheels.
+    Wheels(WheelLayer),
+    /// Compiles a library.
+    Compile(Box<Compile>),
+    /// Adds OS packages and compiled wheels, and leaves out what the catalog says.
+    Runtime(Runtime),
+    /// Makes the layer of OS packages over the base.
+    Packages(Packages),
+    /// Makes the layer with the empty Python environment.
+    Environment(Environment),
+    /// Makes a layer of wheels.
+    Layer(Layer),
+    /// Imports and tries the libraries.
+    Validate(Validate),
+    /// Audits the image, and gives it its configuration.
+    Image(Image),
+}
+
+/// The image below everything else.
+#[derive(Debug, Clone, Serialize)]
+pub struct Base {
+    pub lock: BaseLock,
+    /// Whether it is made of Debian packages, and not pulled.
+    pub bootstrap: bool,
+    /// Whether the base has a shell to run a Dockerfile's steps.
+    pub shell: bool,
+    /// Names of the OS packages that install Python in a base without it.
+    pub python_packages: Vec<String>,
+    /// Locked OS packages that Docker installs into a pulled base before anything else.
+    pub packages: Vec<OsPackageLock>,
+}
+
+/// Programs of builds that are not part of the image.
+#[derive(Debug, Clone, Serialize)]
+pub struct Tools {
+    /// Wheels of uv and pip.
+    pub installers: Vec<PythonFile>,
+    /// OS packages that compilers need; empty if nothing is compiled.
+    pub packages: Vec<OsPackageLock>,
+}
+
+/// Wheels that change together.
+#[derive(Debug, Clone, Serialize)]
+pub struct WheelLayer {
+    pub group: WheelGroup,
+    pub wheels: Vec<PythonFile>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Runtime {
+    /// OS packages that are not in [`Base::packages`].
+    pub packages: Vec<OsPackageLock>,
+    /// Globs of files that the image leaves out of its wheels, by distribution.
+    pub slim: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Packages {
+    pub packages: Vec<OsPackageLock>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Environment {
+    pub members: Vec<Member>,
+}
+
+/// A small file, folder or symbolic link of a layer, by its absolute path.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Member {
+    Folder { path: String },
+    File { path: String, content: String },
+    Link { path: String, to: String },
+}
+
+/// A layer of wheels, which are stitched to it without recompressing.
+#[derive(Debug, Clone, Serialize)]
+pub struct Layer {
+    pub wheels: Vec<LayerWheel>,
+    /// SMs whose device code stays, with symbols and debug information removed. `None` if nothing is pruned.
+    pub prune: Option<Vec<Sm>>,
+}
+
+/// A wheel of a layer.
+#[derive(Debug, Clone, Serialize)]
+pub struct LayerWheel {
+    /// Name of the distribution.
+    pub name: String,
+    pub version: String,
+    /// The locked file. `None` for a wheel that a step of the plan compiles.
+    pub file: Option<PythonFile>,
+    /// Whether the stack names it.
+    pub requested: bool,
+    /// Globs of files that the layer leaves out.
+    pub drop: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Validate {
+    /// What the image promises, for the programs that check it.
+    pub spec: serde_json::Value,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Image {
+    pub about: Option<String>,
+    /// SMs of devices that exist on the platform; code may also be compiled for others.
+    pub devices: Vec<Sm>,
+    /// C++11 ABI of the locked torch, if the catalog knows it.
+    pub cxx11_abi: Option<bool>,
+    /// Whether wheels are stripped of symbols, debug information and device code that none of the plan's SMs
+    /// runs.
+    pub prune: bool,
+}
+
+/// Where the Python environment is in every image.
+pub const HOME: &str = "/opt/venv";
+
+impl Member {
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Folder { path } | Self::File { path, .. } | Self::Link { path, .. } => path,
+        }
+    }
+}
+
+impl Environment {
+    /// Describes an environment at `home`: its folders, links to the base's interpreter, and `pyvenv.cfg` (PEP 405).
+    pub fn at(home: &str, python: PythonVersion) -> Self {
+        let link = |path: &str, to: &str| Member::Link {
+            path: format!("{home}/{path}"),
+            to: to.to_owned(),
+        };
+        let config =
+            format!("home = /usr/bin\ninclude-system-site-packages = false\nversion = {python}\n");
+        Self {
+            members: vec![
+                Member::Folder {
+                    path: format!("{home}/lib/python{python}/site-packages"),
+                },
+                link("bin/python", &format!("/usr/bin/python{python}")),
+                link("bin/python3", "python"),
+                link(&format!("bin/python{python}"), "python"),
+                link("lib64", "lib"),
+                Member::File {
+                    path: format!("{home}/pyvenv.cfg"),
+                    content: config,
+                },
+            ],
+        }
+    }
+}
+
+impl Op {
+    /// Whether the native engine makes layers of the image by it.
+    pub fn makes_layers(&self) -> bool {
+        matches!(
+            self,
+            Self::Base(_) | Self::Packages(_) | Self::Environment(_) | Self::Layer(_)
+        )
+    }
+}
