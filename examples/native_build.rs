@@ -57,7 +57,6 @@ fn build() -> Result<(), Box<dyn Error>> {
         gpu: false,
     };
     let native = native(Compression::GZIP, EPOCH);
-    let plan = plan.native(&native);
     let runtime = tokio::runtime::Runtime::new()?;
     let built = runtime.block_on(assemble(
         &plan,

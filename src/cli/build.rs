@@ -46,11 +46,6 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
         Some(docker) => Some(runtime.block_on(noted(docker, &session.store))),
         None => None,
     };
-    let plan = if docker.is_some() {
-        plan
-    } else {
-        plan.native(&native)
-    };
     let options = Options {
         store: &session.store,
         catalog: &session.project.catalog,

@@ -6,7 +6,9 @@ use super::build::of_native;
 use super::output::{Failure, json, print};
 use super::session::Session;
 use stackforge_build::last::{self, Changed};
+use stackforge_build::native::planned;
 use stackforge_build::{Wants, wants};
+use stackforge_image::store::Store;
 use stackforge_plan::{Plan, StepId};
 use stackforge_stack::catalog::Way;
 use stackforge_stack::rules::{Decision, Machine};
@@ -20,7 +22,7 @@ pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
     }
     let (_, plan) = session.plan(common, args.variant.as_deref())?;
     let engine = wants(&plan);
-    let mut plan = of_engine(plan, args.engine)?;
+    let mut plan = of_engine(plan, args.engine, &session.store)?;
     session.mark(&mut plan);
     if args.dot {
         print(&plan.dot());
@@ -54,7 +56,7 @@ fn all(common: &Common, args: &PlanArgs, session: &Session) -> Outcome {
     for variant in &expansion.variants {
         let plan = project.planned(&variant.stack, &lock)?.plan;
         engines.push(wants(&plan));
-        let mut plan = of_engine(plan, args.engine)?;
+        let mut plan = of_engine(plan, args.engine, &session.store)?;
         session.mark(&mut plan);
         plans.push(plan);
     }
@@ -71,14 +73,15 @@ fn all(common: &Common, args: &PlanArgs, session: &Session) -> Outcome {
 }
 
 /// Returns the plan for the engine that was asked for.
-fn of_engine(plan: Plan, engine: EngineChoice) -> Result<Plan, Failure> {
+fn of_engine(plan: Plan, engine: EngineChoice, store: &Store) -> Result<Plan, Failure> {
     let native = match engine {
         EngineChoice::Auto => !wants(&plan).docker(),
         EngineChoice::Docker => false,
         EngineChoice::Native => true,
     };
     if native {
-        return Ok(plan.native(&of_native(CompressionChoice::Gzip)?));
+        let native = of_native(CompressionChoice::Gzip)?;
+        return Ok(planned(&plan, &native, store));
     }
     Ok(plan)
 }

@@ -10,7 +10,7 @@ use super::{
 use stackforge_debian::finish;
 use stackforge_image::layer::{Limits, Part, group};
 use stackforge_image::pack::Compression;
-use stackforge_stack::lock::OsPackageLock;
+use stackforge_stack::lock::{OsPackageLock, PythonFile};
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
 
@@ -32,12 +32,14 @@ pub struct Native {
 }
 
 impl Plan {
-    /// Returns the native engine's plan of the same image.
+    /// Returns the native engine's plan of the same image. `size` returns the size of a locked wheel in bytes,
+    /// which decides the layer that it goes to; one of unknown size counts as small.
     #[must_use]
-    pub fn native(&self, native: &Native) -> Self {
+    pub fn native(&self, native: &Native, size: &dyn Fn(&PythonFile) -> Option<u64>) -> Self {
         let mut layers = Layers {
             plan: self,
             native,
+            size,
             slim: BTreeMap::new(),
             done: Vec::new(),
         };
@@ -69,6 +71,7 @@ impl Plan {
 struct Layers<'a> {
     plan: &'a Plan,
     native: &'a Native,
+    size: &'a dyn Fn(&PythonFile) -> Option<u64>,
     slim: BTreeMap<String, Vec<String>>,
     done: Vec<Step>,
 }
@@ -178,7 +181,10 @@ impl Layers<'_> {
             .iter()
             .map(|wheel| Part {
                 name: &wheel.name,
-                size: wheel.file.as_ref().map_or(limits.large, |f| f.size),
+                size: match &wheel.file {
+                    Some(file) => (self.size)(file).unwrap_or(0),
+                    None => limits.large,
+                },
             })
             .collect();
         for group in group(&parts, &limits) {
@@ -258,7 +264,6 @@ impl Layers<'_> {
         if image.prune {
             inputs.insert("prune".into(), self.native.pruner.to_string());
         }
-        inputs.extend(self.done.last().map(chain));
         let op = Op::Image(image.clone());
         self.add(StepId::Image, op, inputs, vec![StepId::Validate]);
     }

@@ -33,7 +33,9 @@ use stackforge_audit::prune;
 use stackforge_engine::ImageSize;
 use stackforge_image::assemble::Layer;
 use stackforge_image::pack::Compression;
+use stackforge_image::store::Store;
 use stackforge_plan::{Native, Op, Plan};
+use stackforge_stack::lock::PythonFile;
 use stackforge_types::{Cancel, Digest};
 use std::collections::BTreeSet;
 use tokio::task::block_in_place;
@@ -52,8 +54,22 @@ pub fn native(compression: Compression, epoch: u32) -> Native {
     }
 }
 
-/// Assembles the image of a plan that [`Plan::native`] made, or returns an existing one, and writes it to its
-/// outputs.
+/// Returns the size of a locked wheel in bytes: the lock's, else that of the store's copy.
+pub fn size_of(store: &Store, file: &PythonFile) -> Option<u64> {
+    if file.size > 0 {
+        return Some(file.size);
+    }
+    let digest = format!("sha256:{}", file.sha256).parse().ok()?;
+    let found = std::fs::metadata(store.blob_path(&digest)).ok()?;
+    Some(found.len())
+}
+
+/// Turns a plan into the native engine's, with the sizes of wheels that the lock or the store knows.
+pub fn planned(plan: &Plan, native: &Native, store: &Store) -> Plan {
+    plan.native(native, &|file| size_of(store, file))
+}
+
+/// Assembles a plan's image, or returns an existing one, and writes it to its outputs.
 pub async fn assemble(
     plan: &Plan,
     native: &Native,
@@ -61,15 +77,26 @@ pub async fn assemble(
     cancel: &Cancel,
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<Built, BuildError> {
+    let mut own = planned(plan, native, options.store);
     if !options.no_cache
-        && existing::known(plan, options).is_some()
-        && let Some((image, known)) = existing::recorded(options.store, plan)
+        && existing::known(&own, options).is_some()
+        && let Some((image, known)) = existing::recorded(options.store, &own)
     {
         name(&image.digest, options)?;
-        outputs::write(&image, plan, options, cancel, on).await?;
+        outputs::write(&image, &own, options, cancel, on).await?;
         let size = size(&image.layers);
-        return Ok(known.built(plan, options, size, image.layers));
+        return Ok(known.built(&own, options, size, image.layers));
     }
+    if plan
+        .wheels()
+        .any(|file| size_of(options.store, file).is_none())
+    {
+        // Not every index states sizes, and a large wheel gets a layer of its own.
+        let locked: Vec<PythonFile> = plan.wheels().cloned().collect();
+        wheels::files(&locked, "wheels", options, on).await?;
+        own = planned(plan, native, options.store);
+    }
+    let plan = &own;
     let shared = Shared::of(plan, options);
     if let Some(shared) = shared.as_ref().filter(|_| !options.no_cache) {
         let meant = super::audit::Meant::of(plan, options.catalog);
