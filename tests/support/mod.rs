@@ -1,10 +1,29 @@
 //! The real binary, run in a directory of its own, with what varies between machines
 //! replaced in its output.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, reason = "each test program uses a part")]
 
+pub mod daemon;
 pub mod exported;
+pub mod fetching;
+pub mod http;
+pub mod image_spec;
+pub mod kept;
+pub mod kill;
+pub mod layers;
+pub mod machines;
+pub mod made;
+pub mod objects;
+pub mod pipelines;
+pub mod process;
+pub mod proxy;
+pub mod published;
+pub mod python;
 pub mod recipe;
+pub mod server;
+pub mod stored;
 pub mod verdict;
+pub mod wanted;
+pub mod wheels;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -83,6 +102,30 @@ impl Sandbox {
             stderr: text(&out.stderr),
         }
     }
+}
+
+/// The JSON that a command printed.
+pub fn document(run: &Run) -> serde_json::Value {
+    serde_json::from_str(&run.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}{}", run.stdout, run.stderr))
+}
+
+/// The smallest stack and its lock.
+pub fn tiny() -> Sandbox {
+    let sandbox = Sandbox::new();
+    for name in ["tiny.yaml", "tiny.lock"] {
+        let text = std::fs::read_to_string(project(&format!("examples/{name}"))).unwrap();
+        sandbox.write(name, &text);
+    }
+    sandbox
+}
+
+/// The SBOM of a stack.
+pub fn sbom(sandbox: &Sandbox, stack: &Path, more: &[&str]) -> String {
+    let path = stack.display().to_string();
+    let run = sandbox.run(&[&["sbom", &path], more].concat());
+    assert_eq!(run.code, 0, "{path}: {}", run.stderr);
+    run.stdout
 }
 
 /// A file of the project.

@@ -1,6 +1,5 @@
 //! Wheels from the index that pip is set up for; kept in the user's cache, so that a second run is
 //! quick.
-#![allow(dead_code, reason = "each test file uses a part")]
 
 use stackforge_binary::source::{FileSource, Source};
 use stackforge_binary::zip::Archive;
