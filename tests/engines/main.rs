@@ -131,9 +131,12 @@ fn row(
 ) -> Row {
     let nameless = kind.name(&format!("of {suite}"));
     let all = std::env::var_os("STACKFORGE_ENGINES_ALL").is_some();
-    let absent = |why: &str| Row {
-        engine: nameless.clone(),
-        state: State::Absent(why.to_owned()),
+    let absent = |why: &str| {
+        support::left_out(&format!("{nameless}: {why}"));
+        Row {
+            engine: nameless.clone(),
+            state: State::Absent(why.to_owned()),
+        }
     };
     if left_out(&nameless) {
         return absent("STACKFORGE_ENGINES_ONLY leaves it out");

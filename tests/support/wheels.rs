@@ -34,6 +34,7 @@ pub fn download(requirement: &str, platform: Option<&str>) -> PathBuf {
         let mut wheels = files.map(|f| f.unwrap().path());
         wheels.find(|f| f.extension().is_some_and(|e| e == "whl"))
     };
+    let _alone = super::shared::alone("wheels");
     wheel().unwrap_or_else(|| {
         let output = pip.arg(requirement).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

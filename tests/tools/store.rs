@@ -17,6 +17,19 @@ fn other_programs_read_the_images_of_the_store() {
     let dir = tempfile::tempdir().unwrap();
     let store_dir = dir.path().join("store");
     image(&open(&store_dir), "demo:latest", "etc/motd", b"hello");
+    for (layout, name) in [("oci-archive", "cache.tar"), ("oci", "cache")] {
+        let to = dir.path().join(name);
+        let slash = if layout == "oci" { "/" } else { "" };
+        let shown = format!("{}{slash}", to.display());
+        let sign = |bytes: &[u8]| Digest::of(bytes).to_string().into_bytes();
+        let there = open(&store_dir).export(None, Some(&sign), Path::new(&shown), &|_, _| true);
+        assert_eq!(there.unwrap().images, 1);
+        run(
+            "skopeo",
+            &["inspect", &format!("{layout}:{}:demo:latest", to.display())],
+        );
+    }
+
     let path = store_dir.to_str().unwrap();
     let told = run("skopeo", &["inspect", &format!("oci:{path}:demo:latest")]);
     assert!(told.contains("\"Architecture\": \"amd64\""), "{told}");
@@ -46,19 +59,6 @@ fn other_programs_read_the_images_of_the_store() {
         std::fs::read(bundle.join("rootfs/etc/motd")).unwrap(),
         b"hello"
     );
-
-    for (layout, name) in [("oci-archive", "cache.tar"), ("oci", "cache")] {
-        let to = dir.path().join(name);
-        let slash = if layout == "oci" { "/" } else { "" };
-        let shown = format!("{}{slash}", to.display());
-        let sign = |bytes: &[u8]| Digest::of(bytes).to_string().into_bytes();
-        let there = open(&store_dir).export(None, Some(&sign), Path::new(&shown), &|_, _| true);
-        assert_eq!(there.unwrap().images, 1);
-        run(
-            "skopeo",
-            &["inspect", &format!("{layout}:{}:demo:latest", to.display())],
-        );
-    }
 
     // And what they write there is an image of the store.
     run(
