@@ -11,7 +11,9 @@ python3 -m unittest discover -s tests -p '*_test.py' || failed="$failed python"
 if cargo nextest --version >/dev/null 2>&1; then
     junit=${CARGO_TARGET_DIR:-target}/nextest/default/junit.xml
     rm -f "$junit"
-    cargo nextest run --locked --workspace || failed="$failed nextest"
+    # Tests of engines mostly wait, so more run at a time than there are cores.
+    threads=$(($(getconf _NPROCESSORS_ONLN) + 2))
+    cargo nextest run --locked --workspace --test-threads "$threads" || failed="$failed nextest"
     cargo test --locked --workspace --doc --no-fail-fast || failed="$failed doc"
     [ ! -e "$junit" ] || python3 scripts/slowest.py "$junit"
 else

@@ -2,7 +2,8 @@
 //! each is found with its code, at its object, in words that name the thing. What goes together is
 //! no fault.
 //!
-//! Needs a C compiler, and the network for the wheels, through pip: about 1.5 GB, kept.
+//! Needs a C compiler, and the network for the wheels, through pip: about 1.5 GB, kept below the
+//! target directory.
 
 use crate::support::{self, objects, wheels};
 use objects::{Built, runpath};
