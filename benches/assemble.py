@@ -182,21 +182,23 @@ def main():
     with open(f"{DIR}/layout/blobs/sha256/{base}", "rb") as file:
         run(["docker", "import", "-", "bench-base"], stdin=file)
     rows = []
-    for _ in range(runs):
-        row = {}
-        row["native"], row["whole"], row["memory"], built = native(stackforge, store)
-        row["noop"] = peak([stackforge, "build", f"{DIR}/stack.yaml", "--engine", "native", "--json",
-                            "--store", store, "-o", f"oci:{DIR}/layout"])
-        row["limit"] = limit(inflate, glob.glob(f"{DIR}/context/wheels/*.whl"), built)
-        row["pip"] = docker(PIP)
-        row["save"] = run(["docker", "save", "-o", f"{DIR}/saved.tar", "bench-torch"])[0]
-        shutil.rmtree(f"{DIR}/copied", ignore_errors=True)
-        source = f"docker-archive:{DIR}/saved.tar"
-        row["copy"] = run(["skopeo", "copy", "-q", source, f"oci:{DIR}/copied:x"])[0]
-        row["uv"] = docker(UV)
-        rows.append(row)
-        print(json.dumps({k: v if isinstance(v, float) else None for k, v in row.items()}), flush=True)
-    subprocess.run(["docker", "rmi", "-f", "bench-torch", "bench-base"], capture_output=True)
+    try:
+        for _ in range(runs):
+            row = {}
+            row["native"], row["whole"], row["memory"], built = native(stackforge, store)
+            row["noop"] = peak([stackforge, "build", f"{DIR}/stack.yaml", "--engine", "native", "--json",
+                                "--store", store, "-o", f"oci:{DIR}/layout"])
+            row["limit"] = limit(inflate, glob.glob(f"{DIR}/context/wheels/*.whl"), built)
+            row["pip"] = docker(PIP)
+            row["save"] = run(["docker", "save", "-o", f"{DIR}/saved.tar", "bench-torch"])[0]
+            shutil.rmtree(f"{DIR}/copied", ignore_errors=True)
+            source = f"docker-archive:{DIR}/saved.tar"
+            row["copy"] = run(["skopeo", "copy", "-q", source, f"oci:{DIR}/copied:x"])[0]
+            row["uv"] = docker(UV)
+            rows.append(row)
+            print(json.dumps({k: v if isinstance(v, float) else None for k, v in row.items()}), flush=True)
+    finally:
+        subprocess.run(["docker", "rmi", "-f", "bench-torch", "bench-base"], capture_output=True)
     median = lambda f: statistics.median(map(f, rows))
     size = sum(layer["size"] for layer in built["image"]["layers"]) / 1e6
     print(f"native: {median(lambda r: r['native']):.1f} s "

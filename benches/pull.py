@@ -13,6 +13,7 @@ others use too does not decide.
 What is not installed is left out and said to be. The image is made in target/bench, and kept.
 """
 
+import contextlib
 import functools
 import gzip
 import hashlib
@@ -135,11 +136,17 @@ def timed(command, **options):
     return seconds, usage.ru_maxrss / 1024
 
 
+@contextlib.contextmanager
+def storage(work):
+    """Podman's storage in `work`. It takes no runroot of more than 50 characters, so that one lies elsewhere."""
+    with tempfile.TemporaryDirectory(prefix="bench-", dir="/tmp") as runroot:
+        yield ["--root", f"{work}/root", "--runroot", runroot]
+
+
 @functools.cache
 def driver():
-    """Podman's storage: overlay where it runs, else copies of whole layers."""
-    with tempfile.TemporaryDirectory(dir=DIR) as work:
-        places = ["--root", f"{work}/root", "--runroot", f"{work}/run"]
+    """Podman's storage driver: overlay where it runs, else copies of whole layers."""
+    with tempfile.TemporaryDirectory(dir=DIR) as work, storage(work) as places:
         info = ["podman", *places, "--storage-driver", "overlay", "info"]
         overlay = subprocess.run(info, capture_output=True).returncode == 0
     return "overlay" if overlay else "vfs"
@@ -200,17 +207,19 @@ def bench(program, rounds, source, host):
         )
 
     def podman(work):
-        root = ["--root", f"{work}/root", "--runroot", f"{work}/run"]
-        root += ["--storage-driver", driver()]
-        result = timed(["podman", *root, "pull", "--quiet", "--tls-verify=false", name])
-        subprocess.run(["podman", *root, "rmi", "-f", name], capture_output=True)
-        return result
+        with storage(work) as root:
+            root += ["--storage-driver", driver()]
+            try:
+                return timed(["podman", *root, "pull", "--quiet", "--tls-verify=false", name])
+            finally:
+                subprocess.run(["podman", *root, "rmi", "-f", name], capture_output=True)
 
     def docker(_):
-        result = timed(["docker", "pull", "--quiet", name])
-        subprocess.run(["docker", "rmi", "-f", name], capture_output=True)
-        # Its memory is the daemon's.
-        return result[0], None
+        try:
+            # Its memory is the daemon's.
+            return timed(["docker", "pull", "--quiet", name])[0], None
+        finally:
+            subprocess.run(["docker", "rmi", "-f", name], capture_output=True)
 
     programs = {
         "curl": (curl, shutil.which("curl")),

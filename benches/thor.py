@@ -126,10 +126,12 @@ def judge(layout):
 
 def load(program, archive):
     said = run(program, "load", "-q", "-i", archive)[0].decode().split()[-1]
-    about = json.loads(run(program, "image", "inspect", said)[0])[0]
-    assert about["Architecture"] == "arm64", about
-    print("{}: {} loaded, {:.1f} GB".format(program, said, about["Size"] / 1e9))
-    run(program, "rmi", "-f", said)
+    try:
+        about = json.loads(run(program, "image", "inspect", said)[0])[0]
+        assert about["Architecture"] == "arm64", about
+        print("{}: {} loaded, {:.1f} GB".format(program, said, about["Size"] / 1e9))
+    finally:
+        run(program, "rmi", "-f", said)
 
 
 def main():

@@ -91,17 +91,26 @@ def wheels(version):
 
 def ordinary(host, base):
     run("docker", "import", f"{DIR}/store/blobs/sha256/{base}", "bench-update-base")
+    try:
+        commit(host)
+    finally:
+        quiet("docker", "rmi", "-f", "bench-update-base")
+
+
+def commit(host):
+    """Images of both versions, pushed."""
     for version in VERSIONS:
         image, folder = f"{host}/ordinary:{version}", wheels(version)
         quiet("docker", "rm", "-f", "bench-update")
         mounted = ["--volume", f"{folder}:/wheels:ro"]
-        run("docker", "run", "--name", "bench-update", *mounted, "bench-update-base", "sh", "-c", INSTALL)
-        run("docker", "commit", "bench-update", image)
-        run("docker", "rm", "-f", "bench-update")
-        run("docker", "push", "--quiet", image)
-        run("docker", "rmi", "-f", image)
-        shutil.rmtree(folder)
-    run("docker", "rmi", "-f", "bench-update-base")
+        try:
+            run("docker", "run", "--name", "bench-update", *mounted, "bench-update-base", "sh", "-c", INSTALL)
+            run("docker", "commit", "bench-update", image)
+            run("docker", "push", "--quiet", image)
+        finally:
+            quiet("docker", "rm", "-f", "bench-update")
+            quiet("docker", "rmi", "-f", image)
+            shutil.rmtree(folder)
 
 
 def loopback():
@@ -119,11 +128,12 @@ def measured(*command):
 
 def docker(host):
     images = [f"{host}/ordinary:{version}" for version in VERSIONS]
-    run("docker", "pull", "--quiet", images[0])
-    os.sync()
-    result = measured("docker", "pull", "--quiet", images[1])
-    quiet("docker", "rmi", "-f", *images)
-    return result
+    try:
+        run("docker", "pull", "--quiet", images[0])
+        os.sync()
+        return measured("docker", "pull", "--quiet", images[1])
+    finally:
+        quiet("docker", "rmi", "-f", *images)
 
 
 def stackforge(program, host, *output):

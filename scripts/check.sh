@@ -1,8 +1,10 @@
 #!/bin/sh
-# The format, lints, and the tests that need neither an engine nor the network. Some start programs that
-# `scripts/setup.sh tests` installs.
+# The format, lints, and every test that needs no engine, network or other program.
 set -eu
 cargo fmt --all --check
-cargo clippy --locked --all-targets -- -D warnings
-cargo test --locked --workspace --lib \
-    --test offline --test hostile --test fetch --test registry --test sandbox
+cargo clippy --locked --workspace --all-targets -- -D warnings
+if cargo nextest --version >/dev/null 2>&1; then
+    cargo nextest run --locked --workspace --lib --bins --test offline
+else
+    cargo test --locked --workspace --no-fail-fast --lib --bins --test offline
+fi

@@ -60,6 +60,13 @@ if [ -n "$missing" ]; then
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
 fi
 
+# It runs the tests side by side. `cargo test` does without it, one program after another.
+if [ "${1:-}" = tests ] && ! cargo nextest --version >/dev/null 2>&1; then
+    say "installing cargo-nextest, which takes some minutes"
+    cargo install --locked --quiet cargo-nextest \
+        || say "cargo-nextest cannot be had: the tests run with \`cargo test\`, which takes longer"
+fi
+
 # The engine may belong to root, and then it is not ours to use or to start.
 answers() { docker version >/dev/null 2>&1; }
 if ! answers && command -v dockerd >/dev/null 2>&1 && { [ "$(id -u)" = 0 ] || ! alone "${1:-}"; }; then

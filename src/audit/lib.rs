@@ -16,7 +16,7 @@ mod inventory;
 mod layout;
 mod missing;
 #[cfg(test)]
-#[path = "../../tests/audit/objects.rs"]
+#[path = "../../tests/support/objects.rs"]
 pub(crate) mod objects;
 mod packed;
 mod promise;

@@ -47,16 +47,27 @@ pub fn run(common: &Common, args: &PullArgs) -> Outcome {
         rate: args.limit_rate.map(|rate| rate.0),
         observer: Some(amount.observer()),
     };
-    let done = runtime()?.block_on(until_stopped(pull_it(
-        args,
-        trust.as_ref(),
-        &wanted,
-        &settings,
-        &amount,
-    )));
+    let pulling = async {
+        let done = pull_it(args, trust.as_ref(), &wanted, &settings, &amount).await;
+        done.map_err(failed)
+    };
+    let done = runtime()?.block_on(until_stopped(pulling));
     amount.end();
     show(common, args, &done?);
     Ok(())
+}
+
+/// The failure of a pull. Its document lists the variants that do not run here, each with its reason.
+fn failed(error: PullError) -> Failure {
+    let others = match &error {
+        PullError::NoVariant { others, .. } => Some(serde_json::json!(others)),
+        _ => None,
+    };
+    let failure = Failure::from(error);
+    match others {
+        Some(others) => failure.with("refused", others),
+        None => failure,
+    }
 }
 
 /// What a pull has found and done.

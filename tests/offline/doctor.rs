@@ -1,8 +1,6 @@
 //! `doctor` says what a machine is and what to do about it; `init` starts from that.
 
-mod machines;
-
-use crate::support::Sandbox;
+use crate::support::{Sandbox, machines};
 use serde_json::Value;
 
 fn sandbox(machine: fn(&Sandbox)) -> Sandbox {

@@ -1,19 +1,26 @@
-//! What needs neither an engine nor the network: `make check` runs it.
+//! What needs no engine, no network and no other program: `make check` runs it.
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod coherent;
+mod crash;
 mod diagnose;
 mod diagnostics;
 mod doctor;
+mod emit;
 mod errors;
+mod fetch;
 mod help;
+mod hostile;
 mod incompatibilities;
 mod matrix;
-
 mod one_finding;
 mod output;
+mod package;
 mod rules;
+mod sboms;
 mod schema;
 mod stacks;
+mod stock;
+mod store;

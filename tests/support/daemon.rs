@@ -2,8 +2,9 @@
 //! dropped. It shares the bridge of the machine's engine, which leads out.
 
 use std::net::{TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 pub struct Daemon {
@@ -11,10 +12,19 @@ pub struct Daemon {
     dir: tempfile::TempDir,
     /// As `DOCKER_HOST` names it.
     pub address: String,
+    _subnet: UnixListener,
 }
 
-/// Of the bridge's network, so that two engines never give one address twice.
-static SUBNET: AtomicU8 = AtomicU8::new(200);
+/// A part of the bridge's network that no other engine of a test has, so that no address is given twice.
+fn subnet() -> (u8, UnixListener) {
+    let free = (200..=255u8).find_map(|number| {
+        // The name is free again when its process ends, however that is.
+        let name = SocketAddr::from_abstract_name(format!("stackforge-test-subnet-{number}"));
+        let held = UnixListener::bind_addr(&name.unwrap()).ok()?;
+        Some((number, held))
+    });
+    free.expect("one of 56 subnets is free")
+}
 
 impl Daemon {
     pub fn start() -> Self {
@@ -32,7 +42,7 @@ impl Daemon {
         let host = listener.local_addr().unwrap().to_string();
         drop(listener);
         let place = |name: &str| dir.path().join(name).display().to_string();
-        let subnet = SUBNET.fetch_add(1, Ordering::Relaxed);
+        let (subnet, held) = subnet();
         let log = std::fs::File::create(dir.path().join("log")).unwrap();
         // What the machine's engine is told is not for this one.
         std::fs::write(dir.path().join("daemon.json"), "{}").unwrap();
@@ -61,6 +71,7 @@ impl Daemon {
                     child,
                     dir,
                     address,
+                    _subnet: held,
                 });
             }
             std::thread::sleep(Duration::from_millis(100));

@@ -1,14 +1,35 @@
 //! The real binary, run in a directory of its own, with what varies between machines
 //! replaced in its output.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, reason = "each test program uses a part")]
 
+pub mod daemon;
 pub mod exported;
+pub mod fetching;
+pub mod http;
+pub mod image_spec;
+pub mod kept;
+pub mod kill;
+pub mod layers;
+pub mod machines;
+pub mod made;
+pub mod objects;
+pub mod pipelines;
+pub mod process;
+pub mod proxy;
+pub mod published;
+pub mod python;
 pub mod recipe;
+pub mod server;
+pub mod shared;
+pub mod stored;
 pub mod verdict;
+pub mod wanted;
+pub mod wheels;
 
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 pub struct Run {
     pub code: i32,
@@ -85,6 +106,39 @@ impl Sandbox {
     }
 }
 
+/// Says what this machine lets a test leave out. `scripts/test.sh` lists it at the end.
+pub fn left_out(what: &str) {
+    eprintln!("left out: {what}");
+    if let Some(list) = std::env::var_os("STACKFORGE_TEST_LEFT_OUT") {
+        let mut list = File::options().append(true).open(list).unwrap();
+        writeln!(list, "{what}").unwrap();
+    }
+}
+
+/// The JSON that a command printed.
+pub fn document(run: &Run) -> serde_json::Value {
+    serde_json::from_str(&run.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}{}", run.stdout, run.stderr))
+}
+
+/// The smallest stack and its lock.
+pub fn tiny() -> Sandbox {
+    let sandbox = Sandbox::new();
+    for name in ["tiny.yaml", "tiny.lock"] {
+        let text = std::fs::read_to_string(project(&format!("examples/{name}"))).unwrap();
+        sandbox.write(name, &text);
+    }
+    sandbox
+}
+
+/// The SBOM of a stack.
+pub fn sbom(sandbox: &Sandbox, stack: &Path, more: &[&str]) -> String {
+    let path = stack.display().to_string();
+    let run = sandbox.run(&[&["sbom", &path], more].concat());
+    assert_eq!(run.code, 0, "{path}: {}", run.stderr);
+    run.stdout
+}
+
 /// A file of the project.
 pub fn project(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -101,37 +155,48 @@ pub fn yaml_files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Removes, when dropped, the images of `names` and every base image that was not in the
+/// Removes, when dropped, the images of `names`, and every image of a base or a builder that was not in the
 /// engine before.
 pub struct CleanUp {
     names: Vec<String>,
+    /// Held shared while a test builds. Its text is what was there before the first.
+    building: File,
 }
 
-/// How many tests of this process build now, and the base images from before the first.
-static BUILDING: Mutex<(usize, Vec<String>)> = Mutex::new((0, Vec::new()));
+/// Repositories of the images that builds share.
+const SHARED: [&str; 2] = ["stackforge/base", "stackforge/build"];
 
 impl CleanUp {
     pub fn of(names: &[&str]) -> Self {
-        let mut building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
-        if building.0 == 0 {
-            building.1 = images("stackforge/base");
+        // Between the two locks of one process another may begin or end.
+        let _turn = shared::alone("docker-turn");
+        let mut building = shared::open("docker-builds");
+        if building.try_lock().is_ok() {
+            let before: Vec<String> = SHARED.iter().flat_map(|n| images(n)).collect();
+            building.set_len(0).unwrap();
+            building.write_all(before.join("\n").as_bytes()).unwrap();
+            building.unlock().unwrap();
         }
-        building.0 += 1;
+        building.lock_shared().unwrap();
         Self {
             names: names.iter().map(|n| (*n).to_owned()).collect(),
+            building,
         }
     }
 }
 
 impl Drop for CleanUp {
     fn drop(&mut self) {
-        let mut building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
-        building.0 -= 1;
+        let _turn = shared::alone("docker-turn");
         let mut gone: Vec<String> = self.names.iter().flat_map(|n| images(n)).collect();
-        // A base is there for all: while another test builds, it may be what that one builds on.
-        if building.0 == 0 {
-            let bases = images("stackforge/base");
-            gone.extend(bases.into_iter().filter(|i| !building.1.contains(i)));
+        // These are there for all: while another test builds, one may be what that test builds on.
+        self.building.unlock().unwrap();
+        if self.building.try_lock().is_ok() {
+            let mut before = String::new();
+            self.building.rewind().unwrap();
+            self.building.read_to_string(&mut before).unwrap();
+            let now = SHARED.iter().flat_map(|n| images(n));
+            gone.extend(now.filter(|image| !before.lines().any(|line| line == image)));
         }
         for image in gone {
             let _ = Command::new("docker").args(["rmi", "-f", &image]).output();

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Mutex;
 
 /// Runs Python with packages; what it prints, or what it says where it fails.
 pub fn run(packages: &[&str], arguments: &[&str]) -> Result<String, String> {
@@ -19,8 +18,7 @@ pub fn run(packages: &[&str], arguments: &[&str]) -> Result<String, String> {
 }
 
 fn installed(packages: &[&str]) -> PathBuf {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let _alone = super::shared::alone("judges");
     let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(packages.join("-"));
     if place.is_dir() {
         return place;

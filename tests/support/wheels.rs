@@ -1,6 +1,4 @@
-//! Wheels from the index that pip is set up for; kept in the user's cache, so that a second run is
-//! quick.
-#![allow(dead_code, reason = "each test file uses a part")]
+//! Wheels from the index that pip is set up for, kept below the target directory, so that a second run is quick.
 
 use stackforge_binary::source::{FileSource, Source};
 use stackforge_binary::zip::Archive;
@@ -8,20 +6,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn cache() -> PathBuf {
-    let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
-    let cache = own.or_else(home);
-    cache.map_or_else(
-        || Path::new(env!("CARGO_TARGET_TMPDIR")).join("wheels"),
-        |c| c.join("stackforge/test-wheels"),
-    )
-}
-
 /// A wheel for a platform, of this machine without one.
 pub fn download(requirement: &str, platform: Option<&str>) -> PathBuf {
     let name = format!("{requirement}-{}", platform.unwrap_or("here"));
-    let dir = cache().join(name);
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("wheels")
+        .join(&name);
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "download", "--quiet", "--no-deps"])
         .args(["--no-cache-dir", "--only-binary=:all:", "--dest"])
@@ -35,6 +25,7 @@ pub fn download(requirement: &str, platform: Option<&str>) -> PathBuf {
         let mut wheels = files.map(|f| f.unwrap().path());
         wheels.find(|f| f.extension().is_some_and(|e| e == "whl"))
     };
+    let _alone = super::shared::alone(&format!("wheels/{name}"));
     wheel().unwrap_or_else(|| {
         let output = pip.arg(requirement).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

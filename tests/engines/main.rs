@@ -1,0 +1,191 @@
+//! The same work on the container engines that people have: Docker and Podman of three Debian releases,
+//! with root and without, in both of Docker's stores.
+//!
+//! Each engine runs in a root file system and namespaces of its own. One test, which prints a table:
+//! every cell is right, or the program refused with a code. STACKFORGE_ENGINES_TABLE names a file for the
+//! table, STACKFORGE_ENGINES_ONLY the rows to run, by words of their names separated by commas; the
+//! others are said to be left out. By default the changed stacks are built in both orders by one Docker
+//! and one Podman, and sid's engines run with root only: with STACKFORGE_ENGINES_ALL set, everywhere.
+//!
+//! Needs root, the network, the machine's own Docker Engine for its bridge, and what
+//! `scripts/setup.sh tests` installs. What this machine lacks stands in the table; with CI set it is an
+//! error.
+
+mod columns;
+mod engine;
+mod roots;
+mod stacks;
+#[path = "../support/mod.rs"]
+mod support;
+mod table;
+
+use columns::{Bench, COLUMNS};
+use engine::{Engine, Kind, NoEngine};
+use stacks::Kit;
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use support::server::{self, Server, skopeo};
+use table::{Row, State, table, wrong};
+
+const ROWS: [(&str, Kind); 12] = [
+    ("trixie", Kind::Podman),
+    ("sid", Kind::Podman),
+    ("bookworm", Kind::Podman),
+    ("trixie", Kind::Docker),
+    ("trixie", Kind::DockerContainerd),
+    ("sid", Kind::Docker),
+    ("sid", Kind::DockerContainerd),
+    ("bookworm", Kind::Docker),
+    ("trixie", Kind::RootlessPodman),
+    ("sid", Kind::RootlessPodman),
+    ("trixie", Kind::RootlessDocker),
+    ("sid", Kind::RootlessDocker),
+];
+
+/// Engines that build the changed stacks in both orders even where time is short: BuildKit over the store that
+/// new installations have, and Buildah, which does not hash what a step mounts.
+const BOTH_ORDERS: [(&str, Kind); 2] = [("sid", Kind::DockerContainerd), ("trixie", Kind::Podman)];
+
+/// How many engines run at a time. Three take as long on two cores.
+const AT_A_TIME: usize = 2;
+
+type Roots = BTreeMap<&'static str, Result<PathBuf, String>>;
+
+#[test]
+fn every_engine_is_right_or_refused_with_a_code() {
+    let start = Instant::now();
+    let (roots, kit) = prepared();
+    say(&format!(
+        "root file systems and stacks: {:.0} s",
+        start.elapsed().as_secs_f64()
+    ));
+    let server = Server::start(server::Kind::Open);
+    let native = format!("docker://{}/native:1", server.host);
+    let layout = format!("oci:{}:1", kit.layout.display());
+    skopeo(&["copy", "--dest-tls-verify=false", &layout, &native]);
+
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((suite, kind)) = ROWS.get(number) else {
+                        break;
+                    };
+                    let row = row(number, *kind, &roots[suite], suite, &kit, &server.host);
+                    say(&row.text());
+                    done.lock().unwrap().insert(number, row);
+                }
+            });
+        }
+    });
+    let rows: Vec<Row> = done.into_inner().unwrap().into_values().collect();
+    let columns = COLUMNS.map(|(name, _, _)| name);
+    let text = table(&columns, &rows);
+    say(&format!("\n{text}"));
+    if let Some(path) = std::env::var_os("STACKFORGE_ENGINES_TABLE") {
+        std::fs::write(path, text).unwrap();
+    }
+
+    let mut wrong = wrong(&columns, &rows);
+    if std::env::var_os("CI").is_some() {
+        // A day's sid may be impossible to install, which says nothing of this program.
+        let absent = rows
+            .iter()
+            .filter(|row| matches!(row.state, State::Absent(_)) && !row.engine.contains("sid"));
+        wrong.extend(absent.map(|row| format!("{} did not start", row.engine)));
+    }
+    assert_eq!(rows.len(), ROWS.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// Root file systems and stacks, made at the same time.
+fn prepared() -> (Roots, Kit) {
+    let lacks = engine::lacks();
+    let root = |suite| match &lacks {
+        Some(why) => Err(why.clone()),
+        None => roots::root(suite),
+    };
+    std::thread::scope(|scope| {
+        let suites = ["bookworm", "trixie", "sid"];
+        let made = suites.map(|suite| (suite, scope.spawn(move || root(suite))));
+        let kit = Kit::new();
+        let made = made.map(|(suite, root)| (suite, root.join().unwrap()));
+        (Roots::from(made), kit)
+    })
+}
+
+fn row(
+    number: usize,
+    kind: Kind,
+    root: &Result<PathBuf, String>,
+    suite: &str,
+    kit: &Kit,
+    registry: &str,
+) -> Row {
+    let nameless = kind.name(&format!("of {suite}"));
+    let all = std::env::var_os("STACKFORGE_ENGINES_ALL").is_some();
+    let absent = |why: &str| {
+        support::left_out(&format!("{nameless}: {why}"));
+        Row {
+            engine: nameless.clone(),
+            state: State::Absent(why.to_owned()),
+        }
+    };
+    if left_out(&nameless) {
+        return absent("STACKFORGE_ENGINES_ONLY leaves it out");
+    }
+    if kind.is_rootless() && suite == "sid" && !all {
+        return absent("left out unless STACKFORGE_ENGINES_ALL is set");
+    }
+    let root = match root {
+        Ok(root) => root,
+        Err(why) => return absent(why),
+    };
+    let engine = match Engine::start(kind, root, number as u32) {
+        Ok(engine) => engine,
+        Err(NoEngine::Absent(why)) => return absent(&why),
+        Err(NoEngine::Broken(why)) => {
+            return Row {
+                engine: nameless,
+                state: State::Broken(why),
+            };
+        }
+    };
+    let name = kind.name(&engine.version);
+    let bench = Bench {
+        engine,
+        kit,
+        registry,
+        dir: tempfile::tempdir().unwrap(),
+        row: format!("row{number}-{}", std::process::id()),
+        both_orders: all || BOTH_ORDERS.contains(&(suite, kind)),
+    };
+    let cells = bench.cells();
+    let state = match bench.engine.end() {
+        Ok(()) => State::Ran(cells),
+        Err(left) => State::Broken(left),
+    };
+    Row {
+        engine: name,
+        state,
+    }
+}
+
+fn left_out(name: &str) -> bool {
+    let Ok(only) = std::env::var("STACKFORGE_ENGINES_ONLY") else {
+        return false;
+    };
+    !only.split(',').any(|words| name.contains(words.trim()))
+}
+
+/// Prints where nothing captures it.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}

@@ -1,0 +1,13 @@
+//! What needs a Debian mirror or a package index: real packages, and judges that pip installs. No Docker.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod audit;
+mod audit_planted;
+mod emit;
+mod killed_build;
+mod lock_real;
+mod oracle;
+mod pypi;
+mod sboms;

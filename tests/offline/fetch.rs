@@ -1,0 +1,47 @@
+//! Fetching from a server that does everything wrong that servers and lines do.
+
+mod faults;
+mod killed;
+mod machine;
+mod shared;
+
+use crate::support::fetching::bytes;
+use crate::support::http as server;
+use server::Server;
+use stackforge_transfer::fetch::{Download, Fetcher, Netrc, Policy};
+use stackforge_types::Digest;
+use std::path::Path;
+use std::time::Duration;
+
+/// Patient as a user's, but in a hurry.
+fn policy() -> Policy {
+    Policy {
+        parallel: 4,
+        attempts: 5,
+        first_pause: Duration::from_millis(2),
+        longest_pause: Duration::from_secs(2),
+        stall: Duration::from_millis(400),
+    }
+}
+
+fn fetcher() -> Fetcher {
+    Fetcher::with_netrc(policy(), Netrc::default()).unwrap()
+}
+
+fn download(server: &Server, body: &[u8], size: Option<u64>) -> Download {
+    Download {
+        name: "thing-1.0-py3-none-any.whl".into(),
+        urls: vec![format!("{}/thing", server.url)],
+        sha256: Digest::of(body),
+        size,
+    }
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}

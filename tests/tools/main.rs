@@ -1,0 +1,15 @@
+//! What needs programs that `scripts/setup.sh tests` installs, and servers on loopback. No Docker, no network.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod crash;
+mod diagnose;
+mod evidence;
+mod printable;
+mod publish;
+mod registry;
+mod sandbox;
+mod slurm;
+mod store;
+mod tls;
