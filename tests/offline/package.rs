@@ -5,7 +5,6 @@ use crate::support::{http as server, wanted};
 use server::{Reply, Seen, Server};
 use stackforge_image::store::Store;
 use stackforge_resolve::locked_files;
-use stackforge_stack::catalog::Catalog;
 use stackforge_stack::diag::Explained as _;
 use stackforge_stack::lock::PythonFile;
 use stackforge_types::Digest;

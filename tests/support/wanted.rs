@@ -3,7 +3,6 @@
 use super::process::again;
 use stackforge_image::store::Store;
 use stackforge_resolve::{Pin, package};
-use stackforge_stack::catalog::Catalog;
 use stackforge_stack::diag::Explained as _;
 use std::path::{Path, PathBuf};
 

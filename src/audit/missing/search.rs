@@ -4,7 +4,7 @@
 use crate::closure::{Closure, Provider, Through, World};
 use crate::finding::{Finding, some};
 use crate::tree::split;
-use stackforge_gpu::package;
+use crate::gpu::package;
 use stackforge_stack::catalog::BuildDirectory;
 use stackforge_stack::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};

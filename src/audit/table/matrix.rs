@@ -6,7 +6,7 @@
 
 use super::Row;
 use crate::tree::split;
-use stackforge_gpu::How;
+use crate::gpu::How;
 use stackforge_stack::spec::Sm;
 use stackforge_types::printable;
 use std::collections::{BTreeMap, BTreeSet};
