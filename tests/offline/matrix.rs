@@ -121,7 +121,7 @@ fn variants_share_what_neither_sm_nor_instruction_set_changes() {
         "vllm-python312-cuda12_9-sm80-avx",
     ] {
         for (id, key) in keys(&plan_of(other)) {
-            let shared = id == "base" || id.starts_with("wheels:");
+            let shared = ["base", "tools"].contains(&id.as_str()) || id.starts_with("wheels:");
             assert_eq!(avx[&id] == key, shared, "{id} of {other}");
         }
     }

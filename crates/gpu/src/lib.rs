@@ -8,3 +8,8 @@ mod driver;
 
 pub use code::{Coverage, aligned, coverage, ptx_runs, same, sass_runs};
 pub use driver::{DriverVersion, Support};
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
