@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::member::Member;
 use crate::source::ReadError;
 
 /// An archive that is damaged, or that programs read differently.
@@ -111,9 +110,10 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    pub(super) fn at(self, member: &Member) -> Self {
+    /// Names the member that has the problem.
+    pub(super) fn in_member(self, name: &str) -> Self {
         Self {
-            member: Some(member.name.clone()),
+            member: Some(name.to_owned()),
             ..self
         }
     }

@@ -131,8 +131,8 @@ impl Member {
 
     /// Returns the byte range of the content, if the local header agrees with the directory.
     pub(super) fn locate(&self, source: &mut (impl Source + ?Sized)) -> Result<Range<u64>, Fault> {
-        let wrong = |problem| fault(self.offset, problem).at(self);
-        let read = |e| Fault::from(e).at(self);
+        let wrong = |problem| fault(self.offset, problem).in_member(&self.name);
+        let read = |e| Fault::from(e).in_member(&self.name);
         let local: [u8; 30] = source::array(source, self.offset).map_err(read)?;
         if local[..4] != LOCAL {
             return Err(wrong(Problem::Local("signature")));
@@ -252,7 +252,7 @@ pub(super) fn bound(members: &mut [Member]) -> Result<(), Fault> {
             .checked_add(LOCAL_LEN + member.name.len() as u64)
             .and_then(|start| start.checked_add(member.compressed));
         if least.is_none_or(|end| end > member.limit) {
-            return Err(fault(member.offset, Problem::Overlap).at(member));
+            return Err(fault(member.offset, Problem::Overlap).in_member(&member.name));
         }
     }
     Ok(())

@@ -10,9 +10,6 @@ use super::layout;
 use super::record::{self, Sha256};
 
 pub(super) const NAME: &str = "stargz.index.json";
-/// Landmark file: tells a snapshotter to prefetch nothing.
-pub(super) const NO_PREFETCH: &str = ".no.prefetch.landmark";
-pub(super) const LANDMARK: [u8; 1] = [0xf];
 
 #[derive(Debug, Serialize)]
 pub(super) struct Toc {

@@ -97,8 +97,8 @@ pub fn write<S: Source + Clone + Send + Sync>(
     tree.check(installs)?;
     let landmark = File {
         mode: 0o644,
-        size: toc::LANDMARK.len() as u64,
-        content: install::Content::Bytes(toc::LANDMARK.to_vec()),
+        size: layout::LANDMARK.len() as u64,
+        content: install::Content::Bytes(layout::LANDMARK.to_vec()),
         owners: Vec::new(),
     };
     let entries = layout::entries(&tree, &landmark);

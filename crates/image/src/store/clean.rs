@@ -4,8 +4,8 @@
 //! Files are removed only under the store's exclusive lock, which is held for that moment only. References
 //! to a blob are removed before the blob, so a killed collection leaves no dangling reference.
 
+use super::files::{entries, remove, weight};
 use super::images::{digest, name_of};
-use super::layout::entries;
 use super::lock::{is_at, open, try_lock};
 use super::{Entry, Kind, Store, StoreError};
 use serde::Serialize;
@@ -186,7 +186,7 @@ impl Store {
             for path in entries(&self.root().join(folder))? {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 let unnamed = name.starts_with(".tmp-") || name.starts_with(".part-");
-                let (_, changed) = super::list::weight(&path);
+                let (_, changed) = weight(&path);
                 let old = || now.duration_since(changed).is_ok_and(|age| age > FRESH);
                 if unnamed && old() {
                     remove(&path)?;
@@ -236,15 +236,6 @@ fn may_go(entry: &Entry, all: bool, now: SystemTime) -> bool {
             now.duration_since(entry.used).is_ok_and(|age| age > FRESH)
         }
         _ => true,
-    }
-}
-
-pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(StoreError::at("remove", path, e))
-        }
-        _ => Ok(()),
     }
 }
 
