@@ -89,11 +89,7 @@ impl Member {
             .map_err(cut)?
             .to_vec();
         entries.take(u16_at(&entry, 32).into()).map_err(cut)?;
-        let wrong = |problem| Fault {
-            member: Some(String::from_utf8_lossy(&name).into_owned()),
-            offset: at,
-            problem,
-        };
+        let wrong = |problem| fault(at, problem).in_member(String::from_utf8_lossy(&name));
 
         let flags = u16_at(&entry, 8);
         if flags & ENCRYPTED != 0 {
@@ -206,11 +202,7 @@ impl Local {
     /// Parses the header at `at`, and the name and fields that follow it.
     pub(super) fn read(at: u64, header: &[u8; Self::LEN], names: &[u8]) -> Result<Self, Fault> {
         let (name, extra) = names.split_at(u16_at(header, 26).into());
-        let wrong = |problem| Fault {
-            member: Some(String::from_utf8_lossy(name).into_owned()),
-            offset: at,
-            problem,
-        };
+        let wrong = |problem| fault(at, problem).in_member(String::from_utf8_lossy(name));
         if header[..4] != LOCAL {
             return Err(fault(at, Problem::Local("signature")));
         }

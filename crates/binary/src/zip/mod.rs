@@ -10,7 +10,6 @@
 //!
 //! `APPNOTE.TXT` is PKWARE's specification 6.3.10. The `zip` crate keeps the last of two equal names
 //! and does not check for overlaps, so it is not used.
-//! names and checks no overlap, so it is not used.
 
 mod directory;
 mod error;

@@ -12,7 +12,6 @@ use serde::Serialize;
 use stackforge_types::Digest;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Minimum age of files without a lease of their own before they are removed.
@@ -244,6 +243,7 @@ mod tests {
     use super::super::images::tests::image;
     use super::*;
     use std::fs::File;
+    use std::path::Path;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
