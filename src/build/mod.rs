@@ -54,7 +54,6 @@ use serde::Serialize;
 use shared::Shared;
 use stackforge_engine::docker::Docker;
 use stackforge_engine::{BuildRequest, ContextEntry, Event, ImageSize, Source};
-use stackforge_image::assemble;
 use stackforge_image::store::{Action, Store};
 use stackforge_transfer::registry::PlainHttp;
 use stackforge_types::Cancel;
@@ -154,7 +153,7 @@ pub struct Built {
     pub tags: Vec<String>,
     pub size: ImageSize,
     /// The layers, lowest first; empty if the engine keeps them.
-    pub layers: Vec<assemble::Layer>,
+    pub layers: Vec<stackforge_image::Layer>,
     pub steps: Vec<StepResult>,
     pub report: Report,
     pub audit: Count,

@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::pull;
 use oci_spec::image::ImageConfiguration;
 use stackforge_debian::finish;
-use stackforge_image::assemble::Layer;
+use stackforge_image::Layer;
 use stackforge_transfer::registry::Reference;
 use stackforge_types::Digest;
 use std::path::PathBuf;
@@ -125,8 +125,11 @@ impl Maker<'_, '_> {
         let (store, config) = (self.options.store, self.options.config);
         let pulled = pull::pull(&reference, platform, true, store, config, None);
         let image = pulled.await?;
+        let layers = image.layers.into_iter();
         Ok(Base {
-            layers: Layer::of_image(&image),
+            layers: layers
+                .map(|layer| layer.described("base", Vec::new()))
+                .collect(),
             config: Some(image.config),
         })
     }

@@ -4,7 +4,7 @@
 use super::super::BuildError;
 use super::layers::{Maker, Member};
 use crate::spec::PythonVersion;
-use stackforge_image::assemble::Layer;
+use stackforge_image::Layer;
 use stackforge_image::layer::Scheme;
 
 pub(super) const HOME: &str = "/opt/venv";

@@ -7,9 +7,10 @@ use super::super::base::io as failed_at;
 use super::super::{BuildError, BuildEvent, Options, StepResult};
 use super::{FORMAT, Native};
 use crate::plan::Plan;
-use stackforge_image::assemble::{Assembled, Layer};
+use stackforge_image::Layer;
+use stackforge_image::assemble::Assembled;
 use stackforge_image::oci;
-use stackforge_image::pack::{self, PackError, Packed};
+use stackforge_image::pack::{self, PackError};
 use stackforge_image::store::Action;
 use stackforge_types::Cancel;
 use stackforge_types::Digest;
@@ -130,7 +131,7 @@ impl<'a, 'on> Maker<'a, 'on> {
         let packed = pack::pack(compression, self.threads, file, |sink| {
             content(sink).map_err(Made::Failed)
         });
-        let packed: Packed = packed.map_err(|e| match e {
+        let packed = packed.map_err(|e| match e {
             PackError::Content(Made::Failed(e)) => e,
             PackError::Content(Made::Io(e)) | PackError::Write(e) => {
                 failed_at("write a layer below", self.options.store.root(), e)
@@ -140,16 +141,7 @@ impl<'a, 'on> Maker<'a, 'on> {
                 failed_at("write a layer below", self.options.store.root(), ended)
             }
         })?;
-        Ok(Layer {
-            media_type: compression.media_type().to_owned(),
-            digest: packed.digest,
-            diff_id: packed.diff_id,
-            size: packed.size,
-            plain_size: packed.plain_size,
-            annotations: BTreeMap::new(),
-            about: about.to_owned(),
-            of,
-        })
+        Ok(packed.described(about, of))
     }
 
     /// Makes a layer of small files and the folders above them.

@@ -17,7 +17,7 @@ use crate::plan::{Compile, Plan};
 use crate::render::requirements;
 use flate2::read::MultiGzDecoder;
 use stackforge_binary::source::FileSource;
-use stackforge_image::assemble::Layer;
+use stackforge_image::Layer;
 use stackforge_image::layer::{self, Install, Spec, Wheel};
 use stackforge_image::unpack::{Owner, unpack};
 use stackforge_sandbox::{Root, Sandbox};

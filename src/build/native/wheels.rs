@@ -10,14 +10,11 @@ use crate::plan::Plan;
 use crate::prune::{self, Pruned, Pruner};
 use crate::resolve::locked_files;
 use stackforge_binary::source::FileSource;
-use stackforge_image::assemble::Layer;
+use stackforge_image::Layer;
 use stackforge_image::layer::{self, Install, Limits, Part, Spec, Wheel, group};
-use stackforge_image::pack::Compression;
 use stackforge_transfer::fetch;
-use stackforge_types::Digest;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -267,27 +264,10 @@ impl Maker<'_, '_> {
         for file in &written.misstated {
             tracing::warn!("{file} has another digest than its wheel's RECORD states");
         }
-        let digest = |text: &str| {
-            text.parse::<Digest>()
-                .map_err(|e| failed_at("name", std::path::Path::new(text), io::Error::other(e)))
-        };
         let names: Vec<String> = wheels
             .iter()
             .map(|w| format!("{} {}", w.name, w.version))
             .collect();
-        Ok(Layer {
-            // Members of a wheel are deflate streams, so this layer is gzip whatever the others are.
-            media_type: Compression::GZIP.media_type().to_owned(),
-            digest: digest(&written.digest)?,
-            diff_id: digest(&written.diff_id)?,
-            size: written.size,
-            plain_size: written.plain_size,
-            annotations: written
-                .annotations()
-                .map(|(name, value)| (name.to_owned(), value))
-                .into(),
-            about: names.join(", "),
-            of: names,
-        })
+        Ok(written.layer.described(names.join(", "), names))
     }
 }
