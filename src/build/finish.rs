@@ -8,7 +8,7 @@ use super::{BuildError, Built, Options, StepResult, installed, last, reach};
 use crate::validate::Report;
 use stackforge_audit::Audit;
 use stackforge_engine::ImageSize;
-use stackforge_image::assemble::Layer;
+use stackforge_image::Layer;
 use stackforge_image::store::Action;
 use stackforge_plan::{Op, Plan, StepId};
 use stackforge_stack::labels;

@@ -46,7 +46,6 @@ use crate::validate::Report;
 use serde::Serialize;
 use stackforge_audit::Count;
 use stackforge_engine::{Event, ImageSize};
-use stackforge_image::assemble;
 use stackforge_image::store::Store;
 use stackforge_plan::StepId;
 use stackforge_stack::catalog::Catalog;
@@ -141,7 +140,7 @@ pub struct Built {
     pub tags: Vec<String>,
     pub size: ImageSize,
     /// The layers, lowest first; empty if the engine keeps them.
-    pub layers: Vec<assemble::Layer>,
+    pub layers: Vec<stackforge_image::Layer>,
     pub steps: Vec<StepResult>,
     pub report: Report,
     pub audit: Count,

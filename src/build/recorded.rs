@@ -2,7 +2,7 @@
 
 use super::existing;
 use crate::validate::Report;
-use stackforge_image::assemble::Layer;
+use stackforge_image::Layer;
 use stackforge_image::store::{Action, Store};
 use stackforge_plan::{Op, Plan, Step};
 use stackforge_types::Digest;

@@ -2,7 +2,7 @@
 
 use super::BuildError;
 use super::base::io as failed_at;
-use stackforge_image::oci::{self, Image};
+use stackforge_image::oci::Image;
 use stackforge_image::store::Store;
 use stackforge_image::unpack::{Owner, UnpackError, unpack};
 use stackforge_types::Cancel;
@@ -21,7 +21,7 @@ pub(super) fn trees(
 ) -> Result<Vec<PathBuf>, BuildError> {
     let all: Vec<usize> = (0..image.layers.len()).collect();
     let mut order = all.clone();
-    order.sort_by_key(|&n| std::cmp::Reverse(image.layers[n].size()));
+    order.sort_by_key(|&n| std::cmp::Reverse(image.layers[n].size));
     let next = AtomicUsize::new(0);
     let made = Mutex::new(all.iter().map(|_| None).collect::<Vec<_>>());
     let work = || {
@@ -45,8 +45,12 @@ pub(super) fn trees(
         .collect()
 }
 
-fn tree(store: &Store, layer: &oci::Layer, cancel: &Cancel) -> Result<PathBuf, BuildError> {
-    let made = store.tree(layer.diff_id(), |into| {
+fn tree(
+    store: &Store,
+    layer: &stackforge_image::Layer,
+    cancel: &Cancel,
+) -> Result<PathBuf, BuildError> {
+    let made = store.tree(&layer.diff_id, |into| {
         let tar = Stoppable {
             tar: layer.tar()?,
             cancel,

@@ -106,7 +106,7 @@ fn of_layout(image: &oci::Image) -> Found {
     Found::local(
         format!("{}/{}", config.os(), config.architecture()),
         image.digest.clone(),
-        ImageSize::packed(image.layers.iter().map(oci::Layer::size).sum()),
+        ImageSize::packed(image.layers.iter().map(|layer| layer.size).sum()),
         labels.unwrap_or_default().into_iter().collect(),
     )
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use stackforge_binary::source::FileSource;
-use stackforge_image::layer::{Install, Layer, Scheme, Spec, Wheel, write};
+use stackforge_image::layer::{Install, Scheme, Spec, Stitched, Wheel, write};
 
 /// Commands, C extensions and a library beside them; a program as a script; a Python script whose
 /// first line changes; headers; data; two of NVIDIA's wheels, which share a namespace.
@@ -51,7 +51,7 @@ fn plain_spec() -> Spec {
     spec(Scheme::posix_prefix("/usr", "3.11"), "/usr/bin/python3")
 }
 
-fn layer(spec: &Spec, files: &[PathBuf], to: &Path) -> Layer {
+fn layer(spec: &Spec, files: &[PathBuf], to: &Path) -> Stitched {
     let open = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_str().unwrap();
         Wheel::open(name, FileSource::open(path).unwrap()).unwrap()
@@ -66,7 +66,7 @@ fn layer(spec: &Spec, files: &[PathBuf], to: &Path) -> Layer {
     };
     let installs: Vec<_> = wheels.iter().map(install).collect();
     let layer = write(spec, &installs, std::fs::File::create(to).unwrap()).unwrap();
-    assert_eq!(layer.size, std::fs::metadata(to).unwrap().len());
+    assert_eq!(layer.layer.size, std::fs::metadata(to).unwrap().len());
     assert_eq!(layer.unlisted, Vec::<String>::new());
     layer
 }
@@ -175,14 +175,18 @@ fn threads_and_order_change_nothing() {
             threads,
             ..plain_spec()
         };
-        assert_eq!(layer(&spec, &wheels, &dir.path().join("other.tgz")), one);
+        let other = layer(&spec, &wheels, &dir.path().join("other.tgz"));
+        assert_eq!(other.layer.digest, one.layer.digest);
+        assert_eq!(other.toc_digest, one.toc_digest);
     }
     let later = Spec {
         epoch: EPOCH + 1,
         ..plain_spec()
     };
     assert_ne!(
-        layer(&later, &wheels, &dir.path().join("other.tgz")).diff_id,
-        one.diff_id
+        layer(&later, &wheels, &dir.path().join("other.tgz"))
+            .layer
+            .diff_id,
+        one.layer.diff_id
     );
 }

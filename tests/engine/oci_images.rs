@@ -180,13 +180,13 @@ fn skopeos_copies_are_the_same_image() {
     ] {
         let copy = oci::open(&made.path(name), Some(reference), None).unwrap();
         assert_eq!(files(&copy), expected, "{name}");
-        let ids = |i: &Image| -> Vec<_> { i.layers.iter().map(|l| l.diff_id().clone()).collect() };
+        let ids = |i: &Image| -> Vec<_> { i.layers.iter().map(|l| l.diff_id.clone()).collect() };
         assert_eq!(ids(&copy), ids(&image), "{name}");
     }
     let zstd = oci::open(&made.path("zstd"), None, None).unwrap();
     for layer in &zstd.layers {
         assert_eq!(
-            layer.media_type(),
+            layer.media_type,
             "application/vnd.oci.image.layer.v1.tar+zstd"
         );
     }
@@ -217,7 +217,7 @@ fn a_blob_that_changed_on_disk_is_noticed() {
     let image = oci::open(&layout, None, None).unwrap();
     let blob = layout
         .join("blobs/sha256")
-        .join(image.layers[0].digest().hex());
+        .join(image.layers[0].digest.hex());
     let mut bytes = std::fs::read(&blob).unwrap();
     // In the time that gzip's header holds: nothing but the digest can tell.
     bytes[4] ^= 0xff;

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for layer in &image.layers {
         // Digest and diff ID are checked while the layer is read.
         let unpacked = over(layer.tar()?, Path::new(dir), Owner::of_process())?;
-        println!("{}: {} files", layer.digest(), unpacked.files);
+        println!("{}: {} files", layer.digest, unpacked.files);
     }
     Ok(())
 }

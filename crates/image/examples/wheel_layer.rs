@@ -36,8 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         threads: std::thread::available_parallelism()?.get(),
     };
     let made = write(&spec, &installs, File::create(layer)?)?;
-    println!("{} files in {} bytes", made.files, made.size);
-    println!("digest  {}", made.digest);
-    println!("diff ID {}", made.diff_id);
+    println!("{} files in {} bytes", made.files, made.layer.size);
+    println!("digest  {}", made.layer.digest);
+    println!("diff ID {}", made.layer.diff_id);
     Ok(())
 }

@@ -12,6 +12,8 @@ pub mod pack;
 pub mod store;
 pub mod unpack;
 
+pub use oci::Layer;
+
 /// Compiles the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -14,10 +14,11 @@ use rustix::process::{
 };
 
 use super::cgroup::Cgroup;
+use super::fault::{Fault, Stage};
 use super::init::{Init, Report};
 use super::stubs::Stubs;
 use super::system::{self, Fork};
-use super::wire::{Fault, Message, NAME, Stage, Task, read_request};
+use super::wire::{Message, NAME, Task, read_request};
 use super::{Applied, End, Identity, Memory, Outcome, Sandbox, Writes, identity, probe, rootfs};
 
 /// Does the work of a sandbox and returns its exit code, if this process was started for that. Call it

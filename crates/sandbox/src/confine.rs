@@ -9,7 +9,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-use super::wire::{Fault, Stage};
+use super::fault::{Fault, Stage};
 use super::{Identity, Sandbox, seccomp, system};
 
 /// The capabilities that installing packages and compiling as root need, and no more: no devices,

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::wire::{Fault, Stage};
+use super::fault::{Fault, Stage};
 
 /// Why a sandbox could not run its program.
 #[derive(Debug, thiserror::Error)]

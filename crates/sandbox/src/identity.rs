@@ -15,8 +15,8 @@ use rustix::process::{Pid, WaitOptions, getegid, geteuid, getpid, waitpid};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
+use super::fault::{Fault, Stage};
 use super::system::{self, Fork};
-use super::wire::{Fault, Stage};
 
 /// Which IDs a program in the sandbox has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

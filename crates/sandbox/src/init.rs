@@ -11,9 +11,9 @@ use rustix::process::{WaitOptions, WaitStatus, chdir, setsid, umask, wait};
 use serde::{Deserialize, Serialize};
 
 use super::confine::{Command, confine};
+use super::fault::{Fault, Stage};
 use super::stubs::Stubs;
 use super::system::{self, Fork};
-use super::wire::{Fault, Stage};
 use super::{End, Identity, Network, Sandbox, identity, rootfs};
 
 /// A message from process 1 to the supervisor, one JSON value per line.

@@ -15,6 +15,7 @@ mod changes;
 mod child;
 mod confine;
 mod error;
+mod fault;
 pub mod gpu;
 mod identity;
 mod init;

@@ -14,8 +14,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, move_mount};
 
+use super::fault::Fault;
 use super::stubs::Stubs;
-use super::wire::Fault;
 
 pub(crate) struct Place {
     root: OwnedFd,

@@ -9,13 +9,14 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, mkdirat};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use rustix::process::{WaitOptions, waitpid};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::cgroup::Cgroup;
+use super::fault::{Fault, Stage};
 use super::run::talk;
 use super::system::{self, Fork};
-use super::wire::{Fault, Message, Stage, Task};
-use super::{Applied, Identity, Limits, SandboxError, identity, rootfs};
+use super::wire::{Message, Task, Tried};
+use super::{Identity, Limits, SandboxError, identity, rootfs};
 use stackforge_types::Cancel;
 
 /// What a sandbox can use on this machine.
@@ -63,15 +64,6 @@ impl Answer {
             help: Some(help.into()),
         }
     }
-}
-
-/// How far the probing process got.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Tried {
-    identity: Identity,
-    namespaces: Option<Fault>,
-    overlay: Option<Fault>,
-    limits: Applied,
 }
 
 /// Probes the machine. `launcher` is as in [`Sandbox`](super::Sandbox).

@@ -20,10 +20,10 @@ use rustix::mount::{
 };
 use rustix::process::{chdir, fchdir, pivot_root};
 
+use super::fault::{Fault, Stage};
 use super::place::{Place, attach};
 use super::stubs::Stubs;
 use super::system;
-use super::wire::{Fault, Stage};
 use super::{Identity, Mount, Network, OWN, Sandbox, Writes, mountinfo};
 
 /// Directories that every system has. In the sandbox's namespace, one of them is covered by a directory

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::probe::Tried;
-use super::{Outcome, Sandbox, text};
+use super::fault::Fault;
+use super::{Applied, Identity, Outcome, Sandbox, text};
 
 /// First argument of the re-executed process.
 pub(crate) const NAME: &str = "stackforge-sandbox";
@@ -30,44 +30,13 @@ pub(crate) enum Message {
     Removed,
 }
 
-/// A step that failed, and its error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Fault {
-    pub stage: Stage,
-    pub doing: String,
-    pub errno: i32,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Stage {
-    Namespaces,
-    Overlay,
-    Program,
-    Setup,
-}
-
-impl Fault {
-    pub(crate) fn new(stage: Stage, doing: impl Into<String>, error: impl Into<io::Error>) -> Self {
-        Fault {
-            stage,
-            doing: doing.into(),
-            errno: error.into().raw_os_error().unwrap_or(libc::EIO),
-        }
-    }
-
-    /// Returns a function for `map_err`.
-    pub(crate) fn at<E: Into<io::Error>>(
-        stage: Stage,
-        doing: impl Into<String>,
-    ) -> impl FnOnce(E) -> Fault {
-        let doing = doing.into();
-        move |e| Fault::new(stage, doing, e)
-    }
-
-    /// Returns a function for `map_err`, for errors while the sandbox is being set up.
-    pub(crate) fn setup<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> Fault {
-        Fault::at(Stage::Setup, doing)
-    }
+/// How far the probing process got.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Tried {
+    pub identity: Identity,
+    pub namespaces: Option<Fault>,
+    pub overlay: Option<Fault>,
+    pub limits: Applied,
 }
 
 pub(crate) fn request(task: &Task, stdin: &[u8]) -> io::Result<Vec<u8>> {

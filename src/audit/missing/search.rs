@@ -3,8 +3,8 @@
 
 use crate::closure::{Closure, Provider, Through, World};
 use crate::finding::{Finding, some};
-use crate::tree::split;
 use crate::gpu::package;
+use crate::tree::split;
 use stackforge_stack::catalog::BuildDirectory;
 use stackforge_stack::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};

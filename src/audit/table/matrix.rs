@@ -5,8 +5,8 @@
 //! that nothing runs on have no column.
 
 use super::Row;
-use crate::tree::split;
 use crate::gpu::How;
+use crate::tree::split;
 use stackforge_stack::spec::Sm;
 use stackforge_types::printable;
 use std::collections::{BTreeMap, BTreeSet};

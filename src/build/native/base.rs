@@ -6,7 +6,7 @@ use super::layers::NativeBuilder;
 use oci_spec::image::ImageConfiguration;
 use stackforge_debian::finish;
 use stackforge_distribute::pull;
-use stackforge_image::assemble::Layer;
+use stackforge_image::Layer;
 use stackforge_image::store::Action;
 use stackforge_plan::{self as plan, Packages, Step};
 use stackforge_stack::lock::{OsPackageLock, PinnedImage};
@@ -48,7 +48,9 @@ impl NativeBuilder<'_, '_> {
         let here = recorded::layers(self.options.store, self.plan, step);
         (self.on)(BuildEvent::Phase { name: "base" });
         let pulled = self.of_registry(runtime).await?;
-        if here.as_ref() == Some(&pulled.layers) {
+        let digests =
+            |layers: &[Layer]| -> Vec<Digest> { layers.iter().map(|l| l.digest.clone()).collect() };
+        if here.is_some_and(|known| digests(&known) == digests(&pulled.layers)) {
             self.found(step);
             return Ok(pulled);
         }
@@ -106,8 +108,11 @@ impl NativeBuilder<'_, '_> {
         let (store, config) = (self.options.store, self.options.config);
         let pulled = pull::pull(&reference, platform, true, store, config, None);
         let image = pulled.await?;
+        let layers = image.layers.into_iter();
         Ok(Base {
-            layers: Layer::of_image(&image),
+            layers: layers
+                .map(|layer| layer.described("base", Vec::new()))
+                .collect(),
             config: Some(image.config),
         })
     }

@@ -3,7 +3,7 @@
 
 use super::super::BuildError;
 use super::layers::NativeBuilder;
-use stackforge_image::assemble::Layer;
+use stackforge_image::Layer;
 use stackforge_image::layer::Scheme;
 use stackforge_plan::{Environment, HOME, Step};
 use stackforge_stack::spec::PythonVersion;

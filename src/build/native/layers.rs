@@ -5,9 +5,10 @@
 
 use super::super::base::io as failed_at;
 use super::super::{BuildError, BuildEvent, Options, StepResult, recorded};
-use stackforge_image::assemble::{Assembled, Layer};
+use stackforge_image::Layer;
+use stackforge_image::assemble::Assembled;
 use stackforge_image::oci;
-use stackforge_image::pack::{self, PackError, Packed};
+use stackforge_image::pack::{self, PackError};
 use stackforge_image::store::Action;
 use stackforge_plan::{Member, Native, Plan, Step, StepId};
 use stackforge_types::Cancel;
@@ -142,7 +143,7 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
         let packed = pack::pack(compression, self.threads, file, |sink| {
             content(sink).map_err(Made::Failed)
         });
-        let packed: Packed = packed.map_err(|e| match e {
+        let packed = packed.map_err(|e| match e {
             PackError::Content(Made::Failed(e)) => e,
             PackError::Content(Made::Io(e)) | PackError::Write(e) => {
                 failed_at("write a layer below", self.options.store.root(), e)
@@ -152,16 +153,7 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
                 failed_at("write a layer below", self.options.store.root(), ended)
             }
         })?;
-        Ok(Layer {
-            media_type: compression.media_type().to_owned(),
-            digest: packed.digest,
-            diff_id: packed.diff_id,
-            size: packed.size,
-            plain_size: packed.plain_size,
-            annotations: BTreeMap::new(),
-            about: about.to_owned(),
-            of,
-        })
+        Ok(packed.described(about, of))
     }
 
     /// Makes the layer of what was found of the image.

@@ -31,7 +31,7 @@ use inputs::Inputs;
 use layers::NativeBuilder;
 use stackforge_audit::prune;
 use stackforge_engine::ImageSize;
-use stackforge_image::assemble::Layer;
+use stackforge_image::Layer;
 use stackforge_image::pack::Compression;
 use stackforge_image::store::Store;
 use stackforge_plan::{Native, Op, Plan};

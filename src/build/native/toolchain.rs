@@ -16,7 +16,7 @@ use super::wheels::Fetched;
 use crate::render::requirements;
 use flate2::read::MultiGzDecoder;
 use stackforge_binary::source::FileSource;
-use stackforge_image::assemble::Layer;
+use stackforge_image::Layer;
 use stackforge_image::layer::{self, Install, Spec, Wheel};
 use stackforge_image::unpack::{Owner, unpack};
 use stackforge_plan::{Compile, Environment, HOME, Step, Tools};

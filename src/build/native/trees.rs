@@ -3,7 +3,8 @@
 use super::super::BuildError;
 use super::super::unpacked::trees;
 use super::layers::NativeBuilder;
-use stackforge_image::assemble::{Draft, Layer};
+use stackforge_image::Layer;
+use stackforge_image::assemble::Draft;
 use stackforge_image::oci::Image;
 use std::path::PathBuf;
 

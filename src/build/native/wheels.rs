@@ -8,17 +8,15 @@ use super::inputs::Inputs;
 use super::layers::NativeBuilder;
 use stackforge_audit::prune::{Pruned, Pruner};
 use stackforge_binary::source::FileSource;
-use stackforge_image::assemble::Layer;
+use stackforge_image::Layer;
 use stackforge_image::layer::{Install, Spec, Wheel, disjoint};
-use stackforge_image::pack::Compression;
 use stackforge_plan::{self as plan, LEVEL, LayerWheel, Op, Plan, Step};
 use stackforge_resolve::locked_files;
 use stackforge_stack::lock::PythonFile;
 use stackforge_transfer::fetch;
-use stackforge_types::{Digest, Sm};
+use stackforge_types::Sm;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -238,27 +236,10 @@ impl NativeBuilder<'_, '_> {
         for file in &written.misstated {
             tracing::warn!("{file} has another digest than its wheel's RECORD states");
         }
-        let digest = |text: &str| {
-            text.parse::<Digest>()
-                .map_err(|e| failed_at("name", std::path::Path::new(text), io::Error::other(e)))
-        };
         let names: Vec<String> = wheels
             .iter()
             .map(|w| format!("{} {}", w.name, w.version))
             .collect();
-        Ok(Layer {
-            // Members of a wheel are deflate streams, so this layer is gzip whatever the others are.
-            media_type: Compression::GZIP.media_type().to_owned(),
-            digest: digest(&written.digest)?,
-            diff_id: digest(&written.diff_id)?,
-            size: written.size,
-            plain_size: written.plain_size,
-            annotations: written
-                .annotations()
-                .map(|(name, value)| (name.to_owned(), value))
-                .into(),
-            about: names.join(", "),
-            of: names,
-        })
+        Ok(written.layer.described(names.join(", "), names))
     }
 }

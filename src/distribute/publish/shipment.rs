@@ -4,7 +4,7 @@ use super::PublishError;
 use bytes::Bytes;
 use serde_json::Value;
 use stackforge_image::assemble::{Assembled, MANIFEST};
-use stackforge_image::oci::Image;
+use stackforge_image::oci::{Image, OciError};
 use stackforge_stack::spec::Platform;
 use stackforge_transfer::registry::{Payload, Repository};
 use stackforge_types::Digest;
@@ -68,17 +68,18 @@ impl Shipment {
         let platform = shown.parse().map_err(|_| PublishError::Platform(shown))?;
         let annotations = annotations(&documents.manifest);
         let layers = image.layers.iter().map(|layer| {
-            let (path, offset) = layer.at();
-            Blob {
-                digest: layer.digest().clone(),
-                size: layer.size(),
+            let (path, offset) = layer.at()?;
+            Ok(Blob {
+                digest: layer.digest.clone(),
+                size: layer.size,
                 payload: match offset {
                     0 => Payload::File(path.to_owned()),
                     _ => Payload::Part(path.to_owned(), offset),
                 },
-                annotations: annotations.get(layer.digest()).cloned().unwrap_or_default(),
-            }
+                annotations: annotations.get(&layer.digest).cloned().unwrap_or_default(),
+            })
         });
+        let layers = layers.collect::<Result<Vec<_>, OciError>>()?.into_iter();
         Ok(Self {
             platform,
             digest: image.digest.clone(),

@@ -1,7 +1,7 @@
 //! Places besides the store that a pulled image is written to.
 
 use super::{PullError, docker};
-use stackforge_image::assemble::{Assembled, Layer, output};
+use stackforge_image::assemble::{Assembled, output};
 use stackforge_image::oci::Image;
 use stackforge_image::store::{Save, Store};
 use stackforge_types::Cancel;
@@ -57,7 +57,7 @@ pub fn assembled(image: &Image) -> Option<Assembled> {
         config: documents.config.clone(),
         digest: image.digest.clone(),
         config_digest: documents.config_digest.clone(),
-        layers: Layer::of_image(image),
+        layers: image.layers.clone(),
     })
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Unpacks the layers over one another, each verified to its last byte, or returns the existing tree.
 pub fn tree(image: &Image, store: &Store) -> Result<PathBuf, PullError> {
-    let key = chain(image.layers.iter().map(|layer| layer.diff_id()));
+    let key = chain(image.layers.iter().map(|layer| &layer.diff_id));
     store.tree(&key, |into| {
         let mut bytes = 0;
         for layer in &image.layers {

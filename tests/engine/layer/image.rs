@@ -7,6 +7,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::*;
+use stackforge_image::Layer;
 
 const NAME: &str = "stackforge-test-layer:latest";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
@@ -45,14 +46,8 @@ fn layout(dir: &Path, layer: &Layer, bytes: &[u8]) {
         config.as_bytes(),
     );
     let mut content = blob(dir, LAYER, bytes);
-    assert_eq!(content["digest"], layer.digest);
-    content["annotations"] = json!(
-        layer
-            .annotations()
-            .map(|(k, v)| (k.to_owned(), v))
-            .into_iter()
-            .collect::<BTreeMap<String, String>>()
-    );
+    assert_eq!(content["digest"], layer.digest.to_string());
+    content["annotations"] = json!(layer.annotations);
     let media_type = "application/vnd.oci.image.manifest.v1+json";
     let manifest = json!({
         "schemaVersion": 2, "mediaType": media_type, "config": config, "layers": [content],
@@ -91,7 +86,7 @@ fn stand_below(root: &Path, layer: &[u8]) {
 pub fn check(wheels: &[PathBuf]) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("layer.tgz");
-    let layer = layer(&plain_spec(), wheels, &path);
+    let layer = layer(&plain_spec(), wheels, &path).layer;
     let bytes = std::fs::read(&path).unwrap();
     let image = dir.path().join("image");
     layout(&image, &layer, &bytes);
@@ -101,7 +96,7 @@ pub fn check(wheels: &[PathBuf]) {
     // skopeo checks digests as it copies, and keeps the layer as it is.
     let (from, to) = (reference("oci:", "image"), reference("oci:", "copy"));
     run(Command::new("skopeo").args(["copy", "--quiet", &from, &to]));
-    let blob = layer.digest.replace(':', "/");
+    let blob = layer.digest.to_string().replace(':', "/");
     assert!(std::fs::read(dir.path().join("copy/blobs").join(blob)).unwrap() == bytes);
     let seen = run(Command::new("skopeo").args(["inspect", &to]));
     let seen: serde_json::Value = serde_json::from_str(&seen).unwrap();

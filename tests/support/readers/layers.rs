@@ -55,7 +55,7 @@ pub fn zstd(bytes: &[u8]) {
         bytes.len()
     );
     let manifest = parse::manifest("x", manifest.as_bytes()).expect("it is a manifest");
-    let layer = stackforge_image::oci::Layer::of_blob(dir.path(), &manifest.layers()[0], digest)
+    let layer = stackforge_image::Layer::of_blob(dir.path(), &manifest.layers()[0], digest)
         .expect("it names a blob");
     let Ok(tar) = layer.tar() else { return };
     let mut reader = Reader::new(tar.take(MAX_CONTENT));

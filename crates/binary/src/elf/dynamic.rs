@@ -7,7 +7,7 @@ use object::elf::{self, Dyn64};
 use object::endian::LittleEndian as LE;
 use serde::Serialize;
 
-use super::error::{Fault, Problem, fault, too_many};
+use super::error::{Fault, Problem, too_many};
 use super::header::{Segments, structure};
 use super::strings;
 use super::version::{self, VersionNeed};
@@ -172,12 +172,12 @@ fn tags(source: &mut (impl Source + ?Sized), range: Range<u64>) -> Result<Tags, 
 
 fn strings(tags: &Tags, segments: &Segments) -> Result<Range<u64>, Fault> {
     let Some(address) = tags.get(elf::DT_STRTAB) else {
-        return fault(0, Problem::Missing("dynamic string table"));
+        return Fault::err(0, Problem::Missing("dynamic string table"));
     };
     let inside = segments.at(address, "dynamic string table")?;
     let len = tags.get(elf::DT_STRSZ).unwrap_or(0);
     if len > inside.end - inside.start {
-        return fault(inside.start, Problem::Outside("dynamic string table"));
+        return Fault::err(inside.start, Problem::Outside("dynamic string table"));
     }
     Ok(inside.start..inside.start + len)
 }

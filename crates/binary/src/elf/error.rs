@@ -1,6 +1,6 @@
 //! Errors in an ELF object, and their position.
 
-use crate::source::ReadError;
+use crate::source::{Located, ReadError};
 
 /// An object that ELF or the loader does not allow.
 #[derive(Debug, thiserror::Error)]
@@ -77,11 +77,7 @@ pub enum Problem {
 }
 
 /// A problem without the object's name.
-#[derive(Debug)]
-pub(super) struct Fault {
-    pub offset: u64,
-    pub problem: Problem,
-}
+pub(super) type Fault = Located<Problem>;
 
 impl Fault {
     pub(super) fn of(self, object: &str) -> ElfError {
@@ -93,20 +89,6 @@ impl Fault {
     }
 }
 
-impl From<ReadError> for Fault {
-    fn from(error: ReadError) -> Self {
-        Self {
-            offset: error.offset(),
-            problem: error.into(),
-        }
-    }
-}
-
-/// Returns a problem at an offset as an `Err`.
-pub(super) fn fault<T>(offset: u64, problem: Problem) -> Result<T, Fault> {
-    Err(Fault { offset, problem })
-}
-
 pub(super) fn too_many<T>(what: &'static str, limit: u64, offset: u64) -> Result<T, Fault> {
-    fault(offset, Problem::TooMany { what, limit })
+    Fault::err(offset, Problem::TooMany { what, limit })
 }

@@ -8,7 +8,7 @@ use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64};
 use object::endian::LittleEndian as LE;
 use object::pod::{Pod, from_bytes};
 
-use super::error::{ElfError, Fault, Problem, fault, too_many};
+use super::error::{ElfError, Fault, Problem, too_many};
 use super::{Kind, Machine};
 use crate::source::{self, Forward, Source};
 
@@ -114,7 +114,7 @@ pub(super) fn structure<const N: usize, T: Pod>(bytes: &[u8; N]) -> &T {
 impl Header {
     pub(super) fn read(source: &mut (impl Source + ?Sized)) -> Result<Self, Fault> {
         if source.size() < 4 || source::array(source, 0)? != elf::ELFMAG {
-            return fault(0, Problem::Magic);
+            return Fault::err(0, Problem::Magic);
         }
         let bytes: [u8; 64] = source::array(source, 0)?;
         let header: &FileHeader64<LE> = structure(&bytes);
@@ -122,7 +122,7 @@ impl Header {
         if (ident.class, ident.data, ident.version)
             != (elf::ELFCLASS64, elf::ELFDATA2LSB, elf::EV_CURRENT)
         {
-            return fault(4, Problem::Class);
+            return Fault::err(4, Problem::Class);
         }
         let mut sections = (header.e_shoff.get(LE), u64::from(header.e_shnum.get(LE)));
         let mut names = u64::from(header.e_shstrndx.get(LE));
@@ -191,7 +191,7 @@ impl Header {
             }
             let Ok(range) = source::range(header.p_offset.get(LE), header.p_filesz.get(LE), size)
             else {
-                return fault(at, Problem::Outside("segment"));
+                return Fault::err(at, Problem::Outside("segment"));
             };
             if kind == elf::PT_DYNAMIC {
                 segments.dynamic = Some(range);
@@ -237,7 +237,7 @@ impl Header {
             }
             let Ok(range) = source::range(header.sh_offset.get(LE), header.sh_size.get(LE), size)
             else {
-                return fault(at, Problem::Outside("section"));
+                return Fault::err(at, Problem::Outside("section"));
             };
             match name {
                 None => found.symbols.push(range),
@@ -253,7 +253,7 @@ impl Header {
         found.wanted.sort_by_key(|s| s.range.start);
         for pair in found.wanted.windows(2) {
             if pair[1].range.start < pair[0].range.end {
-                return fault(pair[1].range.start, Problem::Overlap(pair[1].name.clone()));
+                return Fault::err(pair[1].range.start, Problem::Overlap(pair[1].name.clone()));
             }
         }
         Ok(found)
@@ -323,7 +323,7 @@ impl Header {
             return Ok(Vec::new());
         }
         if self.names >= count {
-            return fault(0x3e, Problem::Missing("section name table"));
+            return Fault::err(0x3e, Problem::Missing("section name table"));
         }
         let at = offset.saturating_add(self.names * 64);
         let header: [u8; 64] = source::array(source, at)?;
@@ -331,7 +331,7 @@ impl Header {
         let len = header.sh_size.get(LE);
         if len > MAX_SECTION_NAMES {
             let (what, limit) = ("section name table", MAX_SECTION_NAMES);
-            return fault(at, Problem::TooLarge { what, limit });
+            return Fault::err(at, Problem::TooLarge { what, limit });
         }
         Ok(source::bytes(source, header.sh_offset.get(LE), len)?)
     }
@@ -348,7 +348,7 @@ impl Segments {
             Some(range) => Ok(range),
             None => {
                 let named = self.dynamic.as_ref().map_or(0, |d| d.start);
-                fault(named, Problem::Unmapped(what, address))
+                Fault::err(named, Problem::Unmapped(what, address))
             }
         }
     }
@@ -359,7 +359,7 @@ fn entry_size(table: &'static str, at: u64, found: u16, expected: u64) -> Result
     if found == expected {
         return Ok(());
     }
-    fault(
+    Fault::err(
         at,
         Problem::EntrySize {
             table,

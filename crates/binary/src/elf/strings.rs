@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::error::{Fault, Problem, fault};
+use super::error::{Fault, Problem};
 use crate::source::Source;
 
 const TABLE: &str = "dynamic string table";
@@ -41,7 +41,7 @@ impl<'a, S: Source + ?Sized> Strings<'a, S> {
     pub(super) fn get(&mut self, offset: u64) -> Result<&[u8], Fault> {
         let Some(at) = (self.table.start.checked_add(offset)).filter(|at| *at < self.table.end)
         else {
-            return fault(self.table.start, Problem::Outside("name"));
+            return Fault::err(self.table.start, Problem::Outside("name"));
         };
         let mut from = (at - self.start).min(self.buf.len() as u64) as usize;
         let mut seen = from;
@@ -55,7 +55,7 @@ impl<'a, S: Source + ?Sized> Strings<'a, S> {
             seen = self.buf.len();
             let end = self.start + seen as u64;
             if seen as u64 > MAX_NAME || end == self.table.end {
-                return fault(at, Problem::Unterminated(TABLE));
+                return Fault::err(at, Problem::Unterminated(TABLE));
             }
             let more = PIECE.min(self.table.end - end);
             self.buf.resize(seen + more as usize, 0);
@@ -81,12 +81,12 @@ pub(super) fn kept(
         let name = strings.get(offsets[i])?;
         let Some(left) = budget.checked_sub(name.len() as u64) else {
             let (what, limit) = ("set of names to keep", MAX_KEPT);
-            return fault(at, Problem::TooLarge { what, limit });
+            return Fault::err(at, Problem::TooLarge { what, limit });
         };
         budget = left;
         names[i] = match std::str::from_utf8(name) {
             Ok(name) => name.to_owned(),
-            Err(_) => return fault(at + offsets[i], Problem::Encoding(TABLE)),
+            Err(_) => return Fault::err(at + offsets[i], Problem::Encoding(TABLE)),
         };
     }
     Ok(names)

@@ -6,7 +6,7 @@ use object::elf::{self, Sym64};
 use object::endian::LittleEndian as LE;
 
 use super::dynamic::Dynamic;
-use super::error::{Fault, Problem, fault, too_many};
+use super::error::{Fault, Problem, too_many};
 use super::header::{Segments, structure};
 use super::strings::Strings;
 use crate::source::{self, Forward, Source, u32_at};
@@ -82,7 +82,7 @@ impl SymbolTable {
             return too_many("symbols", MAX_SYMBOLS, inside.start);
         }
         if count * ENTRY > source.size() - inside.start {
-            return fault(inside.start, Problem::Outside("symbol table"));
+            return Fault::err(inside.start, Problem::Outside("symbol table"));
         }
         Ok(Some(Self {
             offset: inside.start,
@@ -106,7 +106,7 @@ impl SymbolTable {
         for (offset, linkage) in names {
             let name = strings.get(u64::from(offset))?;
             let Some(left) = budget.checked_sub(name.len() as u64) else {
-                return fault(self.strings.start, Problem::Cyclic("dynamic string table"));
+                return Fault::err(self.strings.start, Problem::Cyclic("dynamic string table"));
             };
             budget = left;
             visit(Symbol { name, linkage });
@@ -150,7 +150,7 @@ fn hashed(source: &mut (impl Source + ?Sized), range: Range<u64>) -> Result<u64,
     }
     let skip = 16 + filters * 8;
     if skip > range.end - range.start {
-        return fault(range.start, Problem::Outside("hash table"));
+        return Fault::err(range.start, Problem::Outside("hash table"));
     }
     let mut table = Forward::new(source, range.start + skip, range.end - range.start - skip)?;
     let mut last = 0;
@@ -162,7 +162,7 @@ fn hashed(source: &mut (impl Source + ?Sized), range: Range<u64>) -> Result<u64,
     };
     let chains = table.position();
     if chain * 4 >= table.left() {
-        return fault(chains, Problem::Outside("hash table"));
+        return Fault::err(chains, Problem::Outside("hash table"));
     }
     let mut table = Forward::new(source, chains + chain * 4, range.end - chains - chain * 4)?;
     loop {

@@ -8,7 +8,7 @@ use object::endian::LittleEndian as LE;
 use object::pod::Pod;
 use serde::{Serialize, Serializer};
 
-use super::error::{Fault, Problem, fault};
+use super::error::{Fault, Problem};
 use super::header::structure;
 use crate::source::{self, Source};
 
@@ -183,10 +183,10 @@ fn entry<'a, T: Pod, const N: usize>(
 ) -> Result<&'a T, Fault> {
     let offset = start.saturating_add(at as u64);
     let Some(bytes) = table.get(at..).and_then(|rest| rest.first_chunk::<N>()) else {
-        return fault(offset, Problem::Outside(name));
+        return Fault::err(offset, Problem::Outside(name));
     };
     if *budget == 0 {
-        return fault(offset, Problem::Cyclic(name));
+        return Fault::err(offset, Problem::Cyclic(name));
     }
     *budget -= 1;
     Ok(structure(bytes))

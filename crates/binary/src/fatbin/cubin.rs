@@ -7,7 +7,7 @@
 //! 13.5.37, and with cuobjdump 13.5.37, which reads both in the same way.
 
 use super::entry::numbered;
-use super::error::{Fault, Problem, fault};
+use super::error::{Fault, Problem};
 use super::{Entry, Kind, Place};
 use crate::elf::{Object, Section};
 use crate::source::{Forward, Source, u16_at};
@@ -33,7 +33,7 @@ pub(super) fn entry(object: &Object, source: &mut impl Source) -> Result<Entry, 
             let by_flag = flags & ARCH_ABI_8 != 0;
             (flags >> 8 & 0xff, attribute.flatten().unwrap_or(by_flag))
         }
-        other => return fault(8, Problem::Abi(other)),
+        other => return Fault::err(8, Problem::Abi(other)),
     };
     let mut sm = numbered(number, FLAGS_AT)?;
     sm.suffix = arch.then_some(Suffix::Arch);
@@ -61,14 +61,14 @@ fn arch_attribute(section: &Section, source: &mut impl Source) -> Result<Option<
     while table.left() > 0 {
         let at = table.position();
         let Ok([format, kind, value @ ..]) = table.array::<4>() else {
-            return fault(at, Problem::Compat);
+            return Fault::err(at, Problem::Compat);
         };
         let value = u16_at(&value, 0);
         if kind == ARCH_ATTRIBUTE && format != SIZED {
             return Ok(Some(value == 1));
         }
         if format == SIZED && table.take(value.into()).is_err() {
-            return fault(at, Problem::Compat);
+            return Fault::err(at, Problem::Compat);
         }
     }
     Ok(None)

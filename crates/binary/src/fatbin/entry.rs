@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::error::{Fault, Problem, fault};
+use super::error::{Fault, Problem};
 use super::{Compression, Entry, Kind, Place};
 use crate::source::{self, Source, u16_at, u32_at, u64_at};
 use stackforge_types::{Sm, Suffix};
@@ -26,16 +26,16 @@ pub(super) fn read(
     let at = range.start;
     let left = range.end - at;
     if left < HEADER {
-        return fault(at, Problem::Outside("entry"));
+        return Fault::err(at, Problem::Outside("entry"));
     }
     let header: [u8; 64] = source::array(source, at)?;
     let (version, len) = (u16_at(&header, 2), u32_at(&header, 4));
     if version != VERSION || u64::from(len) < HEADER {
-        return fault(at, Problem::Entry { version, len });
+        return Fault::err(at, Problem::Entry { version, len });
     }
     let stored = u64_at(&header, 8);
     let Some(total) = stored.checked_add(len.into()).filter(|t| *t <= left) else {
-        return fault(at, Problem::Outside("entry"));
+        return Fault::err(at, Problem::Outside("entry"));
     };
 
     let flags = u64_at(&header, 40);
@@ -43,12 +43,12 @@ pub(super) fn read(
         (false, false) => None,
         (true, false) => Some(Compression::Lz4),
         (false, true) => Some(Compression::Zstd),
-        (true, true) => return fault(at, Problem::Flags(flags)),
+        (true, true) => return Fault::err(at, Problem::Flags(flags)),
     };
     // Uncompressed code has only a stored length, including padding.
     let compressed = u64::from(u32_at(&header, 16));
     if compressed > stored || compression.is_some() != (compressed > 0) {
-        return fault(at, Problem::Compressed { compressed, stored });
+        return Fault::err(at, Problem::Compressed { compressed, stored });
     }
     let entry = Entry {
         kind: match u16_at(&header, 0) {
@@ -75,7 +75,7 @@ fn sm(number: u32, flags: u64, at: u64) -> Result<Sm, Fault> {
         (false, false) => None,
         (true, false) => Some(Suffix::Arch),
         (false, true) => Some(Suffix::Family),
-        (true, true) => return fault(at, Problem::Flags(flags)),
+        (true, true) => return Fault::err(at, Problem::Flags(flags)),
     };
     Ok(Sm {
         suffix,
@@ -87,6 +87,6 @@ fn sm(number: u32, flags: u64, at: u64) -> Result<Sm, Fault> {
 pub(super) fn numbered(number: u32, at: u64) -> Result<Sm, Fault> {
     match (u8::try_from(number / 10), number % 10) {
         (Ok(major @ 1..=99), minor) => Ok(Sm::new(major, minor as u8)),
-        _ => fault(at, Problem::Sm(number)),
+        _ => Fault::err(at, Problem::Sm(number)),
     }
 }

@@ -1,6 +1,6 @@
 //! Errors in device code, and their position in the object.
 
-use crate::source::ReadError;
+use crate::source::{Located, ReadError};
 
 /// Device code that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -66,11 +66,7 @@ pub enum Problem {
 }
 
 /// A problem without the object's name.
-#[derive(Debug)]
-pub(super) struct Fault {
-    pub offset: u64,
-    pub problem: Problem,
-}
+pub(super) type Fault = Located<Problem>;
 
 impl Fault {
     pub(super) fn of(self, object: &str) -> FatbinError {
@@ -80,18 +76,4 @@ impl Fault {
             problem: self.problem,
         }
     }
-}
-
-impl From<ReadError> for Fault {
-    fn from(error: ReadError) -> Self {
-        Self {
-            offset: error.offset(),
-            problem: error.into(),
-        }
-    }
-}
-
-/// Returns a problem at an offset as an `Err`.
-pub(super) fn fault<T>(offset: u64, problem: Problem) -> Result<T, Fault> {
-    Err(Fault { offset, problem })
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::error::{Fault, Problem, fault};
+use super::error::{Fault, Problem};
 use super::{Entry, FatbinError, Place, cubin, entry};
 use crate::elf::Object;
 use crate::source::{self, Source, u16_at, u64_at};
@@ -87,12 +87,12 @@ impl<'a, S: Source> Entries<'a, S> {
         }
         let (version, len) = (u16_at(&header, 4), u16_at(&header, 6));
         if (version, u64::from(len)) != (1, HEADER) {
-            return fault(at, Problem::Container { version, len });
+            return Fault::err(at, Problem::Container { version, len });
         }
         let start = at + HEADER;
         let len = u64_at(&header, 8);
         if len > self.section.end - start {
-            return fault(at, Problem::Outside("container"));
+            return Fault::err(at, Problem::Outside("container"));
         }
         self.body = start..start + len;
         self.container = at;
@@ -136,7 +136,7 @@ impl<'a, S: Source> Entries<'a, S> {
         if magic == MAGIC {
             return Ok(());
         }
-        fault(at, Problem::Magic)
+        Fault::err(at, Problem::Magic)
     }
 }
 

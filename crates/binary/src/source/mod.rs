@@ -7,6 +7,7 @@
 
 mod forward;
 mod inflate;
+mod located;
 mod once;
 mod sparse;
 
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 pub use forward::Forward;
 pub use inflate::Inflate;
+pub use located::Located;
 pub use once::Once;
 pub use sparse::Sparse;
 

@@ -34,6 +34,25 @@ pub(super) fn read(source: &mut (impl Source + ?Sized)) -> Result<Vec<Member>, F
     Ok(members)
 }
 
+/// Fails if two members have the same name, or if a member is both a file and a directory of another.
+pub(super) fn check_names(members: &[Member]) -> Result<(), Fault> {
+    let mut order: Vec<&Member> = members.iter().collect();
+    // If `/` sorts before everything else, the paths below a name directly follow it.
+    let key = |b: u8| if b == b'/' { 0 } else { b };
+    order.sort_by(|a, b| (a.name.bytes().map(key)).cmp(b.name.bytes().map(key)));
+    for pair in order.windows(2) {
+        let (first, next) = (pair[0], pair[1]);
+        if first.name == next.name {
+            return Err(fault(next.offset, Problem::Duplicate).in_member(&next.name));
+        }
+        let below = next.name.strip_prefix(&first.name);
+        if !first.is_folder() && below.is_some_and(|b| b.starts_with('/')) {
+            return Err(fault(next.offset, Problem::BelowFile).in_member(&next.name));
+        }
+    }
+    Ok(())
+}
+
 fn locate(source: &mut (impl Source + ?Sized)) -> Result<Directory, Fault> {
     let (at, end) = find_end(source)?;
     if u16_at(&end, 4) != u16_at(&end, 6) || u16_at(&end, 8) != u16_at(&end, 10) {

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use super::member::Member;
-use crate::source::ReadError;
+use crate::source::{Located, ReadError};
 
 /// An archive that is damaged, or that programs read differently.
 #[derive(Debug)]
@@ -106,14 +105,14 @@ pub enum Problem {
 #[derive(Debug)]
 pub(super) struct Fault {
     pub member: Option<String>,
-    pub offset: u64,
-    pub problem: Problem,
+    pub located: Located<Problem>,
 }
 
 impl Fault {
-    pub(super) fn at(self, member: &Member) -> Self {
+    /// Names the member that has the problem.
+    pub(super) fn in_member(self, name: impl Into<String>) -> Self {
         Self {
-            member: Some(member.name.clone()),
+            member: Some(name.into()),
             ..self
         }
     }
@@ -122,8 +121,8 @@ impl Fault {
         ZipError {
             archive: archive.to_owned(),
             member: self.member,
-            offset: self.offset,
-            problem: self.problem,
+            offset: self.located.offset,
+            problem: self.located.problem,
         }
     }
 }
@@ -132,8 +131,7 @@ impl From<ReadError> for Fault {
     fn from(error: ReadError) -> Self {
         Self {
             member: None,
-            offset: error.offset(),
-            problem: error.into(),
+            located: error.into(),
         }
     }
 }
@@ -142,7 +140,6 @@ impl From<ReadError> for Fault {
 pub(super) fn fault(offset: u64, problem: Problem) -> Fault {
     Fault {
         member: None,
-        offset,
-        problem,
+        located: Located { offset, problem },
     }
 }

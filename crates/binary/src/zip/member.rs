@@ -89,11 +89,7 @@ impl Member {
             .map_err(cut)?
             .to_vec();
         entries.take(u16_at(&entry, 32).into()).map_err(cut)?;
-        let wrong = |problem| Fault {
-            member: Some(String::from_utf8_lossy(&name).into_owned()),
-            offset: at,
-            problem,
-        };
+        let wrong = |problem| fault(at, problem).in_member(String::from_utf8_lossy(&name));
 
         let flags = u16_at(&entry, 8);
         if flags & ENCRYPTED != 0 {
@@ -131,8 +127,8 @@ impl Member {
 
     /// Returns the byte range of the content, if the local header agrees with the directory.
     pub(super) fn locate(&self, source: &mut (impl Source + ?Sized)) -> Result<Range<u64>, Fault> {
-        let wrong = |problem| fault(self.offset, problem).at(self);
-        let read = |e| Fault::from(e).at(self);
+        let wrong = |problem| fault(self.offset, problem).in_member(&self.name);
+        let read = |e| Fault::from(e).in_member(&self.name);
         let local: [u8; 30] = source::array(source, self.offset).map_err(read)?;
         if local[..4] != LOCAL {
             return Err(wrong(Problem::Local("signature")));
@@ -206,11 +202,7 @@ impl Local {
     /// Parses the header at `at`, and the name and fields that follow it.
     pub(super) fn read(at: u64, header: &[u8; Self::LEN], names: &[u8]) -> Result<Self, Fault> {
         let (name, extra) = names.split_at(u16_at(header, 26).into());
-        let wrong = |problem| Fault {
-            member: Some(String::from_utf8_lossy(name).into_owned()),
-            offset: at,
-            problem,
-        };
+        let wrong = |problem| fault(at, problem).in_member(String::from_utf8_lossy(name));
         if header[..4] != LOCAL {
             return Err(fault(at, Problem::Local("signature")));
         }
@@ -252,7 +244,7 @@ pub(super) fn bound(members: &mut [Member]) -> Result<(), Fault> {
             .checked_add(LOCAL_LEN + member.name.len() as u64)
             .and_then(|start| start.checked_add(member.compressed));
         if least.is_none_or(|end| end > member.limit) {
-            return Err(fault(member.offset, Problem::Overlap).at(member));
+            return Err(fault(member.offset, Problem::Overlap).in_member(&member.name));
         }
     }
     Ok(())

@@ -10,7 +10,6 @@
 //!
 //! `APPNOTE.TXT` is PKWARE's specification 6.3.10. The `zip` crate keeps the last of two equal names
 //! and does not check for overlaps, so it is not used.
-//! names and checks no overlap, so it is not used.
 
 mod directory;
 mod error;
@@ -47,7 +46,7 @@ impl Archive {
     pub fn read(name: &str, source: &mut (impl Source + ?Sized)) -> Result<Self, ZipError> {
         let members = directory::read(source)
             .and_then(|mut members| {
-                names::check(&members)?;
+                directory::check_names(&members)?;
                 member::bound(&mut members)?;
                 Ok(members)
             })
@@ -108,7 +107,7 @@ impl Archive {
     fn window<S: Source>(&self, member: &Member, mut source: S) -> Result<Window<S>, ZipError> {
         let range = self.locate(member, &mut source)?;
         Window::new(source, range.start, range.end - range.start)
-            .map_err(|e| Fault::from(e).at(member).of(&self.name))
+            .map_err(|e| Fault::from(e).in_member(&member.name).of(&self.name))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Names of members: relative paths that mean the same file to every reader.
 
-use super::error::{Fault, Problem, fault};
-use super::member::Member;
+use super::error::Problem;
 
 /// Longest path in bytes that Linux accepts.
 const MAX_LEN: usize = 4096;
@@ -31,23 +30,4 @@ pub(super) fn parse(bytes: &[u8], utf8: bool) -> Result<String, Problem> {
         return Err(Problem::Name("with an empty part, `.` or `..`"));
     }
     Ok(name.to_owned())
-}
-
-/// Fails if two members have the same name, or if a member is both a file and a directory of another.
-pub(super) fn check(members: &[Member]) -> Result<(), Fault> {
-    let mut order: Vec<&Member> = members.iter().collect();
-    // If `/` sorts before everything else, the paths below a name directly follow it.
-    let key = |b: u8| if b == b'/' { 0 } else { b };
-    order.sort_by(|a, b| (a.name.bytes().map(key)).cmp(b.name.bytes().map(key)));
-    for pair in order.windows(2) {
-        let (first, next) = (pair[0], pair[1]);
-        if first.name == next.name {
-            return Err(fault(next.offset, Problem::Duplicate).at(next));
-        }
-        let below = next.name.strip_prefix(&first.name);
-        if !first.is_folder() && below.is_some_and(|b| b.starts_with('/')) {
-            return Err(fault(next.offset, Problem::BelowFile).at(next));
-        }
-    }
-    Ok(())
 }

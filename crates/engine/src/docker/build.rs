@@ -17,14 +17,16 @@ use bollard_buildkit_proto::google::protobuf::Timestamp;
 use bytes::Bytes;
 use futures_util::StreamExt;
 
+use super::Docker;
 use super::build_log::{LogFile, Redaction};
 use super::classic::Classic;
 use super::context::{self, Upload};
 use super::lines;
 use super::progress::Progress;
 use super::push;
+use super::reference::{check_reference, escaped};
 use super::session::{self, Session};
-use super::{Docker, check_reference};
+
 use crate::{BuildOutcome, BuildRequest, ContextEntry, EngineError, Event, Secret, Source};
 use stackforge_types::Cancel;
 
@@ -353,16 +355,6 @@ fn podman_secrets(
 pub(super) fn unique() -> String {
     let word = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", word(), word())
-}
-
-pub(super) fn escaped(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut out, byte| {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => out.push(byte.into()),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-        out
-    })
 }
 
 fn now() -> Timestamp {

@@ -5,7 +5,7 @@
 
 use std::io::ErrorKind;
 
-use super::address::By;
+use super::candidates::By;
 use crate::EngineError;
 
 /// Returns the exit code in `… exit code: 137` (BuildKit) or `… exit status 37` (buildah, runc).

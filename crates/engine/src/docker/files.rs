@@ -8,8 +8,9 @@ use futures_util::StreamExt;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::Docker;
 use super::container::Container;
-use super::{Docker, check_reference};
+use super::reference::check_reference;
 use crate::EngineError;
 use stackforge_types::Cancel;
 

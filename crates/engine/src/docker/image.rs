@@ -1,8 +1,8 @@
 //! Images of the engine: inspect, tag, remove, import a root file system, ask a registry.
 
 use super::answer::{list, map, number, raw, text, texts};
-use super::build::escaped;
-use super::{Docker, check_reference, context, lines, release};
+use super::reference::{check_reference, escaped, repository_and_tag};
+use super::{Docker, context, lines, release};
 use crate::{EngineError, ImageInfo, ImageSize, ImportRequest};
 use bollard::errors::Error as Client;
 use bollard::query_parameters::{
@@ -240,14 +240,6 @@ pub(super) fn is_missing(error: &Client) -> bool {
     )
 }
 
-/// Splits `host:5000/a/b:c` into `host:5000/a/b` and `c`.
-pub(super) fn repository_and_tag(reference: &str) -> (&str, Option<&str>) {
-    match reference.rsplit_once(':') {
-        Some((repository, tag)) if !tag.contains('/') => (repository, Some(tag)),
-        _ => (reference, None),
-    }
-}
-
 /// Writes the request's configuration as Dockerfile instructions.
 fn changes(request: &ImportRequest, podman: bool) -> Result<Vec<String>, EngineError> {
     let word = |word: &str| quoted(word, podman);
@@ -286,13 +278,6 @@ fn quoted(word: &str, podman: bool) -> Result<String, EngineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_port_is_no_tag() {
-        assert_eq!(repository_and_tag("a:b"), ("a", Some("b")));
-        assert_eq!(repository_and_tag("h:5000/a"), ("h:5000/a", None));
-        assert_eq!(repository_and_tag("h:5000/a:b"), ("h:5000/a", Some("b")));
-    }
 
     #[test]
     fn labels_cannot_become_instructions() {

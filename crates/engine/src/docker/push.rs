@@ -5,8 +5,8 @@ use bollard::errors::Error as Client;
 use bollard::query_parameters::PushImageOptions;
 use futures_util::StreamExt;
 
-use super::image::repository_and_tag;
-use super::{Docker, check_reference, lines};
+use super::reference::{check_reference, repository_and_tag};
+use super::{Docker, lines};
 use crate::{EngineError, Login};
 use stackforge_types::Cancel;
 

@@ -16,10 +16,9 @@ mod tests;
 use std::collections::BTreeMap;
 
 use oci_spec::image::ImageConfiguration;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::oci::Image;
+use crate::oci::Layer;
 use stackforge_types::{Digest, Platform};
 
 pub use error::AssembleError;
@@ -28,30 +27,6 @@ pub use error::AssembleError;
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// Media type of an image's configuration (OCI image specification 1.1).
 pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
-
-/// A layer as a blob.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Layer {
-    /// The blob's media type, which names its compression.
-    pub media_type: String,
-    /// Digest of the blob.
-    pub digest: Digest,
-    /// Digest of the tar in the blob.
-    pub diff_id: Digest,
-    /// Size of the blob in bytes.
-    pub size: u64,
-    /// Size of the tar in bytes; zero if it was not measured.
-    #[serde(default)]
-    pub plain_size: u64,
-    /// Annotations of the layer's descriptor in the manifest.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: BTreeMap<String, String>,
-    /// Description for people, shown in the image's history.
-    pub about: String,
-    /// Names of the packages in the layer.
-    #[serde(default)]
-    pub of: Vec<String>,
-}
 
 /// Everything that determines an image.
 #[derive(Debug, Clone)]
@@ -102,35 +77,6 @@ impl Assembled {
     }
 }
 
-impl Layer {
-    /// The layers of an image at rest.
-    pub fn of_image(image: &Image) -> Vec<Self> {
-        let layer = |layer: &crate::oci::Layer| Self {
-            media_type: layer.media_type().to_owned(),
-            digest: layer.digest().clone(),
-            diff_id: layer.diff_id().clone(),
-            size: layer.size(),
-            plain_size: 0,
-            annotations: BTreeMap::new(),
-            about: "base".to_owned(),
-            of: Vec::new(),
-        };
-        image.layers.iter().map(layer).collect()
-    }
-
-    fn descriptor(&self) -> Value {
-        let mut descriptor = json!({
-            "mediaType": self.media_type,
-            "digest": self.digest,
-            "size": self.size,
-        });
-        if !self.annotations.is_empty() {
-            descriptor["annotations"] = json!(self.annotations);
-        }
-        descriptor
-    }
-}
-
 impl Draft {
     /// Makes the image's documents. Same draft, same bytes.
     ///
@@ -143,7 +89,7 @@ impl Draft {
             "schemaVersion": 2,
             "mediaType": MANIFEST,
             "config": { "mediaType": CONFIG, "digest": config_digest, "size": config.len() },
-            "layers": self.layers.iter().map(Layer::descriptor).collect::<Vec<_>>(),
+            "layers": self.layers.iter().map(descriptor).collect::<Vec<_>>(),
         });
         let manifest = bytes(&manifest)?;
         Ok(Assembled {
@@ -217,6 +163,18 @@ impl Draft {
         }
         Ok(document)
     }
+}
+
+fn descriptor(layer: &Layer) -> Value {
+    let mut descriptor = json!({
+        "mediaType": layer.media_type,
+        "digest": layer.digest,
+        "size": layer.size,
+    });
+    if !layer.annotations.is_empty() {
+        descriptor["annotations"] = json!(layer.annotations);
+    }
+    descriptor
 }
 
 fn bytes(document: &Value) -> Result<Vec<u8>, AssembleError> {

@@ -8,16 +8,16 @@ use std::path::Path;
 fn layer(blobs: &Path, content: &[u8]) -> Layer {
     let digest = Digest::of(content);
     std::fs::write(blobs.join(digest.hex()), content).unwrap();
-    Layer {
-        media_type: "application/vnd.oci.image.layer.v1.tar+gzip".into(),
-        diff_id: Digest::of(&[content, b"plain"].concat()),
+    let mut layer = Layer::new(
+        "application/vnd.oci.image.layer.v1.tar+gzip",
         digest,
-        size: content.len() as u64,
-        plain_size: 9,
-        annotations: BTreeMap::from([("a".into(), "b".into())]),
-        about: "a test".into(),
-        of: Vec::new(),
-    }
+        Digest::of(&[content, b"plain"].concat()),
+        content.len() as u64,
+        9,
+    )
+    .described("a test", Vec::new());
+    layer.annotations = BTreeMap::from([("a".into(), "b".into())]);
+    layer
 }
 
 fn draft(layers: Vec<Layer>) -> Draft {

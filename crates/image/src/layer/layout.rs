@@ -9,9 +9,13 @@ use std::ops::Range;
 use super::content::Content;
 use super::install::{self, Install};
 use super::tar::{self, Attributes, Kind};
-use super::toc;
 use super::tree::{File, Tree};
 use stackforge_binary::zip::Method;
+
+/// Landmark file of eStargz: tells a snapshotter to prefetch nothing.
+const NO_PREFETCH: &str = ".no.prefetch.landmark";
+/// Content of the landmark file.
+pub(super) const LANDMARK: [u8; 1] = [0xf];
 
 /// Bytes of a chunk that is compressed here; each chunk is a gzip member, so that it can be read alone.
 const CHUNK: u64 = 1 << 20;
@@ -55,7 +59,7 @@ pub(super) fn entries<'a>(tree: &'a Tree, landmark: &'a File) -> Vec<Entry<'a>> 
         .map(|(path, file)| Entry::File(path, file));
     let mut entries: Vec<Entry> = folders.chain(files).collect();
     entries.sort_unstable_by_key(Entry::path);
-    entries.insert(0, Entry::File(toc::NO_PREFETCH, landmark));
+    entries.insert(0, Entry::File(NO_PREFETCH, landmark));
     entries
 }
 

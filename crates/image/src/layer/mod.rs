@@ -1,6 +1,6 @@
 //! Makes a layer of wheels: what pip would install, as a gzip tar, without recompressing it.
 //!
-//! In: [`Wheel`]s and where to install them. Out: the layer's bytes, and a [`Layer`] with its digests. A
+//! In: [`Wheel`]s and where to install them. Out: the layer's bytes, and a [`Stitched`] with its digests. A
 //! wheel is a zip of deflate streams, and concatenated gzip members are one gzip stream: each file is one
 //! member around the wheel's own stream, between members with the tar's headers. That is eStargz's structure
 //! too, so the layer ends with its table of contents, and a snapshotter that knows the format can start a
@@ -42,6 +42,9 @@ mod tree;
 mod wheel;
 mod write;
 
+use crate::oci::Layer;
+use stackforge_types::Digest;
+
 pub use cut::Changed;
 pub use error::{LayerError, WheelFault};
 pub use group::{Limits, Part, group};
@@ -66,19 +69,13 @@ pub struct Spec {
     pub threads: usize,
 }
 
-/// A layer that was written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Layer {
-    /// Digest of the layer's compressed bytes, `sha256:…`.
-    pub digest: String,
-    /// Digest of the tar in the layer, `sha256:…`.
-    pub diff_id: String,
-    /// Digest of the table of contents, `sha256:…`, for snapshotters that read layers lazily.
-    pub toc_digest: String,
-    /// Size of the compressed layer in bytes.
-    pub size: u64,
-    /// Size of the tar in bytes.
-    pub plain_size: u64,
+/// A layer that was written, and what stood out in its wheels.
+#[derive(Debug, Clone)]
+pub struct Stitched {
+    /// The layer. Its annotations are for snapshotters that read layers lazily.
+    pub layer: Layer,
+    /// Digest of the table of contents.
+    pub toc_digest: Digest,
     /// Number of files in the layer.
     pub files: u64,
     /// Files that their wheel's RECORD does not list, as `WHEEL: FILE`. The specification forbids it, pip
@@ -87,20 +84,4 @@ pub struct Layer {
     /// Files of vouched wheels whose RECORD states another digest, as `WHEEL: FILE`. The layer's RECORD has
     /// their actual digest.
     pub misstated: Vec<String>,
-}
-
-impl Layer {
-    /// Annotations of the layer in an image's manifest, for snapshotters.
-    pub fn annotations(&self) -> [(&'static str, String); 2] {
-        [
-            (
-                "containerd.io/snapshot/stargz/toc.digest",
-                self.toc_digest.clone(),
-            ),
-            (
-                "io.containers.estargz.uncompressed-size",
-                self.plain_size.to_string(),
-            ),
-        ]
-    }
 }

@@ -112,16 +112,6 @@ pub(super) fn algorithm(stated: &str) -> Option<Algorithm> {
     }
 }
 
-/// Formats a digest as OCI does.
-pub(super) fn oci(digest: &Sha256) -> String {
-    let mut text = String::with_capacity(71);
-    text.push_str("sha256:");
-    for byte in digest {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
-}
-
 /// Formats a digest as RECORD does.
 pub(super) fn digest(algorithm: &str, digest: &[u8]) -> String {
     format!("{algorithm}={}", URL_SAFE_NO_PAD.encode(digest))

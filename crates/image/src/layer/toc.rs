@@ -7,12 +7,10 @@
 use serde::Serialize;
 
 use super::layout;
-use super::record::{self, Sha256};
+use super::record::Sha256;
+use stackforge_types::Digest;
 
 pub(super) const NAME: &str = "stargz.index.json";
-/// Landmark file: tells a snapshotter to prefetch nothing.
-pub(super) const NO_PREFETCH: &str = ".no.prefetch.landmark";
-pub(super) const LANDMARK: [u8; 1] = [0xf];
 
 #[derive(Debug, Serialize)]
 pub(super) struct Toc {
@@ -53,10 +51,10 @@ struct Entry {
     /// Zero, and so left out, for the last chunk.
     #[serde(rename = "chunkSize", skip_serializing_if = "is_zero")]
     chunk_size: u64,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    digest: String,
-    #[serde(rename = "chunkDigest", skip_serializing_if = "String::is_empty")]
-    chunk_digest: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<Digest>,
+    #[serde(rename = "chunkDigest", skip_serializing_if = "Option::is_none")]
+    chunk_digest: Option<Digest>,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -86,11 +84,11 @@ impl Toc {
                     ..first
                 }),
                 layout::Entry::File(_, file) if file.size == 0 => toc.entries.push(Entry {
-                    digest: record::oci(&record::sha256(b"")),
+                    digest: Some(Digest::of(b"")),
                     ..first
                 }),
                 layout::Entry::File(_, file) => {
-                    let digest = digests.next().map(record::oci).unwrap_or_default();
+                    let digest = digests.next().map(|hash| Digest::from_hash(hash));
                     let whole = Entry {
                         size: file.size,
                         digest,
@@ -111,7 +109,7 @@ impl Toc {
         offset: u64,
         digest: &Sha256,
     ) {
-        let digest = record::oci(digest);
+        let digest = Some(Digest::from_hash(digest));
         let entry = Entry {
             size,
             offset,
@@ -145,7 +143,7 @@ impl Toc {
                 chunk_offset: range.start,
                 chunk_size: if last { 0 } else { range.end - range.start },
                 chunk_digest: match &chunk.digest {
-                    Some(digest) => record::oci(digest),
+                    Some(digest) => Some(Digest::from_hash(digest)),
                     None => whole.digest.clone(),
                 },
                 ..Entry::default()

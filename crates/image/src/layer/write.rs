@@ -3,6 +3,7 @@
 //! In: a [`Spec`] and wheels. Out: the layer's bytes, in order and in one pass, and their digests. RECORDs
 //! come last because they list what was read before them.
 
+use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
 use std::thread::{self, Scope};
@@ -18,8 +19,11 @@ use super::sums::{Piece, Sums};
 use super::tar::{self, Attributes, Kind};
 use super::toc::{self, Chunk, Toc};
 use super::tree::{File, Tree};
-use super::{Layer, LayerError, Spec, installed, ordered, scripts};
+use super::{LayerError, Spec, Stitched, installed, ordered, scripts};
+use crate::oci::Layer;
+use crate::pack::Compression;
 use stackforge_binary::source::Source;
+use stackforge_types::Digest;
 
 /// More threads would wait for the digests and hold memory.
 const MAX_THREADS: usize = 16;
@@ -83,7 +87,7 @@ pub fn write<S: Source + Clone + Send + Sync>(
     spec: &Spec,
     installs: &[Install<'_, S>],
     out: impl Write,
-) -> Result<Layer, LayerError> {
+) -> Result<Stitched, LayerError> {
     spec.scheme.check()?;
     scripts::check_python(&spec.python)?;
     let plan = Plan {
@@ -97,8 +101,8 @@ pub fn write<S: Source + Clone + Send + Sync>(
     tree.check(installs)?;
     let landmark = File {
         mode: 0o644,
-        size: toc::LANDMARK.len() as u64,
-        content: install::Content::Bytes(toc::LANDMARK.to_vec()),
+        size: layout::LANDMARK.len() as u64,
+        content: install::Content::Bytes(layout::LANDMARK.to_vec()),
         owners: Vec::new(),
     };
     let entries = layout::entries(&tree, &landmark);
@@ -113,14 +117,30 @@ pub fn write<S: Source + Clone + Send + Sync>(
         }
         let toc_digest = writer.toc(&toc)?;
         let files = tree.files.len() as u64;
-        writer.finish(Layer {
+        let mut layer = writer.finish()?;
+        layer.annotations = annotations(&toc_digest, layer.plain_size);
+        Ok(Stitched {
+            layer,
             toc_digest,
             files,
             unlisted: installed.unlisted,
             misstated: installed.misstated,
-            ..Layer::default()
         })
     })
+}
+
+/// Annotations of the layer in an image's manifest, for snapshotters that read layers lazily.
+fn annotations(toc: &Digest, plain_size: u64) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (
+            "containerd.io/snapshot/stargz/toc.digest".to_owned(),
+            toc.to_string(),
+        ),
+        (
+            "io.containers.estargz.uncompressed-size".to_owned(),
+            plain_size.to_string(),
+        ),
+    ])
 }
 
 struct Writer<'scope, W: Write> {
@@ -249,12 +269,12 @@ impl<'scope, W: Write> Writer<'scope, W> {
     }
 
     /// Writes the table of contents with the tar's end, and the footer.
-    fn toc(&mut self, toc: &Toc) -> Result<String, LayerError> {
+    fn toc(&mut self, toc: &Toc) -> Result<Digest, LayerError> {
         if !self.padding.is_empty() {
             self.member(self.padding.to_vec())?;
         }
         let json = toc.json().map_err(|e| LayerError::Write(e.into()))?;
-        let digest = record::sha256(&json);
+        let digest = Digest::of(&json);
         let size = json.len() as u64;
         let attributes = Attributes {
             mode: 0o644,
@@ -268,22 +288,24 @@ impl<'scope, W: Write> Writer<'scope, W> {
         let offset = self.offset;
         self.member(member)?;
         self.put(gzip::footer(offset).to_vec(), Arc::default())?;
-        Ok(record::oci(&digest))
+        Ok(digest)
     }
 
-    fn finish(mut self, layer: Layer) -> Result<Layer, LayerError> {
+    fn finish(mut self) -> Result<Layer, LayerError> {
         self.out.flush().map_err(LayerError::Write)?;
         let digest = |mut sums: Sums<'_>| {
             sums.put(Piece::End)?;
             let digests = sums.finish()?;
-            digests.first().map(record::oci).ok_or(LayerError::Thread)
+            let first = digests.first().ok_or(LayerError::Thread)?;
+            Ok::<_, LayerError>(Digest::from_hash(first))
         };
-        Ok(Layer {
-            digest: digest(self.layer)?,
-            diff_id: digest(self.tar)?,
-            size: self.offset,
-            plain_size: self.plain,
-            ..layer
-        })
+        // Members of a wheel are deflate streams, so the layer is gzip.
+        Ok(Layer::new(
+            Compression::GZIP.media_type(),
+            digest(self.layer)?,
+            digest(self.tar)?,
+            self.offset,
+            self.plain,
+        ))
     }
 }

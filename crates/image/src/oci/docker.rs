@@ -1,5 +1,6 @@
 //! Reads the output of `docker save`: `manifest.json`, configurations and the layers' plain tars.
 
+use super::layer::Blob;
 use super::parse::{self, Compression, Saved, malformed};
 use super::place::Files;
 use super::{Image, Layer, OciError};
@@ -85,17 +86,18 @@ fn layer(files: &Files, name: &str, diff_id: Digest) -> Result<Layer, OciError> 
         [0x28, 0xb5, 0x2f, 0xfd] => Compression::Zstd,
         _ => Compression::None,
     };
+    let media_type = match compression {
+        Compression::None => LAYER.to_owned(),
+        Compression::Gzip => format!("{LAYER}.gzip"),
+        Compression::Zstd => format!("{LAYER}.zstd"),
+    };
     Ok(Layer {
-        size: blob.size(),
-        place,
-        compression,
-        digest: None,
-        diff_id,
-        media_type: match compression {
-            Compression::None => LAYER.to_owned(),
-            Compression::Gzip => format!("{LAYER}.gzip"),
-            Compression::Zstd => format!("{LAYER}.zstd"),
-        },
+        blob: Some(Blob {
+            place,
+            compression,
+            is_named: false,
+        }),
+        ..Layer::new(media_type, diff_id.clone(), diff_id, blob.size(), 0)
     })
 }
 

@@ -119,7 +119,7 @@ impl Image {
     pub fn files(&self) -> Result<BTreeMap<String, Node>, OciError> {
         let mut merge = Merge::new();
         for layer in &self.layers {
-            let digest = layer.digest();
+            let digest = &layer.digest;
             let mut reader = Reader::new(layer.tar()?);
             loop {
                 let entry = reader.next().map_err(|source| OciError::Layer {
@@ -162,16 +162,10 @@ fn image(
         .iter()
         .zip(diff_ids)
         .map(|(descriptor, diff_id)| {
-            let compression = parse::compression(descriptor)?;
-            let digest = parse::digest(descriptor)?;
-            Ok(Layer {
-                place: files.blob(&digest)?,
-                compression,
-                digest: Some(digest),
-                diff_id,
-                size: descriptor.size(),
-                media_type: descriptor.media_type().to_string(),
-            })
+            // The media type is checked first: a foreign layer's blob is not in the layout.
+            parse::compression(descriptor)?;
+            let place = files.blob(&parse::digest(descriptor)?)?;
+            Layer::of_descriptor(descriptor, diff_id, place)
         })
         .collect::<Result<_, OciError>>()?;
     Ok(Image {

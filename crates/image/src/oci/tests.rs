@@ -110,12 +110,12 @@ fn layers_of_each_compression_are_read_many_times_and_from_threads() {
         layout.index(&[layout.image("amd64", suffix, &tar, &blob)]);
         let image = layout.open(None, None).unwrap();
         let layer = &image.layers[0];
-        assert_eq!(layer.size(), blob.len() as u64);
+        assert_eq!(layer.size, blob.len() as u64);
         assert_eq!(
-            (layer.digest(), layer.diff_id()),
+            (&layer.digest, &layer.diff_id),
             (&Digest::of(&blob), &Digest::of(&tar))
         );
-        assert_eq!(layer.media_type(), format!("{LAYER}{suffix}"));
+        assert_eq!(layer.media_type, format!("{LAYER}{suffix}"));
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| assert!(read(layer).unwrap() == tar));

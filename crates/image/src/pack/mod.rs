@@ -1,6 +1,6 @@
 //! Compresses any content to a blob: packages, compiled files, everything that is not a wheel.
 //!
-//! In: bytes, most often a tar, as they are produced. Out: the compressed bytes, and a [`Packed`] with both
+//! In: bytes, most often a tar, as they are produced. Out: the compressed bytes, and a [`Layer`] with both
 //! digests, in one pass and on all cores. The content is cut into pieces of one size, each of which becomes
 //! a gzip member or a zstd frame of its own, so the output depends on the content and the [`Compression`]
 //! alone, never on the number of threads. Holds a few pieces for each thread, whatever the size of the
@@ -21,6 +21,7 @@ use compress::Compressor;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use crate::oci::Layer;
 use stackforge_types::Digest;
 
 /// Message of an error whose cause is lost.
@@ -59,19 +60,6 @@ impl Compression {
             Self::Zstd(_) => 4 << 20,
         }
     }
-}
-
-/// Digests and sizes of packed content.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Packed {
-    /// Digest of the compressed bytes.
-    pub digest: Digest,
-    /// Digest of the content.
-    pub diff_id: Digest,
-    /// Size of the compressed bytes.
-    pub size: u64,
-    /// Size of the content in bytes.
-    pub plain_size: u64,
 }
 
 /// Why packing failed.
@@ -143,7 +131,7 @@ pub fn pack<E>(
     threads: usize,
     out: impl Write + Send,
     make: impl FnOnce(&mut Sink) -> Result<(), E>,
-) -> Result<Packed, PackError<E>>
+) -> Result<Layer, PackError<E>>
 where
     E: From<io::Error>,
 {
@@ -182,12 +170,13 @@ where
         // A failed output makes `make` fail too, so its error is the cause and comes first.
         let (hash, size) = written.map_err(PackError::Write)?;
         made.map_err(PackError::Content)?;
-        Ok(Packed {
-            digest: Digest::from_hash(&hash.finalize()),
-            diff_id: Digest::from_hash(&sum.finalize()),
+        Ok(Layer::new(
+            compression.media_type(),
+            Digest::from_hash(&hash.finalize()),
+            Digest::from_hash(&sum.finalize()),
             size,
             plain_size,
-        })
+        ))
     })
 }
 

@@ -4,7 +4,7 @@
 //! which is always right.
 
 use super::blob::stamp;
-use super::layout::{entries, write_atomically};
+use super::files::{entries, write_atomically};
 use super::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 use stackforge_types::Digest;

@@ -1,6 +1,6 @@
 //! Writes blobs: a locked temporary file, verified, synced to disk, then renamed.
 
-use super::layout::sync_folder;
+use super::files::sync_folder;
 use super::{Store, StoreError};
 use sha2::{Digest as _, Sha256};
 use stackforge_types::Digest;

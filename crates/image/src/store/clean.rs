@@ -4,15 +4,14 @@
 //! Files are removed only under the store's exclusive lock, which is held for that moment only. References
 //! to a blob are removed before the blob, so a killed collection leaves no dangling reference.
 
+use super::files::{entries, remove, weight};
 use super::images::{digest, name_of};
-use super::layout::entries;
 use super::lock::{is_at, open, try_lock};
 use super::{Entry, Kind, Store, StoreError};
 use serde::Serialize;
 use stackforge_types::Digest;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Minimum age of files without a lease of their own before they are removed.
@@ -186,7 +185,7 @@ impl Store {
             for path in entries(&self.root().join(folder))? {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 let unnamed = name.starts_with(".tmp-") || name.starts_with(".part-");
-                let (_, changed) = super::list::weight(&path);
+                let (_, changed) = weight(&path);
                 let old = || now.duration_since(changed).is_ok_and(|age| age > FRESH);
                 if unnamed && old() {
                     remove(&path)?;
@@ -239,20 +238,12 @@ fn may_go(entry: &Entry, all: bool, now: SystemTime) -> bool {
     }
 }
 
-pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(StoreError::at("remove", path, e))
-        }
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::images::tests::image;
     use super::*;
     use std::fs::File;
+    use std::path::Path;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 

@@ -2,7 +2,7 @@
 //!
 //! Entries of other programs are kept. Every change is made under a lock and is atomic.
 
-use super::layout::write_atomically;
+use super::files::write_atomically;
 use super::{Store, StoreError};
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -5,8 +5,8 @@
 //! user trusts signed it, because builds use the outputs that the store's actions name.
 
 use super::export::{RECORD, REF, Record, signature, statement};
+use super::files::entries;
 use super::images::{REF_NAME, digest};
-use super::layout::entries;
 use super::{Hear, Ref, Store, StoreError};
 use serde::Serialize;
 use serde_json::Value;
@@ -73,7 +73,7 @@ impl Store {
             from,
             trusted,
             hear,
-            total: super::list::weight(from).0,
+            total: super::files::weight(from).0,
             read: 0,
             came: BTreeSet::new(),
             index: None,

@@ -4,7 +4,7 @@
 //! `begun/` holds a file for each process, locked as long as the process lives. The journal of a killed
 //! process is read by the next process that takes the file's lock.
 
-use super::layout::entries;
+use super::files::entries;
 use super::lock::{is_at, try_lock};
 use super::{Store, StoreError};
 use std::fs::File;

@@ -1,11 +1,12 @@
 //! The store's directory: where it is, what makes it a store and an OCI image layout, and the leftovers of
 //! killed processes.
 
+use super::files::{entries, weight, write_new};
 use super::lock::{is_at, try_lock};
 use super::{Inner, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,8 @@ const FORMAT: u32 = 1;
 const FORMAT_FILE: &str = "store.json";
 const LAYOUT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
 pub(super) const EMPTY_INDEX: &str = "{\"schemaVersion\":2,\"mediaType\":\"application/vnd.oci.image.index.v1+json\",\"manifests\":[]}";
+/// Folder with the notes on blobs that were read against their digests.
+pub(super) const VERIFIED: &str = "verified";
 const FOLDERS: [&str; 8] = [
     "blobs/sha256",
     "actions",
@@ -25,7 +28,7 @@ const FOLDERS: [&str; 8] = [
     "tmp",
     "locks",
     "leases",
-    super::sound::FOLDER,
+    VERIFIED,
 ];
 
 #[derive(Serialize, Deserialize)]
@@ -146,7 +149,7 @@ impl Store {
             if !try_lock(&file, &path)? || !is_at(&file, &path) {
                 continue;
             }
-            let (size, _) = super::list::weight(&path);
+            let (size, _) = weight(&path);
             let gone = match file.metadata().is_ok_and(|m| m.is_dir()) {
                 true => stackforge_types::remove(&path),
                 false => std::fs::remove_file(&path),
@@ -203,21 +206,6 @@ impl Store {
     }
 }
 
-/// Paths of a directory's entries, sorted by name. Empty if the directory is missing.
-pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let failed = |e| StoreError::at("list", folder, e);
-    let read = match std::fs::read_dir(folder) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        read => read.map_err(failed)?,
-    };
-    let mut paths = Vec::new();
-    for entry in read {
-        paths.push(entry.map_err(failed)?.path());
-    }
-    paths.sort();
-    Ok(paths)
-}
-
 /// Creates a store's directory, closed to other users: it holds files of untrusted images, some with set-uid
 /// bits. To share a store, its owner opens the directory.
 fn make_closed(root: &Path) -> io::Result<()> {
@@ -228,43 +216,6 @@ fn make_closed(root: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made,
     }
-}
-
-/// Syncs a directory's entries to disk.
-pub(super) fn sync_folder(folder: &Path) -> Result<(), StoreError> {
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(|e| StoreError::at("write", folder, e))
-}
-
-/// Writes a file so that a reader sees the old or the new content, never a part.
-///
-/// # Errors
-/// If the directory of `path` cannot be written.
-pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
-    let file = temporary(path, content)?;
-    file.persist(path).map_err(|e| e.error)?;
-    Ok(())
-}
-
-/// Like [`write_atomically`], but keeps an existing file.
-fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    match temporary(path, content)?.persist_noclobber(path) {
-        Err(e) if e.error.kind() != io::ErrorKind::AlreadyExists => Err(e.error),
-        _ => Ok(()),
-    }
-}
-
-fn temporary(path: &Path, content: &[u8]) -> io::Result<tempfile::NamedTempFile> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-    let mut file = tempfile::Builder::new()
-        .prefix(".tmp-")
-        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    file.write_all(content)?;
-    file.as_file().sync_all()?;
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    file.as_file().set_permissions(mode)?;
-    Ok(file)
 }
 
 #[cfg(test)]

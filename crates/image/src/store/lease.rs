@@ -5,7 +5,7 @@
 //! between being found and being leased. The lock on the file ends with the process, and a lease that is not
 //! locked is ignored.
 
-use super::layout::entries;
+use super::files::entries;
 use super::lock::{open, try_lock};
 use super::{Store, StoreError};
 use stackforge_types::Digest;

@@ -1,11 +1,11 @@
 //! Lists the content of a store: each blob and file with its kind, its size and its last use.
 
-use super::layout::entries;
+use super::files::{entries, weight};
 use super::{Ref, Store, StoreError};
 use serde::{Serialize, Serializer};
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Kind of an entry of the store.
@@ -178,20 +178,4 @@ fn kind_of(file: &str) -> Kind {
         Some("gz" | "zip" | "bz2" | "tgz") => Kind::Source,
         _ => Kind::Output,
     }
-}
-
-/// Size in bytes of a file, or of all files in a directory, and the latest modification time.
-pub(super) fn weight(path: &Path) -> (u64, SystemTime) {
-    let Ok(there) = std::fs::symlink_metadata(path) else {
-        return (0, UNIX_EPOCH);
-    };
-    let own = there.modified().unwrap_or(UNIX_EPOCH);
-    if !there.is_dir() {
-        return (there.len(), own);
-    }
-    let below = entries(path).unwrap_or_default();
-    below.iter().fold((0, own), |(size, latest), path| {
-        let (more, changed) = weight(path);
-        (size + more, latest.max(changed))
-    })
 }

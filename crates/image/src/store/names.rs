@@ -3,7 +3,7 @@
 //! A wheel's name says what it is for, and pip, uv and the audit read it. A blob with several names has
 //! several links.
 
-use super::layout::entries;
+use super::files::entries;
 use super::lock::is_at;
 use super::{Store, StoreError};
 use stackforge_types::Digest;

@@ -1,7 +1,7 @@
 //! Users' directories and files beside the store: they must not be in the store, and a layout has one
 //! writer.
 
-use super::layout::entries;
+use super::files::entries;
 use super::{Store, StoreError};
 use std::fs::File;
 use std::io;

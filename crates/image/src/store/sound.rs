@@ -7,6 +7,7 @@
 //! its owner forges: a page that the owner has mapped and written before the hashing takes further bytes
 //! without a new ctime. `cache verify` reads all bytes.
 
+use super::layout::VERIFIED;
 use super::{Store, StoreError};
 use sha2::{Digest as _, Sha256};
 use stackforge_types::Digest;
@@ -15,7 +16,6 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-pub(super) const FOLDER: &str = "verified";
 const PIECE: usize = 1 << 20;
 
 /// The file attributes by which an unchanged file is recognised.
@@ -70,7 +70,7 @@ impl Note {
 
 impl Store {
     fn note_path(&self, digest: &Digest) -> PathBuf {
-        self.root().join(FOLDER).join(digest.hex())
+        self.root().join(VERIFIED).join(digest.hex())
     }
 
     /// The blob's note, if it still matches the file.
@@ -92,7 +92,7 @@ impl Store {
     /// Errors are ignored: without a note the blob is read again at its next use.
     fn write_note(&self, digest: &Digest, note: Note) {
         let written = self
-            .dir(FOLDER)
+            .dir(VERIFIED)
             .and_then(|_| self.write_small(&self.note_path(digest), note.text().as_bytes()));
         if let Err(e) = written {
             tracing::debug!("{e}");
@@ -163,12 +163,12 @@ impl Store {
 
     /// Removes notes of blobs that no longer exist.
     pub(super) fn sweep_notes(&self) -> Result<(), StoreError> {
-        for note in super::layout::entries(&self.root().join(FOLDER))? {
+        for note in super::files::entries(&self.root().join(VERIFIED))? {
             let blob = note
                 .file_name()
                 .map(|hex| self.root().join("blobs/sha256").join(hex));
             if !blob.is_some_and(|blob| blob.exists()) {
-                super::clean::remove(&note)?;
+                super::files::remove(&note)?;
             }
         }
         Ok(())

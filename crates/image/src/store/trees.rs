@@ -5,7 +5,7 @@
 //! separate from trees whose files belong to this user. Each tree is closed to other users (mode 0700): it
 //! may hold set-uid programs of an untrusted image.
 
-use super::layout::{entries, write_atomically};
+use super::files::{entries, write_atomically};
 use super::{Entry, Kind, Store, StoreError};
 use stackforge_types::Digest;
 use std::fs::{DirBuilder, File, Permissions};

@@ -1,6 +1,6 @@
 //! Verifies every blob on all cores, and finds references to missing blobs.
 
-use super::clean::remove;
+use super::files::remove;
 use super::lock::is_at;
 use super::{Hear, Store, StoreError};
 use serde::Serialize;

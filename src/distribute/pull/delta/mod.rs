@@ -53,9 +53,9 @@ impl Olders {
             let image = size.map(|file| oci::of_manifest(store.root(), &named.digest, file.len()));
             let Ok(Ok(image)) = image else { continue };
             for layer in &image.layers {
-                let digest = layer.digest();
+                let digest = &layer.digest;
                 let new = !wanted.contains(digest) && seen.insert(digest.clone());
-                if !new || layer.size() < LEAST || olders.len() == MOST {
+                if !new || layer.size < LEAST || olders.len() == MOST {
                     continue;
                 }
                 if let Some(path) = store.blob(digest) {

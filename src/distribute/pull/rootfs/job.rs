@@ -2,7 +2,8 @@
 
 use crate::pull::PullError;
 use crate::pull::room::Room;
-use stackforge_image::oci::{Layer, Proof, parse};
+use stackforge_image::Layer;
+use stackforge_image::oci::{Proof, parse};
 use stackforge_image::unpack::{self, Owner};
 use stackforge_types::{Cancel, Digest};
 use std::collections::BTreeSet;
@@ -40,7 +41,7 @@ impl Job {
         for (descriptor, diff_id) in self.layers.clone().iter().zip(diff_ids) {
             let layer = Layer::of_blob(&self.root, descriptor, diff_id)?;
             // The fetch failed and reports the reason.
-            if !self.wait(layer.digest()) {
+            if !self.wait(&layer.digest) {
                 return Ok(());
             }
             let (tar, proof) = layer.tar_of_verified()?;
