@@ -13,7 +13,8 @@ use stackforge_image::store::{Action, Scratch as Folder, StoreError};
 use stackforge_plan::{Plan, StepId};
 use stackforge_stack::labels;
 use stackforge_stack::lock::OsPackageLock;
-use stackforge_transfer::fetch::{Fetcher, Policy};
+use stackforge_transfer::RetryPolicy;
+use stackforge_transfer::fetch::Fetcher;
 use stackforge_types::{Cancel, Digest};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -195,7 +196,7 @@ pub(super) async fn fetch(
     let digests: Vec<Digest> = debs.iter().filter_map(digest).collect();
     options.store.lease(&digests)?;
     let mirrors = Mirrors::discover(&options.config.debian)?;
-    let fetcher = Fetcher::new(Policy::default())?.with_parts(options.store.dir("parts")?);
+    let fetcher = Fetcher::new(RetryPolicy::default())?.with_parts(options.store.dir("parts")?);
     let total = debs.iter().map(|d| d.size).sum();
     let done = Mutex::new(0u64);
     let on = Mutex::new(on);

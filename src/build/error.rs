@@ -4,7 +4,7 @@ use crate::render::RenderError;
 use crate::validate::Report;
 use stackforge_audit::prune::PruneError;
 use stackforge_audit::{Audit, TreeError};
-use stackforge_debian::fetch::FetchError as DebError;
+use stackforge_debian::fetch::FetchDebsError as DebError;
 use stackforge_debian::finish::FinishError;
 use stackforge_debian::mirror::MirrorError;
 use stackforge_debian::rootfs::RootfsError;

@@ -16,7 +16,7 @@ use stackforge_distribute::pull::{
 use stackforge_image::store::Store;
 use stackforge_stack::config::Config;
 use stackforge_stack::diag::{Diagnostic, codes};
-use stackforge_transfer::registry;
+use stackforge_transfer::RetryPolicy;
 use stackforge_types::Cancel;
 use stackforge_types::Digest;
 use stackforge_types::printable::line;
@@ -43,7 +43,7 @@ pub fn run(common: &Common, args: &PullArgs) -> Outcome {
         store: &store,
         config: &config,
         plain_http: plain_http(args.plain_http),
-        patience: registry::Patience::default(),
+        patience: RetryPolicy::default(),
         rate: args.limit_rate.map(|rate| rate.0),
         observer: Some(amount.observer()),
     };

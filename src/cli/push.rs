@@ -16,7 +16,8 @@ use stackforge_stack::catalog::Catalog;
 use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_stack::labels;
 use stackforge_stack::spec::Platform;
-use stackforge_transfer::registry::{self, Patience, PlainHttp};
+use stackforge_transfer::RetryPolicy;
+use stackforge_transfer::registry::{self, PlainHttp};
 use stackforge_types::Cancel;
 use stackforge_types::printable;
 use std::collections::BTreeMap;
@@ -38,7 +39,7 @@ pub fn run(common: &Common, args: &PushArgs) -> Outcome {
     let settings = Settings {
         store: Some(&store),
         plain_http: plain_http(args.plain_http),
-        patience: Patience::default(),
+        patience: RetryPolicy::default(),
         observer: Some(observer),
     };
     let result = match args.index {
@@ -98,7 +99,7 @@ fn of_engine(common: &Common, args: &PushArgs, store: &Store) -> Outcome {
         let settings = Settings {
             store: Some(store),
             plain_http: plain_http(args.plain_http),
-            patience: Patience::default(),
+            patience: RetryPolicy::default(),
             observer: None,
         };
         let described = match args.index {

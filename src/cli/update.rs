@@ -13,7 +13,7 @@ use stackforge_image::assemble::time;
 use stackforge_image::store::Store;
 use stackforge_stack::config::Config;
 use stackforge_stack::diag::{Diagnostic, codes};
-use stackforge_transfer::registry;
+use stackforge_transfer::RetryPolicy;
 use stackforge_types::Cancel;
 use stackforge_update::{self as update, Job, Last, Settings, State, Step, UpdateError};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub fn run(common: &Common, args: &UpdateArgs) -> Outcome {
         store: &store,
         config: &config,
         plain_http: plain_http(args.plain_http),
-        patience: registry::Patience::default(),
+        patience: RetryPolicy::default(),
         rate: args.limit_rate.map(|rate| rate.0),
         observer: Some(amount.observer()),
     };

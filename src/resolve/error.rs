@@ -4,12 +4,12 @@ use super::indexes::redact;
 use super::os::NoSystem;
 use super::uv::UvError;
 use stackforge_debian::archive::ArchiveError;
-use stackforge_debian::download::DownloadError;
 use stackforge_debian::keyring::KeyringError;
 use stackforge_debian::mirror::MirrorError;
 use stackforge_debian::resolve::ResolveError as DebianError;
 use stackforge_stack::diag::{Code, Diagnostic, Explained, Report, chain, codes, of_disk};
 use stackforge_stack::spec::{Stack, Wanted};
+use stackforge_transfer::fetch::FetchError;
 use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +66,7 @@ pub enum OsPackagesError {
     #[error(transparent)]
     Mirror(#[from] MirrorError),
     #[error(transparent)]
-    Client(#[from] DownloadError),
+    Client(#[from] FetchError),
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     #[error(transparent)]

@@ -15,7 +15,8 @@ use stackforge_debian::finish::{self, Unpacked};
 use stackforge_debian::mirror::Mirrors;
 use stackforge_debian::rootfs::write_rootfs;
 use stackforge_stack::lock::{Lock, OsPackageLock};
-use stackforge_transfer::fetch::{Fetcher, Policy};
+use stackforge_transfer::RetryPolicy;
+use stackforge_transfer::fetch::Fetcher;
 use support::exported::{differences, entries};
 
 const EPOCH: u64 = 1_704_067_200;
@@ -34,7 +35,7 @@ async fn fetch(packages: &[OsPackageLock], cache: &Path) -> Vec<PathBuf> {
         })
         .collect();
     let mirrors = Mirrors::discover(&[]).unwrap();
-    let fetcher = Fetcher::new(Policy::default()).unwrap();
+    let fetcher = Fetcher::new(RetryPolicy::default()).unwrap();
     fetch_debs(&fetcher, &mirrors, cache, &debs, &|_| {})
         .await
         .unwrap()

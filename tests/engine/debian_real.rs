@@ -13,7 +13,6 @@ use sha2::{Digest, Sha256};
 use stackforge_debian::LockedDeb;
 use stackforge_debian::archive::{ArchiveError, Source, debian_suites, fetch_index};
 use stackforge_debian::configure::{CONFIGURE, INSTALL};
-use stackforge_debian::download::{client, get};
 use stackforge_debian::fetch::fetch_debs;
 use stackforge_debian::index::PackageIndex;
 use stackforge_debian::keyring::Keyring;
@@ -21,7 +20,8 @@ use stackforge_debian::mirror::Mirrors;
 use stackforge_debian::release::{Release, ReleaseError};
 use stackforge_debian::resolve::{Request, resolve};
 use stackforge_debian::rootfs::write_rootfs;
-use stackforge_transfer::fetch::{Fetcher, Policy};
+use stackforge_transfer::RetryPolicy;
+use stackforge_transfer::fetch::Fetcher;
 
 const BOOKWORM: &[u8] = include_bytes!("../../images/keyrings/debian-archive-bookworm.gpg");
 const TRIXIE: &[u8] = include_bytes!("../../images/keyrings/debian-archive-trixie.gpg");
@@ -33,7 +33,7 @@ const EPOCH: u64 = 1_704_067_200;
 const DAY: Duration = Duration::from_secs(86_400);
 
 struct Archive {
-    client: reqwest::Client,
+    fetcher: Fetcher,
     mirrors: Mirrors,
     cache: tempfile::TempDir,
 }
@@ -41,7 +41,7 @@ struct Archive {
 impl Archive {
     fn new() -> Self {
         Archive {
-            client: client().unwrap(),
+            fetcher: Fetcher::new(RetryPolicy::default()).unwrap(),
             mirrors: Mirrors::discover(&[]).unwrap(),
             cache: tempfile::tempdir().unwrap(),
         }
@@ -55,7 +55,7 @@ impl Archive {
     ) -> Result<PackageIndex, ArchiveError> {
         let keyring = Keyring::parse(keyring).unwrap();
         let source = Source {
-            client: &self.client,
+            fetcher: &self.fetcher,
             mirrors: &self.mirrors,
             keyring: &keyring,
             cache: self.cache.path(),
@@ -67,12 +67,13 @@ impl Archive {
     async fn release(&self, archive: &str, suite: &str) -> Vec<u8> {
         let mirror = self.mirrors.of(archive).unwrap()[0];
         let url = format!("{mirror}/dists/{suite}/InRelease");
-        get(&self.client, &url, 1 << 24).await.unwrap()
+        let answer = self.fetcher.get(&url, None, 1 << 24).await.unwrap();
+        answer.body.into()
     }
 
     async fn fetch(&self, debs: &[LockedDeb]) -> Vec<PathBuf> {
         fetch_debs(
-            &Fetcher::new(Policy::default()).unwrap(),
+            &self.fetcher,
             &self.mirrors,
             self.cache.path(),
             debs,
@@ -141,11 +142,11 @@ async fn a_tampered_release_is_refused() {
     let verify =
         |bytes: &[u8], keyring: &Keyring, now| Release::verify(bytes, "bookworm", keyring, now);
     let release = verify(&genuine, &keyring, now).unwrap();
-    let listed = &release.files["main/binary-amd64/Packages.xz"].sha256;
+    let listed = release.files["main/binary-amd64/Packages.xz"].sha256.hex();
     let text = String::from_utf8(genuine.clone()).unwrap();
     let flipped = if listed.starts_with('0') { "1" } else { "0" };
     for tampered in [
-        text.replacen(listed.as_str(), &format!("{flipped}{}", &listed[1..]), 1),
+        text.replacen(listed, &format!("{flipped}{}", &listed[1..]), 1),
         text.replacen("\nSuite: ", "\nX: y\nSuite: ", 1),
         format!("Suite: evil\n{text}"),
         format!("{text}\nSHA256:\n"),

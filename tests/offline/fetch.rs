@@ -8,15 +8,15 @@ mod shared;
 use crate::support::fetching::bytes;
 use crate::support::http as server;
 use server::Server;
-use stackforge_transfer::fetch::{Download, Fetcher, Netrc, Policy};
+use stackforge_transfer::RetryPolicy;
+use stackforge_transfer::fetch::{Download, Fetcher, Netrc};
 use stackforge_types::Digest;
 use std::path::Path;
 use std::time::Duration;
 
 /// Patient as a user's, but in a hurry.
-fn policy() -> Policy {
-    Policy {
-        parallel: 4,
+fn policy() -> RetryPolicy {
+    RetryPolicy {
         attempts: 5,
         first_pause: Duration::from_millis(2),
         longest_pause: Duration::from_secs(2),
@@ -25,7 +25,9 @@ fn policy() -> Policy {
 }
 
 fn fetcher() -> Fetcher {
-    Fetcher::with_netrc(policy(), Netrc::default()).unwrap()
+    Fetcher::with_netrc(policy(), Netrc::default())
+        .unwrap()
+        .with_parallel(4)
 }
 
 fn download(server: &Server, body: &[u8], size: Option<u64>) -> Download {

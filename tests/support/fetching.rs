@@ -1,7 +1,8 @@
 //! Fetches in processes of their own, whose environment says what the machine sets, and a proxy.
 
 use super::process::again;
-use stackforge_transfer::fetch::{Download, FetchError, Fetcher, Policy};
+use stackforge_transfer::RetryPolicy;
+use stackforge_transfer::fetch::{Download, FetchError, Fetcher};
 use stackforge_types::Digest;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -39,9 +40,9 @@ pub async fn fetches_with_its_environment() {
         };
         rustix::process::setrlimit(rustix::process::Resource::Fsize, most).unwrap();
     }
-    let policy = Policy {
+    let policy = RetryPolicy {
         attempts: 1,
-        ..Policy::default()
+        ..RetryPolicy::default()
     };
     let wanted = |(number, url): (usize, &str)| Download {
         name: match number {

@@ -12,9 +12,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use proxy::{Act, Fault, Proxy};
 use server::{Kind, Server, layout, skopeo};
+use stackforge_transfer::RetryPolicy;
 use stackforge_transfer::registry::{
-    Descriptor, Keychain, Manifest, Options, Patience, Payload, PlainHttp, Pushed, Registry,
-    RegistryError, Repository, Tag, Target,
+    Descriptor, Keychain, Manifest, Options, Payload, PlainHttp, Pushed, Registry, RegistryError,
+    Repository, Tag, Target,
 };
 use stackforge_types::Digest;
 
@@ -33,10 +34,10 @@ fn tag(text: &str) -> Target {
 /// Options whose pauses do not make tests slow.
 fn quick() -> Options {
     Options {
-        patience: Patience {
+        retry: RetryPolicy {
             attempts: 6,
-            first: Duration::from_millis(2),
-            longest: Duration::from_millis(50),
+            first_pause: Duration::from_millis(2),
+            longest_pause: Duration::from_millis(50),
             stall: Duration::from_millis(500),
         },
         ..Options::default()

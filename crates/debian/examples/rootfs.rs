@@ -9,8 +9,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use stackforge_debian::archive::{Source, Suite, fetch_index};
-use stackforge_debian::download::client;
-use stackforge_debian::fetch::{Fetcher, Policy, fetch_debs};
+use stackforge_debian::fetch::{Fetcher, RetryPolicy, fetch_debs};
 use stackforge_debian::finish;
 use stackforge_debian::keyring::Keyring;
 use stackforge_debian::mirror::Mirrors;
@@ -26,8 +25,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(cache)?;
     let mirrors = Mirrors::parse([format!("debian={mirror}").as_str()].into_iter())?;
     let keyring = Keyring::parse(&std::fs::read(keyring)?)?;
+    let fetcher = Fetcher::new(RetryPolicy::default())?;
     let source = Source {
-        client: &client()?,
+        fetcher: &fetcher,
         mirrors: &mirrors,
         keyring: &keyring,
         cache,
@@ -46,7 +46,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let locked = resolve(&index, &request)?;
 
-    let fetcher = Fetcher::new(Policy::default())?;
     let debs = fetch_debs(&fetcher, &mirrors, cache, &locked, &|_| ()).await?;
     let made = finish::write(&debs, "amd64", 0, File::create(out)?)?;
     println!(

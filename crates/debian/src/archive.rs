@@ -10,13 +10,13 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::deb::{Bounded, xz_decoder};
-use super::download::{DownloadError, Expected, fetch_to_cache, get};
 use super::index::{IndexBuilder, IndexError, PackageIndex};
 use super::keyring::Keyring;
 use super::mirror::{MirrorError, Mirrors};
 use super::newest;
 use super::package::is_word;
 use super::release::{MAX_RELEASE, Release, ReleaseError};
+use stackforge_transfer::fetch::{Download, FetchError, Fetcher};
 
 /// Limit on the size of one decompressed `Packages` file, in bytes. Debian's main has 50 MB.
 const MAX_PACKAGES: u64 = 2 << 30;
@@ -37,7 +37,7 @@ pub enum ArchiveError {
         suite: String,
         /// The failed download.
         #[source]
-        source: DownloadError,
+        source: FetchError,
     },
     /// The release does not list the index.
     #[error("suite `{suite}` has no component `{component}` for `{architecture}`")]
@@ -78,7 +78,7 @@ impl ArchiveError {
         match self {
             Self::Mirror(error) => error.help(),
             Self::Release(error) => error.help().to_owned(),
-            Self::Download { source, .. } => source.help().to_owned(),
+            Self::Download { source, .. } => source.help(),
             Self::Absent { .. } => {
                 "choose an architecture and components that the suite has".to_owned()
             }
@@ -118,8 +118,8 @@ pub fn debian_suites(codename: &str) -> Vec<Suite> {
 /// The inputs of [`fetch_index`] besides the suites.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
-    /// HTTP client: [`download::client`](super::download::client).
-    pub client: &'a reqwest::Client,
+    /// Fetches the releases and index files.
+    pub fetcher: &'a Fetcher,
     /// Mirrors of the archives.
     pub mirrors: &'a Mirrors,
     /// Keys that must have signed the releases.
@@ -215,13 +215,9 @@ async fn fetch_suite_from(
         source,
     };
     let base = format!("{mirror}/dists/{}", suite.name);
-    let bytes = get(
-        source.client,
-        &format!("{base}/InRelease"),
-        MAX_RELEASE as u64,
-    )
-    .await
-    .map_err(download)?;
+    let url = format!("{base}/InRelease");
+    let answer = source.fetcher.get(&url, None, MAX_RELEASE as u64).await;
+    let bytes = answer.map_err(download)?.body;
     let release = Release::verify(&bytes, &suite.name, source.keyring, source.now)?;
     if let Some(date) = release.date
         && let Some(newest) = newest::older(source.cache, &suite.archive, &suite.name, date)
@@ -253,19 +249,64 @@ async fn fetch_suite_from(
         };
         let mut urls = vec![format!("{base}/{directory}/Packages.xz")];
         if release.by_hash {
-            urls.insert(
-                0,
-                format!("{base}/{directory}/by-hash/SHA256/{}", index.sha256),
-            );
+            let by_hash = format!("{base}/{directory}/by-hash/SHA256/{}", index.sha256.hex());
+            urls.insert(0, by_hash);
         }
-        let expected = Expected {
-            sha256: &index.sha256,
-            size: index.size,
+        let wanted = Download {
+            name: format!("{}.xz", index.sha256.hex()),
+            urls,
+            sha256: index.sha256.clone(),
+            size: Some(index.size),
         };
-        let (path, _) = fetch_to_cache(source.client, &urls, expected, source.cache, "xz", |_| {})
-            .await
-            .map_err(download)?;
-        files.push(path);
+        let fetched = source.fetcher.file(&wanted, source.cache, &|_| {}).await;
+        files.push(fetched.map_err(download)?.path);
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackforge_transfer::RetryPolicy;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    #[tokio::test]
+    async fn a_busy_mirror_is_asked_again_and_no_login_is_shown() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap();
+        let server = async {
+            for answer in ["503 X\r\nRetry-After: 0", "403 X"] {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    request.push(socket.read_u8().await.unwrap());
+                }
+                let head = "Content-Length: 0\r\nConnection: close\r\n\r\n";
+                let answer = format!("HTTP/1.1 {answer}\r\n{head}");
+                socket.write_all(answer.as_bytes()).await.unwrap();
+            }
+        };
+        let mirror = format!("debian=http://user:secret@{host}");
+        let mirrors = Mirrors::parse([mirror.as_str()].into_iter()).unwrap();
+        let fetcher = Fetcher::new(RetryPolicy::default()).unwrap();
+        let keyring = Keyring::parse(include_bytes!(
+            "../../../images/keyrings/debian-archive-bookworm.gpg"
+        ));
+        let cache = tempfile::tempdir().unwrap();
+        let source = Source {
+            fetcher: &fetcher,
+            mirrors: &mirrors,
+            keyring: &keyring.unwrap(),
+            cache: cache.path(),
+            now: SystemTime::now(),
+        };
+        let suites = &debian_suites("bookworm")[..1];
+        let (index, ()) = tokio::join!(fetch_index(source, suites, "amd64"), server);
+        let error = index.err().unwrap();
+        let ArchiveError::Download { source, .. } = &error else {
+            panic!("{error}");
+        };
+        assert!(source.is_denied(), "{source}");
+        assert!(!format!("{error} {source} {source:?}").contains("secret"));
+    }
 }

@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 
 use super::mirror::{MirrorError, Mirrors};
 use super::package::{LockedDeb, MalformedLock};
-use stackforge_transfer::fetch::{Download, What};
+use stackforge_transfer::fetch::{Download, FetchError, What};
 
-pub use stackforge_transfer::fetch::{Fetcher, Policy};
+pub use stackforge_transfer::RetryPolicy;
+pub use stackforge_transfer::fetch::Fetcher;
 
 /// Why a package could not be fetched.
 #[derive(Debug, thiserror::Error)]
-pub enum FetchError {
+pub enum FetchDebsError {
     /// A locked package is malformed.
     #[error(transparent)]
     Lock(#[from] MalformedLock),
@@ -45,11 +46,11 @@ pub enum FetchError {
         version: String,
         /// The failed download.
         #[source]
-        source: stackforge_transfer::fetch::FetchError,
+        source: FetchError,
     },
 }
 
-impl FetchError {
+impl FetchDebsError {
     /// Returns what to do about it, as a sentence without its full stop.
     pub fn help(&self) -> String {
         match self {
@@ -81,7 +82,7 @@ pub async fn fetch_debs(
     folder: &Path,
     debs: &[LockedDeb],
     on_event: &(dyn Fn(FetchEvent<'_>) + Sync),
-) -> Result<Vec<PathBuf>, FetchError> {
+) -> Result<Vec<PathBuf>, FetchDebsError> {
     for deb in debs {
         deb.check()?;
     }
@@ -97,7 +98,7 @@ async fn fetch_deb(
     folder: &Path,
     deb: &LockedDeb,
     on_event: &(dyn Fn(FetchEvent<'_>) + Sync),
-) -> Result<PathBuf, FetchError> {
+) -> Result<PathBuf, FetchDebsError> {
     // A file in the folder is valid even if its archive has no mirror.
     let (urls, no_mirror) = match mirrors.of(&deb.archive) {
         Ok(mirrors) => (
@@ -126,15 +127,15 @@ async fn fetch_deb(
     match fetcher.file(&download, folder, &tell).await {
         Ok(fetched) => Ok(fetched.path),
         Err(source) => Err(match no_mirror {
-            Some(source) => FetchError::Mirror {
+            Some(source) => FetchDebsError::Mirror {
                 package: deb.name.clone(),
                 source,
             },
-            None if source.is_missing() => FetchError::Gone {
+            None if source.is_missing() => FetchDebsError::Gone {
                 package: deb.name.clone(),
                 version: deb.version.clone(),
             },
-            None => FetchError::Download {
+            None => FetchDebsError::Download {
                 package: deb.name.clone(),
                 version: deb.version.clone(),
                 source,
@@ -142,3 +143,6 @@ async fn fetch_deb(
         }),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,6 @@ pub mod archive;
 pub mod configure;
 pub mod control;
 pub mod deb;
-pub mod download;
 mod dpkg;
 pub mod fetch;
 pub mod finish;

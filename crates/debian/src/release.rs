@@ -14,7 +14,8 @@ use pgp::packet::Signature;
 
 use super::control::{ControlError, StanzaReader};
 use super::keyring::Keyring;
-use super::package::{is_pool_path, is_sha256};
+use super::package::is_pool_path;
+use stackforge_types::Digest;
 
 /// Largest InRelease that is read, in bytes. Debian's own has about 150 KiB.
 pub const MAX_RELEASE: usize = 16 << 20;
@@ -107,8 +108,8 @@ impl ReleaseError {
 pub struct IndexFile {
     /// Size of the file in bytes.
     pub size: u64,
-    /// SHA-256 of the file, as 64 lower-case hex digits.
-    pub sha256: String,
+    /// Digest of the file.
+    pub sha256: Digest,
 }
 
 /// A verified release.
@@ -244,19 +245,13 @@ pub fn parse(text: &str, suite: &str, now: SystemTime) -> Result<Release, Releas
         let size = size
             .parse()
             .map_err(|_| malformed(format!("`{}` is no size", size.escape_debug())))?;
-        if !is_sha256(sha256) || !is_pool_path(path) {
+        let (Ok(sha256), true) = (format!("sha256:{sha256}").parse(), is_pool_path(path)) else {
             return Err(malformed(format!(
                 "`{}` is not digest, size and path",
                 line.escape_debug()
             )));
-        }
-        files.insert(
-            path.to_owned(),
-            IndexFile {
-                size,
-                sha256: sha256.to_owned(),
-            },
-        );
+        };
+        files.insert(path.to_owned(), IndexFile { size, sha256 });
     }
     Ok(Release {
         files,

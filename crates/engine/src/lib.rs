@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+pub use stackforge_types::login::{Login, Secret};
+
 /// Everything an engine needs to build one image.
 #[derive(Debug, Clone, Default)]
 pub struct BuildRequest {
@@ -77,43 +79,6 @@ impl fmt::Debug for Source {
             Source::File(path) => write!(f, "File({})", path.display()),
         }
     }
-}
-
-/// A value that only a RUN step may see. It has no `Display` and no `Serialize`, and its `Debug` shows
-/// nothing, not even a length.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Vec<u8>);
-
-impl Secret {
-    /// Wraps a value so that it cannot be shown.
-    pub fn new(value: impl Into<Vec<u8>>) -> Self {
-        Secret(value.into())
-    }
-
-    /// Returns the bytes, for the code that passes them to the step.
-    pub fn expose(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
-
-/// Credentials for a registry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Login {
-    /// A user name with a password or an access token.
-    Password {
-        /// The user's name.
-        user: String,
-        /// The password or token.
-        password: Secret,
-    },
-    /// A refresh token, which the registry's token service turns into access tokens.
-    Identity(Secret),
 }
 
 /// The result of a successful build.

@@ -2,10 +2,13 @@
 //!
 //! Values that are parsed once, where they enter the program, and are always valid afterwards: [`Digest`],
 //! [`Platform`], [`Sm`] (compute capability), [`PythonVersion`], image [`reference`]s and [`wheel`] names.
-//! Besides them what every layer above needs: [`printable`] text, a machine's files below its [`root`] directory, a [`Cancel`] that can be shared, and
+//! Besides them what every layer above needs: [`printable`] text, a machine's files below its [`root`]
+//! directory, [`date`]s, a [`login`] whose secrets are never shown, a [`Cancel`] that can be shared, and
 //! [`remove`], which removes a directory of any depth.
 
 mod cancel;
+pub mod date;
+pub mod login;
 mod nouns;
 pub mod printable;
 pub mod reference;

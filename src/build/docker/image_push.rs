@@ -4,10 +4,9 @@ use super::super::output::{Output, facts, settings};
 use super::super::{BuildError, Options};
 use stackforge_distribute::publish::{Entrance, Facts, Listed, PublishError, Settings};
 use stackforge_engine::docker::Docker;
-use stackforge_engine::{Login, Secret};
 use stackforge_plan::Plan;
 use stackforge_stack::spec::Platform;
-use stackforge_transfer::registry::{Keychain, Login as Known, Reference, Target};
+use stackforge_transfer::registry::{Keychain, Login, Reference, Target};
 use stackforge_types::Cancel;
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
@@ -107,11 +106,7 @@ async fn login(reference: &Reference) -> Option<Login> {
     let repository = reference.repository().to_string();
     let keychain = Keychain::of_user();
     match keychain.find(reference.host(), &repository).await.login {
-        Known::Anonymous => None,
-        Known::Password { user, password } => Some(Login::Password {
-            user,
-            password: Secret::new(password.reveal()),
-        }),
-        Known::Identity(token) => Some(Login::Identity(Secret::new(token.reveal()))),
+        Login::Anonymous => None,
+        login => Some(login),
     }
 }

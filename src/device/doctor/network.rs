@@ -2,9 +2,9 @@
 
 use super::Question;
 use serde::Serialize;
-use stackforge_debian::download;
 use stackforge_debian::mirror::Mirrors;
 use stackforge_resolve::{IndexAddress, index_address, index_answers};
+use stackforge_transfer::fetch::client;
 use std::time::Duration;
 
 #[derive(Debug, Serialize)]
@@ -97,7 +97,7 @@ async fn debian(question: &Question<'_>) -> Answer {
 /// Sends one request and reads only the answer's headers.
 async fn get(url: &str) -> Answer {
     let unreachable = |why: String| Answer::Unreachable { why };
-    let client = match download::client() {
+    let client = match client() {
         Ok(client) => client,
         Err(e) => return unreachable(stackforge_stack::diag::chain(&e)),
     };

@@ -17,9 +17,10 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use stackforge_image::store::Store;
+use stackforge_transfer::RetryPolicy;
 use stackforge_transfer::registry::{
-    Keychain, Observer, Options, Patience, PlainHttp, Pushed, Reference, Registry, RegistryError,
-    Repository, Target,
+    Keychain, Observer, Options, PlainHttp, Pushed, Reference, Registry, RegistryError, Repository,
+    Target,
 };
 use stackforge_types::Digest;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub struct Settings<'a> {
     /// Remembers which repositories of a registry blobs may be mounted from.
     pub store: Option<&'a Store>,
     pub plain_http: PlainHttp,
-    pub patience: Patience,
+    pub patience: RetryPolicy,
     pub observer: Option<Observer>,
 }
 
@@ -127,7 +128,7 @@ fn connect(reference: &Reference, settings: &Settings<'_>) -> Result<Registry, R
     let options = Options {
         observer: settings.observer.clone(),
         plain_http: settings.plain_http,
-        patience: settings.patience.clone(),
+        retry: settings.patience.clone(),
         ..Options::default()
     };
     Registry::connect(reference.host(), Arc::new(Keychain::of_user()), &options)

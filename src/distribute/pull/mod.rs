@@ -25,7 +25,8 @@ use stackforge_image::oci::Image;
 use stackforge_image::store::Store;
 use stackforge_stack::config::Config;
 use stackforge_stack::spec::Platform;
-use stackforge_transfer::registry::{Observer, Options, Patience, PlainHttp, Reference, Registry};
+use stackforge_transfer::RetryPolicy;
+use stackforge_transfer::registry::{Observer, Options, PlainHttp, Reference, Registry};
 
 pub use choose::{Choice, Machine, Reason, choose};
 pub use docker::{load, replace};
@@ -44,7 +45,7 @@ pub struct Settings<'a> {
     pub store: &'a Store,
     pub config: &'a Config,
     pub plain_http: PlainHttp,
-    pub patience: Patience,
+    pub patience: RetryPolicy,
     /// Most bytes per second.
     pub rate: Option<u64>,
     pub observer: Option<Observer>,
@@ -56,7 +57,7 @@ impl Settings<'_> {
         let options = Options {
             mirrors: mirror.cloned().into_iter().collect(),
             plain_http: self.plain_http,
-            patience: self.patience.clone(),
+            retry: self.patience.clone(),
             rate: self.rate,
             observer: self.observer.clone(),
             ..Options::default()
@@ -80,7 +81,7 @@ pub async fn pull(
         store,
         config,
         plain_http: PlainHttp::default(),
-        patience: Patience::default(),
+        patience: RetryPolicy::default(),
         rate: None,
         observer,
     };

@@ -13,7 +13,6 @@ use super::requirements::{Need, Way};
 use super::{LockOptions, ResolveError};
 use stackforge_debian::LockedDeb;
 use stackforge_debian::archive::{Source, Suite, fetch_index};
-use stackforge_debian::download::client;
 use stackforge_debian::index::PackageIndex;
 use stackforge_debian::keyring::Keyring;
 use stackforge_debian::mirror::Mirrors;
@@ -22,6 +21,8 @@ use stackforge_stack::catalog::{Bootstrap, OsRoles, keyring};
 use stackforge_stack::lock::{OsPackageLock, PlatformLock};
 use stackforge_stack::spec::{PythonVersion, Stack};
 use stackforge_stack::target::{Base, Target};
+use stackforge_transfer::RetryPolicy;
+use stackforge_transfer::fetch::Fetcher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::SystemTime;
@@ -231,7 +232,7 @@ async fn index(
     options: &LockOptions,
 ) -> Result<PackageIndex, ResolveError> {
     let mirrors = Mirrors::discover(&options.debian_mirrors).map_err(OsPackagesError::from)?;
-    let client = client().map_err(OsPackagesError::from)?;
+    let fetcher = Fetcher::new(RetryPolicy::default()).map_err(OsPackagesError::from)?;
     let cache = options.cache.join("indices");
     std::fs::create_dir_all(&cache).map_err(|source| ResolveError::Io {
         doing: "create",
@@ -239,7 +240,7 @@ async fn index(
         source,
     })?;
     let source = Source {
-        client: &client,
+        fetcher: &fetcher,
         mirrors: &mirrors,
         keyring,
         cache: &cache,

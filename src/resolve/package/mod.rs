@@ -16,7 +16,8 @@ use pep440_rs::Version;
 use stackforge_image::store::Store;
 use stackforge_stack::catalog::Catalog;
 use stackforge_stack::spec::{Platform, PythonVersion};
-use stackforge_transfer::fetch::{Download, Event, Fetcher, Policy};
+use stackforge_transfer::RetryPolicy;
+use stackforge_transfer::fetch::{Download, Event, Fetcher};
 use stackforge_types::Digest;
 use stackforge_types::wheel::normalized;
 use std::path::PathBuf;
@@ -128,7 +129,7 @@ pub async fn package(
 
 /// Returns a fetcher that keeps partial downloads in the store.
 fn into(store: &Store) -> Result<Fetcher, PackageError> {
-    Ok(Fetcher::new(Policy::default())?.with_parts(store.dir("parts")?))
+    Ok(Fetcher::new(RetryPolicy::default())?.with_parts(store.dir("parts")?))
 }
 
 /// Returns the wheel of an earlier run, verified again.
@@ -164,7 +165,7 @@ async fn kept(
         size: None,
     };
     let folder = store.root().join("blobs/sha256");
-    let fetcher = Fetcher::new(Policy::default())?;
+    let fetcher = Fetcher::new(RetryPolicy::default())?;
     let fetched = fetcher.file(&download, &folder, on_event).await;
     fetched.map_err(|_| missing())?;
     store.verified(&sha256);

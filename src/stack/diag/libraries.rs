@@ -2,8 +2,7 @@
 
 use super::{Code, Explained, codes};
 use stackforge_debian::archive::ArchiveError;
-use stackforge_debian::download::DownloadError;
-use stackforge_debian::fetch::FetchError as DebError;
+use stackforge_debian::fetch::FetchDebsError as DebError;
 use stackforge_debian::finish::FinishError;
 use stackforge_debian::keyring::KeyringError;
 use stackforge_debian::mirror::MirrorError;
@@ -246,20 +245,6 @@ impl Explained for DebError {
             }
             other => Self::help(other),
         }
-    }
-}
-
-impl Explained for DownloadError {
-    fn code(&self) -> Code {
-        match self {
-            Self::Client(source) => source.code(),
-            Self::Write { source, .. } => of_disk(source),
-            _ => codes::NETWORK,
-        }
-    }
-
-    fn help(&self) -> String {
-        Self::help(self).to_owned()
     }
 }
 

@@ -50,9 +50,8 @@ pub fn release(bytes: &[u8]) {
     };
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000);
     if let Ok(release) = release::parse(text, "bookworm", now) {
-        for (path, file) in &release.files {
+        for path in release.files.keys() {
             assert!(!path.starts_with('/') && !path.split('/').any(|part| part == ".."));
-            assert_eq!(file.sha256.len(), 64);
         }
     }
 }

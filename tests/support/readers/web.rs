@@ -2,7 +2,8 @@
 
 use reqwest::Url;
 use stackforge_resolve::simple;
-use stackforge_transfer::registry::{challenge, header};
+use stackforge_transfer::header;
+use stackforge_transfer::registry::challenge;
 
 /// Headers, one a line.
 pub fn headers(bytes: &[u8]) {

@@ -9,7 +9,8 @@ use stackforge_image::oci;
 use stackforge_image::store::Store;
 use stackforge_stack::config::Config;
 use stackforge_stack::spec::Platform;
-use stackforge_transfer::registry::{Event, Patience, Reference, RegistryError};
+use stackforge_transfer::RetryPolicy;
+use stackforge_transfer::registry::{Event, Reference, RegistryError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -45,11 +46,11 @@ fn harmful(upstream: &str, seed: u64) -> Proxy {
     })
 }
 
-fn patience() -> Patience {
-    Patience {
+fn patience() -> RetryPolicy {
+    RetryPolicy {
         attempts: 6,
-        first: Duration::from_millis(1),
-        longest: Duration::from_millis(20),
+        first_pause: Duration::from_millis(1),
+        longest_pause: Duration::from_millis(20),
         stall: Duration::from_millis(150),
     }
 }

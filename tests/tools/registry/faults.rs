@@ -64,7 +64,7 @@ async fn no_harm_makes_a_wrong_byte() {
         let harm = harmful(seed, OF_READING);
         let proxy = Proxy::start(&server.host, move |_| harm().map_or(Act::Pass, Act::Harm));
         let mut options = quick();
-        options.patience.stall = std::time::Duration::from_millis(300);
+        options.retry.stall = std::time::Duration::from_millis(300);
         let registry = connect(&proxy.host, &options);
         let dir = tempfile::tempdir().unwrap();
         let read = async {
@@ -115,7 +115,7 @@ async fn no_harm_pushes_a_wrong_byte() {
         let chunk = [None, Some(64 << 10)][seed as usize % 2];
         let mut options = Options { chunk, ..quick() };
         // A blob in chunks is begun anew for most of these faults: that takes many attempts.
-        options.patience.attempts = 16;
+        options.retry.attempts = 16;
         let registry = connect(&proxy.host, &options);
         let app = repository(&format!("app{seed}"));
         let mut random = fastrand::Rng::with_seed(seed);
@@ -242,7 +242,7 @@ async fn what_breaks_off_is_taken_up_where_it_broke() {
     let (heard, wanted) = (Arc::clone(&received), Arc::new(tokio::sync::Notify::new()));
     let enough = Arc::clone(&wanted);
     let mut options = quick();
-    options.patience.stall = std::time::Duration::from_secs(60);
+    options.retry.stall = std::time::Duration::from_secs(60);
     options.observer = Some(Arc::new(move |event| {
         if let Event::Received { bytes, .. } = event {
             let mut total = heard.lock().unwrap();

@@ -82,8 +82,9 @@ fn is_on_loopback(reference: &str) -> bool {
 }
 
 pub(super) fn credentials(login: &Login) -> DockerCredentials {
-    let text = |secret: &crate::Secret| Some(String::from_utf8_lossy(secret.expose()).into_owned());
+    let text = |secret: &crate::Secret| Some(secret.expose_text().into_owned());
     match login {
+        Login::Anonymous => DockerCredentials::default(),
         Login::Password { user, password } => DockerCredentials {
             username: Some(user.clone()),
             password: text(password),

@@ -180,9 +180,9 @@ impl Auth for LoginsOfOneBuild {
         let (username, secret) = match self.0.get(host) {
             Some(Login::Password { user, password }) => (user.clone(), Some(password)),
             Some(Login::Identity(token)) => (String::new(), Some(token)),
-            None => (String::new(), None),
+            Some(Login::Anonymous) | None => (String::new(), None),
         };
-        let text = |s: &Secret| String::from_utf8_lossy(s.expose()).into_owned();
+        let text = |s: &Secret| s.expose_text().into_owned();
         Ok(Response::new(CredentialsResponse {
             username,
             secret: secret.map(text).unwrap_or_default(),

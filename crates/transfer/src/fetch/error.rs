@@ -1,5 +1,6 @@
 //! Why a file could not be fetched, and what to do about it.
 
+use crate::failure::{Failure, is_passing_status};
 use std::path::{Path, PathBuf};
 
 /// Why a file could not be fetched. No message contains a credential.
@@ -135,9 +136,9 @@ impl FetchError {
     /// Whether the same request may succeed later.
     pub(super) fn is_passing(&self) -> bool {
         match self {
-            Self::Transfer { source, .. } => !source.is_builder() && !source.is_redirect(),
+            Self::Transfer { source, .. } => Failure::of(source).is_passing(),
             Self::Short { .. } => true,
-            Self::Status { status, .. } => *status >= 500 || [408, 425, 429].contains(status),
+            Self::Status { status, .. } => is_passing_status(*status),
             _ => false,
         }
     }

@@ -1,31 +1,33 @@
 //! Fetches one file: from its addresses, through its part file, to its final name.
 
-use super::headers::{Validators, content_range};
-use super::part::{Claim, Note, Part, verified};
+use super::note::{Note, NotedPart, Validators};
 use super::progress::{Reporter, What};
-use super::retry::Backoff;
 use super::writer::Writer;
-use super::{Download, FetchError, Fetched, Fetcher, address, without_credentials};
+use super::{Download, FetchError, FetchedFile, Fetcher, address, without_credentials};
+use crate::header::{content_range, text};
+use crate::part::verified;
+use crate::retry::Backoff;
 use futures_util::StreamExt as _;
 use reqwest::{Response, StatusCode, Url, header};
 use stackforge_types::Digest;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Largest file in bytes: no package is larger, and a server that sends without end is stopped.
 const LARGEST: u64 = 64 << 30;
-/// How often to check for a file that another process fetches.
-const GLANCE: Duration = Duration::from_millis(100);
 /// Longest name in bytes that leaves room for the longest suffix in 255 bytes.
 const LONGEST_NAME: usize = 255 - ".part.json".len();
 
 /// The state of one download.
-struct Journey<'a> {
+struct State<'a> {
     fetcher: &'a Fetcher,
     download: &'a Download,
     report: &'a Reporter<'a>,
     /// Bytes received over the network.
-    came: u64,
+    received: u64,
+    /// Most bytes that the part has had. Bytes before it are no progress: a server without ranges sends them
+    /// again and again.
+    furthest: u64,
     size: Option<u64>,
     /// Whether to send `Range`; false once the server turns out not to support it.
     ranges: bool,
@@ -52,9 +54,9 @@ impl Fetcher {
         download: &Download,
         directory: &Path,
         report: &Reporter<'_>,
-    ) -> Result<Fetched, FetchError> {
+    ) -> Result<FetchedFile, FetchError> {
         let path = directory.join(plain(&download.name)?);
-        if let Some(found) = there(&path, download, report).await? {
+        if let Some(found) = existing(&path, download, report).await? {
             return Ok(found);
         }
         if download.urls.is_empty() {
@@ -68,30 +70,31 @@ impl Fetcher {
         let _slot = self.slots.acquire().await;
         let parts = self.parts.as_deref().unwrap_or(directory);
         let mut writer = claim(parts, directory, download, report).await?;
-        if let Some(found) = there(&path, download, report).await? {
+        if let Some(found) = existing(&path, download, report).await? {
             writer.release().await?;
             return Ok(found);
         }
         writer
             .recover(download.sha256.clone(), download.size)
             .await?;
-        let mut journey = Journey {
+        let mut state = State {
             fetcher: self,
             download,
             report,
-            came: 0,
+            received: 0,
+            furthest: writer.have(),
             size: download.size,
             ranges: true,
         };
         report.tell(What::Started, writer.have(), download.size);
-        match journey.any_address(&mut writer).await {
+        match state.any_address(&mut writer).await {
             Ok(()) => {
                 let have = writer.have();
-                let path = writer.finish().await?;
+                writer.finish(&path).await?;
                 report.tell(What::Done, have, Some(have));
-                Ok(Fetched {
+                Ok(FetchedFile {
                     path,
-                    bytes: journey.came,
+                    bytes: state.received,
                     cached: false,
                 })
             }
@@ -103,7 +106,7 @@ impl Fetcher {
     }
 }
 
-impl Journey<'_> {
+impl State<'_> {
     async fn any_address(&mut self, writer: &mut Writer) -> Result<(), FetchError> {
         // An earlier process was killed between the last byte and the rename.
         if writer.have() > 0 && writer.digest().await? == self.download.sha256 {
@@ -128,11 +131,10 @@ impl Journey<'_> {
     /// Tries one address until the file is complete and verified, or the address is of no use.
     async fn one_address(&mut self, url: &str, writer: &mut Writer) -> Result<(), FetchError> {
         let address = address::parse(url)?;
-        let mut backoff = Backoff::new(&self.fetcher.policy);
+        let mut backoff = Backoff::default();
         let mut anew = false;
         self.ranges = true;
         loop {
-            let before = self.came;
             let failure = match self.attempt(&address, writer, anew).await {
                 Ok(()) => match self.wrong(writer).await? {
                     None => return Ok(()),
@@ -168,7 +170,7 @@ impl Journey<'_> {
                     if !error.is_passing() {
                         return Err(error);
                     }
-                    let Some(pause) = backoff.after(self.came - before, error.wait()) else {
+                    let Some(pause) = self.pause(&mut backoff, writer.have(), &error) else {
                         return Err(error);
                     };
                     if !self.ranges {
@@ -181,6 +183,14 @@ impl Journey<'_> {
                 }
             }
         }
+    }
+
+    /// The pause after a failed attempt that left `have` bytes in the part, or `None` to give up.
+    fn pause(&mut self, backoff: &mut Backoff, have: u64, error: &FetchError) -> Option<Duration> {
+        let gained = have.saturating_sub(self.furthest);
+        self.furthest = self.furthest.max(have);
+        backoff.gained(gained);
+        backoff.pause(&self.fetcher.retry, error.wait())
     }
 
     /// Describes how the complete file differs from the requested one. `None` if it does not.
@@ -225,8 +235,8 @@ impl Journey<'_> {
                 }
                 self.expect(response.content_length())?;
             }
-            StatusCode::PARTIAL_CONTENT if have > 0 => match content_range(&response) {
-                Some((first, whole)) if first == have => self.expect(whole)?,
+            StatusCode::PARTIAL_CONTENT if have > 0 => match sent_range(&response) {
+                Some(sent) if sent.first == have => self.expect(sent.size)?,
                 _ => return Err(Failure::Ranges("the server sends another part of it")),
             },
             StatusCode::RANGE_NOT_SATISFIABLE if have > 0 => {
@@ -273,7 +283,7 @@ impl Journey<'_> {
                 return Err(Failure::Altered(format!("it is longer than {limit} bytes")));
             }
             writer.append(&chunk).await?;
-            self.came += chunk.len() as u64;
+            self.received += chunk.len() as u64;
             let what = What::Bytes(chunk.len() as u64);
             self.report.tell(what, writer.have(), self.size);
         }
@@ -289,18 +299,18 @@ impl Journey<'_> {
 }
 
 /// Returns the file if it exists with the right content.
-async fn there(
+async fn existing(
     path: &Path,
     download: &Download,
     report: &Reporter<'_>,
-) -> Result<Option<Fetched>, FetchError> {
-    let (path, sha256, size) = (path.to_owned(), download.sha256.clone(), download.size);
-    let look = move || -> Option<(u64, PathBuf)> { Some((verified(&path, &sha256, size)?, path)) };
+) -> Result<Option<FetchedFile>, FetchError> {
+    let (file, sha256, size) = (path.to_owned(), download.sha256.clone(), download.size);
+    let look = move || verified(&file, &sha256, size);
     let found = tokio::task::spawn_blocking(look).await.unwrap_or(None);
-    Ok(found.map(|(have, path)| {
+    Ok(found.map(|have| {
         report.tell(What::Cached, have, Some(have));
-        Fetched {
-            path,
+        FetchedFile {
+            path: path.to_owned(),
             bytes: 0,
             cached: true,
         }
@@ -314,25 +324,15 @@ async fn claim(
     download: &Download,
     report: &Reporter<'_>,
 ) -> Result<Writer, FetchError> {
-    let mut told = false;
-    loop {
-        match Part::claim(parts, directory, &download.name) {
-            Ok(Claim::Mine(part)) => return Ok(Writer::new(part)),
-            Ok(Claim::Busy) => {
-                if !std::mem::replace(&mut told, true) {
-                    report.tell(What::Waiting, 0, download.size);
-                }
-                tokio::time::sleep(GLANCE).await;
-            }
-            Err(e) => {
-                return Err(FetchError::io(
-                    "opening the part of",
-                    &directory.join(&download.name),
-                    e,
-                ));
-            }
-        }
-    }
+    let on_busy = || report.tell(What::Waiting, 0, download.size);
+    NotedPart::lock(parts, &download.name, on_busy)
+        .await
+        .map(Writer::new)
+        .map_err(|e| FetchError::io("opening the part of", &directory.join(&download.name), e))
+}
+
+fn sent_range(response: &Response) -> Option<crate::header::ContentRange> {
+    content_range(text(response.headers(), header::CONTENT_RANGE.as_str())?)
 }
 
 fn plain(name: &str) -> Result<&str, FetchError> {

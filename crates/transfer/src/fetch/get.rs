@@ -1,11 +1,11 @@
 //! Reads small responses whole: they have no digest to verify.
 
-use super::headers::retry_after;
-use super::retry::Backoff;
 use super::{FetchError, Fetcher, address, without_credentials};
-use futures_util::StreamExt as _;
-use reqwest::header;
-use reqwest::{Response, Url};
+use crate::body::{self, BodyError};
+use crate::header::retry_after;
+use crate::retry::Backoff;
+use bytes::Bytes;
+use reqwest::{Response, Url, header};
 
 /// A response and its final address.
 #[derive(Debug, Clone)]
@@ -15,7 +15,7 @@ pub struct Answer {
     /// The `Content-Type` header, if it is text.
     pub content_type: Option<String>,
     /// The whole body.
-    pub body: Vec<u8>,
+    pub body: Bytes,
 }
 
 impl Fetcher {
@@ -32,13 +32,13 @@ impl Fetcher {
         limit: u64,
     ) -> Result<Answer, FetchError> {
         let address = address::parse(url)?;
-        let mut backoff = Backoff::new(&self.policy);
+        let mut backoff = Backoff::default();
         loop {
             let error = match self.get_once(&address, accept, limit).await {
                 Err(error) if error.is_passing() => error,
                 done => return done,
             };
-            let Some(pause) = backoff.after(0, error.wait()) else {
+            let Some(pause) = backoff.pause(&self.retry, error.wait()) else {
                 return Err(error);
             };
             tracing::debug!(%error, "trying again");
@@ -61,27 +61,20 @@ impl Fetcher {
         if !response.status().is_success() {
             return Err(self.refused(url, &response));
         }
-        let too_long = || FetchError::TooLong {
-            url: without_credentials(url.as_str()),
-            limit,
-        };
         let from = response.url().clone();
         let content_type = response.headers().get(header::CONTENT_TYPE);
         let content_type = content_type
             .and_then(|v| v.to_str().ok())
             .map(str::to_owned);
-        if response.content_length().is_some_and(|l| l > limit) {
-            return Err(too_long());
-        }
-        let mut body = Vec::new();
-        let mut chunks = response.bytes_stream();
-        while let Some(chunk) = chunks.next().await {
-            let chunk = chunk.map_err(transfer)?;
-            if (body.len() + chunk.len()) as u64 > limit {
-                return Err(too_long());
-            }
-            body.extend_from_slice(&chunk);
-        }
+        let body = body::whole(response, limit)
+            .await
+            .map_err(|error| match error {
+                BodyError::TooLong(limit) => FetchError::TooLong {
+                    url: without_credentials(url.as_str()),
+                    limit,
+                },
+                BodyError::Transfer(source) => transfer(source),
+            })?;
         Ok(Answer {
             url: from,
             content_type,

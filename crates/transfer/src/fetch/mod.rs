@@ -9,30 +9,53 @@
 //! bytes that are already here if the server supports ranges.
 
 mod address;
-mod client;
 mod error;
 mod file;
 mod get;
-mod headers;
 mod netrc;
-mod part;
+mod note;
 mod progress;
-mod retry;
 mod writer;
 
+use crate::RetryPolicy;
+use crate::client::{Redirects, builder};
 use netrc::Logins;
 use stackforge_types::Digest;
+use stackforge_types::login::Login;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
-pub use client::client;
 pub use error::FetchError;
 pub use get::Answer;
-pub use netrc::{Login, Netrc, NetrcError};
+pub use netrc::{Netrc, NetrcError};
 pub use progress::{Event, Progress, What};
-pub use retry::Policy;
 pub use stackforge_types::printable::without_credentials;
+
+/// Most files that a [`Fetcher`] fetches at a time, unless [`Fetcher::with_parallel`] says otherwise.
+const PARALLEL: usize = 8;
+
+/// Creates a client that trusts the system's certificates, or those of SSL_CERT_FILE, and uses the proxies
+/// of the environment.
+///
+/// # Errors
+/// If TLS cannot be set up: a certificate file or a proxy variable that cannot be used.
+pub fn client() -> Result<reqwest::Client, FetchError> {
+    client_that_waits(RetryPolicy::default().stall)
+}
+
+/// A request that starts without TLS, such as to a Debian mirror, may continue without it. From TLS to plain
+/// HTTP no redirect leads, because an index page has no digest to verify.
+fn client_that_waits(stall: Duration) -> Result<reqwest::Client, FetchError> {
+    let redirects = Redirects {
+        plain: true,
+        same_origin: false,
+    };
+    builder(stall, redirects)
+        .build()
+        .map_err(FetchError::Client)
+}
 
 /// A file to fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +72,7 @@ pub struct Download {
 
 /// A fetched file, with the requested digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fetched {
+pub struct FetchedFile {
     /// The file: the directory joined with [`Download::name`].
     pub path: PathBuf,
     /// Bytes received over the network in this call; 0 if the file existed.
@@ -63,7 +86,7 @@ pub struct Fetched {
 pub struct Fetcher {
     client: reqwest::Client,
     logins: Arc<Logins>,
-    policy: Policy,
+    retry: RetryPolicy,
     slots: Arc<Semaphore>,
     parts: Option<PathBuf>,
 }
@@ -73,26 +96,32 @@ impl Fetcher {
     ///
     /// # Errors
     /// As [`client()`].
-    pub fn new(policy: Policy) -> Result<Self, FetchError> {
-        Self::with(policy, Logins::of_user())
+    pub fn new(retry: RetryPolicy) -> Result<Self, FetchError> {
+        Self::with(retry, Logins::of_user())
     }
 
     /// Creates a fetcher with these logins instead of the user's.
     ///
     /// # Errors
     /// As [`client()`].
-    pub fn with_netrc(policy: Policy, netrc: Netrc) -> Result<Self, FetchError> {
-        Self::with(policy, Logins::of(netrc))
+    pub fn with_netrc(retry: RetryPolicy, netrc: Netrc) -> Result<Self, FetchError> {
+        Self::with(retry, Logins::of(netrc))
     }
 
-    fn with(policy: Policy, logins: Logins) -> Result<Self, FetchError> {
+    fn with(retry: RetryPolicy, logins: Logins) -> Result<Self, FetchError> {
         Ok(Self {
-            client: client::client_that_waits(policy.stall)?,
+            client: client_that_waits(retry.stall)?,
             logins: Arc::new(logins),
-            slots: Arc::new(Semaphore::new(policy.parallel.max(1))),
-            policy,
+            slots: Arc::new(Semaphore::new(PARALLEL)),
+            retry,
             parts: None,
         })
+    }
+
+    /// Fetches at most so many files at a time.
+    pub fn with_parallel(mut self, files: usize) -> Self {
+        self.slots = Arc::new(Semaphore::new(files.max(1)));
+        self
     }
 
     /// Puts part files into that directory instead of beside their final names. It must be on the same file
@@ -112,7 +141,7 @@ impl Fetcher {
         downloads: &[Download],
         directory: &Path,
         on_event: &(dyn Fn(Event<'_>) + Sync),
-    ) -> Result<Vec<Fetched>, FetchError> {
+    ) -> Result<Vec<FetchedFile>, FetchError> {
         let tracker = progress::Tracker::new(downloads, on_event);
         let files = downloads.iter().enumerate().map(|(index, download)| {
             let report = tracker.of(index);
@@ -130,7 +159,7 @@ impl Fetcher {
         download: &Download,
         directory: &Path,
         on_event: &(dyn Fn(Event<'_>) + Sync),
-    ) -> Result<Fetched, FetchError> {
+    ) -> Result<FetchedFile, FetchError> {
         let downloads = std::slice::from_ref(download);
         let tracker = progress::Tracker::new(downloads, on_event);
         self.one(download, directory, &tracker.of(0)).await
@@ -142,8 +171,10 @@ impl Fetcher {
         let own = !url.username().is_empty() || url.password().is_some();
         match url.host_str().filter(|_| !own) {
             Some(host) => match self.logins.of_host(host) {
-                Some(login) => request.basic_auth(&login.user, Some(&login.password)),
-                None => request,
+                Some(Login::Password { user, password }) => {
+                    request.basic_auth(user, Some(password.expose_text()))
+                }
+                _ => request,
             },
             None => request,
         }

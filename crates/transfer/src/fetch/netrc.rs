@@ -5,19 +5,11 @@
 //! begins an entry and `login`, `password` and `account` each take one more; `macdef` runs to an empty line.
 //! Anything else is an error with its line number, and then no login of the file is used.
 
+use stackforge_types::login::{Login, Secret};
 use std::path::{Path, PathBuf};
 
 const LARGEST_FILE: u64 = 1 << 20;
 const LONGEST_WORD: usize = 4096;
-
-/// User and password of a host.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Login {
-    /// Empty if the entry has none.
-    pub user: String,
-    /// Empty if the entry has none.
-    pub password: String,
-}
 
 /// The entries in the order of the file; the host is `None` for `default`.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -40,30 +32,30 @@ impl Netrc {
     /// At the first word that is not in the grammar, or is longer than 4096 bytes.
     pub fn parse(text: &str) -> Result<Self, NetrcError> {
         let mut words = Words { text, line: 1 };
-        let mut entries: Vec<(Option<String>, Login)> = Vec::new();
+        let mut entries: Vec<Entry> = Vec::new();
         while let Some(word) = words.next()? {
             match word.as_str() {
                 "machine" => {
                     let host = words.value("`machine` without a host")?;
-                    entries.push((Some(host.to_ascii_lowercase()), Login::empty()));
+                    entries.push(Entry::of(Some(host.to_ascii_lowercase())));
                 }
-                "default" => entries.push((None, Login::empty())),
+                "default" => entries.push(Entry::of(None)),
                 "macdef" => words.skip_macro(),
                 "login" | "password" | "account" => {
                     let value = words.value("a word without its value")?;
-                    let Some((_, login)) = entries.last_mut() else {
+                    let Some(entry) = entries.last_mut() else {
                         return Err(words.wrong("a login before any `machine`"));
                     };
                     match word.as_str() {
-                        "login" => login.user = value,
-                        "password" => login.password = value,
+                        "login" => entry.user = value,
+                        "password" => entry.password = value,
                         _ => {}
                     }
                 }
                 _ => return Err(words.wrong("a word that netrc does not have")),
             }
         }
-        Ok(Self(entries))
+        Ok(Self(entries.into_iter().map(Entry::login).collect()))
     }
 
     /// The login for a host: its own entry, else `default`.
@@ -77,16 +69,35 @@ impl Netrc {
             .find(|(name, _)| own(name))
             .or_else(|| entries().find(|(name, _)| name.is_none()))
             .map(|(_, login)| login)
-            .filter(|l| !l.user.is_empty() || !l.password.is_empty())
+            .filter(|login| **login != Login::Anonymous)
     }
 }
 
-impl Login {
-    fn empty() -> Self {
+/// An entry that is being read. User and password are empty if the entry has none.
+struct Entry {
+    host: Option<String>,
+    user: String,
+    password: String,
+}
+
+impl Entry {
+    fn of(host: Option<String>) -> Self {
         Self {
+            host,
             user: String::new(),
             password: String::new(),
         }
+    }
+
+    fn login(self) -> (Option<String>, Login) {
+        if self.user.is_empty() && self.password.is_empty() {
+            return (self.host, Login::Anonymous);
+        }
+        let login = Login::Password {
+            user: self.user,
+            password: Secret::new(self.password),
+        };
+        (self.host, login)
     }
 }
 
@@ -231,8 +242,12 @@ mod tests {
 
     fn login(text: &str, host: &str) -> Option<(String, String)> {
         let netrc = Netrc::parse(text).unwrap();
-        let login = netrc.of_host(host)?;
-        Some((login.user.clone(), login.password.clone()))
+        match netrc.of_host(host)? {
+            Login::Password { user, password } => {
+                Some((user.clone(), password.expose_text().into_owned()))
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     fn pair(user: &str, password: &str) -> Option<(String, String)> {

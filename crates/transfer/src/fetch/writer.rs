@@ -1,10 +1,10 @@
 //! Hashes and writes a part while the next bytes arrive.
 
 use super::FetchError;
-use super::part::{Note, Part};
+use super::note::{Note, NotedPart};
 use stackforge_types::Digest;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tokio::task::JoinHandle;
 
 /// Bytes that are handed over at a time, and the most that are lost when a download is dropped.
@@ -20,20 +20,20 @@ pub(super) struct Writer {
 }
 
 enum State {
-    Idle(Box<Part>),
+    Idle(Box<NotedPart>),
     Busy(JoinHandle<Written>),
     /// The writing thread panicked or ended, and the part was lost with it.
     Lost,
 }
 
-type Written = (Box<Part>, Vec<u8>, io::Result<()>);
+type Written = (Box<NotedPart>, Vec<u8>, io::Result<()>);
 
 impl Writer {
-    pub(crate) fn new(part: Box<Part>) -> Self {
+    pub(crate) fn new(part: NotedPart) -> Self {
         Self {
             path: part.path().to_owned(),
             have: part.have(),
-            state: State::Idle(part),
+            state: State::Idle(Box::new(part)),
             buffer: Vec::with_capacity(BUFFER),
             spare: Vec::with_capacity(BUFFER),
         }
@@ -65,7 +65,7 @@ impl Writer {
     }
 
     /// Waits until the bytes handed over are written.
-    async fn idle(&mut self) -> Result<Box<Part>, FetchError> {
+    async fn idle(&mut self) -> Result<Box<NotedPart>, FetchError> {
         let lost = || io::Error::other("the thread that writes it ended");
         match &mut self.state {
             State::Busy(task) => {
@@ -95,7 +95,7 @@ impl Writer {
     /// Runs `work` with the part on a thread that may block, after all bytes are written.
     async fn with<T: Send + 'static>(
         &mut self,
-        work: impl FnOnce(&mut Part) -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(&mut NotedPart) -> io::Result<T> + Send + 'static,
     ) -> Result<T, FetchError> {
         let mut part = self.idle().await?;
         let bytes = std::mem::take(&mut self.buffer);
@@ -118,7 +118,7 @@ impl Writer {
     }
 
     pub(crate) async fn restart(&mut self) -> Result<(), FetchError> {
-        self.with(Part::restart).await
+        self.with(NotedPart::restart).await
     }
 
     pub(crate) async fn recover(
@@ -141,9 +141,11 @@ impl Writer {
         self.with(|part| Ok(part.digest())).await
     }
 
-    pub(crate) async fn finish(mut self) -> Result<PathBuf, FetchError> {
+    /// Gives the file its final name.
+    pub(crate) async fn finish(mut self, name: &Path) -> Result<(), FetchError> {
         self.flush().await?;
-        self.last(|part| part.finish()).await
+        let name = name.to_owned();
+        self.last(move |part| part.finish(&name)).await
     }
 
     pub(crate) async fn release(mut self) -> Result<(), FetchError> {
@@ -152,7 +154,7 @@ impl Writer {
 
     async fn last<T: Send + 'static>(
         &mut self,
-        work: impl FnOnce(Part) -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(NotedPart) -> io::Result<T> + Send + 'static,
     ) -> Result<T, FetchError> {
         let part = self.idle().await?;
         let done = tokio::task::spawn_blocking(move || work(*part)).await;

@@ -14,7 +14,7 @@ use stackforge_types::Digest;
 use super::listing::fallback_tag;
 use super::manifest::{Descriptor, MANIFEST_TYPES, Manifest};
 use super::parts::Merged;
-use super::upload::Payload;
+use super::payload::Payload;
 use super::{Registry, RegistryError};
 use stackforge_types::reference::{Repository, Target};
 

@@ -15,11 +15,14 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
+use super::RegistryError;
 use super::challenge::Challenge;
-use super::connection::{Connection, Redirects};
-use super::credentials::{Credentials, Keychain, Login};
-use super::error::{ApiErrors, excerpt};
-use super::{RegistryError, body};
+use super::connection::Connection;
+use super::credentials::{Credentials, Keychain};
+use super::error::ApiErrors;
+use crate::body;
+use crate::failure::{excerpt, is_passing_status};
+use stackforge_types::login::{Login, Secret};
 
 const LONGEST_ANSWER: u64 = 1 << 20;
 /// Shortest lifetime of a token in seconds: the specification's default, and the least that a client has to
@@ -142,7 +145,7 @@ impl Authorizer {
         if challenges.iter().any(|c| c.scheme == "basic")
             && let Login::Password { user, password } =
                 &self.credentials(&mut state, scope).await.login
-            && let Some(value) = basic(user, password.reveal())
+            && let Some(value) = basic(user, password)
             && refused != Some(&value)
         {
             let header = Header {
@@ -210,8 +213,8 @@ impl Authorizer {
 
         let request = match &credentials.login {
             Login::Identity(token) => {
-                let client = self.connection.client(Redirects::SameOrigin)?;
-                refresh_request(&client, service, token.reveal(), &scopes)
+                let client = self.connection.client(true)?;
+                refresh_request(&client, service, &token.expose_text(), &scopes)
             }
             login => token_request(client, service, login, &scopes),
         };
@@ -227,7 +230,7 @@ impl Authorizer {
             .await
             .map_err(|error| wrong(format!("breaks off: {error}"), true))?;
         if !status.is_success() {
-            let passing = status.is_server_error() || [408, 425, 429].contains(&status.as_u16());
+            let passing = is_passing_status(status.as_u16());
             let said: String = ApiErrors::decode(&bytes)
                 .0
                 .iter()
@@ -301,7 +304,7 @@ fn token_request(
     }
     let request = client.get(url);
     match login {
-        Login::Password { user, password } => match basic(user, password.reveal()) {
+        Login::Password { user, password } => match basic(user, password) {
             Some(value) => request.header(AUTHORIZATION, value),
             None => request,
         },
@@ -309,11 +312,9 @@ fn token_request(
     }
 }
 
-fn basic(user: &str, password: &str) -> Option<HeaderValue> {
-    secret_header(&format!(
-        "Basic {}",
-        STANDARD.encode(format!("{user}:{password}"))
-    ))
+fn basic(user: &str, password: &Secret) -> Option<HeaderValue> {
+    let pair = [user.as_bytes(), b":", password.expose()].concat();
+    secret_header(&format!("Basic {}", STANDARD.encode(pair)))
 }
 
 fn secret_header(text: &str) -> Option<HeaderValue> {

@@ -15,7 +15,8 @@ use reqwest::header::{ACCEPT_ENCODING, CONTENT_RANGE, RANGE};
 use stackforge_types::Digest;
 
 use super::endpoint::{Ask, Endpoint};
-use super::{Registry, RegistryError, header};
+use super::{Registry, RegistryError};
+use crate::header;
 use stackforge_types::reference::Repository;
 
 /// The bytes of a range, in order.
@@ -101,6 +102,29 @@ impl Registry {
         .await
     }
 
+    /// Whether a repository has a blob.
+    ///
+    /// # Errors
+    /// If the registry does not answer or refuses. A missing blob is `Ok(false)`.
+    pub async fn has_blob(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+    ) -> Result<bool, RegistryError> {
+        let ask = self.about_blob("looking up", repository, digest, "pull");
+        let found = self.write(|endpoint| {
+            let ask = &ask;
+            async move { size(&endpoint, ask, repository, digest).await }
+        });
+        match found.await {
+            Ok(_) => Ok(true),
+            Err(RegistryError::Missing { .. }) => Ok(false),
+            // The blob exists; only its size is missing in the response.
+            Err(RegistryError::Protocol { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     pub(super) fn about_blob(
         &self,
         doing: &str,
@@ -165,7 +189,7 @@ pub(super) async fn open(
         match header::content_range(value) {
             Some(sent) if sent.first == range.start && sent.last <= last => stream.size = sent.size,
             _ => {
-                let sent = super::error::excerpt(value);
+                let sent = crate::failure::excerpt(value);
                 let reason = format!(
                     "it was asked for bytes {}-{last} and sends `{sent}`",
                     range.start

@@ -12,7 +12,8 @@ use super::credentials::Keychain;
 use super::endpoint::{Ask, Endpoint};
 use super::event::{Event, Observer};
 use super::pace::Pace;
-use super::retry::{Backoff, Patience};
+use crate::RetryPolicy;
+use crate::retry::Backoff;
 use stackforge_types::reference::Repository;
 
 /// Most blobs that are fetched at a time.
@@ -38,7 +39,7 @@ pub struct Options {
     /// Which hosts may be reached without TLS.
     pub plain_http: PlainHttp,
     /// How long failing requests are repeated.
-    pub patience: Patience,
+    pub retry: RetryPolicy,
     /// A PEM bundle of authorities that are trusted besides the system's.
     pub authorities: Option<PathBuf>,
     /// Receives the events of transfers.
@@ -54,7 +55,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("mirrors", &self.mirrors)
             .field("plain_http", &self.plain_http)
-            .field("patience", &self.patience)
+            .field("retry", &self.retry)
             .field("authorities", &self.authorities)
             .field("rate", &self.rate)
             .field("chunk", &self.chunk)
@@ -73,7 +74,7 @@ struct Inner {
     /// The mirrors, then the registry.
     endpoints: Vec<Arc<Endpoint>>,
     own: Arc<Endpoint>,
-    patience: Patience,
+    retry: RetryPolicy,
     observer: Option<Observer>,
     pace: Option<Pace>,
     arriving: Semaphore,
@@ -109,7 +110,7 @@ impl Registry {
             host: host.to_owned(),
             endpoints,
             own,
-            patience: options.patience.clone(),
+            retry: options.retry.clone(),
             observer: options.observer.clone(),
             pace: options.rate.map(Pace::new),
             arriving: Semaphore::new(ARRIVING),
@@ -204,7 +205,7 @@ impl Registry {
     where
         F: Future<Output = Result<T, RegistryError>>,
     {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         loop {
             match attempt(Arc::clone(self.own())).await {
                 Err(error) => self.rest(&mut backoff, error).await?,
@@ -231,7 +232,7 @@ impl Registry {
         backoff: &mut Backoff,
         error: RegistryError,
     ) -> Result<(), RegistryError> {
-        let Some(pause) = backoff.pause(&self.inner.patience, error.asked_pause()) else {
+        let Some(pause) = backoff.pause(&self.inner.retry, error.asked_pause()) else {
             return Err(error);
         };
         tracing::debug!(%error, ?pause, "trying again");

@@ -5,13 +5,9 @@
 //! leaves the server that it asks.
 
 use std::path::Path;
-use std::time::Duration;
-
-use reqwest::redirect::Policy;
 
 use super::{Options, RegistryError};
-
-const MOST_REDIRECTS: usize = 10;
+use crate::client::{Redirects, builder};
 
 /// Whether a host name means this machine; names are not resolved.
 pub(super) fn is_loopback(name: &str) -> bool {
@@ -31,26 +27,15 @@ pub(super) struct Connection {
     pub loopback: bool,
 }
 
-/// Where redirects may lead.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Redirects {
-    Anywhere,
-    /// For credentials in a body: reqwest removes them from a redirected request's headers, but not from its
-    /// body.
-    SameOrigin,
-}
-
 impl Connection {
-    /// A client that trusts the system's certificates, or those of SSL_CERT_FILE, and the options'.
-    pub(crate) fn client(&self, redirects: Redirects) -> Result<reqwest::Client, RegistryError> {
-        // An error means that a provider is already installed, which is fine too.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("stackforge/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(Duration::from_secs(20))
-            .read_timeout(self.options.patience.stall)
-            .http2_adaptive_window(true)
-            .redirect(policy(self.plain, redirects));
+    /// A client that also trusts the options' authorities. With `same_origin`, for credentials in a body, it
+    /// follows no redirect to another server.
+    pub(crate) fn client(&self, same_origin: bool) -> Result<reqwest::Client, RegistryError> {
+        let redirects = Redirects {
+            plain: self.plain,
+            same_origin,
+        };
+        let mut builder = builder(self.options.retry.stall, redirects);
         if self.loopback {
             builder = builder.no_proxy();
         }
@@ -59,23 +44,6 @@ impl Connection {
         }
         builder.build().map_err(RegistryError::Client)
     }
-}
-
-fn policy(plain: bool, redirects: Redirects) -> Policy {
-    Policy::custom(move |attempt| {
-        let safe = attempt.url().scheme() == "https"
-            || plain && attempt.previous().iter().all(|url| url.scheme() == "http");
-        let leaves = |url: &reqwest::Url| url.origin() != attempt.url().origin();
-        if attempt.previous().len() > MOST_REDIRECTS {
-            attempt.error("too many redirects")
-        } else if !safe {
-            attempt.error("a redirect to an address without TLS")
-        } else if redirects == Redirects::SameOrigin && attempt.previous().iter().any(leaves) {
-            attempt.error("a redirect of credentials to another server")
-        } else {
-            attempt.follow()
-        }
-    })
 }
 
 fn authorities(path: &Path) -> Result<Vec<reqwest::Certificate>, RegistryError> {

@@ -10,10 +10,11 @@ use reqwest::header::{AUTHORIZATION, LOCATION, WWW_AUTHENTICATE};
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 
 use super::auth::{Authorizer, Scope};
-use super::connection::{Connection, Redirects, is_loopback};
+use super::connection::{Connection, is_loopback};
 use super::credentials::Keychain;
 use super::error::ApiErrors;
-use super::{Options, PlainHttp, RegistryError, body, challenge, header};
+use super::{Options, PlainHttp, RegistryError, challenge};
+use crate::{body, header};
 use stackforge_types::reference::{BadReference, DOCKER_HUB, Repository, is_host};
 
 /// Most bytes of an error response that are read.
@@ -75,7 +76,7 @@ impl Endpoint {
             loopback,
         };
         Ok(Self {
-            client: connection.client(Redirects::Anywhere)?,
+            client: connection.client(false)?,
             auth: Authorizer::new(host, connection, keychain),
             host: host.to_owned(),
             base,

@@ -2,13 +2,13 @@
 //! about it. None contains a secret.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::failure::{Failure, excerpt, innermost, is_passing_status};
 use stackforge_types::Digest;
-use stackforge_types::printable;
 use stackforge_types::reference::BadReference;
 
 /// Why a registry request failed. `doing` says what was being done: "reading the manifest `a:b`".
@@ -193,30 +193,36 @@ impl RegistryError {
     /// Classifies a failed request: repeating it does not help against a wrong name or certificate.
     pub(super) fn transfer(error: reqwest::Error, host: &str, doing: &str) -> Self {
         let (host, doing, source) = (host.to_owned(), doing.to_owned(), error.without_url());
-        if source.is_redirect() {
-            Self::Protocol {
+        match Failure::of(&source) {
+            Failure::Redirect => Self::Protocol {
                 host,
                 doing,
-                reason: because(&source).trim_start_matches(": ").to_owned(),
-            }
-        } else if is_tls(&source) {
-            Self::Tls {
-                host,
-                doing,
-                source,
-            }
-        } else if source.is_connect() {
-            Self::Unreachable {
+                reason: innermost(&source).unwrap_or_default(),
+            },
+            Failure::Certificate => Self::Tls {
                 host,
                 doing,
                 source,
-            }
-        } else {
-            Self::Cut {
+            },
+            Failure::Unreachable => Self::Unreachable {
                 host,
                 doing,
                 source,
-            }
+            },
+            Failure::Cut | Failure::Request => Self::Cut {
+                host,
+                doing,
+                source,
+            },
+        }
+    }
+
+    /// A failed write of a file of this machine.
+    pub(super) fn writing(path: &Path, source: std::io::Error) -> Self {
+        Self::File {
+            doing: "writing",
+            path: path.to_owned(),
+            source,
         }
     }
 
@@ -237,8 +243,7 @@ impl RegistryError {
                 // A registry on plain files may read a file that another request is still writing, and then
                 // gives these errors for complete uploads.
                 let torn = ["DIGEST_INVALID", "MANIFEST_BLOB_UNKNOWN"];
-                *status >= 500
-                    || [408, 425].contains(status)
+                is_passing_status(*status)
                     || (*status == 400 && torn.iter().any(|code| errors.has(code)))
             }
             Self::Token { passing, .. } => *passing,
@@ -342,12 +347,6 @@ impl ApiErrors {
     }
 }
 
-/// The start of a server's text, fit for one line of a message.
-pub(super) fn excerpt(text: &str) -> String {
-    let start: String = text.chars().take(300).collect();
-    printable::line(&start).into_owned()
-}
-
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code.is_empty(), self.message.is_empty()) {
@@ -372,33 +371,9 @@ fn or_nothing(digest: Option<&Digest>) -> String {
     digest.map_or("gone".to_owned(), Digest::to_string)
 }
 
-/// The innermost cause: the outer errors only repeat that a request failed.
+/// The innermost cause, as the end of a message.
 fn because(error: &reqwest::Error) -> String {
-    let mut source = std::error::Error::source(error);
-    let mut last = None;
-    while let Some(cause) = source {
-        last = Some(cause.to_string());
-        source = cause.source();
-    }
-    match last {
-        Some(text) => format!(": {}", excerpt(&text)),
-        None if error.is_timeout() => ": nothing arrives any more".to_owned(),
-        None => String::new(),
-    }
-}
-
-/// Whether the peer's certificate caused the failure.
-fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
-    if let Some(rustls::Error::InvalidCertificate(_)) = error.downcast_ref() {
-        return true;
-    }
-    // `source` of this type skips the error that it wraps, which may itself be an `io::Error`.
-    if let Some(inner) = error.downcast_ref::<std::io::Error>()
-        && let Some(inner) = inner.get_ref()
-    {
-        return is_tls(inner);
-    }
-    error.source().is_some_and(is_tls)
+    innermost(error).map_or_else(String::new, |text| format!(": {text}"))
 }
 
 #[cfg(test)]

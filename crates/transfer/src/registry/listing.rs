@@ -13,7 +13,8 @@ use stackforge_types::Digest;
 
 use super::endpoint::{Ask, Endpoint};
 use super::manifest::{self, Descriptor, MANIFEST_TYPES};
-use super::{Registry, RegistryError, header};
+use super::{Registry, RegistryError};
+use crate::header;
 use stackforge_types::reference::{Repository, Tag, Target};
 
 /// Most pages, each of at most 4 MiB.

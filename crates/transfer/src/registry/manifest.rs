@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use stackforge_types::Digest;
 
 use super::endpoint::{Ask, Endpoint};
-use super::{Registry, RegistryError, header};
+use super::{Registry, RegistryError};
+use crate::failure::excerpt;
+use crate::header;
 use stackforge_types::reference::{Repository, Target};
 
 pub(super) const LONGEST: u64 = 4 << 20;
@@ -233,13 +235,13 @@ fn settle(bytes: &[u8], header: Option<String>) -> Result<String, String> {
         (None, Some(own)) if known(&own) => Ok(own),
         (Some(header), Some(own)) => Err(format!(
             "it is sent as `{header}` and calls itself `{}`",
-            super::error::excerpt(&own)
+            excerpt(&own)
         )),
         (None, own) => Err(format!(
             "its media type {} is neither an image's nor an index's",
             own.map_or("is unknown and".to_owned(), |own| format!(
                 "`{}`",
-                super::error::excerpt(&own)
+                excerpt(&own)
             ))
         )),
     }

@@ -6,21 +6,18 @@
 //! the blob is then fetched plainly.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, StreamExt as _};
-use sha2::{Digest as _, Sha256};
-
-use stackforge_types::Digest;
 
 use super::event::Event;
-use super::fetch::{blocking, hash_part, written};
 use super::manifest::Descriptor;
-use super::retry::Backoff;
 use super::{Registry, RegistryError};
+use crate::part::{PartFile, blocking};
+use crate::retry::Backoff;
 use stackforge_types::reference::Repository;
 
 /// Most bytes of one request; each running request may hold as many in memory.
@@ -115,20 +112,15 @@ impl Registry {
         repository: &Repository,
         blob: &Descriptor,
         pieces: &[Piece],
-        file: &File,
-        part: &Path,
+        mut part: PartFile,
         bytes: &mut u64,
-    ) -> Result<bool, RegistryError> {
-        let failed = |source| written(part, source);
-        let copy = || file.try_clone().map_err(failed);
+    ) -> Result<(PartFile, bool), RegistryError> {
         if pieces.iter().map(Piece::len).sum::<u64>() != blob.size {
-            return Ok(false);
+            return Ok((part, false));
         }
-        let (existing, size) = (copy()?, blob.size);
-        let (mut hash, offset) = blocking(move || hash_part(existing, size))
-            .await
-            .map_err(failed)?;
-        let mut arriving = stream::iter(rest(pieces, offset))
+        let path = part.path().to_owned();
+        let failed = |source| RegistryError::writing(&path, source);
+        let mut arriving = stream::iter(rest(pieces, part.have()))
             .map(|(at, piece)| async move {
                 match piece {
                     Piece::Remote { length } => {
@@ -142,47 +134,44 @@ impl Registry {
             .buffered(AT_ONCE);
         while let Some(next) = arriving.next().await {
             let Some((fetched, piece)) = next? else {
-                return Ok(false);
+                return Ok((part, false));
             };
             *bytes += fetched;
             let length = piece.len();
-            let to = copy()?;
-            hash = match blocking(move || append(to, &piece, hash)).await {
-                Ok(hash) => hash,
-                // A local file is shorter than expected, so it may be damaged.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    file.set_len(0).map_err(failed)?;
-                    return Ok(false);
-                }
-                Err(error) => return Err(failed(error)),
-            };
+            let complete;
+            (part, complete) = blocking(move || append(&mut part, &piece).map(|done| (part, done)))
+                .await
+                .map_err(failed)?;
+            if !complete {
+                return Ok((part, false));
+            }
             if fetched == 0 {
                 let digest = blob.digest.clone();
                 let bytes = length;
                 self.notify(Event::Reused { digest, bytes });
             }
         }
-        if Digest::from_hash(&hash.finalize()) != blob.digest {
-            file.set_len(0).map_err(failed)?;
+        let complete = part.digest() == blob.digest;
+        if !complete {
+            part.restart().map_err(failed)?;
             let (digest, bytes) = (blob.digest.clone(), blob.size);
             self.notify(Event::Lost { digest, bytes });
-            return Ok(false);
         }
-        Ok(true)
+        Ok((part, complete))
     }
 
     /// Reads a whole range into memory. `None` if the server does not support ranges.
     ///
     /// # Errors
-    /// If the blob is missing, or the network fails for as long as [`Patience`](super::Patience)
-    /// lasts.
+    /// If the blob is missing, or the network fails for as long as [`RetryPolicy`](crate::RetryPolicy)
+    /// allows.
     pub async fn range(
         &self,
         repository: &Repository,
         blob: &Descriptor,
         range: Range<u64>,
     ) -> Result<Option<Bytes>, RegistryError> {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         let mut all = BytesMut::new();
         loop {
             let from = range.start + all.len() as u64;
@@ -230,33 +219,38 @@ impl Registry {
     }
 }
 
-fn append(mut file: File, piece: &Piece, mut hash: Sha256) -> io::Result<Sha256> {
+/// Appends a piece. False if a local file is shorter than expected; it may be damaged, so nothing is kept of
+/// what it gave.
+fn append(part: &mut PartFile, piece: &Piece) -> io::Result<bool> {
     match piece {
-        Piece::Memory(bytes) => {
-            hash.update(bytes);
-            file.write_all(bytes)?;
-        }
+        Piece::Memory(bytes) => part.append(bytes).map(|()| true),
         Piece::Local {
             path,
             offset,
             length,
-        } => {
-            let mut from = File::open(path)?;
-            from.seek(SeekFrom::Start(*offset))?;
-            let mut buffer = vec![0; BUFFER.min(usize::try_from(*length).unwrap_or(BUFFER))];
-            let mut left = *length;
-            while left > 0 {
-                let wanted = buffer.len().min(usize::try_from(left).unwrap_or(BUFFER));
-                from.read_exact(&mut buffer[..wanted])?;
-                hash.update(&buffer[..wanted]);
-                file.write_all(&buffer[..wanted])?;
-                left -= wanted as u64;
+        } => match append_local(part, path, *offset, *length) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                part.restart().map(|()| false)
             }
-        }
+            done => done.map(|()| true),
+        },
         // Remote pieces were fetched before.
-        Piece::Remote { .. } => {}
+        Piece::Remote { .. } => Ok(true),
     }
-    Ok(hash)
+}
+
+fn append_local(part: &mut PartFile, path: &Path, offset: u64, length: u64) -> io::Result<()> {
+    let mut from = File::open(path)?;
+    from.seek(SeekFrom::Start(offset))?;
+    let mut buffer = vec![0; BUFFER.min(usize::try_from(length).unwrap_or(BUFFER))];
+    let mut left = length;
+    while left > 0 {
+        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(BUFFER));
+        from.read_exact(&mut buffer[..wanted])?;
+        part.append(&buffer[..wanted])?;
+        left -= wanted as u64;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

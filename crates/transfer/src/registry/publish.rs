@@ -13,7 +13,8 @@ use reqwest::header::CONTENT_TYPE;
 use stackforge_types::Digest;
 
 use super::manifest::{self, Manifest};
-use super::{Registry, RegistryError, header};
+use super::{Registry, RegistryError};
+use crate::header;
 use stackforge_types::reference::{Repository, Tag, Target};
 
 /// The result of putting a manifest.

@@ -1,8 +1,8 @@
-//! Reads a whole blob with verification, and resumes after interruptions.
+//! Reads a whole blob, and resumes after interruptions.
 //!
-//! In: a digest and a size, and optionally a start that is here already. Out: the remaining bytes, then an
-//! end which states that all bytes together have the digest. Bytes returned before that end are not verified
-//! yet.
+//! In: a digest and a size, and optionally a start that is here already. Out: the remaining bytes. A
+//! [`BlobReader`] ends only if all bytes together have the digest; bytes returned before that end are not
+//! verified yet. [`Arrivals`] leaves the verification to whoever hashes the bytes anyway.
 
 use std::sync::Arc;
 
@@ -14,22 +14,81 @@ use stackforge_types::Digest;
 use super::blob::{self, BlobStream};
 use super::endpoint::Ask;
 use super::event::Event;
-use super::retry::Backoff;
 use super::{Registry, RegistryError};
+use crate::retry::Backoff;
 use stackforge_types::reference::Repository;
-
-/// A connection that brings fewer bytes than this counts as failed: otherwise a server that sends one byte
-/// at a time would never be given up.
-const PROGRESS: u64 = 64 << 10;
 
 /// A blob that is being read.
 pub struct BlobReader {
+    arrivals: Arrivals,
+    hash: Sha256,
+}
+
+impl Registry {
+    /// Reads the blob from its start.
+    pub fn read_blob(&self, repository: &Repository, digest: &Digest, size: u64) -> BlobReader {
+        BlobReader {
+            arrivals: self.arrivals(repository, digest, size, 0),
+            hash: Sha256::new(),
+        }
+    }
+
+    /// Reads the blob from `offset` on, without verification.
+    pub(super) fn arrivals(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        size: u64,
+        offset: u64,
+    ) -> Arrivals {
+        Arrivals {
+            ask: self.about_blob("reading", repository, digest, "pull"),
+            registry: self.clone(),
+            repository: repository.clone(),
+            digest: digest.clone(),
+            size,
+            offset,
+            body: None,
+            begun: offset,
+            endpoint: 0,
+            backoff: Backoff::default(),
+        }
+    }
+}
+
+impl BlobReader {
+    /// Size of the whole blob in bytes.
+    pub fn size(&self) -> u64 {
+        self.arrivals.size
+    }
+
+    /// Number of bytes so far.
+    pub fn offset(&self) -> u64 {
+        self.arrivals.offset
+    }
+
+    /// The next bytes. `None` once all bytes arrived and have the digest.
+    ///
+    /// # Errors
+    /// If the digest differs at the end, or the network fails for as long as
+    /// [`RetryPolicy`](crate::RetryPolicy) allows.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, RegistryError> {
+        let Some(chunk) = self.arrivals.next().await? else {
+            let found = Digest::from_hash(&self.hash.clone().finalize());
+            return self.arrivals.verify(found).map(|()| None);
+        };
+        self.hash.update(&chunk);
+        Ok(Some(chunk))
+    }
+}
+
+/// The bytes of a blob from an offset on, over as many connections as it takes. They are not verified.
+pub(super) struct Arrivals {
     registry: Registry,
     repository: Repository,
     digest: Digest,
     size: u64,
     ask: Ask,
-    hash: Sha256,
     offset: u64,
     body: Option<BlobStream>,
     /// Offset where the current connection began.
@@ -39,58 +98,19 @@ pub struct BlobReader {
     backoff: Backoff,
 }
 
-impl Registry {
-    /// Reads the blob from its start.
-    pub fn read_blob(&self, repository: &Repository, digest: &Digest, size: u64) -> BlobReader {
-        BlobReader {
-            ask: self.about_blob("reading", repository, digest, "pull"),
-            registry: self.clone(),
-            repository: repository.clone(),
-            digest: digest.clone(),
-            size,
-            hash: Sha256::new(),
-            offset: 0,
-            body: None,
-            begun: 0,
-            endpoint: 0,
-            backoff: Backoff::new(),
-        }
-    }
-}
-
-impl BlobReader {
-    /// Resumes at `offset`; `hash` contains the bytes before it.
-    pub fn resume(mut self, hash: Sha256, offset: u64) -> Self {
-        (self.hash, self.offset, self.begun) = (hash, offset, offset);
-        self
-    }
-
-    /// Size of the whole blob in bytes.
-    pub fn size(&self) -> u64 {
-        self.size
-    }
-
+impl Arrivals {
     /// Asks no mirror, because a mirror may have sent the wrong bytes.
-    pub(super) fn without_mirrors(mut self) -> Self {
+    pub(crate) fn without_mirrors(mut self) -> Self {
         self.endpoint = self.registry.endpoints().len() - 1;
         self
     }
 
-    /// Number of bytes so far, including those before a resume.
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    /// The next bytes. `None` once all bytes arrived and have the digest.
-    ///
-    /// # Errors
-    /// If the digest differs at the end, or the network fails for as long as [`Patience`](super::Patience)
-    /// lasts.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, RegistryError> {
+    /// The next bytes. `None` once all bytes arrived.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, RegistryError> {
         loop {
             let Some(body) = &mut self.body else {
                 if self.offset == self.size {
-                    return self.verify().map(|()| None);
+                    return Ok(None);
                 }
                 match self.open().await {
                     Ok(body) => {
@@ -103,7 +123,6 @@ impl BlobReader {
             };
             match body.next().await {
                 Ok(Some(chunk)) => {
-                    self.hash.update(&chunk);
                     self.offset += chunk.len() as u64;
                     self.registry.paced(chunk.len() as u64).await;
                     self.registry.notify(Event::Received {
@@ -150,9 +169,7 @@ impl BlobReader {
     /// Switches to the next mirror, or waits; returns the error if it is final.
     async fn failed(&mut self, error: RegistryError) -> Result<(), RegistryError> {
         self.body = None;
-        if self.offset - self.begun >= PROGRESS {
-            self.backoff.progress();
-        }
+        self.backoff.gained(self.offset - self.begun);
         self.begun = self.offset;
         if self.endpoint + 1 < self.registry.endpoints().len() {
             tracing::debug!(%error, "asking the next one");
@@ -162,9 +179,8 @@ impl BlobReader {
         self.registry.rest(&mut self.backoff, error).await
     }
 
-    /// Checks that all bytes together have the digest.
-    fn verify(&self) -> Result<(), RegistryError> {
-        let found = Digest::from_hash(&self.hash.clone().finalize());
+    /// Checks the digest of all bytes together.
+    pub(crate) fn verify(&self, found: Digest) -> Result<(), RegistryError> {
         if found == self.digest {
             return Ok(());
         }

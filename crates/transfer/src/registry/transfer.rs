@@ -3,28 +3,22 @@
 //! In: a payload. Out: a blob that the registry has verified, or an error. Progress is reported during the
 //! upload, and taken back if the registry has fewer bytes.
 
-use std::io::SeekFrom;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
-use futures_util::stream;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
 use reqwest::{Body, Url};
-use sha2::{Digest as _, Sha256};
-use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use stackforge_types::Digest;
 
 use super::endpoint::Ask;
 use super::event::Event;
-use super::retry::Backoff;
-use super::upload::Payload;
-use super::{Registry, RegistryError, header};
+use super::payload::Payload;
+use super::{Registry, RegistryError};
+use crate::header;
+use crate::retry::Backoff;
 use stackforge_types::reference::Repository;
 
-const PIECE: u64 = 256 << 10;
 /// Bytes of a chunk after a registry, or a proxy in front of it, refused a blob in one request.
 const CHUNK_AFTER_REFUSAL: u64 = 32 << 20;
 const OCTETS: &str = "application/octet-stream";
@@ -65,7 +59,7 @@ pub(super) struct Transfer<'a> {
 impl Transfer<'_> {
     /// Sends the blob through the given upload, or else a new one.
     pub(crate) async fn run(&self, mut upload: Option<Upload>) -> Result<(), RegistryError> {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         let mut chunk = self.registry.chunk();
         loop {
             let mut begun = match upload.take() {
@@ -102,41 +96,14 @@ impl Transfer<'_> {
             }
             upload = self.status(&begun).await;
             let kept = upload.as_ref().map_or(0, |upload| upload.offset);
-            if kept > from {
-                backoff.progress();
-            }
+            backoff.gained(kept.saturating_sub(from));
             self.keep(kept);
         }
     }
 
     /// Checks the payload's digest: if it is wrong, no registry will ever accept it.
     async fn verify(&self) -> Result<(), RegistryError> {
-        let mut hash = Sha256::new();
-        match self.payload {
-            Payload::Memory(bytes) => hash.update(bytes),
-            Payload::File(path) | Payload::Part(path, _) => {
-                let (start, most) = match self.payload {
-                    Payload::Part(_, start) => (*start, self.size),
-                    _ => (0, u64::MAX),
-                };
-                let failed = |source| RegistryError::File {
-                    doing: "reading",
-                    path: path.clone(),
-                    source,
-                };
-                let mut file = tokio::fs::File::open(path).await.map_err(failed)?;
-                file.seek(SeekFrom::Start(start)).await.map_err(failed)?;
-                let mut file = file.take(most);
-                let mut piece = vec![0; PIECE as usize];
-                loop {
-                    match file.read(&mut piece).await.map_err(failed)? {
-                        0 => break,
-                        count => hash.update(&piece[..count]),
-                    }
-                }
-            }
-        }
-        let found = Digest::from_hash(&hash.finalize());
+        let found = self.payload.digest(self.size).await?;
         if found == *self.digest {
             return Ok(());
         }
@@ -261,60 +228,10 @@ impl Transfer<'_> {
         let registry = self.registry.clone();
         let digest = self.digest.clone();
         let moved = Arc::clone(&self.moved);
-        let sent = move |bytes: u64| {
+        self.payload.body(from..to, move |bytes: u64| {
             moved.fetch_add(bytes, Ordering::Relaxed);
             let digest = digest.clone();
             registry.notify(Event::Sent { digest, bytes });
-        };
-        match self.payload.clone() {
-            Payload::Memory(bytes) => {
-                // A range past the end is sent short, which the server refuses by its Content-Length.
-                let end = to.min(bytes.len() as u64);
-                let pieces = (from..end).step_by(PIECE as usize).map(move |at| {
-                    let piece = bytes.slice(at as usize..end.min(at + PIECE) as usize);
-                    sent(piece.len() as u64);
-                    Ok::<_, std::io::Error>(piece)
-                });
-                Body::wrap_stream(stream::iter(pieces))
-            }
-            Payload::File(path) => file_body(path, 0, from, to, sent),
-            Payload::Part(path, start) => file_body(path, start, from, to, sent),
-        }
+        })
     }
-}
-
-/// A request body with bytes of a blob that starts at `base` in a file.
-fn file_body(
-    path: PathBuf,
-    base: u64,
-    from: u64,
-    to: u64,
-    sent: impl Fn(u64) + Clone + Send + Sync + 'static,
-) -> Body {
-    let start = (None, from);
-    Body::wrap_stream(stream::try_unfold(start, move |(file, at)| {
-        let (path, sent) = (path.clone(), sent.clone());
-        async move {
-            let mut file = match file {
-                Some(file) => file,
-                None => {
-                    let mut file = tokio::fs::File::open(&path).await?;
-                    file.seek(SeekFrom::Start(base + at)).await?;
-                    file
-                }
-            };
-            let mut piece = vec![0; PIECE.min(to - at) as usize];
-            if piece.is_empty() {
-                return Ok(None);
-            }
-            let count = file.read(&mut piece).await?;
-            if count == 0 {
-                return Err(std::io::ErrorKind::UnexpectedEof.into());
-            }
-            piece.truncate(count);
-            sent(count as u64);
-            let next = (Some(file), at + count as u64);
-            Ok::<_, std::io::Error>(Some((Bytes::from(piece), next)))
-        }
-    }))
 }

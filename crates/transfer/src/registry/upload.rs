@@ -6,29 +6,17 @@
 //! rest; one that has forgotten the upload, as registry:2 after a request that was cut in its middle, gets
 //! the blob from the start. The registry verifies the digest before the blob exists.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use reqwest::StatusCode;
 use reqwest::header::CONTENT_LENGTH;
 
 use stackforge_types::Digest;
 
+use super::payload::Payload;
 use super::transfer::{Transfer, Upload};
-use super::{Registry, RegistryError, blob};
+use super::{Registry, RegistryError};
 use stackforge_types::reference::Repository;
-
-/// Where a blob's bytes are.
-#[derive(Debug, Clone)]
-pub enum Payload {
-    /// Bytes in memory.
-    Memory(Bytes),
-    /// A whole file.
-    File(PathBuf),
-    /// A file from an offset in bytes on, such as the member of an archive.
-    Part(PathBuf, u64),
-}
 
 /// How a blob got into a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,35 +30,12 @@ pub enum Pushed {
 }
 
 impl Registry {
-    /// Whether a repository has a blob.
-    ///
-    /// # Errors
-    /// If the registry does not answer or refuses. A missing blob is `Ok(false)`.
-    pub async fn has_blob(
-        &self,
-        repository: &Repository,
-        digest: &Digest,
-    ) -> Result<bool, RegistryError> {
-        let ask = self.about_blob("looking up", repository, digest, "pull");
-        let found = self.write(|endpoint| {
-            let ask = &ask;
-            async move { blob::size(&endpoint, ask, repository, digest).await }
-        });
-        match found.await {
-            Ok(_) => Ok(true),
-            Err(RegistryError::Missing { .. }) => Ok(false),
-            // The blob exists; only its size is missing in the response.
-            Err(RegistryError::Protocol { .. }) => Ok(true),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Makes sure that a repository has a blob. Each of `sources` is a repository of the same registry that
     /// it may be mounted from.
     ///
     /// # Errors
     /// If the registry refuses it, [`RegistryError::Payload`] if the bytes do not have the digest,
-    /// or the network fails for as long as [`Patience`](super::Patience) lasts.
+    /// or the network fails for as long as [`RetryPolicy`](crate::RetryPolicy) allows.
     pub async fn push_blob(
         &self,
         repository: &Repository,

@@ -12,7 +12,8 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
 
-use super::{Credentials, Keychain, Login, Secret, helper, of_user};
+use super::{Credentials, Keychain, helper, of_user};
+use stackforge_types::login::{Login, Secret};
 use stackforge_types::reference::DOCKER_HUB;
 
 /// Docker Hub's key in Docker's files and for its helpers.

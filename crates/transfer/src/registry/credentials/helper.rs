@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 use tokio::io::AsyncWriteExt;
 
-use super::Secret;
+use stackforge_types::login::Secret;
 
 /// Time limit of a helper, which may ask a cloud service. One that waits longer for a person cannot be used.
 const PATIENCE: Duration = Duration::from_secs(60);

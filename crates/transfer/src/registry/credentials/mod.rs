@@ -9,48 +9,10 @@ mod file;
 mod helper;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use file::AuthFile;
-
-/// A text that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Wraps a text.
-    pub fn new(text: String) -> Self {
-        Self(text)
-    }
-
-    /// Returns the text, to be passed to the registry or to the engine that talks to it.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
-
-/// How a client authenticates.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Login {
-    /// Without credentials, as for public images.
-    Anonymous,
-    /// A user name and a password, or an access token as the password.
-    Password {
-        /// The user's name.
-        user: String,
-        /// The password or token.
-        password: Secret,
-    },
-    /// A refresh token, which the registry's token service turns into access tokens.
-    Identity(Secret),
-}
+use stackforge_types::login::Login;
 
 /// A login and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,7 +112,7 @@ impl Keychain {
 fn of_user(user: &str, place: &str, path: &Path) -> String {
     format!(
         "user `{}` of {place}`{}`",
-        super::error::excerpt(user),
+        crate::failure::excerpt(user),
         path.display()
     )
 }

@@ -1,4 +1,5 @@
 use super::*;
+use stackforge_types::login::Secret;
 
 const AUTH: &str = r#"{
     "auths": {

@@ -1,4 +1,4 @@
-//! Headers of the distribution specification: ranges, links, delays.
+//! Headers of HTTP and of the distribution specification: ranges, links, delays.
 //!
 //! In: values from a server. Out: numbers and addresses, or `None` if a value cannot be read.
 
@@ -17,7 +17,7 @@ pub struct ContentRange {
     pub size: Option<u64>,
 }
 
-pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
@@ -82,7 +82,7 @@ pub fn next_page(value: &str) -> Option<&str> {
 }
 
 /// The value of `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3).
-pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = text(headers, "retry-after")?.trim();
     match number(value) {
         Some(seconds) => Some(Duration::from_secs(seconds)),

@@ -4,14 +4,14 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum BodyError {
+pub(crate) enum BodyError {
     #[error("it is longer than {0} bytes")]
     TooLong(u64),
     #[error(transparent)]
     Transfer(reqwest::Error),
 }
 
-pub(super) async fn whole(response: reqwest::Response, limit: u64) -> Result<Bytes, BodyError> {
+pub(crate) async fn whole(response: reqwest::Response, limit: u64) -> Result<Bytes, BodyError> {
     if response.content_length().is_some_and(|size| size > limit) {
         return Err(BodyError::TooLong(limit));
     }

@@ -1,9 +1,8 @@
-use super::super::fetch::{FetchError, FetchEvent, fetch_debs};
-use super::super::mirror::Mirrors;
 use super::*;
-use crate::LockedDeb;
-use stackforge_transfer::fetch::{Fetcher, Policy};
+use crate::package::hex;
+use sha2::{Digest as _, Sha256};
 use std::sync::{Arc, Mutex};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 /// Serves `answer(path, number of requests for it)` as status, body and `Content-Length`, so a body may
@@ -75,7 +74,10 @@ async fn retries_a_cut_transfer_then_uses_the_cache() {
     })
     .await;
     let cache = tempfile::tempdir().unwrap();
-    let (fetcher, debs) = (Fetcher::new(Policy::default()).unwrap(), [deb(b"hello")]);
+    let (fetcher, debs) = (
+        Fetcher::new(RetryPolicy::default()).unwrap(),
+        [deb(b"hello")],
+    );
     let events = Mutex::new(Vec::new());
     let note = |event: FetchEvent<'_>| {
         events.lock().unwrap().push(match event {
@@ -110,7 +112,10 @@ async fn takes_the_next_mirror_when_one_lies_or_lags() {
     let lagging = serve(|_, _| (404, Vec::new(), 0)).await;
     let good = serve(|_, _| (200, b"hello".to_vec(), 5)).await;
     let cache = tempfile::tempdir().unwrap();
-    let (fetcher, debs) = (Fetcher::new(Policy::default()).unwrap(), [deb(b"hello")]);
+    let (fetcher, debs) = (
+        Fetcher::new(RetryPolicy::default()).unwrap(),
+        [deb(b"hello")],
+    );
     let fetch = async |urls: &[&String]| {
         let urls: Vec<String> = urls.iter().map(|url| (*url).clone()).collect();
         fetch_debs(&fetcher, &mirrors(&urls), cache.path(), &debs, &|_| {}).await
@@ -124,15 +129,15 @@ async fn takes_the_next_mirror_when_one_lies_or_lags() {
     let error = fetch(&[&lagging, &lying]).await.unwrap_err();
     assert!(matches!(
         error,
-        FetchError::Download {
-            source: stackforge_transfer::fetch::FetchError::Mismatch { .. },
+        FetchDebsError::Download {
+            source: FetchError::Mismatch { .. },
             ..
         }
     ));
     assert!(matches!(
         fetch(&[&long]).await,
-        Err(FetchError::Download {
-            source: stackforge_transfer::fetch::FetchError::Mismatch { .. },
+        Err(FetchDebsError::Download {
+            source: FetchError::Mismatch { .. },
             ..
         })
     ));
@@ -144,7 +149,7 @@ async fn takes_the_next_mirror_when_one_lies_or_lags() {
 #[tokio::test]
 async fn refuses_locks_that_were_tampered_with_and_unknown_archives() {
     let cache = tempfile::tempdir().unwrap();
-    let (fetcher, mut bad) = (Fetcher::new(Policy::default()).unwrap(), deb(b"x"));
+    let (fetcher, mut bad) = (Fetcher::new(RetryPolicy::default()).unwrap(), deb(b"x"));
     let error = fetch_debs(
         &fetcher,
         &Mirrors::default(),
@@ -154,23 +159,10 @@ async fn refuses_locks_that_were_tampered_with_and_unknown_archives() {
     )
     .await
     .unwrap_err();
-    assert!(matches!(error, FetchError::Mirror { .. }));
+    assert!(matches!(error, FetchDebsError::Mirror { .. }));
     bad.path = "../../etc/passwd".into();
     let error = fetch_debs(&fetcher, &Mirrors::default(), cache.path(), &[bad], &|_| {})
         .await
         .unwrap_err();
-    assert!(matches!(error, FetchError::Lock(_)));
-}
-
-#[tokio::test]
-async fn messages_hide_credentials() {
-    let url = serve(|_, _| (403, Vec::new(), 0))
-        .await
-        .replace("http://", "http://user:secret@");
-    let error = get(&client().unwrap(), &format!("{url}/x"), 10)
-        .await
-        .unwrap_err();
-    assert!(
-        error.to_string().ends_with("/x` answers 403") && !error.to_string().contains("secret")
-    );
+    assert!(matches!(error, FetchDebsError::Lock(_)));
 }
