@@ -201,13 +201,13 @@ fn table(plan: &Plan, engine: &Wants) -> String {
 fn counted(step: &stackforge_plan::Step) -> String {
     let count = |prefix: &str| step.inputs.keys().filter(|k| k.starts_with(prefix)).count();
     let parts = [
-        (count("wheel:"), "wheels"),
-        (count("package:"), "OS packages"),
+        (count("wheel:"), "wheel"),
+        (count("package:"), "OS package"),
     ];
     let words: Vec<String> = parts
         .iter()
         .filter(|(n, _)| *n > 0)
-        .map(|(n, what)| format!("{n} {what}"))
+        .map(|(n, what)| super::matrix::counted(*n, what))
         .collect();
     words.join(", ")
 }

@@ -26,6 +26,7 @@ pub use op::{
 use serde::Serialize;
 use stackforge_stack::lock::{OsPackageLock, PythonFile, SourceLock};
 use stackforge_stack::rules::Decision;
+use stackforge_types::printable;
 use stackforge_types::wheel::normalized;
 use stackforge_types::{Digest, IsaName, Platform, PythonVersion, Sm};
 use std::collections::BTreeMap;
@@ -250,20 +251,27 @@ impl Plan {
         let mut out = String::from("digraph plan {\n  rankdir=LR;\n  node [shape=box];\n");
         for step in &self.steps {
             let style = if step.cached { "filled" } else { "solid" };
+            let id = graphviz(&step.id);
             out.push_str(&format!(
-                "  {:?} [label=\"{}\\n{}\", style={style}];\n",
-                step.id.to_string(),
-                step.id,
+                "  \"{id}\" [label=\"{id}\\n{}\", style={style}];\n",
                 step.key.short()
             ));
             for from in &step.after {
-                let (from, to) = (from.to_string(), step.id.to_string());
-                out.push_str(&format!("  {from:?} -> {to:?};\n"));
+                out.push_str(&format!("  \"{}\" -> \"{id}\";\n", graphviz(from)));
             }
         }
         out.push_str("}\n");
         out
     }
+}
+
+/// Returns a step's name as the inside of a quoted string of Graphviz's language. A wheel's name comes from
+/// the lock, so it is made printable.
+fn graphviz(id: &StepId) -> String {
+    let name = id.to_string();
+    printable::line(&name)
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
 }
 
 /// Puts compiles into rounds. A library is in the first round after all those that it needs.

@@ -19,10 +19,9 @@ pub const REPORTS: [(&str, &str); 2] = [
 pub fn labels(sandbox: &Sandbox) -> Value {
     let run = sandbox.run(&["plan", "tiny.yaml", "--json"]);
     let plan: Value = serde_json::from_str(&run.stdout).unwrap();
-    let steps = plan["variants"][0]["steps"].as_array().unwrap();
     json!({
         "io.stackforge.stack": "tiny",
-        "io.stackforge.key": steps.last().unwrap()["key"],
+        "io.stackforge.key": plan["variants"][0]["key"],
         "io.stackforge.sm": "sm_90",
         "org.opencontainers.image.title": "tiny",
     })

@@ -31,8 +31,7 @@ fn a_build_that_was_killed_leaves_nothing_to_the_next() {
     let _clean = CleanUp::of(&[NAME]);
     let sandbox = stack();
     let plan = ok(&sandbox.run(&["plan", "tiny.yaml", "--json"]));
-    let steps = plan["variants"][0]["steps"].as_array().unwrap();
-    let key = steps.last().unwrap()["key"].as_str().unwrap();
+    let key = plan["variants"][0]["key"].as_str().unwrap();
     let start = format!("stackforge/build:{}", &key["sha256:".len()..][..12]);
     let images = || temporary(&["images", "--format", "{{.Repository}}:{{.Tag}}"], &start);
     let containers = || temporary(&["ps", "--all", "--format", "{{.Image}}"], &start);
@@ -48,7 +47,10 @@ fn a_build_that_was_killed_leaves_nothing_to_the_next() {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let audits = lines.any(|line| line.unwrap().contains("== audit"));
         assert!(audits, "the build got as far as its audit");
+        let begun = std::time::Instant::now();
         while containers().is_empty() {
+            let waited = begun.elapsed().as_secs();
+            assert!(waited < 60, "no container of {start} was seen");
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         child.kill().unwrap();
