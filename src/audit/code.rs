@@ -55,9 +55,10 @@ impl Code {
             }
         }
         let (loaded, relocatable) = (loaded.finish(), relocatable.finish());
-        let (modules, linkable) = match loaded.is_empty() {
-            true => (relocatable, BTreeSet::new()),
-            false => (loaded, common_ptx(&relocatable)),
+        let (modules, linkable) = if loaded.is_empty() {
+            (relocatable, BTreeSet::new())
+        } else {
+            (loaded, common_ptx(&relocatable))
         };
         let mut counts = BTreeMap::new();
         for (mut module, count) in modules {

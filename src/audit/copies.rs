@@ -31,9 +31,10 @@ pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
     let (mut single, mut others) = (Vec::new(), Vec::new());
     for ((soname, _), items) in &copies {
         let paths: Vec<&str> = items.iter().map(|i| i.path.as_str()).collect();
-        match both_load(soname, items) {
-            true => single.push((soname, paths)),
-            false => others.push((soname, paths)),
+        if both_load(soname, items) {
+            single.push((soname, paths))
+        } else {
+            others.push((soname, paths))
         }
     }
     for (soname, paths) in single {

@@ -114,9 +114,10 @@ fn fingerprint(finding: &Finding) -> String {
 fn artifact_location(path: &str, from: &Path) -> Value {
     let inside = Path::new(path).strip_prefix(from).ok();
     let path = inside.and_then(Path::to_str).unwrap_or(path);
-    match path.starts_with('/') {
-        true => json!({ "uri": uri(path) }),
-        false => json!({ "uri": uri(path), "uriBaseId": ROOT }),
+    if path.starts_with('/') {
+        json!({ "uri": uri(path) })
+    } else {
+        json!({ "uri": uri(path), "uriBaseId": ROOT })
     }
 }
 

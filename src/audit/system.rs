@@ -176,9 +176,10 @@ fn configuration(root: &impl Texts, path: &str, out: &mut Vec<String>, left: &mu
 
 /// Returns the files that match a pattern with `*` in its last part. A relative pattern is below /etc.
 fn listed(root: &impl Texts, pattern: &str) -> Vec<String> {
-    let pattern = match pattern.starts_with('/') {
-        true => pattern.to_owned(),
-        false => format!("/etc/{pattern}"),
+    let pattern = if pattern.starts_with('/') {
+        pattern.to_owned()
+    } else {
+        format!("/etc/{pattern}")
     };
     let (folder, name) = pattern.rsplit_once('/').unwrap_or(("", &pattern));
     let Some((start, end)) = name.split_once('*') else {

@@ -118,16 +118,20 @@ pub async fn spread<'f, T: 'f>(
                 gone.insert(place);
                 tell(Said::Lost { place, why: &why });
                 losses[job] += 1;
-                match losses[job] < MOST_LOSSES {
-                    true => waiting.push_front(job),
-                    false => came[job] = Some(Came::Dangerous),
+                if losses[job] < MOST_LOSSES {
+                    waiting.push_front(job)
+                } else {
+                    came[job] = Some(Came::Dangerous)
                 }
             }
         }
     }
-    let left = || match cancel.is_cancelled() {
-        true => Came::Cancelled,
-        false => Came::Nowhere,
+    let left = || {
+        if cancel.is_cancelled() {
+            Came::Cancelled
+        } else {
+            Came::Nowhere
+        }
     };
     came.into_iter()
         .map(|came| came.unwrap_or_else(left))

@@ -128,12 +128,13 @@ async fn run(
 /// Returns the caller's environment for this machine's own root, else that of a stackforge image.
 fn environment(dir: &Path) -> BTreeMap<OsString, OsString> {
     let here = std::fs::canonicalize(dir).is_ok_and(|d| d == Path::new("/"));
-    let mut env: BTreeMap<OsString, OsString> = match here {
-        true => SURROUNDINGS
+    let mut env: BTreeMap<OsString, OsString> = if here {
+        SURROUNDINGS
             .iter()
             .filter_map(|name| Some(((*name).into(), std::env::var_os(name)?)))
-            .collect(),
-        false => BTreeMap::new(),
+            .collect()
+    } else {
+        BTreeMap::new()
     };
     let path = env
         .entry("PATH".into())

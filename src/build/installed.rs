@@ -70,9 +70,10 @@ pub(super) fn check(
             );
         }
     }
-    match differences.is_empty() {
-        true => Ok(()),
-        false => Err(BuildError::NotTheLocks { differences }),
+    if differences.is_empty() {
+        Ok(())
+    } else {
+        Err(BuildError::NotTheLocks { differences })
     }
 }
 

@@ -26,9 +26,10 @@ pub(super) fn trees(
     let made = Mutex::new(all.iter().map(|_| None).collect::<Vec<_>>());
     let work = || {
         while let Some(&n) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let tree = match cancel.is_cancelled() {
-                true => Err(BuildError::Stopped),
-                false => tree(store, &image.layers[n], cancel),
+            let tree = if cancel.is_cancelled() {
+                Err(BuildError::Stopped)
+            } else {
+                tree(store, &image.layers[n], cancel)
             };
             made.lock().unwrap_or_else(PoisonError::into_inner)[n] = Some(tree);
         }
@@ -72,9 +73,10 @@ struct Stoppable<'a, R> {
 
 impl<R: Read> Read for Stoppable<'_, R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self.cancel.is_cancelled() {
-            true => Err(io::Error::other("stopped")),
-            false => self.tar.read(buf),
+        if self.cancel.is_cancelled() {
+            Err(io::Error::other("stopped"))
+        } else {
+            self.tar.read(buf)
         }
     }
 }

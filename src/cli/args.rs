@@ -62,12 +62,13 @@ impl Cli {
             Command::Inspect(a) if a.print.is_some() => "--print",
             _ => return Ok(cli),
         };
-        match cli.common.json {
-            false => Ok(cli),
-            true => Err(Self::command().error(
+        if !cli.common.json {
+            Ok(cli)
+        } else {
+            Err(Self::command().error(
                 ErrorKind::ArgumentConflict,
                 format!("the argument '{other}' cannot be used with '--json'"),
-            )),
+            ))
         }
     }
 }

@@ -90,9 +90,12 @@ async fn engine(
     args: &BuildArgs,
     builders: &BTreeMap<Platform, Vec<String>>,
 ) -> Result<(Option<Docker>, Vec<Output>), BuildError> {
-    let pushed = args.push.clone().map(|reference| match args.index {
-        true => Output::Index(reference),
-        false => Output::Registry(reference),
+    let pushed = args.push.clone().map(|reference| {
+        if args.index {
+            Output::Index(reference)
+        } else {
+            Output::Registry(reference)
+        }
     });
     let mut outputs: Vec<Output> = args.outputs.iter().cloned().chain(pushed).collect();
     let builders = builders.get(&plan.platform).map_or(&[][..], Vec::as_slice);
@@ -103,9 +106,10 @@ async fn engine(
         // Layers of the native engine are smaller to pull, but it compiles only for this machine's platform.
         EngineChoice::Auto if !outputs.is_empty() => {
             let elsewhere = Platform::host() != Some(plan.platform) && !builders.is_empty();
-            match elsewhere && outputs.iter().all(Output::of_engine) {
-                true => reached(connect(builders).await)?,
-                false => None,
+            if elsewhere && outputs.iter().all(Output::of_engine) {
+                reached(connect(builders).await)?
+            } else {
+                None
             }
         }
         EngineChoice::Auto => reached(connect(builders).await)?,
@@ -224,9 +228,10 @@ pub(super) fn stop_on_signal(cancel: &Cancel) {
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(interrupt), signal(terminate)) else {
         return;
     };
-    let mut hangup = match ignores_hangup() {
-        true => None,
-        false => signal(SignalKind::hangup()).ok(),
+    let mut hangup = if ignores_hangup() {
+        None
+    } else {
+        signal(SignalKind::hangup()).ok()
     };
     tokio::spawn(async move {
         let hung_up = async {

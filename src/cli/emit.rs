@@ -71,9 +71,10 @@ fn utf8(path: &Path) -> Result<&str, Failure> {
 /// Writes a new file, or replaces one that this command wrote.
 fn write(path: &Path, text: &str) -> Outcome {
     let ours = || std::fs::read_to_string(path).is_ok_and(|old| is_emitted(&old));
-    let written = match std::fs::metadata(path).is_ok_and(|there| there.is_file()) && !ours() {
-        true => Err(io::ErrorKind::AlreadyExists.into()),
-        false => save(path, text.as_bytes()),
+    let written = if std::fs::metadata(path).is_ok_and(|there| there.is_file()) && !ours() {
+        Err(io::ErrorKind::AlreadyExists.into())
+    } else {
+        save(path, text.as_bytes())
     };
     written.map_err(|e| {
         let what = format!("cannot write {}: {e}", path.display());

@@ -45,9 +45,10 @@ pub fn run(common: &Common, args: &InspectArgs) -> Outcome {
         (Target::Engine(image), None) => in_engine(name, &image)?,
         (Target::Package(_), None) => in_registry(common, args, name)?,
     };
-    match common.json {
-        true => json(&serde_json::json!({ "ok": true, "inspection": inspection })),
-        false => print(&inspection.table()),
+    if common.json {
+        json(&serde_json::json!({ "ok": true, "inspection": inspection }))
+    } else {
+        print(&inspection.table())
     }
     Ok(())
 }

@@ -161,9 +161,10 @@ pub fn print_usage(error: clap::Error) {
         again => {
             let error = again.unwrap_or(error);
             let text = error.render().to_string();
-            match error.use_stderr() {
-                true => tell(&text),
-                false => print(&text),
+            if error.use_stderr() {
+                tell(&text)
+            } else {
+                print(&text)
             }
         }
     }

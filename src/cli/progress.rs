@@ -224,9 +224,10 @@ pub fn sizes(size: ImageSize) -> String {
     let known = [(size.packed, "packed"), (size.unpacked, "unpacked")];
     let known = known.map(|(bytes, word)| Some(format!("{} {word}", mib(bytes?))));
     let known: Vec<String> = known.into_iter().flatten().collect();
-    match known.is_empty() {
-        true => "size not known".to_owned(),
-        false => known.join(", "),
+    if known.is_empty() {
+        "size not known".to_owned()
+    } else {
+        known.join(", ")
     }
 }
 
@@ -272,9 +273,10 @@ impl Amount {
     pub fn new(common: &Common, what: &str) -> Self {
         let live = std::io::stderr().is_terminal();
         let silent = common.quiet || common.json;
-        let bar = match live && !silent {
-            true => ProgressBar::new_spinner().with_style(amount_style()),
-            false => ProgressBar::hidden(),
+        let bar = if live && !silent {
+            ProgressBar::new_spinner().with_style(amount_style())
+        } else {
+            ProgressBar::hidden()
         };
         let what = printable::line(what).into_owned();
         bar.set_message(what.clone());

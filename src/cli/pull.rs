@@ -189,9 +189,10 @@ fn show(common: &Common, args: &PullArgs, pulled: &Pulled) {
         text += &format!("  not {}: {}\n", line(&other.variant), line(&other.why));
     }
     if let Some(doubt) = doubt {
-        let place = match args.gpu.is_some() || args.root.is_some() {
-            true => "there",
-            false => "here",
+        let place = if args.gpu.is_some() || args.root.is_some() {
+            "there"
+        } else {
+            "here"
         };
         text += &format!("by its labels it does not run {place}: {}\n", line(doubt));
     }

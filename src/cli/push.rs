@@ -42,20 +42,17 @@ pub fn run(common: &Common, args: &PushArgs) -> Outcome {
         patience: RetryPolicy::default(),
         observer: Some(observer),
     };
-    let result = match args.index {
-        false => {
-            let pushed = publish::push(&shipment, &args.reference, &settings);
-            runtime()?
-                .block_on(until_stopped(pushed))
-                .map(|done| (done, None))
-        }
-        true => {
-            let catalog = stackforge_stack::catalog::load(common.catalog.as_deref())?;
-            let (name, facts) = described(args, &shipment.labels, &catalog)?;
-            let added = publish::add_variant(&shipment, &args.reference, &name, &facts, &settings);
-            let added = runtime()?.block_on(until_stopped(added));
-            added.map(|(done, listed)| (done, Some(listed)))
-        }
+    let result = if !args.index {
+        let pushed = publish::push(&shipment, &args.reference, &settings);
+        runtime()?
+            .block_on(until_stopped(pushed))
+            .map(|done| (done, None))
+    } else {
+        let catalog = stackforge_stack::catalog::load(common.catalog.as_deref())?;
+        let (name, facts) = described(args, &shipment.labels, &catalog)?;
+        let added = publish::add_variant(&shipment, &args.reference, &name, &facts, &settings);
+        let added = runtime()?.block_on(until_stopped(added));
+        added.map(|(done, listed)| (done, Some(listed)))
     };
     amount.end();
     let (done, listed) = result?;
@@ -64,9 +61,10 @@ pub fn run(common: &Common, args: &PushArgs) -> Outcome {
 }
 
 pub fn plain_http(asked: bool) -> PlainHttp {
-    match asked {
-        true => PlainHttp::Always,
-        false => PlainHttp::Loopback,
+    if asked {
+        PlainHttp::Always
+    } else {
+        PlainHttp::Loopback
     }
 }
 
@@ -102,12 +100,11 @@ fn of_engine(common: &Common, args: &PushArgs, store: &Store) -> Outcome {
             patience: RetryPolicy::default(),
             observer: None,
         };
-        let described = match args.index {
-            false => None,
-            true => {
-                let catalog = stackforge_stack::catalog::load(common.catalog.as_deref())?;
-                Some(described(args, &image.labels, &catalog)?)
-            }
+        let described = if !args.index {
+            None
+        } else {
+            let catalog = stackforge_stack::catalog::load(common.catalog.as_deref())?;
+            Some(described(args, &image.labels, &catalog)?)
         };
         let variant = described.as_ref();
         let variant = variant.map(|(name, facts)| (name.as_str(), platform, facts.clone()));
@@ -135,9 +132,10 @@ fn of_engine(common: &Common, args: &PushArgs, store: &Store) -> Outcome {
 fn absent(store: &Store, args: &PushArgs) -> Result<Failure, Failure> {
     let refs = store.refs()?;
     let names: Vec<&str> = refs.iter().filter_map(|r| r.name.as_deref()).collect();
-    let there = match names.is_empty() {
-        true => "none".to_owned(),
-        false => names.join(", "),
+    let there = if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
     };
     let source: String = args.source.chars().take(200).collect();
     Ok(Failure::of(

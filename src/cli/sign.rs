@@ -47,16 +47,17 @@ pub fn sign(common: &Common, args: &SignArgs) -> Outcome {
 fn generate(common: &Common, name: &Path) -> Result<(), EvidenceError> {
     let key = PrivateKey::generate();
     let [private, public] = key.write(name)?;
-    match common.json {
-        true => json(&serde_json::json!({
+    if common.json {
+        json(&serde_json::json!({
             "ok": true, "private": private, "public": public,
             "key": key.public().fingerprint(),
-        })),
-        false => print(&format!(
+        }))
+    } else {
+        print(&format!(
             "{}: written; whoever has it signs in your name\n{}: written\n",
             shown(&private),
             shown(&public),
-        )),
+        ))
     }
     Ok(())
 }

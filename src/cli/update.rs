@@ -89,16 +89,18 @@ fn status(common: &Common, settings: &Settings) -> Outcome {
 /// Reports the end of a run and returns its exit status.
 fn tell(common: &Common, last: &Last, state: &State, asked: bool) -> Outcome {
     use update::Outcome as End;
-    let at = match asked {
-        true => format!("{}: ", time(u32::try_from(last.time).unwrap_or(u32::MAX))),
-        false => String::new(),
+    let at = if asked {
+        format!("{}: ", time(u32::try_from(last.time).unwrap_or(u32::MAX)))
+    } else {
+        String::new()
     };
     let said = format!("{at}{}", last.said);
     let code = match last.outcome {
         End::UpToDate | End::Updated => {
-            match common.json {
-                true => json(&serde_json::json!({ "ok": true, "state": state })),
-                false => print(&format!("{said}\n")),
+            if common.json {
+                json(&serde_json::json!({ "ok": true, "state": state }))
+            } else {
+                print(&format!("{said}\n"))
             }
             return Ok(());
         }

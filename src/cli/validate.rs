@@ -93,9 +93,10 @@ async fn report(
                 Err(_) => None,
             };
             // Validate what `push` would push by that name: the store's image, which the engine may have too.
-            let own = match args.image == name {
-                true => stored(&store()?, &name, Platform::host())?,
-                false => None,
+            let own = if args.image == name {
+                stored(&store()?, &name, Platform::host())?
+            } else {
+                None
             };
             let same = |image: &oci::Image| {
                 let config = image

@@ -96,9 +96,10 @@ fn knows(catalog: &Catalog, image: &Image, sms: &[Sm]) -> bool {
 }
 
 fn no_gpu(catalog: &Catalog, device: &Device) -> Diagnostic {
-    let what = match device.pci.is_empty() {
-        true => "this machine has no NVIDIA GPU",
-        false => "this machine's NVIDIA GPU has no driver that could name it",
+    let what = if device.pci.is_empty() {
+        "this machine has no NVIDIA GPU"
+    } else {
+        "this machine's NVIDIA GPU has no driver that could name it"
     };
     // One product for each SM that CUDA still supports, the newest first.
     let current = catalog.sms.iter().rev().filter(|f| f.cuda.last.is_none());

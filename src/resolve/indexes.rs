@@ -96,9 +96,12 @@ impl Indexes {
         };
         let name: String = name
             .chars()
-            .map(|c| match c.is_ascii_alphanumeric() {
-                true => c.to_ascii_uppercase(),
-                false => '_',
+            .map(|c| {
+                if c.is_ascii_alphanumeric() {
+                    c.to_ascii_uppercase()
+                } else {
+                    '_'
+                }
             })
             .collect();
         let get = |what: &str| self.credentials.get(&format!("UV_INDEX_{name}_{what}"));

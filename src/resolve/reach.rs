@@ -44,9 +44,10 @@ async fn asked(uv: &Uv) -> Result<(), String> {
     arguments.push("wanted.in".to_owned());
     let answer = uv.run(work.path(), &arguments).await;
     let answer = answer.map_err(|e| e.to_string())?;
-    match answer.ok {
-        true => Ok(()),
-        false => Err(answer.stderr),
+    if answer.ok {
+        Ok(())
+    } else {
+        Err(answer.stderr)
     }
 }
 

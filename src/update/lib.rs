@@ -297,13 +297,14 @@ impl Run<'_> {
         let path = self.desk.report();
         let text = serde_json::to_string_pretty(&report).unwrap_or_default() + "\n";
         write_atomically(&path, text.as_bytes()).map_err(|e| UpdateError::io("write", &path, e))?;
-        Ok(match report.ok {
-            true => Ok(()),
-            false => Err(format!(
+        Ok(if report.ok {
+            Ok(())
+        } else {
+            Err(format!(
                 "it does not validate: {}; {} has the report",
                 report.summary(),
                 path.display()
-            )),
+            ))
         })
     }
 

@@ -73,11 +73,12 @@ impl Service {
             .output()
             .await
             .map_err(|e| failed(e.to_string()))?;
-        match ran.status.success() {
-            true => Ok(String::from_utf8_lossy(&ran.stdout).into_owned()),
-            false => Err(failed(
+        if ran.status.success() {
+            Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
+        } else {
+            Err(failed(
                 String::from_utf8_lossy(&ran.stderr).trim().to_owned(),
-            )),
+            ))
         }
     }
 }

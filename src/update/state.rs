@@ -324,12 +324,13 @@ mod tests {
             let permissions = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(dir.path(), permissions).unwrap();
             let opened = Desk::open(dir.path(), &place);
-            match taken {
-                true => assert!(opened.unwrap().is_some()),
-                false => assert!(
+            if taken {
+                assert!(opened.unwrap().is_some())
+            } else {
+                assert!(
                     matches!(opened, Err(UpdateError::Foreign { .. })),
                     "{mode:o}"
-                ),
+                )
             }
         }
     }

@@ -369,9 +369,10 @@ fn without_numbers(text: &str) -> String {
     let mut out = String::new();
     for part in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
         let word = part.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
-        match varies(word) && word.contains(|c: char| c.is_ascii_digit()) {
-            true => out.push_str(&part.replace(word, "[N]")),
-            false => out.push_str(part),
+        if varies(word) && word.contains(|c: char| c.is_ascii_digit()) {
+            out.push_str(&part.replace(word, "[N]"))
+        } else {
+            out.push_str(part)
         }
     }
     out
@@ -417,9 +418,10 @@ fn an_image_that_cannot_be_read_says_why() {
         };
         let message = without_numbers(&plain(&text("message")));
         let (args, code, help) = (plain(&args.join(" ")), text("code"), text("help"));
-        let help = match help.is_empty() {
-            true => help,
-            false => format!("  help: {help}\n"),
+        let help = if help.is_empty() {
+            help
+        } else {
+            format!("  help: {help}\n")
         };
         format!("{args}\n  exit {}, {code}: {message}\n{help}", run.code)
     };

@@ -89,18 +89,21 @@ impl Device {
     }
 
     fn settings_for(&self, image: &str, place: &str, more: &str) {
-        let service = match more.contains("pause") {
-            true => "",
-            false => "service: { unit: app.service }\n",
+        let service = if more.contains("pause") {
+            ""
+        } else {
+            "service: { unit: app.service }\n"
         };
-        let health = match more.contains("health") {
-            true => "",
-            false => "health: { active: 0s }\n",
+        let health = if more.contains("health") {
+            ""
+        } else {
+            "health: { active: 0s }\n"
         };
         let state = self.sandbox.path("state").display().to_string();
-        let validate = match more.contains("validate") {
-            true => "",
-            false => "validate: { gpu: false }\n",
+        let validate = if more.contains("validate") {
+            ""
+        } else {
+            "validate: { gpu: false }\n"
         };
         let text = format!(
             "image: {image}\nplace: {place}\nstate: {state}\n{validate}{service}{health}{more}\n"

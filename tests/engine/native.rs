@@ -276,12 +276,11 @@ fn a_base_without_a_shell_is_all_that_python_needs() {
     assert_eq!(none.code, 3, "{}", none.stderr);
     // What was validated without a GPU is not good for who asks for one.
     let on_gpu = sandbox.run(&["build", "s.yaml", "--json", "-t", &tag, "--gpu"]);
-    match Path::new("/dev/nvidiactl").exists() {
-        true => assert!(ok(&on_gpu)["validation"]["device"]["gpu"].is_string()),
-        false => {
-            assert_eq!(on_gpu.code, 1, "{}", on_gpu.stderr);
-            assert!(on_gpu.stdout.contains("GPU"), "{}", on_gpu.stdout);
-        }
+    if Path::new("/dev/nvidiactl").exists() {
+        assert!(ok(&on_gpu)["validation"]["device"]["gpu"].is_string())
+    } else {
+        assert_eq!(on_gpu.code, 1, "{}", on_gpu.stderr);
+        assert!(on_gpu.stdout.contains("GPU"), "{}", on_gpu.stdout);
     }
 
     let refused = sandbox.run(&["build", "s.yaml", "--engine", "docker", "--no-cache"]);

@@ -69,9 +69,12 @@ impl Bench<'_> {
     pub fn cells(&self) -> Vec<Cell> {
         COLUMNS
             .iter()
-            .map(|(_, builds, column)| match *builds && !self.builds() {
-                true => self.cell(refused),
-                false => self.cell(*column),
+            .map(|(_, builds, column)| {
+                if *builds && !self.builds() {
+                    self.cell(refused)
+                } else {
+                    self.cell(*column)
+                }
             })
             .collect()
     }
@@ -218,22 +221,22 @@ impl Bench<'_> {
         }
         let files: Files = serde_json::from_value(seen["files"].clone()).unwrap();
         let differ = differing(&files, self.kit.files(kind));
-        match differ.is_empty() {
-            true => Ok(()),
-            false => Err(format!(
+        if differ.is_empty() {
+            Ok(())
+        } else {
+            Err(format!(
                 "{image} and the native engine's differ in {differ:?}"
-            )),
+            ))
         }
     }
 
     fn docker(&self, args: &[&str]) -> Result<String, String> {
         let out = self.engine.docker(args);
-        match out.status.success() {
-            true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
-            false => {
-                let errors = String::from_utf8_lossy(&out.stderr);
-                Err(format!("docker {args:?}: {errors}"))
-            }
+        if out.status.success() {
+            Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+        } else {
+            let errors = String::from_utf8_lossy(&out.stderr);
+            Err(format!("docker {args:?}: {errors}"))
         }
     }
 
@@ -285,9 +288,10 @@ impl Ran {
     /// Its document where it failed with `code`.
     fn failed_with(&self, exit: i32, code: &str) -> Result<Value, String> {
         let document = self.document()?;
-        match self.code == Some(exit) && document["diagnostics"][0]["code"] == code {
-            true => Ok(document),
-            false => Err(self.told(&format!("{code} was expected"))),
+        if self.code == Some(exit) && document["diagnostics"][0]["code"] == code {
+            Ok(document)
+        } else {
+            Err(self.told(&format!("{code} was expected")))
         }
     }
 }
@@ -299,11 +303,12 @@ fn right(note: &str) -> Answer {
 fn doctor(bench: &Bench<'_>) -> Answer {
     let dir = bench.dir.path().to_owned();
     let document = bench.ran(&dir, &["doctor", "--json"]).succeeded()?;
-    match document.to_string().contains(&bench.engine.version) {
-        true => right(""),
-        false => Err(format!(
+    if document.to_string().contains(&bench.engine.version) {
+        right("")
+    } else {
+        Err(format!(
             "it does not name the engine's version: {document:#}"
-        )),
+        ))
     }
 }
 
@@ -342,9 +347,10 @@ fn nothing_to_do(bench: &Bench<'_>) -> Answer {
     let id = || bench.docker(&["image", "inspect", "--format", "{{.Id}}", "plain:1"]);
     let before = id()?;
     let again = bench.build("plain", bench.plain());
-    match again.succeeded()?["cached"] == true && before == id()? {
-        true => right(""),
-        false => Err(again.told("it was built again")),
+    if again.succeeded()?["cached"] == true && before == id()? {
+        right("")
+    } else {
+        Err(again.told("it was built again"))
     }
 }
 
@@ -443,9 +449,10 @@ fn failing_compile(bench: &Bench<'_>) -> Answer {
             return Err(ran.told(&format!("`{part}` is not said")));
         }
     }
-    match bench.has("fails:1") {
-        false => right(""),
-        true => Err("it is tagged".to_owned()),
+    if !bench.has("fails:1") {
+        right("")
+    } else {
+        Err("it is tagged".to_owned())
     }
 }
 
@@ -465,9 +472,10 @@ fn failing_validation(bench: &Bench<'_>) -> Answer {
     if document["validation"]["ok"] != false || !ran.stderr.contains("six.absent") {
         return Err(ran.told("there is no table"));
     }
-    match bench.has("invalid:1") {
-        false => right(""),
-        true => Err("it is tagged".to_owned()),
+    if !bench.has("invalid:1") {
+        right("")
+    } else {
+        Err("it is tagged".to_owned())
     }
 }
 
@@ -532,9 +540,10 @@ fn native_to_docker(bench: &Bench<'_>) -> Answer {
     let mut differ = unexplained(&exported_by(&docker, "plain:1"), &native);
     // A step of the Docker engine alone writes it.
     differ.retain(|path| !path.starts_with("opt/venv/mounted:"));
-    match differ.is_empty() {
-        true => right(""),
-        false => Err(format!("the engines' images differ: {differ:#?}")),
+    if differ.is_empty() {
+        right("")
+    } else {
+        Err(format!("the engines' images differ: {differ:#?}"))
     }
 }
 

@@ -111,9 +111,10 @@ impl Engine {
             .stderr(log)
             .spawn()
             .map_err(|e| broken("setpriv", &e))?;
-        let socket = match kind.is_rootless() {
-            true => format!("run/user/{USER}/docker.sock"),
-            false => "run/engine.sock".to_owned(),
+        let socket = if kind.is_rootless() {
+            format!("run/user/{USER}/docker.sock")
+        } else {
+            "run/engine.sock".to_owned()
         };
         let mut engine = Self {
             kind,
@@ -279,9 +280,10 @@ fn configure(files: &Path) -> std::io::Result<()> {
     };
     let store = r#"{ "features": { "containerd-snapshotter": true } }"#;
     write("etc/docker/containerd.json", store)?;
-    let runtime = match may_raise_limits() {
-        true => "/usr/sbin/runc",
-        false => "/usr/local/bin/runc-unlimited",
+    let runtime = if may_raise_limits() {
+        "/usr/sbin/runc"
+    } else {
+        "/usr/local/bin/runc-unlimited"
     };
     write("usr/local/bin/runc-unlimited", UNLIMITED)?;
     write(

@@ -51,8 +51,8 @@ pub const FIRST: Stack<'_> = Stack {
 impl<'a> Stack<'a> {
     /// Those that differ from this one in one thing.
     pub fn others(self) -> Vec<(&'static str, Stack<'a>)> {
-        match self.compiles {
-            true => vec![
+        if self.compiles {
+            vec![
                 (
                     "patch",
                     Stack {
@@ -67,8 +67,9 @@ impl<'a> Stack<'a> {
                         ..self
                     },
                 ),
-            ],
-            false => vec![
+            ]
+        } else {
+            vec![
                 (
                     "version",
                     Stack {
@@ -83,7 +84,7 @@ impl<'a> Stack<'a> {
                         ..self
                     },
                 ),
-            ],
+            ]
         }
     }
 }

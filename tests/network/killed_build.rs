@@ -48,9 +48,10 @@ impl Stage {
             if self.warm.contains(&path) {
                 continue;
             }
-            let removed = match path.is_dir() {
-                true => fs::remove_dir_all(&path),
-                false => fs::remove_file(&path),
+            let removed = if path.is_dir() {
+                fs::remove_dir_all(&path)
+            } else {
+                fs::remove_file(&path)
             };
             removed.unwrap();
         }

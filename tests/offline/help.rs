@@ -70,9 +70,12 @@ fn set(stack: &mut Value, library: &str, key: &str, value: &str) {
 /// What a finding is about: its code and the head of its message, whatever the version.
 fn cause(code: &str, message: &str) -> (String, Vec<String>) {
     let words = message.split(' ').take(4);
-    let words = words.map(|w| match w.starts_with(char::is_numeric) {
-        true => "VERSION".to_owned(),
-        false => w.to_owned(),
+    let words = words.map(|w| {
+        if w.starts_with(char::is_numeric) {
+            "VERSION".to_owned()
+        } else {
+            w.to_owned()
+        }
     });
     (code.to_owned(), words.collect())
 }

@@ -61,9 +61,10 @@ fn system(sandbox: &Sandbox, version: &str, kernel: &str, libc: &str) {
     let banner = format!(
         "\0GNU C Library (Ubuntu GLIBC {libc}-0ubuntu8) stable release version {libc}.\n\0"
     );
-    let library = match sandbox.path("machine/proc/device-tree").exists() {
-        true => "lib/aarch64-linux-gnu/libc.so.6",
-        false => "lib/x86_64-linux-gnu/libc.so.6",
+    let library = if sandbox.path("machine/proc/device-tree").exists() {
+        "lib/aarch64-linux-gnu/libc.so.6"
+    } else {
+        "lib/x86_64-linux-gnu/libc.so.6"
     };
     file(sandbox, library, &banner);
 }

@@ -38,9 +38,12 @@ pub fn with(name: &str, stack: &str) -> Sandbox {
     let lock = match stack.contains("matrix:") {
         // Locked files are the same for one SM of many.
         true if stack.contains(ONE_SM) => {
-            let line = |l: &str| match l.starts_with("gpu = ") {
-                true => "gpu = \"sm_90\"\n".to_owned(),
-                false => format!("{l}\n"),
+            let line = |l: &str| {
+                if l.starts_with("gpu = ") {
+                    "gpu = \"sm_90\"\n".to_owned()
+                } else {
+                    format!("{l}\n")
+                }
             };
             lock("stacks/vllm-matrix.lock").lines().map(line).collect()
         }

@@ -11,9 +11,10 @@ pub fn run(packages: &[&str], arguments: &[&str]) -> Result<String, String> {
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match out.status.success() {
-        true => Ok(text(&out.stdout)),
-        false => Err(text(&out.stdout) + &text(&out.stderr)),
+    if out.status.success() {
+        Ok(text(&out.stdout))
+    } else {
+        Err(text(&out.stdout) + &text(&out.stderr))
     }
 }
 

@@ -24,9 +24,10 @@ fn plain(text: &str, server: &Server) -> String {
     let mut out = String::new();
     for part in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
         let word = part.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
-        match is_hex(word) {
-            true => out.push_str(&part.replace(word, "[HEX]")),
-            false => out.push_str(part),
+        if is_hex(word) {
+            out.push_str(&part.replace(word, "[HEX]"))
+        } else {
+            out.push_str(part)
         }
     }
     out

@@ -282,12 +282,11 @@ fn memory_that_runs_out_is_told() {
             cpus: Some(1.0),
         };
         let outcome = w.run(&sandbox).outcome;
-        match outcome.limits.memory {
-            true => assert_eq!(outcome.memory, Memory::KilledFor, "{outcome:?}"),
-            false => {
-                assert!(outcome.limits.reason.is_some());
-                assert_eq!(outcome.memory, Memory::MaybeKilledFor, "{outcome:?}");
-            }
+        if outcome.limits.memory {
+            assert_eq!(outcome.memory, Memory::KilledFor, "{outcome:?}")
+        } else {
+            assert!(outcome.limits.reason.is_some());
+            assert_eq!(outcome.memory, Memory::MaybeKilledFor, "{outcome:?}");
         }
         assert!(!machine::control_group_left());
     });
@@ -301,9 +300,10 @@ fn processes_are_limited_where_groups_can_be_made() {
         );
         sandbox.limits.pids = Some(8);
         let ran = w.run(&sandbox);
-        match ran.outcome.limits.pids {
-            true => assert!(ran.all().contains("fork"), "{}", ran.all()),
-            false => assert!(ran.outcome.limits.reason.is_some()),
+        if ran.outcome.limits.pids {
+            assert!(ran.all().contains("fork"), "{}", ran.all())
+        } else {
+            assert!(ran.outcome.limits.reason.is_some())
         }
     });
 }

@@ -96,13 +96,12 @@ impl Place {
             };
             let parent = self.open(parent)?;
             let path_in_root = self.before(parent.as_fd(), Path::new(name));
-            match *path == target && wanted == Spot::File {
-                true => {
-                    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                    openat(&parent, name, flags, Mode::from_raw_mode(0o644)).map(drop)?;
-                }
+            if *path == target && wanted == Spot::File {
                 // Fails if a dangling link is in the way; it must not be followed.
-                false => mkdirat(&parent, name, Mode::from_raw_mode(0o755))?,
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                openat(&parent, name, flags, Mode::from_raw_mode(0o644)).map(drop)?;
+            } else {
+                mkdirat(&parent, name, Mode::from_raw_mode(0o755))?
             }
             self.after(path_in_root);
         }

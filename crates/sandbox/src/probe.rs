@@ -104,12 +104,13 @@ fn judge(tried: Tried) -> Capabilities {
              100000-165535 USER` what programs install keeps its owners",
         ),
     };
-    let seccomp = match Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
-        true => Answer::yes(),
-        false => Answer::no(
+    let seccomp = if Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
+        Answer::yes()
+    } else {
+        Answer::no(
             "the kernel has no seccomp filters",
             "use a kernel that is built with CONFIG_SECCOMP_FILTER",
-        ),
+        )
     };
     let limits = match &tried.limits.reason {
         None => Answer::yes(),

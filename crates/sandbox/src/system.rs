@@ -46,9 +46,10 @@ pub(crate) fn unshare(flags: libc::c_int) -> io::Result<()> {
 
 /// Closes every descriptor from `first` on, or marks them close-on-exec.
 pub(crate) fn close_from(first: RawFd, at_exec: bool) -> io::Result<()> {
-    let flags = match at_exec {
-        true => libc::CLOSE_RANGE_CLOEXEC,
-        false => 0,
+    let flags = if at_exec {
+        libc::CLOSE_RANGE_CLOEXEC
+    } else {
+        0
     };
     // SAFETY: takes no pointer. Callers own no descriptor in the range when they close for good.
     checked(unsafe { libc::syscall(libc::SYS_close_range, first, RawFd::MAX, flags) })

@@ -145,11 +145,10 @@ impl Part<'_> {
             Some(first) => {
                 let (paths, has) = self.named(refused);
                 let package = self.package;
-                let message = match package == self.path(*first) {
-                    true => format!("{paths} does not run on {gpu}: it has code for {has} only"),
-                    false => {
-                        format!("{package} does not run on {gpu}: {paths} has code for {has} only")
-                    }
+                let message = if package == self.path(*first) {
+                    format!("{paths} does not run on {gpu}: it has code for {has} only")
+                } else {
+                    format!("{package} does not run on {gpu}: {paths} has code for {has} only")
                 };
                 let error = Diagnostic::error(codes::SM_NOT_COVERED, message);
                 Finding::new(self.path(*first), error)

@@ -41,9 +41,10 @@ impl Gpu {
 /// Returns a GPU's name with its SM.
 pub(super) fn shown(name: &str, sm: Sm) -> String {
     let sm = format!("sm_{}", sm.digits());
-    match name == sm {
-        true => sm,
-        false => format!("{name} ({sm})"),
+    if name == sm {
+        sm
+    } else {
+        format!("{name} ({sm})")
     }
 }
 

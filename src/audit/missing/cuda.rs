@@ -99,9 +99,10 @@ impl<'a> Cuda<'a> {
                 join(&others),
                 some(&names, 3)
             );
-            let diagnostic = match users.is_empty() {
-                true => Diagnostic::note(codes::OTHER_CUDA_MAJOR, message),
-                false => Diagnostic::warning(codes::OTHER_CUDA_MAJOR, message),
+            let diagnostic = if users.is_empty() {
+                Diagnostic::note(codes::OTHER_CUDA_MAJOR, message)
+            } else {
+                Diagnostic::warning(codes::OTHER_CUDA_MAJOR, message)
             };
             findings.push(Finding::new(names[0], diagnostic));
         }

@@ -86,9 +86,12 @@ fn missing<'a>(world: &World<'a>, closure: &Closure) -> Vec<Vec<&'a str>> {
         let other = group.is_some_and(|g| g.iter().any(|i| all[*i].is_empty()));
         foreign || other && !needed(index)
     };
-    let kept = |(index, names): (usize, &Vec<&'a str>)| match spared(index) {
-        true => Vec::new(),
-        false => names.clone(),
+    let kept = |(index, names): (usize, &Vec<&'a str>)| {
+        if spared(index) {
+            Vec::new()
+        } else {
+            names.clone()
+        }
     };
     all.iter().enumerate().map(kept).collect()
 }
@@ -155,9 +158,10 @@ fn nothing_provides(
         more(first, others)
     );
     let code = codes::NEEDED_MISSING;
-    let mut diagnostic = match of_nvidia(&first.path) {
-        true => Diagnostic::warning(code, message),
-        false => Diagnostic::error(code, message),
+    let mut diagnostic = if of_nvidia(&first.path) {
+        Diagnostic::warning(code, message)
+    } else {
+        Diagnostic::error(code, message)
     };
     let of_cuda_torch = |n: &&str| n.starts_with("libtorch_cuda") || n.starts_with("libc10_cuda");
     if names.iter().any(of_cuda_torch) && !world.named("libtorch_cpu.so").is_empty() {
@@ -205,10 +209,9 @@ pub fn alternatives(world: &World<'_>) -> Vec<BTreeSet<usize>> {
             let key = (directory.to_owned(), stem);
             groups.entry(key).or_default().insert(index);
         } else if directory.split('/').any(|f| accelerators.names(f)) {
-            let folders = directory.split('/').map(|f| match accelerators.names(f) {
-                true => "*",
-                false => f,
-            });
+            let folders = directory
+                .split('/')
+                .map(|f| if accelerators.names(f) { "*" } else { f });
             let key = (folders.collect::<Vec<&str>>().join("/"), file);
             groups.entry(key).or_default().insert(index);
         }

@@ -32,17 +32,19 @@ pub fn unsearched(world: &World<'_>, closure: &Closure, findings: &mut Vec<Findi
             some(&objects, 3),
             some(&found, 3)
         );
-        let help = match found[0] == by {
+        let help = if found[0] == by {
             // The library is in no package, so the loader has to be told its directory.
-            true => format!(
+            format!(
                 "add `/{}` to LD_LIBRARY_PATH, or to `/etc/ld.so.conf` and run `ldconfig`",
                 split(by).0
-            ),
-            false => format!("import {by} before {of}"),
+            )
+        } else {
+            format!("import {by} before {of}")
         };
-        let diagnostic = match of == by {
-            true => Diagnostic::note(codes::NEEDED_MISSING, message),
-            false => Diagnostic::warning(codes::NEEDED_MISSING, message).help(help),
+        let diagnostic = if of == by {
+            Diagnostic::note(codes::NEEDED_MISSING, message)
+        } else {
+            Diagnostic::warning(codes::NEEDED_MISSING, message).help(help)
         };
         findings.push(Finding::new(objects[0], diagnostic));
     }
@@ -81,9 +83,10 @@ pub fn left_over(world: &World<'_>, findings: &mut Vec<Finding>) {
         );
         // A user of the package cannot change this, and a missing directory is harmless.
         let installed = world.environment && kind == BuildDirectory::Private;
-        let diagnostic = match installed {
-            true => Diagnostic::note(codes::BUILD_SEARCH_PATH, message),
-            false => Diagnostic::warning(codes::BUILD_SEARCH_PATH, message),
+        let diagnostic = if installed {
+            Diagnostic::note(codes::BUILD_SEARCH_PATH, message)
+        } else {
+            Diagnostic::warning(codes::BUILD_SEARCH_PATH, message)
         };
         findings.push(Finding::new(objects[0], diagnostic));
     }

@@ -197,9 +197,10 @@ impl Pruner<'_> {
             }
         }
         let whole = || vec![Stretch::Copy { from: 0, len: size }];
-        match edits.is_empty() {
-            true => (!found.code.is_empty() && size >= LEAST).then(whole),
-            false => fatbin::edited(edits, size),
+        if edits.is_empty() {
+            (!found.code.is_empty() && size >= LEAST).then(whole)
+        } else {
+            fatbin::edited(edits, size)
         }
     }
 
@@ -211,9 +212,10 @@ impl Pruner<'_> {
             let after = code(kept.map(|(entry, _)| entry)).filter(|code| !code.is_empty())?;
             let told = |code, sm| told(self.catalog, name, code, sm);
             let same = |sm: &Sm| told(&before, *sm) == told(&after, *sm);
-            match self.sms.iter().all(same) {
-                true => fatbin::without(entries, &stays),
-                false => None,
+            if self.sms.iter().all(same) {
+                fatbin::without(entries, &stays)
+            } else {
+                None
             }
         })
     }
@@ -243,9 +245,10 @@ impl Found {
         let tables = unmapped(name, &mut *source).map_err(|_| Unreadable)?;
         let all = fatbin::entries(&object, source).take(MOST_ENTRIES + 1);
         let code: Vec<Entry> = all.collect::<Result<_, _>>().map_err(|_| Unreadable)?;
-        match code.len() > MOST_ENTRIES {
-            true => Err(Unreadable),
-            false => Ok(Self { code, tables }),
+        if code.len() > MOST_ENTRIES {
+            Err(Unreadable)
+        } else {
+            Ok(Self { code, tables })
         }
     }
 }
@@ -347,13 +350,14 @@ impl<S: Source> Stored<S> {
         self.crc.update(&buf[..len]);
         self.at += len as u64;
         let (found, expected, offset) = (self.crc.sum(), self.expected, self.at);
-        match left == len as u64 && found != expected {
-            true => Err(ReadError::Checksum {
+        if left == len as u64 && found != expected {
+            Err(ReadError::Checksum {
                 offset,
                 expected,
                 found,
-            }),
-            false => Ok(len),
+            })
+        } else {
+            Ok(len)
         }
     }
 }

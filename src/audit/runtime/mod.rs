@@ -61,15 +61,12 @@ fn refused(name: &str, has: &Version, mut too_new: Vec<(Version, &str)>) -> Opti
 fn executable(paths: &[&str], refuses: bool) -> Option<Finding> {
     let first = paths.first()?;
     let message = format!("{} asks for an executable stack", some(paths, 3));
-    let diagnostic = match refuses {
-        true => {
-            let message = format!("{message}, which the base's glibc refuses");
-            Diagnostic::error(codes::EXECUTABLE_STACK, message)
-        }
-        false => {
-            let message = format!("{message}, which glibc {REFUSES_STACK} and newer refuse");
-            Diagnostic::warning(codes::EXECUTABLE_STACK, message)
-        }
+    let diagnostic = if refuses {
+        let message = format!("{message}, which the base's glibc refuses");
+        Diagnostic::error(codes::EXECUTABLE_STACK, message)
+    } else {
+        let message = format!("{message}, which glibc {REFUSES_STACK} and newer refuse");
+        Diagnostic::warning(codes::EXECUTABLE_STACK, message)
     };
     Some(Finding::new(first, diagnostic))
 }

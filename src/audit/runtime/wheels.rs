@@ -134,9 +134,10 @@ impl Wheel<'_> {
             some(&paths, 3)
         );
         // If the base is known, a too old glibc is reported elsewhere: here only the tag is wrong.
-        let diagnostic = match world.system.is_known() {
-            true => Diagnostic::note(codes::WHEEL_BREAKS_TAG, message),
-            false => Diagnostic::warning(codes::WHEEL_BREAKS_TAG, message),
+        let diagnostic = if world.system.is_known() {
+            Diagnostic::note(codes::WHEEL_BREAKS_TAG, message)
+        } else {
+            Diagnostic::warning(codes::WHEEL_BREAKS_TAG, message)
         };
         Some(Finding::new(first, diagnostic))
     }

@@ -47,9 +47,10 @@ pub fn matrix(target: &str, rows: &[&Row]) -> String {
             let file = shown.rsplit('/').next().unwrap_or(&shown);
             let twins = rows.iter().filter(|r| split(&r.path).1 == file).count();
             let folder = split(split(&shown).0).1;
-            let name = match twins > 1 && !folder.is_empty() {
-                true => format!("{folder}/{file}"),
-                false => file.to_owned(),
+            let name = if twins > 1 && !folder.is_empty() {
+                format!("{folder}/{file}")
+            } else {
+                file.to_owned()
             };
             let names = differing.entry(cells).or_default();
             let name = printable::line(&name).into_owned();
@@ -88,9 +89,10 @@ pub fn matrix(target: &str, rows: &[&Row]) -> String {
 fn packages<'r>(rows: &[&'r Row]) -> BTreeMap<String, Vec<&'r Row>> {
     let mut packages: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     for row in rows {
-        let name = match row.package == row.path {
-            true => row.path.rsplit('/').next().unwrap_or(&row.path),
-            false => &row.package,
+        let name = if row.package == row.path {
+            row.path.rsplit('/').next().unwrap_or(&row.path)
+        } else {
+            &row.package
         };
         packages.entry(name.to_owned()).or_default().push(row);
     }

@@ -164,9 +164,10 @@ fn notes(audit: &Audit) -> String {
             elsewhere.len()
         ));
     }
-    match lines.is_empty() {
-        true => String::new(),
-        false => format!("\nnotes\n{}\n", lines.join("\n")),
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!("\nnotes\n{}\n", lines.join("\n"))
     }
 }
 

@@ -84,9 +84,10 @@ impl Journaled {
         let Some(journal) = journal else {
             return Ok(());
         };
-        match first {
-            true => *count += 1,
-            false => *count = count.saturating_sub(1),
+        if first {
+            *count += 1
+        } else {
+            *count = count.saturating_sub(1)
         }
         if first && journal.is_empty() {
             journal.add(&self.engine)?;

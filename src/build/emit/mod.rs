@@ -158,9 +158,10 @@ fn registry(repository: &str) -> &str {
 
 /// Changes a path so that no program takes it for a flag.
 fn not_a_flag(path: &str) -> String {
-    match path.starts_with('-') {
-        true => format!("./{path}"),
-        false => path.to_owned(),
+    if path.starts_with('-') {
+        format!("./{path}")
+    } else {
+        path.to_owned()
     }
 }
 

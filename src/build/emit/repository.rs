@@ -39,14 +39,15 @@ pub(super) fn gitlab(
 }
 
 fn limit(service: &'static str, limit: usize, found: usize, of: String) -> Result<(), EmitError> {
-    match found > limit {
-        true => Err(EmitError::TooMany {
+    if found > limit {
+        Err(EmitError::TooMany {
             service,
             limit,
             found,
             of,
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 
@@ -84,9 +85,10 @@ fn inside(path: &str) -> Result<String, EmitError> {
             _ => return Err(EmitError::OutsideRepository { path: path.into() }),
         }
     }
-    match parts.is_empty() {
-        true => Ok(".".into()),
-        false => Ok(parts.join("/")),
+    if parts.is_empty() {
+        Ok(".".into())
+    } else {
+        Ok(parts.join("/"))
     }
 }
 

@@ -81,13 +81,12 @@ impl Keys<'_> {
             }
             _ => {}
         }
-        let text = match keyword == "RUN" && takes_comment(text) {
-            true => {
-                let line = text.trim_end();
-                let key = digest(line, &reads);
-                format!("{line} # {key}\n")
-            }
-            false => text.to_owned(),
+        let text = if keyword == "RUN" && takes_comment(text) {
+            let line = text.trim_end();
+            let key = digest(line, &reads);
+            format!("{line} # {key}\n")
+        } else {
+            text.to_owned()
         };
         if let Some(stage) = self.stages.last_mut() {
             stage.inputs.push(digest(&text, &reads).to_string());
@@ -236,9 +235,10 @@ fn instructions(dockerfile: &str) -> Vec<Instruction<'_>> {
             continue;
         }
         let text = &dockerfile[start..at];
-        found.push(match other {
-            true => Instruction::Other(text),
-            false => Instruction::Words(text),
+        found.push(if other {
+            Instruction::Other(text)
+        } else {
+            Instruction::Words(text)
         });
         start = at;
     }

@@ -90,9 +90,10 @@ fn show(common: &Common, args: &AuditArgs, answer: &Audit) -> Outcome {
     } else if answer.ok {
         json(answer);
     }
-    match answer.ok {
-        true => Ok(()),
-        false => Err(refused(common, answer)),
+    if answer.ok {
+        Ok(())
+    } else {
+        Err(refused(common, answer))
     }
 }
 

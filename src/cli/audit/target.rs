@@ -58,12 +58,13 @@ fn of_path(path: &Path) -> Target {
     };
     let is_image = path.join("oci-layout").is_file() || path.is_file() && is_tar();
     let path = path.to_owned();
-    match is_image {
-        true => Target::Image {
+    if is_image {
+        Target::Image {
             path,
             reference: None,
-        },
-        false => Target::Path(path),
+        }
+    } else {
+        Target::Path(path)
     }
 }
 

@@ -120,9 +120,12 @@ pub(super) fn after_build(common: &Common, store: &Store, config: &Config) {
         max_size: Some(max),
         ..Limits::default()
     };
-    let made_room = store.list().and_then(|listing| match listing.size() > max {
-        true => store.gc(&limits).map(Some),
-        false => Ok(None),
+    let made_room = store.list().and_then(|listing| {
+        if listing.size() > max {
+            store.gc(&limits).map(Some)
+        } else {
+            Ok(None)
+        }
     });
     match made_room {
         Ok(Some(done)) => {
@@ -152,9 +155,10 @@ fn verify(common: &Common, store: &Store, repair: bool) -> Outcome {
 fn faults(found: &Verified) -> Vec<Diagnostic> {
     let mut messages: Vec<String> = Vec::new();
     for blob in &found.damaged {
-        let names = match blob.names.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", blob.names.join(", ")),
+        let names = if blob.names.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", blob.names.join(", "))
         };
         messages.push(match &blob.found {
             Some(other) => format!(

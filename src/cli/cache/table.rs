@@ -151,9 +151,10 @@ pub fn verified(found: &Verified) -> String {
     if found.index.is_some() {
         out.push_str(&index(found));
     }
-    let end = match found.repaired {
-        true => "repaired",
-        false => "all right",
+    let end = if found.repaired {
+        "repaired"
+    } else {
+        "all right"
     };
     let bytes = size(found.bytes);
     let _ = writeln!(out, "{}, {bytes}: {end}", plural(found.blobs, "blob"));

@@ -146,9 +146,10 @@ impl Fleet<'_> {
         let there = join_all(asked).await;
         let home = |(number, job): (usize, &Job<'_>)| fleet::Job {
             platform: job.variant.platform,
-            home: match job.native {
-                true => self.places.iter().position(|p| p.address.is_none()),
-                false => there.iter().position(|have| have.contains(&number)),
+            home: if job.native {
+                self.places.iter().position(|p| p.address.is_none())
+            } else {
+                there.iter().position(|have| have.contains(&number))
             },
         };
         self.jobs.iter().enumerate().map(home).collect()
@@ -200,12 +201,11 @@ impl Fleet<'_> {
         });
         let table = table(&rows);
         if built == rows.len() {
-            match self.common.json {
-                true => {
-                    document["ok"] = true.into();
-                    json(&document);
-                }
-                false => print(&table),
+            if self.common.json {
+                document["ok"] = true.into();
+                json(&document);
+            } else {
+                print(&table)
             }
             return Ok(());
         }

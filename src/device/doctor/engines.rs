@@ -87,9 +87,12 @@ async fn ask() -> Result<Engine, EngineError> {
         buildkit: !docker.is_podman(),
         runtimes: info.runtimes.iter().map(|r| clean(r)).collect(),
         cdi: info.cdi,
-        storage: known(info.storage_driver).map(|driver| match info.in_containerd {
-            true => format!("{driver} of containerd"),
-            false => driver,
+        storage: known(info.storage_driver).map(|driver| {
+            if info.in_containerd {
+                format!("{driver} of containerd")
+            } else {
+                driver
+            }
         }),
         data: Some(info.data).filter(|d| d.is_absolute()),
         cpus: Some(info.cpus),

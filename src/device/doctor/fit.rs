@@ -107,9 +107,10 @@ fn run(machine: &Machine, catalog: &Catalog) -> Run {
 pub(super) fn toolkit(toolkit: &Toolkit, device: &Device, catalog: &Catalog) -> Fit {
     if device.l4t.is_some() {
         let own = device.jetson(catalog).map(|r| r.cuda.as_slice());
-        return match own.unwrap_or_default().contains(&toolkit.version) {
-            true => Fit::Full,
-            false => Fit::No,
+        return if own.unwrap_or_default().contains(&toolkit.version) {
+            Fit::Full
+        } else {
+            Fit::No
         };
     }
     let driver = device.driver.as_ref().and_then(|d| d.version());

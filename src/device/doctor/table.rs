@@ -46,13 +46,14 @@ fn or_unknown(value: Option<&str>) -> String {
 
 fn joined<T: AsRef<str>>(parts: impl IntoIterator<Item = Option<T>>) -> String {
     let parts: Vec<T> = parts.into_iter().flatten().collect();
-    match parts.is_empty() {
-        true => "not known".to_owned(),
-        false => parts
+    if parts.is_empty() {
+        "not known".to_owned()
+    } else {
+        parts
             .iter()
             .map(AsRef::as_ref)
             .collect::<Vec<_>>()
-            .join(", "),
+            .join(", ")
     }
 }
 
@@ -91,9 +92,10 @@ fn system(machine: &Machine) -> Lines {
     lines.push(line("CPU", joined([cpu.model.clone(), count])));
     lines.push(line(
         "ISA",
-        match machine.isas.is_empty() {
-            true => "none of the catalog's".to_owned(),
-            false => machine.isas.join(", "),
+        if machine.isas.is_empty() {
+            "none of the catalog's".to_owned()
+        } else {
+            machine.isas.join(", ")
         },
     ));
     lines
@@ -118,9 +120,10 @@ fn gpus(machine: &Machine) -> Lines {
         let pci = &machine.device.pci;
         lines.push(line(
             "none",
-            match pci.is_empty() {
-                true => String::new(),
-                false => format!("known; on the PCI bus {}", pci.join(", ")),
+            if pci.is_empty() {
+                String::new()
+            } else {
+                format!("known; on the PCI bus {}", pci.join(", "))
             },
         ));
     }
@@ -133,10 +136,9 @@ fn cuda(machine: &Machine) -> Lines {
     let mut lines = Lines::new();
     lines.push(match &device.driver {
         Some(driver) => {
-            let open = driver.open.map(|open| match open {
-                true => "open module",
-                false => "closed module",
-            });
+            let open = driver
+                .open
+                .map(|open| if open { "open module" } else { "closed module" });
             let idle = driver.module.is_none() && device.gpus.is_empty();
             let runs = machine
                 .driver_cuda
@@ -183,9 +185,10 @@ fn cuda(machine: &Machine) -> Lines {
 
 fn toolkit(toolkit: &Toolkit) -> (String, String) {
     let version = toolkit.version.clone();
-    let by = match toolkit.first {
-        true => "first in PATH".to_owned(),
-        false => format!("by {}", toolkit.found.join(", ")),
+    let by = if toolkit.first {
+        "first in PATH".to_owned()
+    } else {
+        format!("by {}", toolkit.found.join(", "))
     };
     line(
         "toolkit",
@@ -205,9 +208,10 @@ fn containers(machine: &Machine) -> Lines {
             let engine = &live.engine;
             lines.push(match &engine.server {
                 Some(server) => {
-                    let build = match engine.buildkit {
-                        true => "BuildKit",
-                        false => "Buildah",
+                    let build = if engine.buildkit {
+                        "BuildKit"
+                    } else {
+                        "Buildah"
                     };
                     let platform = engine.platform.map(|p| p.to_string());
                     let place = (!engine.local).then(|| "elsewhere".to_owned());
@@ -234,18 +238,20 @@ fn containers(machine: &Machine) -> Lines {
             }
         }
         None => {
-            let runtimes = match files.runtimes.is_empty() {
-                true => "none in Docker's configuration".to_owned(),
-                false => format!("{} in Docker's configuration", files.runtimes.join(", ")),
+            let runtimes = if files.runtimes.is_empty() {
+                "none in Docker's configuration".to_owned()
+            } else {
+                format!("{} in Docker's configuration", files.runtimes.join(", "))
             };
             lines.push(line("runtimes", runtimes));
         }
     }
     lines.push(line(
         "CDI",
-        match files.cdi.is_empty() {
-            true => "no device of NVIDIA's".to_owned(),
-            false => files.cdi.join(", "),
+        if files.cdi.is_empty() {
+            "no device of NVIDIA's".to_owned()
+        } else {
+            files.cdi.join(", ")
         },
     ));
     lines
@@ -263,9 +269,10 @@ fn sandbox(can: &Capabilities) -> (String, String) {
                 Identity::Subordinate => "as an ordinary user with subordinate ids",
                 Identity::Single => "as an ordinary user with one id",
             };
-            let limits = match can.limits.yes {
-                true => "with limits",
-                false => "without limits",
+            let limits = if can.limits.yes {
+                "with limits"
+            } else {
+                "without limits"
             };
             format!("{who}, {limits}")
         }
@@ -330,9 +337,12 @@ fn can_run(report: &Report) -> Lines {
         return vec![line("no CUDA", why.clone())];
     }
     let mut lines = Lines::new();
-    let listed = |versions: &[String]| match versions.is_empty() {
-        true => "none".to_owned(),
-        false => versions.join(", "),
+    let listed = |versions: &[String]| {
+        if versions.is_empty() {
+            "none".to_owned()
+        } else {
+            versions.join(", ")
+        }
     };
     lines.push(line("CUDA", listed(&run.cuda)));
     if !run.cuda_without_ptx.is_empty() {

@@ -259,9 +259,12 @@ fn id(purl: &str) -> String {
         .next()
         .unwrap_or_default()
         .chars()
-        .map(|c| match c.is_ascii_alphanumeric() || c == '.' {
-            true => c,
-            false => '-',
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '.' {
+                c
+            } else {
+                '-'
+            }
         })
         .collect();
     let digest = Digest::of(purl.as_bytes());

@@ -97,9 +97,10 @@ fn dependencies(bill: &Bill<'_>) -> Vec<Value> {
     for item in &bill.items {
         of.entry(&item.id).or_default();
         let within = matches!(item.role, Role::Base | Role::Content);
-        let asking: Vec<&Item> = match within {
-            true => item.via.iter().filter_map(|n| bill.python(n)).collect(),
-            false => continue,
+        let asking: Vec<&Item> = if within {
+            item.via.iter().filter_map(|n| bill.python(n)).collect()
+        } else {
+            continue;
         };
         if asking.is_empty() {
             of.entry(IMAGE).or_default().push(&item.id);

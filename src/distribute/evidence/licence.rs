@@ -134,14 +134,18 @@ fn joined<'a>(names: impl Iterator<Item = &'a str>) -> Licence {
         };
     }
     let several = known.len() > 1;
-    let each = known.into_iter().map(|e| match several && e.contains(' ') {
-        true => format!("({e})"),
-        false => e,
+    let each = known.into_iter().map(|e| {
+        if several && e.contains(' ') {
+            format!("({e})")
+        } else {
+            e
+        }
     });
     let all: Vec<String> = each.collect();
-    match all.is_empty() {
-        true => Licence::Unknown,
-        false => Licence::Spdx(all.join(" AND ")),
+    if all.is_empty() {
+        Licence::Unknown
+    } else {
+        Licence::Spdx(all.join(" AND "))
     }
 }
 
@@ -202,9 +206,10 @@ fn gnu(lower: &str) -> Option<String> {
     if !["gpl", "lgpl", "agpl", "gfdl"].contains(&family) {
         return None;
     }
-    let version = match version.contains('.') {
-        true => version.to_owned(),
-        false => format!("{version}.0"),
+    let version = if version.contains('.') {
+        version.to_owned()
+    } else {
+        format!("{version}.0")
     };
     let end = if later { "or-later" } else { "only" };
     let id = format!("{}-{version}-{end}", family.to_ascii_uppercase());

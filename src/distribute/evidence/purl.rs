@@ -80,11 +80,10 @@ fn with(mut purl: String, qualifiers: &[(&str, Option<&str>)]) -> String {
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
-        match byte.is_ascii_alphanumeric() || b".-_~:".contains(&byte) {
-            true => out.push(char::from(byte)),
-            false => {
-                let _ = write!(out, "%{byte:02X}");
-            }
+        if byte.is_ascii_alphanumeric() || b".-_~:".contains(&byte) {
+            out.push(char::from(byte))
+        } else {
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     out

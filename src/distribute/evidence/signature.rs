@@ -168,9 +168,10 @@ pub async fn verify(
         }
         match read_statement(&statement) {
             Ok(signed) if signed.digest == *digest => {
-                match trust.names.take(&signed.name, reference) {
-                    true => good.push(signed),
-                    false => named.push(signed.name),
+                if trust.names.take(&signed.name, reference) {
+                    good.push(signed)
+                } else {
+                    named.push(signed.name)
                 }
             }
             Ok(signed) => other = Some(signed.digest.to_string()),

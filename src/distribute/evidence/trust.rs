@@ -26,9 +26,10 @@ pub enum Names {
 impl Trust {
     /// Trusts a key for `names`, or for the reference's own repository if there are none.
     pub fn new(key: PublicKey, names: Vec<Reference>) -> Self {
-        let names = match names.is_empty() {
-            true => Names::Own,
-            false => Names::These(names),
+        let names = if names.is_empty() {
+            Names::Own
+        } else {
+            Names::These(names)
         };
         Self { key, names }
     }

@@ -128,9 +128,10 @@ fn reasons(others: &[Reason]) -> String {
 }
 
 fn list(there: &[String]) -> String {
-    match there.is_empty() {
-        true => "none".to_owned(),
-        false => there.join(", "),
+    if there.is_empty() {
+        "none".to_owned()
+    } else {
+        there.join(", ")
     }
 }
 

@@ -91,9 +91,10 @@ async fn one(
     let store = settings.store;
     let part = store.part(&blob.digest)?;
     let (registry, repository) = (&resolved.registry, &resolved.repository);
-    let pieces = match store.blob_path(&blob.digest).exists() {
-        true => None,
-        false => olders.pieces(resolved, blob).await?,
+    let pieces = if store.blob_path(&blob.digest).exists() {
+        None
+    } else {
+        olders.pieces(resolved, blob).await?
     };
     let pieces = pieces.unwrap_or_default();
     let folder = store.dir("blobs/sha256")?;

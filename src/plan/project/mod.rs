@@ -280,9 +280,10 @@ impl Project {
     /// If one of them is an error.
     pub fn admitted(&self, findings: Vec<Diagnostic>) -> Result<Vec<Diagnostic>, ProjectError> {
         let report = self.report(findings);
-        match report.has_errors() {
-            true => Err(ProjectError::Refused(report)),
-            false => Ok(report.diagnostics),
+        if report.has_errors() {
+            Err(ProjectError::Refused(report))
+        } else {
+            Ok(report.diagnostics)
         }
     }
 }

@@ -107,12 +107,13 @@ impl Places {
                 Err(error) => return Err(error),
             }
         }
-        match known {
-            true => Ok(files),
-            false => Err(PackageError::NoProject {
+        if known {
+            Ok(files)
+        } else {
+            Err(PackageError::NoProject {
                 name: wanted.name.clone(),
                 asked: self.indexes.len() + self.find_links.len(),
-            }),
+            })
         }
     }
 }

@@ -175,9 +175,10 @@ fn fetched(build: &Build, fetch: &Fetch) -> Result<(), String> {
     if !address || fetch.git.bytes().any(|b| b.is_ascii_whitespace()) {
         return wrong("`git` is an address: https://HOST/PATH");
     }
-    match build.packages.iter().any(|package| package == "git") {
-        true => Ok(()),
-        false => wrong("`packages` has to name git, which clones it"),
+    if build.packages.iter().any(|package| package == "git") {
+        Ok(())
+    } else {
+        wrong("`packages` has to name git, which clones it")
     }
 }
 

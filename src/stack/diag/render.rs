@@ -62,9 +62,12 @@ fn printable(diagnostic: &Diagnostic, source: &Source) -> (Diagnostic, Source) {
         text: text(&source.text),
         above: source.above,
     };
-    let span = diagnostic.span.map(|span| match shown.text == source.text {
-        true => span,
-        false => moved(span, &source.text),
+    let span = diagnostic.span.map(|span| {
+        if shown.text == source.text {
+            span
+        } else {
+            moved(span, &source.text)
+        }
     });
     let shown_diagnostic = Diagnostic {
         message: text(&diagnostic.message),

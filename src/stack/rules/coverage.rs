@@ -83,9 +83,10 @@ pub fn wheels_cover_the_gpu(
             names(&missing),
             names(&has)
         );
-        let finding = match named {
-            true => Diagnostic::error(codes::SM_NOT_COVERED, message),
-            false => Diagnostic::warning(codes::SM_NOT_COVERED, message),
+        let finding = if named {
+            Diagnostic::error(codes::SM_NOT_COVERED, message)
+        } else {
+            Diagnostic::warning(codes::SM_NOT_COVERED, message)
         };
         findings.push(finding.at(package.span).help(remedy(case, env, package)));
     }
@@ -188,9 +189,10 @@ pub fn compiled_code_covers_the_gpu(
             ),
         )
         .at(case.gpu_span())
-        .help(match unmade {
-            true => toolkits_for(case, device),
-            false => format!("add the GPU to `target.gpu` ({})", name(device)),
+        .help(if unmade {
+            toolkits_for(case, device)
+        } else {
+            format!("add the GPU to `target.gpu` ({})", name(device))
         }),
     );
 }

@@ -25,9 +25,10 @@ fn support(case: &Case<'_>, toolkit: &Toolkit, driver: &DriverVersion) -> Suppor
         Support::SassOnly if toolkit.driver.toolkit.is_none() => {
             let older = case.catalog.toolkits.iter();
             let mut older = older.filter(|t| t.driver.toolkit.is_some());
-            match older.all(|t| t.supported_by(driver) == Support::Full) {
-                true => Support::Unknown,
-                false => Support::SassOnly,
+            if older.all(|t| t.supported_by(driver) == Support::Full) {
+                Support::Unknown
+            } else {
+                Support::SassOnly
             }
         }
         other => other,

@@ -172,16 +172,17 @@ impl Checker<'_> {
             let Some(value) = self.parse::<T>(value, code) else {
                 continue;
             };
-            match out.iter().any(|v| v.value == value.value) {
-                false => out.push(value),
-                true => self.push(
+            if !out.iter().any(|v| v.value == value.value) {
+                out.push(value)
+            } else {
+                self.push(
                     value.span,
                     Diagnostic::error(
                         codes::BAD_VALUE,
                         format!("`{}` stands twice in `matrix.{axis}`", value.value),
                     )
                     .help("remove one of the two"),
-                ),
+                )
             }
         }
         out

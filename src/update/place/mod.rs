@@ -55,9 +55,10 @@ impl FromStr for Place {
         let wrong = || "a place is docker:NAME, rootfs:DIR or oci:DIR".to_owned();
         let path = |rest: &str| {
             let path = PathBuf::from(rest);
-            match path.is_absolute() {
-                true => Ok(path),
-                false => Err(format!("`{text}`: a service finds only an absolute path")),
+            if path.is_absolute() {
+                Ok(path)
+            } else {
+                Err(format!("`{text}`: a service finds only an absolute path"))
             }
         };
         match text.split_once(':').ok_or_else(wrong)? {

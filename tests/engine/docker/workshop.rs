@@ -60,9 +60,10 @@ impl Workshop {
 
     /// A label of the base, as hard to quote as the engine allows.
     pub fn note(&self) -> &'static str {
-        match self.docker.is_podman() {
-            true => "a b = c",
-            false => r#"a "b" $c \d"#,
+        if self.docker.is_podman() {
+            "a b = c"
+        } else {
+            r#"a "b" $c \d"#
         }
     }
 

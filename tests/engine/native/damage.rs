@@ -32,9 +32,10 @@ fn build(sandbox: &Sandbox, store: &str, more: &[&str]) -> Value {
         "build", "s.yaml", "--json", "--engine", "native", "--store", &store,
     ];
     // Without an output the image would go to Docker.
-    let to: &[&str] = match more.contains(&"-o") {
-        true => &[],
-        false => &["-o", "oci:unused"],
+    let to: &[&str] = if more.contains(&"-o") {
+        &[]
+    } else {
+        &["-o", "oci:unused"]
     };
     ok(&sandbox.run(&[&all[..], more, to].concat()))
 }

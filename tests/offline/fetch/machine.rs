@@ -69,9 +69,10 @@ fn a_full_disk_is_named_and_what_came_is_gone_on_with() {
     };
     let small = mount("size=3m");
     let limit = (3 << 20).to_string();
-    let limits: &[(&str, &str)] = match small {
-        true => &[],
-        false => &[("FETCH_LIMIT", &limit)],
+    let limits: &[(&str, &str)] = if small {
+        &[]
+    } else {
+        &[("FETCH_LIMIT", &limit)]
     };
     let full = ask(&url, &body, dir.path(), limits);
     if small {

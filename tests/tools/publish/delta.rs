@@ -140,9 +140,10 @@ fn without_ranges_or_with_a_damaged_older_layer_all_of_it_is_fetched() {
     let sandbox = Sandbox::new();
     let (_, new) = updated(&server, &sandbox);
     let proxy = Proxy::start(&server.host, |request| {
-        match request.header("range").is_some() {
-            true => Act::Harm(Fault::IgnoreRange),
-            false => Act::Pass,
+        if request.header("range").is_some() {
+            Act::Harm(Fault::IgnoreRange)
+        } else {
+            Act::Pass
         }
     });
     let other = new.replace(&server.host, &proxy.host);

@@ -180,9 +180,10 @@ async fn each_harm_to_a_blob_ends_as_it_should() {
     ] {
         let first = Mutex::new(true);
         let proxy = Proxy::start(&server.host, move |_| {
-            match std::mem::take(&mut *first.lock().unwrap()) {
-                true => Act::Harm(fault),
-                false => Act::Pass,
+            if std::mem::take(&mut *first.lock().unwrap()) {
+                Act::Harm(fault)
+            } else {
+                Act::Pass
             }
         });
         let registry = connect(&proxy.host, &quick());
@@ -233,9 +234,10 @@ async fn what_breaks_off_is_taken_up_where_it_broke() {
     // A fetch that is dropped in its middle, as by Ctrl-C.
     let first = Mutex::new(true);
     let proxy = Proxy::start(&server.host, move |_| {
-        match std::mem::take(&mut *first.lock().unwrap()) {
-            true => Act::Harm(Fault::Stall(500_000)),
-            false => Act::Pass,
+        if std::mem::take(&mut *first.lock().unwrap()) {
+            Act::Harm(Fault::Stall(500_000))
+        } else {
+            Act::Pass
         }
     });
     let received = Arc::new(Mutex::new(0));
@@ -335,9 +337,10 @@ async fn an_upload_that_breaks_off_goes_on_or_begins_anew() {
             }
             let mut count = count.lock().unwrap();
             *count += 1;
-            match *count == 1 + i32::from(chunk.is_some()) {
-                true => Act::Harm(fault),
-                false => Act::Pass,
+            if *count == 1 + i32::from(chunk.is_some()) {
+                Act::Harm(fault)
+            } else {
+                Act::Pass
             }
         });
         let progress = Arc::new(Mutex::new(0));

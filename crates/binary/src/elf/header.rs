@@ -299,9 +299,10 @@ impl Header {
                 elf::SHT_PROGBITS => debug,
                 _ => false,
             };
-            match candidate && !mapped && !content.is_empty() && content.end <= size {
-                true => candidates.push((number, kind, content, at + 4..at + 8)),
-                false => taken.push(content),
+            if candidate && !mapped && !content.is_empty() && content.end <= size {
+                candidates.push((number, kind, content, at + 4..at + 8))
+            } else {
+                taken.push(content)
             }
         }
         // A string table that does not belong to these symbols may be in use elsewhere.

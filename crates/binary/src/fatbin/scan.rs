@@ -41,12 +41,11 @@ impl Scan {
         let start = self.passed - self.held.len() as u64;
         self.passed += piece.len() as u64;
         let mut whole = std::mem::take(&mut self.held);
-        let bytes = match whole.is_empty() {
-            true => piece,
-            false => {
-                whole.extend_from_slice(piece);
-                &whole
-            }
+        let bytes = if whole.is_empty() {
+            piece
+        } else {
+            whole.extend_from_slice(piece);
+            &whole
         };
         while let Some(rest) = (self.next.checked_sub(start))
             .and_then(|skip| bytes.get(usize::try_from(skip).ok()?..))

@@ -140,8 +140,9 @@ fn seconds(text: &[u8]) -> Option<i64> {
         return None;
     }
     let part = fraction.iter().any(|b| *b != b'0');
-    Some(match negative {
-        true => -whole - i64::from(part),
-        false => whole,
+    Some(if negative {
+        -whole - i64::from(part)
+    } else {
+        whole
     })
 }

@@ -67,9 +67,10 @@ impl Docker {
         let id = unique();
         let secrets = std::mem::take(&mut request.secrets);
         let logins = std::mem::take(&mut request.logins);
-        let query = match self.is_podman() {
-            true => podman_secrets(&mut request, &secrets, &id)?,
-            false => String::new(),
+        let query = if self.is_podman() {
+            podman_secrets(&mut request, &secrets, &id)?
+        } else {
+            String::new()
         };
         let query = request
             .tags
@@ -106,9 +107,10 @@ impl Docker {
         let is_podman = self.is_podman();
         let api = self.api.clone().with_request_modifier(move |mut request| {
             let uri = request.uri().to_string();
-            let uri = match is_podman {
-                true => uri,
-                false => uri.replace("version=1", "version=2"),
+            let uri = if is_podman {
+                uri
+            } else {
+                uri.replace("version=1", "version=2")
             };
             if let Ok(uri) = (uri + &query).parse() {
                 *request.uri_mut() = uri;
@@ -238,9 +240,10 @@ impl Run<'_> {
         events.into_iter().for_each(&mut *on_event);
         match end {
             End::Image(id) => Ok(BuildOutcome {
-                image_id: match id.contains(':') {
-                    true => id,
-                    false => format!("sha256:{id}"),
+                image_id: if id.contains(':') {
+                    id
+                } else {
+                    format!("sha256:{id}")
                 },
                 steps: self.progress.summary(),
             }),

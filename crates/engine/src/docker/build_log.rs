@@ -90,12 +90,13 @@ impl Redaction {
     }
 
     pub(super) fn strike(&self, text: &str) -> String {
-        self.0
-            .iter()
-            .fold(text.to_owned(), |text, word| match text.contains(word) {
-                true => text.replace(word, "***"),
-                false => text,
-            })
+        self.0.iter().fold(text.to_owned(), |text, word| {
+            if text.contains(word) {
+                text.replace(word, "***")
+            } else {
+                text
+            }
+        })
     }
 }
 

@@ -157,9 +157,10 @@ impl Docker {
     ) -> Result<RunOutcome, EngineError> {
         check_reference(&request.image)?;
         let doing = format!("running a container of {}", request.image);
-        let kernel = match request.gpus {
-            true => Some(self.info().await?),
-            false => None,
+        let kernel = if request.gpus {
+            Some(self.info().await?)
+        } else {
+            None
         };
         // On Jetson the GPU is not a PCI device, so only NVIDIA's runtime can provide it.
         let by_runtime = kernel.is_some_and(|info| {

@@ -68,16 +68,13 @@ fn tls_config(dir: &Path) -> io::Result<rustls::ClientConfig> {
             .map_err(named(name))
     };
     let mut roots = rustls::RootCertStore::empty();
-    match dir.join("ca.pem").exists() {
-        true => {
-            for certificate in certificates("ca.pem")? {
-                roots.add(certificate).map_err(io::Error::other)?;
-            }
+    if dir.join("ca.pem").exists() {
+        for certificate in certificates("ca.pem")? {
+            roots.add(certificate).map_err(io::Error::other)?;
         }
+    } else {
         // A docker context without a CA uses the system's CAs.
-        false => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)

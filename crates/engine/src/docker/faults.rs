@@ -44,9 +44,10 @@ const PODMAN: [(Fault, Release, Release); 3] = [
 impl Docker {
     /// Returns the known faults of the release that answered.
     pub fn faults(&self) -> Vec<Fault> {
-        match self.is_podman() {
-            true => of_podman(&self.server.version),
-            false => Vec::new(),
+        if self.is_podman() {
+            of_podman(&self.server.version)
+        } else {
+            Vec::new()
         }
     }
 }

@@ -228,13 +228,14 @@ impl Docker {
     /// the cache (buildah#4375).
     pub fn mounts_from_stages(&self) -> Result<(), EngineError> {
         let old = release(&self.server.version).is_some_and(|release| release < (4, 4));
-        match self.is_podman() && old {
-            false => Ok(()),
-            true => Err(EngineError::TooOld {
+        if !(self.is_podman() && old) {
+            Ok(())
+        } else {
+            Err(EngineError::TooOld {
                 engine: self.server(),
                 what: "mount files of one build stage in another".to_owned(),
                 help: "use Podman 5 or newer, Docker 20.10 or newer, or `--engine native`",
-            }),
+            })
         }
     }
 

@@ -11,13 +11,14 @@ pub(super) fn check_reference(reference: &str) -> Result<(), EngineError> {
         && reference
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "._-/:@+".contains(c));
-    match fine {
-        true => Ok(()),
-        false => Err(EngineError::Invalid {
+    if fine {
+        Ok(())
+    } else {
+        Err(EngineError::Invalid {
             what: "the image reference",
             value: reference.to_owned(),
             help: "write it as [registry/]name[:tag][@sha256:…]",
-        }),
+        })
     }
 }
 

@@ -46,9 +46,10 @@ pub fn layout(image: &Assembled, name: &str, blobs: &Path, directory: &Path) -> 
 /// Parses an index whose entries are to be kept.
 fn document(bytes: &[u8]) -> io::Result<Value> {
     let document: Value = serde_json::from_slice(bytes).map_err(io::Error::other)?;
-    match document["manifests"].is_array() {
-        true => Ok(document),
-        false => Err(io::Error::other("it has no list of manifests")),
+    if document["manifests"].is_array() {
+        Ok(document)
+    } else {
+        Err(io::Error::other("it has no list of manifests"))
     }
 }
 

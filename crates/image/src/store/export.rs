@@ -335,9 +335,10 @@ impl Read for Hashing<'_> {
     fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
         let count = self.content.read(piece)?;
         self.hash.update(&piece[..count]);
-        match (self.hear)(count as u64) {
-            true => Ok(count),
-            false => Err(io::Error::other(StoreError::Interrupted)),
+        if (self.hear)(count as u64) {
+            Ok(count)
+        } else {
+            Err(io::Error::other(StoreError::Interrupted))
         }
     }
 }

@@ -52,9 +52,10 @@ impl Store {
         };
         let text = self.index_text()?;
         let index: Value = serde_json::from_slice(&text).map_err(|e| why(e.to_string()))?;
-        match index["manifests"].is_array() {
-            true => Ok(index),
-            false => Err(why("it has no list of manifests".to_owned())),
+        if index["manifests"].is_array() {
+            Ok(index)
+        } else {
+            Err(why("it has no list of manifests".to_owned()))
         }
     }
 

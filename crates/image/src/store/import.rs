@@ -79,9 +79,10 @@ impl Store {
             index: None,
             out: Imported::default(),
         };
-        match there.is_dir() {
-            true => import.directory()?,
-            false => import.archive(File::open(from).map_err(read)?)?,
+        if there.is_dir() {
+            import.directory()?
+        } else {
+            import.archive(File::open(from).map_err(read)?)?
         }
         import.finish()
     }
@@ -151,9 +152,10 @@ impl Import<'_> {
             return Ok(());
         };
         let known = self.store.blob(&digest).is_some();
-        let mut writer = match known {
-            true => None,
-            false => Some(self.store.writer()?),
+        let mut writer = if known {
+            None
+        } else {
+            Some(self.store.writer()?)
         };
         let mut piece = vec![0; PIECE];
         loop {
@@ -228,9 +230,10 @@ impl Import<'_> {
             let parts = digest(entry).zip(signature(entry));
             parts.is_some_and(|(top, signature)| has_signed(&statement(&top), &signature))
         });
-        match signed {
-            true => Ok(true),
-            false => Err(StoreError::Unsigned(self.from.to_owned())),
+        if signed {
+            Ok(true)
+        } else {
+            Err(StoreError::Unsigned(self.from.to_owned()))
         }
     }
 

@@ -150,9 +150,10 @@ impl Store {
                 continue;
             }
             let (size, _) = weight(&path);
-            let gone = match file.metadata().is_ok_and(|m| m.is_dir()) {
-                true => stackforge_types::remove(&path),
-                false => std::fs::remove_file(&path),
+            let gone = if file.metadata().is_ok_and(|m| m.is_dir()) {
+                stackforge_types::remove(&path)
+            } else {
+                std::fs::remove_file(&path)
             };
             if gone.is_ok() {
                 freed += size;

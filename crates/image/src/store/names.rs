@@ -39,9 +39,10 @@ impl Store {
                 _ => {}
             }
         }
-        match there() {
-            true => Ok(path),
-            false => Err(failed(io::ErrorKind::NotFound.into())),
+        if there() {
+            Ok(path)
+        } else {
+            Err(failed(io::ErrorKind::NotFound.into()))
         }
     }
 

@@ -22,12 +22,13 @@ impl Store {
         };
         let own = id(&root);
         let is_root = |path: &Path| path == root || own.is_some() && id(path) == own;
-        match place.ancestors().any(is_root) {
-            true => Err(StoreError::Inside {
+        if place.ancestors().any(is_root) {
+            Err(StoreError::Inside {
                 path: path.to_owned(),
                 store: self.root().to_owned(),
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 }

@@ -31,9 +31,10 @@ impl Store {
         make: impl FnOnce(&Path) -> Result<u64, E>,
     ) -> Result<PathBuf, E> {
         self.lease([key])?;
-        let own = match rustix::process::geteuid().is_root() {
-            true => key.hex().to_owned(),
-            false => format!("{}-{}", key.hex(), rustix::process::geteuid().as_raw()),
+        let own = if rustix::process::geteuid().is_root() {
+            key.hex().to_owned()
+        } else {
+            format!("{}-{}", key.hex(), rustix::process::geteuid().as_raw())
         };
         let folder = self.dir(FOLDER)?;
         close(&folder).map_err(|e| StoreError::at("close", &folder, e))?;

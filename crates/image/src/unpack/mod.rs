@@ -50,9 +50,10 @@ pub enum Owner {
 impl Owner {
     /// The owner that this process can set.
     pub fn of_process() -> Self {
-        match rustix::process::geteuid().is_root() {
-            true => Self::Kept,
-            false => Self::Mine,
+        if rustix::process::geteuid().is_root() {
+            Self::Kept
+        } else {
+            Self::Mine
         }
     }
 }

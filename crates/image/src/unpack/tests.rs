@@ -233,13 +233,12 @@ fn a_member_has_a_bound_of_depth() {
             root.path(),
             Owner::of_process(),
         );
-        match fits {
-            true => assert_eq!(done.unwrap().files, 1),
-            false => {
-                let said = done.unwrap_err().to_string();
-                assert!(said.contains("more than 1024 folders"), "{said}");
-                assert!(said.len() < 200, "{said}");
-            }
+        if fits {
+            assert_eq!(done.unwrap().files, 1)
+        } else {
+            let said = done.unwrap_err().to_string();
+            assert!(said.contains("more than 1024 folders"), "{said}");
+            assert!(said.len() < 200, "{said}");
         }
     }
 }

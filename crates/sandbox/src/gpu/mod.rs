@@ -72,9 +72,10 @@ fn prepend(sandbox: &mut Sandbox, name: &str, directories: &[PathBuf]) {
             joined.push(part);
         }
     }
-    match joined.is_empty() {
-        true => drop(sandbox.env.remove(OsStr::new(name))),
-        false => *value = joined,
+    if joined.is_empty() {
+        drop(sandbox.env.remove(OsStr::new(name)))
+    } else {
+        *value = joined
     }
 }
 

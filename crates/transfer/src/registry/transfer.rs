@@ -192,9 +192,10 @@ impl Transfer<'_> {
             .await;
         let response = answer.ok()?;
         let offset = header::text(response.headers(), "range").map_or(Some(0), header::received)?;
-        let location = match response.headers().contains_key("location") {
-            true => endpoint.location(&response, &self.ask.doing).ok()?,
-            false => upload.location.clone(),
+        let location = if response.headers().contains_key("location") {
+            endpoint.location(&response, &self.ask.doing).ok()?
+        } else {
+            upload.location.clone()
         };
         (offset <= self.size).then_some(Upload { location, offset })
     }

@@ -256,10 +256,7 @@ fn engine(live: &Live, machine: &Machine) -> Option<Diagnostic> {
             codes::GPU_UNAVAILABLE,
             format!("{server} cannot give containers the GPU: no NVIDIA runtime and no CDI device"),
         )
-        .help(match has("nvidia-ctk") {
-            true => "run `nvidia-ctk runtime configure --runtime=docker` as root and restart the engine",
-            false => "install nvidia-container-toolkit, run `nvidia-ctk runtime configure --runtime=docker` as root and restart the engine",
-        }),
+        .help(if has("nvidia-ctk") { "run `nvidia-ctk runtime configure --runtime=docker` as root and restart the engine" } else { "install nvidia-container-toolkit, run `nvidia-ctk runtime configure --runtime=docker` as root and restart the engine" }),
     )
 }
 

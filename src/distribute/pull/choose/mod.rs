@@ -179,9 +179,10 @@ fn l4t(machine: &Machine, facts: &Facts) -> Result<bool, String> {
         let rest = own.strip_prefix(release.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    match facts.l4t.iter().any(begins) {
-        true => Ok(true),
-        false => Err(format!("it needs L4T {wanted}, and this is L4T {own}")),
+    if facts.l4t.iter().any(begins) {
+        Ok(true)
+    } else {
+        Err(format!("it needs L4T {wanted}, and this is L4T {own}"))
     }
 }
 
@@ -274,9 +275,10 @@ fn driver(machine: &Machine, facts: &Facts, code: Code) -> Result<(), String> {
 /// number says nothing.
 fn jetson(machine: &Machine, release: &str, facts: &Facts) -> Result<(), String> {
     let Some(newest) = machine.l4t_cuda.last() else {
-        return match facts.l4t.is_empty() {
-            false => Ok(()),
-            true => Err(format!("nobody knows what L4T {release} runs")),
+        return if !facts.l4t.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("nobody knows what L4T {release} runs"))
         };
     };
     if facts.l4t.is_empty() && !machine.l4t_runs_server {
@@ -288,11 +290,12 @@ fn jetson(machine: &Machine, release: &str, facts: &Facts) -> Result<(), String>
         return Ok(());
     };
     let (own, wanted) = (numbers(newest), numbers(cuda));
-    match own.first() == wanted.first() && wanted <= own {
-        true => Ok(()),
-        false => Err(format!(
+    if own.first() == wanted.first() && wanted <= own {
+        Ok(())
+    } else {
+        Err(format!(
             "it has CUDA {cuda}, and L4T {release} brings CUDA {newest}"
-        )),
+        ))
     }
 }
 

@@ -240,9 +240,10 @@ impl Builder {
         let filled = if ends { self.size % BLOCK } else { 0 };
         self.between.update([u8::from(ends)]);
         self.between.update(filled.to_le_bytes());
-        let digest = match entry.chunk_digest.is_empty() {
-            true => entry.digest,
-            false => entry.chunk_digest,
+        let digest = if entry.chunk_digest.is_empty() {
+            entry.digest
+        } else {
+            entry.chunk_digest
         };
         self.chunks.push(Chunk {
             offset: entry.offset,

@@ -106,9 +106,10 @@ impl<'a> Ahead<'a> {
             scope.spawn(move || {
                 for piece in inflated {
                     let proven = piece.and_then(|piece| {
-                        match piece.is_empty() {
-                            true => proof.verify()?,
-                            false => proof.update(&piece),
+                        if piece.is_empty() {
+                            proof.verify()?
+                        } else {
+                            proof.update(&piece)
                         }
                         Ok(piece)
                     });
