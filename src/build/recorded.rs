@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 pub fn cached(store: &Store, plan: &Plan, step: &Step) -> bool {
     match &step.op {
         Op::Compile(_) => wheel(store, step).is_some(),
+        // They are set up whenever something is compiled, out of trees that the store keeps.
         Op::Tools(_) if plan.is_native() => {
-            let compiles = plan.steps.iter().filter(|s| matches!(s.op, Op::Compile(_)));
-            store.has(&step.key) || compiles.into_iter().all(|s| wheel(store, s).is_some())
+            let mut compiles = plan.steps.iter().filter(|s| matches!(s.op, Op::Compile(_)));
+            compiles.all(|s| wheel(store, s).is_some())
         }
         Op::Base(_) if plan.is_native() => layers(store, plan, step).is_some(),
         Op::Packages(_) | Op::Environment(_) | Op::Layer(_) => layers(store, plan, step).is_some(),

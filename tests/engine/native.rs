@@ -9,6 +9,7 @@ mod engine;
 mod hostile;
 mod prune;
 mod registry;
+mod steps;
 
 use crate::support::{self, image_spec, server};
 use std::fs::Permissions;
