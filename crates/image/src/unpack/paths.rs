@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
-/// Most paths, as many as an image may have files (`oci/merge.rs`).
+/// Most paths, as many as an image may have files (`oci/merge/mod.rs`).
 const MOST: usize = 2_000_000;
 
 /// Paths and their parent directories, as 128-bit hashes with keys of this process: 16 bytes for each
