@@ -7,7 +7,7 @@
 use super::gpu::below;
 use super::inventory::{Inventory, Item, MOST_WORKERS};
 use super::packed::{Again, Packed, is_wheel};
-use super::stream::{Passed, Wishes, pass};
+use super::stream::{KeepRanges, Passed, pass};
 use super::system::System;
 use super::tree::{Kind, LONGEST_TEXT, MOST_TEXT, Tree, TreeError, is_text};
 use stackforge_binary::tar;
@@ -49,7 +49,7 @@ struct Layer {
 
 /// The parts of a member to keep when the layer is read again.
 enum Wanted {
-    Object(Wishes),
+    Object(KeepRanges),
     Wheel(Again),
 }
 
@@ -70,9 +70,9 @@ pub fn read(image: &dyn Image) -> Result<(Tree, System, Inventory), TreeError> {
         layers.push(layer);
     }
     let files = merge.finish();
-    let mut seen = Seen {
+    let mut seen = MergedLayers {
         names: names(&files),
-        ..Seen::default()
+        ..MergedLayers::default()
     };
     for (path, node) in files {
         seen.take(path, &node, &mut layers);
@@ -93,7 +93,7 @@ pub fn read(image: &dyn Image) -> Result<(Tree, System, Inventory), TreeError> {
 
 /// The layers as a container sees them.
 #[derive(Default)]
-struct Seen {
+struct MergedLayers {
     inventory: Inventory,
     paths: Vec<String>,
     links: BTreeMap<String, String>,
@@ -118,7 +118,7 @@ fn names(files: &BTreeMap<String, Node>) -> BTreeMap<Member, String> {
     names
 }
 
-impl Seen {
+impl MergedLayers {
     /// Takes the next file, in the order of paths.
     fn take(&mut self, path: String, node: &Node, layers: &mut [Layer]) {
         match node.header.kind {
@@ -220,7 +220,7 @@ fn read_layer(image: &dyn Image, index: usize, headers: &AtomicUsize) -> Result<
         } else if header.kind == tar::Kind::File && is_wheel(&header.path) {
             layer.unpack(member, &header.path, &mut entry, None, &mut again);
         } else if header.kind == tar::Kind::File {
-            let passed = pass(&header.path, header.size, &mut entry, Wishes::default())?;
+            let passed = pass(&header.path, header.size, &mut entry, KeepRanges::default())?;
             layer.take(member, passed, &mut again);
         }
         layer.headers.push(header);

@@ -46,7 +46,7 @@ pub use image::{Fault, Image};
 pub use layout::AtRest;
 pub use promise::Promise;
 pub use sarif::sarif;
-pub use stream::{Wishes, object};
+pub use stream::{KeepRanges, object};
 pub use table::table;
 pub use tree::{Tree, TreeError};
 

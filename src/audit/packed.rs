@@ -5,7 +5,7 @@
 //! only listed. A wheel inside a wheel is not read.
 
 use super::inventory::Item;
-use super::stream::{Passed, Wishes, pass};
+use super::stream::{KeepRanges, Passed, pass};
 use stackforge_binary::zip::Passing;
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
@@ -24,7 +24,7 @@ pub struct Packed {
 }
 
 /// Members to read again, by their number, and the parts of them to keep.
-pub type Again = BTreeMap<usize, Wishes>;
+pub type Again = BTreeMap<usize, KeepRanges>;
 
 impl Packed {
     /// Reads a wheel as a stream: all members the first time, those of `only` later. Returns those to read again.
@@ -45,7 +45,7 @@ impl Packed {
                 }
             };
             let wishes = match &mut only {
-                None => Wishes::default(),
+                None => KeepRanges::default(),
                 Some(only) => match only.remove(&number) {
                     Some(wishes) => wishes,
                     None => continue,

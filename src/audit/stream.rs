@@ -26,7 +26,7 @@ const MOST_WISHES: usize = 6;
 
 /// Byte ranges of an object to keep besides its start and end.
 #[derive(Debug, Default)]
-pub struct Wishes(Vec<Range<u64>>);
+pub struct KeepRanges(Vec<Range<u64>>);
 
 pub enum Passed {
     /// Not an object that a loader or driver loads.
@@ -34,11 +34,16 @@ pub enum Passed {
     Object(Box<Item>),
     Damaged(String),
     /// The stream has to be read again, keeping these ranges.
-    Again(Wishes),
+    Again(KeepRanges),
 }
 
 /// Reads a file of `size` bytes; `content` may have fewer.
-pub fn pass(path: &str, size: u64, content: &mut impl Read, wishes: Wishes) -> io::Result<Passed> {
+pub fn pass(
+    path: &str,
+    size: u64,
+    content: &mut impl Read,
+    wishes: KeepRanges,
+) -> io::Result<Passed> {
     let Some(mut kept) = object(size, content, &wishes)? else {
         return Ok(Passed::Other);
     };
@@ -53,7 +58,7 @@ pub fn pass(path: &str, size: u64, content: &mut impl Read, wishes: Wishes) -> i
 }
 
 /// Reads an object from a stream and keeps the ranges that its readers need. `None` if it is not ELF.
-pub fn object(size: u64, content: &mut impl Read, wishes: &Wishes) -> io::Result<Option<Kept>> {
+pub fn object(size: u64, content: &mut impl Read, wishes: &KeepRanges) -> io::Result<Option<Kept>> {
     if size < 4 {
         return Ok(None);
     }
@@ -65,7 +70,7 @@ pub fn object(size: u64, content: &mut impl Read, wishes: &Wishes) -> io::Result
     keep(size, &magic, content, wishes).map(Some)
 }
 
-impl Wishes {
+impl KeepRanges {
     fn and(mut self, absent: Range<u64>, size: u64) -> Self {
         let end = absent.end.max(absent.start.saturating_add(AFTER)).min(size);
         self.0.push(absent.start.saturating_sub(BEFORE)..end);
@@ -80,7 +85,7 @@ pub struct Kept {
     code: Sparse,
 }
 
-fn keep(size: u64, start: &[u8], content: &mut impl Read, wishes: &Wishes) -> io::Result<Kept> {
+fn keep(size: u64, start: &[u8], content: &mut impl Read, wishes: &KeepRanges) -> io::Result<Kept> {
     let mut kept = Kept {
         tables: Sparse::new(size),
         code: Sparse::new(size),
@@ -196,13 +201,13 @@ mod tests {
         }
     }
 
-    fn passes(bytes: &[u8], wishes: Wishes) -> Passed {
+    fn passes(bytes: &[u8], wishes: KeepRanges) -> Passed {
         pass("x.so", bytes.len() as u64, &mut &bytes[..], wishes).unwrap()
     }
 
     /// Reads the stream as often as necessary. Returns the number of times and the last result.
     fn again_and_again(bytes: &[u8]) -> (usize, String) {
-        let mut wishes = Wishes::default();
+        let mut wishes = KeepRanges::default();
         for count in 1.. {
             match passes(bytes, wishes) {
                 Passed::Again(more) => wishes = more,
@@ -216,7 +221,7 @@ mod tests {
     fn an_object_whose_tables_lie_in_its_middle_passes_twice() {
         let bytes = built(60 << 20, 0);
         assert!(bytes.len() as u64 > 2 * (HEAD + TAIL));
-        let Passed::Again(wishes) = passes(&bytes, Wishes::default()) else {
+        let Passed::Again(wishes) = passes(&bytes, KeepRanges::default()) else {
             panic!("its tables lie where nothing is kept");
         };
         let near = 60u64 << 20;
@@ -242,26 +247,32 @@ mod tests {
     #[test]
     fn what_asks_too_often_is_damaged() {
         let bytes = built(60 << 20, 0);
-        let wishes = Wishes(vec![0..1; MOST_WISHES]);
+        let wishes = KeepRanges(vec![0..1; MOST_WISHES]);
         assert!(matches!(passes(&bytes, wishes), Passed::Damaged(_)));
     }
 
     #[test]
     fn other_files_are_passed_over() {
         for other in [&b""[..], b"\x7fEL", b"#!/bin/sh\n"] {
-            assert!(matches!(passes(other, Wishes::default()), Passed::Other));
+            assert!(matches!(
+                passes(other, KeepRanges::default()),
+                Passed::Other
+            ));
         }
         let cut = &built(0, 0)[..200];
-        assert!(matches!(passes(cut, Wishes::default()), Passed::Damaged(_)));
+        assert!(matches!(
+            passes(cut, KeepRanges::default()),
+            Passed::Damaged(_)
+        ));
     }
 
     #[test]
     fn content_that_ends_early_is_no_object() {
         let bytes = built(0, 0);
         let (cut, size) = (&bytes[..bytes.len() / 2], bytes.len() as u64);
-        let passed = pass("x.so", size, &mut &cut[..], Wishes::default()).unwrap();
+        let passed = pass("x.so", size, &mut &cut[..], KeepRanges::default()).unwrap();
         assert!(matches!(passed, Passed::Again(_) | Passed::Damaged(_)));
-        let none = pass("x.so", size, &mut &cut[..2], Wishes::default());
+        let none = pass("x.so", size, &mut &cut[..2], KeepRanges::default());
         assert_eq!(none.err().unwrap().kind(), io::ErrorKind::UnexpectedEof);
     }
 
@@ -288,7 +299,7 @@ mod tests {
         ) {
             sizes.push(700);
             let mut slow = Slow(&SMALL, sizes.iter().cycle());
-            let passed = pass("x.so", SMALL.len() as u64, &mut slow, Wishes::default()).unwrap();
+            let passed = pass("x.so", SMALL.len() as u64, &mut slow, KeepRanges::default()).unwrap();
             prop_assert_eq!(item(passed), expected(&SMALL));
         }
 
@@ -298,7 +309,7 @@ mod tests {
                 .prop_flat_map(|size| (Just(size), 0..size))
                 .prop_flat_map(|(size, start)| (Just(size), Just(start), 0..=size - start)),
         ) {
-            let wishes = Wishes::default().and(start..start + len, size);
+            let wishes = KeepRanges::default().and(start..start + len, size);
             let range = wishes.0[0].clone();
             prop_assert!(range.start <= start && range.end >= start + len && range.end <= size);
         }

@@ -174,13 +174,13 @@ pub async fn audit_image(
 }
 
 /// Audits files against what the plan promises.
-pub(super) struct Meant<'a> {
+pub(super) struct AuditSpec<'a> {
     pub plan: &'a Plan,
     catalog: &'a Catalog,
     promise: Promise,
 }
 
-impl<'a> Meant<'a> {
+impl<'a> AuditSpec<'a> {
     pub fn of(plan: &'a Plan, catalog: &'a Catalog) -> Self {
         let major = |cuda: &String| cuda.split('.').next()?.parse().ok();
         Self {
@@ -221,7 +221,7 @@ impl<'a> Meant<'a> {
 }
 
 /// A wheel that a builder stage compiled.
-pub(super) struct Made {
+pub(super) struct CompiledWheel {
     pub library: String,
     pub wheel: PathBuf,
     pub digest: Digest,
@@ -234,7 +234,7 @@ pub(super) async fn wheels(
     image: &str,
     store: &Store,
     cancel: &Cancel,
-) -> Result<Vec<Made>, BuildError> {
+) -> Result<Vec<CompiledWheel>, BuildError> {
     let files = docker.files(image, cancel).await?;
     let ended = Ended::default();
     let wheels = block_in_place(|| take(ended.watch(files.open()), store));
@@ -242,7 +242,7 @@ pub(super) async fn wheels(
     ended.or(wheels)
 }
 
-fn take(stream: impl io::Read, store: &Store) -> Result<Vec<Made>, BuildError> {
+fn take(stream: impl io::Read, store: &Store) -> Result<Vec<CompiledWheel>, BuildError> {
     let odd = |e: &dyn std::error::Error| BuildError::NoReport {
         reason: format!("the compiled wheels: {}", stackforge_stack::diag::chain(e)),
     };
@@ -257,7 +257,7 @@ fn take(stream: impl io::Read, store: &Store) -> Result<Vec<Made>, BuildError> {
             continue;
         }
         let blob = store.put(&mut entry, None)?;
-        made.push(Made {
+        made.push(CompiledWheel {
             library: library.to_owned(),
             wheel: store.named(&blob.digest, name)?,
             digest: blob.digest,

@@ -4,7 +4,7 @@ use stackforge_plan::Plan;
 
 /// Why a plan is built by a Docker engine or by the native engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wants {
+pub enum EngineNeed {
     /// Nothing is compiled or pulled: the native engine assembles the image from files.
     Nothing,
     /// These libraries are compiled, and a Docker engine may have cached that.
@@ -17,7 +17,7 @@ pub enum Wants {
     Prune,
 }
 
-impl Wants {
+impl EngineNeed {
     /// Whether to use a Docker engine if one answers.
     pub fn docker(&self) -> bool {
         matches!(self, Self::Compiles(_) | Self::Base(_))
@@ -30,25 +30,25 @@ impl Wants {
 }
 
 /// Returns what decides the engine of a plan.
-pub fn wants(plan: &Plan) -> Wants {
+pub fn wants(plan: &Plan) -> EngineNeed {
     let base = plan.base();
     if !base.shell {
-        return Wants::NoShell(base.lock.name.clone());
+        return EngineNeed::NoShell(base.lock.name.clone());
     }
     if plan.image().prune {
-        return Wants::Prune;
+        return EngineNeed::Prune;
     }
     let libraries: Vec<String> = plan.compiles().map(|c| c.library.clone()).collect();
     if !libraries.is_empty() {
-        Wants::Compiles(libraries)
+        EngineNeed::Compiles(libraries)
     } else if base.bootstrap {
-        Wants::Nothing
+        EngineNeed::Nothing
     } else {
-        Wants::Base(base.lock.name.clone())
+        EngineNeed::Base(base.lock.name.clone())
     }
 }
 
-impl std::fmt::Display for Wants {
+impl std::fmt::Display for EngineNeed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Nothing => write!(f, "native: nothing is compiled, and no base is pulled"),

@@ -3,7 +3,7 @@
 //! In: a [`Candidate`], what an engine made and nobody can see yet. Out: [`Built`]. Nothing gets a user's name
 //! before it was validated and audited.
 
-use super::audit::Meant;
+use super::audit::AuditSpec;
 use super::{BuildError, Built, Options, StepResult, installed, last, reach};
 use crate::validate::Report;
 use stackforge_audit::Audit;
@@ -23,7 +23,7 @@ pub(super) trait Candidate {
     async fn validate(&mut self) -> Result<Report, BuildError>;
 
     /// Audits it.
-    async fn audit(&mut self, meant: &Meant<'_>) -> Result<Audit, BuildError>;
+    async fn audit(&mut self, meant: &AuditSpec<'_>) -> Result<Audit, BuildError>;
 
     /// Returns the wheels, by library, whose files the image has to hold unchanged.
     fn wheels(&self) -> Result<BTreeMap<String, PathBuf>, BuildError>;
@@ -125,7 +125,7 @@ async fn judge<C: Candidate>(
 ) -> Result<Judged, BuildError> {
     let report = candidate.validate().await?;
     let start = Instant::now();
-    let meant = Meant::of(plan, options.catalog);
+    let meant = AuditSpec::of(plan, options.catalog);
     let mut audit = candidate.audit(&meant).await?;
     audit.target.clone_from(&plan.variant);
     installed::check(plan, &report, &audit, &candidate.wheels()?)?;

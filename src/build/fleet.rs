@@ -24,7 +24,7 @@ pub enum End<T> {
 
 /// The final result of a job.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Came<T> {
+pub enum JobResult<T> {
     To(T),
     /// `MOST_LOSSES` places were lost while they did the job.
     Dangerous,
@@ -36,7 +36,7 @@ pub enum Came<T> {
 
 /// An event for a reporter. Jobs and places are given by their indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said<'a> {
+pub enum FleetEvent<'a> {
     Starts { job: usize, place: usize },
     Lost { place: usize, why: &'a str },
 }
@@ -57,9 +57,9 @@ pub async fn spread<'f, T: 'f>(
     cancel: &Cancel,
     load: impl Fn(usize) -> LocalBoxFuture<'f, Result<f64, String>>,
     work: impl Fn(usize, usize) -> LocalBoxFuture<'f, End<T>>,
-    tell: &mut dyn FnMut(Said<'_>),
-) -> Vec<Came<T>> {
-    let mut came: Vec<Option<Came<T>>> = jobs.iter().map(|_| None).collect();
+    tell: &mut dyn FnMut(FleetEvent<'_>),
+) -> Vec<JobResult<T>> {
+    let mut came: Vec<Option<JobResult<T>>> = jobs.iter().map(|_| None).collect();
     let mut losses = vec![0; jobs.len()];
     let mut waiting: VecDeque<usize> = (0..jobs.len()).collect();
     let mut idle: BTreeSet<usize> = (0..places.len()).collect();
@@ -94,14 +94,14 @@ pub async fn spread<'f, T: 'f>(
                     Err(why) => {
                         idle.remove(&place);
                         gone.insert(place);
-                        tell(Said::Lost { place, why: &why });
+                        tell(FleetEvent::Lost { place, why: &why });
                     }
                 }
             }
             if let Some((_, _, place)) = best {
                 waiting.remove(next);
                 idle.remove(&place);
-                tell(Said::Starts { job, place });
+                tell(FleetEvent::Starts { job, place });
                 let work = work(job, place);
                 running.push(async move { (job, place, work.await) });
             }
@@ -111,26 +111,26 @@ pub async fn spread<'f, T: 'f>(
         };
         match end {
             End::Done(what) => {
-                came[job] = Some(Came::To(what));
+                came[job] = Some(JobResult::To(what));
                 idle.insert(place);
             }
             End::Lost(why) => {
                 gone.insert(place);
-                tell(Said::Lost { place, why: &why });
+                tell(FleetEvent::Lost { place, why: &why });
                 losses[job] += 1;
                 if losses[job] < MOST_LOSSES {
                     waiting.push_front(job)
                 } else {
-                    came[job] = Some(Came::Dangerous)
+                    came[job] = Some(JobResult::Dangerous)
                 }
             }
         }
     }
     let left = || {
         if cancel.is_cancelled() {
-            Came::Cancelled
+            JobResult::Cancelled
         } else {
-            Came::Nowhere
+            JobResult::Nowhere
         }
     };
     came.into_iter()
@@ -175,7 +175,7 @@ mod tests {
         places: &[BTreeSet<Platform>],
         dies: &[Option<usize>],
         loads: &[f64],
-    ) -> (Vec<Came<usize>>, Made, Vec<usize>) {
+    ) -> (Vec<JobResult<usize>>, Made, Vec<usize>) {
         let made = Made::default();
         let turns = RefCell::new(vec![0; places.len()]);
         let mut lost = Vec::new();
@@ -204,7 +204,7 @@ mod tests {
                 .boxed_local()
             },
             &mut |said| {
-                if let Said::Lost { place, .. } = said {
+                if let FleetEvent::Lost { place, .. } = said {
                     lost.push(place);
                 }
             },
@@ -217,7 +217,7 @@ mod tests {
         let both = BTreeSet::from([AMD, ARM]);
         let places = [BTreeSet::from([AMD]), BTreeSet::from([AMD]), both];
         let (came, made, _) = run(&jobs(&[AMD]), &places, &[None; 3], &[0.5, 0.1, 0.9]);
-        assert_eq!(came, [Came::To(0)]);
+        assert_eq!(came, [JobResult::To(0)]);
         assert_eq!(*made.done.borrow(), [(0, 1)]);
         // Equally busy places: the one with fewer platforms is taken.
         let (_, made, _) = run(&jobs(&[AMD]), &places, &[None; 3], &[0.5, 0.9, 0.5]);
@@ -238,13 +238,16 @@ mod tests {
         all[1].home = Some(1);
         all[3].home = Some(2);
         let (came, made, _) = run(&all, &places, &[None; 3], &[0.0, 0.9, 0.9]);
-        assert!(came.iter().all(|c| matches!(c, Came::To(_))), "{came:?}");
+        assert!(
+            came.iter().all(|c| matches!(c, JobResult::To(_))),
+            "{came:?}"
+        );
         let mut done = made.done.into_inner();
         done.sort_unstable();
         assert_eq!(done, [(0, 1), (1, 1), (2, 0), (3, 2)]);
         // Place 1 dies with the first job, so place 0 does both.
         let (came, made, lost) = run(&all[..2], &places, &[None, Some(0), None], &[0.0; 3]);
-        assert_eq!(came, [Came::To(0), Came::To(1)]);
+        assert_eq!(came, [JobResult::To(0), JobResult::To(1)]);
         assert_eq!(lost, [1]);
         assert!(made.done.borrow().iter().all(|d| d.1 == 0));
     }
@@ -253,7 +256,10 @@ mod tests {
     fn what_nothing_can_do_is_told_and_the_rest_is_done() {
         let places = [BTreeSet::from([AMD])];
         let (came, _, lost) = run(&jobs(&[ARM, AMD, ARM]), &places, &[None], &[0.0]);
-        assert_eq!(came, [Came::Nowhere, Came::To(1), Came::Nowhere]);
+        assert_eq!(
+            came,
+            [JobResult::Nowhere, JobResult::To(1), JobResult::Nowhere]
+        );
         assert!(lost.is_empty());
     }
 
@@ -262,7 +268,7 @@ mod tests {
         let places = vec![BTreeSet::from([AMD]); 5];
         let runtime = runtime();
         let started = Cell::new(0);
-        let came: Vec<Came<()>> = runtime.block_on(spread(
+        let came: Vec<JobResult<()>> = runtime.block_on(spread(
             &jobs(&[AMD, AMD]),
             &places,
             &Cancel::new(),
@@ -279,7 +285,7 @@ mod tests {
             },
             &mut |_| {},
         ));
-        assert_eq!(came, [Came::Dangerous, Came::To(())]);
+        assert_eq!(came, [JobResult::Dangerous, JobResult::To(())]);
         assert_eq!(started.get(), MOST_LOSSES);
     }
 
@@ -288,7 +294,7 @@ mod tests {
         let places = vec![BTreeSet::from([AMD]); 2];
         let runtime = runtime();
         let mut said = Vec::new();
-        let came: Vec<Came<usize>> = runtime.block_on(spread(
+        let came: Vec<JobResult<usize>> = runtime.block_on(spread(
             &jobs(&[AMD; 3]),
             &places,
             &Cancel::new(),
@@ -303,12 +309,12 @@ mod tests {
             },
             |_, place| async move { End::Done(place) }.boxed_local(),
             &mut |s| {
-                if let Said::Lost { place, why } = s {
+                if let FleetEvent::Lost { place, why } = s {
                     said.push((place, why.to_owned()));
                 }
             },
         ));
-        assert_eq!(came, [Came::To(1), Came::To(1), Came::To(1)]);
+        assert_eq!(came, [JobResult::To(1), JobResult::To(1), JobResult::To(1)]);
         assert_eq!(said, [(0, "refused".to_owned())]);
     }
 
@@ -316,7 +322,7 @@ mod tests {
     fn nothing_starts_after_a_cancel() {
         let cancel = Cancel::new();
         let runtime = runtime();
-        let came: Vec<Came<()>> = runtime.block_on(spread(
+        let came: Vec<JobResult<()>> = runtime.block_on(spread(
             &jobs(&[AMD; 3]),
             &[BTreeSet::from([AMD])],
             &cancel,
@@ -327,7 +333,14 @@ mod tests {
             },
             &mut |_| {},
         ));
-        assert_eq!(came, [Came::To(()), Came::Cancelled, Came::Cancelled]);
+        assert_eq!(
+            came,
+            [
+                JobResult::To(()),
+                JobResult::Cancelled,
+                JobResult::Cancelled
+            ]
+        );
     }
 
     fn platforms() -> impl Strategy<Value = BTreeSet<Platform>> {
@@ -361,19 +374,19 @@ mod tests {
             for (job, came) in came.iter().enumerate() {
                 let done: Vec<_> = made.done.borrow().iter().filter(|d| d.0 == job).copied().collect();
                 match came {
-                    Came::To(n) => {
+                    JobResult::To(n) => {
                         prop_assert_eq!(*n, job);
                         prop_assert_eq!(done.len(), 1);
                         let at = done[0].1;
                         let fits = sets[at].contains(&jobs[job].platform);
                         prop_assert!(fits || jobs[job].home == Some(at));
                     }
-                    Came::Nowhere => {
+                    JobResult::Nowhere => {
                         let fit = |p: &usize| sets[*p].contains(&jobs[job].platform);
                         prop_assert!((0..sets.len()).filter(fit).all(|p| lost.contains(&p)));
                     }
-                    Came::Dangerous => prop_assert!(lost.len() >= MOST_LOSSES),
-                    Came::Cancelled => prop_assert!(false, "nobody cancelled"),
+                    JobResult::Dangerous => prop_assert!(lost.len() >= MOST_LOSSES),
+                    JobResult::Cancelled => prop_assert!(false, "nobody cancelled"),
                 }
             }
         }

@@ -32,7 +32,7 @@ mod validation;
 
 pub use at_rest::validate_at_rest;
 pub use audit::{AUDIT_PATH, Hear, audit_image};
-pub use choice::{Wants, wants};
+pub use choice::{EngineNeed, wants};
 pub use context::render_context;
 pub use docker::{build, noted, plan_step, push_image, stage};
 pub use error::BuildError;

@@ -7,7 +7,7 @@
 //! answer, or has a wheel that does not match its key, costs a compile and a warning and never fails a
 //! build.
 
-use super::audit::Meant;
+use super::audit::AuditSpec;
 use super::trusted::Keys;
 use super::{Options, recorded};
 use bytes::Bytes;
@@ -97,7 +97,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Fetches the compiled wheels that the store lacks. Those that the cache lacks have to be compiled.
-    pub async fn fetch(&self, meant: &Meant<'_>) {
+    pub async fn fetch(&self, meant: &AuditSpec<'_>) {
         for library in missing(self.plan, self.store) {
             match self.fetch_one(&library, meant).await {
                 Ok(Some(file)) => tracing::info!("{file} comes from the cache"),
@@ -110,7 +110,7 @@ impl<'a> Shared<'a> {
     async fn fetch_one(
         &self,
         library: &str,
-        meant: &Meant<'_>,
+        meant: &AuditSpec<'_>,
     ) -> Result<Option<String>, Box<dyn std::error::Error + Send + Sync>> {
         let Some(step) = self.plan.compile(library) else {
             return Ok(None);

@@ -24,11 +24,11 @@ pub const ENGINE_FAULT: &str = "engine_fault";
 
 /// Why a command failed.
 #[derive(Debug)]
-pub struct Failure(Box<Told>);
+pub struct Failure(Box<FailureReport>);
 
 /// The content of a failure.
 #[derive(Debug)]
-pub struct Told {
+pub struct FailureReport {
     pub report: Report,
     pub exit: u8,
     /// Text for people, printed before the diagnostics.
@@ -41,7 +41,7 @@ pub struct Told {
 
 impl Failure {
     pub fn new(exit: u8, report: Report) -> Self {
-        Self(Box::new(Told {
+        Self(Box::new(FailureReport {
             report,
             exit,
             before: None,
@@ -278,15 +278,15 @@ where
 }
 
 impl std::ops::Deref for Failure {
-    type Target = Told;
+    type Target = FailureReport;
 
-    fn deref(&self) -> &Told {
+    fn deref(&self) -> &FailureReport {
         &self.0
     }
 }
 
 impl std::ops::DerefMut for Failure {
-    fn deref_mut(&mut self) -> &mut Told {
+    fn deref_mut(&mut self) -> &mut FailureReport {
         &mut self.0
     }
 }

@@ -7,7 +7,7 @@ use super::output::{Failure, json, print};
 use super::session::Session;
 use stackforge_build::last::{self, Changed};
 use stackforge_build::native::planned;
-use stackforge_build::{Wants, wants};
+use stackforge_build::{EngineNeed, wants};
 use stackforge_image::store::Store;
 use stackforge_plan::{Plan, StepId};
 use stackforge_stack::catalog::Way;
@@ -115,7 +115,7 @@ fn document(stack: &str, variants: Vec<serde_json::Value>) -> serde_json::Value 
 
 fn variant(
     plan: &Plan,
-    engine: &Wants,
+    engine: &EngineNeed,
     why: Option<&BTreeMap<StepId, Vec<Changed>>>,
 ) -> serde_json::Value {
     let steps: Vec<_> = plan
@@ -149,7 +149,7 @@ fn variant(
     variant
 }
 
-fn table(plan: &Plan, engine: &Wants) -> String {
+fn table(plan: &Plan, engine: &EngineNeed) -> String {
     let sms: Vec<String> = plan
         .sm
         .iter()

@@ -8,7 +8,9 @@ use super::output::{Failure, json, print};
 use super::progress::{Amount, mib};
 use super::session::{runtime, until_stopped};
 use stackforge_build::push_image;
-use stackforge_distribute::publish::{self, Done, Facts, Listed, PublishError, Settings, Shipment};
+use stackforge_distribute::publish::{
+    self, Done, Facts, Listed, PublishError, PushRequest, Settings,
+};
 use stackforge_engine::docker::Docker;
 use stackforge_image::oci;
 use stackforge_image::store::Store;
@@ -28,7 +30,7 @@ pub fn run(common: &Common, args: &PushArgs) -> Outcome {
     let Some(image) = image(&store, args)? else {
         return of_engine(common, args, &store);
     };
-    let shipment = Shipment::of_image(&image)?;
+    let request = PushRequest::of_image(&image)?;
     let amount = Arc::new(Amount::new(common, &args.reference.to_string()));
     let hears = Arc::clone(&amount);
     let observer: registry::Observer = Arc::new(move |event| match event {
@@ -43,20 +45,20 @@ pub fn run(common: &Common, args: &PushArgs) -> Outcome {
         observer: Some(observer),
     };
     let result = if !args.index {
-        let pushed = publish::push(&shipment, &args.reference, &settings);
+        let pushed = publish::push(&request, &args.reference, &settings);
         runtime()?
             .block_on(until_stopped(pushed))
             .map(|done| (done, None))
     } else {
         let catalog = stackforge_stack::catalog::load(common.catalog.as_deref())?;
-        let (name, facts) = described(args, &shipment.labels, &catalog)?;
-        let added = publish::add_variant(&shipment, &args.reference, &name, &facts, &settings);
+        let (name, facts) = described(args, &request.labels, &catalog)?;
+        let added = publish::add_variant(&request, &args.reference, &name, &facts, &settings);
         let added = runtime()?.block_on(until_stopped(added));
         added.map(|(done, listed)| (done, Some(listed)))
     };
     amount.end();
     let (done, listed) = result?;
-    show(common, args, &shipment, &done, listed.as_ref());
+    show(common, args, &request, &done, listed.as_ref());
     Ok(())
 }
 
@@ -193,7 +195,7 @@ fn described(
 fn show(
     common: &Common,
     args: &PushArgs,
-    shipment: &Shipment,
+    request: &PushRequest,
     done: &Done,
     listed: Option<&Listed>,
 ) {
@@ -202,8 +204,8 @@ fn show(
             "ok": true,
             "reference": args.reference.to_string(),
             "digest": done.digest,
-            "platform": shipment.platform,
-            "size": shipment.size(),
+            "platform": request.platform,
+            "size": request.size(),
             "blobs": done.blobs,
             "index": listed,
         }));
@@ -212,12 +214,12 @@ fn show(
     let blobs = &done.blobs;
     let mut text = format!(
         "{}: {} ({})\n",
-        args.reference, done.digest, shipment.platform
+        args.reference, done.digest, request.platform
     );
     text += &format!(
         "{} sent of {}; blobs: {} sent, {} mounted, {} there already\n",
         mib(blobs.bytes),
-        mib(shipment.size()),
+        mib(request.size()),
         blobs.sent,
         blobs.mounted,
         blobs.existing

@@ -8,7 +8,7 @@ use stackforge_types::root::clean;
 
 /// The result of asking NVML once.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct NvmlResult {
     pub driver: Option<String>,
     pub cuda: Option<String>,
     pub gpus: Vec<Gpu>,
@@ -25,7 +25,7 @@ pub enum NvmlFault {
 }
 
 /// Returns GPUs and driver. `None` on a machine without the library.
-pub fn look() -> Result<Option<Seen>, NvmlFault> {
+pub fn look() -> Result<Option<NvmlResult>, NvmlFault> {
     let nvml = match Nvml::init() {
         Ok(nvml) => nvml,
         Err(NvmlError::LibloadingError(_) | NvmlError::LibraryNotFound) => return Ok(None),
@@ -38,7 +38,7 @@ pub fn look() -> Result<Option<Seen>, NvmlFault> {
         format!("{major}.{minor}")
     });
     let count = nvml.device_count().unwrap_or_default();
-    Ok(Some(Seen {
+    Ok(Some(NvmlResult {
         driver: nvml.sys_driver_version().ok().map(|v| clean(&v)),
         cuda,
         gpus: (0..count)

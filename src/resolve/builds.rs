@@ -15,7 +15,7 @@ use stackforge_types::wheel::normalized;
 use std::collections::BTreeSet;
 
 /// The known facts when builds are locked.
-pub(super) struct Site<'a> {
+pub(super) struct BuildFacts<'a> {
     pub catalog: &'a Catalog,
     pub image: Option<&'a Image>,
     /// CUDA version of the image's libraries, major and minor.
@@ -64,7 +64,7 @@ fn minor(version: &str) -> Option<(u32, u32)> {
     Some((parts.next()??, parts.next()??))
 }
 
-impl Site<'_> {
+impl BuildFacts<'_> {
     /// Whether the base's devel image can compile for this CUDA version: the same major, and not older. With
     /// another major version than torch's, torch's extension builder refuses the toolkit.
     fn base_fits(&self) -> bool {

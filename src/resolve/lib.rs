@@ -26,11 +26,11 @@ mod uv;
 mod ways;
 
 use answer::Pins;
-use builds::{Site, Toolkit, cuda_of, ordered};
+use builds::{BuildFacts, Toolkit, cuda_of, ordered};
 use indexes::{Indexes, Origin};
 use old::{Old, old_digest};
-use policy::Joint;
-use project::{Ground, Question};
+use policy::StackResolution;
+use project::{Question, UvSettings};
 use python::Resolver;
 use requirements::{Need, Way, needs};
 use stackforge_stack::catalog::Catalog;
@@ -142,7 +142,7 @@ where
     let files = resolver.files(&pins).await?;
     let (wheels, sdists) = chosen(&resolver, &needs, &pins, &files)?;
     let base_cuda = target.base.image().and_then(|i| i.cuda.clone());
-    let joint = Joint {
+    let joint = StackResolution {
         needs: &needs,
         question: &question,
         pins: &pins,
@@ -153,7 +153,7 @@ where
     policy::check(&resolver, &joint).await?;
 
     let cuda = cuda_of(&pins).or(base_cuda);
-    let site = Site {
+    let site = BuildFacts {
         catalog,
         image: target.base.image(),
         cuda: cuda.as_deref(),
@@ -217,7 +217,7 @@ where
     })
 }
 
-fn ground(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: bool) -> Ground {
+fn ground(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: bool) -> UvSettings {
     let libc = target.base.image().map(|i| i.libc.as_str());
     let glibc = libc.and_then(|l| l.strip_prefix("2.")?.parse().ok());
     let own_index = |l: &stackforge_stack::spec::Library| {
@@ -225,7 +225,7 @@ fn ground(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: bool) 
         let name = recipe.map_or(l.name.value.as_str(), |r| r.distribution.as_str());
         Some((normalized(name), l.index.clone()?))
     };
-    Ground {
+    UvSettings {
         target: WheelTarget {
             python: stack.python.value,
             platform: stack.platform.value,

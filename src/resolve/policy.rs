@@ -16,7 +16,7 @@ use stackforge_stack::spec::{Platform, Wanted};
 use std::collections::BTreeSet;
 
 /// The resolution of a whole stack.
-pub(super) struct Joint<'a> {
+pub(super) struct StackResolution<'a> {
     pub needs: &'a [Need<'a>],
     /// The question to uv: one line for each need, then other lines.
     pub question: &'a Question,
@@ -28,7 +28,10 @@ pub(super) struct Joint<'a> {
     pub torch_of_base: bool,
 }
 
-pub(super) async fn check(resolver: &Resolver<'_>, joint: &Joint<'_>) -> Result<(), ResolveError> {
+pub(super) async fn check(
+    resolver: &Resolver<'_>,
+    joint: &StackResolution<'_>,
+) -> Result<(), ResolveError> {
     let (cpu_only, downgrades) =
         try_join(cpu_only_torch(resolver, joint), downgrades(resolver, joint)).await?;
     let findings: Vec<Diagnostic> = cpu_only.into_iter().chain(downgrades).collect();
@@ -58,7 +61,7 @@ pub(super) fn has_cuda(pins: &Pins) -> bool {
 
 async fn cpu_only_torch(
     resolver: &Resolver<'_>,
-    joint: &Joint<'_>,
+    joint: &StackResolution<'_>,
 ) -> Result<Option<Diagnostic>, ResolveError> {
     let Some(torch) = joint.pins.get("torch") else {
         return Ok(None);
@@ -159,7 +162,7 @@ fn place(text: &str, distribution: &str) -> Option<usize> {
 }
 
 /// Returns torch's own line, else that of the first library that requires it.
-fn blamed(joint: &Joint<'_>, need: Option<&Need<'_>>, via: &[String]) -> Span {
+fn blamed(joint: &StackResolution<'_>, need: Option<&Need<'_>>, via: &[String]) -> Span {
     let brings = |n: &&Need<'_>| via.contains(&n.distribution);
     need.or_else(|| joint.needs.iter().find(brings))
         .map(span)
@@ -184,7 +187,7 @@ pub(super) fn far_below(version: &Version, other: &Version) -> bool {
 
 async fn downgrades(
     resolver: &Resolver<'_>,
-    joint: &Joint<'_>,
+    joint: &StackResolution<'_>,
 ) -> Result<Vec<Diagnostic>, ResolveError> {
     let suspects: Vec<&Need<'_>> = joint
         .needs
@@ -226,7 +229,7 @@ async fn downgrades(
 
 /// Returns the requirements of the comparison. A library with `auto` follows the stack's versions of its
 /// dependencies (torchvision that of torch), so those are included.
-fn by_itself(joint: &Joint<'_>, need: &Need<'_>) -> Vec<String> {
+fn by_itself(joint: &StackResolution<'_>, need: &Need<'_>) -> Vec<String> {
     let asked_for = |other: &&Need<'_>| {
         let pin = joint.pins.get(&other.distribution);
         other.specifiers().is_some() && pin.is_some_and(|p| p.via.contains(&need.distribution))
@@ -243,7 +246,7 @@ fn by_itself(joint: &Joint<'_>, need: &Need<'_>) -> Vec<String> {
 /// Compares with the resolution of the library alone, including its dependencies.
 async fn downgrade(
     resolver: &Resolver<'_>,
-    joint: &Joint<'_>,
+    joint: &StackResolution<'_>,
     need: &Need<'_>,
 ) -> Result<Option<Diagnostic>, ResolveError> {
     let alone = Question {

@@ -22,7 +22,7 @@ const UV_GLIBC: [u16; 12] = [17, 28, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40];
 
 /// The settings that every `uv pip compile` of one lock shares.
 #[derive(Debug, Clone)]
-pub(super) struct Ground {
+pub(super) struct UvSettings {
     pub target: WheelTarget,
     pub overrides: Vec<String>,
     /// (distribution, index) of libraries with an index of their own.
@@ -60,7 +60,7 @@ pub(super) struct Question {
     pub offline: bool,
 }
 
-impl Ground {
+impl UvSettings {
     /// Adds the metadata and stubs of compiled libraries.
     pub fn add(&mut self, needs: &[Need<'_>], stubs: &Path) -> Result<(), ResolveError> {
         for need in needs.iter().filter(|n| n.compiled()) {
@@ -288,8 +288,8 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn ground() -> Ground {
-        Ground {
+    fn ground() -> UvSettings {
+        UvSettings {
             target: WheelTarget {
                 python: "3.12".parse().unwrap(),
                 platform: stackforge_stack::spec::Platform::LinuxArm64,

@@ -2,14 +2,14 @@
 
 use super::ResolveError;
 use super::answer::{Files, Pins, pin_lines, pins};
-use super::project::{Ground, Question, ROOT};
+use super::project::{Question, ROOT, UvSettings};
 use super::uv::Uv;
 use std::path::Path;
 
 /// uv with the settings that all questions about one stack share.
 pub(super) struct Resolver<'a> {
     pub uv: &'a Uv,
-    pub ground: Ground,
+    pub ground: UvSettings,
     /// Directory with one directory for each question.
     pub work: &'a Path,
 }

@@ -2,7 +2,7 @@
 
 use super::ResolveError;
 use super::policy::far_below;
-use super::project::{Ground, Metadata, Question};
+use super::project::{Metadata, Question, UvSettings};
 use super::python::Resolver;
 use super::requirements::{Need, Way, source};
 use futures_util::future::join_all;
@@ -67,7 +67,7 @@ async fn decision(
 async fn newest(
     need: &Need<'_>,
     resolver: &Resolver<'_>,
-    ground: &Ground,
+    ground: &UvSettings,
 ) -> Result<Option<Version>, ResolveError> {
     let resolver = Resolver {
         ground: ground.clone(),

@@ -14,7 +14,7 @@ mod service;
 mod settings;
 mod state;
 
-use place::{Back, Site};
+use place::{Back, PlaceContext};
 use stackforge_distribute::evidence::{PublicKey, Signed, Trust};
 use stackforge_distribute::pull::{self, Age, Resolved, Wanted};
 use stackforge_image::store::write_atomically;
@@ -49,7 +49,7 @@ type Ended = Result<(Outcome, String), UpdateError>;
 
 struct Run<'a> {
     job: &'a Job<'a>,
-    site: Site<'a>,
+    site: PlaceContext<'a>,
     desk: Desk,
 }
 
@@ -73,7 +73,7 @@ impl Candidate {
 pub async fn update(job: &Job<'_>, line: Line<'_>) -> Result<(Last, State), UpdateError> {
     let settings = job.settings;
     let desk = Desk::open(&settings.state, &settings.place)?.ok_or(UpdateError::UnderWay)?;
-    let site = Site {
+    let site = PlaceContext {
         place: &settings.place,
         store: job.pull.store,
     };

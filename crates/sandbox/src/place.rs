@@ -30,7 +30,7 @@ pub(crate) struct Place {
 
 /// The kind of file that a target is or is created as.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spot {
+pub(crate) enum FileKind {
     Directory,
     File,
 }
@@ -63,7 +63,7 @@ impl Place {
     }
 
     /// Opens `target`, after creating it if it is missing.
-    fn find(&mut self, target: &Path, wanted: Spot) -> Result<OwnedFd, Fault> {
+    fn find(&mut self, target: &Path, wanted: FileKind) -> Result<OwnedFd, Fault> {
         let fault = || Fault::setup::<Errno>(format!("make {} in the root", target.display()));
         let found = match self.open(target) {
             Ok(found) => found,
@@ -72,8 +72,8 @@ impl Place {
         };
         let there = spot(found.as_fd()).map_err(fault())?;
         match (there, wanted) {
-            (Spot::Directory, Spot::File) => Err(fault()(Errno::ISDIR)),
-            (Spot::File, Spot::Directory) => Err(fault()(Errno::NOTDIR)),
+            (FileKind::Directory, FileKind::File) => Err(fault()(Errno::ISDIR)),
+            (FileKind::File, FileKind::Directory) => Err(fault()(Errno::NOTDIR)),
             _ => Ok(found),
         }
     }
@@ -83,7 +83,7 @@ impl Place {
         openat2(&self.root, path, flags, Mode::empty(), BENEATH)
     }
 
-    fn make(&mut self, target: &Path, wanted: Spot) -> Result<OwnedFd, Errno> {
+    fn make(&mut self, target: &Path, wanted: FileKind) -> Result<OwnedFd, Errno> {
         let parts: Vec<&Path> = target.ancestors().collect();
         // From the root down; `/` itself is skipped because it exists.
         for path in parts.iter().rev().skip(1) {
@@ -96,7 +96,7 @@ impl Place {
             };
             let parent = self.open(parent)?;
             let path_in_root = self.before(parent.as_fd(), Path::new(name));
-            if *path == target && wanted == Spot::File {
+            if *path == target && wanted == FileKind::File {
                 // Fails if a dangling link is in the way; it must not be followed.
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
                 openat(&parent, name, flags, Mode::from_raw_mode(0o644)).map(drop)?;
@@ -113,7 +113,7 @@ impl Place {
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
             return Ok(());
         };
-        let parent = self.find(parent, Spot::Directory)?;
+        let parent = self.find(parent, FileKind::Directory)?;
         let path = self.before(parent.as_fd(), Path::new(name));
         match symlinkat(to, &parent, name) {
             Ok(()) => self.after(path),
@@ -150,11 +150,11 @@ pub(crate) fn attach(mount: BorrowedFd<'_>, at: BorrowedFd<'_>) -> Result<(), Er
     move_mount(mount, "", at, "", flags)
 }
 
-fn spot(fd: impl AsFd) -> Result<Spot, Errno> {
+fn spot(fd: impl AsFd) -> Result<FileKind, Errno> {
     let mode = rustix::fs::statat(fd, "", AtFlags::EMPTY_PATH)?.st_mode;
     Ok(match FileType::from_raw_mode(mode) {
-        FileType::Directory => Spot::Directory,
-        _ => Spot::File,
+        FileType::Directory => FileKind::Directory,
+        _ => FileKind::File,
     })
 }
 

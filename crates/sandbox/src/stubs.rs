@@ -15,12 +15,12 @@ use super::text;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Stubs {
-    made: Vec<Made>,
+    made: Vec<Created>,
     copied: Vec<Copied>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Made {
+struct Created {
     /// Path relative to the root.
     #[serde(with = "text::one")]
     path: PathBuf,
@@ -60,7 +60,7 @@ impl Stubs {
     /// Records what was created at `path`, which is now in `upper`.
     pub(crate) fn made(&mut self, upper: BorrowedFd<'_>, path: &Path) {
         if let Ok(stat) = statat(upper, path, AtFlags::SYMLINK_NOFOLLOW) {
-            self.made.push(Made {
+            self.made.push(Created {
                 path: path.to_owned(),
                 inode: stat.st_ino,
             });

@@ -7,7 +7,7 @@
 use super::code::Code;
 use super::finding::Finding;
 use super::packed::{Packed, is_wheel};
-use super::stream::{Passed, Wishes, pass};
+use super::stream::{KeepRanges, Passed, pass};
 use super::torch::Ties;
 use super::tree::{Contents, Tree, TreeError};
 use stackforge_binary::elf::{self, ElfError, Kind, Machine, Object};
@@ -88,9 +88,9 @@ impl Inventory {
                 // A panicking worker would have ended the scope, so the data is complete.
                 let mut all = found.lock().unwrap_or_else(|e| e.into_inner());
                 match looked {
-                    Ok(Looked::Other) => {}
-                    Ok(Looked::Object(item)) => all.items.push(*item),
-                    Ok(Looked::Wheel(packed)) => all.add_packed(packed.at(path)),
+                    Ok(ProbeResult::Other) => {}
+                    Ok(ProbeResult::Object(item)) => all.items.push(*item),
+                    Ok(ProbeResult::Wheel(packed)) => all.add_packed(packed.at(path)),
                     Err(e) => all.damaged.push((path.clone(), e.to_string())),
                 }
             }
@@ -134,14 +134,14 @@ impl Inventory {
     }
 }
 
-enum Looked {
+enum ProbeResult {
     Other,
     Object(Box<Item>),
     /// A wheel that is a file of the tree, not the target itself.
     Wheel(Packed),
 }
 
-impl From<Option<Item>> for Looked {
+impl From<Option<Item>> for ProbeResult {
     fn from(item: Option<Item>) -> Self {
         item.map_or(Self::Other, |item| Self::Object(Box::new(item)))
     }
@@ -149,20 +149,22 @@ impl From<Option<Item>> for Looked {
 
 /// Reads one file. Compressed content is inflated once, as a stream. An object with an unusual layout or with
 /// damage is read again with random access, which reports the exact damage.
-fn look(path: &str, file: usize, contents: &Contents) -> Result<Looked, Unreadable> {
+fn look(path: &str, file: usize, contents: &Contents) -> Result<ProbeResult, Unreadable> {
     if let Some(disk) = contents.on_disk(file).filter(|_| is_wheel(path)) {
         let packed = Packed::read(path, || std::fs::File::open(disk));
-        return Ok(Looked::Wheel(packed.map_err(|source| TreeError::Read {
-            path: disk.to_owned(),
-            source,
+        return Ok(ProbeResult::Wheel(packed.map_err(|source| {
+            TreeError::Read {
+                path: disk.to_owned(),
+                source,
+            }
         })?));
     }
     let mut whole = true;
     if let Some(mut content) = contents.once(file)? {
         let size = content.size();
-        match pass(path, size, &mut content, Wishes::default()) {
-            Ok(Passed::Other) => return Ok(Looked::Other),
-            Ok(Passed::Object(item)) => return Ok(Looked::Object(item)),
+        match pass(path, size, &mut content, KeepRanges::default()) {
+            Ok(Passed::Other) => return Ok(ProbeResult::Other),
+            Ok(Passed::Object(item)) => return Ok(ProbeResult::Object(item)),
             Ok(Passed::Again(_) | Passed::Damaged(_)) => {}
             Err(_) => whole = false,
         }

@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use crate::{Code, Wishes, object, told};
+use crate::{Code, KeepRanges, object, told};
 use stackforge_binary::elf::{Kind, Machine, Object, Unmapped, unmapped};
-use stackforge_binary::fatbin::{self, Edit, Entry, Stretch, rewrite};
+use stackforge_binary::fatbin::{self, Edit, Entry, Segment, rewrite};
 use stackforge_binary::source::{Once, ReadError, Source, Window};
 use stackforge_binary::zip::{Archive, Content, Member, Method, ZipError};
 use stackforge_image::layer::Changed;
@@ -150,8 +150,8 @@ impl Pruner<'_> {
         let changed = rewrite(&stretches, &mut old, &mut new)
             .and_then(|()| new.flush())
             .and_then(|()| Changed::new(file, start, member.size));
-        let zeros = |stretch: &Stretch| match stretch {
-            Stretch::Zeros(len) => *len,
+        let zeros = |stretch: &Segment| match stretch {
+            Segment::Zeros(len) => *len,
             _ => 0,
         };
         let removed = stretches.iter().map(zeros).sum();
@@ -164,11 +164,11 @@ impl Pruner<'_> {
         archive: &Archive,
         member: &Member,
         source: &S,
-    ) -> Result<Option<Vec<Stretch>>, PruneError> {
+    ) -> Result<Option<Vec<Segment>>, PruneError> {
         let name = &member.name;
         if member.method == Method::Deflate {
             let mut content = Forward::open(archive, member, source)?;
-            match object(member.size, &mut content, &Wishes::default()) {
+            match object(member.size, &mut content, &KeepRanges::default()) {
                 Ok(None) => return Ok(None),
                 Ok(Some(mut kept)) => {
                     if let Ok(found) = Found::read(name, &mut kept) {
@@ -186,7 +186,7 @@ impl Pruner<'_> {
         })
     }
 
-    fn of(&self, name: &str, found: &Found, size: u64) -> Option<Vec<Stretch>> {
+    fn of(&self, name: &str, found: &Found, size: u64) -> Option<Vec<Segment>> {
         let mut edits = self.without(name, &found.code).unwrap_or_default();
         let length = |table: &Unmapped| table.content.end - table.content.start;
         if found.tables.iter().map(length).sum::<u64>() >= LEAST_TABLES {
@@ -196,7 +196,7 @@ impl Pruner<'_> {
                 edits.push(Edit::zeros(table.kind.clone()));
             }
         }
-        let whole = || vec![Stretch::Copy { from: 0, len: size }];
+        let whole = || vec![Segment::Copy { from: 0, len: size }];
         if edits.is_empty() {
             (!found.code.is_empty() && size >= LEAST).then(whole)
         } else {

@@ -2,7 +2,7 @@
 
 use super::super::output::{Output, facts, settings};
 use super::super::{BuildError, Options};
-use stackforge_distribute::publish::{Entrance, Facts, Listed, PublishError, Settings};
+use stackforge_distribute::publish::{Facts, Listed, PublishError, PushTarget, Settings};
 use stackforge_engine::docker::Docker;
 use stackforge_plan::Plan;
 use stackforge_stack::spec::Platform;
@@ -29,9 +29,9 @@ pub(super) async fn push(
                 let labels = image.map(|image| image.labels).unwrap_or_default();
                 let facts = facts(&labels, options)?;
                 let settings = settings(options);
-                let entrance = Entrance::open(index, &plan.variant, &settings).await?;
-                one(docker, id, &entrance.reference(), cancel).await?;
-                entrance.enter(id, plan.platform, facts).await?;
+                let target = PushTarget::open(index, &plan.variant, &settings).await?;
+                one(docker, id, &target.reference(), cancel).await?;
+                target.enter(id, plan.platform, facts).await?;
             }
             Output::Oci(_) | Output::Archive(_) => return Err(BuildError::EngineWritesNoFiles),
         }
@@ -53,9 +53,9 @@ pub async fn push_image(
         one(docker, id, reference, cancel).await?;
         return Ok(None);
     };
-    let entrance = Entrance::open(reference, name, settings).await?;
-    one(docker, id, &entrance.reference(), cancel).await?;
-    let (_, listed) = entrance.enter(id, platform, facts).await?;
+    let target = PushTarget::open(reference, name, settings).await?;
+    one(docker, id, &target.reference(), cancel).await?;
+    let (_, listed) = target.enter(id, platform, facts).await?;
     Ok(Some(listed))
 }
 

@@ -10,7 +10,7 @@ mod left;
 pub(super) mod run;
 mod stages;
 
-use super::audit::{AUDIT_PATH, Meant, audit_image};
+use super::audit::{AUDIT_PATH, AuditSpec, audit_image};
 use super::context::{by_dockerfile, compiled, entries, fetch_sources, rendered};
 use super::finish::{Candidate, Sealed, document, finish};
 use super::shared::Shared;
@@ -68,7 +68,7 @@ pub async fn build(
     base::fetch_packages(plan, options, on).await?;
     let base = BaseImage::Named(base.unwrap_or_default());
     let layers = Layers::of(plan, docker, options).await;
-    let meant = Meant::of(plan, options.catalog);
+    let meant = AuditSpec::of(plan, options.catalog);
     let shared = Shared::of(plan, options);
     if let Some(shared) = shared.as_ref().filter(|_| !options.no_cache) {
         shared.fetch(&meant).await;
@@ -126,7 +126,7 @@ pub async fn build(
             return Err(e);
         }
     }
-    let unnamed = Unnamed {
+    let unnamed = UnnamedImage {
         plan,
         docker,
         options,
@@ -143,7 +143,7 @@ pub async fn build(
 }
 
 /// The built image, under a temporary name.
-struct Unnamed<'a> {
+struct UnnamedImage<'a> {
     plan: &'a Plan,
     docker: &'a Docker,
     options: &'a Options<'a>,
@@ -159,7 +159,7 @@ struct Unnamed<'a> {
     on: Mutex<&'a mut (dyn FnMut(BuildEvent) + Send)>,
 }
 
-impl Unnamed<'_> {
+impl UnnamedImage<'_> {
     fn tell(&self, event: BuildEvent) {
         let mut on = self.on.lock().unwrap_or_else(|e| e.into_inner());
         on(event);
@@ -206,7 +206,7 @@ impl Unnamed<'_> {
     }
 }
 
-impl Candidate for Unnamed<'_> {
+impl Candidate for UnnamedImage<'_> {
     /// The programs ran as a step of the build. Steps have no GPU, so with `gpu` they run again in a container.
     async fn validate(&mut self) -> Result<Report, BuildError> {
         let report = read_report(self.docker, &self.temporary).await?;
@@ -227,7 +227,7 @@ impl Candidate for Unnamed<'_> {
         Ok(report)
     }
 
-    async fn audit(&mut self, meant: &Meant<'_>) -> Result<Audit, BuildError> {
+    async fn audit(&mut self, meant: &AuditSpec<'_>) -> Result<Audit, BuildError> {
         self.tell(BuildEvent::Phase { name: "audit" });
         let progress = |done, total| {
             let what = "audit".to_owned();

@@ -4,7 +4,7 @@
 //! before a failure are remembered. A compiled wheel is audited before the next round, or the image, may
 //! use it.
 
-use super::super::audit::{Made, Meant, wheels};
+use super::super::audit::{AuditSpec, CompiledWheel, wheels};
 use super::super::{BuildError, BuildEvent, IndexSettings, installed, recorded, secrets};
 use super::stages;
 use crate::validate::Report;
@@ -30,7 +30,7 @@ impl Run<'_> {
     /// Compiles and audits every wheel that the store does not have. Returns the engine's steps.
     pub async fn compile(
         &mut self,
-        meant: &Meant<'_>,
+        meant: &AuditSpec<'_>,
         request: &mut BuildRequest,
     ) -> Result<Vec<StepSummary>, BuildError> {
         let mut steps = Vec::new();
@@ -80,7 +80,7 @@ impl Run<'_> {
 
     fn remember(
         &self,
-        made: &Made,
+        made: &CompiledWheel,
         outcome: &BuildOutcome,
         audit: Option<serde_json::Value>,
     ) -> Result<(), BuildError> {

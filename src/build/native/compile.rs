@@ -4,7 +4,7 @@
 //! A compiled wheel is audited and then kept by its step's key, as in a Docker engine, so that either
 //! engine can use what the other compiled.
 
-use super::super::audit::Meant;
+use super::super::audit::AuditSpec;
 use super::super::base::io as failed_at;
 use super::super::{BuildError, BuildEvent};
 use super::environment::variables;
@@ -73,7 +73,7 @@ impl NativeBuilder<'_, '_> {
         };
         let wheel = loop {
             match self.run_job(toolchain, &inputs.wheels, &job).await? {
-                Ended::Made(wheel) => break wheel,
+                Ended::CompiledWheel(wheel) => break wheel,
                 Ended::Memory { jobs } => {
                     let name = step.id.to_string();
                     (self.on)(BuildEvent::Retry { step: name, jobs });
@@ -126,7 +126,7 @@ impl NativeBuilder<'_, '_> {
         }
         let outcome = self.run(&sandbox, job).await;
         let made = match outcome {
-            Ok(None) => block_in_place(|| self.take(&upper, compile)).map(Ended::Made),
+            Ok(None) => block_in_place(|| self.take(&upper, compile)).map(Ended::CompiledWheel),
             Ok(Some(jobs)) => Ok(Ended::Memory { jobs }),
             Err(e) => Err(e),
         };
@@ -285,7 +285,7 @@ impl NativeBuilder<'_, '_> {
         let store = self.options.store;
         let file = store.names_of(wheel).into_iter().next().unwrap_or_default();
         let path = store.named(wheel, &file)?;
-        let meant = Meant::of(self.plan, self.options.catalog);
+        let meant = AuditSpec::of(self.plan, self.options.catalog);
         let audit = block_in_place(|| meant.wheel(&path))?;
         if !audit.ok {
             return Err(BuildError::Audit {
@@ -318,7 +318,7 @@ struct Job<'a> {
 }
 
 enum Ended {
-    Made(Digest),
+    CompiledWheel(Digest),
     /// The compile was killed for lack of memory while it ran `jobs` jobs.
     Memory {
         jobs: u32,

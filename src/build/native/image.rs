@@ -1,6 +1,6 @@
 //! The assembled image before it has a name, for the common end of a build.
 
-use super::super::audit::{AUDIT_PATH, Meant};
+use super::super::audit::{AUDIT_PATH, AuditSpec};
 use super::super::finish::{Candidate, Sealed, document};
 use super::super::{BuildError, BuildEvent, StepResult, recorded};
 use super::base::Base;
@@ -19,14 +19,14 @@ use std::path::PathBuf;
 use std::time::Instant;
 use tokio::task::block_in_place;
 
-pub(super) struct Unnamed<'a, 'on> {
+pub(super) struct UnnamedImage<'a, 'on> {
     builder: NativeBuilder<'a, 'on>,
     base: Base,
     layers: Vec<Layer>,
     image: Option<Assembled>,
 }
 
-impl<'a, 'on> Unnamed<'a, 'on> {
+impl<'a, 'on> UnnamedImage<'a, 'on> {
     pub fn new(builder: NativeBuilder<'a, 'on>, base: Base, layers: Vec<Layer>) -> Self {
         Self {
             builder,
@@ -61,7 +61,7 @@ impl<'a, 'on> Unnamed<'a, 'on> {
     }
 }
 
-impl Candidate for Unnamed<'_, '_> {
+impl Candidate for UnnamedImage<'_, '_> {
     async fn validate(&mut self) -> Result<Report, BuildError> {
         let content = self.assembled(self.layers.clone(), BTreeMap::new())?;
         let builder = &mut self.builder;
@@ -84,7 +84,7 @@ impl Candidate for Unnamed<'_, '_> {
         Ok(report)
     }
 
-    async fn audit(&mut self, meant: &Meant<'_>) -> Result<Audit, BuildError> {
+    async fn audit(&mut self, meant: &AuditSpec<'_>) -> Result<Audit, BuildError> {
         (self.builder.on)(BuildEvent::Phase { name: "audit" });
         let content = self.assembled(self.layers.clone(), BTreeMap::new())?;
         let image = self.builder.at_rest(&content)?;

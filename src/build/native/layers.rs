@@ -141,11 +141,11 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
     ) -> Result<Layer, BuildError> {
         let compression = self.native.compression;
         let packed = pack::pack(compression, self.threads, file, |sink| {
-            content(sink).map_err(Made::Failed)
+            content(sink).map_err(LayerError::Failed)
         });
         let packed = packed.map_err(|e| match e {
-            PackError::Content(Made::Failed(e)) => e,
-            PackError::Content(Made::Io(e)) | PackError::Write(e) => {
+            PackError::Content(LayerError::Failed(e)) => e,
+            PackError::Content(LayerError::Io(e)) | PackError::Write(e) => {
                 failed_at("write a layer below", self.options.store.root(), e)
             }
             PackError::Thread => {
@@ -208,12 +208,12 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
 }
 
 /// An error of writing or of compressing a packed layer.
-enum Made {
+enum LayerError {
     Failed(BuildError),
     Io(io::Error),
 }
 
-impl From<io::Error> for Made {
+impl From<io::Error> for LayerError {
     fn from(e: io::Error) -> Self {
         Self::Io(e)
     }

@@ -26,7 +26,7 @@ use super::shared::Shared;
 use super::{BuildError, BuildEvent, Built, Options, existing};
 use base::Base;
 pub(super) use compile::source as sdist;
-use image::Unnamed;
+use image::UnnamedImage;
 use inputs::Inputs;
 use layers::NativeBuilder;
 use stackforge_audit::prune;
@@ -99,13 +99,13 @@ pub async fn assemble(
     let plan = &own;
     let shared = Shared::of(plan, options);
     if let Some(shared) = shared.as_ref().filter(|_| !options.no_cache) {
-        let meant = super::audit::Meant::of(plan, options.catalog);
+        let meant = super::audit::AuditSpec::of(plan, options.catalog);
         shared.fetch(&meant).await;
     }
     let inputs = Inputs::fetch(plan, options, on).await?;
     let mut builder = NativeBuilder::new(plan, native, options, cancel, on);
     let (base, layers) = walk(&mut builder, &inputs, shared.as_ref()).await?;
-    finish(plan, options, Unnamed::new(builder, base, layers)).await
+    finish(plan, options, UnnamedImage::new(builder, base, layers)).await
 }
 
 /// Does the plan's steps up to the validation. Returns the base, and all layers of the image, lowest first.

@@ -2,7 +2,7 @@
 
 use super::super::output::{facts, settings};
 use super::super::{BuildError, Options};
-use stackforge_distribute::publish::{self, Shipment};
+use stackforge_distribute::publish::{self, PushRequest};
 use stackforge_image::assemble::Assembled;
 use stackforge_plan::Plan;
 use stackforge_transfer::registry::Reference;
@@ -14,8 +14,8 @@ pub(super) async fn push(
     options: &Options<'_>,
     blobs: &Path,
 ) -> Result<(), BuildError> {
-    let shipment = Shipment::of_assembled(image, blobs);
-    publish::push(&shipment, reference, &settings(options)).await?;
+    let request = PushRequest::of_assembled(image, blobs);
+    publish::push(&request, reference, &settings(options)).await?;
     Ok(())
 }
 
@@ -27,9 +27,9 @@ pub(super) async fn add(
     options: &Options<'_>,
     blobs: &Path,
 ) -> Result<(), BuildError> {
-    let shipment = Shipment::of_assembled(image, blobs);
-    let facts = facts(&shipment.labels, options)?;
+    let request = PushRequest::of_assembled(image, blobs);
+    let facts = facts(&request.labels, options)?;
     let (name, settings) = (&plan.variant, settings(options));
-    publish::add_variant(&shipment, reference, name, &facts, &settings).await?;
+    publish::add_variant(&request, reference, name, &facts, &settings).await?;
     Ok(())
 }

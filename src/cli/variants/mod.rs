@@ -14,7 +14,7 @@ use super::session::{Session, runtime};
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use stackforge_build::fleet::{self, Came, Said};
+use stackforge_build::fleet::{self, FleetEvent, JobResult};
 use stackforge_build::wants;
 use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_stack::matrix::Variant;
@@ -155,18 +155,18 @@ impl Fleet<'_> {
         self.jobs.iter().enumerate().map(home).collect()
     }
 
-    async fn build(&self) -> (Vec<Came<Ended>>, Lost) {
+    async fn build(&self) -> (Vec<JobResult<Ended>>, Lost) {
         let cancel = Cancel::new();
         stop_on_signal(&cancel);
         let jobs = self.jobs().await;
         let places: Vec<_> = self.places.iter().map(|p| p.platforms.clone()).collect();
         let mut lost = Vec::new();
-        let mut tell = |said: Said<'_>| match said {
-            Said::Starts { job, place } => {
+        let mut tell = |said: FleetEvent<'_>| match said {
+            FleetEvent::Starts { job, place } => {
                 let (name, place) = (&self.jobs[job].variant.name, self.places[place].name());
                 self.show.line(&format!("{name}: on {place}"));
             }
-            Said::Lost { place, why } => {
+            FleetEvent::Lost { place, why } => {
                 lost.push((place, why.to_owned()));
                 let place = self.places[place].name();
                 self.show.line(&format!("{place} is lost: {why}"));
@@ -185,7 +185,7 @@ impl Fleet<'_> {
         (came, lost)
     }
 
-    fn tell(&self, came: &[Came<Ended>], lost: &Lost, seconds: f64) -> Outcome {
+    fn tell(&self, came: &[JobResult<Ended>], lost: &Lost, seconds: f64) -> Outcome {
         let rows: Vec<Row> = (self.jobs.iter().zip(came))
             .map(|(job, came)| self.row(job.variant, came))
             .collect();
@@ -230,7 +230,7 @@ impl Fleet<'_> {
         Err(failure)
     }
 
-    fn row(&self, variant: &Variant, came: &Came<Ended>) -> Row {
+    fn row(&self, variant: &Variant, came: &JobResult<Ended>) -> Row {
         let platform = variant.platform.to_string();
         let mut document = json!({ "name": variant.name, "platform": platform, "ok": false });
         let unbuilt = |exit, state: &str, mut document: Value| {
@@ -242,13 +242,13 @@ impl Fleet<'_> {
             }
         };
         let ended = match came {
-            Came::To(ended) => ended,
-            Came::Nowhere => {
+            JobResult::To(ended) => ended,
+            JobResult::Nowhere => {
                 let state = format!("no engine for {platform} is left");
                 return unbuilt(3, &state, document);
             }
-            Came::Dangerous => return unbuilt(3, "engines were lost under it", document),
-            Came::Cancelled => return unbuilt(130, "not begun", document),
+            JobResult::Dangerous => return unbuilt(3, "engines were lost under it", document),
+            JobResult::Cancelled => return unbuilt(130, "not begun", document),
         };
         let place = self.places[ended.place].name();
         let said = &ended.document;

@@ -1,16 +1,16 @@
 //! Publishes images to registries.
 //!
-//! In: a [`Shipment`] (an image whose blobs are files) and a reference. Out: the digest of the pushed
+//! In: a [`PushRequest`] (an image whose blobs are files) and a reference. Out: the digest of the pushed
 //! manifest. Blobs are pushed first, several in parallel, except those that the repository has or can mount
 //! from another repository of the registry; then the manifest; a tag last. So the tag always points to a
 //! complete image, whenever the push is interrupted. [`add_variant`] enters an image into an
 //! [index](index) of variants.
 
-mod entrance;
 mod error;
 pub mod index;
+mod push_request;
+mod push_target;
 mod seen;
-mod shipment;
 pub mod variant;
 
 use bytes::Bytes;
@@ -25,10 +25,10 @@ use stackforge_transfer::registry::{
 use stackforge_types::Digest;
 use std::sync::Arc;
 
-pub use entrance::Entrance;
 pub use error::PublishError;
 pub use index::Listed;
-pub use shipment::Shipment;
+pub use push_request::PushRequest;
+pub use push_target::PushTarget;
 pub use variant::{Facts, Variant};
 
 /// Blobs that are pushed in parallel.
@@ -65,24 +65,24 @@ pub struct Blobs {
 
 /// Pushes an image to the tag or digest of `reference`.
 pub async fn push(
-    shipment: &Shipment,
+    request: &PushRequest,
     reference: &Reference,
     settings: &Settings<'_>,
 ) -> Result<Done, PublishError> {
     if let Some(asked) = reference.digest()
-        && *asked != shipment.digest
+        && *asked != request.digest
     {
         return Err(PublishError::OtherDigest {
             asked: Box::new(asked.clone()),
-            own: Box::new(shipment.digest.clone()),
+            own: Box::new(request.digest.clone()),
         });
     }
     let registry = connect(reference, settings)?;
     let repository = reference.repository();
-    let done = send(&registry, repository, shipment, settings).await?;
+    let done = send(&registry, repository, request, settings).await?;
     if let Target::Tag(tag) = reference.target() {
         let tag = Target::Tag(tag);
-        let (kind, manifest) = (&shipment.media_type, &shipment.manifest);
+        let (kind, manifest) = (&request.media_type, &request.manifest);
         registry
             .put_manifest(repository, &tag, kind, manifest)
             .await?;
@@ -92,7 +92,7 @@ pub async fn push(
 
 /// Pushes an image and enters it into the index of variants at the tag of `reference`.
 pub async fn add_variant(
-    shipment: &Shipment,
+    request: &PushRequest,
     reference: &Reference,
     name: &str,
     facts: &Facts,
@@ -111,13 +111,13 @@ pub async fn add_variant(
     // Check the name first: do not push an image that cannot be entered.
     let own = index::tag_of(&tag, name)?;
     place.read().await?;
-    let done = send(&registry, repository, shipment, settings).await?;
+    let done = send(&registry, repository, request, settings).await?;
     let variant = Variant {
         name: Some(name.to_owned()),
-        platform: Some(shipment.platform),
-        digest: shipment.digest.clone(),
-        size: shipment.manifest.len() as u64,
-        media_type: shipment.media_type.clone(),
+        platform: Some(request.platform),
+        digest: request.digest.clone(),
+        size: request.manifest.len() as u64,
+        media_type: request.media_type.clone(),
         facts: Ok(facts.clone()),
     };
     let listed = place.add(&own, &variant).await?;
@@ -138,13 +138,13 @@ fn connect(reference: &Reference, settings: &Settings<'_>) -> Result<Registry, R
 async fn send(
     registry: &Registry,
     repository: &Repository,
-    shipment: &Shipment,
+    request: &PushRequest,
     settings: &Settings<'_>,
 ) -> Result<Done, PublishError> {
     let host = registry.host();
     let lenders = settings.store.map(|store| seen::read(store, host));
     let lenders = lenders.unwrap_or_default();
-    let ways: Vec<(Pushed, u64)> = stream::iter(&shipment.blobs)
+    let ways: Vec<(Pushed, u64)> = stream::iter(&request.blobs)
         .map(|blob| async {
             let mut sources = blob.sources(host);
             sources.extend(lenders.iter().cloned());
@@ -168,16 +168,16 @@ async fn send(
             }
         }
     }
-    let own = Target::Digest(shipment.digest.clone());
-    let manifest: &Bytes = &shipment.manifest;
+    let own = Target::Digest(request.digest.clone());
+    let manifest: &Bytes = &request.manifest;
     registry
-        .put_manifest(repository, &own, &shipment.media_type, manifest)
+        .put_manifest(repository, &own, &request.media_type, manifest)
         .await?;
     if let Some(store) = settings.store {
         seen::add(store, host, repository);
     }
     Ok(Done {
-        digest: shipment.digest.clone(),
+        digest: request.digest.clone(),
         blobs,
     })
 }

@@ -2,7 +2,7 @@
 
 use super::base::{makes, toolkits_for};
 use super::environment::{Build, Environment, Package, base_cuda, recipe_of};
-use super::fit::{Fit, Ground, best, core_code, wheel_fit};
+use super::fit::{Fit, WheelContext, best, core_code, wheel_fit};
 use super::{Case, name, names, pick};
 use crate::catalog::{DeviceCode, Facts, Release, Way};
 use crate::diag::{Diagnostic, codes};
@@ -114,7 +114,7 @@ fn torch_misses(case: &Case<'_>, env: &Environment<'_>) -> Vec<Sm> {
 
 /// Suggests a release whose wheel fits, or a source build.
 fn remedy(case: &Case<'_>, env: &Environment<'_>, package: &Package<'_>) -> String {
-    let ground = Ground::of(case, env);
+    let ground = WheelContext::of(case, env);
     let fits = |version: &Version, release: &Release| {
         let other = Package {
             version: version.clone(),

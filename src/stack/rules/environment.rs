@@ -2,7 +2,7 @@
 
 use super::Case;
 use super::clash::Clash;
-use super::fit::{Fit, Ground, wheel_fit};
+use super::fit::{Fit, WheelContext, wheel_fit};
 use super::label::{Cuda, Label};
 use super::pick::{Picked, distribution};
 use super::shared::pick;
@@ -142,7 +142,7 @@ impl<'a> Environment<'a> {
     /// Returns why a release's wheel does not fit the stack. `None` if nothing is known against it.
     pub fn unfit(&self, case: &Case<'a>, name: &str, version: &Version) -> Option<String> {
         let package = package(case, name, version.clone(), Way::Wheel, Span::default());
-        match wheel_fit(&package, &Ground::of(case, self)) {
+        match wheel_fit(&package, &WheelContext::of(case, self)) {
             Fit::Unfit(why) => Some(why),
             Fit::Fits(_) | Fit::Unknown => None,
         }
@@ -337,7 +337,10 @@ fn way(case: &Case<'_>, env: &Environment<'_>, library: &Library, name: &str) ->
             Way::Source
         }
         From::Auto if library.git.is_some() || library.git_ref.is_some() => Way::Source,
-        From::Auto => match env.get(name).map(|p| wheel_fit(p, &Ground::of(case, env))) {
+        From::Auto => match env
+            .get(name)
+            .map(|p| wheel_fit(p, &WheelContext::of(case, env)))
+        {
             Some(Fit::Unfit(_)) if buildable.is_some_and(|r| has_toolkit(case, r)) => Way::Source,
             _ => Way::Wheel,
         },

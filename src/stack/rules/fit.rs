@@ -18,7 +18,7 @@ pub enum Fit {
 }
 
 /// The facts that a wheel has to fit.
-pub struct Ground {
+pub struct WheelContext {
     pub platform: Platform,
     pub python: PythonVersion,
     pub glibc: Option<Glibc>,
@@ -28,7 +28,7 @@ pub struct Ground {
     pub cxx11_abi: Option<bool>,
 }
 
-impl Ground {
+impl WheelContext {
     pub fn of(case: &Case<'_>, env: &Environment<'_>) -> Self {
         Self {
             platform: case.stack.platform.value,
@@ -46,7 +46,7 @@ impl Ground {
 }
 
 /// Judges a package's wheel by all known facts.
-pub fn wheel_fit(package: &Package<'_>, ground: &Ground) -> Fit {
+pub fn wheel_fit(package: &Package<'_>, ground: &WheelContext) -> Fit {
     // The catalog's facts do not apply to a wheel of another index.
     let Some(release) = package.release.filter(|_| !package.foreign) else {
         return Fit::Unknown;
@@ -74,7 +74,7 @@ pub fn wheel_fit(package: &Package<'_>, ground: &Ground) -> Fit {
     last
 }
 
-fn one_wheel(package: &Package<'_>, wheel: &ReleaseWheel, ground: &Ground) -> Fit {
+fn one_wheel(package: &Package<'_>, wheel: &ReleaseWheel, ground: &WheelContext) -> Fit {
     if let (Some(wheel), Some(base)) = (wheel.glibc, ground.glibc)
         && wheel > base
     {

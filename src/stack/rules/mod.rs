@@ -162,7 +162,7 @@ impl Checked<'_> {
     /// Returns for each library of the stack whether it is compiled.
     pub fn decisions(&self) -> Vec<Decision> {
         let (case, env) = (&self.case, &self.env);
-        let ground = fit::Ground::of(case, env);
+        let ground = fit::WheelContext::of(case, env);
         let decide = |library: &Library| {
             let name = pick::distribution(case, library.name.value.as_str());
             let package = env.get(&name)?;

@@ -6,7 +6,7 @@
 //! and bases exist.
 
 use super::At;
-use super::raw::{RawMatrix, RawTarget, Spot};
+use super::raw::{Positioned, RawMatrix, RawTarget};
 use super::read::Checker;
 use crate::diag::{Code, Diagnostic, Span, codes};
 use serde::Serialize;
@@ -115,7 +115,7 @@ impl Checker<'_> {
     /// Returns a value that every stack needs, unless an axis of the matrix gives it.
     pub(super) fn or_axis<T: FromStr + Clone>(
         &mut self,
-        (key, value, place): (&str, Option<Spot<String>>, Span),
+        (key, value, place): (&str, Option<Positioned<String>>, Span),
         axis: Option<&At<T>>,
         code: Code,
     ) -> Option<At<T>>
@@ -163,7 +163,7 @@ impl Checker<'_> {
         }
     }
 
-    fn axis<T>(&mut self, axis: &str, values: Vec<Spot<String>>, code: Code) -> Vec<At<T>>
+    fn axis<T>(&mut self, axis: &str, values: Vec<Positioned<String>>, code: Code) -> Vec<At<T>>
     where
         T: FromStr<Err = Malformed> + PartialEq + fmt::Display,
     {

@@ -13,9 +13,9 @@ use std::fmt;
 
 /// A value with its place in the file; by default nowhere.
 #[derive(Debug, Clone)]
-pub struct Spot<T>(pub super::At<T>);
+pub struct Positioned<T>(pub super::At<T>);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spot<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Positioned<T> {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let spanned = serde_saphyr::Spanned::<T>::deserialize(d)?;
         Ok(Self(super::At {
@@ -36,7 +36,7 @@ pub(super) fn span_of(location: &serde_saphyr::Location) -> Span {
     }
 }
 
-impl<T: JsonSchema> JsonSchema for Spot<T> {
+impl<T: JsonSchema> JsonSchema for Positioned<T> {
     fn schema_name() -> Cow<'static, str> {
         T::schema_name()
     }
@@ -48,7 +48,7 @@ impl<T: JsonSchema> JsonSchema for Spot<T> {
     }
 }
 
-impl<T: Default> Default for Spot<T> {
+impl<T: Default> Default for Positioned<T> {
     fn default() -> Self {
         Self(super::At {
             value: T::default(),
@@ -57,18 +57,18 @@ impl<T: Default> Default for Spot<T> {
     }
 }
 
-impl PartialEq for Spot<String> {
+impl PartialEq for Positioned<String> {
     fn eq(&self, other: &Self) -> bool {
         self.0.value == other.0.value
     }
 }
-impl Eq for Spot<String> {}
-impl PartialOrd for Spot<String> {
+impl Eq for Positioned<String> {}
+impl PartialOrd for Positioned<String> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Spot<String> {
+impl Ord for Positioned<String> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.value.cmp(&other.0.value)
     }
@@ -79,30 +79,30 @@ impl Ord for Spot<String> {
 #[schemars(extend("allOf" = from_key_or_axis()))]
 pub struct RawStack {
     /// Name of the stack: also the image's default name.
-    pub stack: Spot<String>,
+    pub stack: Positioned<String>,
     /// One line for people.
     pub about: Option<String>,
     /// A name in images/, or an image reference pinned by digest. `{{cuda}}` and `{{python}}`
     /// stand for the value of that axis of `matrix`.
-    pub base: Spot<String>,
+    pub base: Positioned<String>,
     #[serde(default)]
-    pub target: Spot<RawTarget>,
+    pub target: Positioned<RawTarget>,
     /// Python's major and minor version, in quotes: "3.12". May be left out where `matrix` has
     /// a `python` axis.
     #[schemars(with = "Option<String>")]
-    pub python: Option<Spot<String>>,
+    pub python: Option<Positioned<String>>,
     /// Libraries by name: a version specifier, `auto`, or a mapping.
     #[schemars(with = "BTreeMap<String, RawLibrary>", extend("minProperties" = 1))]
-    pub libraries: Spot<BTreeMap<Spot<String>, RawLibrary>>,
+    pub libraries: Positioned<BTreeMap<Positioned<String>, RawLibrary>>,
     /// OS packages of the final image.
     #[serde(default)]
-    pub packages: Vec<Spot<String>>,
+    pub packages: Vec<Positioned<String>>,
     /// Requirements (PEP 508) that win over what packages ask for.
     #[serde(default)]
-    pub overrides: Vec<Spot<String>>,
+    pub overrides: Vec<Positioned<String>>,
     /// Package indexes, the first one first; without it, the user's own configuration.
     #[serde(default)]
-    pub indexes: Vec<Spot<String>>,
+    pub indexes: Vec<Positioned<String>>,
     /// Whether the image must compile kernels at run time (Triton, torch.compile); false
     /// leaves the C compiler out.
     pub jit: Option<bool>,
@@ -138,11 +138,11 @@ fn from_key_or_axis() -> serde_json::Value {
 pub struct RawTarget {
     /// `linux/amd64` or `linux/arm64`. May be left out where `matrix` has a `platform` axis.
     #[schemars(with = "Option<String>")]
-    pub platform: Option<Spot<String>>,
+    pub platform: Option<Positioned<String>>,
     /// GPUs by name (`thor`, `h100`) or by SM (`sm_110`). May be left out where `matrix` has an
     /// `sm` axis.
     #[schemars(with = "Option<Vec<String>>", extend("minItems" = 1))]
-    pub gpu: Option<Vec<Spot<String>>>,
+    pub gpu: Option<Vec<Positioned<String>>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -191,20 +191,20 @@ pub enum Dtype {
 pub struct RawMatrix {
     /// CUDA versions for the base's `{{cuda}}`: "12.9".
     #[serde(default)]
-    pub cuda: Vec<Spot<String>>,
+    pub cuda: Vec<Positioned<String>>,
     /// SMs in place of `target.gpu`: "9.0" or "sm_90".
     #[serde(default)]
-    pub sm: Vec<Spot<String>>,
+    pub sm: Vec<Positioned<String>>,
     /// CPU instruction sets that compiled libraries are tuned for, by their names in
     /// catalog/cpus.yaml. Each belongs to one platform.
     #[serde(default)]
-    pub isa: Vec<Spot<String>>,
+    pub isa: Vec<Positioned<String>>,
     /// Platforms in place of `target.platform`.
     #[serde(default)]
-    pub platform: Vec<Spot<String>>,
+    pub platform: Vec<Positioned<String>>,
     /// Python versions in place of `python`, and for the base's `{{python}}`.
     #[serde(default)]
-    pub python: Vec<Spot<String>>,
+    pub python: Vec<Positioned<String>>,
 }
 
 /// Where machines share what they compiled.
@@ -251,7 +251,7 @@ pub enum RawFrom {
 
 #[derive(Debug, Clone, Default)]
 pub struct RawLibrary {
-    pub version: Option<Spot<String>>,
+    pub version: Option<Positioned<String>>,
     pub body: LibraryBody,
 }
 
@@ -260,28 +260,28 @@ pub struct RawLibrary {
 pub struct LibraryBody {
     /// A version specifier (PEP 440) or `auto`.
     #[schemars(with = "Option<String>")]
-    pub version: Option<Spot<String>>,
+    pub version: Option<Positioned<String>>,
     #[serde(default)]
     #[schemars(with = "From")]
     pub from: RawFrom,
     #[serde(default)]
-    pub extras: Vec<Spot<String>>,
+    pub extras: Vec<Positioned<String>>,
     /// Environment of the library's build.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
-    pub env: BTreeMap<Spot<String>, String>,
+    pub env: BTreeMap<Positioned<String>, String>,
     /// Parallel jobs of its build; without it, from cores and memory.
-    pub jobs: Option<Spot<u32>>,
+    pub jobs: Option<Positioned<u32>>,
     /// Patches of its recipe to apply, by id; without it, those that the recipe's conditions choose.
     #[serde(default)]
     pub patches: Vec<String>,
     /// Source repository, in place of the recipe's.
     #[schemars(with = "Option<String>")]
-    pub git: Option<Spot<String>>,
+    pub git: Option<Positioned<String>>,
     /// Revision, tag or branch of `git`.
     #[serde(rename = "ref")]
     #[schemars(with = "Option<String>")]
-    pub git_ref: Option<Spot<String>>,
+    pub git_ref: Option<Positioned<String>>,
     /// Index that this library comes from.
     pub index: Option<String>,
 }
@@ -299,7 +299,7 @@ impl<'de> Deserialize<'de> for RawLibrary {
 
             fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<RawLibrary, E> {
                 Ok(RawLibrary {
-                    version: Some(Spot(super::At {
+                    version: Some(Positioned(super::At {
                         value: v.to_owned(),
                         span: Span::default(),
                     })),

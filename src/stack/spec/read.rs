@@ -2,7 +2,7 @@
 //! once.
 
 use super::fault::{first_line, structural, widen};
-use super::raw::{From, RawFrom, RawStack, Spot};
+use super::raw::{From, Positioned, RawFrom, RawStack};
 use super::requirement::requirement;
 use super::{At, Library, Stack, StackFile, Wanted};
 use crate::diag::{Code, Diagnostic, Report, Source, Span, codes};
@@ -80,7 +80,11 @@ impl Checker<'_> {
         self.diagnostics.push(d.at(widen(span, self.text)));
     }
 
-    pub(super) fn parse<T: FromStr>(&mut self, spot: Spot<String>, code: Code) -> Option<At<T>>
+    pub(super) fn parse<T: FromStr>(
+        &mut self,
+        spot: Positioned<String>,
+        code: Code,
+    ) -> Option<At<T>>
     where
         T::Err: std::fmt::Display,
     {
@@ -130,7 +134,7 @@ impl Checker<'_> {
             .overrides
             .into_iter()
             .partition(|o| o.0.value.starts_with("-e") || o.0.value.starts_with("--editable"));
-        for Spot(At { span, .. }) in dashed {
+        for Positioned(At { span, .. }) in dashed {
             self.push(span, editable());
         }
         let overrides = self.each(plain, |s| {
@@ -225,11 +229,11 @@ impl Checker<'_> {
 
     fn each(
         &mut self,
-        values: Vec<Spot<String>>,
+        values: Vec<Positioned<String>>,
         check: impl Fn(&str) -> Result<String, (Code, String)>,
     ) -> Vec<At<String>> {
         let mut out = Vec::with_capacity(values.len());
-        for Spot(At { value, span }) in values {
+        for Positioned(At { value, span }) in values {
             match check(&value) {
                 Ok(value) => out.push(At { value, span }),
                 Err((code, message)) => self.push(span, Diagnostic::error(code, message)),
@@ -238,12 +242,16 @@ impl Checker<'_> {
         out
     }
 
-    fn library(&mut self, name: Spot<String>, raw: super::raw::RawLibrary) -> Option<Library> {
+    fn library(
+        &mut self,
+        name: Positioned<String>,
+        raw: super::raw::RawLibrary,
+    ) -> Option<Library> {
         let name_span = name.0.span;
         let name = self.parse(name, codes::BAD_NAME);
         let (version, version_span) = match raw.version {
             None => (Wanted::Auto, name_span),
-            Some(Spot(At { value, span })) => {
+            Some(Positioned(At { value, span })) => {
                 let span = if span.line > 0 {
                     span
                 } else {
@@ -279,14 +287,14 @@ impl Checker<'_> {
                 .map(|e| e.to_string())
                 .map_err(|e| (codes::BAD_NAME, e.to_string()))
         });
-        if let Some(Spot(At { value: 0, span })) = body.jobs {
+        if let Some(Positioned(At { value: 0, span })) = body.jobs {
             self.push(
                 span,
                 Diagnostic::error(codes::BAD_VALUE, "`jobs` is 0").help("use 1 or more"),
             );
         }
         for (what, spot) in [("git", &body.git), ("ref", &body.git_ref)] {
-            let Some(Spot(At { value, span })) = spot else {
+            let Some(Positioned(At { value, span })) = spot else {
                 continue;
             };
             let plain = value

@@ -43,7 +43,7 @@ pub enum Back {
 }
 
 /// A place, and what an update of it needs.
-pub struct Site<'a> {
+pub struct PlaceContext<'a> {
     pub place: &'a Place,
     pub store: &'a Store,
 }
@@ -86,7 +86,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl Site<'_> {
+impl PlaceContext<'_> {
     /// Returns the ID of the current image. `None` if there is no image.
     pub async fn there(&self) -> Result<Option<String>, UpdateError> {
         match self.place {

@@ -169,7 +169,7 @@ fn code<'a>(bytes: &'a [u8], entry: &Entry) -> (u64, &'a [u8]) {
     (entry.container, &bytes[range])
 }
 
-fn rewritten(old: &[u8], stretches: &[fatbin::Stretch]) -> Vec<u8> {
+fn rewritten(old: &[u8], stretches: &[fatbin::Segment]) -> Vec<u8> {
     let mut new = std::io::Cursor::new(vec![0; old.len()]);
     fatbin::rewrite(stretches, &mut &old[..], &mut new).unwrap();
     let new = new.into_inner();

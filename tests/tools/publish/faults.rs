@@ -3,7 +3,7 @@
 
 use super::proxy::{Act, Fault, Proxy};
 use super::{Kind, Server, digest, layout};
-use stackforge_distribute::publish::{self, PublishError, Shipment};
+use stackforge_distribute::publish::{self, PublishError, PushRequest};
 use stackforge_distribute::pull::{self, PullError, Wanted};
 use stackforge_image::oci;
 use stackforge_image::store::Store;
@@ -59,8 +59,8 @@ fn reference(host: &str, name: &str) -> Reference {
     format!("{host}/{name}:v1").parse().unwrap()
 }
 
-fn shipment(image: &std::path::Path) -> Shipment {
-    Shipment::of_image(&oci::open(image, Some("v1"), None).unwrap()).unwrap()
+fn request(image: &std::path::Path) -> PushRequest {
+    PushRequest::of_image(&oci::open(image, Some("v1"), None).unwrap()).unwrap()
 }
 
 /// One that names what failed, in words for people.
@@ -100,7 +100,7 @@ async fn pulled(
 async fn no_harm_pushes_half_an_image_or_a_wrong_one() {
     let server = Server::start(Kind::Open);
     let image = layout(server.dir.path(), 51);
-    let shipment = shipment(&image);
+    let request = request(&image);
     let mut right = 0;
     for seed in 0..SEEDS {
         let proxy = harmful(&server.host, seed);
@@ -109,20 +109,20 @@ async fn no_harm_pushes_half_an_image_or_a_wrong_one() {
             ..publish::Settings::default()
         };
         let name = format!("push{seed}");
-        let pushed = publish::push(&shipment, &reference(&proxy.host, &name), &settings).await;
+        let pushed = publish::push(&request, &reference(&proxy.host, &name), &settings).await;
         // Whoever sees the tag gets all of it.
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(Some(dir.path())).unwrap();
         let seen = pulled(&server.host, &name, &store, |_| {}).await;
         match (pushed, seen) {
             (Ok(done), Ok(image)) => {
-                assert_eq!(done.digest, shipment.digest);
-                assert_eq!(image.digest, shipment.digest, "{seed}");
+                assert_eq!(done.digest, request.digest);
+                assert_eq!(image.digest, request.digest, "{seed}");
                 right += 1;
             }
             (Err(PublishError::Registry(error)), Ok(image)) => {
                 assert_clear(seed, &error);
-                assert_eq!(image.digest, shipment.digest, "{seed}");
+                assert_eq!(image.digest, request.digest, "{seed}");
             }
             (Err(PublishError::Registry(error)), Err(PullError::Registry(seen))) => {
                 assert_clear(seed, &error);
@@ -142,9 +142,9 @@ async fn no_harm_pushes_half_an_image_or_a_wrong_one() {
 async fn no_harm_pulls_a_wrong_byte_or_a_blob_twice() {
     let server = Server::start(Kind::Open);
     let image = layout(server.dir.path(), 52);
-    let shipment = shipment(&image);
+    let request = request(&image);
     publish::push(
-        &shipment,
+        &request,
         &reference(&server.host, "app"),
         &publish::Settings::default(),
     )
@@ -181,7 +181,7 @@ async fn no_harm_pulls_a_wrong_byte_or_a_blob_twice() {
             assert!(again.is_empty(), "{seed}: {again:?}");
             match ended {
                 Ok(image) => {
-                    assert_eq!(image.digest, shipment.digest, "{seed}");
+                    assert_eq!(image.digest, request.digest, "{seed}");
                     right += 1;
                     break;
                 }

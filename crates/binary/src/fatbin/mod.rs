@@ -29,7 +29,7 @@ use stackforge_types::Sm;
 pub use error::{FatbinError, Problem};
 pub use scan::Scan;
 pub use walk::Entries;
-pub use without::{Edit, Stretch, edited, rewrite, without};
+pub use without::{Edit, Segment, edited, rewrite, without};
 
 /// Names of the sections to read an object with: fatbins of linked code, fatbins of relocatable code,
 /// and the section with a cubin's SM attribute.

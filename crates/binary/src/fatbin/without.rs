@@ -1,6 +1,6 @@
 //! Removes some of an object's device code: the object keeps its size, and everything else its place.
 //!
-//! In: the entries of an object, and which of them stay. Out: [`Edit`]s, and with them [`Stretch`]es of
+//! In: the entries of an object, and which of them stay. Out: [`Edit`]s, and with them [`Segment`]es of
 //! the new object, in the order of both the new and the old object, so that either may be a stream.
 //! Host code points at containers: each stays in its place, gets shorter, and is followed by zeros. A
 //! container that loses all its entries stays as a header. Its kernels then fail as they would without
@@ -18,7 +18,7 @@ const ALIGNMENT: u64 = 8;
 
 /// A piece of the new object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stretch {
+pub enum Segment {
     /// Bytes of the old object.
     Copy {
         /// Offset in the old object.
@@ -38,13 +38,13 @@ pub struct Edit {
     /// The bytes of the old object that are replaced.
     pub range: Range<u64>,
     /// The new content. Its lengths add up to that of `range`.
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<Segment>,
 }
 
 impl Edit {
     /// Creates an edit that replaces `range` with zeros.
     pub fn zeros(range: Range<u64>) -> Self {
-        let stretches = vec![Stretch::Zeros(range.end - range.start)];
+        let stretches = vec![Segment::Zeros(range.end - range.start)];
         Self { range, stretches }
     }
 }
@@ -68,13 +68,13 @@ pub fn without(entries: &[Entry], stays: &[bool]) -> Option<Vec<Edit>> {
         let length = |all: &[(&Entry, &bool)]| all.iter().map(|(entry, _)| entry.len).sum::<u64>();
         let (after, less) = (length(&kept), length(&gone));
         let start = container[0].container + HEADER;
-        let copy = |(entry, _): &(&Entry, &bool)| Stretch::Copy {
+        let copy = |(entry, _): &(&Entry, &bool)| Segment::Copy {
             from: entry.offset,
             len: entry.len,
         };
         // Magic, version and the header's own length precede the container's length.
-        let head = std::iter::once(Stretch::Length(after));
-        let tail = std::iter::once(Stretch::Zeros(less));
+        let head = std::iter::once(Segment::Length(after));
+        let tail = std::iter::once(Segment::Zeros(less));
         edits.push(Edit {
             range: start - 8..start + after + less,
             stretches: head.chain(kept.iter().map(copy)).chain(tail).collect(),
@@ -85,7 +85,7 @@ pub fn without(entries: &[Entry], stays: &[bool]) -> Option<Vec<Edit>> {
 
 /// Returns the whole object of `size` bytes with its edits. `None` if there are no edits, or they
 /// overlap or exceed the object.
-pub fn edited(mut edits: Vec<Edit>, size: u64) -> Option<Vec<Stretch>> {
+pub fn edited(mut edits: Vec<Edit>, size: u64) -> Option<Vec<Segment>> {
     edits.sort_by_key(|edit| edit.range.start);
     let last = edits.last()?.range.end;
     let overlap = |pair: &[Edit]| pair[1].range.start < pair[0].range.end;
@@ -96,12 +96,12 @@ pub fn edited(mut edits: Vec<Edit>, size: u64) -> Option<Vec<Stretch>> {
     let mut at = 0;
     for edit in edits {
         let (from, len) = (at, edit.range.start - at);
-        all.push(Stretch::Copy { from, len });
+        all.push(Segment::Copy { from, len });
         all.extend(edit.stretches);
         at = edit.range.end;
     }
     let len = size - at;
-    all.push(Stretch::Copy { from: at, len });
+    all.push(Segment::Copy { from: at, len });
     Some(all)
 }
 
@@ -110,20 +110,20 @@ pub fn edited(mut edits: Vec<Edit>, size: u64) -> Option<Vec<Stretch>> {
 /// # Errors
 /// If reading or writing fails, or the old object ends early.
 pub fn rewrite(
-    stretches: &[Stretch],
+    stretches: &[Segment],
     old: &mut impl Read,
     new: &mut (impl Write + Seek),
 ) -> io::Result<()> {
     let mut at = 0;
     for stretch in stretches {
         match *stretch {
-            Stretch::Copy { from, len } => {
+            Segment::Copy { from, len } => {
                 pass(old, from - at, &mut io::sink())?;
                 pass(old, len, new)?;
                 at = from + len;
             }
-            Stretch::Length(len) => new.write_all(&len.to_le_bytes())?,
-            Stretch::Zeros(len) => {
+            Segment::Length(len) => new.write_all(&len.to_le_bytes())?,
+            Segment::Zeros(len) => {
                 let len = i64::try_from(len).map_err(io::Error::other)?;
                 new.seek(SeekFrom::Current(len))?;
             }

@@ -10,7 +10,7 @@ use stackforge_stack::spec::Platform;
 use stackforge_transfer::registry::{Reference, Registry, Tag, Target};
 use stackforge_types::Digest;
 
-pub struct Entrance {
+pub struct PushTarget {
     registry: Registry,
     index: Reference,
     tag: Tag,
@@ -18,7 +18,7 @@ pub struct Entrance {
     name: String,
 }
 
-impl Entrance {
+impl PushTarget {
     /// Opens the index at the tag of `index`. Fails, before anything is pushed, if that tag is something else
     /// than an index.
     pub async fn open(
@@ -29,15 +29,15 @@ impl Entrance {
         let Target::Tag(tag) = index.target() else {
             return Err(PublishError::NoTag);
         };
-        let entrance = Self {
+        let target = Self {
             own: tag_of(&tag, name)?,
             registry: connect(index, settings)?,
             index: index.clone(),
             name: name.to_owned(),
             tag,
         };
-        entrance.place().read().await?;
-        Ok(entrance)
+        target.place().read().await?;
+        Ok(target)
     }
 
     fn place(&self) -> Place<'_> {

@@ -15,7 +15,7 @@ use std::path::Path;
 const SOURCE: &str = "containerd.io/distribution.source.";
 
 #[derive(Debug, Clone)]
-pub struct Shipment {
+pub struct PushRequest {
     pub platform: Platform,
     pub digest: Digest,
     pub media_type: String,
@@ -42,7 +42,7 @@ impl Blob {
     }
 }
 
-impl Shipment {
+impl PushRequest {
     /// Returns an image whose layers are files in `blobs`, named by their digests.
     pub fn of_assembled(image: &Assembled, blobs: &Path) -> Self {
         let layers = image.layers.iter().map(|layer| Blob {
