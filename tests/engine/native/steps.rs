@@ -33,7 +33,16 @@ impl Bench {
         let build = ["build", "s.yaml", "--json", "--engine", self.engine];
         let built = ok(&self.sandbox.run(&[&build[..], self.out].concat()));
         let (listed, executed) = (steps(plan), steps(&built));
-        assert_eq!(listed, executed, "{} engine, {when}", self.engine);
+        // A Docker engine may have a layer that this store knows nothing of: of another store's build. Then it is
+        // found where `plan` lists it as to do. What is listed as cached is found by each engine.
+        let agrees = |((listed, cached), (executed, found)): (&(String, bool), &(String, bool))| {
+            listed == executed && (cached == found || *found && self.engine == "docker")
+        };
+        assert!(
+            listed.len() == executed.len() && listed.iter().zip(&executed).all(agrees),
+            "{} engine, {when}: {listed:?} {executed:?}",
+            self.engine
+        );
         assert_eq!(plan["key"], built["image"]["key"]);
         let to_do = listed.into_iter().filter(|(_, cached)| !cached);
         to_do.map(|(id, _)| id).collect()
