@@ -5,9 +5,9 @@ use super::args::{Common, SignArgs, VerifyArgs};
 use super::attach::{connect, waited};
 use super::output::{Failure, json, print, shown};
 use stackforge_distribute::evidence::{self, EvidenceError, PrivateKey, PublicKey, Signed, Trust};
-use stackforge_image::assemble::time;
 use stackforge_stack::config::Config;
 use stackforge_transfer::registry::Reference;
+use stackforge_types::date::rfc3339;
 use stackforge_types::printable;
 use std::path::Path;
 use std::str::FromStr as _;
@@ -94,7 +94,7 @@ fn tell(common: &Common, done: &str, reference: &Reference, key: &PublicKey, sig
 /// Formats one statement for people.
 pub(super) fn statement(signed: &Signed) -> String {
     let seconds = signed.time.and_then(|time| u32::try_from(time).ok());
-    let at = seconds.map_or_else(String::new, |s| format!(", {}", time(s)));
+    let at = seconds.map_or_else(String::new, |s| format!(", {}", rfc3339(s)));
     let name = printable::line(&signed.name);
     format!("  {name}@{}{at}\n", signed.digest)
 }

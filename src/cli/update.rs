@@ -9,12 +9,12 @@ use super::push::plain_http;
 use super::session::runtime;
 use stackforge_device::Device;
 use stackforge_distribute::pull::{self, Machine, Wanted};
-use stackforge_image::assemble::time;
 use stackforge_image::store::Store;
 use stackforge_stack::config::Config;
 use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_transfer::RetryPolicy;
 use stackforge_types::Cancel;
+use stackforge_types::date::rfc3339;
 use stackforge_update::{self as update, Job, Last, Settings, State, Step, UpdateError};
 use std::sync::Arc;
 
@@ -90,7 +90,10 @@ fn status(common: &Common, settings: &Settings) -> Outcome {
 fn tell(common: &Common, last: &Last, state: &State, asked: bool) -> Outcome {
     use update::Outcome as End;
     let at = if asked {
-        format!("{}: ", time(u32::try_from(last.time).unwrap_or(u32::MAX)))
+        format!(
+            "{}: ",
+            rfc3339(u32::try_from(last.time).unwrap_or(u32::MAX))
+        )
     } else {
         String::new()
     };

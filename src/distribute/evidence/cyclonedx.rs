@@ -5,8 +5,8 @@
 use super::bill::{Bill, Item, Role};
 use super::licence::Licence;
 use serde_json::{Value, json};
-use stackforge_image::assemble::time;
 use stackforge_types::Digest;
+use stackforge_types::date::rfc3339;
 use std::collections::BTreeMap;
 
 const IMAGE: &str = "image";
@@ -17,7 +17,7 @@ pub fn document(bill: &Bill<'_>) -> Value {
         "specVersion": "1.6",
         "version": 1,
         "metadata": {
-            "timestamp": time(bill.epoch),
+            "timestamp": rfc3339(bill.epoch),
             "tools": { "components": [{
                 "type": "application",
                 "name": "stackforge",

@@ -6,8 +6,8 @@
 use super::bill::{Bill, Item, Role};
 use super::licence::Licence;
 use serde_json::{Value, json};
-use stackforge_image::assemble::time;
 use stackforge_types::Digest;
+use stackforge_types::date::rfc3339;
 
 const NONE: &str = "NOASSERTION";
 const IMAGE: &str = "SPDXRef-image";
@@ -25,7 +25,7 @@ pub fn document(bill: &Bill<'_>) -> Value {
         "SPDXID": "SPDXRef-DOCUMENT",
         "name": bill.plan.variant,
         "creationInfo": {
-            "created": time(bill.epoch),
+            "created": rfc3339(bill.epoch),
             "creators": [concat!("Tool: stackforge-", env!("CARGO_PKG_VERSION"))],
         },
         "packages": packages,

@@ -19,6 +19,7 @@ use oci_spec::image::ImageConfiguration;
 use serde_json::{Value, json};
 
 use crate::oci::Layer;
+use stackforge_types::date::rfc3339;
 use stackforge_types::{Digest, Platform};
 
 pub use error::AssembleError;
@@ -104,7 +105,7 @@ impl Draft {
 
     /// The configuration, in maps with ordered keys: the maps of the library's own types have no order.
     fn config(&self) -> Result<Value, AssembleError> {
-        let created = time(self.epoch);
+        let created = rfc3339(self.epoch);
         let mut document = match &self.base {
             Some(base) => serde_json::to_value(base).map_err(AssembleError::Json)?,
             None => json!({}),
@@ -179,21 +180,4 @@ fn descriptor(layer: &Layer) -> Value {
 
 fn bytes(document: &Value) -> Result<Vec<u8>, AssembleError> {
     serde_json::to_vec(document).map_err(AssembleError::Json)
-}
-
-/// Formats a time in seconds since 1970 as RFC 3339 in UTC.
-pub fn time(seconds: u32) -> String {
-    let (days, rest) = (i64::from(seconds / 86_400), seconds % 86_400);
-    // Days since 0000-03-01 in cycles of 400 years (Howard Hinnant, "chrono-compatible low-level
-    // date algorithms").
-    let days = days + 719_468;
-    let (cycle, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + cycle * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }

@@ -228,20 +228,6 @@ fn containerd_is_told_names_in_full() {
 }
 
 #[test]
-fn times_are_those_of_date() {
-    // As `date -u -d @SECONDS +%FT%TZ` prints them.
-    for (seconds, text) in [
-        (0, "1970-01-01T00:00:00Z"),
-        (951_782_399, "2000-02-28T23:59:59Z"),
-        (1_709_251_199, "2024-02-29T23:59:59Z"),
-        (1_735_689_599, "2024-12-31T23:59:59Z"),
-        (u32::MAX, "2106-02-07T06:28:15Z"),
-    ] {
-        assert_eq!(time(seconds), text);
-    }
-}
-
-#[test]
 fn writers_of_one_layout_lose_no_image_and_no_field() {
     let blobs = tempfile::tempdir().unwrap();
     let to = tempfile::tempdir().unwrap();

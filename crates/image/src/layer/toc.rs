@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::layout;
 use super::record::Sha256;
 use stackforge_types::Digest;
+use stackforge_types::date::rfc3339;
 
 pub(super) const NAME: &str = "stargz.index.json";
 
@@ -171,33 +172,10 @@ impl Toc {
 
 /// Formats a time as RFC 3339 in UTC. Empty for 0, as the format takes 1970 for unknown.
 pub(super) fn time(seconds: u32) -> String {
-    if seconds == 0 {
-        return String::new();
+    match seconds {
+        0 => String::new(),
+        _ => rfc3339(seconds),
     }
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-/// Year, month and day of a number of days since 1970, in the Gregorian calendar.
-fn date(mut days: u32) -> (u32, u32, u32) {
-    let leap = |year: u32| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let mut year = 1970;
-    while days >= 365 + u32::from(leap(year)) {
-        days -= 365 + u32::from(leap(year));
-        year += 1;
-    }
-    let february = 28 + u32::from(leap(year));
-    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 0;
-    while days >= lengths[month] {
-        days -= lengths[month];
-        month += 1;
-    }
-    (year, month as u32 + 1, days + 1)
 }
 
 #[cfg(test)]
