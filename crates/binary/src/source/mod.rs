@@ -303,6 +303,25 @@ impl<S: Source> Source for Window<S> {
     }
 }
 
+/// Checks an inflated stream at its end: it made `made` bytes of the `size` that the archive's directory states,
+/// `left` bytes of input follow it, and the checksum that was `found` has to be the one `expected`.
+fn check_end(made: u64, size: u64, left: u64, found: u32, expected: u32) -> Result<(), ReadError> {
+    let offset = made;
+    if made < size {
+        Err(ReadError::Shorter { offset, size })
+    } else if left > 0 {
+        Err(ReadError::Trailing { offset, left })
+    } else if found != expected {
+        Err(ReadError::Checksum {
+            offset,
+            expected,
+            found,
+        })
+    } else {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -115,24 +115,8 @@ impl<S: Source> Once<S> {
     }
 
     fn end(&self) -> Result<(), ReadError> {
-        let offset = self.made;
         let left = self.input.size() - self.read + (self.ahead.len() - self.taken) as u64;
-        if self.made < self.size {
-            Err(ReadError::Shorter {
-                offset,
-                size: self.size,
-            })
-        } else if left > 0 {
-            Err(ReadError::Trailing { offset, left })
-        } else if self.crc.sum() != self.crc32 {
-            Err(ReadError::Checksum {
-                offset,
-                expected: self.crc32,
-                found: self.crc.sum(),
-            })
-        } else {
-            Ok(())
-        }
+        super::check_end(self.made, self.size, left, self.crc.sum(), self.crc32)
     }
 }
 

@@ -191,25 +191,9 @@ impl<S: Source> Inflate<S> {
     }
 
     fn end(&mut self) -> Result<(), ReadError> {
-        let offset = self.made;
         self.ended = true;
         let left = self.input.size() - self.read;
-        if self.made < self.size {
-            Err(ReadError::Shorter {
-                offset,
-                size: self.size,
-            })
-        } else if left > 0 {
-            Err(ReadError::Trailing { offset, left })
-        } else if self.crc.sum() != self.crc32 {
-            Err(ReadError::Checksum {
-                offset,
-                expected: self.crc32,
-                found: self.crc.sum(),
-            })
-        } else {
-            Ok(())
-        }
+        super::check_end(self.made, self.size, left, self.crc.sum(), self.crc32)
     }
 
     fn keep_state(&mut self) {
