@@ -235,8 +235,8 @@ fn read_layer(image: &dyn Image, index: usize, headers: &AtomicUsize) -> Result<
         {
             let header = entry.header.clone();
             match wanted.remove(&member) {
-                Some(Wanted::Object(wishes)) => {
-                    let passed = pass(&header.path, header.size, &mut entry, wishes)?;
+                Some(Wanted::Object(ranges)) => {
+                    let passed = pass(&header.path, header.size, &mut entry, ranges)?;
                     layer.take(member, passed, &mut again);
                 }
                 Some(Wanted::Wheel(only)) => {
@@ -260,8 +260,8 @@ impl Layer {
             Passed::Damaged(why) => {
                 self.damaged.insert(member, why);
             }
-            Passed::Again(wishes) => {
-                again.insert(member, Wanted::Object(wishes));
+            Passed::Again(ranges) => {
+                again.insert(member, Wanted::Object(ranges));
             }
         }
     }

@@ -44,19 +44,19 @@ impl Packed {
                     break;
                 }
             };
-            let wishes = match &mut only {
+            let ranges = match &mut only {
                 None => KeepRanges::default(),
                 Some(only) => match only.remove(&number) {
-                    Some(wishes) => wishes,
+                    Some(ranges) => ranges,
                     None => continue,
                 },
             };
             let (path, size) = (part.name.clone(), part.size);
-            match pass(&path, size, &mut part, wishes) {
+            match pass(&path, size, &mut part, ranges) {
                 Ok(Passed::Other) => {}
                 Ok(Passed::Object(item)) => self.items.push(*item),
-                Ok(Passed::Again(wishes)) => {
-                    again.insert(number, wishes);
+                Ok(Passed::Again(ranges)) => {
+                    again.insert(number, ranges);
                 }
                 Ok(Passed::Damaged(why)) => self.damaged.push((path, why)),
                 Err(e) => self.damaged.push((path, e.to_string())),

@@ -22,7 +22,7 @@ const MOST_DYNAMIC: u64 = 1 << 20;
 const BEFORE: u64 = 8 << 20;
 const AFTER: u64 = 16 << 20;
 /// Most requested ranges, and so most repetitions.
-const MOST_WISHES: usize = 6;
+const MOST_RANGES: usize = 6;
 
 /// Byte ranges of an object to keep besides its start and end.
 #[derive(Debug, Default)]
@@ -42,23 +42,23 @@ pub fn pass(
     path: &str,
     size: u64,
     content: &mut impl Read,
-    wishes: KeepRanges,
+    ranges: KeepRanges,
 ) -> io::Result<Passed> {
-    let Some(mut kept) = object(size, content, &wishes)? else {
+    let Some(mut kept) = object(size, content, &ranges)? else {
         return Ok(Passed::Other);
     };
     Ok(match read(path, &mut kept) {
         Ok(None) => Passed::Other,
         Ok(Some(item)) => Passed::Object(Box::new(item)),
         Err(e) => match e.absent() {
-            Some(absent) if wishes.0.len() < MOST_WISHES => Passed::Again(wishes.and(absent, size)),
+            Some(absent) if ranges.0.len() < MOST_RANGES => Passed::Again(ranges.and(absent, size)),
             _ => Passed::Damaged(e.to_string()),
         },
     })
 }
 
 /// Reads an object from a stream and keeps the ranges that its readers need. `None` if it is not ELF.
-pub fn object(size: u64, content: &mut impl Read, wishes: &KeepRanges) -> io::Result<Option<Kept>> {
+pub fn object(size: u64, content: &mut impl Read, ranges: &KeepRanges) -> io::Result<Option<Kept>> {
     if size < 4 {
         return Ok(None);
     }
@@ -67,7 +67,7 @@ pub fn object(size: u64, content: &mut impl Read, wishes: &KeepRanges) -> io::Re
     if magic != elf::MAGIC {
         return Ok(None);
     }
-    keep(size, &magic, content, wishes).map(Some)
+    keep(size, &magic, content, ranges).map(Some)
 }
 
 impl KeepRanges {
@@ -85,14 +85,14 @@ pub struct Kept {
     code: Sparse,
 }
 
-fn keep(size: u64, start: &[u8], content: &mut impl Read, wishes: &KeepRanges) -> io::Result<Kept> {
+fn keep(size: u64, start: &[u8], content: &mut impl Read, asked: &KeepRanges) -> io::Result<Kept> {
     let mut kept = Kept {
         tables: Sparse::new(size),
         code: Sparse::new(size),
     };
     let whole = size <= HEAD + TAIL;
     let mut ranges = vec![0..HEAD.min(size), size.saturating_sub(TAIL)..size];
-    ranges.extend(wishes.0.iter().cloned());
+    ranges.extend(asked.0.iter().cloned());
     ranges.sort_by_key(|r| r.start);
     let mut scan = Scan::default();
     let mut buf = vec![0; PIECE];
@@ -197,20 +197,20 @@ mod tests {
             Passed::Object(item) => format!("{item:?}"),
             Passed::Damaged(why) => panic!("damaged: {why}"),
             Passed::Other => panic!("no object"),
-            Passed::Again(wishes) => panic!("once more with {wishes:?}"),
+            Passed::Again(ranges) => panic!("once more with {ranges:?}"),
         }
     }
 
-    fn passes(bytes: &[u8], wishes: KeepRanges) -> Passed {
-        pass("x.so", bytes.len() as u64, &mut &bytes[..], wishes).unwrap()
+    fn passes(bytes: &[u8], ranges: KeepRanges) -> Passed {
+        pass("x.so", bytes.len() as u64, &mut &bytes[..], ranges).unwrap()
     }
 
     /// Reads the stream as often as necessary. Returns the number of times and the last result.
     fn again_and_again(bytes: &[u8]) -> (usize, String) {
-        let mut wishes = KeepRanges::default();
+        let mut ranges = KeepRanges::default();
         for count in 1.. {
-            match passes(bytes, wishes) {
-                Passed::Again(more) => wishes = more,
+            match passes(bytes, ranges) {
+                Passed::Again(more) => ranges = more,
                 passed => return (count, item(passed)),
             }
         }
@@ -221,12 +221,12 @@ mod tests {
     fn an_object_whose_tables_lie_in_its_middle_passes_twice() {
         let bytes = built(60 << 20, 0);
         assert!(bytes.len() as u64 > 2 * (HEAD + TAIL));
-        let Passed::Again(wishes) = passes(&bytes, KeepRanges::default()) else {
+        let Passed::Again(ranges) = passes(&bytes, KeepRanges::default()) else {
             panic!("its tables lie where nothing is kept");
         };
         let near = 60u64 << 20;
-        assert_eq!(wishes.0.len(), 1);
-        assert!(wishes.0[0].contains(&near), "{wishes:?}");
+        assert_eq!(ranges.0.len(), 1);
+        assert!(ranges.0[0].contains(&near), "{ranges:?}");
         assert_eq!(again_and_again(&bytes), (2, expected(&bytes)));
     }
 
@@ -247,8 +247,8 @@ mod tests {
     #[test]
     fn what_asks_too_often_is_damaged() {
         let bytes = built(60 << 20, 0);
-        let wishes = KeepRanges(vec![0..1; MOST_WISHES]);
-        assert!(matches!(passes(&bytes, wishes), Passed::Damaged(_)));
+        let ranges = KeepRanges(vec![0..1; MOST_RANGES]);
+        assert!(matches!(passes(&bytes, ranges), Passed::Damaged(_)));
     }
 
     #[test]
@@ -309,8 +309,8 @@ mod tests {
                 .prop_flat_map(|size| (Just(size), 0..size))
                 .prop_flat_map(|(size, start)| (Just(size), Just(start), 0..=size - start)),
         ) {
-            let wishes = KeepRanges::default().and(start..start + len, size);
-            let range = wishes.0[0].clone();
+            let ranges = KeepRanges::default().and(start..start + len, size);
+            let range = ranges.0[0].clone();
             prop_assert!(range.start <= start && range.end >= start + len && range.end <= size);
         }
     }

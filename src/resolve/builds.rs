@@ -244,7 +244,7 @@ impl BuildFacts<'_> {
         let files = resolver.files(&pins).await?;
         pins.iter()
             .map(|(name, pin)| {
-                let mut file = files.wheel(name, &resolver.ground.target)?;
+                let mut file = files.wheel(name, &resolver.settings.target)?;
                 if !pin.named {
                     file.via.clone_from(&pin.via);
                 }

@@ -113,13 +113,13 @@ where
     let work = tempfile::tempdir().map_err(io)?;
     let mut resolver = Resolver {
         uv: &uv,
-        ground: ground(stack, target, &indexes, options.offline),
+        settings: uv_settings(stack, target, &indexes, options.offline),
         work: work.path(),
     };
     let mut needs = needs(stack, target);
     let choice = Choice::of(stack, target, catalog);
     ways::decide(&mut needs, &resolver, &choice).await?;
-    resolver.ground.add(&needs, &work.path().join("stubs"))?;
+    resolver.settings.add(&needs, &work.path().join("stubs"))?;
 
     progress("resolving versions");
     let question = Question {
@@ -142,7 +142,7 @@ where
     let files = resolver.files(&pins).await?;
     let (wheels, sdists) = chosen(&resolver, &needs, &pins, &files)?;
     let base_cuda = target.base.image().and_then(|i| i.cuda.clone());
-    let joint = StackResolution {
+    let resolution = StackResolution {
         needs: &needs,
         question: &question,
         pins: &pins,
@@ -150,10 +150,10 @@ where
         platform: stack.platform.value,
         torch_of_base: base_cuda.is_some() && ways::is_for_one_system(&wheels, "torch"),
     };
-    policy::check(&resolver, &joint).await?;
+    policy::check(&resolver, &resolution).await?;
 
     let cuda = cuda_of(&pins).or(base_cuda);
-    let site = BuildFacts {
+    let facts = BuildFacts {
         catalog,
         image: target.base.image(),
         cuda: cuda.as_deref(),
@@ -166,9 +166,10 @@ where
     let mut devel = false;
     for need in ordered(&needs)? {
         progress(&format!("choosing what builds {}", need.name()));
-        devel |= site.toolkit(need)? == Toolkit::Base;
+        devel |= facts.toolkit(need)? == Toolkit::Base;
         builds.push(
-            site.lock(&resolver, need, sdists.get(&need.distribution))
+            facts
+                .lock(&resolver, need, sdists.get(&need.distribution))
                 .await?,
         );
     }
@@ -204,7 +205,7 @@ where
         base,
         wheels,
         builds,
-        tools: tools(catalog, &resolver.ground.target),
+        tools: tools(catalog, &resolver.settings.target),
         packages: packages.runtime,
         builder_packages: packages.builder,
     };
@@ -217,7 +218,7 @@ where
     })
 }
 
-fn ground(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: bool) -> UvSettings {
+fn uv_settings(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: bool) -> UvSettings {
     let libc = target.base.image().map(|i| i.libc.as_str());
     let glibc = libc.and_then(|l| l.strip_prefix("2.")?.parse().ok());
     let own_index = |l: &stackforge_stack::spec::Library| {
@@ -268,7 +269,7 @@ fn chosen(
                 sdists.insert(name.clone(), files.sdist(name)?);
             }
             _ => {
-                let mut wheel = files.wheel(name, &resolver.ground.target)?;
+                let mut wheel = files.wheel(name, &resolver.settings.target)?;
                 if !pin.named {
                     wheel.via.clone_from(&pin.via);
                 }

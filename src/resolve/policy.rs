@@ -30,10 +30,13 @@ pub(super) struct StackResolution<'a> {
 
 pub(super) async fn check(
     resolver: &Resolver<'_>,
-    joint: &StackResolution<'_>,
+    resolution: &StackResolution<'_>,
 ) -> Result<(), ResolveError> {
-    let (cpu_only, downgrades) =
-        try_join(cpu_only_torch(resolver, joint), downgrades(resolver, joint)).await?;
+    let (cpu_only, downgrades) = try_join(
+        cpu_only_torch(resolver, resolution),
+        downgrades(resolver, resolution),
+    )
+    .await?;
     let findings: Vec<Diagnostic> = cpu_only.into_iter().chain(downgrades).collect();
     if findings.is_empty() {
         Ok(())
@@ -61,20 +64,20 @@ pub(super) fn has_cuda(pins: &Pins) -> bool {
 
 async fn cpu_only_torch(
     resolver: &Resolver<'_>,
-    joint: &StackResolution<'_>,
+    resolution: &StackResolution<'_>,
 ) -> Result<Option<Diagnostic>, ResolveError> {
-    let Some(torch) = joint.pins.get("torch") else {
+    let Some(torch) = resolution.pins.get("torch") else {
         return Ok(None);
     };
-    let need = joint.needs.iter().find(|n| n.distribution == "torch");
-    if joint.torch_of_base || need.is_some_and(Need::compiled) || has_cuda(joint.pins) {
+    let need = resolution.needs.iter().find(|n| n.distribution == "torch");
+    if resolution.torch_of_base || need.is_some_and(Need::compiled) || has_cuda(resolution.pins) {
         return Ok(None);
     }
-    let span = blamed(joint, need, &torch.via);
+    let span = blamed(resolution, need, &torch.via);
     let finding = |span: Span, why: String, help: String| {
         let message = format!(
             "torch {} for {} has no CUDA: {why}",
-            torch.version, joint.platform
+            torch.version, resolution.platform
         );
         Ok(Some(
             Diagnostic::error(codes::CPU_ONLY_TORCH, message)
@@ -107,7 +110,7 @@ async fn cpu_only_torch(
             ),
         );
     }
-    let mut with = joint.question.clone();
+    let mut with = resolution.question.clone();
     with.preferences.clear();
     with.constraints.push(format!("torch=={newest}"));
     let Err(explanation) = resolver.versions(&with).await? else {
@@ -122,7 +125,7 @@ async fn cpu_only_torch(
         &format!("the stack asks for torch=={newest}"),
         &format!("torch=={newest} is the newest with CUDA"),
     );
-    let cause = joint
+    let cause = resolution
         .needs
         .iter()
         .filter(|n| n.distribution != "torch")
@@ -162,9 +165,9 @@ fn place(text: &str, distribution: &str) -> Option<usize> {
 }
 
 /// Returns torch's own line, else that of the first library that requires it.
-fn blamed(joint: &StackResolution<'_>, need: Option<&Need<'_>>, via: &[String]) -> Span {
+fn blamed(resolution: &StackResolution<'_>, need: Option<&Need<'_>>, via: &[String]) -> Span {
     let brings = |n: &&Need<'_>| via.contains(&n.distribution);
-    need.or_else(|| joint.needs.iter().find(brings))
+    need.or_else(|| resolution.needs.iter().find(brings))
         .map(span)
         .unwrap_or_default()
 }
@@ -187,15 +190,15 @@ pub(super) fn far_below(version: &Version, other: &Version) -> bool {
 
 async fn downgrades(
     resolver: &Resolver<'_>,
-    joint: &StackResolution<'_>,
+    resolution: &StackResolution<'_>,
 ) -> Result<Vec<Diagnostic>, ResolveError> {
-    let suspects: Vec<&Need<'_>> = joint
+    let suspects: Vec<&Need<'_>> = resolution
         .needs
         .iter()
-        .filter(|n| n.is_open() && n.pinned.is_none() && !joint.kept.contains(&n.distribution))
+        .filter(|n| n.is_open() && n.pinned.is_none() && !resolution.kept.contains(&n.distribution))
         // `auto` follows the version that the rest of the stack pins.
         .filter(|n| {
-            let pinned_by_others = joint
+            let pinned_by_others = resolution
                 .pins
                 .get(&n.distribution)
                 .is_some_and(|p| !p.via.is_empty());
@@ -216,25 +219,28 @@ async fn downgrades(
     };
     let checks = suspects
         .into_iter()
-        .filter(
-            |n| match (joint.pins.get(&n.distribution), newest.get(&n.distribution)) {
-                (Some(joint), Some(newest)) => far_below(&joint.version, &newest.version),
+        .filter(|n| {
+            match (
+                resolution.pins.get(&n.distribution),
+                newest.get(&n.distribution),
+            ) {
+                (Some(pin), Some(newest)) => far_below(&pin.version, &newest.version),
                 _ => false,
-            },
-        )
-        .map(|n| downgrade(resolver, joint, n));
+            }
+        })
+        .map(|n| downgrade(resolver, resolution, n));
     let findings: Result<Vec<_>, _> = join_all(checks).await.into_iter().collect();
     Ok(findings?.into_iter().flatten().collect())
 }
 
 /// Returns the requirements of the comparison. A library with `auto` follows the stack's versions of its
 /// dependencies (torchvision that of torch), so those are included.
-fn by_itself(joint: &StackResolution<'_>, need: &Need<'_>) -> Vec<String> {
+fn by_itself(resolution: &StackResolution<'_>, need: &Need<'_>) -> Vec<String> {
     let asked_for = |other: &&Need<'_>| {
-        let pin = joint.pins.get(&other.distribution);
+        let pin = resolution.pins.get(&other.distribution);
         other.specifiers().is_some() && pin.is_some_and(|p| p.via.contains(&need.distribution))
     };
-    let followed = joint
+    let followed = resolution
         .needs
         .iter()
         .filter(|_| need.specifiers().is_none())
@@ -246,26 +252,26 @@ fn by_itself(joint: &StackResolution<'_>, need: &Need<'_>) -> Vec<String> {
 /// Compares with the resolution of the library alone, including its dependencies.
 async fn downgrade(
     resolver: &Resolver<'_>,
-    joint: &StackResolution<'_>,
+    resolution: &StackResolution<'_>,
     need: &Need<'_>,
 ) -> Result<Option<Diagnostic>, ResolveError> {
     let alone = Question {
-        requirements: by_itself(joint, need),
+        requirements: by_itself(resolution, need),
         ..Question::default()
     };
     let Ok(alone) = resolver.versions(&alone).await? else {
         return Ok(None);
     };
     let name = &need.distribution;
-    let (Some(got), Some(could)) = (joint.pins.get(name), alone.get(name)) else {
+    let (Some(got), Some(could)) = (resolution.pins.get(name), alone.get(name)) else {
         return Ok(None);
     };
     if !far_below(&got.version, &could.version) {
         return Ok(None);
     }
-    let mut pinned = joint.question.clone();
+    let mut pinned = resolution.question.clone();
     pinned.preferences.clear();
-    let own = joint.needs.iter().position(|n| std::ptr::eq(n, need));
+    let own = resolution.needs.iter().position(|n| std::ptr::eq(n, need));
     if let Some(line) = own.and_then(|i| pinned.requirements.get_mut(i)) {
         *line = format!("{}=={}", need.line_without_version(), could.version);
     }

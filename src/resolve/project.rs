@@ -288,7 +288,7 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn ground() -> UvSettings {
+    fn settings() -> UvSettings {
         UvSettings {
             target: WheelTarget {
                 python: "3.12".parse().unwrap(),
@@ -322,7 +322,7 @@ mod tests {
             preferences: vec!["torch==2.13.0".into()],
             ..Question::default()
         };
-        let arguments = ground().write(&question, dir.path()).unwrap().join(" ");
+        let arguments = settings().write(&question, dir.path()).unwrap().join(" ");
         for part in [
             "--only-binary :all: --no-binary x",
             "--python-platform aarch64-manylinux_2_40 --python-version 3.12",
@@ -342,11 +342,11 @@ mod tests {
 
     #[test]
     fn old_glibc_has_a_platform_too() {
-        let mut ground = ground();
-        ground.target.glibc = 12;
-        assert_eq!(ground.uv_platform(), "aarch64-manylinux2014");
-        ground.target.glibc = 30;
-        assert_eq!(ground.uv_platform(), "aarch64-manylinux_2_28");
+        let mut settings = settings();
+        settings.target.glibc = 12;
+        assert_eq!(settings.uv_platform(), "aarch64-manylinux2014");
+        settings.target.glibc = 30;
+        assert_eq!(settings.uv_platform(), "aarch64-manylinux_2_28");
     }
 
     fn read(dir: &Path, name: &str) -> String {

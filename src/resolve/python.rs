@@ -9,7 +9,7 @@ use std::path::Path;
 /// uv with the settings that all questions about one stack share.
 pub(super) struct Resolver<'a> {
     pub uv: &'a Uv,
-    pub ground: UvSettings,
+    pub settings: UvSettings,
     /// Directory with one directory for each question.
     pub work: &'a Path,
 }
@@ -59,7 +59,7 @@ impl Resolver<'_> {
         };
         let dir =
             tempfile::tempdir_in(self.work).map_err(io("create a directory in", self.work))?;
-        let arguments = self.ground.write(question, dir.path())?;
+        let arguments = self.settings.write(question, dir.path())?;
         let answer = self.uv.run(dir.path(), &arguments).await?;
         if !answer.ok {
             let said = if answer.stderr.trim().is_empty() {

@@ -38,7 +38,7 @@ async fn decision(
         return Ok(Way::Wheel);
     };
     let built = source(need.library, build);
-    let Some(wheel) = newest(need, resolver, &resolver.ground).await? else {
+    let Some(wheel) = newest(need, resolver, &resolver.settings).await? else {
         return Ok(built);
     };
     if choice.better_built(&need.distribution, &wheel).is_some() {
@@ -51,14 +51,14 @@ async fn decision(
     else {
         return Ok(Way::Wheel);
     };
-    let mut ground = resolver.ground.clone();
-    ground.compiled.push(need.distribution.clone());
-    ground.metadata.push(Metadata {
+    let mut settings = resolver.settings.clone();
+    settings.compiled.push(need.distribution.clone());
+    settings.metadata.push(Metadata {
         distribution: need.distribution.clone(),
         version: None,
         content: any.clone(),
     });
-    let sdist = newest(need, resolver, &ground).await?;
+    let sdist = newest(need, resolver, &settings).await?;
     let behind = sdist.is_some_and(|sdist| far_below(&wheel, &sdist));
     Ok(if behind { built } else { Way::Wheel })
 }
@@ -67,10 +67,10 @@ async fn decision(
 async fn newest(
     need: &Need<'_>,
     resolver: &Resolver<'_>,
-    ground: &UvSettings,
+    settings: &UvSettings,
 ) -> Result<Option<Version>, ResolveError> {
     let resolver = Resolver {
-        ground: ground.clone(),
+        settings: settings.clone(),
         ..*resolver
     };
     let question = Question {

@@ -49,7 +49,7 @@ type Ended = Result<(Outcome, String), UpdateError>;
 
 struct Run<'a> {
     job: &'a Job<'a>,
-    site: PlaceContext<'a>,
+    context: PlaceContext<'a>,
     desk: Desk,
 }
 
@@ -73,11 +73,11 @@ impl Candidate {
 pub async fn update(job: &Job<'_>, line: Line<'_>) -> Result<(Last, State), UpdateError> {
     let settings = job.settings;
     let desk = Desk::open(&settings.state, &settings.place)?.ok_or(UpdateError::UnderWay)?;
-    let site = PlaceContext {
+    let context = PlaceContext {
         place: &settings.place,
         store: job.pull.store,
     };
-    let mut run = Run { job, site, desk };
+    let mut run = Run { job, context, desk };
     let ended = run.steps(line).await;
     // Whatever happened, start a service that was stopped for a validation.
     let ended = match run.resume().await {
@@ -122,17 +122,17 @@ impl Run<'_> {
             let said = format!("by its labels {image} does not run here: {doubt}");
             return Ok((Outcome::Refused, said));
         }
-        let before = self.site.there().await?;
+        let before = self.context.there().await?;
         let known = &self.desk.state;
         if before.is_some() && known.image.as_ref() == Some(&image) && known.id == before {
             if let Some(age) = &candidate.age {
                 age.remember(self.job.pull.store)?;
             }
-            self.site.settle(Some(&image)).await?;
+            self.context.settle(Some(&image)).await?;
             return Ok((Outcome::UpToDate, format!("up to date: {image}")));
         }
         line(&format!("{} is {image}: fetching", self.job.settings.image));
-        let bring = (self.site).bring(&candidate.resolved, self.job.pull, self.job.cancel);
+        let bring = (self.context).bring(&candidate.resolved, self.job.pull, self.job.cancel);
         let id = self.until_stopped(bring).await?;
         let switch = Switch {
             image,
@@ -164,7 +164,7 @@ impl Run<'_> {
             Step::Idle => None,
             Step::Validating { image } => {
                 line("the last validation was interrupted");
-                if let Err(error) = self.site.forget().await {
+                if let Err(error) = self.context.forget().await {
                     tracing::debug!(%error, "what is left of it may run");
                 }
                 self.desk.write(|state| {
@@ -268,7 +268,7 @@ impl Run<'_> {
         let validate = &self.job.settings.validate;
         let stop = Cancel::new();
         let (report, late) = {
-            let work = self.site.validate(id, validate.gpu, &stop, line);
+            let work = self.context.validate(id, validate.gpu, &stop, line);
             tokio::pin!(work);
             let late = tokio::select! {
                 done = &mut work => return self.judgement(done?),
@@ -353,7 +353,7 @@ impl Run<'_> {
     }
 
     async fn switched(&mut self, switch: &Switch) -> Result<Result<(), String>, UpdateError> {
-        self.site
+        self.context
             .switch(&switch.id, switch.before.as_deref())
             .await?;
         if let Some(service) = &self.job.settings.service {
@@ -375,12 +375,15 @@ impl Run<'_> {
 
     /// Puts the previous image in its place again. `Some` if a person has to look.
     async fn back(&mut self, switch: &Switch) -> Result<Option<(Outcome, String)>, UpdateError> {
-        let back = self.site.back(&switch.id, switch.before.as_deref()).await?;
+        let back = self
+            .context
+            .back(&switch.id, switch.before.as_deref())
+            .await?;
         let restarted = match &self.job.settings.service {
             Some(service) => service.restart(self.job.settings.health.within).await,
             None => Ok(()),
         };
-        let there = self.site.there().await?;
+        let there = self.context.there().await?;
         self.desk.write(|state| {
             state.step = Step::Idle;
             state.paused &= restarted.is_err();
@@ -396,7 +399,7 @@ impl Run<'_> {
                 _ => {}
             }
         })?;
-        self.site.settle(None).await?;
+        self.context.settle(None).await?;
         let place = &self.job.settings.place;
         Ok(match (back, restarted) {
             (Back::Gone, _) => Some((
@@ -434,14 +437,14 @@ impl Run<'_> {
             // Earlier power cuts do not count against an image that runs well.
             state.interrupted.remove(&switch.image.to_string());
         })?;
-        self.site.settle(Some(&switch.image)).await?;
+        self.context.settle(Some(&switch.image)).await?;
         let place = &self.job.settings.place;
         Ok((outcome, format!("{place} is {}", switch.image)))
     }
 
     async fn refuse(&mut self, switch: &Switch, why: &str) -> Ended {
         self.desk.write(|state| state.refuse(&switch.image, why))?;
-        self.site.settle(None).await?;
+        self.context.settle(None).await?;
         Ok((Outcome::Refused, format!("refused {}: {why}", switch.image)))
     }
 

@@ -84,10 +84,10 @@ impl Inventory {
         let work = || {
             while let Some(&file) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let path = &tree.paths[file];
-                let looked = look(path, file, contents);
+                let probed = look(path, file, contents);
                 // A panicking worker would have ended the scope, so the data is complete.
                 let mut all = found.lock().unwrap_or_else(|e| e.into_inner());
-                match looked {
+                match probed {
                     Ok(ProbeResult::Other) => {}
                     Ok(ProbeResult::Object(item)) => all.items.push(*item),
                     Ok(ProbeResult::Wheel(packed)) => all.add_packed(packed.at(path)),

@@ -136,7 +136,7 @@ impl Pruner<'_> {
             file: member.name.clone(),
             source,
         };
-        let Some(stretches) = self.stretches(archive, member, source)? else {
+        let Some(segments) = self.segments(archive, member, source)? else {
             return Ok(None);
         };
         let place = room
@@ -147,19 +147,19 @@ impl Pruner<'_> {
         let (file, start) = (Arc::clone(&place.file), place.at);
         let mut old = Forward::open(archive, member, source)?;
         let mut new = io::BufWriter::with_capacity(BUFFER, place);
-        let changed = rewrite(&stretches, &mut old, &mut new)
+        let changed = rewrite(&segments, &mut old, &mut new)
             .and_then(|()| new.flush())
             .and_then(|()| Changed::new(file, start, member.size));
-        let zeros = |stretch: &Segment| match stretch {
+        let zeros = |segment: &Segment| match segment {
             Segment::Zeros(len) => *len,
             _ => 0,
         };
-        let removed = stretches.iter().map(zeros).sum();
+        let removed = segments.iter().map(zeros).sum();
         Ok(Some((changed.map_err(failed)?, removed)))
     }
 
     /// Returns how the member is written. `None` if it is not changed.
-    fn stretches<S: Source + Clone>(
+    fn segments<S: Source + Clone>(
         &self,
         archive: &Archive,
         member: &Member,

@@ -114,14 +114,14 @@ fn torch_misses(case: &Case<'_>, env: &Environment<'_>) -> Vec<Sm> {
 
 /// Suggests a release whose wheel fits, or a source build.
 fn remedy(case: &Case<'_>, env: &Environment<'_>, package: &Package<'_>) -> String {
-    let ground = WheelContext::of(case, env);
+    let context = WheelContext::of(case, env);
     let fits = |version: &Version, release: &Release| {
         let other = Package {
             version: version.clone(),
             release: Some(release),
             ..package.clone()
         };
-        matches!(wheel_fit(&other, &ground), Fit::Fits(_))
+        matches!(wheel_fit(&other, &context), Fit::Fits(_))
     };
     let releases = case.catalog.releases(&package.name);
     let later = releases.and_then(|all| {

@@ -46,7 +46,7 @@ impl WheelContext {
 }
 
 /// Judges a package's wheel by all known facts.
-pub fn wheel_fit(package: &Package<'_>, ground: &WheelContext) -> Fit {
+pub fn wheel_fit(package: &Package<'_>, context: &WheelContext) -> Fit {
     // The catalog's facts do not apply to a wheel of another index.
     let Some(release) = package.release.filter(|_| !package.foreign) else {
         return Fit::Unknown;
@@ -55,18 +55,18 @@ pub fn wheel_fit(package: &Package<'_>, ground: &WheelContext) -> Fit {
         return Fit::Unfit("no published wheel".to_owned());
     }
     let mut here = release
-        .wheels_for(ground.platform, &package.local)
+        .wheels_for(context.platform, &package.local)
         .peekable();
     if here.peek().is_none() {
-        return Fit::Unfit(format!("no published wheel for {}", ground.platform));
+        return Fit::Unfit(format!("no published wheel for {}", context.platform));
     }
-    let mut loads = here.filter(|w| w.loads_in(ground.python)).peekable();
+    let mut loads = here.filter(|w| w.loads_in(context.python)).peekable();
     if loads.peek().is_none() {
-        return Fit::Unfit(format!("no published wheel for Python {}", ground.python));
+        return Fit::Unfit(format!("no published wheel for Python {}", context.python));
     }
     let mut last = Fit::Unknown;
     for wheel in loads {
-        last = one_wheel(package, wheel, ground);
+        last = one_wheel(package, wheel, context);
         if !matches!(last, Fit::Unfit(_)) {
             return last;
         }
@@ -74,17 +74,17 @@ pub fn wheel_fit(package: &Package<'_>, ground: &WheelContext) -> Fit {
     last
 }
 
-fn one_wheel(package: &Package<'_>, wheel: &ReleaseWheel, ground: &WheelContext) -> Fit {
-    if let (Some(wheel), Some(base)) = (wheel.glibc, ground.glibc)
+fn one_wheel(package: &Package<'_>, wheel: &ReleaseWheel, context: &WheelContext) -> Fit {
+    if let (Some(wheel), Some(base)) = (wheel.glibc, context.glibc)
         && wheel > base
     {
         return Fit::Unfit(format!(
             "its wheel needs glibc {wheel}, the base has {base}"
         ));
     }
-    match (&wheel.cuda, ground.cuda) {
+    match (&wheel.cuda, context.cuda) {
         (WheelCuda::Cpu, _) => {
-            return Fit::Unfit(format!("its wheel for {} has no CUDA", ground.platform));
+            return Fit::Unfit(format!("its wheel for {} has no CUDA", context.platform));
         }
         (WheelCuda::Version { major, .. }, Some((wanted, _)))
             if *major != wanted && package.name != "torch" =>
@@ -95,31 +95,31 @@ fn one_wheel(package: &Package<'_>, wheel: &ReleaseWheel, ground: &WheelContext)
         }
         _ => {}
     }
-    if let (Some(wheel), Some(torch)) = (wheel.cxx11_abi, ground.cxx11_abi)
+    if let (Some(wheel), Some(torch)) = (wheel.cxx11_abi, context.cxx11_abi)
         && wheel != torch
     {
         return Fit::Unfit("its wheel has the other C++11 ABI than torch".to_owned());
     }
-    let core: Vec<&DeviceCode> = core_code(wheel, ground.cuda);
+    let core: Vec<&DeviceCode> = core_code(wheel, context.cuda);
     if core.is_empty() {
         return Fit::Unknown;
     }
-    let missing: Vec<Sm> = ground
+    let missing: Vec<Sm> = context
         .sms
         .iter()
         .copied()
-        .filter(|sm| best(&core, *sm, ground.aligned()) == Coverage::None)
+        .filter(|sm| best(&core, *sm, context.aligned()) == Coverage::None)
         .collect();
     if !missing.is_empty() {
         return Fit::Unfit(format!("its wheel has no code for {}", names(&missing)));
     }
-    let how = |sm: &Sm| match best(&core, *sm, ground.aligned()) {
+    let how = |sm: &Sm| match best(&core, *sm, context.aligned()) {
         Coverage::Native(code) if code.base() == *sm => name(*sm),
         Coverage::Native(code) => format!("{} by {} code", name(*sm), name(code)),
         Coverage::Jit(code) => format!("{} by PTX of {}", name(*sm), name(code)),
         Coverage::None => String::new(),
     };
-    let all: Vec<String> = ground.sms.iter().map(how).collect();
+    let all: Vec<String> = context.sms.iter().map(how).collect();
     Fit::Fits(format!("its wheel has {}", all.join(", ")))
 }
 

@@ -162,12 +162,12 @@ impl Checked<'_> {
     /// Returns for each library of the stack whether it is compiled.
     pub fn decisions(&self) -> Vec<Decision> {
         let (case, env) = (&self.case, &self.env);
-        let ground = fit::WheelContext::of(case, env);
+        let context = fit::WheelContext::of(case, env);
         let decide = |library: &Library| {
             let name = pick::distribution(case, library.name.value.as_str());
             let package = env.get(&name)?;
             let reason = match package.way {
-                Way::Wheel => match wheel_fit(package, &ground) {
+                Way::Wheel => match wheel_fit(package, &context) {
                     Fit::Fits(why) | Fit::Unfit(why) => why,
                     Fit::Unknown => coverage::assembler(case, package)
                         .unwrap_or_else(|| "a published wheel".to_owned()),

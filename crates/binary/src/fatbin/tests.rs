@@ -323,12 +323,12 @@ proptest! {
         let all = bare(&section).unwrap();
         prop_assert_eq!(all.len(), stays.len());
         let edits = without(&all, &stays).unwrap();
-        let Some(stretches) = edited(edits, section.len() as u64) else {
+        let Some(segments) = edited(edits, section.len() as u64) else {
             prop_assert!(stays.iter().all(|stays| *stays));
             return Ok(());
         };
         let mut new = std::io::Cursor::new(vec![0; section.len()]);
-        rewrite(&stretches, &mut &section[..], &mut new).unwrap();
+        rewrite(&segments, &mut &section[..], &mut new).unwrap();
         let new = new.into_inner();
         let left = bare(&new).unwrap();
         let brief = |e: &Entry| (e.container, e.sm, e.stored);

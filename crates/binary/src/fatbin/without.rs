@@ -38,14 +38,14 @@ pub struct Edit {
     /// The bytes of the old object that are replaced.
     pub range: Range<u64>,
     /// The new content. Its lengths add up to that of `range`.
-    pub stretches: Vec<Segment>,
+    pub segments: Vec<Segment>,
 }
 
 impl Edit {
     /// Creates an edit that replaces `range` with zeros.
     pub fn zeros(range: Range<u64>) -> Self {
-        let stretches = vec![Segment::Zeros(range.end - range.start)];
-        Self { range, stretches }
+        let segments = vec![Segment::Zeros(range.end - range.start)];
+        Self { range, segments }
     }
 }
 
@@ -77,7 +77,7 @@ pub fn without(entries: &[Entry], stays: &[bool]) -> Option<Vec<Edit>> {
         let tail = std::iter::once(Segment::Zeros(less));
         edits.push(Edit {
             range: start - 8..start + after + less,
-            stretches: head.chain(kept.iter().map(copy)).chain(tail).collect(),
+            segments: head.chain(kept.iter().map(copy)).chain(tail).collect(),
         });
     }
     Some(edits)
@@ -97,7 +97,7 @@ pub fn edited(mut edits: Vec<Edit>, size: u64) -> Option<Vec<Segment>> {
     for edit in edits {
         let (from, len) = (at, edit.range.start - at);
         all.push(Segment::Copy { from, len });
-        all.extend(edit.stretches);
+        all.extend(edit.segments);
         at = edit.range.end;
     }
     let len = size - at;
@@ -110,13 +110,13 @@ pub fn edited(mut edits: Vec<Edit>, size: u64) -> Option<Vec<Segment>> {
 /// # Errors
 /// If reading or writing fails, or the old object ends early.
 pub fn rewrite(
-    stretches: &[Segment],
+    segments: &[Segment],
     old: &mut impl Read,
     new: &mut (impl Write + Seek),
 ) -> io::Result<()> {
     let mut at = 0;
-    for stretch in stretches {
-        match *stretch {
+    for segment in segments {
+        match *segment {
             Segment::Copy { from, len } => {
                 pass(old, from - at, &mut io::sink())?;
                 pass(old, len, new)?;
