@@ -36,8 +36,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             at += len as u64;
             let start = decoder.total_in();
             loop {
-                let taken = (decoder.total_in() - start) as usize;
-                let rest = &input[taken..len];
+                let consumed = (decoder.total_in() - start) as usize;
+                let rest = &input[consumed..len];
                 let made = decoder.total_out();
                 status = decoder.decompress(rest, &mut output, FlushDecompress::None)?;
                 let full = decoder.total_out() - made == OUTPUT as u64;

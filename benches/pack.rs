@@ -20,7 +20,7 @@ const RUNS: usize = 3;
 const SIZE: u64 = 1 << 30;
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
-type Way<'a> = (String, Box<dyn Fn() -> Fallible<()> + 'a>);
+type Case<'a> = (String, Box<dyn Fn() -> Fallible<()> + 'a>);
 
 fn main() -> Fallible<()> {
     let paths: Vec<String> = std::env::args()
@@ -42,7 +42,7 @@ fn main() -> Fallible<()> {
         ("zstd", Compression::ZSTD, ["zstd", "3"], "zstd"),
     ] {
         let to = dir.path().join("layout");
-        let mut ways: Vec<Way<'_>> = vec![
+        let mut cases: Vec<Case<'_>> = vec![
             (
                 format!("stackforge, {name}"),
                 Box::new(|| {
@@ -57,7 +57,7 @@ fn main() -> Fallible<()> {
             (
                 format!("skopeo copy, {name}"),
                 Box::new(|| {
-                    std::fs::remove_dir_all(&to).or_else(gone)?;
+                    std::fs::remove_dir_all(&to).or_else(ignore_missing)?;
                     let from = format!("docker-archive:{}", archive.display());
                     let [format, level] = flags;
                     run(Command::new("skopeo")
@@ -75,7 +75,7 @@ fn main() -> Fallible<()> {
         ];
         for threads in ["1", "all"] {
             let tar = &tar;
-            ways.push((
+            cases.push((
                 format!("{program}, {threads} core"),
                 Box::new(move || {
                     let mut command = match (program, threads) {
@@ -89,18 +89,18 @@ fn main() -> Fallible<()> {
                 }),
             ));
         }
-        measure(&ways);
+        measure(&cases);
     }
     Ok(())
 }
 
 /// One of each, in turn; prints the median of each beside the first.
-fn measure(ways: &[Way<'_>]) {
-    let mut seconds = vec![Vec::new(); ways.len()];
+fn measure(cases: &[Case<'_>]) {
+    let mut seconds = vec![Vec::new(); cases.len()];
     for _ in 0..RUNS {
-        for ((name, way), seconds) in ways.iter().zip(&mut seconds) {
+        for ((name, case), seconds) in cases.iter().zip(&mut seconds) {
             let start = Instant::now();
-            match way() {
+            match case() {
                 Ok(()) => seconds.push(start.elapsed().as_secs_f64()),
                 Err(e) => println!("{name}: {e}"),
             }
@@ -112,7 +112,7 @@ fn measure(ways: &[Way<'_>]) {
     };
     let medians: Vec<_> = seconds.iter_mut().map(median).collect();
     let first = medians[0].unwrap_or(f64::NAN);
-    for ((name, _), median) in ways.iter().zip(&medians) {
+    for ((name, _), median) in cases.iter().zip(&medians) {
         if let Some(median) = median {
             println!("{name:24} {median:8.2} s {:8.2} times", median / first);
         }
@@ -173,7 +173,7 @@ fn docker_archive(layer: &Path, to: &Path) -> Fallible<()> {
     Ok(())
 }
 
-fn gone(e: io::Error) -> io::Result<()> {
+fn ignore_missing(e: io::Error) -> io::Result<()> {
     match e.kind() {
         io::ErrorKind::NotFound => Ok(()),
         _ => Err(e),

@@ -15,7 +15,7 @@ use stackforge_types::Cancel;
 const ROUNDS: usize = 200;
 const BINARY: &str = env!("CARGO_BIN_EXE_stackforge");
 
-type Way<'a> = (&'static str, Box<dyn FnMut(usize) + 'a>);
+type Case<'a> = (&'static str, Box<dyn FnMut(usize) + 'a>);
 
 fn main() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -37,7 +37,7 @@ fn main() {
     );
 
     let plain = root.join("bin/true");
-    let mut ways: Vec<Way> = vec![
+    let mut cases: Vec<Case> = vec![
         ("plain process", Box::new(|_| run(Command::new(&plain)))),
         (
             "stackforge",
@@ -64,18 +64,18 @@ fn main() {
                     .current_dir(&at);
                 run(command);
             };
-            ways.push((name, Box::new(other)));
+            cases.push((name, Box::new(other)));
         }
     }
-    let mut times = vec![Vec::new(); ways.len()];
+    let mut times = vec![Vec::new(); cases.len()];
     for round in 0..ROUNDS {
-        for (way, times) in ways.iter_mut().zip(&mut times) {
+        for (case, times) in cases.iter_mut().zip(&mut times) {
             let start = Instant::now();
-            way.1(round);
+            case.1(round);
             times.push(start.elapsed());
         }
     }
-    for ((name, _), times) in ways.iter().zip(&mut times) {
+    for ((name, _), times) in cases.iter().zip(&mut times) {
         times.sort();
         let ms = |d: Duration| d.as_secs_f64() * 1000.0;
         println!(

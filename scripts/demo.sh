@@ -28,8 +28,8 @@ if [ $# -gt 0 ]; then
     exit
 fi
 docker run --rm demo-cuda13 python -c '
-import torch, triton, triton.language, causal_conv1d
+import torch, triton, triton.language, deepspeed.ops.adam
 print("torch", torch.__version__, "CUDA", torch.version.cuda)
 print("triton", triton.__version__)
-print("causal_conv1d", causal_conv1d.__version__)
+print("deepspeed", deepspeed.__version__)
 '

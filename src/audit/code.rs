@@ -28,10 +28,10 @@ impl Code {
     /// Reads the modules of an object. Keeps only one besides those that differ, since an object may have a
     /// container for every eighty bytes.
     pub fn read(object: &Object, source: &mut dyn Source) -> Result<Self, FatbinError> {
-        Self::of(fatbin::entries(object, source))
+        Self::from_entries(fatbin::entries(object, source))
     }
 
-    pub fn of(
+    pub fn from_entries(
         entries: impl IntoIterator<Item = Result<Entry, FatbinError>>,
     ) -> Result<Self, FatbinError> {
         let mut loaded = Containers::default();
@@ -166,10 +166,10 @@ mod tests {
         let two = container(&[entry(sass, 80), entry(sass, 90)]);
         let one = container(&[entry(sass, 90), entry(ptx, 90)]);
         let linked = [&two[..], &one, &two, &container(&[])].concat();
-        let of = |sms: &[&str]| sms.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let names = |sms: &[&str]| sms.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
         assert_eq!(
             code(&[(".nv_fatbin", linked.clone())]),
-            [(of(&["80", "90"]), 0, 2), (of(&["90"]), 1, 1)]
+            [(names(&["80", "90"]), 0, 2), (names(&["90"]), 1, 1)]
         );
         // Linkable PTX serves modules that have none.
         let relocatable = [&one[..], &one, &two].concat();
@@ -179,11 +179,11 @@ mod tests {
         ];
         assert_eq!(
             code(&both),
-            [(of(&["80", "90"]), 1, 2), (of(&["90"]), 1, 1)]
+            [(names(&["80", "90"]), 1, 2), (names(&["90"]), 1, 1)]
         );
         assert_eq!(
             code(&[("__nv_relfatbin", relocatable)]),
-            [(of(&["80", "90"]), 0, 1), (of(&["90"]), 1, 2)]
+            [(names(&["80", "90"]), 0, 1), (names(&["90"]), 1, 2)]
         );
     }
 }

@@ -3,10 +3,10 @@
 //! The loader reuses a library that is loaded under the same SONAME, wherever its file is, so two files with
 //! one SONAME are one library in a process. With another SONAME, such as auditwheel gives, both are loaded.
 
-use super::closure::World;
-use super::finding::{Finding, some};
-use super::inventory::Item;
+use super::finding::{Finding, list_names};
+use super::object::Item;
 use super::tree::split;
+use super::world::World;
 use stackforge_stack::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,10 @@ pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
         // Python modules may share a file name; only libraries have a SONAME that other objects need.
         if item.object.soname.is_some() && item.soname().starts_with("lib") {
             let key = (plain(item.soname()), item.object.machine.name());
-            let there = copies.entry(key).or_default();
+            let group = copies.entry(key).or_default();
             // Files in one directory are names of one library: symbolic links before they were put into a wheel.
-            if (there.iter()).all(|i| split(&i.path).0 != split(&item.path).0) {
-                there.push(item);
+            if (group.iter()).all(|i| split(&i.path).0 != split(&item.path).0) {
+                group.push(item);
             }
         }
     }
@@ -41,7 +41,7 @@ pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
         let message = format!(
             "`{soname}` is there {} times: {}",
             paths.len(),
-            some(&paths, 4)
+            list_names(&paths, 4)
         );
         let warning = Diagnostic::warning(codes::SECOND_COPY, message);
         findings.push(Finding::new(paths[0], warning));
@@ -49,7 +49,7 @@ pub fn check(world: &World<'_>, findings: &mut Vec<Finding>) {
     // Copies of compression and image libraries do not interfere with each other.
     if let Some((_, paths)) = others.first() {
         let names: Vec<&str> = others.iter().map(|(soname, _)| soname.as_str()).collect();
-        let message = format!("there more than once: {}", some(&names, 4));
+        let message = format!("there more than once: {}", list_names(&names, 4));
         let note = Diagnostic::note(codes::SECOND_COPY, message);
         findings.push(Finding::new(paths[0], note));
     }

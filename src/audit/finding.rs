@@ -43,7 +43,7 @@ pub(super) fn order(findings: &mut [Finding]) {
 }
 
 /// Lists names as in `a`, `b` and 3 more.
-pub(super) fn some<T: AsRef<str>>(names: &[T], most: usize) -> String {
+pub(super) fn list_names<T: AsRef<str>>(names: &[T], most: usize) -> String {
     let quoted = |names: &[T]| {
         let all: Vec<String> = names.iter().map(|n| format!("`{}`", n.as_ref())).collect();
         all.join(", ")

@@ -4,8 +4,9 @@
 //! object, read from the stream. Layers are read in parallel, each once, and again if it holds an object with
 //! an unusual layout ([`super::stream`]). Nothing is unpacked.
 
-use super::gpu::below;
-use super::inventory::{Inventory, Item, MOST_WORKERS};
+use super::inventory::{Inventory, MOST_WORKERS};
+use super::object::Item;
+use super::packages::below;
 use super::packed::{Again, Packed, is_wheel};
 use super::stream::{KeepRanges, Passed, pass};
 use super::system::System;

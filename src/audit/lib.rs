@@ -15,9 +15,12 @@ mod image;
 mod inventory;
 mod layout;
 mod missing;
+mod object;
 #[cfg(test)]
 #[path = "../../tests/support/objects.rs"]
 pub(crate) mod objects;
+mod os_packages;
+mod packages;
 mod packed;
 mod promise;
 pub mod prune;
@@ -27,8 +30,10 @@ mod sarif;
 mod stream;
 mod system;
 mod table;
+mod ties;
 mod torch;
 mod tree;
+mod world;
 
 use serde::{Deserialize, Serialize};
 use stackforge_stack::catalog::Catalog;
@@ -40,8 +45,8 @@ use std::path::Path;
 
 pub use code::Code;
 pub use finding::Finding;
-pub use gpu::told;
-pub use gpu::{Gpu, How, Reach, Verdict};
+pub use gpu::verdicts_for_sm;
+pub use gpu::{Gpu, Reach, RunMode, Verdict};
 pub use image::{Fault, Image};
 pub use layout::AtRest;
 pub use promise::Promise;
@@ -50,9 +55,10 @@ pub use stream::{KeepRanges, object};
 pub use table::table;
 pub use tree::{Tree, TreeError};
 
-use closure::{Closure, World};
+use closure::Closure;
 use inventory::Inventory;
 use system::System;
+use world::World;
 
 /// The input of an audit.
 pub struct Question<'a> {
@@ -145,7 +151,7 @@ pub fn audit(question: &Question<'_>) -> Result<Audit, TreeError> {
     };
     let world = World::new(question.catalog, &tree, &inventory, &system);
     let closure = Closure::of(&world);
-    let python = question.python.or_else(|| python::of(&tree));
+    let python = question.python.or_else(|| python::version_of(&tree));
 
     let mut findings = inventory.findings();
     missing::check(&world, &closure, &mut findings);

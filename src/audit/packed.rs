@@ -4,7 +4,7 @@
 //! the wheel. They are not installed, so they need no providers and cause no error in the target; they are
 //! only listed. A wheel inside a wheel is not read.
 
-use super::inventory::Item;
+use super::object::Item;
 use super::stream::{KeepRanges, Passed, pass};
 use stackforge_binary::zip::Passing;
 use std::collections::BTreeMap;

@@ -5,9 +5,9 @@
 //! [`super::torch`] see what its objects get, and which of a package's alternatives for several CUDA releases
 //! is loaded.
 
-use super::closure::World;
 use super::finding::Finding;
 use super::missing::Cuda;
+use super::world::World;
 use stackforge_stack::diag::{Diagnostic, codes};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,14 +24,14 @@ pub fn check(world: &World<'_>, promise: &Promise, findings: &mut Vec<Finding>) 
     }
     let cuda = Cuda::of(world);
     for item in world.items {
-        let mut tell = |code, message| {
+        let mut report = |code, message| {
             findings.push(Finding::new(&item.path, Diagnostic::error(code, message)));
         };
         if let Some(major) = promise.cuda {
             for name in &item.object.needed {
                 let other = cuda.major(name).filter(|other| *other != major);
                 if let Some(other) = other {
-                    tell(
+                    report(
                         codes::OTHER_CUDA_MAJOR,
                         format!(
                             "`{}` needs `{name}` of CUDA {other}, the stack is for CUDA {major}",
@@ -46,7 +46,7 @@ pub fn check(world: &World<'_>, promise: &Promise, findings: &mut Vec<Finding>) 
             && new != built
         {
             let name = |new: bool| if new { "new" } else { "old" };
-            tell(
+            report(
                 codes::CXX11_ABI,
                 format!(
                     "`{}` was built with the {} C++11 ABI, the stack's torch with the {}",
@@ -69,7 +69,7 @@ mod tests {
     const OLD_ABI: &str = "_ZN3c105checkESs";
 
     /// Returns codes and messages about the object at `path`.
-    fn told(path: &str, built: &Built<'_>, promise: Promise) -> Vec<(String, String)> {
+    fn audit_errors(path: &str, built: &Built<'_>, promise: Promise) -> Vec<(String, String)> {
         let dir = tempfile::tempdir().unwrap();
         built.write(&dir.path().join(path));
         let answer = audit(&Question {
@@ -113,11 +113,11 @@ mod tests {
         };
         let message = "`user/_C.so` needs `libcudart.so.12` of CUDA 12, the stack is for CUDA 13";
         assert_eq!(
-            told("user/_C.so", &built, cuda(13)),
+            audit_errors("user/_C.so", &built, cuda(13)),
             error("SF0610", message)
         );
         for fits in [cuda(12), Promise::default()] {
-            assert_eq!(told("user/_C.so", &built, fits), []);
+            assert_eq!(audit_errors("user/_C.so", &built, fits), []);
         }
     }
 
@@ -127,20 +127,20 @@ mod tests {
             asks: name,
             ..Built::default()
         };
-        let told = |built: &Built<'_>, promise| told("user/_C.so", built, promise);
+        let audit_errors = |built: &Built<'_>, promise| audit_errors("user/_C.so", built, promise);
         let (new, old) = (asks(&[NEW_ABI]), asks(&[OLD_ABI]));
         let start = "`user/_C.so` was built with the";
         let message = format!("{start} old C++11 ABI, the stack's torch with the new");
-        assert_eq!(told(&old, abi(true)), error("SF0605", &message));
+        assert_eq!(audit_errors(&old, abi(true)), error("SF0605", &message));
         let message = format!("{start} new C++11 ABI, the stack's torch with the old");
-        assert_eq!(told(&new, abi(false)), error("SF0605", &message));
+        assert_eq!(audit_errors(&new, abi(false)), error("SF0605", &message));
         for (built, fits) in [(&new, abi(true)), (&old, abi(false)), (&old, cuda(13))] {
-            assert_eq!(told(built, fits), []);
+            assert_eq!(audit_errors(built, fits), []);
         }
         // No string crosses the interface, so either ABI will do.
         let neither = asks(&["_ZN2at3catEv"]);
         for any in [true, false] {
-            assert_eq!(told(&neither, abi(any)), []);
+            assert_eq!(audit_errors(&neither, abi(any)), []);
         }
     }
 
@@ -153,6 +153,9 @@ mod tests {
         };
         let path = "lib/python3.12/site-packages/bitsandbytes/libbitsandbytes_cuda128.so";
         let message = format!("`{path}` needs `libcudart.so.12`, which nothing provides");
-        assert_eq!(told(path, &built, cuda(13)), error("SF0902", &message));
+        assert_eq!(
+            audit_errors(path, &built, cuda(13)),
+            error("SF0902", &message)
+        );
     }
 }

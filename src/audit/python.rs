@@ -1,15 +1,15 @@
 //! Checks extension modules against the Python that imports them.
 
-use super::closure::World;
 use super::finding::Finding;
 use super::tree::{Tree, split};
+use super::world::World;
 use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_stack::spec::PythonVersion;
 use std::collections::BTreeSet;
 
 /// Returns the Python of a tree, if it is known: from a wheel's tags, or from the only `pythonX.Y` in a
 /// directory's paths.
-pub fn of(tree: &Tree) -> Option<PythonVersion> {
+pub fn version_of(tree: &Tree) -> Option<PythonVersion> {
     if tree.python.is_some() {
         return tree.python;
     }

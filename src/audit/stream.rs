@@ -5,7 +5,7 @@
 //! headers of everything that looks like device code. Its readers need no other part unless the layout is
 //! unusual; then they say which parts to keep when the stream is read again.
 
-use super::inventory::{Item, read};
+use super::object::{Item, read};
 use stackforge_binary::elf;
 use stackforge_binary::fatbin::Scan;
 use stackforge_binary::source::{ReadError, Source, Sparse};
@@ -67,7 +67,7 @@ pub fn object(size: u64, content: &mut impl Read, ranges: &KeepRanges) -> io::Re
     if magic != elf::MAGIC {
         return Ok(None);
     }
-    keep(size, &magic, content, ranges).map(Some)
+    read_ranges(size, &magic, content, ranges).map(Some)
 }
 
 impl KeepRanges {
@@ -85,7 +85,12 @@ pub struct Kept {
     code: Sparse,
 }
 
-fn keep(size: u64, start: &[u8], content: &mut impl Read, asked: &KeepRanges) -> io::Result<Kept> {
+fn read_ranges(
+    size: u64,
+    start: &[u8],
+    content: &mut impl Read,
+    asked: &KeepRanges,
+) -> io::Result<Kept> {
     let mut kept = Kept {
         tables: Sparse::new(size),
         code: Sparse::new(size),

@@ -34,11 +34,11 @@ struct InEngine<'a> {
 struct Meter<'a> {
     done: AtomicU64,
     size: u64,
-    hear: Hear<'a>,
+    on_progress: OnProgress<'a>,
 }
 
 /// Called with the bytes read so far and about how many there are, on the thread that reads.
-pub type Hear<'a> = &'a (dyn Fn(u64, u64) + Sync);
+pub type OnProgress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 
 /// Bytes between two progress reports.
 const STEP: u64 = 64 << 20;
@@ -49,7 +49,7 @@ impl<'a> InEngine<'a> {
         image: &str,
         platform: Option<Platform>,
         cancel: &Cancel,
-        hear: Hear<'a>,
+        on_progress: OnProgress<'a>,
     ) -> Result<Self, BuildError> {
         let Some(info) = docker.image(image).await? else {
             return Err(BuildError::NoImage {
@@ -60,7 +60,7 @@ impl<'a> InEngine<'a> {
         if let Some(platform) = platform.filter(|p| of != ("linux", p.arch())) {
             return Err(BuildError::OtherPlatform {
                 platform,
-                there: format!("{}/{}", info.os, info.architecture),
+                found: format!("{}/{}", info.os, info.architecture),
             });
         }
         Ok(Self {
@@ -71,7 +71,7 @@ impl<'a> InEngine<'a> {
             meter: Meter {
                 done: AtomicU64::new(0),
                 size: info.size.unpacked.unwrap_or(info.size.bytes()),
-                hear,
+                on_progress,
             },
         })
     }
@@ -108,11 +108,15 @@ struct Counted<'a, R> {
 impl<R: io::Read> io::Read for Counted<'_, R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.content.read(buf)?;
-        let Meter { done, size, hear } = self.meter;
+        let Meter {
+            done,
+            size,
+            on_progress,
+        } = self.meter;
         let before = done.fetch_add(n as u64, Ordering::Relaxed);
         let now = before + n as u64;
         if before / STEP != now / STEP {
-            hear(now.min(*size), *size);
+            on_progress(now.min(*size), *size);
         }
         Ok(n)
     }
@@ -146,10 +150,10 @@ impl<R: io::Read> io::Read for Watched<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let failed = |e: io::Error| match e.downcast::<EngineError>() {
             Ok(engine) => {
-                let told = io::Error::other(engine.to_string());
+                let error = io::Error::other(engine.to_string());
                 let mut ended = self.ended.0.lock().unwrap_or_else(|e| e.into_inner());
                 ended.get_or_insert(engine);
-                told
+                error
             }
             Err(e) => e,
         };
@@ -163,10 +167,10 @@ pub async fn audit_image(
     image: &str,
     platform: Option<Platform>,
     cancel: &Cancel,
-    hear: Hear<'_>,
+    on_progress: OnProgress<'_>,
     ask: impl FnOnce(Target<'_>) -> Result<Audit, audit::TreeError>,
 ) -> Result<Audit, BuildError> {
-    let image = InEngine::open(docker, image, platform, cancel, hear).await?;
+    let image = InEngine::open(docker, image, platform, cancel, on_progress).await?;
     let answer = block_in_place(|| ask(Target::Image(&image)));
     let ended = image.ended.clone();
     image.files.close().await;
@@ -176,7 +180,7 @@ pub async fn audit_image(
 /// Audits files against what the plan promises.
 pub(super) struct AuditSpec<'a> {
     pub plan: &'a Plan,
-    catalog: &'a Catalog,
+    pub catalog: &'a Catalog,
     promise: Promise,
 }
 
@@ -207,7 +211,7 @@ impl<'a> AuditSpec<'a> {
         let gpu = |sm: &Sm| Gpu {
             name: format!("sm_{}", sm.digits()),
             sm: sm.base(),
-            meant: true,
+            required: true,
         };
         audit::audit(&Question {
             catalog: self.catalog,

@@ -193,8 +193,7 @@ pub(super) async fn fetch(
         return Ok(Vec::new());
     }
     let folder = options.store.dir("blobs/sha256")?;
-    let digests: Vec<Digest> = debs.iter().filter_map(digest).collect();
-    options.store.lease(&digests)?;
+    options.store.lease(debs.iter().map(|deb| &deb.sha256))?;
     let mirrors = Mirrors::discover(&options.config.debian)?;
     let fetcher = Fetcher::new(RetryPolicy::default())?.with_parts(options.store.dir("parts")?);
     let total = debs.iter().map(|d| d.size).sum();
@@ -216,16 +215,12 @@ pub(super) async fn fetch(
         }
     };
     let paths = fetch_debs(&fetcher, &mirrors, &folder, &debs, &event).await?;
-    for (deb, digest) in debs.iter().zip(&digests) {
-        options.store.verified(digest);
+    for deb in &debs {
+        options.store.verified(&deb.sha256);
         let file = deb.path.rsplit('/').next().unwrap_or(&deb.path);
-        options.store.named(digest, file)?;
+        options.store.named(&deb.sha256, file)?;
     }
     Ok(paths)
-}
-
-fn digest(deb: &LockedDeb) -> Option<Digest> {
-    format!("sha256:{}", deb.sha256).parse().ok()
 }
 
 /// Converts a lock's entry. `None` if it lacks a field, such as its digest.

@@ -39,7 +39,7 @@ pub enum BuildError {
     Audit { what: String, audit: Box<Audit> },
     #[error(transparent)]
     Unread(#[from] TreeError),
-    #[error("the image does not hold what the lock says: {}", some(.differences))]
+    #[error("the image does not hold what the lock says: {}", join_first(.differences))]
     NotTheLocks { differences: Vec<String> },
     #[error("the image has no validation report: {reason}")]
     NoReport { reason: String },
@@ -51,8 +51,8 @@ pub enum BuildError {
     NoRoot { path: PathBuf },
     #[error("the engine has no image `{image}`")]
     NoImage { image: String },
-    #[error("no image is for {platform}; there is {there}")]
-    OtherPlatform { platform: Platform, there: String },
+    #[error("no image is for {platform}; there is {found}")]
+    OtherPlatform { platform: Platform, found: String },
     #[error("the engine runs on {engine}, the stack is for {platform}")]
     WrongArchitecture { engine: String, platform: Platform },
     #[error(transparent)]
@@ -105,6 +105,17 @@ pub enum BuildError {
     Debs(Box<DebError>),
     #[error("make the base's root file system")]
     System(#[source] Box<FinishError>),
+    #[error(
+        "packages' scripts have to run, and this machine runs no programs for {platform}: {reason}"
+    )]
+    ForeignScripts {
+        reason: Box<FinishError>,
+        platform: Platform,
+    },
+    #[error(
+        "packages' scripts have to run, which changes owners of files and takes root: {reason}"
+    )]
+    ScriptsNeedRoot { reason: Box<FinishError> },
     #[error("make the base's root file system")]
     Rootfs(#[source] Box<RootfsError>),
 }
@@ -172,6 +183,7 @@ impl Explained for BuildError {
             Self::Client(e) => e.code(),
             Self::Debs(e) => e.code(),
             Self::System(e) => e.code(),
+            Self::ForeignScripts { reason, .. } | Self::ScriptsNeedRoot { reason } => reason.code(),
             Self::Rootfs(e) => e.code(),
         }
     }
@@ -211,6 +223,13 @@ impl Explained for BuildError {
             Self::Client(e) => e.help(),
             Self::Debs(e) => Explained::help(e.as_ref()),
             Self::System(e) => Explained::help(e.as_ref()),
+            Self::ScriptsNeedRoot { .. } => {
+                "build as root (`sudo stackforge build …`), or with `--engine docker`".to_owned()
+            }
+            Self::ForeignScripts { platform, .. } => format!(
+                "install qemu-user-static and binfmt-support, with which this machine runs programs for {platform}, \
+                 or build on such a machine"
+            ),
             Self::Rootfs(e) => Explained::help(e.as_ref()),
             _ => self.code().fix().to_owned(),
         }
@@ -227,7 +246,7 @@ fn hash_mismatch(failure: &StepFailure) -> bool {
 }
 
 /// Joins the first few of `differences`.
-fn some(differences: &[String]) -> String {
+fn join_first(differences: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut text = differences[..differences.len().min(SHOWN)].join("; ");
     if let Some(more @ 1..) = differences.len().checked_sub(SHOWN) {

@@ -20,7 +20,7 @@ pub(super) struct Existing {
 }
 
 /// Returns what the store records of the plan's image, whether or not the image is still there.
-pub(super) fn known(plan: &Plan, options: &Options<'_>) -> Option<Existing> {
+pub(super) fn lookup(plan: &Plan, options: &Options<'_>) -> Option<Existing> {
     let existing = read(options.store, plan)?;
     (!options.gpu || existing.report.has_gpu()).then_some(existing)
 }
@@ -44,8 +44,8 @@ pub(super) fn recorded(store: &Store, plan: &Plan) -> Option<(Assembled, Existin
     if let Err(e) = store.lease(layers.iter().map(|l| &l.digest)) {
         tracing::debug!("{e}");
     }
-    let there = |layer: &Layer| store.blob(&layer.digest).is_some();
-    if !layers.iter().all(there) {
+    let is_stored = |layer: &Layer| store.blob(&layer.digest).is_some();
+    if !layers.iter().all(is_stored) {
         return None;
     }
     let read = |digest: &Digest| {

@@ -23,7 +23,7 @@ pub(super) trait Candidate {
     async fn validate(&mut self) -> Result<Report, BuildError>;
 
     /// Audits it.
-    async fn audit(&mut self, meant: &AuditSpec<'_>) -> Result<Audit, BuildError>;
+    async fn audit(&mut self, audit_spec: &AuditSpec<'_>) -> Result<Audit, BuildError>;
 
     /// Returns the wheels, by library, whose files the image has to hold unchanged.
     fn wheels(&self) -> Result<BTreeMap<String, PathBuf>, BuildError>;
@@ -125,8 +125,8 @@ async fn judge<C: Candidate>(
 ) -> Result<Judged, BuildError> {
     let report = candidate.validate().await?;
     let start = Instant::now();
-    let meant = AuditSpec::of(plan, options.catalog);
-    let mut audit = candidate.audit(&meant).await?;
+    let audit_spec = AuditSpec::of(plan, options.catalog);
+    let mut audit = candidate.audit(&audit_spec).await?;
     audit.target.clone_from(&plan.variant);
     installed::check(plan, &report, &audit, &candidate.wheels()?)?;
     if !audit.ok {

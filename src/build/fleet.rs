@@ -57,7 +57,7 @@ pub async fn spread<'f, T: 'f>(
     cancel: &Cancel,
     load: impl Fn(usize) -> LocalBoxFuture<'f, Result<f64, String>>,
     work: impl Fn(usize, usize) -> LocalBoxFuture<'f, End<T>>,
-    tell: &mut dyn FnMut(FleetEvent<'_>),
+    on_event: &mut dyn FnMut(FleetEvent<'_>),
 ) -> Vec<JobResult<T>> {
     let mut came: Vec<Option<JobResult<T>>> = jobs.iter().map(|_| None).collect();
     let mut losses = vec![0; jobs.len()];
@@ -94,14 +94,14 @@ pub async fn spread<'f, T: 'f>(
                     Err(why) => {
                         idle.remove(&place);
                         gone.insert(place);
-                        tell(FleetEvent::Lost { place, why: &why });
+                        on_event(FleetEvent::Lost { place, why: &why });
                     }
                 }
             }
             if let Some((_, _, place)) = best {
                 waiting.remove(next);
                 idle.remove(&place);
-                tell(FleetEvent::Starts { job, place });
+                on_event(FleetEvent::Starts { job, place });
                 let work = work(job, place);
                 running.push(async move { (job, place, work.await) });
             }
@@ -116,7 +116,7 @@ pub async fn spread<'f, T: 'f>(
             }
             End::Lost(why) => {
                 gone.insert(place);
-                tell(FleetEvent::Lost { place, why: &why });
+                on_event(FleetEvent::Lost { place, why: &why });
                 losses[job] += 1;
                 if losses[job] < MOST_LOSSES {
                     waiting.push_front(job)
@@ -203,8 +203,8 @@ mod tests {
                 }
                 .boxed_local()
             },
-            &mut |said| {
-                if let FleetEvent::Lost { place, .. } = said {
+            &mut |event| {
+                if let FleetEvent::Lost { place, .. } = event {
                     lost.push(place);
                 }
             },
@@ -293,7 +293,7 @@ mod tests {
     fn who_does_not_answer_gets_nothing() {
         let places = vec![BTreeSet::from([AMD]); 2];
         let runtime = runtime();
-        let mut said = Vec::new();
+        let mut lost = Vec::new();
         let came: Vec<JobResult<usize>> = runtime.block_on(spread(
             &jobs(&[AMD; 3]),
             &places,
@@ -310,12 +310,12 @@ mod tests {
             |_, place| async move { End::Done(place) }.boxed_local(),
             &mut |s| {
                 if let FleetEvent::Lost { place, why } = s {
-                    said.push((place, why.to_owned()));
+                    lost.push((place, why.to_owned()));
                 }
             },
         ));
         assert_eq!(came, [JobResult::To(1), JobResult::To(1), JobResult::To(1)]);
-        assert_eq!(said, [(0, "refused".to_owned())]);
+        assert_eq!(lost, [(0, "refused".to_owned())]);
     }
 
     #[test]

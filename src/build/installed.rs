@@ -35,8 +35,7 @@ pub(super) fn in_log(log: &str) -> Vec<String> {
 /// Returns the readable locked wheels in the store, by distribution name.
 pub(super) fn wheels_here(plan: &Plan, store: &Store) -> BTreeMap<String, PathBuf> {
     let here = |wheel: &PythonFile| {
-        let digest = format!("sha256:{}", wheel.sha256).parse().ok()?;
-        let path = store.named(&digest, &wheel.file).ok()?;
+        let path = store.named(&wheel.sha256, &wheel.file).ok()?;
         // pip installs some wheels that our stricter reader refuses.
         let readable = FileSource::open(&path).is_ok_and(|s| Wheel::open(&wheel.file, s).is_ok());
         readable.then(|| (wheel.name.clone(), path))
@@ -118,8 +117,8 @@ fn versions(locked: &BTreeMap<String, String>, found: &[Installed<'_>]) -> Vec<S
             Some(_) => {}
         }
     }
-    let there: BTreeSet<&str> = found.iter().map(|f| f.name.as_str()).collect();
-    let missing = locked.iter().filter(|(n, _)| !there.contains(n.as_str()));
+    let present: BTreeSet<&str> = found.iter().map(|f| f.name.as_str()).collect();
+    let missing = locked.iter().filter(|(n, _)| !present.contains(n.as_str()));
     differences.extend(missing.map(|(name, version)| format!("{name} {version} is not installed")));
     differences
 }
@@ -127,7 +126,7 @@ fn versions(locked: &BTreeMap<String, String>, found: &[Installed<'_>]) -> Vec<S
 /// Returns a difference if the report was made for another spec than the plan's: then its layer came
 /// from another build.
 pub(super) fn other_promise(plan: &Plan, report: &Report) -> Option<String> {
-    let promised = Digest::of(plan.promise().as_bytes()).to_string();
+    let promised = Digest::of(plan.promise().as_bytes());
     (report.spec.as_ref() != Some(&promised))
         .then(|| "the report of the validation is of another spec.json".to_owned())
 }
@@ -191,9 +190,10 @@ fn other_files(wheel: &Path, record: &str) -> Vec<String> {
     let mut other: Vec<String> = stated
         .into_iter()
         .filter(|(path, digest)| {
-            let there = installed.get(path.as_str());
+            let recorded = installed.get(path.as_str());
             // The installer rewrites RECORD and skips files that the image does not need.
-            there.is_some_and(|there| !there.is_empty() && there != digest) && !is_installers(path)
+            recorded.is_some_and(|recorded| !recorded.is_empty() && recorded != digest)
+                && !is_installers(path)
         })
         .map(|(path, _)| path)
         .collect();

@@ -26,12 +26,13 @@ pub mod render;
 mod secrets;
 mod shared;
 mod trusted;
+mod unmet;
 mod unpacked;
 pub mod validate;
 mod validation;
 
 pub use at_rest::validate_at_rest;
-pub use audit::{AUDIT_PATH, Hear, audit_image};
+pub use audit::{AUDIT_PATH, OnProgress, audit_image};
 pub use choice::{EngineNeed, wants};
 pub use context::render_context;
 pub use docker::{build, noted, plan_step, push_image, stage};

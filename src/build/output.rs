@@ -5,6 +5,7 @@ use super::Options;
 use stackforge_distribute::publish::{Facts, PublishError, Settings};
 use stackforge_transfer::registry::Reference;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -43,18 +44,31 @@ impl FromStr for Output {
     }
 }
 
+/// As `-o` takes it.
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Oci(path) => write!(f, "oci:{}", path.display()),
+            Self::Archive(path) => write!(f, "oci-archive:{}", path.display()),
+            Self::Docker => f.write_str("docker"),
+            Self::Registry(reference) => write!(f, "registry:{reference}"),
+            Self::Index(reference) => write!(f, "index:{reference}"),
+        }
+    }
+}
+
 impl Output {
     /// The directory or file of the output. `None` for an engine or a registry.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Oci(path) | Self::Archive(path) => Some(path),
-            _ => None,
+            Self::Docker | Self::Registry(_) | Self::Index(_) => None,
         }
     }
 
     /// Whether the engine that built the image can write this output itself.
     pub fn of_engine(&self) -> bool {
-        matches!(self, Self::Docker | Self::Registry(_) | Self::Index(_))
+        self.path().is_none()
     }
 }
 

@@ -91,7 +91,7 @@ mod tests {
     }
 
     /// Returns the SMs, PTX, driver and PTX driver that the plan's facts become.
-    fn told(planned: &[&str], reach: &Reach) -> (Vec<Sm>, Vec<Sm>, String, String) {
+    fn label_values(planned: &[&str], reach: &Reach) -> (Vec<Sm>, Vec<Sm>, String, String) {
         labelled(planned, reach, false)
     }
 
@@ -124,7 +124,7 @@ mod tests {
             ptx_driver: Some("570.26".to_owned()),
             ..Reach::default()
         };
-        let (native, ptx, driver, jit) = told(&["9.0a", "10.0", "11.0"], &reach);
+        let (native, ptx, driver, jit) = label_values(&["9.0a", "10.0", "11.0"], &reach);
         // Code for sm_100a does not run on sm_103 of the same family.
         assert_eq!((native, ptx), (sms(&["9.0a", "10.0a"]), sms(&["11.0"])));
         assert_eq!((driver.as_str(), jit.as_str()), ("525", "580.65.06"));
@@ -151,11 +151,11 @@ mod tests {
             mixed_driver: Some("570.26".to_owned()),
             ..Reach::default()
         };
-        let (native, ptx, driver, _) = told(&["9.0", "11.0"], &reach);
+        let (native, ptx, driver, _) = label_values(&["9.0", "11.0"], &reach);
         assert_eq!((native, ptx), (sms(&["9.0", "11.0a"]), sms(&[])));
         assert_eq!(driver, "570.26");
         reach.mixed_driver = None;
-        let (_, _, driver, _) = told(&["9.0", "11.0"], &reach);
+        let (_, _, driver, _) = label_values(&["9.0", "11.0"], &reach);
         assert_eq!(
             driver, "580.65.06",
             "unknown: what compiles all that its CUDA writes"

@@ -97,9 +97,9 @@ impl<'a> Shared<'a> {
     }
 
     /// Fetches the compiled wheels that the store lacks. Those that the cache lacks have to be compiled.
-    pub async fn fetch(&self, meant: &AuditSpec<'_>) {
+    pub async fn fetch(&self, audit_spec: &AuditSpec<'_>) {
         for library in missing(self.plan, self.store) {
-            match self.fetch_one(&library, meant).await {
+            match self.fetch_one(&library, audit_spec).await {
                 Ok(Some(file)) => tracing::info!("{file} comes from the cache"),
                 Ok(None) => {}
                 Err(e) => warn(&format!("has no usable wheel of {library}"), &*e),
@@ -110,7 +110,7 @@ impl<'a> Shared<'a> {
     async fn fetch_one(
         &self,
         library: &str,
-        meant: &AuditSpec<'_>,
+        audit_spec: &AuditSpec<'_>,
     ) -> Result<Option<String>, Box<dyn std::error::Error + Send + Sync>> {
         let Some(step) = self.plan.compile(library) else {
             return Ok(None);
@@ -136,7 +136,7 @@ impl<'a> Shared<'a> {
         fetched.await?;
         self.store.verified(&blob.digest);
         let path = self.store.named(&blob.digest, &file)?;
-        let audit = block_in_place(|| meant.wheel(&path))?;
+        let audit = block_in_place(|| audit_spec.wheel(&path))?;
         if !audit.ok {
             return Err("the audit finds an error in it".into());
         }
@@ -295,12 +295,12 @@ mod tests {
         );
         assert!(tag(&key).unwrap().to_string().starts_with("compile-"));
 
-        let says = |document: &Value, key: &Digest| read(document, key).unwrap_err();
-        assert!(says(&good, &wheel).contains("something else"));
+        let refusal = |document: &Value, key: &Digest| read(document, key).unwrap_err();
+        assert!(refusal(&good, &wheel).contains("something else"));
         let other = document(&key, "six", &wheel, 5, "six-1.0-py3-none-any.whl");
-        assert!(says(&other, &key).contains("no wheel of flash_attn"));
+        assert!(refusal(&other, &key).contains("no wheel of flash_attn"));
         let outside = document(&key, "x", &wheel, 5, "../flash_attn-1-py3-none-any.whl");
-        says(&outside, &key);
+        refusal(&outside, &key);
         for path in [
             "/layers/0/digest",
             "/layers/0/size",
@@ -309,12 +309,12 @@ mod tests {
         ] {
             let mut less = good.clone();
             *less.pointer_mut(path).unwrap() = Value::Null;
-            says(&less, &key);
+            refusal(&less, &key);
         }
         let mut two = good.clone();
         let layer = two["layers"][0].clone();
         two["layers"].as_array_mut().unwrap().push(layer);
-        assert!(says(&two, &key).contains("one wheel"));
-        assert!(says(&json!("x"), &key).contains("something else"));
+        assert!(refusal(&two, &key).contains("one wheel"));
+        assert!(refusal(&json!("x"), &key).contains("something else"));
     }
 }

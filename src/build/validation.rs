@@ -61,8 +61,8 @@ pub async fn validate_image(
     };
     let outcome = docker.run(request, cancel, &mut show).await;
     let outcome = outcome.map_err(|e| match e.to_string() {
-        said if said.contains("executable file not found") => BuildError::NoReport {
-            reason: format!("there is no python3 in its PATH: {said}"),
+        message if message.contains("executable file not found") => BuildError::NoReport {
+            reason: format!("there is no python3 in its PATH: {message}"),
         },
         _ => e.into(),
     })?;

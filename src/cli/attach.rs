@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::args::{AttachArgs, Common};
 use super::output::{Failure, json, print};
-use super::sbom::{bill, tell_unknown};
+use super::sbom::{bill, print_unknown_licences};
 use super::session::{Session, runtime, until_stopped};
 use stackforge_build::AUDIT_PATH;
 use stackforge_build::validate::{REPORT_PATH, Report};
@@ -22,7 +22,7 @@ pub fn run(common: &Common, args: &AttachArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
     let (_, plan) = session.plan(common, args.variant.as_deref())?;
     let mut bill = bill(&session, &plan)?;
-    tell_unknown(common, &bill);
+    print_unknown_licences(common, &bill);
     let read = |path: &Path| std::fs::read(path).unwrap_or_default();
     let (stack, lock) = (read(&args.stack), read(&session.project.lock_path));
     let mut builder = Builder::of_environment(|name| std::env::var(name).ok());

@@ -2,11 +2,12 @@
 
 use super::Outcome;
 use super::args::{BuildArgs, Common, CompressionChoice, EngineChoice};
-use super::diagnose::{of_build, text};
-use super::output::{ENGINE_FAULT, Failure, colored, json, print, say, tell};
+use super::diagnose::{of_build, of_report, text};
+use super::output::{ENGINE_FAULT, Failure, colored, json, print, print_status};
 use super::progress::{Progress, sizes};
 use super::push::plain_http;
 use super::session::{Session, runtime};
+use super::signals::stop_on_signal;
 use stackforge_build::native::{EPOCH, assemble, native};
 use stackforge_build::{
     AUDIT_PATH, BuildError, Built, IndexSettings, Options, Output, StepResult, build, noted,
@@ -24,7 +25,6 @@ use stackforge_types::Cancel;
 use stackforge_types::printable;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
-use tokio::signal::unix::{SignalKind, signal};
 
 pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let store = Store::open(common.store.as_deref())?;
@@ -65,7 +65,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let result = runtime.block_on(async {
         let cancel = Cancel::new();
         stop_on_signal(&cancel);
-        let mut on = |event| progress.on(&event);
+        let mut on = |event| progress.on_event(&event);
         match &docker {
             Some(docker) => build(&plan, docker, &options, &cancel, &mut on).await,
             None => assemble(&plan, &native, &options, &cancel, &mut on).await,
@@ -219,47 +219,6 @@ fn tags(asked: &[String], plan: &Plan) -> Result<Vec<String>, Failure> {
         .collect()
 }
 
-/// Cancels the work on the first Ctrl-C, and exits at once on the second. SIGHUP, at the end of a terminal or
-/// an ssh session, acts like Ctrl-C, except for a process that was started by `nohup`.
-pub(super) fn stop_on_signal(cancel: &Cancel) {
-    let cancel = cancel.clone();
-    // Install the handlers now, not when the task first runs.
-    let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(interrupt), signal(terminate)) else {
-        return;
-    };
-    let mut hangup = if ignores_hangup() {
-        None
-    } else {
-        signal(SignalKind::hangup()).ok()
-    };
-    tokio::spawn(async move {
-        let hung_up = async {
-            match &mut hangup {
-                Some(hangup) => drop(hangup.recv().await),
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            () = hung_up => {}
-        }
-        tell("stopping; once more to stop at once\n");
-        cancel.cancel();
-        let _ = interrupt.recv().await;
-        std::process::exit(130);
-    });
-}
-
-/// Whether SIGHUP was ignored when this process started. Listening for the signal would end that.
-fn ignores_hangup() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & 1 == 1)
-}
-
 fn show(common: &Common, plan: &Plan, built: &Built) {
     if common.json {
         json(&serde_json::json!({
@@ -280,7 +239,7 @@ fn show(common: &Common, plan: &Plan, built: &Built) {
     }
     if !built.noop {
         for line in steps(&built.steps).lines() {
-            say(common, line);
+            print_status(common, line);
         }
     }
     let tags = built.tags.join(", ");
@@ -406,9 +365,18 @@ fn failure(common: &Common, project: &Project, stack: &Stack, e: BuildError) -> 
         }
         _ => return refused(e),
     };
-    if let BuildError::Step { log, .. } | BuildError::Validation { log, .. } = &e {
-        let matches = of_build(log, project.overlay.as_deref());
-        let name = log.file_name().unwrap_or_default().to_string_lossy();
+    let overlay = project.overlay.as_deref();
+    let found = match &e {
+        BuildError::Step { log, .. } | BuildError::Validation { log, .. } => {
+            let name = log.file_name().unwrap_or_default().to_string_lossy();
+            Some((name.into_owned(), of_build(log, overlay)))
+        }
+        BuildError::Invalid { report } => {
+            Some(("validation".to_owned(), of_report(report, overlay)))
+        }
+        _ => None,
+    };
+    if let Some((name, matches)) = found {
         let color = colored(common, std::io::stderr().is_terminal());
         out.log = text(&name, &matches, color);
         out.json

@@ -3,6 +3,7 @@
 use super::Outcome;
 use super::args::{Common, DiagnoseArgs};
 use super::output::{Failure, chain, colored, json, print_report};
+use stackforge_build::validate;
 use stackforge_stack::diag::{Diagnostic, Rendered, Report, Source, Span, codes, render};
 use stackforge_stack::diagnose::Diagnoses;
 use stackforge_stack::diagnose::{Diagnoser, Match};
@@ -106,17 +107,28 @@ fn report(name: &str, found: &Match) -> Report {
     Report::new(source, vec![diagnostic])
 }
 
-/// Returns the known failures in the log of a failed build. A catalog that cannot be read is only a warning:
-/// it must not hide why the build failed.
+/// Returns the known failures in the log of a failed build.
 pub(super) fn of_build(log: &Path, overlay: Option<&Path>) -> Vec<Match> {
-    let diagnoses = match Diagnoses::load(overlay) {
-        Ok(diagnoses) => diagnoses,
+    let read = |diagnoser: Diagnoser<'_>| diagnoser.read(File::open(log)?);
+    known(overlay, read)
+}
+
+/// Returns the known failures in a validation's report, which says in a line why each check failed.
+pub(super) fn of_report(report: &validate::Report, overlay: Option<&Path>) -> Vec<Match> {
+    let lines = report.failures().join("\n");
+    known(overlay, |diagnoser| diagnoser.read(lines.as_bytes()))
+}
+
+/// A catalog that cannot be read is only a warning: it must not hide why the build failed.
+fn known(
+    overlay: Option<&Path>,
+    read: impl FnOnce(Diagnoser<'_>) -> std::io::Result<Vec<Match>>,
+) -> Vec<Match> {
+    match Diagnoses::load(overlay) {
+        Ok(diagnoses) => read(Diagnoser::new(&diagnoses)).unwrap_or_default(),
         Err(e) => {
             tracing::warn!("{}", chain(&e));
-            return Vec::new();
+            Vec::new()
         }
-    };
-    File::open(log)
-        .and_then(|file| Diagnoser::new(&diagnoses).read(file))
-        .unwrap_or_default()
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::args::{Common, Emit, MatrixArgs};
-use super::output::{Failure, print, say, shown};
+use super::output::{Failure, print, print_status, shown};
 use stackforge_build::emit::{Format, Request, emit, is_emitted};
 use stackforge_image::store::save;
 use stackforge_plan::project::Project;
@@ -49,7 +49,7 @@ pub fn run(
     if lock.is_none() {
         let file = project.name();
         let next = format!("{file} has no lock yet: run `stackforge lock {file}` before this runs");
-        say(common, &next);
+        print_status(common, &next);
     }
     match &args.output {
         None => print(&text),
@@ -71,7 +71,7 @@ fn utf8(path: &Path) -> Result<&str, Failure> {
 /// Writes a new file, or replaces one that this command wrote.
 fn write(path: &Path, text: &str) -> Outcome {
     let ours = || std::fs::read_to_string(path).is_ok_and(|old| is_emitted(&old));
-    let written = if std::fs::metadata(path).is_ok_and(|there| there.is_file()) && !ours() {
+    let written = if std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) && !ours() {
         Err(io::ErrorKind::AlreadyExists.into())
     } else {
         save(path, text.as_bytes())

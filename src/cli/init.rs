@@ -48,7 +48,7 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
 
 /// Writes a new file, or writes to a pipe or device.
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
-    if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         save(path, text)
     } else {
         save_new(path, text, 0o666)

@@ -2,13 +2,13 @@
 
 use super::Outcome;
 use super::args::{Common, LockArgs};
-use super::output::{Failure, json, print, say, shown, warn};
+use super::output::{Failure, json, print, print_status, shown, warn};
 use super::session::{Session, runtime};
 use stackforge_distribute::pull::{self, PullError};
 use stackforge_engine::docker::Docker;
 use stackforge_image::store::save;
 use stackforge_plan::project::ProjectError;
-use stackforge_resolve::{Bases, LockOptions, OsPackagesError, ResolveError, Upgrade};
+use stackforge_resolve::{Bases, LockOptions, Locked, OsPackagesError, ResolveError, Upgrade};
 use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_stack::lock::{Lock, PinnedImage, PlatformLock};
 use stackforge_stack::rules::Machine;
@@ -16,6 +16,7 @@ use stackforge_stack::spec::Stack;
 use stackforge_stack::target::Target;
 use stackforge_transfer::registry::Reference;
 use stackforge_types::printable;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub fn run(common: &Common, args: &LockArgs) -> Outcome {
@@ -37,18 +38,19 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
         debian_mirrors: session.config.debian.clone(),
     };
     let mut locks = Vec::new();
+    let mut notes: Vec<String> = Vec::new();
     for section in &sections {
         if sections.len() > 1 {
-            say(common, &format!("{}:", place(section.stack())));
+            print_status(common, &format!("{}:", place(section.stack())));
         }
         let stack = section.stack();
-        locks.push(lock_section(
-            common,
-            &session,
-            stack,
-            old.as_ref(),
-            &options,
-        )?);
+        let locked = lock_section(common, &session, stack, old.as_ref(), &options)?;
+        locks.push(locked.lock);
+        for note in locked.notes {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
     }
     let Some(lock) = Lock::join(locks) else {
         return Ok(());
@@ -66,7 +68,7 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
             ))
         })?;
     }
-    show(common, &session, old.as_ref(), &lock, changed);
+    show(common, &session, old.as_ref(), &lock, (changed, &notes));
     // The new lock stays even if the checks below fail: it shows what the resolver found.
     let Some(stack) = project.file.single() else {
         project.judged(Some(&lock), &Machine::default())?;
@@ -91,24 +93,20 @@ fn lock_section(
     stack: &Stack,
     old: Option<&Lock>,
     options: &LockOptions,
-) -> Result<Lock, Failure> {
+) -> Result<Locked, Failure> {
     let catalog = &session.project.catalog;
     let target = Target::of(stack, catalog).map_err(ProjectError::Refused)?;
     let lock = runtime()?.block_on(async {
         let digest_of = async |reference: &str| {
             let docker = Docker::connect(None).await.ok()?;
-            docker
-                .registry_digest(&session.config.image(reference))
-                .await
-                .ok()?
-                .parse()
-                .ok()
+            let reference = session.config.image(reference);
+            docker.registry_digest(&reference).await.ok()
         };
         let root_of = async |base: &PinnedImage| {
             let fetched = base_root(session, stack, base).await;
             fetched.map_err(|e| OsPackagesError::Base(Box::new(e)).into())
         };
-        let mut progress = |line: &str| say(common, line);
+        let mut progress = |line: &str| print_status(common, line);
         stackforge_resolve::lock(
             stack,
             catalog,
@@ -163,7 +161,13 @@ fn upgrade(asked: &[String], stack: &Stack) -> Result<Upgrade, Failure> {
     })
 }
 
-fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, changed: bool) {
+fn show(
+    common: &Common,
+    session: &Session,
+    old: Option<&Lock>,
+    lock: &Lock,
+    (changed, notes): (bool, &[String]),
+) {
     let path = session.project.lock_path.display().to_string();
     // Sections of one lock mostly change alike: print each change once.
     let mut differences: Vec<String> = Vec::new();
@@ -174,10 +178,16 @@ fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, cha
             }
         }
     }
+    // Packages that wheels need and the stack does not name.
+    let packages = lock.platforms.iter().flat_map(|p| &p.packages);
+    let added: BTreeMap<&str, String> = packages
+        .filter_map(|p| Some((p.name.as_str(), p.why()?)))
+        .collect();
     if common.json {
-        json(
-            &serde_json::json!({ "ok": true, "lock": path, "changed": changed, "differences": differences }),
-        );
+        json(&serde_json::json!({
+            "ok": true, "lock": path, "changed": changed, "differences": differences,
+            "os_libraries": added, "notes": notes,
+        }));
         return;
     }
     let mut out = String::new();
@@ -199,6 +209,17 @@ fn show(common: &Common, session: &Session, old: Option<&Lock>, lock: &Lock, cha
         );
         out.push_str(&printable::line(&line));
         out.push('\n');
+    }
+    for (name, why) in added {
+        let line = format!("  {name}: {why}");
+        out.push_str(&printable::line(&line));
+        out.push('\n');
+    }
+    for note in notes {
+        for (place, line) in note.lines().enumerate() {
+            let indent = if place == 0 { "  " } else { "    " };
+            out.push_str(&format!("{indent}{}\n", printable::line(line)));
+        }
     }
     if old.is_some() {
         for line in &differences {
@@ -223,7 +244,7 @@ fn before<'a>(old: &'a Lock, new: &PlatformLock) -> Option<&'a PlatformLock> {
 /// Returns a line such as `torch 2.12.1 → 2.13.0` for each difference.
 fn of_section(old: Option<&PlatformLock>, new: &PlatformLock) -> Vec<String> {
     let Some(old) = old else { return Vec::new() };
-    let versions = |p: &PlatformLock| -> std::collections::BTreeMap<String, String> {
+    let versions = |p: &PlatformLock| -> BTreeMap<String, String> {
         let wheels = p.wheels.iter().map(|w| (w.name.clone(), w.version.clone()));
         let builds = p.builds.iter().map(|b| (b.name.clone(), b.version.clone()));
         wheels.chain(builds).collect()

@@ -1,8 +1,9 @@
 //! The command line: turns arguments into requests, and answers into text or JSON.
 //!
 //! Results go to stdout, progress and logs to stderr. Exit status: 0 success; 1 the stack, image or build is
-//! bad; 2 wrong usage or a stack that does not parse; 3 the environment lacks something. No module below this
-//! one knows arguments or terminals.
+//! bad; 2 wrong usage or a stack that does not parse; 3 the environment lacks something; 4 and 5 are those of
+//! `update`; 130 after Ctrl-C (`stack/diag/codes.rs` has the table). No module below this one knows arguments or
+//! terminals.
 
 mod args;
 mod attach;
@@ -29,6 +30,7 @@ mod render;
 mod sbom;
 mod session;
 mod sign;
+mod signals;
 mod update;
 mod validate;
 mod variants;
@@ -44,11 +46,11 @@ pub fn main() -> ExitCode {
             // Usage errors exit with 2; clap also reports `--help` and `--version` as errors.
             let exit = if e.use_stderr() { 2 } else { 0 };
             output::print_usage(e);
-            let Some(lost) = output::lost() else {
+            let Some(lost) = output::output_lost() else {
                 return ExitCode::from(exit);
             };
-            for said in &lost.report.diagnostics {
-                output::tell(&format!("{}\n", said.message));
+            for diagnostic in &lost.report.diagnostics {
+                output::print_message(&format!("{}\n", diagnostic.message));
             }
             return ExitCode::from(exit.max(lost.exit));
         }
@@ -81,7 +83,7 @@ pub fn main() -> ExitCode {
         Command::Completions { shell } => generate::completions(shell),
         Command::Man => generate::man(),
     };
-    match result.err().or_else(output::lost) {
+    match result.err().or_else(output::output_lost) {
         None => ExitCode::SUCCESS,
         Some(failure) => failure.report(common),
     }

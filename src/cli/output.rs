@@ -1,11 +1,11 @@
 //! Decides what goes where: text and JSON to stdout, diagnostics and logs to stderr, and exit statuses.
 //!
-//! Nothing else in the program writes to stdout or stderr (`tests/offline/modules.rs`). All text is made
+//! Nothing else in the program writes to stdout or stderr (`tests/offline/output.rs`). All text is made
 //! printable here, so that no file, registry or argument can control the user's terminal.
 
 use super::args::{Cli, Color, Common};
 use serde::Serialize;
-use stackforge_image::store::stdout_is_taken;
+use stackforge_image::store::stdout_has_output;
 pub use stackforge_stack::diag::chain;
 use stackforge_stack::diag::{Diagnostic, Rendered, Report, Severity, Source, codes, render};
 use stackforge_types::printable;
@@ -67,27 +67,27 @@ impl Failure {
     }
 
     pub(super) fn report(self, common: &Common) -> ExitCode {
-        let told = *self.0;
+        let failure = *self.0;
         if common.json {
-            let mut document = told.json;
+            let mut document = failure.json;
             document.insert("ok".into(), false.into());
-            let diagnostics = serde_json::to_value(&told.report.diagnostics);
+            let diagnostics = serde_json::to_value(&failure.report.diagnostics);
             document.insert("diagnostics".into(), diagnostics.unwrap_or_default());
             json(&document);
         }
-        tell(&told.before.unwrap_or_default());
-        on_stderr(told.log.as_str());
+        print_message(&failure.before.unwrap_or_default());
+        on_stderr(failure.log.as_str());
         let color = colored(common, std::io::stderr().is_terminal());
-        on_stderr(render(&told.report, color).as_str());
-        if let Some(d) = told
+        on_stderr(render(&failure.report, color).as_str());
+        if let Some(d) = failure
             .report
             .diagnostics
             .iter()
             .find(|d| d.severity == Severity::Error)
         {
-            tell(&format!("`stackforge explain {}` says more.\n", d.code));
+            print_message(&format!("`stackforge explain {}` says more.\n", d.code));
         }
-        ExitCode::from(told.exit)
+        ExitCode::from(failure.exit)
     }
 }
 
@@ -136,12 +136,12 @@ pub fn shown(path: &Path) -> String {
 }
 
 /// Prints text for people to stderr.
-pub fn tell(text: &str) {
+pub fn print_message(text: &str) {
     on_stderr(&printable::text(text));
 }
 
 /// Prints one event of a run to stderr, as a line of JSON.
-pub fn tell_event(event: &impl Serialize) {
+pub fn print_event(event: &impl Serialize) {
     if let Ok(line) = serde_json::to_string(event) {
         on_stderr(&format!("{}\n", printable::json(&line)));
     }
@@ -150,7 +150,7 @@ pub fn tell_event(event: &impl Serialize) {
 /// Prints clap's error or help. Clap repeats arguments and variables between its own colour codes, so this
 /// prints the error of the printable form of the arguments, or, if there is none, the error without colours.
 pub fn print_usage(error: clap::Error) {
-    let line = |given: OsString| printable::line(&given.to_string_lossy()).into_owned();
+    let line = |argument: OsString| printable::line(&argument.to_string_lossy()).into_owned();
     let again = Cli::read(std::env::args_os().map(line)).err();
     let ours = |name: &OsString| name.to_string_lossy().starts_with("STACKFORGE_");
     let variables = std::env::vars_os().filter(|(name, _)| ours(name));
@@ -162,7 +162,7 @@ pub fn print_usage(error: clap::Error) {
             let error = again.unwrap_or(error);
             let text = error.render().to_string();
             if error.use_stderr() {
-                tell(&text)
+                print_message(&text)
             } else {
                 print(&text)
             }
@@ -175,7 +175,7 @@ static LOST: Mutex<Option<std::io::Error>> = Mutex::new(None);
 
 /// Writes to stdout, or to stderr if the command's output goes to stdout.
 fn on_stdout(text: &str) {
-    if stdout_is_taken() {
+    if stdout_has_output() {
         return on_stderr(text);
     }
     let mut stdout = std::io::stdout().lock();
@@ -194,7 +194,7 @@ fn note_lost(written: std::io::Result<()>) {
 }
 
 /// Returns a failure if a part of the output was lost, since its reader would take the rest for the whole.
-pub(super) fn lost() -> Option<Failure> {
+pub(super) fn output_lost() -> Option<Failure> {
     let lost = LOST.lock().unwrap_or_else(PoisonError::into_inner).take();
     let e = lost?;
     Some(Failure::of(
@@ -216,9 +216,9 @@ pub fn warn(common: &Common, report: &Report) {
 }
 
 /// Prints one line of progress for people to stderr.
-pub fn say(common: &Common, line: &str) {
+pub fn print_status(common: &Common, line: &str) {
     if !common.quiet {
-        tell(&format!("{}\n", printable::line(line)));
+        print_message(&format!("{}\n", printable::line(line)));
     }
 }
 

@@ -9,7 +9,7 @@ use stackforge_build::last::{self, Changed};
 use stackforge_build::native::planned;
 use stackforge_build::{EngineNeed, wants};
 use stackforge_image::store::Store;
-use stackforge_plan::{Plan, StepId};
+use stackforge_plan::{Op, Plan, StepId};
 use stackforge_stack::catalog::Way;
 use stackforge_stack::rules::{Decision, Machine};
 use stackforge_types::printable;
@@ -179,6 +179,13 @@ fn table(plan: &Plan, engine: &EngineNeed) -> String {
         out.push_str(&printable::line(&line));
         out.push('\n');
     }
+    let packages = added(plan);
+    let width = packages.keys().map(|name| name.len()).max().unwrap_or(0);
+    for (name, why) in packages {
+        let line = format!("  {name:width$}  OS package  {why}");
+        out.push_str(&printable::line(&line));
+        out.push('\n');
+    }
     out.push_str(&format!("\n  engine  {engine}\n\n"));
     let width = plan.steps.iter().map(|s| s.id.to_string().chars().count());
     let width = width.max().unwrap_or(0);
@@ -195,6 +202,19 @@ fn table(plan: &Plan, engine: &EngineNeed) -> String {
         out.push('\n');
     }
     out
+}
+
+/// Returns the OS packages that wheels need and the stack does not name, each with its reason.
+fn added(plan: &Plan) -> BTreeMap<&str, String> {
+    let lists = plan.steps.iter().filter_map(|step| match &step.op {
+        Op::Runtime(runtime) => Some(&runtime.packages),
+        Op::Packages(packages) => Some(&packages.packages),
+        _ => None,
+    });
+    let packages = lists
+        .flatten()
+        .filter_map(|p| Some((p.name.as_str(), p.why()?)));
+    packages.collect()
 }
 
 /// Counts a step's inputs, as a note for steps that have no better one.

@@ -1,7 +1,7 @@
 //! Shows a build's events on stderr: bars on a terminal, plain lines elsewhere, JSON lines with `--json`.
 
 use super::args::Common;
-use super::output::{tell, tell_event};
+use super::output::{print_event, print_message};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use stackforge_build::{BuildEvent, plan_step};
 use stackforge_engine::{Event, ImageSize, StepKind};
@@ -21,7 +21,8 @@ pub struct Progress {
     verbose: bool,
     names: HashMap<u32, String>,
     uploaded: u64,
-    downloads: HashMap<String, Instant>,
+    /// When each download was reported last, and how.
+    downloads: HashMap<String, (Instant, String)>,
 }
 
 enum Mode {
@@ -62,23 +63,25 @@ impl Progress {
     pub fn line(&self, text: &str) {
         match &self.mode {
             Mode::Silent | Mode::Json => {}
-            Mode::Plain => tell(&format!("{}\n", printable::line(text))),
+            Mode::Plain => print_message(&format!("{}\n", printable::line(text))),
             Mode::Live { bars, .. } => {
                 let _ = bars.println(printable::line(text));
             }
         }
     }
 
-    pub fn on(&mut self, event: &BuildEvent) {
+    pub fn on_event(&mut self, event: &BuildEvent) {
         if let Mode::Json = self.mode {
-            let told = match event {
+            let printed = match event {
                 BuildEvent::Download { what, done, total } => {
-                    self.due(what, done >= total, JSON_EVERY)
+                    let text = || format!("{done} of {total}");
+                    self.due(what, text, is_finished(*done, *total), JSON_EVERY)
+                        .is_some()
                 }
                 _ => true,
             };
-            if told {
-                tell_event(event);
+            if printed {
+                print_event(event);
             }
             return;
         }
@@ -93,21 +96,38 @@ impl Progress {
         }
     }
 
-    /// Whether to report downloaded bytes now: they change thousands of times a second.
-    fn due(&mut self, what: &str, finished: bool, every: Duration) -> bool {
+    /// Returns the text that says how much is downloaded, if it is to be reported now: it changes thousands of
+    /// times a second. A download of several files is finished several times, which is reported once where it
+    /// looks the same.
+    fn due(
+        &mut self,
+        what: &str,
+        text: impl FnOnce() -> String,
+        finished: bool,
+        every: Duration,
+    ) -> Option<String> {
         let last = self.downloads.get(what);
-        let due = finished || last.is_none_or(|told| told.elapsed() > every);
-        if due {
-            self.downloads.insert(what.to_owned(), Instant::now());
+        if !finished && last.is_some_and(|(at, _)| at.elapsed() <= every) {
+            return None;
         }
-        due
+        let text = text();
+        if finished && last.is_some_and(|(_, last)| *last == text) {
+            return None;
+        }
+        let now = Instant::now();
+        self.downloads.insert(what.to_owned(), (now, text.clone()));
+        Some(text)
     }
 
     fn download(&mut self, what: &str, done: u64, total: u64) {
-        let finished = done >= total;
+        let finished = is_finished(done, total);
         let is_plain = matches!(self.mode, Mode::Plain);
-        if is_plain && self.due(what, finished, PLAIN_EVERY) {
-            self.line(&format!("{what}: {} of {}", mib(done), mib(total)));
+        let text = || match total {
+            0 => mib(done),
+            _ => format!("{} of {}", mib(done), mib(total)),
+        };
+        if is_plain && let Some(text) = self.due(what, text, finished, PLAIN_EVERY) {
+            self.line(&format!("{what}: {text}"));
         }
         if let Mode::Live {
             bars, downloads, ..
@@ -148,7 +168,7 @@ impl Progress {
                 let name = shown(name);
                 self.names.insert(*id, name.clone());
                 match &mut self.mode {
-                    Mode::Plain => tell(&format!("#{id} {name}\n")),
+                    Mode::Plain => print_message(&format!("#{id} {name}\n")),
                     Mode::Live { bars, steps, .. } => {
                         let bar = bars.add(
                             ProgressBar::new_spinner()
@@ -254,7 +274,7 @@ pub struct Amount {
     what: String,
     bar: ProgressBar,
     lines: bool,
-    told: Mutex<Instant>,
+    last_printed: Mutex<Instant>,
 }
 
 impl Amount {
@@ -284,7 +304,7 @@ impl Amount {
             what,
             bar,
             lines: !live && !silent,
-            told: Mutex::new(Instant::now()),
+            last_printed: Mutex::new(Instant::now()),
         }
     }
 
@@ -298,7 +318,7 @@ impl Amount {
 
     pub fn add(&self, bytes: u64) {
         self.bar.inc(bytes);
-        self.tell();
+        self.print_position();
     }
 
     /// Subtracts bytes that do not count any more.
@@ -312,18 +332,18 @@ impl Amount {
             self.bar.set_length(size);
         }
         self.bar.set_position(done);
-        self.tell();
+        self.print_position();
     }
 
-    fn tell(&self) {
-        let Ok(mut told) = self.told.lock() else {
+    fn print_position(&self) {
+        let Ok(mut last_printed) = self.last_printed.lock() else {
             return;
         };
-        if self.lines && told.elapsed() > Duration::from_secs(5) {
-            *told = Instant::now();
+        if self.lines && last_printed.elapsed() > Duration::from_secs(5) {
+            *last_printed = Instant::now();
             let done = mib(self.bar.position());
             let what = &self.what;
-            tell(&match self.bar.length() {
+            print_message(&match self.bar.length() {
                 Some(all) => {
                     let left = self.bar.eta().as_secs();
                     format!("{what}: {done} of {}, {left} s left\n", mib(all))
@@ -343,6 +363,11 @@ fn amount_style() -> ProgressStyle {
         .unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
+/// Whether all of a download is here. A `total` of 0 is not known.
+fn is_finished(done: u64, total: u64) -> bool {
+    total > 0 && done >= total
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,10 +382,18 @@ mod tests {
             downloads: HashMap::new(),
         };
         let long = Duration::from_secs(3600);
-        assert!(progress.due("wheels", false, long));
-        assert!(!progress.due("wheels", false, long));
-        assert!(progress.due("packages", false, long), "another one");
-        assert!(progress.due("wheels", false, Duration::ZERO));
-        assert!(progress.due("wheels", true, long));
+        let mut due = |what, text: &str, finished, every| {
+            progress
+                .due(what, || text.to_owned(), finished, every)
+                .is_some()
+        };
+        assert!(due("wheels", "1 of 9", false, long));
+        assert!(!due("wheels", "2 of 9", false, long));
+        assert!(due("packages", "1 of 5", false, long), "another one");
+        assert!(due("wheels", "3 of 9", false, Duration::ZERO));
+        assert!(due("wheels", "9 of 9", true, long));
+        assert!(!due("wheels", "9 of 9", true, Duration::ZERO), "once");
+        assert!(due("wheels", "12 of 12", true, long), "one more file");
+        assert!(is_finished(9, 9) && !is_finished(8, 9) && !is_finished(8, 0));
     }
 }

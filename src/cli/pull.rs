@@ -104,11 +104,11 @@ async fn pull_it(
             fetched: None,
         });
     }
-    amount.expect(resolved.left(store));
+    amount.expect(resolved.bytes_left(store));
     let places = args.outputs.iter().filter_map(|output| output.rootfs());
     let roots = Rootfs::begin(places, &resolved, store, args.keep).await?;
-    let whole = |digest: &Digest| roots.iter().for_each(|root| root.whole(digest));
-    let fetched = pull::fetch(&resolved, settings, Some(&whole)).await?;
+    let on_blob = |digest: &Digest| roots.iter().for_each(|root| root.blob_stored(digest));
+    let fetched = pull::fetch(&resolved, settings, Some(&on_blob)).await?;
     let digest = &resolved.manifest.digest;
     pull::keep(store, &name, digest, args.keep)?;
     if trust.is_some() {
@@ -160,7 +160,7 @@ fn wanted(common: &Common, args: &PullArgs) -> Result<Wanted, Failure> {
 fn show(common: &Common, args: &PullArgs, pulled: &Pulled) {
     let (resolved, fetched) = (&pulled.resolved, pulled.fetched.as_ref());
     let choice = resolved.choice.as_ref();
-    let taken = choice.and_then(|c| c.taken.as_ref());
+    let chosen = choice.and_then(|c| c.taken.as_ref());
     let others = choice.map_or(&[][..], |c| &c.others);
     // Another machine's GPU is not known unless it is named.
     let elsewhere = args.platform.is_some() && args.gpu.is_none();
@@ -172,7 +172,7 @@ fn show(common: &Common, args: &PullArgs, pulled: &Pulled) {
             "name": pull::name(&args.reference),
             "digest": resolved.manifest.digest,
             "signatures": args.verify.as_ref().map(|_| &pulled.signed),
-            "variant": taken,
+            "variant": chosen,
             "refused": others,
             "doubt": doubt,
             "size": resolved.size(),
@@ -182,8 +182,8 @@ fn show(common: &Common, args: &PullArgs, pulled: &Pulled) {
         return;
     }
     let mut text = String::new();
-    if let Some(taken) = taken {
-        text += &format!("{}: {}\n", line(&taken.variant), line(&taken.why));
+    if let Some(chosen) = chosen {
+        text += &format!("{}: {}\n", line(&chosen.variant), line(&chosen.why));
     }
     for other in others {
         text += &format!("  not {}: {}\n", line(&other.variant), line(&other.why));

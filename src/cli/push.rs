@@ -3,10 +3,10 @@
 use super::Outcome;
 use super::args::{Common, PushArgs};
 use super::audit::Target;
-use super::build::stop_on_signal;
 use super::output::{Failure, json, print};
 use super::progress::{Amount, mib};
 use super::session::{runtime, until_stopped};
+use super::signals::stop_on_signal;
 use stackforge_build::push_image;
 use stackforge_distribute::publish::{
     self, Done, Facts, Listed, PublishError, PushRequest, Settings,
@@ -32,10 +32,10 @@ pub fn run(common: &Common, args: &PushArgs) -> Outcome {
     };
     let request = PushRequest::of_image(&image)?;
     let amount = Arc::new(Amount::new(common, &args.reference.to_string()));
-    let hears = Arc::clone(&amount);
+    let counter = Arc::clone(&amount);
     let observer: registry::Observer = Arc::new(move |event| match event {
-        registry::Event::Sent { bytes, .. } => hears.add(bytes),
-        registry::Event::Lost { bytes, .. } => hears.take(bytes),
+        registry::Event::Sent { bytes, .. } => counter.add(bytes),
+        registry::Event::Lost { bytes, .. } => counter.take(bytes),
         _ => {}
     });
     let settings = Settings {
@@ -134,7 +134,7 @@ fn of_engine(common: &Common, args: &PushArgs, store: &Store) -> Outcome {
 fn absent(store: &Store, args: &PushArgs) -> Result<Failure, Failure> {
     let refs = store.refs()?;
     let names: Vec<&str> = refs.iter().filter_map(|r| r.name.as_deref()).collect();
-    let there = if names.is_empty() {
+    let available = if names.is_empty() {
         "none".to_owned()
     } else {
         names.join(", ")
@@ -143,7 +143,7 @@ fn absent(store: &Store, args: &PushArgs) -> Result<Failure, Failure> {
     Ok(Failure::of(
         Diagnostic::error(
             codes::NO_SUCH_IMAGE,
-            format!("the store has no image `{source}`; there is {there}"),
+            format!("the store has no image `{source}`; there is {available}"),
         )
         .help("name one of these, an image of the engine, `oci:DIR` or `oci-archive:FILE`"),
     ))

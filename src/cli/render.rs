@@ -47,7 +47,7 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
     prepare(&args.output)?;
     let mut progress = Progress::new(common);
     let (context, _scratch) = runtime()?.block_on(async {
-        let mut on = |event| progress.on(&event);
+        let mut on = |event| progress.on_event(&event);
         render_context(&plan, &options, &mut on).await
     })?;
     let files = context.len();
@@ -103,7 +103,7 @@ fn clear(dir: &Path, context: &Context) -> Result<(), Failure> {
     for name in names {
         let path = dir.join(name);
         let removed = match path.symlink_metadata() {
-            Ok(there) if there.is_dir() => std::fs::remove_dir_all(&path),
+            Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(&path),
             Ok(_) => std::fs::remove_file(&path),
             Err(_) => Ok(()),
         };

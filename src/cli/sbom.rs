@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::args::{Common, SbomArgs, SbomChoice};
 use super::build::epoch;
-use super::output::{Failure, json, print, print_document, say, shown};
+use super::output::{Failure, json, print, print_document, print_status, shown};
 use super::session::Session;
 use stackforge_distribute::evidence::{Bill, SbomFormat, sbom};
 use stackforge_image::store::save;
@@ -22,7 +22,7 @@ pub fn run(common: &Common, args: &SbomArgs) -> Outcome {
             SbomChoice::CycloneDx => SbomFormat::CycloneDx,
         },
     );
-    tell_unknown(common, &bill);
+    print_unknown_licences(common, &bill);
     if let Some(path) = &args.output {
         write(path, &text)?;
     }
@@ -42,10 +42,10 @@ pub fn bill<'a>(session: &Session, plan: &'a Plan) -> Result<Bill<'a>, Failure> 
 }
 
 /// Says how many licences are unknown because their files are not in the store.
-pub fn tell_unknown(common: &Common, bill: &Bill<'_>) {
+pub fn print_unknown_licences(common: &Common, bill: &Bill<'_>) {
     match bill.without_licence() {
         0 => {}
-        n => say(
+        n => print_status(
             common,
             &format!("{n} files state no licence that can be read, or are not in the store"),
         ),

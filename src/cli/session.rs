@@ -1,8 +1,8 @@
 //! The common start of most commands: the project, the store and the user's configuration.
 
 use super::args::Common;
-use super::build::stop_on_signal;
 use super::output::{Failure, warn};
+use super::signals::stop_on_signal;
 use stackforge_image::store::Store;
 use stackforge_plan::Plan;
 use stackforge_plan::project::{Chosen, Planned, Project};

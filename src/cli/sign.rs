@@ -40,7 +40,7 @@ pub fn sign(common: &Common, args: &SignArgs) -> Outcome {
         signed.push(evidence::sign(&registry, repository, &manifest, &key, now).await?);
         Ok::<_, EvidenceError>(signed)
     })?;
-    tell(common, "signed", &reference, &key.public(), &signed);
+    print_signatures(common, "signed", &reference, &key.public(), &signed);
     Ok(())
 }
 
@@ -73,11 +73,17 @@ pub fn verify(common: &Common, args: &VerifyArgs) -> Outcome {
         let manifest = evidence::resolve(&registry, &reference).await?;
         evidence::verify(&registry, &reference, &manifest.digest, &trust).await
     })?;
-    tell(common, "verified", &reference, &trust.key, &signed);
+    print_signatures(common, "verified", &reference, &trust.key, &signed);
     Ok(())
 }
 
-fn tell(common: &Common, done: &str, reference: &Reference, key: &PublicKey, signed: &[Signed]) {
+fn print_signatures(
+    common: &Common,
+    done: &str,
+    reference: &Reference,
+    key: &PublicKey,
+    signed: &[Signed],
+) {
     let fingerprint = key.fingerprint();
     if common.json {
         json(&serde_json::json!({

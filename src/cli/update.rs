@@ -2,11 +2,11 @@
 
 use super::Outcome;
 use super::args::{Common, UpdateArgs};
-use super::build::stop_on_signal;
-use super::output::{Failure, json, print, say};
+use super::output::{Failure, json, print, print_status};
 use super::progress::Amount;
 use super::push::plain_http;
 use super::session::runtime;
+use super::signals::stop_on_signal;
 use stackforge_device::Device;
 use stackforge_distribute::pull::{self, Machine, Wanted};
 use stackforge_image::store::Store;
@@ -55,19 +55,19 @@ pub fn run(common: &Common, args: &UpdateArgs) -> Outcome {
             cancel: &cancel,
             retry: args.retry,
         };
-        update::update(&job, &mut |line| say(common, line)).await
+        update::update(&job, &mut |line| print_status(common, line)).await
     });
     amount.end();
     let (last, state) = done?;
-    tell(common, &last, &state, false)
+    report_outcome(common, &last, &state, false)
 }
 
 /// Reports the status from the state file alone.
 fn status(common: &Common, settings: &Settings) -> Outcome {
     let state = update::read(&settings.state, &settings.place)?;
-    if update::under_way(&settings.state) {
-        let under_way = Failure::from(UpdateError::UnderWay);
-        return Err(under_way.with("state", serde_json::json!(state)));
+    if update::is_running(&settings.state) {
+        let failure = Failure::from(UpdateError::UnderWay);
+        return Err(failure.with("state", serde_json::json!(state)));
     }
     if let Some(state) = state.as_ref().filter(|state| state.step != Step::Idle) {
         let what = format!("{}: an update was interrupted", settings.image);
@@ -83,11 +83,11 @@ fn status(common: &Common, settings: &Settings) -> Outcome {
             none.help("`stackforge update CONFIG` runs one"),
         ));
     };
-    tell(common, &last, &state, true)
+    report_outcome(common, &last, &state, true)
 }
 
 /// Reports the end of a run and returns its exit status.
-fn tell(common: &Common, last: &Last, state: &State, asked: bool) -> Outcome {
+fn report_outcome(common: &Common, last: &Last, state: &State, asked: bool) -> Outcome {
     use update::Outcome as End;
     let at = if asked {
         format!(
@@ -97,13 +97,13 @@ fn tell(common: &Common, last: &Last, state: &State, asked: bool) -> Outcome {
     } else {
         String::new()
     };
-    let said = format!("{at}{}", last.said);
+    let message = format!("{at}{}", last.said);
     let code = match last.outcome {
         End::UpToDate | End::Updated => {
             if common.json {
                 json(&serde_json::json!({ "ok": true, "state": state }))
             } else {
-                print(&format!("{said}\n"))
+                print(&format!("{message}\n"))
             }
             return Ok(());
         }
@@ -118,6 +118,6 @@ fn tell(common: &Common, last: &Last, state: &State, asked: bool) -> Outcome {
         End::Failed => "the next update tries again".to_owned(),
         _ => "look at the service: it may not run".to_owned(),
     };
-    let failure = Failure::of(Diagnostic::error(code, said).help(help));
+    let failure = Failure::of(Diagnostic::error(code, message).help(help));
     Err(failure.with("state", serde_json::json!(state)))
 }

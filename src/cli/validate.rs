@@ -3,10 +3,11 @@
 use super::Outcome;
 use super::args::{Common, ValidateArgs};
 use super::audit::Target;
-use super::build::stop_on_signal;
-use super::output::{Failure, json, print, say};
+use super::diagnose::{of_report, text};
+use super::output::{Failure, colored, json, print, print_status};
 use super::push::stored;
 use super::session::{Session, runtime};
+use super::signals::stop_on_signal;
 use serde_json::Value;
 use stackforge_build::validate::Report;
 use stackforge_build::{BuildError, noted, validate_at_rest, validate_image, validate_rootfs};
@@ -16,6 +17,7 @@ use stackforge_image::store::{Store, save};
 use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_stack::spec::Platform;
 use stackforge_types::Cancel;
+use std::io::IsTerminal as _;
 use std::path::Path;
 
 /// Prefix of a root file system's directory.
@@ -31,9 +33,9 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
         None => None,
     };
     let report = runtime()?.block_on(report(common, args, promised))?;
-    let text = serde_json::to_string_pretty(&report).unwrap_or_default() + "\n";
+    let document = serde_json::to_string_pretty(&report).unwrap_or_default() + "\n";
     if let Some(path) = &args.output {
-        save(path, text.as_bytes()).map_err(|e| {
+        save(path, document.as_bytes()).map_err(|e| {
             Failure::of(Diagnostic::error(
                 codes::STORE_IO,
                 format!("write {}: {e}", path.display()),
@@ -60,6 +62,15 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
         "validation".into(),
         serde_json::to_value(&report).unwrap_or_default(),
     );
+    let matches = of_report(&report, common.catalog.as_deref());
+    failure.log = text(
+        "validation",
+        &matches,
+        colored(common, std::io::stderr().is_terminal()),
+    );
+    failure
+        .json
+        .insert("matches".into(), serde_json::json!(matches));
     Err(failure)
 }
 
@@ -68,7 +79,7 @@ async fn report(
     args: &ValidateArgs,
     promised: Option<Value>,
 ) -> Result<Report, Failure> {
-    let mut line = |text: &str| say(common, text);
+    let mut line = |text: &str| print_status(common, text);
     let cancel = Cancel::new();
     stop_on_signal(&cancel);
     if let Some(dir) = args.image.strip_prefix(ROOTFS) {
@@ -88,7 +99,7 @@ async fn report(
         Some(image) => image,
         None => {
             let docker = Docker::connect(None).await.map_err(BuildError::from);
-            let there = match &docker {
+            let in_engine = match &docker {
                 Ok(docker) => docker.image(&name).await.map_err(BuildError::from)?,
                 Err(_) => None,
             };
@@ -103,8 +114,8 @@ async fn report(
                     .documents
                     .as_ref()
                     .map(|d| d.config_digest.to_string());
-                let there = there.as_ref().map(|there| &there.id);
-                there.is_some_and(|id| {
+                let in_engine = in_engine.as_ref().map(|in_engine| &in_engine.id);
+                in_engine.is_some_and(|id| {
                     *id == image.digest.to_string() || Some(id) == config.as_ref()
                 })
             };

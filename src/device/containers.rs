@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use stackforge_types::root::{Root, clean};
+use stackforge_types::yaml;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Containers {
@@ -66,7 +67,7 @@ enum CdiName {
 
 /// Returns the devices of a CDI specification (YAML or JSON); none if it is not NVIDIA's.
 pub fn cdi_devices(spec: &[u8]) -> Vec<String> {
-    let Ok(spec) = serde_saphyr::from_slice::<CdiSpec>(spec) else {
+    let Ok(spec) = yaml::from_slice::<CdiSpec>(spec) else {
         return Vec::new();
     };
     if !spec.kind.starts_with("nvidia.com/") {

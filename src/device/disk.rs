@@ -4,8 +4,8 @@ use std::path::Path;
 
 /// Returns the bytes that this user may still write below `path`, which need not exist yet.
 pub fn free(path: &Path) -> Option<u64> {
-    let there = path.ancestors().find(|p| p.exists())?;
-    let stat = rustix::fs::statvfs(there).ok()?;
+    let existing = path.ancestors().find(|p| p.exists())?;
+    let stat = rustix::fs::statvfs(existing).ok()?;
     stat.f_bavail.checked_mul(stat.f_frsize)
 }
 

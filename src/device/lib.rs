@@ -105,12 +105,12 @@ impl Device {
             ..Self::read(Path::new("/"))
         };
         match nvml::look() {
-            Ok(Some(seen)) => {
+            Ok(Some(found)) => {
                 let driver = device.driver.get_or_insert_default();
-                driver.cuda = seen.cuda;
-                driver.library = driver.library.take().or(seen.driver);
-                if !seen.gpus.is_empty() {
-                    device.gpus = seen.gpus;
+                driver.cuda = found.cuda;
+                driver.library = driver.library.take().or(found.driver);
+                if !found.gpus.is_empty() {
+                    device.gpus = found.gpus;
                 }
             }
             Ok(None) => {}

@@ -43,8 +43,8 @@ impl Device {
             });
             return own.into_iter().collect();
         }
-        let identified = self.gpus.iter().map(|seen| {
-            let by_name = gpu_by_driver_name(catalog, &seen.name);
+        let identified = self.gpus.iter().map(|gpu| {
+            let by_name = gpu_by_driver_name(catalog, &gpu.name);
             let by_board = board.map(|(_, gpu)| gpu);
             // For a board's own GPU the device tree is more exact than the driver.
             let known = match (by_name, by_board) {
@@ -53,13 +53,13 @@ impl Device {
                 (None, b) => b,
             };
             // The hardware's answer wins over what its name suggests.
-            let known = known.filter(|g| seen.sm.is_none_or(|sm| sm == g.sm));
+            let known = known.filter(|g| gpu.sm.is_none_or(|sm| sm == g.sm));
             Identified {
-                name: seen.name.clone(),
+                name: gpu.name.clone(),
                 gpu: known.map(|g| g.name.clone()),
-                sm: seen.sm.or(known.map(|g| g.sm)),
-                memory: seen.memory,
-                mig: seen.mig.clone(),
+                sm: gpu.sm.or(known.map(|g| g.sm)),
+                memory: gpu.memory,
+                mig: gpu.mig.clone(),
             }
         });
         identified.collect()

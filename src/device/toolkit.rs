@@ -38,8 +38,8 @@ pub fn installed(root: &Root) -> Vec<Toolkit> {
         let Some(nvcc) = root.real(&format!("{home}/bin/nvcc")) else {
             continue;
         };
-        let seen = toolkits.iter().any(|t| t.nvcc == nvcc);
-        if !name.starts_with("cuda") || seen || !root.exists(&format!("{home}/bin/nvcc")) {
+        let known = toolkits.iter().any(|t| t.nvcc == nvcc);
+        if !name.starts_with("cuda") || known || !root.exists(&format!("{home}/bin/nvcc")) {
             continue;
         }
         toolkits.push(Toolkit {

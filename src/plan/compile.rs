@@ -184,24 +184,7 @@ pub(super) fn compile(
         threads: recipe_build.jobs.threads.unwrap_or(1),
         max: environment.max_jobs,
     };
-    let digits: Vec<String> = sms.iter().map(Sm::digits).collect();
-    let mut how = format!(
-        "compiling for {}",
-        digits
-            .iter()
-            .map(|d| format!("sm_{d}"))
-            .collect::<Vec<_>>()
-            .join(", ")
-    );
-    if let Some(isa) = isa {
-        how.push_str(&format!(" and {}", isa.name));
-    }
-    for patch in &patches {
-        how.push_str(&format!(", patch {}", patch.id));
-    }
-    if recipe_build.hard_coded_arch {
-        how.push_str(", its own arch list held back by the nvcc filter");
-    }
+    let how = describe(recipe_build, sms, isa, &patches);
     Some(Compile {
         library: build.name.clone(),
         version: build.version.clone(),
@@ -218,7 +201,7 @@ pub(super) fn compile(
             .cloned()
             .collect(),
         env: environment.variables,
-        sms: digits.join(";"),
+        sms: digits(sms).join(";"),
         jobs,
         patches,
         fetch,
@@ -226,4 +209,24 @@ pub(super) fn compile(
         toolkit_home,
         how,
     })
+}
+
+fn digits(sms: &[Sm]) -> Vec<String> {
+    sms.iter().map(Sm::digits).collect()
+}
+
+/// Says for a person how a library is compiled.
+fn describe(recipe: &Build, sms: &[Sm], isa: Option<&Isa>, patches: &[Replacement]) -> String {
+    let names: Vec<String> = digits(sms).iter().map(|d| format!("sm_{d}")).collect();
+    let mut how = format!("compiling for {}", names.join(", "));
+    if let Some(isa) = isa {
+        how.push_str(&format!(" and {}", isa.name));
+    }
+    for patch in patches {
+        how.push_str(&format!(", patch {}", patch.id));
+    }
+    if recipe.hard_coded_arch {
+        how.push_str(", its own arch list held back by the nvcc filter");
+    }
+    how
 }

@@ -62,6 +62,7 @@ fn asked_for_by<'a>(root: &'a str, wheels: &'a [PythonFile]) -> BTreeSet<&'a str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stackforge_types::Digest;
 
     fn wheel(name: &str, via: &[&str]) -> PythonFile {
         PythonFile {
@@ -69,7 +70,7 @@ mod tests {
             version: "1".into(),
             file: format!("{name}-1-py3-none-any.whl"),
             size: 0,
-            sha256: "0".repeat(64),
+            sha256: Digest::of(name.as_bytes()),
             via: via.iter().map(|s| (*s).to_string()).collect(),
         }
     }

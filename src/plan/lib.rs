@@ -304,7 +304,7 @@ pub fn promise(spec: &serde_json::Value) -> String {
 /// Returns a compile step's source as a plan names it.
 pub fn source_text(source: &SourceLock) -> String {
     match source {
-        SourceLock::Sdist { file, sha256, .. } => format!("{file} sha256:{sha256}"),
+        SourceLock::Sdist { file, sha256, .. } => format!("{file} {sha256}"),
         SourceLock::Git { url, revision } => format!("{url} {revision}"),
     }
 }

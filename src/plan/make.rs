@@ -5,9 +5,9 @@ use super::{
     Base as BaseOp, Compile, Image as ImageOp, Kind, Op, Plan, Runtime, Step, StepId, Tools,
     Validate, below_builders, rounds, source_text, wheel_layers,
 };
-use stackforge_stack::catalog::{Catalog, Image, Recipe, templates_in};
+use stackforge_stack::catalog::{Catalog, Check, Image, Recipe, templates_in};
 use stackforge_stack::diag::{Code, Explained, codes};
-use stackforge_stack::lock::{OsPackageLock, PlatformLock, PythonFile};
+use stackforge_stack::lock::{OsPackageLock, PlatformLock, PythonFile, SourceLock};
 use stackforge_stack::rules::{Case, Checked};
 use stackforge_stack::spec::Stack;
 use stackforge_stack::target::{Base, Target};
@@ -50,23 +50,21 @@ pub fn plan(checked: &Checked<'_>) -> Result<Plan, PlanError> {
     let mut compiles = Vec::new();
     let isa = stack.isa.as_ref().and_then(|i| catalog.isa(&i.value));
     for build in &lock.builds {
-        let recipe = catalog
-            .recipe(&build.name)
-            .ok_or_else(|| PlanError::NoRecipe {
-                library: build.name.clone(),
-            })?;
-        let home = toolkit_home(catalog, lock, recipe, &build.requires)?;
-        let made = compile(
-            lock,
-            build,
-            recipe,
-            stack.library(&build.name),
-            (&target.sms, isa),
-            home,
-        );
-        compiles.push(made.ok_or_else(|| PlanError::NoRecipe {
+        let no_recipe = || PlanError::NoRecipe {
             library: build.name.clone(),
-        })?);
+        };
+        let described = catalog.recipe(&build.name);
+        let is_sdist = matches!(build.source, SourceLock::Sdist { .. });
+        let plain = (described.is_none() && is_sdist).then(|| Recipe::of_sdist(&build.name));
+        let recipe = described.or(plain.as_ref()).ok_or_else(no_recipe)?;
+        let home = toolkit_home(catalog, lock, recipe, &build.requires)?;
+        let library = stack.library(&build.name);
+        let made = compile(lock, build, recipe, library, (&target.sms, isa), home);
+        let mut made = made.ok_or_else(no_recipe)?;
+        if described.is_none() {
+            made.how = "built as its source distribution says".to_owned();
+        }
+        compiles.push(made);
     }
     let compiles = in_rounds(compiles);
     let mut libraries = checked.decisions();
@@ -175,7 +173,7 @@ fn slim(lock: &PlatformLock, catalog: &Catalog) -> BTreeMap<String, Vec<String>>
     let names = (lock.wheels.iter().map(|w| &w.name))
         .chain(compiled)
         .map(|name| stackforge_types::wheel::normalized(name));
-    let rules = names.map(|name| (catalog.slim.of(&name), name));
+    let rules = names.map(|name| (catalog.slim.dropped_files(&name), name));
     let some = rules.filter(|(drop, _)| !drop.is_empty());
     some.map(|(drop, name)| (name, drop)).collect()
 }
@@ -187,7 +185,7 @@ fn validation(
     catalog: &Catalog,
     lock: &PlatformLock,
 ) -> serde_json::Value {
-    let mut checks = vec!["imports"];
+    let mut checks = vec![Check::Imports];
     let mut libraries = Vec::new();
     for library in &stack.libraries {
         let name = library.name.value.as_str();
@@ -202,10 +200,9 @@ fn validation(
             None => Vec::new(),
         };
         for check in recipe.iter().flat_map(|r| &r.validate) {
-            let known = ["cuda", "triton", "compile", "attention", "vllm"]
-                .into_iter()
-                .find(|k| k == check);
-            checks.extend(known.filter(|k| !checks.contains(k)));
+            if !checks.contains(check) {
+                checks.push(*check);
+            }
         }
         libraries.push(serde_json::json!({
             "name": name,
@@ -216,7 +213,7 @@ fn validation(
         }));
     }
     if !stack.jit {
-        checks.retain(|c| !["triton", "compile"].contains(c));
+        checks.retain(|check| !check.is_jit());
     }
     // If asked for, code is compiled for an SM that no device of this platform has, but the image does
     // not promise to run there.
@@ -512,7 +509,7 @@ fn wheels(files: &[PythonFile]) -> Inputs {
         .map(|w| {
             (
                 format!("wheel:{}", w.name),
-                format!("{} sha256:{}", w.version, w.sha256),
+                format!("{} {}", w.version, w.sha256),
             )
         })
         .collect()
@@ -520,7 +517,7 @@ fn wheels(files: &[PythonFile]) -> Inputs {
 
 fn package_text(p: &OsPackageLock) -> String {
     match (&p.version, &p.sha256) {
-        (Some(version), Some(sha256)) => format!("{version} sha256:{sha256}"),
+        (Some(version), Some(sha256)) => format!("{version} {sha256}"),
         _ => "unpinned".to_owned(),
     }
 }

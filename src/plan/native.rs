@@ -7,7 +7,7 @@ use super::make::{Inputs, chain};
 use super::{
     Environment, HOME, Kind, Layer, LayerWheel, Op, Packages, Plan, Step, StepId, Validate,
 };
-use stackforge_debian::finish;
+use stackforge_debian::{configure, finish};
 use stackforge_image::layer::{Limits, Part, group};
 use stackforge_image::pack::Compression;
 use stackforge_stack::lock::{OsPackageLock, PythonFile};
@@ -47,11 +47,11 @@ impl Plan {
         for step in &self.steps {
             match &step.op {
                 Op::Base(_) => layers.base(step),
-                Op::Tools(_) if has_compiles => layers.keep(step, vec![StepId::Base]),
+                Op::Tools(_) if has_compiles => layers.push_step(step, vec![StepId::Base]),
                 Op::Compile(compile) => {
                     let needed = compile.after.iter().map(|l| StepId::compile(l));
                     let all = [StepId::Base, StepId::Tools].into_iter().chain(needed);
-                    layers.keep(step, all.collect());
+                    layers.push_step(step, all.collect());
                 }
                 Op::Runtime(runtime) => layers.slim.clone_from(&runtime.slim),
                 _ => {}
@@ -68,6 +68,16 @@ impl Plan {
     }
 }
 
+/// Says that layers may still change: a large wheel has a layer of its own.
+fn unknown_sizes(wheels: usize) -> String {
+    let them = if wheels == 1 {
+        "the size of 1 wheel is".to_owned()
+    } else {
+        format!("the sizes of {wheels} wheels are")
+    };
+    format!("{them} not in the lock: what is large gets a layer of its own once it is fetched")
+}
+
 struct Layers<'a> {
     plan: &'a Plan,
     native: &'a Native,
@@ -77,7 +87,7 @@ struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    fn keep(&mut self, step: &Step, after: Vec<StepId>) {
+    fn push_step(&mut self, step: &Step, after: Vec<StepId>) {
         let mut step = step.clone();
         step.after = after;
         self.done.push(step);
@@ -114,8 +124,11 @@ impl Layers<'_> {
         inputs.insert("platform".into(), self.plan.platform.to_string());
         let scripts = Digest::of(finish::SCRIPTS.as_bytes());
         inputs.insert("finish".into(), format!("{} {scripts}", finish::VERSION));
+        // A script that is not understood is run.
+        let run = [configure::CONFIGURE, configure::INSTALL].concat();
+        inputs.insert("scripts".into(), Digest::of(run.as_bytes()).to_string());
         for (place, package) in packages.iter().enumerate() {
-            let sha256 = package.sha256.as_deref().unwrap_or_default();
+            let sha256 = package.sha256.as_ref().map_or("", Digest::hex);
             inputs.insert(format!("package:{place:04}"), sha256.to_owned());
         }
         inputs
@@ -131,7 +144,7 @@ impl Layers<'_> {
                 own.note.clone_from(&step.note);
             }
         } else {
-            self.keep(step, Vec::new());
+            self.push_step(step, Vec::new());
         }
     }
 
@@ -177,19 +190,27 @@ impl Layers<'_> {
         });
         let wheels: Vec<LayerWheel> = locked.chain(compiled).collect();
         let limits = Limits::default();
+        let sizes: Vec<Option<u64>> = wheels
+            .iter()
+            .map(|wheel| match &wheel.file {
+                Some(file) => (self.size)(file),
+                None => Some(limits.large),
+            })
+            .collect();
         let parts: Vec<Part<'_>> = wheels
             .iter()
-            .map(|wheel| Part {
+            .zip(&sizes)
+            .map(|(wheel, size)| Part {
                 name: &wheel.name,
-                size: match &wheel.file {
-                    Some(file) => (self.size)(file).unwrap_or(0),
-                    None => limits.large,
-                },
+                size: size.unwrap_or(0),
             })
             .collect();
         for group in group(&parts, &limits) {
-            let wheels = group.iter().map(|&place| wheels[place].clone()).collect();
-            self.layer(wheels);
+            self.layer(group.iter().map(|&place| wheels[place].clone()).collect());
+            let unknown = group.iter().filter(|&&place| sizes[place].is_none());
+            if let (unknown @ 1.., Some(step)) = (unknown.count(), self.done.last_mut()) {
+                step.note = Some(unknown_sizes(unknown));
+            }
         }
     }
 
@@ -217,7 +238,7 @@ impl Layers<'_> {
                 .map(|d| format!(" -{d}"))
                 .collect::<String>();
             let what = match (&wheel.file, plan.compile(&wheel.name)) {
-                (Some(file), _) => format!("sha256:{}", file.sha256),
+                (Some(file), _) => file.sha256.to_string(),
                 (None, Some(step)) => {
                     after.push(step.id.clone());
                     format!("step:{}", step.key)

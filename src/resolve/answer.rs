@@ -23,6 +23,17 @@ pub(super) struct Pin {
     pub named: bool,
 }
 
+impl Pin {
+    /// Returns what a lock says of who requires it: nobody besides the stack, if that names it.
+    pub fn locked_via(&self) -> Vec<String> {
+        if self.named {
+            Vec::new()
+        } else {
+            self.via.clone()
+        }
+    }
+}
+
 /// Pins by normalized name.
 pub(super) type Pins = BTreeMap<String, Pin>;
 
@@ -106,6 +117,8 @@ struct File {
 #[derive(Debug)]
 pub(super) struct Files {
     by_name: BTreeMap<String, Candidates>,
+    /// URL or path of each file. They go into no lock.
+    addresses: BTreeMap<Digest, String>,
 }
 
 #[derive(Debug)]
@@ -127,15 +140,23 @@ impl Files {
             )));
         }
         let mut by_name = BTreeMap::new();
+        let mut addresses = BTreeMap::new();
         for package in pylock.packages {
             let name = normalized(&package.name);
             let version = package
                 .version
                 .filter(|v| Version::from_str(v).is_ok())
                 .ok_or_else(|| ResolveError::Pylock(format!("`{name}` has no version")))?;
+            let mut locked = |listed: &File| {
+                let file = listed.locked(&name, &version)?;
+                if let Some(address) = listed.url.as_ref().or(listed.path.as_ref()) {
+                    addresses.insert(file.sha256.clone(), address.clone());
+                }
+                Ok::<_, ResolveError>(file)
+            };
             let mut wheels = Vec::new();
-            for file in &package.wheels {
-                let file = file.locked(&name, &version)?;
+            for listed in &package.wheels {
+                let file = locked(listed)?;
                 let parsed: WheelName = file.file.parse().map_err(pylock_error)?;
                 if parsed.name != name {
                     return Err(ResolveError::Pylock(format!(
@@ -145,10 +166,7 @@ impl Files {
                 }
                 wheels.push((parsed, file));
             }
-            let sdist = match &package.sdist {
-                Some(file) => Some(file.locked(&name, &version)?),
-                None => None,
-            };
+            let sdist = package.sdist.as_ref().map(locked).transpose()?;
             by_name.insert(
                 name,
                 Candidates {
@@ -158,18 +176,23 @@ impl Files {
                 },
             );
         }
-        Ok(Self { by_name })
+        Ok(Self { by_name, addresses })
+    }
+
+    /// Returns where the index has a file: a URL, or a path.
+    pub fn address(&self, sha256: &Digest) -> Option<&str> {
+        self.addresses.get(sha256).map(String::as_str)
     }
 
     pub fn wheel(&self, name: &str, target: &WheelTarget) -> Result<PythonFile, ResolveError> {
-        let candidates = self.of(name)?;
+        let candidates = self.candidates(name)?;
         best(candidates.wheels.iter().map(|(n, f)| (n, f)), target)
             .cloned()
             .ok_or_else(|| no_file(name, &candidates.version, target))
     }
 
     pub fn sdist(&self, name: &str) -> Result<PythonFile, ResolveError> {
-        let candidates = self.of(name)?;
+        let candidates = self.candidates(name)?;
         candidates
             .sdist
             .clone()
@@ -180,7 +203,7 @@ impl Files {
             })
     }
 
-    fn of(&self, name: &str) -> Result<&Candidates, ResolveError> {
+    fn candidates(&self, name: &str) -> Result<&Candidates, ResolveError> {
         self.by_name
             .get(name)
             .ok_or_else(|| ResolveError::Pylock(format!("`{name}` is missing")))
@@ -210,13 +233,13 @@ impl File {
         let sha256 = self
             .hashes
             .get("sha256")
-            .filter(|hex| format!("sha256:{hex}").parse::<Digest>().is_ok())
+            .and_then(|hex| Digest::from_hex(hex).ok())
             .ok_or_else(|| ResolveError::NoHash { file: file.clone() })?;
         Ok(PythonFile {
             name: name.to_owned(),
             version: version.to_owned(),
             size: self.size.unwrap_or(0),
-            sha256: sha256.clone(),
+            sha256,
             via: Vec::new(),
             file,
         })
@@ -324,7 +347,7 @@ causal-conv1d==1.7.0
         ));
         let wheel = Files::parse(&text).unwrap().wheel("x", &target()).unwrap();
         assert_eq!(wheel.file, "x-1+cu128-py3-none-any.whl");
-        assert_eq!((wheel.size, wheel.sha256), (7, hash));
+        assert_eq!((wheel.size, wheel.sha256.hex()), (7, hash.as_str()));
     }
 
     #[test]

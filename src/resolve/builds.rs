@@ -8,9 +8,11 @@ use super::answer::{Pins, pin_lines};
 use super::git;
 use super::project::Question;
 use super::python::Resolver;
-use super::requirements::{Need, Way};
+use super::requirements::{Need, PackageSource};
+use super::source::Sdist;
 use stackforge_stack::catalog::{Catalog, Image};
 use stackforge_stack::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
+use stackforge_stack::spec::Library;
 use stackforge_types::wheel::normalized;
 use std::collections::BTreeSet;
 
@@ -128,8 +130,8 @@ impl BuildFacts<'_> {
         let toolkit = self.toolkit(need)?;
         let pin = &self.pins[&need.distribution];
         let version = pin.version.to_string();
-        let source = match (&need.way, sdist) {
-            (Way::Git { url, reference }, _) => SourceLock::Git {
+        let source = match (&need.source, sdist) {
+            (PackageSource::Git { url, reference }, _) => SourceLock::Git {
                 revision: self
                     .revision(
                         need,
@@ -153,16 +155,58 @@ impl BuildFacts<'_> {
                 });
             }
         };
+        let mut requirements = need.build().map(|b| b.requires.clone()).unwrap_or_default();
+        requirements.extend(need.library.build_requires.iter().cloned());
+        if let Toolkit::Wheels(line) = toolkit {
+            requirements.push(line);
+        }
+        let requires = self.requires(resolver, need.name(), requirements, true);
         Ok(BuildLock {
             name: need.name().to_owned(),
             version,
             source,
-            requires: self.requires(resolver, need, toolkit).await?,
-            via: if pin.named {
-                Vec::new()
-            } else {
-                pin.via.clone()
+            requires: requires.await?,
+            via: pin.locked_via(),
+        })
+    }
+
+    /// Locks the build of a distribution without a recipe.
+    pub async fn lock_sdist(
+        &self,
+        resolver: &Resolver<'_>,
+        name: &str,
+        sdist: &Sdist,
+        library: Option<&Library>,
+    ) -> Result<BuildLock, ResolveError> {
+        let pin = &self.pins[name];
+        let mut requirements = sdist.metadata.build_requires.clone();
+        requirements.extend(
+            library
+                .iter()
+                .flat_map(|l| l.build_requires.iter().cloned()),
+        );
+        let known = self.catalog.sources.get(name);
+        requirements.extend(known.iter().flat_map(|k| k.requires.iter().cloned()));
+        // As pip isolates builds, one may want another version than the image has.
+        let requires = match self
+            .requires(resolver, name, requirements.clone(), true)
+            .await
+        {
+            Err(ResolveError::Unsatisfiable { .. }) => {
+                self.requires(resolver, name, requirements, false).await
+            }
+            done => done,
+        };
+        Ok(BuildLock {
+            name: name.to_owned(),
+            version: pin.version.to_string(),
+            source: SourceLock::Sdist {
+                file: sdist.file.file.clone(),
+                sha256: sdist.file.sha256.clone(),
+                size: sdist.file.size,
             },
+            requires: requires?,
+            via: pin.locked_via(),
         })
     }
 
@@ -190,45 +234,51 @@ impl BuildFacts<'_> {
         git::revision(need.name(), url, reference, self.offline).await
     }
 
-    /// Returns the files of build requirements that are not in the image.
+    /// Returns the files of build requirements that are not in the image. Those that are have the image's versions,
+    /// if they are to be `beside` its wheels.
     async fn requires(
         &self,
         resolver: &Resolver<'_>,
-        need: &Need<'_>,
-        toolkit: Toolkit,
+        name: &str,
+        requirements: Vec<String>,
+        beside: bool,
     ) -> Result<Vec<PythonFile>, ResolveError> {
-        let mut requirements = need.build().map(|b| b.requires.clone()).unwrap_or_default();
-        if let Toolkit::Wheels(line) = toolkit {
-            requirements.push(line);
-        }
         if requirements.is_empty() {
             return Ok(Vec::new());
         }
-        let old = self.old.and_then(|o| o.build(need.name()));
+        let old = self.old.and_then(|o| o.build(name));
+        let preferences = old
+            .filter(|_| self.unchanged.contains(name))
+            .map(|b| {
+                b.requires
+                    .iter()
+                    .map(|f| format!("{}=={}", f.name, f.version))
+                    .collect()
+            })
+            .unwrap_or_default();
         let question = Question {
             requirements,
-            constraints: pin_lines(self.pins),
-            preferences: old
-                .filter(|_| self.unchanged.contains(need.name()))
-                .map(|b| {
-                    b.requires
-                        .iter()
-                        .map(|f| format!("{}=={}", f.name, f.version))
-                        .collect()
-                })
-                .unwrap_or_default(),
+            constraints: if beside {
+                pin_lines(self.pins)
+            } else {
+                Vec::new()
+            },
+            preferences,
             ..Question::default()
         };
         let mut pins = resolver.versions(&question).await?.map_err(|explanation| {
             ResolveError::Unsatisfiable {
-                of: format!(
-                    "the build requirements of `{}` beside the image's wheels",
-                    need.name()
-                ),
+                of: match beside {
+                    true => format!("the build requirements of `{name}` beside the image's wheels"),
+                    false => format!("the build requirements of `{name}`"),
+                },
                 explanation,
             }
         })?;
-        pins.retain(|name, _| !self.pins.contains_key(name));
+        pins.retain(|name, pin| {
+            let of_image = self.pins.get(name);
+            of_image.is_none_or(|image| image.version != pin.version)
+        });
         let known = |name: &str, version: String| {
             let files = old.map(|b| b.requires.as_slice()).unwrap_or_default();
             files.iter().any(|f| f.name == name && f.version == version)
@@ -245,9 +295,7 @@ impl BuildFacts<'_> {
         pins.iter()
             .map(|(name, pin)| {
                 let mut file = files.wheel(name, &resolver.settings.target)?;
-                if !pin.named {
-                    file.via.clone_from(&pin.via);
-                }
+                file.via = pin.locked_via();
                 Ok(file)
             })
             .collect()

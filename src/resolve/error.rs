@@ -1,15 +1,16 @@
 //! Errors of locking, and how they are reported.
 
-use super::indexes::redact;
-use super::os::NoSystem;
+use super::redact::redact;
 use super::uv::UvError;
 use stackforge_debian::archive::ArchiveError;
+use stackforge_debian::finish::FinishError;
 use stackforge_debian::keyring::KeyringError;
 use stackforge_debian::mirror::MirrorError;
 use stackforge_debian::resolve::ResolveError as DebianError;
 use stackforge_stack::diag::{Code, Diagnostic, Explained, Report, chain, codes, of_disk};
 use stackforge_stack::spec::{Stack, Wanted};
 use stackforge_transfer::fetch::FetchError;
+use std::io;
 use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +45,12 @@ pub enum ResolveError {
     Circle(String),
     #[error("{} of the stack's rules are broken", .0.len())]
     Policy(Vec<Diagnostic>),
+    #[error("the source of `{name}` {version} cannot be used: {why}")]
+    Source {
+        name: String,
+        version: String,
+        why: String,
+    },
     #[error("the version of `{0}` would have to be chosen, and stackforge is offline")]
     OfflineChoice(String),
     #[error("OS packages")]
@@ -54,6 +61,23 @@ pub enum ResolveError {
         path: PathBuf,
         source: std::io::Error,
     },
+}
+
+/// Why a registry's base could not be read as a Debian or Ubuntu system.
+#[derive(Debug, thiserror::Error)]
+pub enum BaseSystemError {
+    #[error("reading the base's packages")]
+    Installed(#[from] FinishError),
+    #[error("reading the base's {path}")]
+    Read { path: String, source: io::Error },
+    #[error("the base is neither Debian nor Ubuntu but `{0}`")]
+    Other(String),
+    #[error("the base has no package database")]
+    NoPackages,
+    #[error("the base has no keys of its distribution's archive")]
+    NoKeys,
+    #[error(transparent)]
+    Keyring(#[from] KeyringError),
 }
 
 /// Why OS packages could not be locked.
@@ -73,7 +97,7 @@ pub enum OsPackagesError {
     Choice(#[from] DebianError),
     /// The base's root file system is not one of Debian or Ubuntu.
     #[error(transparent)]
-    System(#[from] NoSystem),
+    System(#[from] BaseSystemError),
     /// The base could not be fetched.
     #[error("{}", chain(.0.as_ref()))]
     Base(Box<dyn Explained + Send + Sync>),
@@ -178,6 +202,11 @@ impl ResolveError {
                 codes::CATALOG_INVALID,
                 None,
                 "correct `needs` of one of their recipes".to_owned(),
+            ),
+            Self::Source { name, .. } => (
+                codes::NO_MATCHING_FILE,
+                Some(name.as_str()),
+                "choose a version that has a wheel, or write a recipe under `.stackforge/libraries/`".to_owned(),
             ),
             Self::OfflineChoice(_) => (
                 codes::RESOLVER_FAILED,

@@ -1,7 +1,7 @@
 //! Resolves a tag or branch of a source repository to a revision.
 
 use super::ResolveError;
-use super::indexes::redact;
+use super::redact::redact;
 use super::uv::last_lines;
 use std::process::Stdio;
 use std::time::Duration;
@@ -52,8 +52,8 @@ pub(super) async fn revision(
         Err(_) => return Err(failed("the repository did not answer in 60 s".into())),
     };
     if !output.status.success() {
-        let said = redact(&String::from_utf8_lossy(&output.stderr));
-        return Err(failed(last_lines(&said, 3)));
+        let message = redact(&String::from_utf8_lossy(&output.stderr));
+        return Err(failed(last_lines(&message, 3)));
     }
     pick(&String::from_utf8_lossy(&output.stdout), reference)
         .ok_or_else(|| failed("the repository has no such tag or branch".into()))

@@ -23,6 +23,9 @@ pub fn inputs(stack: &Stack, catalog: &Catalog, target: &Target<'_>) -> BTreeMap
     put("platform", stack.platform.value.to_string());
     put("python", stack.python.value.to_string());
     put("jit", stack.jit.to_string());
+    if !stack.os_libraries {
+        put("os_libraries", "false".to_owned());
+    }
     let sms: Vec<String> = target
         .sms
         .iter()
@@ -33,10 +36,13 @@ pub fn inputs(stack: &Stack, catalog: &Catalog, target: &Target<'_>) -> BTreeMap
         items.iter().map(|i| i.value.clone()).collect::<Vec<_>>()
     };
     put("packages", words(&stack.packages).join(" "));
+    let of_builds = stack.libraries.iter().flat_map(|l| &l.build_packages);
+    let of_builds: Vec<&str> = of_builds.map(String::as_str).collect();
+    put("build_packages", of_builds.join(" "));
     // An override may contain a direct URL.
     put(
         "overrides",
-        super::indexes::redact(&words(&stack.overrides).join(" ")),
+        super::redact::redact(&words(&stack.overrides).join(" ")),
     );
     let indexes = words(&stack.indexes);
     if !indexes.is_empty() || stack.overrides.iter().any(|o| o.value.contains("://")) {
@@ -73,6 +79,11 @@ fn library(need: &Need<'_>) -> String {
     }
     if !library.extras.is_empty() {
         out.push_str(&format!(", extras {}", library.extras.join(" ")));
+    }
+    if !library.build_requires.is_empty() {
+        // A requirement may contain a direct URL.
+        let requires = super::redact::redact(&library.build_requires.join(" "));
+        out.push_str(&format!(", build requires {requires}"));
     }
     if let Some(git) = &library.git {
         out.push_str(&format!(", git {}", short(git)));
@@ -124,12 +135,13 @@ fn recipe_digest(need: &Need<'_>) -> Option<String> {
     Some(short(&(&recipe.distribution, wheels, packages, build)))
 }
 
-/// Returns the digest of the part of a base's file that changes what is locked.
+/// Returns the digest of the part of a base's file that changes what is locked. Existing locks hold it, so the
+/// hashed text must stay: digests are part of it as plain text.
 fn image_digest(image: &Image) -> String {
-    let reference = image
-        .reference
-        .as_ref()
-        .map(|r| (&r.runtime, &r.devel, &r.digests));
+    let reference = image.reference.as_ref().map(|r| {
+        let digests = r.digests.iter().map(|(name, d)| (name, d.to_string()));
+        (&r.runtime, &r.devel, digests.collect::<BTreeMap<_, _>>())
+    });
     let bootstrap = image
         .bootstrap
         .as_ref()
@@ -159,7 +171,7 @@ fn short(value: &impl Debug) -> String {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> BTreeMap<String, String> {
+    fn inputs_of(text: &str) -> BTreeMap<String, String> {
         let stack = stackforge_stack::spec::read("t.yaml", text)
             .unwrap()
             .pattern;
@@ -185,7 +197,7 @@ indexes: ["https://u:secret@i.test/simple"]
 
     #[test]
     fn no_host_and_no_credential_is_in_them() {
-        let text = format!("{:?}", of(&stack()));
+        let text = format!("{:?}", inputs_of(&stack()));
         assert!(
             !text.contains("i.test") && !text.contains("secret"),
             "{text}"
@@ -194,9 +206,9 @@ indexes: ["https://u:secret@i.test/simple"]
 
     #[test]
     fn what_changes_files_changes_them_and_what_does_not_does_not() {
-        let before = of(&stack());
+        let before = inputs_of(&stack());
         let same = stack().replace("\"2.13.*\"", "\"2.13.*\", jobs: 3, env: { A: b }");
-        assert_eq!(of(&same), before);
+        assert_eq!(inputs_of(&same), before);
         for (from, to, key) in [
             ("\"2.13.*\"", "\"2.12.*\"", "libraries.torch"),
             ("\"2.13.*\"", "\"2.13.*\", extras: [opt]", "libraries.torch"),
@@ -205,7 +217,7 @@ indexes: ["https://u:secret@i.test/simple"]
             ("simple\"]", "other\"]", "indexes"),
             ("x-1-", "x-2-", "indexes"),
         ] {
-            let now = of(&stack().replace(from, to));
+            let now = inputs_of(&stack().replace(from, to));
             let keys: Vec<_> = now
                 .keys()
                 .filter(|k| now.get(*k) != before.get(*k))

@@ -18,12 +18,14 @@ mod policy;
 mod project;
 mod python;
 mod reach;
+mod redact;
 mod requirements;
 mod settings;
 pub mod simple;
-
+mod source;
+mod system;
 mod uv;
-mod ways;
+mod wheel_or_source;
 
 use answer::Pins;
 use builds::{BuildFacts, Toolkit, cuda_of, ordered};
@@ -32,7 +34,8 @@ use old::{Old, old_digest};
 use policy::StackResolution;
 use project::{Question, UvSettings};
 use python::Resolver;
-use requirements::{Need, Way, needs};
+use requirements::{Need, PackageSource, needs};
+use source::{Resolved, Sources};
 use stackforge_stack::catalog::Catalog;
 use stackforge_stack::lock::{BaseLock, FORMAT, Lock, PinnedImage, PlatformLock, PythonFile};
 use stackforge_stack::rules::Choice;
@@ -42,13 +45,15 @@ use stackforge_types::Digest;
 use stackforge_types::wheel::{WheelTarget, best, normalized};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use system::Taken;
 use uv::Uv;
 
 pub use error::{OsPackagesError, ResolveError};
+pub use indexes::IndexAddress;
 pub use indexes::index_settings;
 pub use inputs::inputs;
 pub use package::{Package, PackageError, Pin, locked_files, package};
-pub use reach::{IndexAddress, index_address, index_answers};
+pub use reach::{index_address, index_answers};
 
 /// glibc 2's minor version if the base's is not known: that of the oldest system for which current wheels
 /// are made (manylinux_2_28).
@@ -86,6 +91,13 @@ pub struct Bases<D, R> {
     pub root_of: R,
 }
 
+/// A lock, and what it says otherwise than somebody who reads the stack would expect, a sentence each.
+#[derive(Debug)]
+pub struct Locked {
+    pub lock: Lock,
+    pub notes: Vec<String>,
+}
+
 /// Locks a stack.
 pub async fn lock<D, R>(
     stack: &Stack,
@@ -95,7 +107,7 @@ pub async fn lock<D, R>(
     options: &LockOptions,
     bases: Bases<D, R>,
     progress: &mut dyn FnMut(&str),
-) -> Result<Lock, ResolveError>
+) -> Result<Locked, ResolveError>
 where
     D: AsyncFn(&str) -> Option<Digest>,
     R: AsyncFn(&PinnedImage) -> Result<PathBuf, ResolveError>,
@@ -118,7 +130,7 @@ where
     };
     let mut needs = needs(stack, target);
     let choice = Choice::of(stack, target, catalog);
-    ways::decide(&mut needs, &resolver, &choice).await?;
+    wheel_or_source::decide(&mut needs, &resolver, &choice).await?;
     resolver.settings.add(&needs, &work.path().join("stubs"))?;
 
     progress("resolving versions");
@@ -127,30 +139,33 @@ where
         preferences: old.preferences(&needs),
         ..Question::default()
     };
-    let pins =
-        resolver
-            .versions(&question)
-            .await?
-            .map_err(|explanation| ResolveError::Unsatisfiable {
-                of: "the stack".to_owned(),
-                explanation,
-            })?;
+    let sources = Sources {
+        needs: &needs,
+        old: &old,
+        cache: &options.cache,
+        offline: options.offline,
+    };
+    let Resolved {
+        pins,
+        sdists: plain,
+        mut notes,
+    } = sources.resolve(&mut resolver, &question, progress).await?;
     if options.offline {
         old.only_known(&needs, &pins)?;
     }
     progress(&format!("choosing files of {} distributions", pins.len()));
     let files = resolver.files(&pins).await?;
-    let (wheels, sdists) = chosen(&resolver, &needs, &pins, &files)?;
+    let (wheels, sdists) = chosen(&resolver, &needs, &plain, &pins, &files)?;
     let base_cuda = target.base.image().and_then(|i| i.cuda.clone());
     let resolution = StackResolution {
         needs: &needs,
         question: &question,
         pins: &pins,
-        kept: old.kept(&needs, &pins),
+        kept: old.kept_versions(&needs, &pins),
         platform: stack.platform.value,
-        torch_of_base: base_cuda.is_some() && ways::is_for_one_system(&wheels, "torch"),
+        torch_of_base: base_cuda.is_some() && wheel_or_source::is_for_one_system(&wheels, "torch"),
     };
-    policy::check(&resolver, &resolution).await?;
+    notes.extend(policy::check(&resolver, &resolution).await?);
 
     let cuda = cuda_of(&pins).or(base_cuda);
     let facts = BuildFacts {
@@ -174,27 +189,44 @@ where
         );
     }
 
+    for (name, sdist) in &plain {
+        progress(&format!("choosing what builds {name}"));
+        let library = stack.library(name);
+        builds.push(facts.lock_sdist(&resolver, name, sdist, library).await?);
+    }
+
     let mut base = base_lock(stack, target, devel, old.platform, options, bases.digest_of).await;
-    progress("choosing OS packages");
-    let names = os::names(stack, target, &needs);
-    let same_base =
-        |p: &&PlatformLock| (&p.base.runtime, &p.base.devel) == (&base.runtime, &base.devel);
-    // A lock by digest never goes back to a lock by names.
-    let by_file = old.platform.is_some_and(os::was_read);
-    let kept = old.os_platform.filter(same_base);
-    let kept = kept.and_then(|p| os::kept(p, &names, options.pull));
-    let packages = match (kept, &base.runtime) {
-        (Some(kept), _) => kept,
-        (None, Some(runtime)) if (options.pull || by_file) && !options.offline => {
-            progress("fetching the base, for what is installed in it");
-            let root = (bases.root_of)(runtime).await?;
-            let devel = match &base.devel {
-                Some(devel) => Some((bases.root_of)(devel).await?),
-                None => None,
-            };
-            os::lock_over(stack, &root, devel.as_deref(), &names, options).await?
+    let mut taken = Taken {
+        complete: true,
+        ..Taken::default()
+    };
+    let by_file = options.pull || old.platform.is_some_and(os::was_read);
+    if stack.os_libraries && (by_file || os::is_made_here(target)) {
+        let reader = system::Reader {
+            catalog,
+            cache: &options.cache,
+            offline: options.offline,
+        };
+        taken = reader.taken(&wheels, &builds, &files, progress).await;
+        // A base with CUDA has its libraries.
+        if target.base.image().is_some_and(|i| i.cuda.is_none()) {
+            notes.append(&mut taken.proposals);
         }
-        (None, _) => os::lock(stack, target, &names, options).await?,
+    }
+    progress("choosing OS packages");
+    let os = OsQuestion {
+        stack,
+        target,
+        old: &old,
+        base: &base,
+        names: os::names(stack, target, &needs, &plain, catalog),
+        taken: &taken,
+        wheels: &wheels,
+        options,
+    };
+    let packages = match os.kept_packages().await? {
+        Some(kept) => kept,
+        None => os.lock(&bases.root_of, progress).await?,
     };
     base.packages = packages.base;
     let mut section = PlatformLock {
@@ -210,12 +242,77 @@ where
         builder_packages: packages.builder,
     };
     old.keep_sizes(&mut section);
-    Ok(Lock {
+    let lock = Lock {
         version: FORMAT,
         stack: stack.stack.value.to_string(),
         inputs,
         platforms: vec![section],
-    })
+    };
+    Ok(Locked { lock, notes })
+}
+
+/// What decides which OS packages are locked.
+struct OsQuestion<'a> {
+    stack: &'a Stack,
+    target: &'a Target<'a>,
+    old: &'a Old<'a>,
+    base: &'a BaseLock,
+    names: os::Names,
+    taken: &'a Taken,
+    wheels: &'a [PythonFile],
+    options: &'a LockOptions,
+}
+
+impl OsQuestion<'_> {
+    /// Returns the old lock's packages, if its base is still the one that is locked, and they have what the wheels
+    /// take from the system.
+    async fn kept_packages(&self) -> Result<Option<os::OsPackages>, ResolveError> {
+        let images = (&self.base.runtime, &self.base.devel);
+        let same_base = |p: &&PlatformLock| (&p.base.runtime, &p.base.devel) == images;
+        let Some(old) = self.old.os_platform.filter(same_base) else {
+            return Ok(None);
+        };
+        let Some(kept) = os::kept_packages(old, &self.names, self.options.pull) else {
+            return Ok(None);
+        };
+        let wanted = os::Wanted {
+            stack: self.stack,
+            target: self.target,
+            old,
+            taken: self.taken,
+            wheels: self.wheels,
+            options: self.options,
+        };
+        let fits = os::fits_needs(&kept, &wanted).await?;
+        Ok(fits.then_some(kept))
+    }
+
+    /// Chooses packages: by file, over what is installed in the base, where that is asked for or was done before.
+    async fn lock<R>(
+        &self,
+        root_of: &R,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<os::OsPackages, ResolveError>
+    where
+        R: AsyncFn(&PinnedImage) -> Result<PathBuf, ResolveError>,
+    {
+        let (names, needs) = (&self.names, &self.taken.needs);
+        // A lock by digest never goes back to a lock by names.
+        let by_file = self.options.pull || self.old.platform.is_some_and(os::was_read);
+        match &self.base.runtime {
+            Some(runtime) if by_file && !self.options.offline => {
+                progress("fetching the base, for what is installed in it");
+                let root = root_of(runtime).await?;
+                let devel = match &self.base.devel {
+                    Some(devel) => Some(root_of(devel).await?),
+                    None => None,
+                };
+                let devel = devel.as_deref();
+                os::lock_over(self.stack, &root, devel, names, needs, self.options).await
+            }
+            _ => os::lock(self.stack, self.target, names, needs, self.options).await,
+        }
+    }
 }
 
 fn uv_settings(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: bool) -> UvSettings {
@@ -236,6 +333,7 @@ fn uv_settings(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: b
         sources: stack.libraries.iter().filter_map(own_index).collect(),
         metadata: Vec::new(),
         compiled: Vec::new(),
+        sdists_too: false,
         stubs: None,
         index_options: indexes.options(),
         own_config: indexes.origin == Origin::Stack || indexes.config.is_some(),
@@ -253,6 +351,7 @@ type Sdists = BTreeMap<String, PythonFile>;
 fn chosen(
     resolver: &Resolver<'_>,
     needs: &[Need<'_>],
+    plain: &source::Sdists,
     pins: &Pins,
     files: &answer::Files,
 ) -> Result<(Vec<PythonFile>, Sdists), ResolveError> {
@@ -262,17 +361,16 @@ fn chosen(
         match needs
             .iter()
             .find(|n| n.distribution == *name)
-            .map(|n| &n.way)
+            .map(|n| &n.source)
         {
-            Some(Way::Git { .. }) => {}
-            Some(Way::Sdist) => {
+            _ if plain.contains_key(name) => {}
+            Some(PackageSource::Git { .. }) => {}
+            Some(PackageSource::Sdist) => {
                 sdists.insert(name.clone(), files.sdist(name)?);
             }
             _ => {
                 let mut wheel = files.wheel(name, &resolver.settings.target)?;
-                if !pin.named {
-                    wheel.via.clone_from(&pin.via);
-                }
+                wheel.via = pin.locked_via();
                 wheels.push(wheel);
             }
         }
@@ -331,7 +429,7 @@ async fn base_lock(
             let pinned = async |name: &str, role: &str| {
                 let known = [name, role]
                     .iter()
-                    .find_map(|k| reference.digests.get(*k)?.parse().ok());
+                    .find_map(|k| reference.digests.get(*k).cloned());
                 let before = || old_digest(old, name).filter(|_| !options.upgrade_os);
                 let digest = match known.or_else(before) {
                     Some(digest) => Some(digest),

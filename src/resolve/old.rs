@@ -61,6 +61,22 @@ impl<'a> Old<'a> {
         versions(self.platform.filter(|_| !self.all_released))
     }
 
+    /// Returns the names of what was compiled and may stay at its version.
+    pub fn sources(&self) -> impl Iterator<Item = &'a str> {
+        let platform = self.platform.filter(|_| !self.all_released);
+        let builds = platform.into_iter().flat_map(|p| &p.builds);
+        builds
+            .map(|build| build.name.as_str())
+            .filter(|name| !self.released.contains(*name))
+    }
+
+    /// Whether a library is in the old lock and may stay at its version.
+    pub fn has(&self, need: &Need<'_>) -> bool {
+        let mut versions = self.versions();
+        let known = versions.any(|(name, _)| normalized(name) == need.distribution);
+        known && !self.released.contains(need.name())
+    }
+
     pub fn preferences(&self, needs: &[Need<'_>]) -> Vec<String> {
         let released: BTreeSet<&str> = needs
             .iter()
@@ -75,7 +91,7 @@ impl<'a> Old<'a> {
     }
 
     /// Returns the distributions that kept the old lock's version, and were not to be upgraded.
-    pub fn kept(&self, needs: &[Need<'_>], pins: &Pins) -> BTreeSet<String> {
+    pub fn kept_versions(&self, needs: &[Need<'_>], pins: &Pins) -> BTreeSet<String> {
         self.versions()
             .filter(|(name, _)| !self.released.contains(*name))
             .map(|(name, version)| (distribution(needs, name), version))
@@ -111,7 +127,7 @@ impl<'a> Old<'a> {
     /// in some answers only. An upgrade may add a size.
     pub fn keep_sizes(&self, made: &mut PlatformLock) {
         let mut old = self.platform.cloned();
-        let known: BTreeMap<&str, u64> = old
+        let known: BTreeMap<&Digest, u64> = old
             .iter_mut()
             .flat_map(files)
             .map(|(sha256, size)| (sha256, *size))
@@ -140,19 +156,19 @@ fn nearest<'a>(old: &'a Lock, stack: &Stack) -> Option<&'a PlatformLock> {
 }
 
 /// Returns digest and size of every file of a package index.
-fn files(platform: &mut PlatformLock) -> impl Iterator<Item = (&str, &mut u64)> {
+fn files(platform: &mut PlatformLock) -> impl Iterator<Item = (&Digest, &mut u64)> {
     let built = platform.builds.iter_mut().flat_map(|build| {
         let source = match &mut build.source {
-            SourceLock::Sdist { sha256, size, .. } => Some((sha256.as_str(), size)),
+            SourceLock::Sdist { sha256, size, .. } => Some((&*sha256, size)),
             SourceLock::Git { .. } => None,
         };
         let requires = build.requires.iter_mut();
         source
             .into_iter()
-            .chain(requires.map(|file| (file.sha256.as_str(), &mut file.size)))
+            .chain(requires.map(|file| (&file.sha256, &mut file.size)))
     });
     let wheels = platform.wheels.iter_mut();
-    let wheels = wheels.map(|file| (file.sha256.as_str(), &mut file.size));
+    let wheels = wheels.map(|file| (&file.sha256, &mut file.size));
     wheels.chain(built)
 }
 

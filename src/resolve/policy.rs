@@ -1,7 +1,7 @@
 //! Refuses two silent choices of a resolver that spoil a CUDA stack: a torch without CUDA, and a much older
-//! release of a library.
+//! release of a library that the catalog describes. Of other libraries that is said.
 //!
-//! In: the joint resolution. Out: nothing, or findings that name the requirement that causes it, in uv's own
+//! In: the joint resolution. Out: what is to be said, or findings that name the requirement that causes it, in uv's own
 //! words. Further resolutions are run only if something looks wrong.
 
 use super::ResolveError;
@@ -31,15 +31,23 @@ pub(super) struct StackResolution<'a> {
 pub(super) async fn check(
     resolver: &Resolver<'_>,
     resolution: &StackResolution<'_>,
-) -> Result<(), ResolveError> {
+) -> Result<Vec<String>, ResolveError> {
     let (cpu_only, downgrades) = try_join(
         cpu_only_torch(resolver, resolution),
         downgrades(resolver, resolution),
     )
     .await?;
-    let findings: Vec<Diagnostic> = cpu_only.into_iter().chain(downgrades).collect();
+    let mut findings: Vec<Diagnostic> = cpu_only.into_iter().collect();
+    let mut notes = Vec::new();
+    for (need, finding) in downgrades {
+        // Others follow what the rest of a stack asks for, as with any resolver; it is said.
+        match need.recipe {
+            Some(_) => findings.push(finding),
+            None => notes.push(finding.message),
+        }
+    }
     if findings.is_empty() {
-        Ok(())
+        Ok(notes)
     } else {
         Err(ResolveError::Policy(findings))
     }
@@ -188,11 +196,11 @@ pub(super) fn far_below(version: &Version, other: &Version) -> bool {
     minor(version) < minor(other)
 }
 
-async fn downgrades(
+async fn downgrades<'a>(
     resolver: &Resolver<'_>,
-    resolution: &StackResolution<'_>,
-) -> Result<Vec<Diagnostic>, ResolveError> {
-    let suspects: Vec<&Need<'_>> = resolution
+    resolution: &StackResolution<'a>,
+) -> Result<Vec<(&'a Need<'a>, Diagnostic)>, ResolveError> {
+    let suspects: Vec<&'a Need<'a>> = resolution
         .needs
         .iter()
         .filter(|n| n.is_open() && n.pinned.is_none() && !resolution.kept.contains(&n.distribution))
@@ -228,7 +236,10 @@ async fn downgrades(
                 _ => false,
             }
         })
-        .map(|n| downgrade(resolver, resolution, n));
+        .map(async |n| {
+            let finding = downgrade(resolver, resolution, n).await?;
+            Ok::<_, ResolveError>(finding.map(|finding| (n, finding)))
+        });
     let findings: Result<Vec<_>, _> = join_all(checks).await.into_iter().collect();
     Ok(findings?.into_iter().flatten().collect())
 }

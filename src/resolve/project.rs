@@ -5,9 +5,10 @@
 //! written here.
 
 use super::ResolveError;
-use super::requirements::{Need, Way};
+use super::requirements::{Need, PackageSource};
 use flate2::{Compression, write::GzEncoder};
 use pep440_rs::Version;
+use stackforge_binary::tar::{Attributes, Format, Writer};
 use stackforge_stack::catalog::StaticMetadata;
 use stackforge_types::wheel::WheelTarget;
 use std::fmt::Write as _;
@@ -30,6 +31,8 @@ pub(super) struct UvSettings {
     pub metadata: Vec<Metadata>,
     /// Distributions that are installed only from source.
     pub compiled: Vec<String>,
+    /// Whether a release without a wheel will do. Only where uv is told the metadata of all that is asked for.
+    pub sdists_too: bool,
     /// Directory with stub sdists for libraries from git.
     pub stubs: Option<PathBuf>,
     /// uv's options for the indexes.
@@ -71,7 +74,7 @@ impl UvSettings {
                     .find(|(v, _)| v.as_ref() == version)
                     .map(|(_, m)| *m)
             };
-            if let (Way::Git { .. }, Some(version)) = (&need.way, &need.pinned) {
+            if let (PackageSource::Git { .. }, Some(version)) = (&need.source, &need.pinned) {
                 // Without static metadata, uv reads that of the index's release of this version.
                 let Some(content) = of(Some(version)).or_else(|| of(None)) else {
                     continue;
@@ -128,7 +131,9 @@ impl UvSettings {
         option("--python-version", &self.target.python.to_string());
         option("--resolution", "highest");
         option("--prerelease", "if-necessary-or-explicit");
-        option("--only-binary", ":all:");
+        if !self.sdists_too {
+            option("--only-binary", ":all:");
+        }
         for distribution in &self.compiled {
             option("--no-binary", distribution);
         }
@@ -265,17 +270,18 @@ fn stub(
     };
     std::fs::create_dir_all(dir).map_err(io)?;
     let file = std::fs::File::create(&path).map_err(io)?;
-    let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::fast()));
+    let mut archive = Writer::new(
+        Format::UstarOldFiles,
+        GzEncoder::new(file, Compression::fast()),
+    );
     let project = "[build-system]\nrequires = []\nbuild-backend = \"none\"\n".to_owned();
     for (name, text) in [("PKG-INFO", info), ("pyproject.toml", project)] {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(text.len() as u64);
-        header.set_mode(0o644);
+        let (path, size) = (format!("{stem}/{name}"), text.len() as u64);
         archive
-            .append_data(&mut header, format!("{stem}/{name}"), text.as_bytes())
+            .file(&path, Attributes::new(0o644), size, text.as_bytes())
             .map_err(io)?;
     }
-    let stream = archive.into_inner().map_err(io)?;
+    let stream = archive.finish().map_err(io)?;
     stream.finish().map_err(io)?;
     Ok(())
 }
@@ -287,6 +293,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read as _;
 
     fn settings() -> UvSettings {
         UvSettings {
@@ -306,6 +313,7 @@ mod tests {
                 },
             }],
             compiled: vec!["x".into()],
+            sdists_too: false,
             stubs: None,
             index_options: vec![],
             config: Table::new(),
@@ -351,5 +359,25 @@ mod tests {
 
     fn read(dir: &Path, name: &str) -> String {
         std::fs::read_to_string(dir.join(name)).unwrap()
+    }
+
+    /// The digest was computed before the writer was shared.
+    #[test]
+    fn the_tar_of_an_sdist_keeps_its_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let metadata = StaticMetadata {
+            requires_python: Some(">=3.10".into()),
+            requires_dist: vec!["torch".into()],
+        };
+        stub(dir.path(), "some-name", &"1.2".parse().unwrap(), &metadata).unwrap();
+        let file = std::fs::File::open(dir.path().join("some_name-1.2.tar.gz")).unwrap();
+        let mut tar = Vec::new();
+        flate2::read::GzDecoder::new(file)
+            .read_to_end(&mut tar)
+            .unwrap();
+        assert_eq!(
+            stackforge_types::Digest::of(&tar).to_string(),
+            "sha256:40fb5158ba4b5cb80b4c8dfdea7391df649f56866f40588957400166e520bc9f"
+        );
     }
 }

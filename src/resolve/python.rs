@@ -62,12 +62,12 @@ impl Resolver<'_> {
         let arguments = self.settings.write(question, dir.path())?;
         let answer = self.uv.run(dir.path(), &arguments).await?;
         if !answer.ok {
-            let said = if answer.stderr.trim().is_empty() {
+            let message = if answer.stderr.trim().is_empty() {
                 &answer.stdout
             } else {
                 &answer.stderr
             };
-            return Ok(Err(explanation(said)));
+            return Ok(Err(explanation(message)));
         }
         let path = dir.path().join(question.answer());
         Ok(Ok(
@@ -107,9 +107,9 @@ mod tests {
 
     #[test]
     fn explanations_lose_their_framing() {
-        let said = "error: No solution found when resolving dependencies\n  cause: Because vllm==0.32.0 depends on torch==2.13.0 and you require torch==2.9.1, we can conclude that X.\n         And because you require vllm==0.32.0, we can conclude that your requirements are unsatisfiable.\n";
+        let message = "error: No solution found when resolving dependencies\n  cause: Because vllm==0.32.0 depends on torch==2.13.0 and you require torch==2.9.1, we can conclude that X.\n         And because you require vllm==0.32.0, we can conclude that your requirements are unsatisfiable.\n";
         assert_eq!(
-            explanation(said),
+            explanation(message),
             "Because vllm==0.32.0 depends on torch==2.13.0 and you require torch==2.9.1, we can conclude that X.\nAnd because you require vllm==0.32.0, we can conclude that your requirements are unsatisfiable."
         );
         assert!(explanation(&"a line\n".repeat(100)).lines().count() <= 8);

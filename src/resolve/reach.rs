@@ -1,19 +1,9 @@
 //! Checks whether the index that a lock would use can be reached, for a report on this machine.
 
-use super::indexes::Indexes;
+use super::indexes::{IndexAddress, Indexes};
 use super::uv::{Uv, UvError};
 use stackforge_stack::catalog::Catalog;
 use std::path::Path;
-
-/// The index in the user's settings, without any stack.
-pub enum IndexAddress {
-    /// A URL that may hold credentials: for requests, never for messages.
-    Url(String),
-    /// The settings disable all indexes.
-    None,
-    /// No index is set: only uv knows its default.
-    DefaultOfUv,
-}
 
 pub fn index_address() -> IndexAddress {
     Indexes::of_user().address()
@@ -22,13 +12,13 @@ pub fn index_address() -> IndexAddress {
 /// Asks uv for one package, as locking would. `None` if there is no uv yet.
 pub async fn index_answers(catalog: &Catalog, store: &Path) -> Option<Result<(), String>> {
     match Uv::find(catalog, store, true, false, &mut |_| {}).await {
-        Ok(uv) => Some(asked(&uv).await.map_err(|e| last_cause(&e))),
+        Ok(uv) => Some(check_index(&uv).await.map_err(|e| last_cause(&e))),
         Err(UvError::Offline | UvError::NotPinned) => None,
         Err(e) => Some(Err(e.to_string())),
     }
 }
 
-async fn asked(uv: &Uv) -> Result<(), String> {
+async fn check_index(uv: &Uv) -> Result<(), String> {
     let indexes = Indexes::of_user();
     let io = |e: std::io::Error| format!("write a question for uv: {e}");
     let work = tempfile::tempdir().map_err(io)?;

@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 /// How a library gets into the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum PackageSource {
     Wheel,
     Sdist,
     /// `reference` may contain `{version}`.
@@ -31,7 +31,7 @@ pub(super) struct Need<'a> {
     pub recipe: Option<&'a Recipe>,
     /// Normalized name of the distribution.
     pub distribution: String,
-    pub way: Way,
+    pub source: PackageSource,
     /// The only version that the static metadata describes.
     pub pinned: Option<Version>,
 }
@@ -50,37 +50,37 @@ pub(super) fn needs<'a>(stack: &'a Stack, target: &Target<'a>) -> Vec<Need<'a>> 
                 distribution: normalized(
                     recipe.map_or(library.name.value.as_str(), |r| &r.distribution),
                 ),
-                way: way(library, recipe),
+                source: package_source(library, recipe),
                 pinned: None,
             }
         })
         .collect()
 }
 
-fn way(library: &Library, recipe: Option<&Recipe>) -> Way {
+fn package_source(library: &Library, recipe: Option<&Recipe>) -> PackageSource {
     let Some(build) = recipe.and_then(|r| r.build.as_ref()) else {
-        return Way::Wheel;
+        return PackageSource::Wheel;
     };
     let own_source = library.git.is_some() || library.git_ref.is_some();
     let no_wheels = recipe.is_some_and(|r| r.wheels == WheelSource::None);
     match library.from {
-        From::Wheel => Way::Wheel,
+        From::Wheel => PackageSource::Wheel,
         From::Source => source(library, build),
         From::Auto if own_source || no_wheels => source(library, build),
-        From::Auto => Way::Open,
+        From::Auto => PackageSource::Open,
     }
 }
 
 /// Returns the source of a compiled library. The stack's setting wins over the recipe's.
-pub(super) fn source(library: &Library, build: &Build) -> Way {
+pub(super) fn source(library: &Library, build: &Build) -> PackageSource {
     let recipe = match &build.source {
         BuildSource::Git { git, git_ref, .. } => Some((git, git_ref)),
         BuildSource::Sdist => None,
     };
     let url = library.git.as_ref().or(recipe.map(|r| r.0));
     match url {
-        None => Way::Sdist,
-        Some(url) => Way::Git {
+        None => PackageSource::Sdist,
+        Some(url) => PackageSource::Git {
             url: url.clone(),
             reference: library
                 .git_ref
@@ -101,7 +101,10 @@ impl<'a> Need<'a> {
     }
 
     pub fn compiled(&self) -> bool {
-        matches!(self.way, Way::Sdist | Way::Git { .. })
+        matches!(
+            self.source,
+            PackageSource::Sdist | PackageSource::Git { .. }
+        )
     }
 
     pub fn specifiers(&self) -> Option<&VersionSpecifiers> {
@@ -177,16 +180,16 @@ impl<'a> Need<'a> {
             .filter_map(|(version, _)| version.clone())
             .filter(|v| self.specifiers().is_none_or(|s| s.contains(v)))
             .max();
-        match &self.way {
-            Way::Wheel | Way::Open => {}
-            Way::Sdist if any => {}
-            Way::Sdist => {
+        match &self.source {
+            PackageSource::Wheel | PackageSource::Open => {}
+            PackageSource::Sdist if any => {}
+            PackageSource::Sdist => {
                 let version = accepted.ok_or_else(|| ResolveError::NoMetadata {
                     library: self.name().to_owned(),
                 })?;
                 self.pinned = Some(version);
             }
-            Way::Git { .. } => {
+            PackageSource::Git { .. } => {
                 let version = self.exact().or(accepted);
                 self.pinned = Some(version.ok_or_else(|| ResolveError::OpenGitVersion {
                     library: self.name().to_owned(),
@@ -227,7 +230,7 @@ libraries:
             distribution: normalized(
                 recipe.map_or(library.name.value.as_str(), |r| &r.distribution),
             ),
-            way: way(library, recipe),
+            source: package_source(library, recipe),
             pinned: None,
         }
     }
@@ -259,8 +262,8 @@ libraries:
         let any = recipe("  metadata: { '*': { requires_dist: [torch] } }\n");
         let mut n = need(flash, Some(&any));
         assert_eq!(
-            (n.way.clone(), n.distribution.as_str()),
-            (Way::Sdist, "x-y")
+            (n.source.clone(), n.distribution.as_str()),
+            (PackageSource::Sdist, "x-y")
         );
         n.settle().unwrap();
         assert_eq!(n.pinned, None);
@@ -282,7 +285,9 @@ libraries:
         library.git = Some("https://example.test/x".into());
         let any = recipe("  metadata: { '*': {} }\n");
         let mut n = need(&library, Some(&any));
-        assert!(matches!(&n.way, Way::Git { reference, .. } if reference == "v{version}"));
+        assert!(
+            matches!(&n.source, PackageSource::Git { reference, .. } if reference == "v{version}")
+        );
         assert!(matches!(
             n.settle(),
             Err(ResolveError::OpenGitVersion { .. })
@@ -296,9 +301,12 @@ libraries:
             .pattern;
         let any = recipe("");
         assert_eq!(
-            need(stack.library("torch").unwrap(), Some(&any)).way,
-            Way::Open
+            need(stack.library("torch").unwrap(), Some(&any)).source,
+            PackageSource::Open
         );
-        assert_eq!(need(stack.library("torch").unwrap(), None).way, Way::Wheel);
+        assert_eq!(
+            need(stack.library("torch").unwrap(), None).source,
+            PackageSource::Wheel
+        );
     }
 }

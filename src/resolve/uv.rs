@@ -4,7 +4,7 @@
 //! package's code here and never downloads a Python. It sees only those variables of the user's environment
 //! that say where packages are and how to reach them.
 
-use super::indexes::redact;
+use super::redact::redact;
 use stackforge_stack::catalog::{Catalog, Tool};
 use stackforge_stack::diag::{Code, Explained, codes, of_disk};
 use std::ffi::OsString;
@@ -203,7 +203,7 @@ async fn fetch(tool: &Tool, home: &Path) -> Result<(), UvError> {
     let work = tempfile::tempdir_in(parent).map_err(io("create a directory in", parent))?;
     let mut wanted = format!("{}=={}", tool.name, tool.version);
     for file in &tool.files {
-        wanted.push_str(&format!(" --hash=sha256:{}", file.sha256));
+        wanted.push_str(&format!(" --hash={}", file.sha256));
     }
     let list = work.path().join("uv.txt");
     std::fs::write(&list, wanted).map_err(io("write", &list))?;
@@ -224,9 +224,9 @@ async fn fetch(tool: &Tool, home: &Path) -> Result<(), UvError> {
         message,
     };
     let Output { status, stderr, .. } = output.map_err(|e| failed(format!("run python3: {e}")))?;
-    let said = redact(&String::from_utf8_lossy(&stderr));
+    let message = redact(&String::from_utf8_lossy(&stderr));
     if !status.success() {
-        return Err(failed(last_lines(&said, 6)));
+        return Err(failed(last_lines(&message, 6)));
     }
     if version(&into.join("bin").join("uv")).await.is_none() {
         return Err(failed("the fetched program does not run here".into()));

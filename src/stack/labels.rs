@@ -31,7 +31,7 @@ pub const DRIVER: &str = "io.stackforge.driver";
 pub const JIT_DRIVER: &str = "io.stackforge.driver.jit";
 /// L4T releases that the image needs.
 pub const L4T: &str = "io.stackforge.l4t";
-/// Version of the rules that decided where the image runs.
+/// Version of stackforge whose rules checked the image.
 pub const RULES: &str = "io.stackforge.rules";
 /// Number of the audit's findings.
 pub const AUDIT: &str = "io.stackforge.audit";

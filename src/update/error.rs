@@ -31,11 +31,11 @@ pub enum UpdateError {
     NotLoaded(String),
     #[error("the image has no manifest of its own")]
     NoDocuments,
-    #[error("`systemctl {verb} {unit}` failed: {said}")]
+    #[error("`systemctl {verb} {unit}` failed: {reason}")]
     Service {
         verb: &'static str,
         unit: String,
-        said: String,
+        reason: String,
     },
     #[error("another update of this device is under way")]
     UnderWay,

@@ -90,27 +90,27 @@ async fn answers(address: &str, end: Instant) -> Result<(), String> {
     // The service is on this machine, so no proxy applies.
     let client = reqwest::Client::builder().no_proxy().build();
     let client = client.map_err(|e| e.to_string())?;
-    let mut said = "no answer".to_owned();
+    let mut failure = "no answer".to_owned();
     until(end, async || {
         match timeout_at(look_until(end), client.get(address).send()).await {
             Ok(Ok(answer)) if answer.status().is_success() => true,
             Ok(Ok(answer)) => {
-                said = format!("status {}", answer.status());
+                failure = format!("status {}", answer.status());
                 false
             }
             Ok(Err(e)) => {
-                said = stackforge_stack::diag::chain(&e.without_url());
+                failure = stackforge_stack::diag::chain(&e.without_url());
                 false
             }
             Err(_) => false,
         }
     })
     .await
-    .map_err(|()| format!("{address} is not well: {said}"))
+    .map_err(|()| format!("{address} is not well: {failure}"))
 }
 
 async fn succeeds(line: &str, end: Instant) -> Result<(), String> {
-    let mut said = "it does not end".to_owned();
+    let mut failure = "it does not end".to_owned();
     until(end, async || {
         let child = Command::new("/bin/sh")
             .args(["-c", line])
@@ -123,7 +123,7 @@ async fn succeeds(line: &str, end: Instant) -> Result<(), String> {
         let mut child = match child {
             Ok(child) => child,
             Err(e) => {
-                said = e.to_string();
+                failure = e.to_string();
                 return false;
             }
         };
@@ -132,11 +132,11 @@ async fn succeeds(line: &str, end: Instant) -> Result<(), String> {
         match timeout_at(end, child.wait()).await {
             Ok(Ok(status)) if status.success() => true,
             Ok(Ok(status)) => {
-                said = status.to_string();
+                failure = status.to_string();
                 false
             }
             Ok(Err(e)) => {
-                said = e.to_string();
+                failure = e.to_string();
                 false
             }
             Err(_) => {
@@ -148,7 +148,7 @@ async fn succeeds(line: &str, end: Instant) -> Result<(), String> {
         }
     })
     .await
-    .map_err(|()| format!("the command of `health` does not succeed: {said}"))
+    .map_err(|()| format!("the command of `health` does not succeed: {failure}"))
 }
 
 /// Returns the end of one HTTP request.

@@ -28,7 +28,7 @@ use std::time::Duration;
 pub use error::UpdateError;
 pub use place::Place;
 pub use settings::Settings;
-pub use state::{Last, Outcome, State, Step, now, read, under_way};
+pub use state::{Last, Outcome, State, Step, is_running, now, read};
 
 /// The input of one run.
 pub struct Job<'a> {
@@ -84,7 +84,7 @@ pub async fn update(job: &Job<'_>, line: Line<'_>) -> Result<(Last, State), Upda
         Ok(()) => ended,
         Err(e) => Ok((Outcome::NeedsHelp, chain(&e))),
     };
-    let (outcome, said) = match &ended {
+    let (outcome, message) = match &ended {
         Ok(ended) => ended.clone(),
         Err(e) if e.is_of_image() => (Outcome::Refused, chain(e)),
         Err(e) => (Outcome::Failed, chain(e)),
@@ -92,7 +92,7 @@ pub async fn update(job: &Job<'_>, line: Line<'_>) -> Result<(Last, State), Upda
     let time = now();
     let last = Last {
         outcome,
-        said,
+        said: message,
         time,
     };
     run.desk.write(|state| state.last = Some(last.clone()))?;
@@ -113,16 +113,16 @@ impl Run<'_> {
         let candidate = self.until_stopped(self.candidate()).await?;
         let image = candidate.digest().clone();
         if let Some(refused) = self.desk.state.is_refused(&image) {
-            let said = format!("{image} was refused before: {}", refused.why);
-            return Ok((Outcome::Refused, said));
+            let message = format!("{image} was refused before: {}", refused.why);
+            return Ok((Outcome::Refused, message));
         }
         // Without a required GPU the image's GPU labels do not matter.
         let gpu = self.job.settings.validate.gpu;
         if let Some(doubt) = candidate.resolved.doubt.as_ref().filter(|_| gpu) {
-            let said = format!("by its labels {image} does not run here: {doubt}");
-            return Ok((Outcome::Refused, said));
+            let message = format!("by its labels {image} does not run here: {doubt}");
+            return Ok((Outcome::Refused, message));
         }
-        let before = self.context.there().await?;
+        let before = self.context.current_id().await?;
         let known = &self.desk.state;
         if before.is_some() && known.image.as_ref() == Some(&image) && known.id == before {
             if let Some(age) = &candidate.age {
@@ -141,7 +141,7 @@ impl Run<'_> {
             why: None,
         };
         if switch.before.as_ref() == Some(&switch.id) {
-            return self.taken(&switch, &candidate, Outcome::UpToDate).await;
+            return self.complete(&switch, &candidate, Outcome::UpToDate).await;
         }
         let times = self.desk.state.interrupted.get(&switch.image.to_string());
         if times.is_some_and(|times| *times >= state::MOST_INTERRUPTED) {
@@ -317,7 +317,7 @@ impl Run<'_> {
         let tried = match self.switched(switch).await {
             // A signal also kills our child processes, so this result says nothing about the image.
             _ if self.job.cancel.is_cancelled() => Err(UpdateError::Stopped),
-            Ok(Ok(())) => return self.taken(switch, candidate, Outcome::Updated).await,
+            Ok(Ok(())) => return self.complete(switch, candidate, Outcome::Updated).await,
             Ok(Err(why)) => Ok(format!("the service was not well with it: {why}")),
             Err(e) => Err(e),
         };
@@ -346,8 +346,8 @@ impl Run<'_> {
                 state.pardon(&switch.image);
                 state.interrupt(&switch.image);
             })?;
-            let said = format!("the service is not well with the image before either: {still}");
-            return Ok((Outcome::NeedsHelp, said));
+            let message = format!("the service is not well with the image before either: {still}");
+            return Ok((Outcome::NeedsHelp, message));
         }
         Ok((Outcome::Refused, format!("refused {}: {why}", switch.image)))
     }
@@ -383,16 +383,16 @@ impl Run<'_> {
             Some(service) => service.restart(self.job.settings.health.within).await,
             None => Ok(()),
         };
-        let there = self.context.there().await?;
+        let current = self.context.current_id().await?;
         self.desk.write(|state| {
             state.step = Step::Idle;
             state.paused &= restarted.is_err();
             if back == Back::Gone {
                 state.image = Some(switch.image.clone());
-            } else if state.id != there {
+            } else if state.id != current {
                 state.image = None;
             }
-            state.id = there;
+            state.id = current;
             match &switch.why {
                 // The new image cannot be refused if the previous one is gone.
                 Some(why) if back != Back::Gone => state.refuse(&switch.image, why),
@@ -413,17 +413,17 @@ impl Run<'_> {
                     state.pardon(&switch.image);
                     state.interrupt(&switch.image);
                 })?;
-                let said = chain(&e);
+                let message = chain(&e);
                 Some((
                     Outcome::NeedsHelp,
-                    format!("the service does not start with the image before: {said}"),
+                    format!("the service does not start with the image before: {message}"),
                 ))
             }
             _ => None,
         })
     }
 
-    async fn taken(&mut self, switch: &Switch, from: &Candidate, outcome: Outcome) -> Ended {
+    async fn complete(&mut self, switch: &Switch, from: &Candidate, outcome: Outcome) -> Ended {
         // Record the age first: otherwise an older image could replace this one after a crash here.
         if let Some(age) = &from.age {
             age.remember(self.job.pull.store)?;

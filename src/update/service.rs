@@ -34,16 +34,16 @@ impl Service {
             Err(UpdateError::Service {
                 verb: "restart",
                 unit: self.unit.clone(),
-                said: format!("it has not started within {within}"),
+                reason: format!("it has not started within {within}"),
             })
         })
     }
 
     pub async fn unit(&self) -> Result<Unit, UpdateError> {
         let properties = ["show", "--property=ActiveState,NRestarts"];
-        let said = self.systemctl("show", &properties).await?;
+        let output = self.systemctl("show", &properties).await?;
         let value = |name: &str| {
-            let line = said.lines().find_map(|line| line.strip_prefix(name));
+            let line = output.lines().find_map(|line| line.strip_prefix(name));
             line.unwrap_or_default().to_owned()
         };
         Ok(Unit {
@@ -57,10 +57,10 @@ impl Service {
     }
 
     async fn systemctl(&self, verb: &'static str, args: &[&str]) -> Result<String, UpdateError> {
-        let failed = |said: String| UpdateError::Service {
+        let failed = |reason: String| UpdateError::Service {
             verb,
             unit: self.unit.clone(),
-            said,
+            reason,
         };
         let ran = Command::new("systemctl")
             .args(args)

@@ -5,6 +5,7 @@ use super::place::Place;
 use serde::{Deserialize, Deserializer};
 use stackforge_stack::config;
 use stackforge_transfer::registry::Reference;
+use stackforge_types::yaml;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -117,7 +118,7 @@ impl Settings {
 
     fn parse(text: &str) -> Result<Self, String> {
         let settings: Self =
-            serde_saphyr::from_str(text).map_err(|e| e.without_snippet().to_string())?;
+            yaml::from_slice(text.as_bytes()).map_err(|e| e.without_snippet().to_string())?;
         if let Some(service) = &settings.service
             && !is_unit(&service.unit)
         {
@@ -142,8 +143,8 @@ impl Settings {
 
 /// Whether `text` has only characters of unit names (systemd.unit(5)) and is not an option of systemctl.
 fn is_unit(text: &str) -> bool {
-    let taken = |b: u8| b.is_ascii_alphanumeric() || b":-_.\\@".contains(&b);
-    !text.starts_with('-') && text.bytes().all(taken) && (1..256).contains(&text.len())
+    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b":-_.\\@".contains(&b);
+    !text.starts_with('-') && text.bytes().all(is_allowed) && (1..256).contains(&text.len())
 }
 
 fn text<'de, D: Deserializer<'de>, T: FromStr<Err: std::fmt::Display>>(

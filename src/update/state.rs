@@ -260,7 +260,7 @@ pub fn read(dir: &Path, place: &Place) -> Result<Option<State>, UpdateError> {
 }
 
 /// Whether a run is under way.
-pub fn under_way(dir: &Path) -> bool {
+pub fn is_running(dir: &Path) -> bool {
     let lock = File::open(dir.join("lock"));
     lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
@@ -290,10 +290,10 @@ mod tests {
         ] {
             let mut desk = Desk::open(&at, &place).unwrap().unwrap();
             assert!(Desk::open(&at, &place).unwrap().is_none(), "one at a time");
-            assert!(under_way(&at));
+            assert!(is_running(&at));
             desk.write(|state| state.step = step.clone()).unwrap();
             drop(desk);
-            assert!(!under_way(&at));
+            assert!(!is_running(&at));
             assert_eq!(read(&at, &place).unwrap().unwrap().step, step);
         }
         // The same place may be written in another way; a different place is refused.
@@ -315,7 +315,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
         let place: Place = "docker:app".parse().unwrap();
-        for (mode, taken) in [
+        for (mode, accepted) in [
             (0o755, true),
             (0o700, true),
             (0o775, false),
@@ -324,7 +324,7 @@ mod tests {
             let permissions = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(dir.path(), permissions).unwrap();
             let opened = Desk::open(dir.path(), &place);
-            if taken {
+            if accepted {
                 assert!(opened.unwrap().is_some())
             } else {
                 assert!(

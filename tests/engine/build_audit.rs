@@ -71,7 +71,7 @@ fn json(run: &Run) -> Value {
         .unwrap_or_else(|e| panic!("{e}: {}\n{}", run.stdout, run.stderr))
 }
 
-fn is_there(image: &str) -> bool {
+fn image_exists(image: &str) -> bool {
     let mut inspect = Command::new("docker");
     let out = inspect.args(["image", "inspect", image]).output().unwrap();
     out.status.success()
@@ -105,14 +105,15 @@ fn build(sandbox: &Sandbox) -> (Run, Value) {
 fn refusal(run: &Run, document: &Value) -> String {
     assert_eq!(run.code, 1, "{}\n{}", run.stdout, run.stderr);
     assert_eq!(document["audit"]["ok"], false);
-    assert!(!is_there(IMAGE), "what does not fit gets no tag");
-    let said = document["diagnostics"].as_array().unwrap().iter();
+    assert!(!image_exists(IMAGE), "what does not fit gets no tag");
+    let diagnostics = document["diagnostics"].as_array().unwrap().iter();
     let text = |d: &Value, key: &str| d[key].as_str().unwrap_or("").to_owned();
-    said.map(|d| {
-        let (code, message) = (text(d, "code"), text(d, "message"));
-        format!("{code} {message}\n  help: {}\n", text(d, "help"))
-    })
-    .collect()
+    diagnostics
+        .map(|d| {
+            let (code, message) = (text(d, "code"), text(d, "message"));
+            format!("{code} {message}\n  help: {}\n", text(d, "help"))
+        })
+        .collect()
 }
 
 #[test]

@@ -405,9 +405,10 @@ fn a_rendered_context_builds_with_docker_alone(sandbox: &Sandbox) {
     let dockerfile = std::fs::read_to_string(sandbox.path("context/Dockerfile")).unwrap();
     let spec = std::fs::read_to_string(sandbox.path("context/validate/spec.json")).unwrap();
     let installed = std::fs::read_to_string(sandbox.path("context/locks/installed.txt")).unwrap();
-    let stale = "FROM stackforge-test-small:rendered AS validate\n#";
-    let (before, after) = dockerfile.split_once("FROM runtime AS validate\n").unwrap();
-    sandbox.write("context/Dockerfile", &format!("{before}{stale}{after}"));
+    let stale = "FROM stackforge-test-small:rendered AS validate";
+    let (before, stage) = dockerfile.split_once("FROM runtime AS validate\n").unwrap();
+    let (_, after) = stage.split_once("\n\n").unwrap();
+    sandbox.write("context/Dockerfile", &format!("{before}{stale}\n\n{after}"));
     let (built, text) = build("stale");
     assert!(built, "it is of this very build: {text}");
     sandbox.write(

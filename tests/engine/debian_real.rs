@@ -65,7 +65,7 @@ impl Archive {
     }
 
     async fn release(&self, archive: &str, suite: &str) -> Vec<u8> {
-        let mirror = self.mirrors.of(archive).unwrap()[0];
+        let mirror = self.mirrors.for_archive(archive).unwrap()[0];
         let url = format!("{mirror}/dists/{suite}/InRelease");
         let answer = self.fetcher.get(&url, None, 1 << 24).await.unwrap();
         answer.body.into()

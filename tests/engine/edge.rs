@@ -119,10 +119,10 @@ impl Device {
     fn ran(&self, command: &mut Command) -> (i32, String) {
         let out = command.output().unwrap();
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        let said = text(&out.stdout) + &text(&out.stderr);
+        let output = text(&out.stdout) + &text(&out.stderr);
         // Lines of a diagnostic end where the terminal does.
-        let said = said.replace("\n  │ ", " ");
-        (out.status.code().unwrap_or(-1), said)
+        let output = output.replace("\n  │ ", " ");
+        (out.status.code().unwrap_or(-1), output)
     }
 
     fn status(&self) -> (i32, Value) {
@@ -231,18 +231,18 @@ fn a_device_takes_what_is_good_and_keeps_what_it_has() {
     device.publish(&good, "LABEL version=1");
     device.settings(&verify);
     assert_eq!(device.status().0, 3, "nothing has run yet");
-    let (code, said) = device.update();
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("SF1104"), "{said}");
+    let (code, output) = device.update();
+    assert_eq!(code, 1, "{output}");
+    assert!(output.contains("SF1104"), "{output}");
     assert_eq!(device.status().0, 1);
     sign("1000");
-    let (code, said) = device.update();
-    assert_eq!(code, 0, "{said}");
+    let (code, output) = device.update();
+    assert_eq!(code, 0, "{output}");
     let first = device.current();
     assert_eq!(device.services(), ["restart app.service"]);
-    let (code, said) = device.update();
-    assert_eq!((code, device.current()), (0, first.clone()), "{said}");
-    assert!(said.contains("up to date"), "{said}");
+    let (code, output) = device.update();
+    assert_eq!((code, device.current()), (0, first.clone()), "{output}");
+    assert!(output.contains("up to date"), "{output}");
     assert!(device.services().is_empty());
     let (code, status) = device.status();
     assert_eq!(code, 0, "{status}");
@@ -251,26 +251,29 @@ fn a_device_takes_what_is_good_and_keeps_what_it_has() {
     // The registry shows one that was signed before.
     device.publish(&good, "LABEL version=0");
     sign("999");
-    let (code, said) = device.update();
-    assert_eq!((code, device.current()), (1, first.clone()), "{said}");
-    assert!(said.contains("SF1009"), "{said}");
+    let (code, output) = device.update();
+    assert_eq!((code, device.current()), (1, first.clone()), "{output}");
+    assert!(output.contains("SF1009"), "{output}");
 
     // It lacks what it promises.
     device.settings("service: { unit: app.service, pause: true }");
     device.publish(&good, BROKEN);
-    let (code, said) = device.update();
-    assert_eq!((code, device.current()), (1, first.clone()), "{said}");
-    assert!(said.contains("does not validate"), "{said}");
+    let (code, output) = device.update();
+    assert_eq!((code, device.current()), (1, first.clone()), "{output}");
+    assert!(output.contains("does not validate"), "{output}");
     assert_eq!(device.services(), ["stop app.service", "start app.service"]);
     let report = std::fs::read_to_string(device.sandbox.path("state/report.json")).unwrap();
     assert!(report.contains("six"), "{report}");
-    let (code, said) = device.update();
-    assert_eq!((code, device.current()), (1, first.clone()), "{said}");
-    assert!(said.contains("refused before"), "{said}");
+    let (code, output) = device.update();
+    assert_eq!((code, device.current()), (1, first.clone()), "{output}");
+    assert!(output.contains("refused before"), "{output}");
     assert!(device.services().is_empty());
     // Refused only as long as nobody asks again.
-    let (code, said) = device.ran(&mut device.command(&["--retry"]));
-    assert!(code == 1 && said.contains("does not validate"), "{said}");
+    let (code, output) = device.ran(&mut device.command(&["--retry"]));
+    assert!(
+        code == 1 && output.contains("does not validate"),
+        "{output}"
+    );
     device.services();
 
     // It validates, and the service is not well with it.
@@ -295,11 +298,11 @@ fn a_device_takes_what_is_good_and_keeps_what_it_has() {
         device.unit(active, 0);
         device.settings(health);
         device.publish(&good, &format!("LABEL version=\"{why}\""));
-        let (code, said) = device.update();
-        assert_eq!(device.current(), first, "{said}");
+        let (code, output) = device.update();
+        assert_eq!(device.current(), first, "{output}");
         // With the image before it is not well either: no image is blamed.
-        assert_eq!(code, 4, "{said}");
-        assert!(said.contains(why), "{said}");
+        assert_eq!(code, 4, "{output}");
+        assert!(output.contains(why), "{output}");
         assert_eq!(device.status().0, 4);
         assert_eq!(device.services(), ["restart app.service"; 2]);
     }
@@ -309,9 +312,9 @@ fn a_device_takes_what_is_good_and_keeps_what_it_has() {
         "health: {{ command: 'test -e {once} || {{ touch {once}; sleep 2; false; }}', within: 1s }}"
     ));
     device.publish(&good, "LABEL version=2");
-    let (code, said) = device.update();
-    assert_eq!((code, device.current()), (1, first.clone()), "{said}");
-    assert!(said.contains("going back"), "{said}");
+    let (code, output) = device.update();
+    assert_eq!((code, device.current()), (1, first.clone()), "{output}");
+    assert!(output.contains("going back"), "{output}");
     assert_eq!(device.status().0, 1);
     device.services();
 
@@ -319,39 +322,42 @@ fn a_device_takes_what_is_good_and_keeps_what_it_has() {
     device.settings("health: { active: 0s, within: 3s }");
     device.sandbox.write("unit-hangs", "");
     device.publish(&good, "LABEL version=2.1");
-    let (code, said) = device.update();
-    assert_eq!((code, device.current()), (1, first.clone()), "{said}");
-    assert!(said.contains("has not started within 3s"), "{said}");
+    let (code, output) = device.update();
+    assert_eq!((code, device.current()), (1, first.clone()), "{output}");
+    assert!(output.contains("has not started within 3s"), "{output}");
 
     // Its validation crashes: it is tried three times, then refused.
     device.settings("service: { unit: app.service, pause: true }");
     device.publish(&good, "RUN rm /opt/venv/bin/python3* /usr/bin/python3*");
     device.services();
     for n in 1..=3 {
-        let (code, said) = device.update();
-        assert_eq!((code, device.current()), (3, first.clone()), "{said}");
+        let (code, output) = device.update();
+        assert_eq!((code, device.current()), (3, first.clone()), "{output}");
         let state = device.state();
         let counted = state["interrupted"].as_object().unwrap();
         assert!(counted.values().any(|times| *times == n), "{state}");
         assert_eq!(device.services(), ["stop app.service", "start app.service"]);
     }
-    let (code, said) = device.update();
-    assert!(code == 1 && said.contains("three times"), "{code} {said}");
+    let (code, output) = device.update();
+    assert!(
+        code == 1 && output.contains("three times"),
+        "{code} {output}"
+    );
 
     // Power fails before it is known whether the service is well.
     device.settings(POWER_FAILS);
     device.publish(&good, "LABEL version=3");
-    let (code, said) = device.update();
-    assert_eq!(code, -1, "{said}");
+    let (code, output) = device.update();
+    assert_eq!(code, -1, "{output}");
     assert_ne!(device.current(), first, "the tag had moved");
     let (code, status) = device.status();
     assert_eq!((code, &status["state"]["step"]["at"]), (3, &"trial".into()));
     // Without a network too, what ran before comes back first.
     let place = format!("docker:{}", device.current);
     device.settings_for(&format!("{}/edge:gone", device.server.host), &place, "");
-    let (code, said) = device.update();
-    assert_eq!((code, device.current()), (3, first), "{said}");
-    assert!(said.contains("interrupted"), "{said}");
+    let (code, output) = device.update();
+    assert_eq!((code, device.current()), (3, first), "{output}");
+    assert!(output.contains("interrupted"), "{output}");
 }
 
 #[test]
@@ -361,8 +367,8 @@ fn whatever_stops_an_update_the_service_runs_again() {
     device.build(&good);
     device.settings("");
     device.publish(&good, "LABEL version=1");
-    let (code, said) = device.update();
-    assert_eq!(code, 0, "{said}");
+    let (code, output) = device.update();
+    assert_eq!(code, 0, "{output}");
     let first = device.current();
     device.services();
     let pause = "service: { unit: app.service, pause: true }";
@@ -393,16 +399,19 @@ fn whatever_stops_an_update_the_service_runs_again() {
         assert_eq!(starts, usize::from(n > 0), "what power stopped is started");
         assert_eq!(stopped.last().unwrap(), "stop app.service");
     }
-    let (code, said) = device.update();
-    assert_eq!((code, device.current()), (1, first.clone()), "{said}");
-    assert!(said.contains("three times"), "{said}");
+    let (code, output) = device.update();
+    assert_eq!((code, device.current()), (1, first.clone()), "{output}");
+    assert!(output.contains("three times"), "{output}");
     assert_eq!(device.services(), ["start app.service"]);
 
     // A validation without an end is the image's fault.
     device.settings(&format!("{pause}\nvalidate: {{ gpu: false, within: 2s }}"));
     device.publish(&good, &format!("{HANGS}\nLABEL version=3"));
-    let (code, said) = device.update();
-    assert!(code == 1 && said.contains("did not end"), "{code} {said}");
+    let (code, output) = device.update();
+    assert!(
+        code == 1 && output.contains("did not end"),
+        "{code} {output}"
+    );
     assert_eq!(device.services(), ["stop app.service", "start app.service"]);
 
     // Two refusals in a row: the image of a service without a container is still there.
@@ -433,17 +442,17 @@ fn whatever_stops_an_update_the_service_runs_again() {
     device.publish(&good, "LABEL version=3.2");
     assert_eq!(device.update().0, -1);
     let mut command = device.command(&[]);
-    let (code, said) = device.ran(command.env("DOCKER_HOST", "unix:///nowhere"));
+    let (code, output) = device.ran(command.env("DOCKER_HOST", "unix:///nowhere"));
     assert_eq!(
         (code, &device.state()["step"]["at"]),
         (3, &"back".into()),
-        "{said}"
+        "{output}"
     );
     let gone = format!("{}/edge:gone", device.server.host);
     let place = format!("docker:{}", device.current);
     device.settings_for(&gone, &place, "");
-    let (code, said) = device.update();
-    assert_eq!((code, device.current()), (3, first.clone()), "{said}");
+    let (code, output) = device.update();
+    assert_eq!((code, device.current()), (3, first.clone()), "{output}");
 
     // Somebody moves the tag while an update is on trial.
     device.settings(POWER_FAILS);
@@ -452,8 +461,8 @@ fn whatever_stops_an_update_the_service_runs_again() {
     docker(&["tag", &good, &device.current]);
     let own = device.current();
     device.settings_for(&gone, &place, "");
-    let (_, said) = device.update();
-    assert_eq!(device.current(), own, "{said}");
+    let (_, output) = device.update();
+    assert_eq!(device.current(), own, "{output}");
     docker(&["tag", &first, &device.current]);
     device.services();
 
@@ -465,14 +474,14 @@ fn whatever_stops_an_update_the_service_runs_again() {
     remove(&format!("{}-before", device.current));
     docker(&["image", "rm", "--force", &first]);
     device.settings("");
-    let (code, said) = device.update();
-    assert_eq!((code, device.current()), (4, fourth.clone()), "{said}");
-    assert!(said.contains("is gone"), "{said}");
-    let (code, said) = device.update();
-    assert_eq!((code, device.current()), (0, fourth), "{said}");
+    let (code, output) = device.update();
+    assert_eq!((code, device.current()), (4, fourth.clone()), "{output}");
+    assert!(output.contains("is gone"), "{output}");
+    let (code, output) = device.update();
+    assert_eq!((code, device.current()), (0, fourth), "{output}");
     device.publish(&good, "LABEL version=5");
-    let (code, said) = device.update();
-    assert_eq!(code, 0, "{said}");
+    let (code, output) = device.update();
+    assert_eq!(code, 0, "{output}");
     let before = format!("{}-before", device.current);
     docker(&["image", "inspect", "--format", "{{.Id}}", &before]);
 }
@@ -496,23 +505,23 @@ fn a_service_without_an_engine_is_updated_too() {
         // What is refused when nothing was there before leaves nothing there.
         settings("health: { command: 'false', within: 1s }");
         publish("0");
-        let (code, said) = device.update();
-        let there = holds();
-        assert_eq!(code, 1, "{said}");
+        let (code, output) = device.update();
+        let content = holds();
+        assert_eq!(code, 1, "{output}");
         assert!(
-            there.is_empty() || there.contains(r#""manifests":[]"#),
-            "{there}"
+            content.is_empty() || content.contains(r#""manifests":[]"#),
+            "{content}"
         );
         settings("");
         publish("1");
-        let (code, said) = device.update();
-        assert_eq!(code, 0, "{said}");
+        let (code, output) = device.update();
+        assert_eq!(code, 0, "{output}");
         assert_eq!(device.update().0, 0, "up to date");
         let first = holds();
         assert!(!first.is_empty());
         publish("2");
-        let (code, said) = device.update();
-        assert_eq!(code, 0, "{said}");
+        let (code, output) = device.update();
+        assert_eq!(code, 0, "{output}");
         let second = holds();
         assert_ne!(first, second);
         // The service is not well with the third, and well with the second.
@@ -521,30 +530,30 @@ fn a_service_without_an_engine_is_updated_too() {
             "health: {{ command: 'test -e {once} || {{ touch {once}; sleep 2; false; }}', within: 1s }}"
         ));
         publish("3");
-        let (code, said) = device.update();
-        assert_eq!((code, holds()), (1, second.clone()), "{said}");
+        let (code, output) = device.update();
+        assert_eq!((code, holds()), (1, second.clone()), "{output}");
         std::fs::remove_file(device.sandbox.path("once")).unwrap();
         device.publish(&good, BROKEN);
-        let (code, said) = device.update();
-        assert_eq!((code, holds()), (1, second.clone()), "{said}");
-        assert!(said.contains("does not validate"), "{said}");
+        let (code, output) = device.update();
+        assert_eq!((code, holds()), (1, second.clone()), "{output}");
+        assert!(output.contains("does not validate"), "{output}");
         // No program of it starts: it is tried three times, then refused.
         device.publish(&good, "RUN rm /opt/venv/bin/python3* /usr/bin/python3*");
         for _ in 0..3 {
-            let (code, said) = device.update();
-            assert_eq!((code, holds()), (3, second.clone()), "{said}");
+            let (code, output) = device.update();
+            assert_eq!((code, holds()), (3, second.clone()), "{output}");
         }
-        let (code, said) = device.update();
-        assert_eq!((code, holds()), (1, second.clone()), "{said}");
-        assert!(said.contains("three times"), "{said}");
+        let (code, output) = device.update();
+        assert_eq!((code, holds()), (1, second.clone()), "{output}");
+        assert!(output.contains("three times"), "{output}");
         settings(POWER_FAILS);
         publish("4");
         assert_eq!(device.update().0, -1);
         assert_ne!(holds(), second, "it was switched");
         let gone = format!("{}/edge:gone", device.server.host);
         device.settings_for(&gone, &place, "");
-        let (code, said) = device.update();
-        assert_eq!((code, holds()), (3, second), "{said}");
+        let (code, output) = device.update();
+        assert_eq!((code, holds()), (3, second), "{output}");
         settings("");
         assert_eq!(
             device.update().0,
@@ -559,16 +568,16 @@ fn a_service_without_an_engine_is_updated_too() {
     std::fs::write(own.join("file"), "own").unwrap();
     let _ = std::fs::remove_dir_all(device.sandbox.path("state"));
     device.settings_for(&device.image, &format!("rootfs:{}", own.display()), "");
-    let (code, said) = device.update();
-    assert_eq!(code, 3, "{said}");
-    assert!(said.contains("SF1005"), "{said}");
+    let (code, output) = device.update();
+    assert_eq!(code, 3, "{output}");
+    assert!(output.contains("SF1005"), "{output}");
     assert_eq!(std::fs::read_to_string(own.join("file")).unwrap(), "own");
 }
 
 #[test]
 fn settings_that_cannot_be_meant_are_refused() {
     let sandbox = Sandbox::new();
-    let mut said = String::new();
+    let mut output = String::new();
     for text in [
         "image: a/b\n",
         "image: a/b\nplace: docker:b\nkey: x\n",
@@ -580,12 +589,12 @@ fn settings_that_cannot_be_meant_are_refused() {
         for more in [&[][..], &["--status"]] {
             let run = sandbox.run(&[&["update", "edge.yaml"], more].concat());
             assert_eq!(run.code, 2, "{text}{}", run.stderr);
-            said += &run.stderr;
+            output += &run.stderr;
         }
     }
     let run = sandbox.run(&["update", "gone.yaml"]);
     assert_eq!(run.code, 2, "{}", run.stderr);
-    insta::assert_snapshot!("settings", said + &run.stderr);
+    insta::assert_snapshot!("settings", output + &run.stderr);
     let example = sandbox.path("state").display().to_string();
     let text = std::fs::read_to_string(project("examples/edge/edge.yaml")).unwrap();
     sandbox.write(
@@ -614,8 +623,10 @@ fn systemd_takes_the_units() {
         let out = command
             .output()
             .expect("`scripts/setup.sh tests` installs systemd-analyze");
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        let own = said.lines().filter(|line| line.contains("stackforge-edge"));
+        let output = String::from_utf8_lossy(&out.stderr).into_owned();
+        let own = output
+            .lines()
+            .filter(|line| line.contains("stackforge-edge"));
         own.map(str::to_owned).collect::<Vec<_>>()
     };
     for unit in units {
@@ -625,8 +636,8 @@ fn systemd_takes_the_units() {
     let mut command = Command::new("systemd-analyze");
     let exposed = command.args(security).arg(sandbox.path(units[0]));
     let exposed = exposed.output().unwrap();
-    let said = String::from_utf8_lossy(&exposed.stdout);
-    assert!(exposed.status.success(), "{said}");
+    let output = String::from_utf8_lossy(&exposed.stdout);
+    assert!(exposed.status.success(), "{output}");
     let text = std::fs::read_to_string(sandbox.path(units[0])).unwrap();
     sandbox.write(
         "stackforge-edge-wrong.service",

@@ -87,11 +87,11 @@ fn variants_are_spread_over_engines_and_survive_the_loss_of_one() {
         let mut stdout = child.stdout.take().unwrap();
         move || std::io::read_to_string(&mut stdout).unwrap()
     });
-    let (mut killed, mut said) = (false, String::new());
+    let (mut killed, mut log) = (false, String::new());
     for line in stderr.lines() {
         let line = line.unwrap();
-        said += &line;
-        said.push('\n');
+        log += &line;
+        log.push('\n');
         let event: Value = serde_json::from_str(&line).unwrap_or_default();
         if !killed
             && event["event"] == "step_started"
@@ -102,17 +102,17 @@ fn variants_are_spread_over_engines_and_survive_the_loss_of_one() {
         }
     }
     let status = child.wait().unwrap();
-    let told: Value = serde_json::from_str(&stdout.join().unwrap()).unwrap();
-    assert!(killed, "the second engine got nothing to do: {said}");
-    assert_eq!(status.code(), Some(0), "{told:#}\n{said}");
+    let report: Value = serde_json::from_str(&stdout.join().unwrap()).unwrap();
+    assert!(killed, "the second engine got nothing to do: {log}");
+    assert_eq!(status.code(), Some(0), "{report:#}\n{log}");
 
-    let variants = told["variants"].as_array().unwrap();
+    let variants = report["variants"].as_array().unwrap();
     assert_eq!(variants.len(), 4);
     for variant in variants {
         assert_eq!(variant["ok"], true, "{variant:#}");
         assert_eq!(variant["builder"], steady.address.as_str());
     }
-    let lost = told["lost"].as_array().unwrap();
+    let lost = report["lost"].as_array().unwrap();
     let lost: BTreeSet<&str> = lost
         .iter()
         .map(|l| l["builder"].as_str().unwrap())
@@ -127,8 +127,8 @@ fn variants_are_spread_over_engines_and_survive_the_loss_of_one() {
     for variant in variants {
         let name = variant["name"].as_str().unwrap();
         let id = variant["image"]["id"].as_str().unwrap();
-        let there = steady.docker(&["images", "--no-trunc", "--quiet", name]);
-        assert_eq!(there.trim(), id);
+        let ids = steady.docker(&["images", "--no-trunc", "--quiet", name]);
+        assert_eq!(ids.trim(), id);
         let entry = entries
             .iter()
             .find(|e| e["annotations"]["io.stackforge.variant"] == name)

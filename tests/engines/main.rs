@@ -59,7 +59,7 @@ type Roots = BTreeMap<&'static str, Result<PathBuf, String>>;
 fn every_engine_is_right_or_refused_with_a_code() {
     let start = Instant::now();
     let (roots, kit) = prepared();
-    say(&format!(
+    print_uncaptured(&format!(
         "root file systems and stacks: {:.0} s",
         start.elapsed().as_secs_f64()
     ));
@@ -79,7 +79,7 @@ fn every_engine_is_right_or_refused_with_a_code() {
                         break;
                     };
                     let row = row(number, *kind, &roots[suite], suite, &kit, &server.host);
-                    say(&row.text());
+                    print_uncaptured(&row.text());
                     done.lock().unwrap().insert(number, row);
                 }
             });
@@ -88,7 +88,7 @@ fn every_engine_is_right_or_refused_with_a_code() {
     let rows: Vec<Row> = done.into_inner().unwrap().into_values().collect();
     let columns = COLUMNS.map(|(name, _, _)| name);
     let text = table(&columns, &rows);
-    say(&format!("\n{text}"));
+    print_uncaptured(&format!("\n{text}"));
     if let Some(path) = std::env::var_os("STACKFORGE_ENGINES_TABLE") {
         std::fs::write(path, text).unwrap();
     }
@@ -186,6 +186,6 @@ fn left_out(name: &str) -> bool {
 }
 
 /// Prints where nothing captures it.
-fn say(text: &str) {
+fn print_uncaptured(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

@@ -30,7 +30,16 @@ pub fn root(suite: &str) -> Result<PathBuf, String> {
             std::fs::remove_dir_all(old).map_err(|e| problem("what was there before", &e))?;
         }
     }
-    make(suite, &mirror, &new)?;
+    // A mirror may have no answer for a moment.
+    let mut made = make(suite, &mirror, &new);
+    for _ in 0..2 {
+        if made.is_ok() {
+            break;
+        }
+        let _ = std::fs::remove_dir_all(&new);
+        made = make(suite, &mirror, &new);
+    }
+    made?;
     std::fs::rename(&new, &place).map_err(|e| problem("the cache", &e))?;
     std::fs::write(&list, recipe).map_err(|e| problem("the cache", &e))?;
     Ok(place)

@@ -45,11 +45,11 @@ fn assert_found(document: &Value, code: &str, object: &str, words: &[&str]) {
     let mut findings = document["findings"].as_array().unwrap().iter();
     let found = findings.find(|f| f["code"] == code && f["object"] == object);
     let found = found.unwrap_or_else(|| panic!("{code} at {object}: {:#}", document["findings"]));
-    let said = format!("{} {}", text(found, "message"), text(found, "help"));
+    let texts = format!("{} {}", text(found, "message"), text(found, "help"));
     for word in words {
-        assert!(said.contains(word), "{word}: {said}");
+        assert!(texts.contains(word), "{word}: {texts}");
     }
-    assert!(!text(found, "help").is_empty(), "{said}");
+    assert!(!text(found, "help").is_empty(), "{texts}");
 }
 
 /// Stands in for each of CUDA's own libraries that torch misses: 2 GB less to download.

@@ -109,19 +109,19 @@ fn entries(sandbox: &Sandbox) -> Vec<PathBuf> {
 fn warm(sandbox: &Sandbox) -> BTreeSet<PathBuf> {
     let store = sandbox.path("store");
     let mut steps = BTreeSet::new();
-    let mut said = String::new();
+    let mut output = String::new();
     for entry in fs::read_dir(store.join("actions")).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
         if text.contains("\"step\": \"base\"") {
-            said.push_str(&text);
+            output.push_str(&text);
             steps.insert(path);
         }
     }
     assert!(!steps.is_empty(), "the base is a step");
     let stays = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_str().unwrap();
-        steps.contains(path) || said.contains(name) || store.join("names").join(name).exists()
+        steps.contains(path) || output.contains(name) || store.join("names").join(name).exists()
     };
     let mut all = entries(sandbox);
     all.retain(stays);

@@ -97,14 +97,14 @@ fn found_code(object: &Object, source: &mut impl Source) -> Counts {
 fn check_code(path: &str, file: &Path, judge: &Path, found: &Counts) {
     let output = run(Command::new(judge).arg("-all").arg(file));
     let judged = judged_code(&text(&output));
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     if STOPS_AT.contains(&path) {
-        assert!(said.contains("Invalid ELF"), "{path}: {said}");
+        assert!(stderr.contains("Invalid ELF"), "{path}: {stderr}");
         let (key, count) = judged.iter().next().unwrap();
         assert!(found[key] > *count, "{path}: {found:?} {judged:?}");
     } else {
-        let none = said.contains("does not contain device code");
-        assert!(output.status.success() || none, "{path}: {said}");
+        let none = stderr.contains("does not contain device code");
+        assert!(output.status.success() || none, "{path}: {stderr}");
         assert_eq!(*found, judged, "{path}");
     }
 }

@@ -22,7 +22,7 @@ use std::io::{Error, ErrorKind};
 use std::path::PathBuf;
 
 /// Each way in which an error reaches the command line, with the code that it has there.
-fn told<L: Explained + 'static>(
+fn codes_and_texts<L: Explained + 'static>(
     make: impl Fn() -> L,
     wraps: &[&dyn Fn(L) -> Box<dyn Explained>],
 ) -> Vec<(Code, String)> {
@@ -38,7 +38,7 @@ fn one_code<L: Explained + 'static>(
     make: impl Fn() -> L,
     wraps: &[&dyn Fn(L) -> Box<dyn Explained>],
 ) {
-    for (found, text) in told(make, wraps) {
+    for (found, text) in codes_and_texts(make, wraps) {
         assert_eq!(found, code, "{text}");
     }
 }

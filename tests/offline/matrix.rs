@@ -151,8 +151,8 @@ fn a_lock_is_stale_when_an_axis_changes_what_is_installed() {
         ("\"12.9\", \"12.8\"", "\"12.8\""),
         ("[linux/amd64, linux/arm64]", "[linux/arm64, linux/amd64]"),
     ] {
-        let said = checked(from, to);
-        assert!(said.contains(", locked; "), "{to}: {said}");
+        let output = checked(from, to);
+        assert!(output.contains(", locked; "), "{to}: {output}");
     }
     for (from, to, key) in [
         (
@@ -167,10 +167,10 @@ fn a_lock_is_stale_when_an_axis_changes_what_is_installed() {
             "`libraries.triton` was",
         ),
     ] {
-        let said = checked(from, to);
+        let output = checked(from, to);
         assert!(
-            said.contains("SF0202") && said.contains(key),
-            "{to}: {said}"
+            output.contains("SF0202") && output.contains(key),
+            "{to}: {output}"
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::support::process::{again, is_again};
 use crate::support::{http as server, wanted};
-use server::{Reply, Seen, Server};
+use server::{Reply, Request, Server};
 use stackforge_image::store::Store;
 use stackforge_resolve::locked_files;
 use stackforge_stack::diag::Explained as _;
@@ -45,12 +45,12 @@ fn ask_locked(
     }
     command.env("HOME", store).env_remove("XDG_CONFIG_HOME");
     let output = command.envs(settings.iter().copied()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let after = |mark: &str| said.split_once(mark)?.1.lines().next().map(str::to_owned);
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let after = |mark: &str| stdout.split_once(mark)?.1.lines().next().map(str::to_owned);
     match (after("FOUND "), after("REFUSED ")) {
         (Some(paths), None) => Ok(serde_json::from_str(&paths).unwrap()),
         (None, Some(error)) => Err(error),
-        _ => panic!("{said}{}", String::from_utf8_lossy(&output.stderr)),
+        _ => panic!("{stdout}{}", String::from_utf8_lossy(&output.stderr)),
     }
 }
 
@@ -73,7 +73,7 @@ fn locked(file: &str) -> PythonFile {
         version: "1.0".into(),
         file: file.into(),
         size: content(file).len() as u64,
-        sha256: Digest::of(&content(file)).hex().to_owned(),
+        sha256: Digest::of(&content(file)),
         via: Vec::new(),
     }
 }
@@ -118,9 +118,9 @@ fn locked_files_are_found_by_their_digest_wherever_they_are() {
     let kept = ask_locked(&files[..1], store.path(), &[], true).unwrap();
     assert_eq!(std::fs::read(&kept[0]).unwrap(), content(ARM));
     assert_eq!(full.log().len(), requests + 2);
-    for seen in full.log() {
+    for request in full.log() {
         assert_eq!(
-            seen.authorization.as_deref(),
+            request.authorization.as_deref(),
             Some("Basic dXNlcjpzZWNyZXQ=")
         );
     }
@@ -140,14 +140,14 @@ fn what_is_missing_of_a_lock_is_named() {
         "{error}"
     );
     let mut other = locked(ARM);
-    other.sha256 = "0".repeat(64);
+    other.sha256 = Digest::of(b"another file");
     let error = ask_locked(&[other], store.path(), &settings, false).unwrap_err();
     assert!(
         error.starts_with(&format!("SF0208 no index has a locked file: {ARM}")),
         "{error}"
     );
     // An index that tells no digest, and has another file under the name.
-    let lying = Server::start(|seen, _| match seen.path.as_str() {
+    let lying = Server::start(|request, _| match request.path.as_str() {
         "/simple/thing/" => {
             let page = format!("<a href=\"/files/{ARM}\">{ARM}</a>").into_bytes();
             Reply {
@@ -156,7 +156,7 @@ fn what_is_missing_of_a_lock_is_named() {
                 ..Reply::status(200).header("Content-Type", "text/html")
             }
         }
-        _ => Reply::honest(b"something else", "\"1\"", &Seen::default()),
+        _ => Reply::honest(b"something else", "\"1\"", &Request::default()),
     });
     let url = simple(&lying, "");
     let settings = [("UV_DEFAULT_INDEX", url.as_str())];
@@ -175,11 +175,11 @@ fn content(file: &str) -> Vec<u8> {
 
 /// An index with both wheels of `thing`; `kind` is its media type. With a login it wants that.
 fn index(kind: &'static str, login: Option<&'static str>) -> Server {
-    Server::start(move |seen, _| {
-        if login.is_some() && seen.authorization.as_deref() != login {
+    Server::start(move |request, _| {
+        if login.is_some() && request.authorization.as_deref() != login {
             return Reply::status(401);
         }
-        match seen.path.as_str() {
+        match request.path.as_str() {
             "/simple/thing/" => {
                 let body = if kind.contains("json") {
                     json()
@@ -194,7 +194,7 @@ fn index(kind: &'static str, login: Option<&'static str>) -> Server {
             }
             path => match path.strip_prefix("/files/") {
                 Some(file) if [ARM, INTEL].contains(&file) => {
-                    Reply::honest(&content(file), "\"1\"", &Seen::default())
+                    Reply::honest(&content(file), "\"1\"", &Request::default())
                 }
                 _ => Reply::status(404),
             },

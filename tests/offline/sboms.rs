@@ -24,8 +24,8 @@ fn nothing_of_the_lock_is_missing() {
         let mut files = 0;
         for kind in ["wheel", "package", "builder-package", "tool"] {
             let none = Vec::new();
-            let there = section.get(kind).and_then(|v| v.as_array());
-            for file in there.unwrap_or(&none) {
+            let list = section.get(kind).and_then(|v| v.as_array());
+            for file in list.unwrap_or(&none) {
                 let Some(sha256) = file.get("sha256") else {
                     continue;
                 };
@@ -82,9 +82,9 @@ fn licences_come_from_the_files_themselves() {
         let six = packages.into_iter().find(|p| p["name"] == "six").unwrap();
         (six["licenseDeclared"].clone(), run.stderr)
     };
-    let (before, said) = declared();
+    let (before, stderr) = declared();
     assert_eq!(before, "NOASSERTION");
-    assert!(said.contains("state no licence"), "{said}");
+    assert!(stderr.contains("state no licence"), "{stderr}");
     let store = stackforge_image::store::Store::open(Some(&sandbox.path("store"))).unwrap();
     store.put(&wheel[..], Some(&digest)).unwrap();
     assert_eq!(declared().0, "MIT");

@@ -21,10 +21,10 @@ pub fn ask(test: &str, url: &str, body: &[u8], directory: &Path, env: &[(&str, &
         command.env_remove(name).env_remove(name.to_lowercase());
     }
     let out = command.envs(env.iter().copied()).output().unwrap();
-    let said = String::from_utf8_lossy(&out.stdout).into_owned();
-    match said.split_once("ENDED ") {
+    let stdout = String::from_utf8_lossy(&out.stdout).into_owned();
+    match stdout.split_once("ENDED ") {
         Some((_, rest)) => rest.lines().next().unwrap_or_default().to_owned(),
-        None => panic!("{said}{}", String::from_utf8_lossy(&out.stderr)),
+        None => panic!("{stdout}{}", String::from_utf8_lossy(&out.stderr)),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct Request {
     pub path: String,
     /// First byte that is asked for.
     pub range: Option<usize>,
@@ -43,9 +43,9 @@ impl Reply {
     }
 
     /// As a good server answers, that tells versions apart by `etag`.
-    pub fn honest(body: &[u8], etag: &str, seen: &Seen) -> Self {
-        let fresh = seen.if_range.as_deref().is_none_or(|tag| tag == etag);
-        let first = seen.range.filter(|_| fresh);
+    pub fn honest(body: &[u8], etag: &str, request: &Request) -> Self {
+        let fresh = request.if_range.as_deref().is_none_or(|tag| tag == etag);
+        let first = request.range.filter(|_| fresh);
         let mut reply = match first {
             Some(first) if first >= body.len() => Self::status(416),
             Some(first) => {
@@ -67,38 +67,42 @@ impl Reply {
 
 pub struct Server {
     pub url: String,
-    log: Arc<Mutex<Vec<Seen>>>,
+    log: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Server {
     /// Answers with `answer(request, how many came before)`, each request in its own connection.
-    pub fn start(answer: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Self {
+    pub fn start(answer: impl Fn(&Request, usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let log = Arc::new(Mutex::new(Vec::new()));
-        let (answer, seen) = (Arc::new(answer), log.clone());
+        let (answer, request) = (Arc::new(answer), log.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (answer, seen) = (answer.clone(), seen.clone());
-                std::thread::spawn(move || serve(stream.unwrap(), &*answer, &seen));
+                let (answer, request) = (answer.clone(), request.clone());
+                std::thread::spawn(move || serve(stream.unwrap(), &*answer, &request));
             }
         });
         Self { url, log }
     }
 
-    pub fn log(&self) -> Vec<Seen> {
+    pub fn log(&self) -> Vec<Request> {
         self.log.lock().unwrap().clone()
     }
 }
 
-fn serve(mut stream: TcpStream, answer: &dyn Fn(&Seen, usize) -> Reply, log: &Mutex<Vec<Seen>>) {
-    let Some(seen) = read(&stream) else { return };
+fn serve(
+    mut stream: TcpStream,
+    answer: &dyn Fn(&Request, usize) -> Reply,
+    log: &Mutex<Vec<Request>>,
+) {
+    let Some(request) = read(&stream) else { return };
     let place = {
         let mut log = log.lock().unwrap();
-        log.push(seen.clone());
+        log.push(request.clone());
         log.len() - 1
     };
-    let reply = answer(&seen, place);
+    let reply = answer(&request, place);
     let mut head = format!("HTTP/1.1 {} X\r\nConnection: close\r\n", reply.status);
     for (name, value) in &reply.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
@@ -121,25 +125,25 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Seen, usize) -> Reply, log: &Mu
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Seen> {
+fn read(stream: &TcpStream) -> Option<Request> {
     let mut lines = BufReader::new(stream).lines();
-    let mut seen = Seen {
+    let mut request = Request {
         path: lines.next()?.ok()?.split(' ').nth(1)?.to_owned(),
-        ..Seen::default()
+        ..Request::default()
     };
     for line in lines {
         let line = line.ok()?;
         let Some((name, value)) = line.split_once(':') else {
-            return Some(seen);
+            return Some(request);
         };
         let value = value.trim();
         match name.to_ascii_lowercase().as_str() {
             "range" => {
                 let first = value.strip_prefix("bytes=")?.strip_suffix('-')?;
-                seen.range = Some(first.parse().ok()?);
+                request.range = Some(first.parse().ok()?);
             }
-            "if-range" => seen.if_range = Some(value.to_owned()),
-            "authorization" => seen.authorization = Some(value.to_owned()),
+            "if-range" => request.if_range = Some(value.to_owned()),
+            "authorization" => request.authorization = Some(value.to_owned()),
             _ => {}
         }
     }

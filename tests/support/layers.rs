@@ -16,23 +16,29 @@ pub enum Member {
     Link(&'static str, &'static str),
     /// A file that is run.
     Program(&'static str, &'static [u8]),
+    /// A file that is run with its owner's rights.
+    SetUid(&'static str, &'static [u8]),
     /// A whiteout.
     Gone(&'static str),
 }
-use Member::{File, Folder, Gone, Link, Program};
+use Member::{File, Folder, Gone, Link, Program, SetUid};
 
 /// A file in so many folders, itself counted.
 pub fn deep(depth: usize) -> Member {
     File(vec!["d"; depth].join("/").leak(), "deep")
 }
 
-/// An image of layers as a layout with the tag `v1`.
-pub fn image(dir: &Path, layers: &[&[Member]]) {
-    named(dir, layers, |diff_ids| diff_ids);
+/// An image of layers as a layout with the tag `v1`. Returns the digests of its layers' blobs.
+pub fn image(dir: &Path, layers: &[&[Member]]) -> Vec<Digest> {
+    named(dir, layers, |diff_ids| diff_ids)
 }
 
 /// The same, with the diff IDs that its configuration says.
-pub fn named(dir: &Path, layers: &[&[Member]], said: impl FnOnce(Vec<Digest>) -> Vec<Digest>) {
+pub fn named(
+    dir: &Path,
+    layers: &[&[Member]],
+    stated: impl FnOnce(Vec<Digest>) -> Vec<Digest>,
+) -> Vec<Digest> {
     let blobs = dir.join("blobs/sha256");
     std::fs::create_dir_all(&blobs).unwrap();
     let put = |bytes: &[u8]| {
@@ -40,7 +46,7 @@ pub fn named(dir: &Path, layers: &[&[Member]], said: impl FnOnce(Vec<Digest>) ->
         std::fs::write(blobs.join(digest.hex()), bytes).unwrap();
         json!({ "digest": digest, "size": bytes.len() })
     };
-    let (mut descriptors, mut diff_ids) = (Vec::new(), Vec::new());
+    let (mut descriptors, mut diff_ids, mut digests) = (Vec::new(), Vec::new(), Vec::new());
     for members in layers {
         let mut tar = tar::Builder::new(Vec::new());
         for member in *members {
@@ -56,8 +62,11 @@ pub fn named(dir: &Path, layers: &[&[Member]], said: impl FnOnce(Vec<Digest>) ->
                     header.set_size(text.len() as u64);
                     tar.append_data(&mut header, path, text.as_bytes()).unwrap();
                 }
-                Program(path, bytes) => {
+                Program(path, bytes) | SetUid(path, bytes) => {
                     header.set_entry_type(tar::EntryType::Regular);
+                    if matches!(member, SetUid(..)) {
+                        header.set_mode(0o4755);
+                    }
                     header.set_size(bytes.len() as u64);
                     tar.append_data(&mut header, path, *bytes).unwrap();
                 }
@@ -80,12 +89,14 @@ pub fn named(dir: &Path, layers: &[&[Member]], said: impl FnOnce(Vec<Digest>) ->
         diff_ids.push(Digest::of(&tar));
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&tar).unwrap();
-        let mut descriptor = put(&gzip.finish().unwrap());
+        let gzip = gzip.finish().unwrap();
+        digests.push(Digest::of(&gzip));
+        let mut descriptor = put(&gzip);
         descriptor["mediaType"] = "application/vnd.oci.image.layer.v1.tar+gzip".into();
         descriptors.push(descriptor);
     }
     let config = json!({ "architecture": "amd64", "os": "linux",
-        "rootfs": { "type": "layers", "diff_ids": said(diff_ids) } });
+        "rootfs": { "type": "layers", "diff_ids": stated(diff_ids) } });
     let mut config = put(config.to_string().as_bytes());
     config["mediaType"] = "application/vnd.oci.image.config.v1+json".into();
     let manifest = json!({ "schemaVersion": 2, "config": config, "layers": descriptors,
@@ -96,6 +107,7 @@ pub fn named(dir: &Path, layers: &[&[Member]], said: impl FnOnce(Vec<Digest>) ->
     let index = json!({ "schemaVersion": 2, "manifests": [entry] });
     std::fs::write(dir.join("index.json"), index.to_string()).unwrap();
     std::fs::write(dir.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
+    digests
 }
 
 /// Names in a directory with their content or target, but for stackforge's own file.

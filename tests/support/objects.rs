@@ -43,8 +43,8 @@ fn cc(arguments: &[String]) {
         .args(arguments)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
 }
 
 impl Built<'_> {

@@ -78,7 +78,7 @@ pub struct Proxy {
 struct Shared {
     upstream: String,
     judge: Judge,
-    seen: Mutex<Vec<String>>,
+    requests: Mutex<Vec<String>>,
     ends: AtomicBool,
 }
 
@@ -89,7 +89,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             upstream: upstream.to_owned(),
             judge: Box::new(judge),
-            seen: Mutex::default(),
+            requests: Mutex::default(),
             ends: AtomicBool::new(false),
         });
         let inside = Arc::clone(&shared);
@@ -111,8 +111,8 @@ impl Proxy {
     }
 
     /// `METHOD PATH` of every request up to now.
-    pub fn seen(&self) -> Vec<String> {
-        self.shared.seen.lock().unwrap().clone()
+    pub fn requests(&self) -> Vec<String> {
+        self.shared.requests.lock().unwrap().clone()
     }
 }
 
@@ -140,7 +140,7 @@ fn serve(shared: &Shared, client: TcpStream) -> std::io::Result<()> {
         return Ok(());
     }
     let line = format!("{} {}", request.method, request.path);
-    shared.seen.lock().unwrap().push(line.clone());
+    shared.requests.lock().unwrap().push(line.clone());
     let mut added = None;
     let fault = match (shared.judge)(&request) {
         Act::Pass => None,

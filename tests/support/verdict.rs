@@ -10,6 +10,7 @@ use stackforge_stack::diag::Diagnostic;
 use stackforge_stack::lock::{BaseLock, FORMAT, Lock, PlatformLock, PythonFile};
 use stackforge_stack::rules::{self, Case, Machine};
 use stackforge_stack::target::Target;
+use stackforge_types::Digest;
 use std::path::Path;
 
 pub struct Verdict {
@@ -110,7 +111,7 @@ fn lock(text: &str, wheels: &[&str], catalog: Option<&Path>) -> Lock {
             version: parts.next().unwrap().to_owned(),
             file: (*file).to_owned(),
             size: 0,
-            sha256: "0".repeat(64),
+            sha256: Digest::of(file.as_bytes()),
             via: vec![],
         }
     });

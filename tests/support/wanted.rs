@@ -34,15 +34,16 @@ pub fn ask(
         command.envs(settings.iter().copied());
     }
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = |mark: &str| {
-        said.split_once(mark)
+        stdout
+            .split_once(mark)
             .map(|(_, rest)| rest.lines().next().unwrap())
     };
     match (line("FOUND "), line("REFUSED ")) {
         (Some(path), None) => Ok(path.into()),
         (None, Some(error)) => Err(error.to_owned()),
-        _ => panic!("{said}{}", String::from_utf8_lossy(&output.stderr)),
+        _ => panic!("{stdout}{}", String::from_utf8_lossy(&output.stderr)),
     }
 }
 
@@ -52,7 +53,7 @@ pub async fn asks_for_another_process() {
     let env = |name: &str| std::env::var(name).unwrap();
     let python = "3.12".parse().unwrap();
     let platform = env("PACKAGE_PLATFORM").parse().unwrap();
-    let pin = Pin::of(&env("PACKAGE"), python, platform).unwrap();
+    let pin = Pin::parse(&env("PACKAGE"), python, platform).unwrap();
     let catalog = stackforge_stack::catalog::load(None).unwrap();
     let (store, offline) = (env("PACKAGE_STORE"), env("PACKAGE_OFFLINE") == "1");
     let store = Store::open(Some(Path::new(&store))).unwrap();

@@ -28,8 +28,8 @@ pub fn download(requirement: &str, platform: Option<&str>) -> PathBuf {
     let _alone = super::shared::alone(&format!("wheels/{name}"));
     wheel().unwrap_or_else(|| {
         let output = pip.arg(requirement).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{requirement}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{requirement}: {stderr}");
         wheel().unwrap()
     })
 }

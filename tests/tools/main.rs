@@ -6,6 +6,7 @@ mod support;
 mod crash;
 mod diagnose;
 mod evidence;
+mod outside;
 mod printable;
 mod publish;
 mod registry;

@@ -164,10 +164,10 @@ fn slurm_runs_every_variant() {
     sandbox.write("job.sh", &emitted("small", &small(), "slurm"));
     let job = sandbox.path("job.sh");
     let out = cluster.sbatch(&["--test-only"], &job);
-    let said = String::from_utf8_lossy(&out.stderr);
+    let stderr = String::from_utf8_lossy(&out.stderr);
     assert!(
-        out.status.success() && said.contains("using 8 processors"),
-        "{said}"
+        out.status.success() && stderr.contains("using 8 processors"),
+        "{stderr}"
     );
     let out = cluster.sbatch(&["--wait"], &job);
     assert!(

@@ -22,8 +22,8 @@ fn other_programs_read_the_images_of_the_store() {
         let slash = if layout == "oci" { "/" } else { "" };
         let shown = format!("{}{slash}", to.display());
         let sign = |bytes: &[u8]| Digest::of(bytes).to_string().into_bytes();
-        let there = open(&store_dir).export(None, Some(&sign), Path::new(&shown), &|_, _| true);
-        assert_eq!(there.unwrap().images, 1);
+        let exported = open(&store_dir).export(None, Some(&sign), Path::new(&shown), &|_, _| true);
+        assert_eq!(exported.unwrap().images, 1);
         run(
             "skopeo",
             &["inspect", &format!("{layout}:{}:demo:latest", to.display())],
@@ -31,8 +31,11 @@ fn other_programs_read_the_images_of_the_store() {
     }
 
     let path = store_dir.to_str().unwrap();
-    let told = run("skopeo", &["inspect", &format!("oci:{path}:demo:latest")]);
-    assert!(told.contains("\"Architecture\": \"amd64\""), "{told}");
+    let inspected = run("skopeo", &["inspect", &format!("oci:{path}:demo:latest")]);
+    assert!(
+        inspected.contains("\"Architecture\": \"amd64\""),
+        "{inspected}"
+    );
     let copy = dir.path().join("copy");
     let to = format!("oci:{}:c", copy.display());
     run(

@@ -125,7 +125,7 @@ fn an_authority_of_the_environment_is_trusted_also_through_a_proxy() {
 fn no_redirect_leads_out_of_tls() {
     let body = bytes(35, 1000);
     let served = body.clone();
-    let plain = Server::start(move |seen, _| Reply::honest(&served, "\"a\"", seen));
+    let plain = Server::start(move |request, _| Reply::honest(&served, "\"a\"", request));
     let answer = format!(
         "HTTP/1.0 302 Found\r\nLocation: {}/thing\r\nContent-Length: 0\r\n\r\n",
         plain.url

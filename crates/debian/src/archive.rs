@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::deb::{Bounded, xz_decoder};
@@ -140,21 +140,9 @@ pub async fn fetch_index(
     suites: &[Suite],
     architecture: &str,
 ) -> Result<PackageIndex, ArchiveError> {
-    let names = suites
-        .iter()
-        .flat_map(|suite| suite.components.iter().chain([&suite.name]));
-    if let Some(name) = names
-        .map(String::as_str)
-        .chain([architecture])
-        .find(|name| !is_word(name))
-    {
-        return Err(ArchiveError::Name(name.escape_debug().to_string()));
-    }
-    let fetched = futures_util::future::try_join_all(
-        suites
-            .iter()
-            .map(|suite| fetch_suite(source, suite, architecture)),
-    )
+    let fetched = fetch_suites(source, suites, architecture, &|release, suite| {
+        packages_of(release, suite, architecture)
+    })
     .await?;
     let mut builder = IndexBuilder::new(architecture);
     for (suite, files) in suites.iter().zip(fetched) {
@@ -179,15 +167,41 @@ pub async fn fetch_index(
     Ok(builder.finish())
 }
 
-/// Fetches the suite's verified index files from the first mirror that has all of them.
+/// Chooses paths among the files that a release lists.
+type Wanted<'a> = dyn Fn(&Release, &Suite) -> Result<Vec<String>, ArchiveError> + 'a;
+
+/// Fetches verified files of all suites.
+pub(crate) async fn fetch_suites(
+    source: Source<'_>,
+    suites: &[Suite],
+    architecture: &str,
+    wanted: &Wanted<'_>,
+) -> Result<Vec<Vec<PathBuf>>, ArchiveError> {
+    let names = suites
+        .iter()
+        .flat_map(|suite| suite.components.iter().chain([&suite.name]));
+    if let Some(name) = names
+        .map(String::as_str)
+        .chain([architecture])
+        .find(|name| !is_word(name))
+    {
+        return Err(ArchiveError::Name(name.escape_debug().to_string()));
+    }
+    let fetched = suites
+        .iter()
+        .map(|suite| fetch_suite(source, suite, wanted));
+    futures_util::future::try_join_all(fetched).await
+}
+
+/// Fetches files of a suite from the first mirror that has all of them.
 async fn fetch_suite(
     source: Source<'_>,
     suite: &Suite,
-    architecture: &str,
-) -> Result<Vec<std::path::PathBuf>, ArchiveError> {
+    wanted: &Wanted<'_>,
+) -> Result<Vec<PathBuf>, ArchiveError> {
     let mut first_error = None;
-    for mirror in source.mirrors.of(&suite.archive)? {
-        match fetch_suite_from(source, suite, architecture, mirror).await {
+    for mirror in source.mirrors.for_archive(&suite.archive)? {
+        match fetch_suite_from(source, suite, wanted, mirror).await {
             Ok(files) => return Ok(files),
             Err(error) => {
                 tracing::debug!(suite = suite.name, %error, "mirror passed over");
@@ -195,7 +209,7 @@ async fn fetch_suite(
             }
         }
     }
-    // `of` returns at least one mirror, so there was an error.
+    // `for_archive` returns at least one mirror, so there was an error.
     Err(first_error.unwrap_or_else(|| {
         MirrorError::Missing {
             archive: suite.archive.clone(),
@@ -207,9 +221,9 @@ async fn fetch_suite(
 async fn fetch_suite_from(
     source: Source<'_>,
     suite: &Suite,
-    architecture: &str,
+    wanted: &Wanted<'_>,
     mirror: &str,
-) -> Result<Vec<std::path::PathBuf>, ArchiveError> {
+) -> Result<Vec<PathBuf>, ArchiveError> {
     let download = |source| ArchiveError::Download {
         suite: suite.name.clone(),
         source,
@@ -232,36 +246,52 @@ async fn fetch_suite_from(
         );
     }
     let mut files = Vec::new();
-    for component in &suite.components {
-        let directory = format!("{component}/binary-{architecture}");
-        let listed = release.files.get(&format!("{directory}/Packages.xz"));
-        let Some(index) = listed.filter(|_| {
-            release
-                .architectures
-                .iter()
-                .any(|known| known == architecture)
-        }) else {
-            return Err(ArchiveError::Absent {
-                suite: suite.name.clone(),
-                component: component.clone(),
-                architecture: architecture.to_owned(),
-            });
+    for path in wanted(&release, suite)? {
+        let Some(listed) = release.files.get(&path) else {
+            continue;
         };
-        let mut urls = vec![format!("{base}/{directory}/Packages.xz")];
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
+        let (_, ending) = name.rsplit_once('.').unwrap_or(("", "index"));
+        let hex = listed.sha256.hex();
+        let mut urls = vec![format!("{base}/{path}")];
         if release.by_hash {
-            let by_hash = format!("{base}/{directory}/by-hash/SHA256/{}", index.sha256.hex());
-            urls.insert(0, by_hash);
+            let folder = match folder {
+                "" => String::new(),
+                folder => format!("{folder}/"),
+            };
+            urls.insert(0, format!("{base}/{folder}by-hash/SHA256/{hex}"));
         }
         let wanted = Download {
-            name: format!("{}.xz", index.sha256.hex()),
+            name: format!("{hex}.{ending}"),
             urls,
-            sha256: index.sha256.clone(),
-            size: Some(index.size),
+            sha256: listed.sha256.clone(),
+            size: Some(listed.size),
         };
         let fetched = source.fetcher.file(&wanted, source.cache, &|_| {}).await;
         files.push(fetched.map_err(download)?.path);
     }
     Ok(files)
+}
+
+/// Returns the package index of each component.
+fn packages_of(
+    release: &Release,
+    suite: &Suite,
+    architecture: &str,
+) -> Result<Vec<String>, ArchiveError> {
+    let known = release.architectures.iter().any(|a| a == architecture);
+    let index = |component: &String| {
+        let path = format!("{component}/binary-{architecture}/Packages.xz");
+        if known && release.files.contains_key(&path) {
+            return Ok(path);
+        }
+        Err(ArchiveError::Absent {
+            suite: suite.name.clone(),
+            component: component.clone(),
+            architecture: architecture.to_owned(),
+        })
+    };
+    suite.components.iter().map(index).collect()
 }
 
 #[cfg(test)]

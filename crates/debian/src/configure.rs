@@ -8,6 +8,10 @@
 //! shadow's tools write `SOURCE_DATE_EPOCH` as today's date into `/etc/shadow`. By default it is the
 //! time that the root file system was written with.
 //!
+//! No initial ramdisk is made. What would tell one image from another is removed: the machine's ID, the keys
+//! that openssh-server and ssl-cert make for it, and PostgreSQL's first cluster, which has a random
+//! identifier. Dates in Java's keystore of authorities become `SOURCE_DATE_EPOCH`.
+//!
 //! [`super::finish`] makes the same system, file by file, without running a script. So two things that
 //! scripts make are removed: Python's byte code, which only that Python can make, and debconf's
 //! database, which debconf makes again when it is next asked. Without the 14 MB of byte code, each
@@ -21,6 +25,7 @@ macro_rules! prepare {
 umask 022
 : "${SOURCE_DATE_EPOCH:=$(stat -c %Y /var/lib/dpkg/arch 2>/dev/null || stat -L -c %Y /etc/os-release)}"
 export SOURCE_DATE_EPOCH DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true LC_ALL=C.UTF-8
+export INITRD=No
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 "#
     };
@@ -35,6 +40,31 @@ problems=$(dpkg --audit)
 [ -z "$problems" ] || { echo "$problems" >&2; exit 1; }
 rm -f /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid- /etc/.pwd.lock
 rm -f /etc/machine-id /var/lib/dbus/machine-id
+rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub
+snakeoil=/etc/ssl/certs/ssl-cert-snakeoil.pem
+if [ -e $snakeoil ]; then
+  rm -f "/etc/ssl/certs/$(openssl x509 -noout -hash -in $snakeoil).0" $snakeoil /etc/ssl/private/ssl-cert-snakeoil.key
+fi
+if command -v pg_lsclusters >/dev/null; then
+  pg_lsclusters --no-header | while read -r release cluster rest; do pg_dropcluster --stop "$release" "$cluster"; done
+fi
+keystore=/etc/ssl/certs/java/cacerts
+# The keystore but its checksum, with SOURCE_DATE_EPOCH in place of each entry's date.
+dates='binmode STDOUT; local $/; open F, "<", $ARGV[0] or die; binmode F; my $d = <F>;
+  my ($magic, $version, $count) = unpack "NNN", $d; exit 1 if $magic != 0xfeedfeed || $version != 2; my $at = 12;
+  for (1 .. $count) { exit 1 if unpack("N", substr $d, $at, 4) != 2; $at += 4; $at += 2 + unpack "n", substr $d, $at, 2;
+    substr($d, $at, 8) = pack "Q>", 1000 * $ARGV[1]; $at += 8; $at += 2 + unpack "n", substr $d, $at, 2;
+    $at += 4 + unpack "N", substr $d, $at, 4; }
+  print substr $d, 0, $at'
+# What its checksum is of: the password in UTF-16, a salt, the rest.
+summed='binmode STDOUT; local $/; open F, "<", $ARGV[0] or die; binmode F;
+  print map({ "\0$_" } split //, "changeit"), "Mighty Aphrodite", <F>'
+if [ -e $keystore ] && perl -e "$dates" $keystore "$SOURCE_DATE_EPOCH" > $keystore.new; then
+  sum=$(perl -e "$summed" $keystore.new | sha1sum | cut -d' ' -f1)
+  perl -e 'print pack "H*", $ARGV[0]' "$sum" >> $keystore.new
+  cat $keystore.new > $keystore
+fi
+rm -f $keystore.new
 rm -f /var/lib/dpkg/*-old /var/lib/dpkg/lock /var/lib/dpkg/lock-frontend /var/lib/dpkg/triggers/Lock
 rm -f /var/cache/ldconfig/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb
 rm -f /var/cache/debconf/*.dat /var/cache/debconf/*-old
@@ -77,7 +107,11 @@ done
 /// order. A package that is still missing at the end is an error.
 pub const INSTALL: &str = concat!(
     prepare!(),
-    r#"dpkg --force-unsafe-io --force-depends --unpack "${DEBS:?it must name a directory}"/*.deb
+    r#"policy=/usr/sbin/policy-rc.d
+if [ -e $policy ]; then policy=; else printf '#!/bin/sh\nexit 101\n' > $policy; chmod 755 $policy; fi
+dpkg --force-unsafe-io --force-depends --unpack "${DEBS:?it must name a directory}"/*.deb
 "#,
-    finish!()
+    finish!(),
+    r#"[ -z "$policy" ] || rm -f "$policy"
+"#
 );

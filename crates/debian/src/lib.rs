@@ -12,6 +12,7 @@
 mod ahead;
 pub mod archive;
 pub mod configure;
+pub mod contents;
 pub mod control;
 pub mod deb;
 mod dpkg;
@@ -27,7 +28,7 @@ pub mod relation;
 pub mod release;
 pub mod resolve;
 pub mod rootfs;
-mod tarball;
+pub mod soname;
 mod tree;
 pub mod version;
 

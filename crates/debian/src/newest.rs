@@ -39,14 +39,14 @@ mod tests {
     fn the_newest_is_remembered() {
         let dir = tempfile::tempdir().unwrap();
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
-        let seen = |suite, seconds| older(dir.path(), "debian", suite, at(seconds));
-        assert_eq!(seen("bookworm", 100), None);
-        assert_eq!(seen("bookworm", 200), None);
-        assert_eq!(seen("bookworm", 200), None);
-        assert_eq!(seen("bookworm", 100), Some(at(200)));
-        assert_eq!(seen("bookworm-security", 50), None, "each by itself");
+        let newer_than = |suite, seconds| older(dir.path(), "debian", suite, at(seconds));
+        assert_eq!(newer_than("bookworm", 100), None);
+        assert_eq!(newer_than("bookworm", 200), None);
+        assert_eq!(newer_than("bookworm", 200), None);
+        assert_eq!(newer_than("bookworm", 100), Some(at(200)));
+        assert_eq!(newer_than("bookworm-security", 50), None, "each by itself");
         assert_eq!(older(dir.path(), "vendor", "bookworm", at(50)), None);
         std::fs::write(dir.path().join("dates/debian/bookworm"), "x").unwrap();
-        assert_eq!(seen("bookworm", 1), None);
+        assert_eq!(newer_than("bookworm", 1), None);
     }
 }

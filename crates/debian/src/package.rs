@@ -1,6 +1,7 @@
 //! A package as a lock names it: by its content, never by the host that it came from.
 
 use serde::{Deserialize, Serialize};
+use stackforge_types::Digest;
 
 /// One exact package file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -18,8 +19,9 @@ pub struct LockedDeb {
     pub path: String,
     /// Size of the file in bytes.
     pub size: u64,
-    /// SHA-256 of the file, in lower-case hexadecimal.
-    pub sha256: String,
+    /// Digest of the file, which a lock writes in lower-case hexadecimal.
+    #[serde(with = "stackforge_types::digest::hex")]
+    pub sha256: Digest,
 }
 
 /// A malformed field of a locked package.
@@ -33,8 +35,8 @@ pub struct MalformedLock {
 }
 
 impl LockedDeb {
-    /// Checks every field. Locks are edited by hand and by merges, so their values are checked before
-    /// they become part of a path or a URL.
+    /// Checks every field that is text. Locks are edited by hand and by merges, so their values are checked
+    /// before they become part of a path or a URL.
     ///
     /// # Errors
     /// If a field is malformed.
@@ -66,19 +68,7 @@ impl LockedDeb {
         if !is_pool_path(&self.path) {
             return bad("path", &self.path, "a path below the archive's root");
         }
-        if !is_sha256(&self.sha256) {
-            return Err(self.bad_sha256());
-        }
         Ok(())
-    }
-
-    pub(super) fn bad_sha256(&self) -> MalformedLock {
-        MalformedLock {
-            package: self.name.escape_debug().to_string(),
-            field: "sha256",
-            value: self.sha256.escape_debug().to_string(),
-            expected: "64 lower-case hexadecimal digits",
-        }
     }
 }
 
@@ -121,10 +111,6 @@ pub(super) fn is_pool_path(path: &str) -> bool {
         })
 }
 
-pub(super) fn is_sha256(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-}
-
 /// Returns bytes in lower-case hexadecimal.
 pub(super) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
@@ -141,6 +127,8 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
+    const DASH: &str = "33ea40061da2f1a861ec46212b2b6a34f0776a049b1a3f0abce2fb8cb994258f";
+
     fn dash() -> LockedDeb {
         LockedDeb {
             name: "dash".into(),
@@ -149,7 +137,7 @@ mod tests {
             archive: "debian".into(),
             path: "pool/main/d/dash/dash_0.5.12-2_amd64.deb".into(),
             size: 91848,
-            sha256: "33ea40061da2f1a861ec46212b2b6a34f0776a049b1a3f0abce2fb8cb994258f".into(),
+            sha256: Digest::from_hex(DASH).unwrap(),
         }
     }
 
@@ -183,20 +171,18 @@ mod tests {
                 "{name}"
             );
         }
-        assert!(
-            LockedDeb {
-                sha256: "33EA".into(),
-                ..dash()
-            }
-            .check()
-            .is_err()
-        );
     }
 
     #[test]
-    fn survives_the_lock_and_refuses_unknown_keys() {
+    fn survives_the_lock_which_refuses_unknown_keys_and_bad_digests() {
         let text = toml::to_string(&dash()).unwrap();
+        assert!(text.contains(&format!("sha256 = \"{DASH}\"")), "{text}");
         assert_eq!(toml::from_str::<LockedDeb>(&text).unwrap(), dash());
+        for bad in [DASH.to_uppercase().as_str(), "33ea", ""] {
+            let text = text.replace(DASH, bad);
+            let error = toml::from_str::<LockedDeb>(&text).unwrap_err();
+            assert!(error.message().contains("is not a sha256"), "{error}");
+        }
         assert!(toml::from_str::<LockedDeb>(&format!("{text}host = \"x\"\n")).is_err());
     }
 }

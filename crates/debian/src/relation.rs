@@ -138,21 +138,7 @@ fn parse_alternative<'a>(
         let (inner, after) = inner
             .split_once(')')
             .ok_or_else(|| refuse("a parenthesis is not closed"))?;
-        let inner = inner.trim();
-        let digits = inner.find(|c| !"<>=".contains(c)).unwrap_or(inner.len());
-        let relation = match &inner[..digits] {
-            "<<" => Relation::Earlier,
-            "<=" | "<" => Relation::EarlierOrEqual,
-            "=" => Relation::Equal,
-            ">=" | ">" => Relation::LaterOrEqual,
-            ">>" => Relation::Later,
-            _ => return Err(refuse("its relation is none of << <= = >= >>")),
-        };
-        let bound = inner[digits..].trim();
-        if bound.is_empty() || bound.contains(|c: char| c.is_whitespace()) {
-            return Err(refuse("it has no version"));
-        }
-        version = Some((relation, bound));
+        version = Some(parse_bound(inner.trim()).map_err(refuse)?);
         rest = after.trim_start();
     }
     let mut applies = true;
@@ -186,6 +172,24 @@ fn parse_alternative<'a>(
             version,
         }),
     )
+}
+
+/// Parses what is in a relation's parentheses, such as `>= 2.36`. An error says what is wrong with it.
+fn parse_bound(text: &str) -> Result<(Relation, &str), &'static str> {
+    let digits = text.find(|c| !"<>=".contains(c)).unwrap_or(text.len());
+    let relation = match &text[..digits] {
+        "<<" => Relation::Earlier,
+        "<=" | "<" => Relation::EarlierOrEqual,
+        "=" => Relation::Equal,
+        ">=" | ">" => Relation::LaterOrEqual,
+        ">>" => Relation::Later,
+        _ => return Err("its relation is none of << <= = >= >>"),
+    };
+    let bound = text[digits..].trim();
+    if bound.is_empty() || bound.contains(|c: char| c.is_whitespace()) {
+        return Err("it has no version");
+    }
+    Ok((relation, bound))
 }
 
 /// Whether a list such as `amd64 arm64`, `!s390x`, `any`, `linux-any` or `any-arm64` includes the

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::StepSummary;
+use super::outcome::StepSummary;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -233,7 +233,7 @@ impl EngineError {
                 "see that the engine itself reaches the registry (one without TLS has to be among \
                  its insecure registries), and that `docker login` or the registry lets you write"
             }
-            EngineError::Build { message } if tells_of_pull(message) => {
+            EngineError::Build { message } if is_pull_failure(message) => {
                 "the engine could not fetch a base image: see that the name is right, that the \
                  engine reaches the registry, and that the image is public, loaded already, or \
                  opened to you by `docker login`"
@@ -255,7 +255,7 @@ impl EngineError {
 }
 
 /// Whether an error text of BuildKit or Podman says that a base image is missing and cannot be pulled.
-fn tells_of_pull(message: &str) -> bool {
+fn is_pull_failure(message: &str) -> bool {
     message.ends_with(": not found")
         || [
             "pull access denied",

@@ -8,7 +8,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::mountinfo::{self, Mounted};
-use super::{Applied, Limits};
+use super::outcome::Applied;
+use super::request::Limits;
 
 /// The cgroup directories created for one run; [`Cgroup::remove`] removes them.
 #[derive(Debug, Default)]
@@ -35,7 +36,7 @@ impl Cgroup {
         if let Err(reason) = group.unified(limits, &mounts, &own, &mut applied) {
             reasons.push(reason);
         }
-        for (controller, wanted) in wanted(limits) {
+        for (controller, wanted) in controllers(limits) {
             let done = match controller {
                 "memory" => &mut applied.memory,
                 "pids" => &mut applied.pids,
@@ -102,7 +103,7 @@ impl Cgroup {
             .ok_or("there is no cgroup file system, version 2")?;
         let root = &mount.at;
         let available = read(&root.join("cgroup.controllers"));
-        let names: Vec<&str> = wanted(limits)
+        let names: Vec<&str> = controllers(limits)
             .into_iter()
             .filter(|(name, wanted)| *wanted && has(&available, name))
             .map(|(name, _)| name)
@@ -214,7 +215,7 @@ fn unified_below(parent: &Path, names: &[&str], limits: &Limits) -> std::io::Res
     Ok(made)
 }
 
-fn wanted(limits: &Limits) -> [(&'static str, bool); 3] {
+fn controllers(limits: &Limits) -> [(&'static str, bool); 3] {
     [
         ("memory", limits.memory.is_some()),
         ("pids", limits.pids.is_some()),

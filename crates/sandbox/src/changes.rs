@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{lgetxattr, llistxattr};
 
-use super::SandboxError;
+use super::error::SandboxError;
 
 /// An entry of the upper directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,12 +74,12 @@ pub fn changes(upper: &Path) -> Result<Vec<Change>, SandboxError> {
     Ok(out)
 }
 
-type Seen = HashMap<(u64, u64), PathBuf>;
+type Links = HashMap<(u64, u64), PathBuf>;
 
 fn walk(
     upper: &Path,
     below: &Path,
-    links: &mut Seen,
+    links: &mut Links,
     out: &mut Vec<Change>,
 ) -> Result<(), (PathBuf, std::io::Error)> {
     let fault = |path: &Path| {
@@ -103,7 +103,7 @@ fn walk(
     Ok(())
 }
 
-fn look(upper: &Path, path: &Path, links: &mut Seen) -> std::io::Result<Change> {
+fn look(upper: &Path, path: &Path, links: &mut Links) -> std::io::Result<Change> {
     let full = upper.join(path);
     let stat = std::fs::symlink_metadata(&full)?;
     let (attributes, opaque) = attributes(&full);
@@ -158,7 +158,7 @@ fn attributes(path: &Path) -> (Vec<(OsString, Vec<u8>)>, bool) {
             continue;
         };
         value.truncate(length);
-        match own(name.to_bytes()) {
+        match overlay_name(name.to_bytes()) {
             Some(b"opaque") => opaque |= value == b"y",
             Some(_) => {}
             None => out.push((OsString::from_vec(name.to_bytes().to_vec()), value)),
@@ -169,7 +169,7 @@ fn attributes(path: &Path) -> (Vec<(OsString, Vec<u8>)>, bool) {
 }
 
 /// Strips the prefix of overlay's own attributes from a name. `None` for any other attribute.
-fn own(name: &[u8]) -> Option<&[u8]> {
+fn overlay_name(name: &[u8]) -> Option<&[u8]> {
     [&b"trusted.overlay."[..], b"user.overlay."]
         .iter()
         .find_map(|prefix| name.strip_prefix(*prefix))
@@ -181,9 +181,12 @@ mod tests {
 
     #[test]
     fn names_of_overlays_attributes() {
-        assert_eq!(own(b"trusted.overlay.opaque"), Some(&b"opaque"[..]));
-        assert_eq!(own(b"user.overlay.origin"), Some(&b"origin"[..]));
-        assert_eq!(own(b"user.overlays"), None);
+        assert_eq!(
+            overlay_name(b"trusted.overlay.opaque"),
+            Some(&b"opaque"[..])
+        );
+        assert_eq!(overlay_name(b"user.overlay.origin"), Some(&b"origin"[..]));
+        assert_eq!(overlay_name(b"user.overlays"), None);
     }
 
     #[test]

@@ -13,13 +13,17 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, setsid, waitpid,
 };
 
+use super::archive::Archive;
 use super::cgroup::Cgroup;
 use super::fault::{Fault, Stage};
+use super::identity::{self, Identity};
 use super::init::{Init, Report};
+use super::outcome::{Applied, End, Memory, Outcome};
+use super::request::{Sandbox, Writes};
 use super::stubs::Stubs;
 use super::system::{self, Fork};
 use super::wire::{Message, NAME, Task, read_request};
-use super::{Applied, End, Identity, Memory, Outcome, Sandbox, Writes, identity, probe, rootfs};
+use super::{probe, rootfs};
 
 /// Does the work of a sandbox and returns its exit code, if this process was started for that. Call it
 /// first in `main`, before any thread is started or any descriptor is opened.
@@ -31,15 +35,16 @@ pub fn child_main() -> Option<ExitCode> {
 fn serve() -> ExitCode {
     // A terminal sends its interrupts to the caller only, and the caller decides what to stop.
     let _ = setsid();
-    let taken = system::close_from(3, false)
+    let inherited = system::close_from(3, false)
         .and_then(|()| io::stdin().as_fd().try_clone_to_owned())
         .map(File::from);
-    let Ok(mut control) = taken else {
+    let Ok(mut control) = inherited else {
         return ExitCode::FAILURE;
     };
     let message = match read_request(&mut control) {
         Ok((Task::Run(sandbox), stdin)) => run(&sandbox, &stdin, control.as_fd()),
         Ok((Task::Probe, _)) => Ok(Message::Tried(probe::try_all())),
+        Ok((Task::Archive(task), _)) => archive(&task).map(|()| Message::Archived),
         Ok((Task::Remove(directory), _)) => remove(&directory).map(|()| Message::Removed),
         Err(_) => return ExitCode::FAILURE,
     };
@@ -217,11 +222,25 @@ fn drop_work(work: &Path) {
     }
 }
 
-fn remove(directory: &Path) -> Result<(), Fault> {
+/// Becomes who owns the files of a run.
+fn become_owner() -> Result<(), Fault> {
     let (identity, mapper) = identity::choose();
     if identity == Identity::Subordinate {
         identity::become_root(mapper.as_ref(), 0)?;
     }
+    Ok(())
+}
+
+fn archive(task: &Archive) -> Result<(), Fault> {
+    become_owner()?;
+    super::archive::write(task).map_err(|error| {
+        let doing = format!("archive {}: {error}", task.changed.display());
+        Fault::new(Stage::Setup, doing, error)
+    })
+}
+
+fn remove(directory: &Path) -> Result<(), Fault> {
+    become_owner()?;
     stackforge_types::remove(directory)
         .map_err(Fault::setup(format!("remove {}", directory.display())))
 }

@@ -10,7 +10,9 @@ use rustix::thread::{
 };
 
 use super::fault::{Fault, Stage};
-use super::{Identity, Sandbox, seccomp, system};
+use super::identity::Identity;
+use super::request::Sandbox;
+use super::{seccomp, system};
 
 /// The capabilities that installing packages and compiling as root need, and no more: no devices,
 /// mounts, network settings or tracing of other processes.

@@ -78,7 +78,7 @@ impl SandboxError {
         match fault.stage {
             Stage::Namespaces => SandboxError::NotAllowed {
                 doing,
-                help: super::probe::why_not_allowed(),
+                help: super::refusal::why_not_allowed(),
                 source,
             },
             Stage::Overlay => SandboxError::Overlay { doing, source },

@@ -154,7 +154,7 @@ pub(crate) fn enter_own_namespace(
 pub(crate) fn own_namespace(
     program: Pid,
     asked: &mut impl io::Read,
-    tell: &mut impl io::Write,
+    answer: &mut impl io::Write,
 ) -> io::Result<()> {
     let mut made = [0];
     // A program that ended reports the reason itself.
@@ -168,7 +168,7 @@ pub(crate) fn own_namespace(
             std::fs::write(format!("/proc/{of}/{file}"), map)?;
         }
     }
-    tell.write_all(&made)
+    answer.write_all(&made)
 }
 
 /// A process outside of the user namespace that maps its IDs once it exists; no process inside may.
@@ -184,22 +184,22 @@ impl Waiting {
             Fork::Parent(pid) => Ok(Waiting { pid, go }),
             Fork::Child => {
                 drop(go);
-                let told = wait.read(&mut [0]).is_ok_and(|n| n == 1);
+                let signalled = wait.read(&mut [0]).is_ok_and(|n| n == 1);
                 let ids = [uid, gid];
                 let all = (0..2).all(|i| {
                     map(&mapper.programs[i], target, ids[i], mapper.ranges[i]).unwrap_or(false)
                 });
-                system::exit(i32::from(!(told && all)));
+                system::exit(i32::from(!(signalled && all)));
             }
         }
     }
 
     /// Writes both maps. Returns whether both were written.
     fn map(mut self) -> bool {
-        let told = self.go.write_all(b"g").is_ok();
+        let signalled = self.go.write_all(b"g").is_ok();
         drop(self.go);
         let ended = waitpid(Some(self.pid), WaitOptions::empty());
-        told && matches!(ended, Ok(Some((_, status))) if status.exit_status() == Some(0))
+        signalled && matches!(ended, Ok(Some((_, status))) if status.exit_status() == Some(0))
     }
 }
 

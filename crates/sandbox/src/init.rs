@@ -12,9 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use super::confine::{Command, confine};
 use super::fault::{Fault, Stage};
+use super::identity::{self, Identity};
+use super::outcome::End;
+use super::request::{Network, Sandbox};
+use super::rootfs;
 use super::stubs::Stubs;
 use super::system::{self, Fork};
-use super::{End, Identity, Network, Sandbox, identity, rootfs};
 
 /// A message from process 1 to the supervisor, one JSON value per line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -89,11 +92,11 @@ impl Init<'_> {
         })?;
         let (mut failed, failing) = std::io::pipe().map_err(Fault::setup("make a pipe"))?;
         let (mut asked, mut ask) = std::io::pipe().map_err(Fault::setup("make a pipe"))?;
-        let (mut answer, mut tell) = std::io::pipe().map_err(Fault::setup("make a pipe"))?;
+        let (mut answer, mut reply) = std::io::pipe().map_err(Fault::setup("make a pipe"))?;
         let program = match system::fork().map_err(Fault::setup("start the program"))? {
             Fork::Parent(pid) => pid,
             Fork::Child => {
-                drop((failed, asked, tell));
+                drop((failed, asked, reply));
                 let own = match self.identity {
                     Identity::Real => identity::enter_own_namespace(&mut ask, &mut answer),
                     Identity::Subordinate | Identity::Single => Ok(()),
@@ -110,7 +113,7 @@ impl Init<'_> {
         };
         drop((failing, ask, answer));
         if self.identity == Identity::Real {
-            identity::own_namespace(program, &mut asked, &mut tell)
+            identity::own_namespace(program, &mut asked, &mut reply)
                 .map_err(Fault::at(Stage::Namespaces, "map the ids of the program"))?;
         }
         let mut fault = Vec::new();

@@ -95,8 +95,8 @@ mod tests {
         assert_eq!(mounts[2].at, Path::new("/mnt/a b"));
         assert_eq!(mounts[2].root, Path::new("/sub"));
         assert_eq!(mounts[2].options, "rw,size=1k");
-        let there = below(&mounts, Path::new("/"));
-        assert_eq!(there, [Path::new("etc/hosts"), Path::new("mnt/a b")]);
+        let mount_points = below(&mounts, Path::new("/"));
+        assert_eq!(mount_points, [Path::new("etc/hosts"), Path::new("mnt/a b")]);
         assert_eq!(below(&mounts, Path::new("/mnt/a b")), [Path::new("deeper")]);
     }
 

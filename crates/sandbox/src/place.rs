@@ -54,7 +54,7 @@ impl Place {
 
     /// Attaches a mount at `target`, which is created if it is missing.
     pub(crate) fn attach(&mut self, mount: BorrowedFd<'_>, target: &Path) -> Result<(), Fault> {
-        let spot = spot(mount).map_err(Fault::setup("look at a mount"))?;
+        let spot = kind_of(mount).map_err(Fault::setup("look at a mount"))?;
         let at = self.find(target, spot)?;
         attach(mount, at.as_fd()).map_err(Fault::setup(format!(
             "mount something at {}",
@@ -70,8 +70,8 @@ impl Place {
             Err(Errno::NOENT) => self.make(target, wanted).map_err(fault())?,
             Err(e) => return Err(fault()(e)),
         };
-        let there = spot(found.as_fd()).map_err(fault())?;
-        match (there, wanted) {
+        let kind = kind_of(found.as_fd()).map_err(fault())?;
+        match (kind, wanted) {
             (FileKind::Directory, FileKind::File) => Err(fault()(Errno::ISDIR)),
             (FileKind::File, FileKind::Directory) => Err(fault()(Errno::NOTDIR)),
             _ => Ok(found),
@@ -140,7 +140,7 @@ impl Place {
 
     fn after(&mut self, made: Option<PathBuf>) {
         if let (Some(upper), Some(path)) = (&self.upper, made) {
-            self.stubs.made(upper.as_fd(), &path);
+            self.stubs.record(upper.as_fd(), &path);
         }
     }
 }
@@ -150,7 +150,7 @@ pub(crate) fn attach(mount: BorrowedFd<'_>, at: BorrowedFd<'_>) -> Result<(), Er
     move_mount(mount, "", at, "", flags)
 }
 
-fn spot(fd: impl AsFd) -> Result<FileKind, Errno> {
+fn kind_of(fd: impl AsFd) -> Result<FileKind, Errno> {
     let mode = rustix::fs::statat(fd, "", AtFlags::EMPTY_PATH)?.st_mode;
     Ok(match FileType::from_raw_mode(mode) {
         FileType::Directory => FileKind::Directory,

@@ -21,10 +21,12 @@ use rustix::mount::{
 use rustix::process::{chdir, fchdir, pivot_root};
 
 use super::fault::{Fault, Stage};
+use super::identity::Identity;
+use super::mountinfo;
 use super::place::{Place, attach};
+use super::request::{Mount, Network, OWN, Sandbox, Writes};
 use super::stubs::Stubs;
 use super::system;
-use super::{Identity, Mount, Network, OWN, Sandbox, Writes, mountinfo};
 
 /// Directories that every system has. In the sandbox's namespace, one of them is covered by a directory
 /// in memory until that becomes the root.

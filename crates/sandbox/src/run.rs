@@ -10,9 +10,12 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep_until};
 
+use super::archive::Archive;
+use super::error::SandboxError;
 use super::lines::Lines;
+use super::outcome::Outcome;
+use super::request::{MOST_LAYERS, Mount, Sandbox, Writes};
 use super::wire::{Message, NAME, Task, request};
-use super::{MOST_LAYERS, Outcome, Sandbox, SandboxError, Writes};
 use stackforge_types::{Cancel, LogStream};
 
 /// How long a cancelled run may take to end before it is abandoned. Only a process that the kernel
@@ -38,7 +41,7 @@ impl Sandbox {
         match talk(launcher, &task, &self.stdin, cancel, line).await? {
             Message::Ended(outcome) => Ok(outcome),
             Message::Failed(fault) => Err(SandboxError::from_fault(fault)),
-            Message::Tried(_) | Message::Removed => Err(SandboxError::Lost),
+            Message::Tried(_) | Message::Removed | Message::Archived => Err(SandboxError::Lost),
         }
     }
 
@@ -56,7 +59,7 @@ impl Sandbox {
         if self.command.is_empty() {
             return invalid("there is no command".into());
         }
-        for target in self.mounts.iter().map(super::Mount::target) {
+        for target in self.mounts.iter().map(Mount::target) {
             let plain = |c: Component| matches!(c, Component::RootDir | Component::Normal(_));
             if !target.is_absolute() || !target.components().all(plain) || target.parent().is_none()
             {
@@ -80,7 +83,20 @@ pub async fn remove(launcher: Option<&Path>, dir: &Path) -> Result<(), SandboxEr
     match talk(launcher, &task, &[], &Cancel::new(), &mut |_, _| ()).await? {
         Message::Removed => Ok(()),
         Message::Failed(fault) => Err(SandboxError::from_fault(fault)),
-        Message::Ended(_) | Message::Tried(_) => Err(SandboxError::Lost),
+        Message::Ended(_) | Message::Tried(_) | Message::Archived => Err(SandboxError::Lost),
+    }
+}
+
+/// Writes what a run changed as the tar of a layer, with the owners that the program saw.
+///
+/// # Errors
+/// If the launcher cannot be started, the directory cannot be read or the file cannot be written.
+pub async fn archive(launcher: Option<&Path>, archive: &Archive) -> Result<(), SandboxError> {
+    let task = Task::Archive(archive.clone());
+    match talk(launcher, &task, &[], &Cancel::new(), &mut |_, _| ()).await? {
+        Message::Archived => Ok(()),
+        Message::Failed(fault) => Err(SandboxError::from_fault(fault)),
+        Message::Ended(_) | Message::Tried(_) | Message::Removed => Err(SandboxError::Lost),
     }
 }
 

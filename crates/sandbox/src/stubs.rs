@@ -58,7 +58,7 @@ impl Stubs {
     }
 
     /// Records what was created at `path`, which is now in `upper`.
-    pub(crate) fn made(&mut self, upper: BorrowedFd<'_>, path: &Path) {
+    pub(crate) fn record(&mut self, upper: BorrowedFd<'_>, path: &Path) {
         if let Ok(stat) = statat(upper, path, AtFlags::SYMLINK_NOFOLLOW) {
             self.made.push(Created {
                 path: path.to_owned(),

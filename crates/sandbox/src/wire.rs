@@ -8,8 +8,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::archive::Archive;
 use super::fault::Fault;
-use super::{Applied, Identity, Outcome, Sandbox, text};
+use super::identity::Identity;
+use super::outcome::{Applied, Outcome};
+use super::request::Sandbox;
+use super::text;
 
 /// First argument of the re-executed process.
 pub(crate) const NAME: &str = "stackforge-sandbox";
@@ -18,6 +22,8 @@ pub(crate) const NAME: &str = "stackforge-sandbox";
 pub(crate) enum Task {
     Run(Box<Sandbox>),
     Probe,
+    /// Writes a directory as a tar, with the IDs that a run has.
+    Archive(Archive),
     /// Removes a directory, with the IDs that a run has.
     Remove(#[serde(with = "text::one")] PathBuf),
 }
@@ -28,6 +34,7 @@ pub(crate) enum Message {
     Failed(Fault),
     Tried(Tried),
     Removed,
+    Archived,
 }
 
 /// How far the probing process got.

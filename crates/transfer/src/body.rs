@@ -11,7 +11,10 @@ pub(crate) enum BodyError {
     Transfer(reqwest::Error),
 }
 
-pub(crate) async fn whole(response: reqwest::Response, limit: u64) -> Result<Bytes, BodyError> {
+pub(crate) async fn read_limited(
+    response: reqwest::Response,
+    limit: u64,
+) -> Result<Bytes, BodyError> {
     if response.content_length().is_some_and(|size| size > limit) {
         return Err(BodyError::TooLong(limit));
     }

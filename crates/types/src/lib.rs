@@ -3,11 +3,12 @@
 //! Values that are parsed once, where they enter the program, and are always valid afterwards: [`Digest`],
 //! [`Platform`], [`Sm`] (compute capability), [`PythonVersion`], image [`reference`]s and [`wheel`] names.
 //! Besides them what every layer above needs: [`printable`] text, a machine's files below its [`root`]
-//! directory, [`date`]s, a [`login`] whose secrets are never shown, a [`Cancel`] that can be shared, and
+//! directory, [`date`]s, [`yaml`] of bounded depth, a [`login`] whose secrets are never shown, a [`Cancel`] that can be shared, and
 //! [`remove`], which removes a directory of any depth.
 
 mod cancel;
 pub mod date;
+pub mod digest;
 pub mod login;
 mod nouns;
 pub mod printable;
@@ -16,11 +17,13 @@ mod remove;
 pub mod root;
 mod stream;
 pub mod wheel;
+pub mod yaml;
 
 pub use cancel::Cancel;
+pub use digest::Digest;
 pub use nouns::{
-    Digest, IsaName, LibraryName, Malformed, OsPackage, Platform, PythonVersion, Sm, StackName,
-    Suffix, malformed,
+    IsaName, LibraryName, Malformed, OsPackage, Platform, PythonVersion, Sm, StackName, Suffix,
+    malformed,
 };
 pub use remove::{remove, remove_at};
 pub use stream::LogStream;

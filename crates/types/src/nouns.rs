@@ -301,65 +301,6 @@ name!(
     }
 );
 
-/// `sha256:` and 64 lower-case hex digits.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Digest(String);
-
-impl Digest {
-    /// The SHA-256 of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
-        use sha2::Digest as _;
-        Self::from_hash(&sha2::Sha256::digest(bytes))
-    }
-
-    /// The digest whose value is `hash`, the 32 bytes that SHA-256 gave.
-    pub fn from_hash(hash: &[u8]) -> Self {
-        use std::fmt::Write as _;
-        let mut s = String::with_capacity(7 + hash.len() * 2);
-        s.push_str("sha256:");
-        for b in hash {
-            // Writing to a String cannot fail.
-            let _ = write!(s, "{b:02x}");
-        }
-        Self(s)
-    }
-
-    /// The 64 hex digits, without `sha256:`.
-    pub fn hex(&self) -> &str {
-        &self.0["sha256:".len()..]
-    }
-
-    /// First twelve hex digits, for people and tags.
-    pub fn short(&self) -> &str {
-        &self.hex()[..12]
-    }
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for Digest {
-    type Err = Malformed;
-
-    fn from_str(s: &str) -> Result<Self, Malformed> {
-        let hex = s.strip_prefix("sha256:").unwrap_or("");
-        let ok = hex.len() == 64
-            && hex
-                .bytes()
-                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-        if ok {
-            Ok(Self(s.to_owned()))
-        } else {
-            Err(malformed(s, "a sha256 digest"))
-        }
-    }
-}
-
-string_serde!(Digest);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -415,7 +356,6 @@ mod tests {
             let _ = s.parse::<LibraryName>();
             let _ = s.parse::<OsPackage>();
             let _ = s.parse::<PythonVersion>();
-            let _ = s.parse::<Digest>();
         }
 
         #[test]

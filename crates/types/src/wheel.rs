@@ -140,6 +140,11 @@ impl WheelName {
         format!("3.{minor}").parse().ok()
     }
 
+    /// Whether it fits every platform, as wheels without compiled code do.
+    pub fn is_for_any_platform(&self) -> bool {
+        self.platform.iter().any(|p| p == "any")
+    }
+
     /// Whether it was built for a Linux system with its own libraries (`linux_aarch64`), as wheels for one
     /// vendor's system are; a public index accepts no such wheel.
     pub fn is_for_one_system(&self) -> bool {

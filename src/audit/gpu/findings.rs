@@ -5,11 +5,12 @@
 //! Everything else is a warning that names the object. CUDA's own libraries choose kernels, and compile
 //! some, for the GPU at run time, so their gaps are notes.
 
-use super::{Gpu, How, Modules, Verdicts};
-use crate::closure::World;
-use crate::finding::{Finding, some};
+use super::{Gpu, Modules, RunMode, Verdicts};
+use crate::finding::{Finding, list_names};
 use crate::missing::alternatives;
+use crate::packages::{of_nvidia, package};
 use crate::tree::split;
+use crate::world::World;
 use stackforge_binary::elf::Machine;
 use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_stack::spec::Sm;
@@ -20,8 +21,8 @@ const NAMED: usize = 3;
 
 pub fn check(world: &World<'_>, verdicts: &Verdicts, gpus: &[Gpu], findings: &mut Vec<Finding>) {
     let groups = alternatives(world);
-    for (n, gpu) in gpus.iter().enumerate().filter(|(_, g)| g.meant) {
-        let runs = |index: &usize| verdicts[index][n].how != How::None;
+    for (n, gpu) in gpus.iter().enumerate().filter(|(_, g)| g.required) {
+        let runs = |index: &usize| verdicts[index][n].how != RunMode::None;
         // Of alternative objects only one is loaded.
         let served = |index: &usize| {
             let group = groups.iter().find(|g| g.contains(index));
@@ -58,28 +59,6 @@ fn packages<'a>(
     packages
 }
 
-/// Returns the package of a path: the folder below site-packages, or the object itself if that folder is a
-/// namespace package or there is none.
-pub fn package(path: &str) -> &str {
-    let below = below(path);
-    match below.split_once('/') {
-        Some((top, _)) if !["nvidia", "..", "lib", "usr", "opt"].contains(&top) => top,
-        _ => path,
-    }
-}
-
-/// Returns a path relative to site-packages or to the wheel.
-pub fn below(path: &str) -> &str {
-    let places = ["-packages/", ".whl/"].into_iter();
-    let mut below = places.filter_map(|place| Some(path.rsplit_once(place)?.1));
-    below.next().unwrap_or(path)
-}
-
-/// Whether a path is in the wheels of CUDA's own libraries.
-pub fn of_nvidia(path: &str) -> bool {
-    below(path).starts_with("nvidia/")
-}
-
 /// A package's objects, judged for one GPU.
 struct Part<'a> {
     world: &'a World<'a>,
@@ -105,7 +84,7 @@ impl Part<'_> {
             .collect();
         let has: Vec<String> = has.iter().map(|sm| format!("sm_{}", sm.digits())).collect();
         let paths: Vec<&str> = objects.iter().map(|i| self.path(*i)).collect();
-        (some(&paths, NAMED), has.join(", "))
+        (list_names(&paths, NAMED), has.join(", "))
     }
 
     fn uncovered(&self, objects: &[usize], missing: &[usize]) -> Option<Finding> {

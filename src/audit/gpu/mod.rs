@@ -7,9 +7,10 @@
 mod findings;
 mod reach;
 
-use super::closure::World;
 use super::code::{Code, Module, Ptx};
-use super::inventory::Item;
+use super::object::Item;
+use super::packages::of_nvidia;
+use super::world::World;
 use serde::Serialize;
 use stackforge_gpu::{Coverage, aligned, coverage};
 use stackforge_stack::catalog::{Catalog, Toolkit, numbers};
@@ -18,7 +19,6 @@ use stackforge_types::Suffix;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use findings::check;
-pub(super) use findings::{below, of_nvidia, package};
 pub use reach::Reach;
 
 /// A GPU that code is judged for.
@@ -28,7 +28,7 @@ pub struct Gpu {
     pub name: String,
     pub sm: Sm,
     /// Whether the target has to run there: if it does not, that is a finding.
-    pub meant: bool,
+    pub required: bool,
 }
 
 impl Gpu {
@@ -50,7 +50,7 @@ pub(super) fn shown(name: &str, sm: Sm) -> String {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum How {
+pub enum RunMode {
     /// No code runs: `no kernel image is available for execution on the device`.
     None,
     /// The driver compiles PTX.
@@ -63,7 +63,7 @@ pub enum How {
 pub struct Verdict {
     pub gpu: String,
     pub sm: Sm,
-    pub how: How,
+    pub how: RunMode,
     /// SMs of the code that runs.
     pub code: BTreeSet<Sm>,
     pub modules: Modules,
@@ -153,7 +153,7 @@ fn verdict(catalog: &Catalog, code: &Code, gpu: &Gpu, aligned: bool, counts: Cou
             }
         }
     }
-    let how = how(&modules, best(code, aligned));
+    let how = run_mode(&modules, best(code, aligned));
     let isa = jit.iter().map(|p| p.isa).max();
     Verdict {
         gpu: gpu.name.clone(),
@@ -166,30 +166,35 @@ fn verdict(catalog: &Catalog, code: &Code, gpu: &Gpu, aligned: bool, counts: Cou
     }
 }
 
-fn how(modules: &Modules, best: usize) -> How {
+fn run_mode(modules: &Modules, best: usize) -> RunMode {
     let running = modules.native + modules.jit;
     if 2 * running < best || running == 0 {
-        How::None
+        RunMode::None
     } else if modules.native >= modules.jit {
-        How::Native
+        RunMode::Native
     } else {
-        How::Jit
+        RunMode::Jit
     }
 }
 
 /// Returns an audit's verdict on an object of a wheel for an SM: how all of its code runs, how its machine
 /// code runs, and whether some code is for older GPUs only; first by CUDA's rules before 13.2, then by those
 /// since. Pruning must not change this.
-pub fn told(catalog: &Catalog, path: &str, code: &Code, sm: Sm) -> [(How, How, bool); 2] {
+pub fn verdicts_for_sm(
+    catalog: &Catalog,
+    path: &str,
+    code: &Code,
+    sm: Sm,
+) -> [(RunMode, RunMode, bool); 2] {
     let gpu = Gpu {
         name: String::new(),
         sm,
-        meant: true,
+        required: true,
     };
     [false, true].map(|aligned| {
         let judge = |counts| verdict(catalog, code, &gpu, aligned, counts);
         let all = judge(Counts::All);
-        let runs = all.how != How::None;
+        let runs = all.how != RunMode::None;
         let forgotten = runs && all.modules.forgotten > 0 && !of_nvidia(path);
         (all.how, judge(Counts::Sass).how, forgotten)
     })
@@ -284,7 +289,7 @@ mod tests {
         let gpu = Gpu {
             name: "x".into(),
             sm: device.parse().unwrap(),
-            meant: true,
+            required: true,
         };
         let code = Code(code.iter().cloned().collect());
         verdict(&catalog, &code, &gpu, false, Counts::All)
@@ -298,15 +303,15 @@ mod tests {
             (module(&["11.0a"], &[]), 1),
         ];
         let hopper = judged(&code, "9.0");
-        assert_eq!((hopper.how, hopper.modules.native), (How::Native, 94));
+        assert_eq!((hopper.how, hopper.modules.native), (RunMode::Native, 94));
         assert_eq!(hopper.modules.forgotten, 0, "Thor's kernel is not Hopper's");
         let thor = judged(&code, "11.0");
         assert_eq!(
             (thor.how, thor.modules.jit, thor.modules.native),
-            (How::Jit, 90, 1)
+            (RunMode::Jit, 90, 1)
         );
         assert_eq!(thor.driver.as_deref(), Some("570.26 (CUDA 12.8)"));
-        assert_eq!(judged(&code, "7.0").how, How::None);
+        assert_eq!(judged(&code, "7.0").how, RunMode::None);
     }
 
     #[test]
@@ -316,13 +321,13 @@ mod tests {
             (module(&["11.0"], &[]), 1),
         ];
         let thor = judged(&sass_only, "11.0");
-        assert_eq!((thor.how, thor.modules.native), (How::None, 1));
+        assert_eq!((thor.how, thor.modules.native), (RunMode::None, 1));
         let one_missing = [
             (module(&["8.0", "9.0"], &[]), 90),
             (module(&["7.5", "8.0"], &[]), 1),
             (module(&["8.9"], &[]), 1),
         ];
         let hopper = judged(&one_missing, "9.0");
-        assert_eq!((hopper.how, hopper.modules.forgotten), (How::Native, 1));
+        assert_eq!((hopper.how, hopper.modules.forgotten), (RunMode::Native, 1));
     }
 }

@@ -3,9 +3,10 @@
 //! In: the objects of a tree, and the GPUs that it has to run on. Out: a [`Reach`]. A target runs if [`check`]
 //! finds no error: a library's core runs, though single kernels may not.
 
-use super::{Counts, Gpu, Verdicts, check, compiler, counting, of_nvidia};
-use crate::closure::World;
-use crate::inventory::Item;
+use super::{Counts, Gpu, Verdicts, check, compiler, counting};
+use crate::object::Item;
+use crate::packages::of_nvidia;
+use crate::world::World;
 use serde::Serialize;
 use stackforge_binary::elf::Machine;
 use stackforge_stack::spec::Sm;
@@ -38,15 +39,15 @@ impl Reach {
         if verdicts.is_empty() || gpus.is_empty() {
             return None;
         }
-        let meant = gpus.iter().filter(|gpu| gpu.meant).map(|gpu| gpu.sm);
-        let meant: BTreeSet<Sm> = meant.collect();
+        let required = gpus.iter().filter(|gpu| gpu.required).map(|gpu| gpu.sm);
+        let required: BTreeSet<Sm> = required.collect();
         let native = |sm: &Sm| {
             runs(world, *sm, Counts::Sass)?;
             let family = runs(world, *sm, Counts::Family).is_some();
             let suffix = (!family).then_some(Suffix::Arch);
             Some(Sm { suffix, ..*sm })
         };
-        let native: Vec<Sm> = meant.iter().filter_map(native).collect();
+        let native: Vec<Sm> = required.iter().filter_map(native).collect();
         let code = world.items.iter().filter(|item| decides(item));
         let code = code.flat_map(|item| item.code.ptx()).map(|ptx| ptx.sm);
         let candidates: BTreeSet<Sm> = code.filter(|sm| sm.suffix.is_none()).collect();
@@ -54,7 +55,7 @@ impl Reach {
         let ptx = candidates.find_map(|sm| Some((sm, runs(world, sm, Counts::Ptx)?)));
         let is_native = |sm: Sm| native.iter().any(|own| own.base() == sm);
         let covered = |sm: Sm| is_native(sm) || ptx.is_some_and(|(from, _)| from <= sm);
-        let mixed = meant.into_iter().filter(|sm| !covered(*sm));
+        let mixed = required.into_iter().filter(|sm| !covered(*sm));
         let mixed = mixed.filter_map(|sm| Some((sm, runs(world, sm, Counts::All)?)));
         let (mixed, isas): (Vec<Sm>, Vec<_>) = mixed.unzip();
         let driver = |isa: (u16, u16)| compiler(world.catalog, isa).map(str::to_owned);
@@ -80,7 +81,7 @@ fn runs(world: &World<'_>, sm: Sm, counts: Counts) -> Option<(u16, u16)> {
     let gpu = Gpu {
         name: format!("sm_{}", sm.digits()),
         sm,
-        meant: true,
+        required: true,
     };
     let gpus = [gpu];
     let verdicts = counting(world, world.items, &gpus, counts);

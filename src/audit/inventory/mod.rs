@@ -1,37 +1,24 @@
 //! Reads every object of a tree once, on all cores.
 //!
 //! In: a [`Tree`] with its [`Contents`]; for images [`super::image`] calls [`read`]. Out: [`Item`]s by path, and
-//! the files that could not be read. Files that are not ELF objects are skipped. Only the symbols that tie an
-//! extension to torch are kept: names of those that it needs, hashes of those that it exports.
+//! the files that could not be read. Files that are not ELF objects are skipped.
 
-use super::code::Code;
 use super::finding::Finding;
+use super::object::{Item, Unreadable, read};
 use super::packed::{Packed, is_wheel};
 use super::stream::{KeepRanges, Passed, pass};
-use super::torch::Ties;
 use super::tree::{Contents, Tree, TreeError};
-use stackforge_binary::elf::{self, ElfError, Kind, Machine, Object};
-use stackforge_binary::fatbin::{self, FatbinError};
-use stackforge_binary::source::{ReadError, Source, array};
+use stackforge_binary::elf::{self, ElfError};
+use stackforge_binary::source::{ReadError, array};
 use stackforge_stack::diag::{Diagnostic, codes};
 use std::cmp::Reverse;
 use std::num::NonZero;
-use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Most parallel workers: each may keep 64 MiB of an object.
 pub const MOST_WORKERS: usize = 8;
-
-#[derive(Debug)]
-pub struct Item {
-    /// Path of the object in the tree.
-    pub path: String,
-    pub object: Object,
-    pub code: Code,
-    pub ties: Ties,
-}
 
 #[derive(Debug, Default)]
 pub struct Inventory {
@@ -41,37 +28,6 @@ pub struct Inventory {
     pub damaged: Vec<(String, String)>,
     /// Objects of wheels that are files of the tree; their paths begin with the wheel's.
     pub packed: Packed,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
-    #[error(transparent)]
-    Open(#[from] TreeError),
-    #[error(transparent)]
-    Elf(#[from] ElfError),
-    #[error(transparent)]
-    Code(#[from] FatbinError),
-}
-
-impl Unreadable {
-    /// Returns the byte range that the source had not kept, if that was the error.
-    pub fn absent(&self) -> Option<Range<u64>> {
-        let read = match self {
-            Self::Elf(ElfError {
-                problem: elf::Problem::Read(e),
-                ..
-            }) => e,
-            Self::Code(FatbinError {
-                problem: fatbin::Problem::Read(e),
-                ..
-            }) => e,
-            _ => return None,
-        };
-        match read {
-            ReadError::Absent { offset, wanted } => Some(*offset..offset + wanted),
-            _ => None,
-        }
-    }
 }
 
 impl Inventory {
@@ -121,15 +77,15 @@ impl Inventory {
 
     /// Reports damaged objects. In a wheel that is not installed, damage is only a warning.
     pub fn findings(&self) -> Vec<Finding> {
-        type Say = fn(stackforge_stack::diag::Code, String) -> Diagnostic;
-        let tell = |say: Say, (path, why): &(String, String)| {
+        type MakeDiagnostic = fn(stackforge_stack::diag::Code, String) -> Diagnostic;
+        let finding = |diagnostic: MakeDiagnostic, (path, why): &(String, String)| {
             let message = format!("`{path}` cannot be read: {why}");
-            Finding::new(path, say(codes::OBJECT_DAMAGED, message))
+            Finding::new(path, diagnostic(codes::OBJECT_DAMAGED, message))
         };
-        let installed = self.damaged.iter().map(|d| tell(Diagnostic::error, d));
+        let installed = self.damaged.iter().map(|d| finding(Diagnostic::error, d));
         let packed = self.packed.damaged.iter();
         installed
-            .chain(packed.map(|d| tell(Diagnostic::warning, d)))
+            .chain(packed.map(|d| finding(Diagnostic::warning, d)))
             .collect()
     }
 }
@@ -185,50 +141,6 @@ fn unreadable(path: &str, error: ReadError) -> Unreadable {
         offset: error.offset(),
         problem: elf::Problem::Read(error),
     })
-}
-
-/// Reads a file as an object. `None` if no loader or driver would load it.
-pub fn read(path: &str, source: &mut dyn Source) -> Result<Option<Item>, Unreadable> {
-    if source.size() < 4 {
-        return Ok(None);
-    }
-    match array::<4>(source, 0) {
-        Ok(magic) if magic == elf::MAGIC => {}
-        Ok(_) => return Ok(None),
-        // A member that cannot be inflated from its start is damaged, whatever its type.
-        Err(e) => {
-            let problem = elf::Problem::Read(e);
-            return Err(Unreadable::Elf(ElfError {
-                object: path.to_owned(),
-                offset: 0,
-                problem,
-            }));
-        }
-    }
-    let object = match Object::read(path, source, &fatbin::SECTIONS) {
-        Ok(object) => object,
-        // Skip other ELF files: firmware, and programs of 32-bit systems.
-        Err(e) if matches!(e.problem, elf::Problem::Class) => return Ok(None),
-        Err(e) => return Err(e.into()),
-    };
-    let loads = match object.machine {
-        Machine::X86_64 | Machine::Aarch64 => {
-            matches!(object.kind, Kind::Shared | Kind::Executable)
-        }
-        Machine::Cuda => true,
-        Machine::Other(_) => false,
-    };
-    if !loads {
-        return Ok(None);
-    }
-    let ties = Ties::read(&object, source)?;
-    let code = Code::read(&object, source)?;
-    Ok(Some(Item {
-        path: path.to_owned(),
-        object,
-        code,
-        ties,
-    }))
 }
 
 #[cfg(test)]

@@ -95,10 +95,10 @@ fn damaged_members_are_named_as_by_the_reader_that_goes_back() {
         ("ends 3 bytes before", &|f| f.content.extend(b"xyz")),
         ("", &|f| f.content[middle] ^= 0x55),
     ];
-    for (says, lie) in lies {
+    for (message, lie) in lies {
         let (found, expected) = change(lie);
         assert_eq!(Some(&found), expected.as_ref());
-        assert!(found.contains(says), "{found}");
+        assert!(found.contains(message), "{found}");
     }
 }
 

@@ -1,7 +1,8 @@
 //! Finds libraries of more than one major release of CUDA.
 
-use crate::closure::{Closure, Provider, World};
-use crate::finding::{Finding, some};
+use crate::closure::{Closure, Provider};
+use crate::finding::{Finding, list_names};
+use crate::world::World;
 use stackforge_stack::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ pub struct Cuda<'a> {
     /// The component of each SONAME: `cudart`.
     components: BTreeMap<&'a str, &'a str>,
     /// CUDA's objects in the tree, by major release.
-    there: BTreeMap<u32, Vec<usize>>,
+    by_major: BTreeMap<u32, Vec<usize>>,
     /// SONAMEs of those objects.
     present: BTreeSet<&'a str>,
 }
@@ -35,10 +36,10 @@ impl<'a> Cuda<'a> {
             .filter(|(_, majors)| majors.len() == 1)
             .filter_map(|(name, majors)| Some((name, majors.into_iter().next()?)))
             .collect();
-        let mut there: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        let mut by_major: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (index, item) in world.items.iter().enumerate() {
             if let Some(major) = majors.get(item.soname()) {
-                there.entry(*major).or_default().push(index);
+                by_major.entry(*major).or_default().push(index);
             }
         }
         let sonames = world.items.iter().map(|item| item.soname());
@@ -47,7 +48,7 @@ impl<'a> Cuda<'a> {
             majors,
             components,
             present,
-            there,
+            by_major,
         }
     }
 
@@ -61,26 +62,26 @@ impl<'a> Cuda<'a> {
         let own = *self.majors.get(name)?;
         let component = self.components.get(name);
         let same = |other: &&&str| self.components.get(**other) == component;
-        let there: BTreeSet<u32> = (self.present.iter())
+        let majors: BTreeSet<u32> = (self.present.iter())
             .filter(same)
             .filter_map(|other| self.majors.get(other).copied())
             .collect();
-        let there: Vec<u32> = there.into_iter().collect();
-        (!there.is_empty() && !there.contains(&own)).then_some((own, there))
+        let majors: Vec<u32> = majors.into_iter().collect();
+        (!majors.is_empty() && !majors.contains(&own)).then_some((own, majors))
     }
 
     pub fn check(&self, world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) {
-        if self.there.len() < 2 {
+        if self.by_major.len() < 2 {
             return;
         }
         let linked = |objects: &Vec<usize>| !users(closure, objects).is_empty();
         let both = self
-            .there
+            .by_major
             .values()
             .filter(|objects| linked(objects))
             .count()
             > 1;
-        for (major, objects) in &self.there {
+        for (major, objects) in &self.by_major {
             let path = |i: &usize| world.items[*i].path.as_str();
             let users = users(closure, objects);
             // A library that no object links, such as a profiler's own copy, is loaded only on purpose.
@@ -90,14 +91,19 @@ impl<'a> Cuda<'a> {
             let users: Vec<&str> = users.iter().map(path).collect();
             let used = match users.as_slice() {
                 [] => "nothing in the tree links them".to_owned(),
-                users => format!("for {}", some(users, 3)),
+                users => format!("for {}", list_names(users, 3)),
             };
-            let others: Vec<u32> = self.there.keys().copied().filter(|m| m != major).collect();
+            let others: Vec<u32> = self
+                .by_major
+                .keys()
+                .copied()
+                .filter(|m| m != major)
+                .collect();
             let names: Vec<&str> = objects.iter().map(path).collect();
             let message = format!(
                 "libraries of CUDA {major} beside CUDA {}: {} ({used})",
                 join(&others),
-                some(&names, 3)
+                list_names(&names, 3)
             );
             let diagnostic = if users.is_empty() {
                 Diagnostic::note(codes::OTHER_CUDA_MAJOR, message)

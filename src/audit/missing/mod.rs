@@ -2,24 +2,29 @@
 //!
 //! In: the closure. Out: findings by package, one for all objects that miss the same libraries. If the target
 //! is not a complete environment, a missing library may be elsewhere: a note. Objects for another machine
-//! than most are never loaded, and optional objects of a package are no error.
+//! than most are never loaded, and optional objects of a package are no error. Nor are those that the
+//! distribution ships beside all that it wants installed with them, unless the stack's own libraries load them.
 
 mod cuda;
 mod search;
 
-use super::closure::{Closure, Provider, World};
-use super::finding::{Finding, some};
-use super::gpu::{of_nvidia, package};
-use super::inventory::Item;
+use super::closure::{Closure, Provider};
+use super::finding::{Finding, list_names};
+use super::object::Item;
+use super::os_packages::OsPackages;
+use super::packages::{of_nvidia, package};
 use super::tree::split;
+use super::world::World;
 pub use cuda::Cuda;
 use cuda::join;
 use stackforge_binary::elf::Machine;
+use stackforge_debian::soname::likely_package;
 use stackforge_stack::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub fn check(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) {
-    let missing = missing(world, closure);
+    let mut missing = missing(world, closure);
+    let shipped = shipped_without(world, closure, &mut missing);
     let cuda = Cuda::of(world);
     if world.environment {
         for ((_, names), objects) in by_package(world, &missing) {
@@ -27,13 +32,13 @@ pub fn check(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) 
                 names.iter().partition(|name| cuda.other(name).is_some());
             let first = &world.items[objects[0]];
             for name in other {
-                let Some((own, there)) = cuda.other(name) else {
+                let Some((own, present)) = cuda.other(name) else {
                     continue;
                 };
                 let message = format!(
                     "`{}` needs `{name}` of CUDA {own}, and CUDA {} is there{}",
                     first.path,
-                    join(&there),
+                    join(&present),
                     more(first, objects.len() - 1)
                 );
                 let error = Diagnostic::error(codes::OTHER_CUDA_MAJOR, message);
@@ -42,6 +47,7 @@ pub fn check(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) 
             findings.extend(nothing_provides(world, first, objects.len() - 1, &unknown));
         }
         findings.extend(without(world, &missing));
+        findings.extend(shipped);
     } else {
         for (item, names) in world.items.iter().zip(&missing) {
             elsewhere(item, names, findings);
@@ -96,6 +102,77 @@ fn missing<'a>(world: &World<'a>, closure: &Closure) -> Vec<Vec<&'a str>> {
     all.iter().enumerate().map(kept).collect()
 }
 
+/// Takes out what objects of the distribution's packages miss, and reports it in a note for each package. Those
+/// that something else than such a package loads stay.
+fn shipped_without(
+    world: &World<'_>,
+    closure: &Closure,
+    missing: &mut [Vec<&str>],
+) -> Vec<Finding> {
+    if !world.environment || missing.iter().all(Vec::is_empty) {
+        return Vec::new();
+    }
+    let packages = OsPackages::of(&world.tree.texts);
+    let mut owners = BTreeMap::new();
+    for (index, item) in world.items.iter().enumerate() {
+        if !missing[index].is_empty()
+            && let Some(package) = packages.complete(&item.path)
+        {
+            owners.insert(index, package);
+        }
+    }
+    if owners.is_empty() {
+        return Vec::new();
+    }
+    let loaded = loaded_by_the_stack(world, closure);
+    let mut notes: BTreeMap<&str, (usize, BTreeSet<&str>, usize)> = BTreeMap::new();
+    for (index, package) in owners {
+        if loaded.contains(&index) {
+            continue;
+        }
+        let (_, names, objects) = notes
+            .entry(package)
+            .or_insert_with(|| (index, BTreeSet::new(), 0));
+        names.extend(std::mem::take(&mut missing[index]));
+        *objects += 1;
+    }
+    let note = |(package, (first, names, objects)): (&str, (usize, BTreeSet<&str>, usize))| {
+        let path = &world.items[first].path;
+        let names: Vec<&str> = names.into_iter().collect();
+        let message = format!(
+            "`{path}` of the package `{package}` needs {}, which the package does not depend on{}",
+            list_names(&names, 5),
+            more(&world.items[first], objects - 1)
+        );
+        let help = "nothing, unless you use this part of it: then add the package that has the library to `packages`";
+        let note = Diagnostic::note(codes::NEEDED_MISSING, message).help(help);
+        Finding::new(path, note)
+    };
+    notes.into_iter().map(note).collect()
+}
+
+/// Returns the objects that are loaded by one that lies outside of the distribution's directories.
+fn loaded_by_the_stack(world: &World<'_>, closure: &Closure) -> BTreeSet<usize> {
+    let of_system = |path: &str| {
+        let below = path.strip_prefix("usr/").unwrap_or(path);
+        let mut folders = ["bin/", "sbin/", "lib/", "lib64/", "libexec/"].iter();
+        folders.any(|folder| below.starts_with(folder))
+    };
+    let outside = |index: &usize| !of_system(&world.items[*index].path);
+    let mut open: Vec<usize> = (0..world.items.len()).filter(outside).collect();
+    let mut loaded: BTreeSet<usize> = open.iter().copied().collect();
+    while let Some(index) = open.pop() {
+        for provider in &closure.0[index] {
+            if let Provider::Object(next, _) = provider
+                && loaded.insert(*next)
+            {
+                open.push(*next);
+            }
+        }
+    }
+    loaded
+}
+
 /// Returns the machine that most objects are for.
 pub fn usual_machine(world: &World<'_>) -> Option<Machine> {
     let count = |machine| {
@@ -136,7 +213,7 @@ fn without(world: &World<'_>, missing: &[Vec<&str>]) -> Option<Finding> {
         .collect();
     let message = format!(
         "libraries are missing for what packages can do without: {}",
-        some(&paths, 3)
+        list_names(&paths, 3)
     );
     let note = Diagnostic::note(codes::NEEDED_MISSING, message);
     Some(Finding::new(paths.first()?, note))
@@ -154,7 +231,7 @@ fn nothing_provides(
     let message = format!(
         "`{}` needs {}, which nothing provides{}",
         first.path,
-        some(names, 20),
+        list_names(names, 20),
         more(first, others)
     );
     let code = codes::NEEDED_MISSING;
@@ -168,8 +245,24 @@ fn nothing_provides(
         diagnostic = diagnostic.help(
             "the torch that is there is built without CUDA: install the release of torch for this platform that has CUDA, and what was made for it",
         );
+    } else if let Some(packages) = likely_packages(names) {
+        diagnostic = diagnostic.help(format!(
+            "add the OS package that has it to the stack, most likely `packages: [{packages}]`"
+        ));
     }
     Some(Finding::new(&first.path, diagnostic))
+}
+
+/// Returns the OS packages that the libraries most likely lie in. `None` if one of them is CUDA's or torch's, or
+/// its name says nothing.
+fn likely_packages(names: &[&str]) -> Option<String> {
+    let package = |name: &&str| {
+        let of_wheels = ["libtorch", "libc10", "libcu", "libnv", "libnccl", "libnpp"];
+        let foreign = of_wheels.iter().any(|start| name.starts_with(start));
+        likely_package(name).filter(|_| !foreign)
+    };
+    let packages: Option<BTreeSet<String>> = names.iter().map(package).collect();
+    Some(packages?.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 fn more(first: &Item, others: usize) -> String {
@@ -192,7 +285,7 @@ fn elsewhere(item: &Item, names: &[&str], findings: &mut Vec<Finding>) {
     let message = format!(
         "`{}` needs {}, {what} not in the tree",
         item.path,
-        some(names, 20)
+        list_names(names, 20)
     );
     let note = Diagnostic::note(codes::NEEDED_ELSEWHERE, message);
     findings.push(Finding::new(&item.path, note));

@@ -1,10 +1,11 @@
 //! Checks the search paths of objects: libraries on no search path, and directories of the machine that
 //! built the objects.
 
-use crate::closure::{Closure, Provider, Through, World};
-use crate::finding::{Finding, some};
-use crate::gpu::package;
+use crate::closure::{Closure, Provider, Through};
+use crate::finding::{Finding, list_names};
+use crate::packages::package;
 use crate::tree::split;
+use crate::world::World;
 use stackforge_stack::catalog::BuildDirectory;
 use stackforge_stack::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,8 +30,8 @@ pub fn unsearched(world: &World<'_>, closure: &Closure, findings: &mut Vec<Findi
         let found: Vec<&str> = found.into_iter().collect();
         let message = format!(
             "no search leads {} to {}: something has to load it before",
-            some(&objects, 3),
-            some(&found, 3)
+            list_names(&objects, 3),
+            list_names(&found, 3)
         );
         let help = if found[0] == by {
             // The library is in no package, so the loader has to be told its directory.
@@ -57,7 +58,7 @@ pub fn left_over(world: &World<'_>, findings: &mut Vec<Finding>) {
         let object = &item.object;
         let path = object.runpath.as_ref().or(object.rpath.as_ref());
         for directory in path.into_iter().flat_map(|p| p.directories()) {
-            let Some(kind) = world.loader().build_directories.of(directory) else {
+            let Some(kind) = world.loader().build_directories.kind_of(directory) else {
                 continue;
             };
             // The directory exists on this system, as that of a conda prefix in its own image.
@@ -78,8 +79,8 @@ pub fn left_over(world: &World<'_>, findings: &mut Vec<Finding>) {
         };
         let message = format!(
             "{} searches {}, {why}",
-            some(&objects, 3),
-            some(&directories, 3)
+            list_names(&objects, 3),
+            list_names(&directories, 3)
         );
         // A user of the package cannot change this, and a missing directory is harmless.
         let installed = world.environment && kind == BuildDirectory::Private;

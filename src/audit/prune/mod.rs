@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use crate::{Code, KeepRanges, object, told};
+use crate::{Code, KeepRanges, object, verdicts_for_sm};
 use stackforge_binary::elf::{Kind, Machine, Object, Unmapped, unmapped};
 use stackforge_binary::fatbin::{self, Edit, Entry, Segment, rewrite};
 use stackforge_binary::source::{Once, ReadError, Source, Window};
@@ -172,7 +172,7 @@ impl Pruner<'_> {
                 Ok(None) => return Ok(None),
                 Ok(Some(mut kept)) => {
                     if let Ok(found) = Found::read(name, &mut kept) {
-                        return Ok(self.of(name, &found, member.size));
+                        return Ok(self.edited_segments(name, &found, member.size));
                     }
                 }
                 // The audit reports damaged members.
@@ -181,12 +181,12 @@ impl Pruner<'_> {
         }
         let mut content = archive.open(member, source.clone())?;
         Ok(match Found::read(name, &mut content) {
-            Ok(found) => self.of(name, &found, member.size),
+            Ok(found) => self.edited_segments(name, &found, member.size),
             Err(_) => None,
         })
     }
 
-    fn of(&self, name: &str, found: &Found, size: u64) -> Option<Vec<Segment>> {
+    fn edited_segments(&self, name: &str, found: &Found, size: u64) -> Option<Vec<Segment>> {
         let mut edits = self.without(name, &found.code).unwrap_or_default();
         let length = |table: &Unmapped| table.content.end - table.content.start;
         if found.tables.iter().map(length).sum::<u64>() >= LEAST_TABLES {
@@ -210,8 +210,8 @@ impl Pruner<'_> {
             let stays = wanted(entries, self.sms, rest);
             let kept = entries.iter().zip(&stays).filter(|(_, stays)| **stays);
             let after = code(kept.map(|(entry, _)| entry)).filter(|code| !code.is_empty())?;
-            let told = |code, sm| told(self.catalog, name, code, sm);
-            let same = |sm: &Sm| told(&before, *sm) == told(&after, *sm);
+            let verdicts = |code, sm| verdicts_for_sm(self.catalog, name, code, sm);
+            let same = |sm: &Sm| verdicts(&before, *sm) == verdicts(&after, *sm);
             if self.sms.iter().all(same) {
                 fatbin::without(entries, &stays)
             } else {
@@ -222,7 +222,7 @@ impl Pruner<'_> {
 }
 
 fn code<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<Code> {
-    Code::of(entries.cloned().map(Ok)).ok()
+    Code::from_entries(entries.cloned().map(Ok)).ok()
 }
 
 /// The removable parts of an object; empty for an object that no loader loads.

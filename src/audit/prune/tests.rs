@@ -302,9 +302,9 @@ proptest! {
         }
         for sm in &sms {
             let catalog = stackforge_stack::catalog::load(None).unwrap();
-            let code = |bytes: &[u8]| Code::of(code_of(bytes).into_iter().map(Ok)).unwrap();
-            let told = |bytes| told(&catalog, "x.so", &code(bytes), sm.parse().unwrap());
-            prop_assert_eq!(told(&old), told(new));
+            let code = |bytes: &[u8]| Code::from_entries(code_of(bytes).into_iter().map(Ok)).unwrap();
+            let verdicts = |bytes| verdicts_for_sm(&catalog, "x.so", &code(bytes), sm.parse().unwrap());
+            prop_assert_eq!(verdicts(&old), verdicts(new));
         }
     }
 }

@@ -38,7 +38,7 @@ fn of_container(entries: &[Entry], sms: &[Sm]) -> Vec<bool> {
         // The driver may follow either set of rules.
         for aligned in [false, true] {
             let best = coverage(&sass, &ptx, device, aligned);
-            let taken = |entry: &Entry| match best {
+            let is_needed = |entry: &Entry| match best {
                 Coverage::Native(best) => {
                     entry.kind == Kind::Sass
                         && same(entry.sm, best)
@@ -48,7 +48,7 @@ fn of_container(entries: &[Entry], sms: &[Sm]) -> Vec<bool> {
                 Coverage::None => false,
             };
             for (stays, entry) in stays.iter_mut().zip(entries) {
-                *stays |= taken(entry);
+                *stays |= is_needed(entry);
             }
         }
     }

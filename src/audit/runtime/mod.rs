@@ -3,9 +3,9 @@
 
 mod wheels;
 
-use super::closure::World;
-use super::finding::{Finding, some};
-use super::gpu::package;
+use super::finding::{Finding, list_names};
+use super::packages::package;
+use super::world::World;
 use stackforge_binary::elf::{Machine, Version};
 use stackforge_stack::diag::{Diagnostic, codes};
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ fn refused(name: &str, has: &Version, mut too_new: Vec<(Version, &str)>) -> Opti
 
 fn executable(paths: &[&str], refuses: bool) -> Option<Finding> {
     let first = paths.first()?;
-    let message = format!("{} asks for an executable stack", some(paths, 3));
+    let message = format!("{} asks for an executable stack", list_names(paths, 3));
     let diagnostic = if refuses {
         let message = format!("{message}, which the base's glibc refuses");
         Diagnostic::error(codes::EXECUTABLE_STACK, message)

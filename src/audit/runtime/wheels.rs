@@ -4,11 +4,11 @@
 //! `manylinux` tag promises, and objects for another processor than the tag's or, without a tag, than most.
 //! Bundles for several processors are not reported.
 
-use crate::closure::World;
-use crate::finding::{Finding, some};
-use crate::inventory::Item;
+use crate::finding::{Finding, list_names};
 use crate::missing::usual_machine;
+use crate::object::Item;
 use crate::tree::{normal, split};
+use crate::world::World;
 use stackforge_binary::elf::{Kind, Machine, Version};
 use stackforge_stack::diag::{Diagnostic, codes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,7 +131,7 @@ impl Wheel<'_> {
         let message = format!(
             "`{}` is tagged for glibc {promised}, and {} needs {floor}",
             self.name,
-            some(&paths, 3)
+            list_names(&paths, 3)
         );
         // If the base is known, a too old glibc is reported elsewhere: here only the tag is wrong.
         let diagnostic = if world.system.is_known() {
@@ -165,7 +165,7 @@ fn foreign(world: &World<'_>, objects: &[&Item], machine: Machine, what: &str) -
     let first = found.first()?;
     let paths: Vec<&str> = found.iter().map(|i| i.path.as_str()).collect();
     let own = first.object.machine.name();
-    let message = format!("{} is for {own}, and {what}", some(&paths, 3));
+    let message = format!("{} is for {own}, and {what}", list_names(&paths, 3));
     let error = Diagnostic::error(codes::OTHER_MACHINE, message);
     Some(Finding::new(&first.path, error))
 }

@@ -5,7 +5,7 @@
 //! that nothing runs on have no column.
 
 use super::Row;
-use crate::gpu::How;
+use crate::gpu::RunMode;
 use crate::tree::split;
 use stackforge_stack::spec::Sm;
 use stackforge_types::printable;
@@ -26,7 +26,7 @@ pub fn matrix(target: &str, rows: &[&Row]) -> String {
     };
     let sms: Vec<Sm> = first.gpus.iter().map(|v| v.sm).collect();
     let used: BTreeSet<usize> = (0..sms.len())
-        .filter(|n| rows.iter().any(|r| r.gpus[*n].how != How::None))
+        .filter(|n| rows.iter().any(|r| r.gpus[*n].how != RunMode::None))
         .collect();
     let headings: Vec<String> = used.iter().map(|n| sms[*n].digits()).collect();
     let width: usize = headings.iter().map(|h| h.chars().count() + 1).sum();
@@ -39,7 +39,7 @@ pub fn matrix(target: &str, rows: &[&Row]) -> String {
     let mut lines = vec![("library".to_owned(), format!(" {}", headings.join(" ")))];
     for (name, rows) in packages(rows) {
         let objects: Vec<(&Row, Cells)> = rows.iter().map(|r| (*r, cells(r, &used))).collect();
-        let whole = whole(&objects);
+        let whole = combined(&objects);
         lines.push(line(shortened(&printable::line(&name), room), &whole));
         let mut differing: BTreeMap<&Cells, Vec<String>> = BTreeMap::new();
         for (row, cells) in objects.iter().filter(|(_, cells)| *cells != whole) {
@@ -101,14 +101,14 @@ fn packages<'r>(rows: &[&'r Row]) -> BTreeMap<String, Vec<&'r Row>> {
 
 fn cells(row: &Row, used: &BTreeSet<usize>) -> Cells {
     let cell = |n: &usize| match row.gpus[*n].how {
-        How::Native => 'S',
-        How::Jit => 'P',
-        How::None => '-',
+        RunMode::Native => 'S',
+        RunMode::Jit => 'P',
+        RunMode::None => '-',
     };
     used.iter().map(cell).collect()
 }
 
-fn whole(objects: &[(&Row, Cells)]) -> Cells {
+fn combined(objects: &[(&Row, Cells)]) -> Cells {
     let core: Vec<&Cells> = (objects.iter())
         .filter(|(row, _)| row.core)
         .map(|(_, cells)| cells)

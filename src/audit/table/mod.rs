@@ -2,11 +2,13 @@
 
 mod matrix;
 
-use super::closure::{Closure, Provider, Through, World};
+use super::closure::{Closure, Provider, Through};
 use super::code::Ptx;
-use super::gpu::{self, Gpu, How, Verdict, Verdicts, package, shown};
-use super::inventory::Item;
+use super::gpu::{self, Gpu, RunMode, Verdict, Verdicts, shown};
+use super::object::Item;
+use super::packages::package;
 use super::tree::{Kind, split};
+use super::world::World;
 use super::{Audit, Finding};
 use serde::Serialize;
 use stackforge_binary::elf::{Floors, SearchPath};
@@ -292,9 +294,9 @@ fn sentence(verdict: &Verdict) -> String {
         .map(|s| format!("sm_{}", s.digits()))
         .collect();
     match verdict.how {
-        How::None => "no".to_owned(),
-        How::Native => format!("native: {}", code.join(" ")),
-        How::Jit => {
+        RunMode::None => "no".to_owned(),
+        RunMode::Native => format!("native: {}", code.join(" ")),
+        RunMode::Jit => {
             let driver = verdict.driver.as_deref().unwrap_or("of its toolkit");
             format!("JIT: {}, driver {driver}", code.join(" "))
         }
@@ -325,7 +327,7 @@ fn columns(lines: &[Line]) -> String {
 
 impl Audit {
     /// Returns the errors and warnings.
-    pub fn told(&self) -> impl Iterator<Item = &Finding> {
+    pub fn errors_and_warnings(&self) -> impl Iterator<Item = &Finding> {
         let worth = |f: &&Finding| f.diagnostic.severity > Severity::Note;
         self.findings.iter().filter(worth)
     }

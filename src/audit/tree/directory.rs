@@ -31,7 +31,7 @@ pub fn open(target: &Path) -> Result<(Tree, Contents), TreeError> {
             }
         }
     }
-    let (paths, contents) = Contents::of(files);
+    let (paths, contents) = Contents::sorted(files);
     let tree = Tree {
         name: target.display().to_string(),
         kind: Kind::Directory,

@@ -7,6 +7,7 @@
 mod directory;
 mod wheel;
 
+use super::os_packages::is_of_database;
 use serde::Serialize;
 use stackforge_binary::source::{FileSource, Once, Source, Window, bytes};
 use stackforge_binary::zip::{Archive, Member, ZipError};
@@ -53,12 +54,14 @@ pub const LONGEST_TEXT: u64 = 16 << 20;
 /// Most bytes of all texts of a tree: hundreds of installed wheels each have a RECORD.
 pub const MOST_TEXT: u64 = 128 << 20;
 
-/// Whether a file is kept as a text: the loader's configuration, and metadata of installed distributions.
+/// Whether a file is kept as a text: the loader's configuration, metadata of installed distributions, and
+/// dpkg's database.
 pub fn is_text(path: &str) -> bool {
     let (folder, name) = split(path);
     path == "etc/ld.so.conf"
         || folder == "etc/ld.so.conf.d"
         || folder.ends_with(".dist-info") && ["WHEEL", "RECORD"].contains(&name)
+        || is_of_database(path)
 }
 
 /// The contents of a tree's files, in the order of its paths.
@@ -166,7 +169,7 @@ impl Tree {
 
 impl Contents {
     /// Splits files into their sorted paths and their contents.
-    fn of(mut files: Vec<(String, Content)>) -> (Vec<String>, Self) {
+    fn sorted(mut files: Vec<(String, Content)>) -> (Vec<String>, Self) {
         files.sort_by(|a, b| a.0.cmp(&b.0));
         let (paths, contents) = files.into_iter().unzip();
         (paths, Self(contents))

@@ -23,7 +23,7 @@ pub fn open(target: &Path) -> Result<(Tree, Contents), TreeError> {
     let wheel = Arc::new((archive, source));
     let files = wheel.0.members.iter().filter(|m| !m.is_folder());
     let content = |m: &Member| Content::Member(wheel.clone(), m.clone());
-    let (paths, contents) = Contents::of(
+    let (paths, contents) = Contents::sorted(
         files
             .map(|member| (installed(&member.name), content(member)))
             .collect(),

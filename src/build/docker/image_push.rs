@@ -83,7 +83,7 @@ pub(super) async fn one(
         Some(before) => docker.tag(&before.id, &name).await,
         None => docker.remove_image(&name).await.map(drop),
     };
-    let digest = pushed?.and_then(|digest| digest.parse().ok());
+    let digest = pushed?;
     restored?;
     Ok(digest)
 }

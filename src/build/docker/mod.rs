@@ -47,7 +47,7 @@ pub async fn build(
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<Built, BuildError> {
     if !options.no_cache
-        && let Some(built) = there(plan, docker, options).await?
+        && let Some(built) = existing_image(plan, docker, options).await?
     {
         renamed(options, &built.id)?;
         image_push::push(docker, &built.id, plan, options, cancel).await?;
@@ -68,10 +68,10 @@ pub async fn build(
     base::fetch_packages(plan, options, on).await?;
     let base = BaseImage::Named(base.unwrap_or_default());
     let layers = Layers::of(plan, docker, options).await;
-    let meant = AuditSpec::of(plan, options.catalog);
+    let audit_spec = AuditSpec::of(plan, options.catalog);
     let shared = Shared::of(plan, options);
     if let Some(shared) = shared.as_ref().filter(|_| !options.no_cache) {
-        shared.fetch(&meant).await;
+        shared.fetch(&audit_spec).await;
     }
     let before = if options.no_cache {
         BTreeMap::new()
@@ -103,7 +103,7 @@ pub async fn build(
         on,
         index: &options.index,
     };
-    let mut engine = run.compile(&meant, &mut request).await?;
+    let mut engine = run.compile(&audit_spec, &mut request).await?;
     if let Some(shared) = &shared {
         let new = plan.compiles().map(|c| c.library.clone());
         shared
@@ -160,7 +160,7 @@ struct UnnamedImage<'a> {
 }
 
 impl UnnamedImage<'_> {
-    fn tell(&self, event: BuildEvent) {
+    fn emit(&self, event: BuildEvent) {
         let mut on = self.on.lock().unwrap_or_else(|e| e.into_inner());
         on(event);
     }
@@ -227,15 +227,15 @@ impl Candidate for UnnamedImage<'_> {
         Ok(report)
     }
 
-    async fn audit(&mut self, meant: &AuditSpec<'_>) -> Result<Audit, BuildError> {
-        self.tell(BuildEvent::Phase { name: "audit" });
+    async fn audit(&mut self, audit_spec: &AuditSpec<'_>) -> Result<Audit, BuildError> {
+        self.emit(BuildEvent::Phase { name: "audit" });
         let progress = |done, total| {
             let what = "audit".to_owned();
-            self.tell(BuildEvent::Download { what, done, total });
+            self.emit(BuildEvent::Download { what, done, total });
         };
         let (docker, cancel) = (self.docker, self.cancel);
         audit_image(docker, &self.temporary, None, cancel, &progress, |image| {
-            meant.image(image)
+            audit_spec.image(image)
         })
         .await
     }
@@ -257,7 +257,7 @@ impl Candidate for UnnamedImage<'_> {
     async fn close(&mut self, sealed: Option<&Sealed>) -> Result<(), BuildError> {
         let new = sealed.is_some() && !self.engine.iter().all(|s| s.cached);
         if let Some(layers) = self.layers.take().filter(|_| new) {
-            self.tell(BuildEvent::Phase { name: "share" });
+            self.emit(BuildEvent::Phase { name: "share" });
             layers.push(self.docker, &self.temporary, self.cancel).await;
         }
         Ok(self.docker.remove_temporary(&self.temporary, true).await?)
@@ -276,7 +276,7 @@ impl Candidate for UnnamedImage<'_> {
     async fn publish(&mut self, sealed: &Sealed, _: &Report) -> Result<(), BuildError> {
         renamed(self.options, &sealed.id)?;
         if !self.options.outputs.is_empty() {
-            self.tell(BuildEvent::Phase { name: "output" });
+            self.emit(BuildEvent::Phase { name: "output" });
         }
         let (plan, options) = (self.plan, self.options);
         image_push::push(self.docker, &sealed.id, plan, options, self.cancel).await
@@ -303,12 +303,12 @@ fn read_from(plan: &Plan, options: &Options<'_>, layers: Option<&Layers>) -> Vec
 }
 
 /// Returns the image of an earlier build of the same plan, after tagging it as requested.
-async fn there(
+async fn existing_image(
     plan: &Plan,
     docker: &Docker,
     options: &Options<'_>,
 ) -> Result<Option<Built>, BuildError> {
-    let Some(known) = existing::known(plan, options) else {
+    let Some(known) = existing::lookup(plan, options) else {
         return Ok(None);
     };
     let key = plan.key().to_string();
@@ -348,8 +348,8 @@ async fn on_gpu(
     cancel: &Cancel,
 ) -> Result<Report, BuildError> {
     let spec = Some(plan.validation().clone());
-    let mut say = |line: &str| tracing::info!("{line}");
-    let report = validate_image(docker, image, spec, true, cancel, &mut say).await?;
+    let mut on_line = |line: &str| tracing::info!("{line}");
+    let report = validate_image(docker, image, spec, true, cancel, &mut on_line).await?;
     if report.ok {
         Ok(report)
     } else {

@@ -5,7 +5,7 @@
 //! use it.
 
 use super::super::audit::{AuditSpec, CompiledWheel, wheels};
-use super::super::{BuildError, BuildEvent, IndexSettings, installed, recorded, secrets};
+use super::super::{BuildError, BuildEvent, IndexSettings, installed, recorded, secrets, unmet};
 use super::stages;
 use crate::validate::Report;
 use stackforge_engine::docker::Docker;
@@ -30,7 +30,7 @@ impl Run<'_> {
     /// Compiles and audits every wheel that the store does not have. Returns the engine's steps.
     pub async fn compile(
         &mut self,
-        meant: &AuditSpec<'_>,
+        audit_spec: &AuditSpec<'_>,
         request: &mut BuildRequest,
     ) -> Result<Vec<StepSummary>, BuildError> {
         let mut steps = Vec::new();
@@ -62,13 +62,14 @@ impl Run<'_> {
             let made = wheels(self.docker, &image, self.store, self.cancel).await;
             self.docker.remove_temporary(&image, true).await?;
             for made in made? {
-                let audit = block_in_place(|| meant.wheel(&made.wheel))?;
+                let audit = block_in_place(|| audit_spec.wheel(&made.wheel))?;
                 if !audit.ok {
                     return Err(BuildError::Audit {
                         what: format!("the compiled wheel of {}", made.library),
                         audit: Box::new(audit),
                     });
                 }
+                unmet::check(self.plan, audit_spec.catalog, &made.library, &made.wheel)?;
                 self.remember(&made, &outcome, serde_json::to_value(audit.count()).ok())?;
             }
             steps.extend(outcome.steps);

@@ -113,12 +113,12 @@ fn common(request: &Request<'_>, groups: &[Group<'_>]) -> Result<Value, EmitErro
             return Err(EmitError::Reference { reference });
         }
     }
-    let whole = needs::of(request.variants.iter());
+    let whole = needs::most_demanding(request.variants.iter());
     let mut first = 0;
     let groups: Vec<Value> = groups
         .iter()
         .map(|g| {
-            let needs = needs::of(g.variants.iter().copied());
+            let needs = needs::most_demanding(g.variants.iter().copied());
             let names: Vec<&str> = g.variants.iter().map(|v| v.name.as_str()).collect();
             let value = json!({
                 "platform": g.platform, "arch": g.platform.arch(), "machine": g.platform.machine(),

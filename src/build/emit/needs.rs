@@ -16,7 +16,7 @@ pub(super) struct Needs {
 }
 
 /// Returns the needs of the most demanding variant.
-pub(super) fn of<'a>(variants: impl Iterator<Item = &'a Variant>) -> Needs {
+pub(super) fn most_demanding<'a>(variants: impl Iterator<Item = &'a Variant>) -> Needs {
     let compiles = variants.filter_map(|v| v.jobs.as_ref()).map(|j| {
         let jobs = j.max.unwrap_or(JOBS).clamp(1, JOBS);
         // Figures come from the catalog; a cast of one beyond u32 saturates.

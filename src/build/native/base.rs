@@ -3,12 +3,13 @@
 use super::super::{BuildError, BuildEvent, recorded};
 use super::inputs::Inputs;
 use super::layers::NativeBuilder;
+use super::scripts::not_understood;
 use oci_spec::image::ImageConfiguration;
 use stackforge_debian::finish;
 use stackforge_distribute::pull;
 use stackforge_image::Layer;
 use stackforge_image::store::Action;
-use stackforge_plan::{self as plan, Packages, Step};
+use stackforge_plan::{self as plan, Packages, Step, StepId};
 use stackforge_stack::lock::{OsPackageLock, PinnedImage};
 use stackforge_transfer::registry::Reference;
 use stackforge_types::Digest;
@@ -68,7 +69,7 @@ impl NativeBuilder<'_, '_> {
         Ok(pulled)
     }
 
-    /// Makes a Debian system as its maintainer scripts would leave it, without running any.
+    /// Makes a Debian system as its maintainer scripts leave it, without running any where all are understood.
     fn system(
         &mut self,
         step: &Step,
@@ -78,9 +79,14 @@ impl NativeBuilder<'_, '_> {
         let about = format!("{} of Debian packages", base.lock.name);
         self.layer(step, |builder, file| {
             let (arch, epoch) = (builder.plan.platform.arch(), builder.native.epoch.into());
-            builder.packed(&about, names(&base.lock.packages), file, |out| {
+            let packages = &base.lock.packages;
+            let written = builder.packed(&about, names(packages), file, |out| {
                 finish::write(debs, arch, epoch, out)?;
                 Ok(())
+            });
+            written.or_else(|error| {
+                let reason = not_understood(error)?;
+                builder.system_by_scripts(&about, reason, packages, debs, file)
             })
         })
     }
@@ -128,7 +134,7 @@ impl NativeBuilder<'_, '_> {
         let packages = &packages.packages;
         by_digest(packages)?;
         self.layer(step, |builder, file| {
-            builder.add(base, packages, &inputs.packages, file)
+            builder.add(&step.id, base, packages, &inputs.packages, file)
         })
     }
 
@@ -146,17 +152,18 @@ impl NativeBuilder<'_, '_> {
             "finish": [finish::VERSION.to_string(), Digest::of(finish::SCRIPTS.as_bytes()).to_string()],
             "native": format!("{:?}", self.native),
             "platform": self.plan.platform,
-            "packages": packages.iter().map(|p| &p.sha256).collect::<Vec<_>>(),
+            "packages": packages.iter().map(|p| p.sha256.as_ref().map(Digest::hex)).collect::<Vec<_>>(),
             "below": below,
         });
         let key = Digest::of(key.to_string().as_bytes());
         self.side_layer("compilers", &key, |builder, file| {
-            builder.add(base, packages, debs, file)
+            builder.add(&StepId::Tools, base, packages, debs, file)
         })
     }
 
     fn add(
         &mut self,
+        step: &StepId,
         base: &Base,
         packages: &[OsPackageLock],
         debs: &[PathBuf],
@@ -165,9 +172,13 @@ impl NativeBuilder<'_, '_> {
         let below = self.image_of(&base.layers)?;
         let root = pull::tree(&below, self.options.store)?;
         let (arch, epoch) = (self.plan.platform.arch(), self.native.epoch.into());
-        self.packed("OS packages", names(packages), file, |out| {
-            finish::add(debs, &finish::Unpacked(root), arch, epoch, out)?;
+        let written = self.packed("OS packages", names(packages), file, |out| {
+            finish::add(debs, &finish::Unpacked(root.clone()), arch, epoch, out)?;
             Ok(())
+        });
+        written.or_else(|error| {
+            let reason = not_understood(error)?;
+            self.packages_by_scripts(step, &root, reason, packages, debs, file)
         })
     }
 }

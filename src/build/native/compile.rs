@@ -6,7 +6,7 @@
 
 use super::super::audit::AuditSpec;
 use super::super::base::io as failed_at;
-use super::super::{BuildError, BuildEvent};
+use super::super::{BuildError, BuildEvent, unmet};
 use super::environment::variables;
 use super::inputs::{Inputs, Needs};
 use super::layers::NativeBuilder;
@@ -214,13 +214,13 @@ impl NativeBuilder<'_, '_> {
             kind: StepKind::Run,
         }));
         let (mut tail, mut jobs) = (VecDeque::new(), None);
-        let mut hear = |stream: LogStream, bytes: &[u8]| {
+        let mut on_output = |stream: LogStream, bytes: &[u8]| {
             let line =
                 String::from_utf8_lossy(bytes).replace(|c: char| c != '\t' && c.is_control(), "");
             let seconds = start.elapsed().as_secs_f64();
             let _ = writeln!(log, "#{id} {seconds:.3} {line}");
-            if let Some(told) = jobs_of(&line) {
-                jobs = Some(told);
+            if let Some(count) = jobs_of(&line) {
+                jobs = Some(count);
             }
             if tail.len() == TAIL {
                 tail.pop_front();
@@ -228,7 +228,7 @@ impl NativeBuilder<'_, '_> {
             tail.push_back(line.clone());
             on(BuildEvent::Engine(Event::StepLog { id, stream, line }));
         };
-        let outcome = sandbox.run(self.cancel, &mut hear).await?;
+        let outcome = sandbox.run(self.cancel, &mut on_output).await?;
         let error = (outcome.code() != 0).then(|| format!("exit code {}", outcome.code()));
         (self.on)(BuildEvent::Engine(Event::StepFinished {
             id,
@@ -265,8 +265,8 @@ impl NativeBuilder<'_, '_> {
         };
         let path = folder.join(&name);
         // The compile wrote this folder: a symbolic link in it could lead out of the sandbox.
-        let there = std::fs::symlink_metadata(&path).map_err(|e| none(e.to_string()))?;
-        if !there.is_file() {
+        let metadata = std::fs::symlink_metadata(&path).map_err(|e| none(e.to_string()))?;
+        if !metadata.is_file() {
             return Err(none(format!("{name} is no file")));
         }
         let file = File::open(&path).map_err(|e| failed_at("open the wheel", &path, e))?;
@@ -285,14 +285,15 @@ impl NativeBuilder<'_, '_> {
         let store = self.options.store;
         let file = store.names_of(wheel).into_iter().next().unwrap_or_default();
         let path = store.named(wheel, &file)?;
-        let meant = AuditSpec::of(self.plan, self.options.catalog);
-        let audit = block_in_place(|| meant.wheel(&path))?;
+        let audit_spec = AuditSpec::of(self.plan, self.options.catalog);
+        let audit = block_in_place(|| audit_spec.wheel(&path))?;
         if !audit.ok {
             return Err(BuildError::Audit {
                 what: format!("the compiled wheel of {}", compile.library),
                 audit: Box::new(audit),
             });
         }
+        unmet::check(self.plan, self.options.catalog, &compile.library, &path)?;
         let action = Action {
             step: step.id.to_string(),
             outputs: [("wheel".to_owned(), wheel.clone())].into(),
@@ -342,7 +343,7 @@ pub(super) fn link(file: &Path, folder: &Path) -> Result<(), BuildError> {
         .map_err(|e| failed_at("write", &to, e))
 }
 
-fn failure(
+pub(super) fn failure(
     id: u32,
     name: String,
     message: String,

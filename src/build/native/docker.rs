@@ -14,11 +14,11 @@ pub(super) async fn load(
     cancel: &Cancel,
 ) -> Result<(), BuildError> {
     let docker = Docker::connect(None).await?;
-    if let Some(there) = docker.image(&image.config_digest.to_string()).await? {
-        for tag in options.tags.iter().filter(|t| !there.tags.contains(t)) {
-            docker.tag(&there.id, tag).await?;
+    if let Some(existing) = docker.image(&image.config_digest.to_string()).await? {
+        for tag in options.tags.iter().filter(|t| !existing.tags.contains(t)) {
+            docker.tag(&existing.id, tag).await?;
         }
-        return Ok(docker.expect(&options.tags, &[&there.id]).await?);
+        return Ok(docker.expect(&options.tags, &[&existing.id]).await?);
     }
     Ok(pull::load(&docker, image, &options.tags, blobs, cancel).await?)
 }

@@ -56,7 +56,7 @@ impl<'a, 'on> UnnamedImage<'a, 'on> {
             labels,
         };
         let image = draft.assemble()?;
-        self.builder.keep(&image)?;
+        self.builder.store_documents(&image)?;
         Ok(image)
     }
 }
@@ -84,12 +84,12 @@ impl Candidate for UnnamedImage<'_, '_> {
         Ok(report)
     }
 
-    async fn audit(&mut self, meant: &AuditSpec<'_>) -> Result<Audit, BuildError> {
+    async fn audit(&mut self, audit_spec: &AuditSpec<'_>) -> Result<Audit, BuildError> {
         (self.builder.on)(BuildEvent::Phase { name: "audit" });
         let content = self.assembled(self.layers.clone(), BTreeMap::new())?;
         let image = self.builder.at_rest(&content)?;
         let image = AtRest::new(&self.builder.plan.variant, image);
-        Ok(block_in_place(|| meant.image(Target::Image(&image)))?)
+        Ok(block_in_place(|| audit_spec.image(Target::Image(&image)))?)
     }
 
     /// None: layers are made from locked wheels by digest, and pruning changes files.

@@ -5,6 +5,7 @@
 
 use super::super::base::io as failed_at;
 use super::super::{BuildError, BuildEvent, Options, StepResult, recorded};
+use stackforge_binary::tar::{Attributes, Format, Writer};
 use stackforge_image::Layer;
 use stackforge_image::assemble::Assembled;
 use stackforge_image::oci;
@@ -186,7 +187,7 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
     }
 
     /// Stores an image's configuration and manifest.
-    pub fn keep(&self, image: &Assembled) -> Result<(), BuildError> {
+    pub fn store_documents(&self, image: &Assembled) -> Result<(), BuildError> {
         for (digest, bytes) in [
             (&image.config_digest, &image.config),
             (&image.digest, &image.manifest),
@@ -221,15 +222,11 @@ impl From<io::Error> for LayerError {
 
 /// Writes a tar of `members` and the folders above them, all owned by root.
 pub(super) fn tar(members: &[Member], epoch: u32) -> io::Result<Vec<u8>> {
-    let mut tar = tar::Builder::new(Vec::new());
+    let mut tar = Writer::new(Format::Ustar, Vec::new());
     let mut folders = std::collections::BTreeSet::new();
-    let header = |kind, size: u64, mode| {
-        let mut header = tar::Header::new_ustar();
-        header.set_entry_type(kind);
-        header.set_size(size);
-        header.set_mode(mode);
-        header.set_mtime(u64::from(epoch));
-        header
+    let attributes = |mode| Attributes {
+        mtime: u64::from(epoch),
+        ..Attributes::new(mode)
     };
     for member in members {
         let path = member.path().trim_start_matches('/');
@@ -237,21 +234,54 @@ pub(super) fn tar(members: &[Member], epoch: u32) -> io::Result<Vec<u8>> {
         let own = matches!(member, Member::Folder { .. }).then_some(path);
         for folder in above.chain(own) {
             if folders.insert(folder) {
-                let mut header = header(tar::EntryType::Directory, 0, 0o755);
-                tar.append_data(&mut header, format!("{folder}/"), io::empty())?;
+                tar.directory(folder, attributes(0o755))?;
             }
         }
         match member {
             Member::Folder { .. } => {}
             Member::File { content, .. } => {
-                let mut header = header(tar::EntryType::Regular, content.len() as u64, 0o644);
-                tar.append_data(&mut header, path, content.as_bytes())?;
+                let size = content.len() as u64;
+                tar.file(path, attributes(0o644), size, content.as_bytes())?;
             }
-            Member::Link { to, .. } => {
-                let mut header = header(tar::EntryType::Symlink, 0, 0o777);
-                tar.append_link(&mut header, path, to)?;
-            }
+            Member::Link { to, .. } => tar.symlink(path, to, attributes(0o777))?,
         }
     }
-    tar.into_inner()
+    tar.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The digest was computed before the writer was shared.
+    #[test]
+    fn the_tar_of_a_small_layer_keeps_its_bytes() {
+        let file = |path: String| Member::File {
+            path,
+            content: "text".to_owned(),
+        };
+        let members = [
+            Member::Folder {
+                path: "/opt/venv".to_owned(),
+            },
+            file("/opt/venv/pyvenv.cfg".to_owned()),
+            // One that ustar's two fields hold, and two that they do not.
+            file(format!("/usr/{}f", "long-folder/".repeat(12))),
+            file(format!("/usr/{}f", "long-folder/".repeat(30))),
+            file(format!("/etc/{}", "é".repeat(80))),
+            Member::Link {
+                path: "/opt/venv/bin/python".to_owned(),
+                to: "/usr/bin/python3".to_owned(),
+            },
+            Member::Link {
+                path: "/opt/far".to_owned(),
+                to: format!("../{}", "t/".repeat(60)),
+            },
+        ];
+        let bytes = tar(&members, 1_704_067_200).unwrap();
+        assert_eq!(
+            Digest::of(&bytes).to_string(),
+            "sha256:bdb3bf8527896b267cf392e13ee1fde98f5037152e785e1a4b7f125b552975b3"
+        );
+    }
 }

@@ -17,6 +17,7 @@ mod layers;
 mod outputs;
 mod push;
 mod report;
+mod scripts;
 mod toolchain;
 mod trees;
 mod wheels;
@@ -59,8 +60,7 @@ pub fn size_of(store: &Store, file: &PythonFile) -> Option<u64> {
     if file.size > 0 {
         return Some(file.size);
     }
-    let digest = format!("sha256:{}", file.sha256).parse().ok()?;
-    let found = std::fs::metadata(store.blob_path(&digest)).ok()?;
+    let found = std::fs::metadata(store.blob_path(&file.sha256)).ok()?;
     Some(found.len())
 }
 
@@ -79,7 +79,7 @@ pub async fn assemble(
 ) -> Result<Built, BuildError> {
     let mut own = planned(plan, native, options.store);
     if !options.no_cache
-        && existing::known(&own, options).is_some()
+        && existing::lookup(&own, options).is_some()
         && let Some((image, known)) = existing::recorded(options.store, &own)
     {
         name(&image.digest, options)?;
@@ -99,8 +99,8 @@ pub async fn assemble(
     let plan = &own;
     let shared = Shared::of(plan, options);
     if let Some(shared) = shared.as_ref().filter(|_| !options.no_cache) {
-        let meant = super::audit::AuditSpec::of(plan, options.catalog);
-        shared.fetch(&meant).await;
+        let audit_spec = super::audit::AuditSpec::of(plan, options.catalog);
+        shared.fetch(&audit_spec).await;
     }
     let inputs = Inputs::fetch(plan, options, on).await?;
     let mut builder = NativeBuilder::new(plan, native, options, cancel, on);

@@ -23,8 +23,8 @@ impl NativeBuilder<'_, '_> {
         }
         let at_rest = self.at_rest(image)?;
         let spec = Some(plan.validation().clone());
-        let mut say = |line: &str| tracing::info!("{line}");
-        match validate_at_rest(store, &at_rest, spec, gpu, cancel, &mut say).await {
+        let mut on_line = |line: &str| tracing::info!("{line}");
+        match validate_at_rest(store, &at_rest, spec, gpu, cancel, &mut on_line).await {
             Ok(report) if report.ok => Ok(report),
             Ok(report) => Err(BuildError::Invalid {
                 report: Box::new(report),

@@ -228,7 +228,7 @@ impl NativeBuilder<'_, '_> {
 
 /// Returns the key of a directory of installed wheels.
 fn key(kind: &str, wheels: &[&Fetched], builder: &NativeBuilder<'_, '_>) -> serde_json::Value {
-    let of = |w: &&Fetched| format!("{} {} {}", w.name, w.sha256, w.requested);
+    let of = |w: &&Fetched| format!("{} {} {}", w.name, w.sha256.hex(), w.requested);
     serde_json::json!({
         "installed": kind,
         "format": INSTALLED,

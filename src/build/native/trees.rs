@@ -27,7 +27,7 @@ impl NativeBuilder<'_, '_> {
             labels: Default::default(),
         };
         let image = draft.assemble()?;
-        self.keep(&image)?;
+        self.store_documents(&image)?;
         self.at_rest(&image)
     }
 }

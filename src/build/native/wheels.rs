@@ -14,7 +14,7 @@ use stackforge_plan::{self as plan, LEVEL, LayerWheel, Op, Plan, Step};
 use stackforge_resolve::locked_files;
 use stackforge_stack::lock::PythonFile;
 use stackforge_transfer::fetch;
-use stackforge_types::Sm;
+use stackforge_types::{Digest, Sm};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use std::sync::{Mutex, PoisonError};
 pub(super) struct Fetched {
     pub name: String,
     pub version: String,
-    pub sha256: String,
+    pub sha256: Digest,
     pub path: PathBuf,
     /// Whether the stack names it.
     pub requested: bool,
@@ -57,7 +57,7 @@ pub(crate) async fn files(
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<Vec<PathBuf>, BuildError> {
     let on = Mutex::new(on);
-    let hear = |event: fetch::Event<'_>| {
+    let on_event = |event: fetch::Event<'_>| {
         let mut on = on.lock().unwrap_or_else(PoisonError::into_inner);
         on(BuildEvent::Download {
             what: what.to_owned(),
@@ -72,7 +72,7 @@ pub(crate) async fn files(
         catalog,
         store,
         options.offline,
-        &hear,
+        &on_event,
     );
     Ok(files.await?)
 }
@@ -101,7 +101,7 @@ pub(super) fn compiled(
     Ok(Fetched {
         name: library.to_owned(),
         version: version.to_owned(),
-        sha256: digest.hex().to_owned(),
+        sha256: digest,
         path,
         requested: true,
     })

@@ -8,6 +8,20 @@ use stackforge_stack::lock::{OsPackageLock, PythonFile, SourceLock};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+/// The scripts of `templates/steps` that each kind of RUN reads. A RUN mounts a folder that has these and no
+/// other, so that it runs again when one of them changes and not when another one does.
+const SCRIPTS: [(&str, &[&str]); 9] = [
+    ("packages", &["packages.sh", "net.sh"]),
+    ("tools", &["tools.sh", "net.sh"]),
+    ("venv", &["venv.sh"]),
+    ("wheels", &["wheels.sh", "guard.sh", "net.sh", "forget.sh"]),
+    ("clone", &["clone.sh", "net.sh"]),
+    ("requires", &["requires.sh", "guard.sh", "net.sh"]),
+    ("compile", &["compile.sh", "offline.py"]),
+    ("compiled", &["compiled.sh", "guard.sh", "forget.sh"]),
+    ("slim", &["slim.py"]),
+];
+
 /// Returns what a Dockerfile adds over the wheels.
 pub(super) fn runtime(plan: &Plan) -> Option<&Runtime> {
     plan.steps.iter().find_map(|s| match &s.op {
@@ -18,14 +32,63 @@ pub(super) fn runtime(plan: &Plan) -> Option<&Runtime> {
 
 pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, RenderError> {
     let mut context = Context::new();
-    let mut text = |path: String, text: String| context.insert(path, Content::Text(text));
-    for folder in ["steps", "validate"] {
-        for (name, content) in templates_in(folder) {
-            let path = format!("{folder}/{name}");
-            let own = super::template(options.overlay, &path);
-            text(path, own.map_or_else(|| content.to_owned(), Into::into));
+    scripts(plan, options, &mut context);
+    locks(plan, &mut context);
+    let builder = plan.tools().map_or(&[][..], |t| &t.packages);
+    let bootstrap = plan.base().bootstrap;
+    if bootstrap || locked(plan.packages()) || locked(builder) {
+        let script = stackforge_debian::configure::INSTALL.to_owned();
+        context.insert("steps/debs/debs.sh".into(), Content::Text(script));
+    }
+    if let (true, BaseImage::Tar(tar)) = (bootstrap, &options.base) {
+        let script = format!("{}\n", stackforge_debian::configure::CONFIGURE);
+        let path = "steps/configure/configure.sh".to_owned();
+        context.insert(path, Content::Text(script));
+        context.insert("base/rootfs.tar".into(), Content::File(tar.clone()));
+    }
+    sources(plan, options, &mut context)?;
+    for (library, wheel) in options.wheels {
+        if let Some(name) = wheel.file_name().and_then(|n| n.to_str()) {
+            let path = format!("compiled/{library}/{name}");
+            context.insert(path, Content::File(wheel.clone()));
         }
     }
+    debs("os/runtime", plan.packages(), options, &mut context)?;
+    if options.compiles(plan) {
+        debs("os/builder", builder, options, &mut context)?;
+    }
+    Ok(context)
+}
+
+/// Adds the scripts of the steps, of the validation and of compiles: the user's own where there are such.
+fn scripts(plan: &Plan, options: &Options<'_>, context: &mut Context) {
+    let own = |path: &str, content: &str| {
+        let own = super::template(options.overlay, path);
+        Content::Text(own.map_or_else(|| content.to_owned(), Into::into))
+    };
+    for (name, content) in templates_in("steps") {
+        for (step, _) in SCRIPTS
+            .iter()
+            .filter(|(_, names)| names.contains(&name.as_str()))
+        {
+            let content = own(&format!("steps/{name}"), content);
+            context.insert(format!("steps/{step}/{name}"), content);
+        }
+    }
+    let compiles = plan.compiles().next().is_some();
+    let folders = [("validate", true), ("builders", compiles)];
+    for (folder, _) in folders.iter().filter(|(_, used)| *used) {
+        for (name, content) in templates_in(folder) {
+            let path = format!("{folder}/{name}");
+            let content = own(&path, content);
+            context.insert(path, content);
+        }
+    }
+}
+
+/// Adds what is installed, by version and digest, and what a compile is told.
+fn locks(plan: &Plan, context: &mut Context) {
+    let mut text = |path: String, text: String| context.insert(path, Content::Text(text));
     text("validate/spec.json".into(), plan.promise());
     text(
         "locks/tools.txt".into(),
@@ -44,33 +107,15 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
     let installed = plan.installed();
     let lines = installed.map(|(name, version)| format!("{name}=={version}\n"));
     text("locks/installed.txt".into(), lines.collect());
-    if plan.compiles().next().is_some() {
-        for (name, content) in templates_in("builders") {
-            let path = format!("builders/{name}");
-            let own = super::template(options.overlay, &path);
-            text(path, own.map_or_else(|| content.to_owned(), Into::into));
-        }
-    }
     for compile in plan.compiles() {
         for (name, content) in builder(compile) {
             text(format!("builders/{}/{name}", compile.library), content);
         }
     }
-    let builder = plan.tools().map_or(&[][..], |t| &t.packages);
-    let bootstrap = plan.base().bootstrap;
-    if bootstrap || locked(plan.packages()) || locked(builder) {
-        text(
-            "steps/debs.sh".into(),
-            stackforge_debian::configure::INSTALL.to_owned(),
-        );
-    }
-    if let (true, BaseImage::Tar(tar)) = (bootstrap, &options.base) {
-        text(
-            "steps/configure.sh".into(),
-            format!("{}\n", stackforge_debian::configure::CONFIGURE),
-        );
-        context.insert("base/rootfs.tar".into(), Content::File(tar.clone()));
-    }
+}
+
+/// Adds the source distributions of what has to be compiled.
+fn sources(plan: &Plan, options: &Options<'_>, context: &mut Context) -> Result<(), RenderError> {
     for compile in plan.compiles() {
         let SourceLock::Sdist { file, sha256, .. } = &compile.source else {
             continue;
@@ -78,7 +123,7 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
         if options.wheels.contains_key(&compile.library) {
             continue;
         }
-        let from = options.debs.join(sha256);
+        let from = options.debs.join(sha256.hex());
         if !from.is_file() {
             return Err(RenderError::SourceMissing {
                 library: compile.library.clone(),
@@ -89,36 +134,36 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
         let path = format!("sources/{}/{file}", compile.library);
         context.insert(path, Content::File(from));
     }
-    for (library, wheel) in options.wheels {
-        if let Some(name) = wheel.file_name().and_then(|n| n.to_str()) {
-            let path = format!("compiled/{library}/{name}");
-            context.insert(path, Content::File(wheel.clone()));
-        }
+    Ok(())
+}
+
+/// Adds OS packages by digest to a folder; those that are locked by name alone are installed from the
+/// base's archive.
+fn debs(
+    folder: &str,
+    packages: &[OsPackageLock],
+    options: &Options<'_>,
+    context: &mut Context,
+) -> Result<(), RenderError> {
+    if !locked(packages) {
+        return Ok(());
     }
-    for (folder, packages, used) in [
-        ("os/runtime", plan.packages(), true),
-        ("os/builder", builder, options.compiles(plan)),
-    ] {
-        if !used || !locked(packages) {
+    for (place, package) in packages.iter().enumerate() {
+        let (Some(sha256), Some(path)) = (&package.sha256, &package.path) else {
             continue;
+        };
+        let file = options.debs.join(sha256.hex());
+        if !file.is_file() {
+            return Err(RenderError::DebMissing {
+                name: package.name.clone(),
+                folder: options.debs.to_owned(),
+            });
         }
-        for (place, package) in packages.iter().enumerate() {
-            let (Some(sha256), Some(path)) = (&package.sha256, &package.path) else {
-                continue;
-            };
-            let file = options.debs.join(sha256);
-            if !file.is_file() {
-                return Err(RenderError::DebMissing {
-                    name: package.name.clone(),
-                    folder: options.debs.to_owned(),
-                });
-            }
-            // The number keeps the order in which packages are unpacked.
-            let name = path.rsplit('/').next().unwrap_or(path);
-            context.insert(format!("{folder}/{place:04}-{name}"), Content::File(file));
-        }
+        // The number keeps the order in which packages are unpacked.
+        let name = path.rsplit('/').next().unwrap_or(path);
+        context.insert(format!("{folder}/{place:04}-{name}"), Content::File(file));
     }
-    Ok(context)
+    Ok(())
 }
 
 /// Whether the lock has a file and a digest for every package.
@@ -132,7 +177,7 @@ pub(super) fn locked(packages: &[OsPackageLock]) -> bool {
 /// Returns a pip requirements file with hashes.
 pub fn requirements(files: &[PythonFile]) -> String {
     files.iter().fold(String::new(), |mut out, f| {
-        let _ = writeln!(out, "{}=={} --hash=sha256:{}", f.name, f.version, f.sha256);
+        let _ = writeln!(out, "{}=={} --hash={}", f.name, f.version, f.sha256);
         out
     })
 }
@@ -170,7 +215,7 @@ pub fn builder(compile: &Compile) -> Vec<(&'static str, String)> {
     ];
     if let SourceLock::Sdist { file, sha256, .. } = &compile.source {
         // In the format of `sha256sum --check`.
-        files.push(("sdist.txt", format!("{sha256}  {file}\n")));
+        files.push(("sdist.txt", format!("{}  {file}\n", sha256.hex())));
     }
     let clones = compile.clones();
     if !clones.is_empty() {
@@ -181,4 +226,22 @@ pub fn builder(compile: &Compile) -> Vec<(&'static str, String)> {
         files.push(("commands.sh", compile.commands.join("\n") + "\n"));
     }
     files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_script_belongs_to_a_step() {
+        let scripts = templates_in("steps");
+        assert!(!scripts.is_empty());
+        for (name, _) in &scripts {
+            let named = |(_, names): &&(&str, &[&str])| names.contains(&name.as_str());
+            assert!(SCRIPTS.iter().any(|step| named(&step)), "{name}");
+        }
+        for name in SCRIPTS.iter().flat_map(|(_, names)| *names) {
+            assert!(scripts.iter().any(|(script, _)| script == name), "{name}");
+        }
+    }
 }

@@ -166,7 +166,7 @@ fn content_digest(content: &Content) -> Result<Digest, RenderError> {
 /// Reads a file's digest from the store's own path, `blobs/sha256/HEX` or `names/HEX/FILE`. The content
 /// was verified when it got that path.
 fn of_store(path: &Path) -> Option<Digest> {
-    let named = |part: Option<&std::ffi::OsStr>| format!("sha256:{}", part?.to_str()?).parse().ok();
+    let named = |part: Option<&std::ffi::OsStr>| Digest::from_hex(part?.to_str()?).ok();
     named(path.file_name()).or_else(|| named(path.parent()?.file_name()))
 }
 
@@ -181,15 +181,7 @@ fn file_digest(path: &Path) -> std::io::Result<Digest> {
             n => hash.update(&piece[..n]),
         }
     }
-    let hex = hash.finalize().iter().fold(String::new(), |mut hex, byte| {
-        use std::fmt::Write as _;
-        // Writing to a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    });
-    format!("sha256:{hex}")
-        .parse()
-        .map_err(std::io::Error::other)
+    Ok(Digest::from_hash(&hash.finalize()))
 }
 
 /// Returns the flags of an instruction: the words with two dashes after its keyword.
@@ -313,7 +305,7 @@ mod tests {
         ));
         // The digest is taken from the store's path.
         let hex = "ab".repeat(32);
-        let digest = Some(format!("sha256:{hex}").parse().unwrap());
+        let digest = Digest::from_hex(&hex).ok();
         assert_eq!(
             of_store(Path::new(&format!("/s/blobs/sha256/{hex}"))),
             digest

@@ -137,6 +137,11 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
         _ => base.lock.runtime.as_ref().map(pinned),
     };
     let devel = base.lock.devel.as_ref().map(pinned);
+    let mut toolchain_packages = names(builder_packages);
+    if devel.is_some() {
+        // The image with CUDA's compilers has no Python.
+        toolchain_packages.splice(..0, base.python_packages.iter().cloned());
+    }
     let data = json!({
         "stack": plan.variant,
         "about": plan.image().about,
@@ -163,7 +168,7 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
             "clones": !c.clones().is_empty(),
         })).collect::<Vec<_>>(),
         "rounds": plan.rounds(),
-        "builder_packages": names(builder_packages),
+        "toolchain_packages": toolchain_packages,
         "builder_debs": files::locked(builder_packages),
         "runtime_packages": names(runtime_packages),
         "runtime_debs": base.bootstrap && files::locked(runtime_packages),

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use stackforge_types::printable;
+use stackforge_types::{Digest, printable};
 use std::fmt::Write as _;
 
 /// Path of the report in an image.
@@ -20,9 +20,9 @@ pub struct Report {
     pub schema: u32,
     #[serde(default)]
     pub stack: Option<String>,
-    /// Digest of the spec.json that was validated, `sha256:…`. Reports of older versions have none.
+    /// Digest of the spec.json that was validated. Reports of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spec: Option<String>,
+    pub spec: Option<Digest>,
     pub ok: bool,
     #[serde(default)]
     pub device: Value,
@@ -76,6 +76,22 @@ impl Report {
             .rev()
             .find_map(|l| l.split_once(REPORT_MARK).map(|(_, json)| json))?;
         serde_json::from_str(line).ok()
+    }
+
+    /// Returns why checks failed, a line for each library or part that did.
+    pub fn failures(&self) -> Vec<String> {
+        let failed = self.checks.iter().filter(|c| c.status == Status::Failed);
+        let mut out = Vec::new();
+        for check in failed {
+            let before = out.len();
+            for result in check.results.iter().filter(|r| r["status"] == "failed") {
+                out.extend(result["reason"].as_str().map(str::to_owned));
+            }
+            if out.len() == before {
+                out.extend(check.reason.clone());
+            }
+        }
+        out
     }
 
     /// Returns a summary such as `passed: imports, cuda; not run: triton`.

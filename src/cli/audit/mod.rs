@@ -5,11 +5,11 @@ pub(super) mod target;
 
 use super::Outcome;
 use super::args::{AuditArgs, Common};
-use super::build::stop_on_signal;
 use super::init::sm_of;
 use super::output::{Failure, colored, json, print, print_document, print_report};
 use super::progress::Amount;
 use super::session::runtime;
+use super::signals::stop_on_signal;
 use stackforge_audit as audit;
 use stackforge_audit::{AtRest, Audit, Gpu, Promise, Question, TreeError, sarif, table};
 use stackforge_build::{audit_image, noted};
@@ -24,26 +24,27 @@ pub(super) use target::Target;
 
 pub fn run(common: &Common, args: &AuditArgs) -> Outcome {
     let catalog = stackforge_stack::catalog::load(common.catalog.as_deref())?;
-    let asked = Asked {
+    let request = Request {
         gpus: gpus(&catalog, &args.gpu)?,
         catalog: &catalog,
         args,
     };
     let answer = match Target::read(&args.target) {
-        Target::Path(path) => asked.of(audit::Target::Path(&path))?,
+        Target::Path(path) => request.audit(audit::Target::Path(&path))?,
         Target::Image { path, reference } => {
             let image = oci::open(&path, reference.as_deref(), args.platform)?;
-            asked.of(audit::Target::Image(&AtRest::new(&args.target, image)))?
+            request.audit(audit::Target::Image(&AtRest::new(&args.target, image)))?
         }
         Target::Engine(name) => runtime()?.block_on(async {
             let store = Store::open(common.store.as_deref())?;
             let docker = noted(Docker::connect(None).await?, &store).await;
             let cancel = Cancel::new();
             stop_on_signal(&cancel);
-            let ask = |image: audit::Target<'_>| asked.of(image);
+            let ask = |image: audit::Target<'_>| request.audit(image);
             let amount = Amount::new(common, &name);
-            let hear = |done, size| amount.set(done, Some(size));
-            let answer = audit_image(&docker, &name, args.platform, &cancel, &hear, ask).await;
+            let on_progress = |done, size| amount.set(done, Some(size));
+            let answer =
+                audit_image(&docker, &name, args.platform, &cancel, &on_progress, ask).await;
             amount.end();
             Ok::<_, Failure>(Audit {
                 target: args.target.clone(),
@@ -52,24 +53,24 @@ pub fn run(common: &Common, args: &AuditArgs) -> Outcome {
         })?,
         Target::Registry(name) => {
             let image = remote::image(common, args, &name)?;
-            asked.of(audit::Target::Image(&AtRest::new(&args.target, image)))?
+            request.audit(audit::Target::Image(&AtRest::new(&args.target, image)))?
         }
         Target::Package(pinned) => {
             let package = remote::package(common, args, &catalog, &pinned)?;
-            asked.of(audit::Target::Path(&package.path))?
+            request.audit(audit::Target::Path(&package.path))?
         }
     };
     show(common, args, &answer)
 }
 
-struct Asked<'a> {
+struct Request<'a> {
     catalog: &'a Catalog,
     gpus: Vec<Gpu>,
     args: &'a AuditArgs,
 }
 
-impl Asked<'_> {
-    fn of(&self, target: audit::Target<'_>) -> Result<Audit, TreeError> {
+impl Request<'_> {
+    fn audit(&self, target: audit::Target<'_>) -> Result<Audit, TreeError> {
         audit::audit(&Question {
             catalog: self.catalog,
             target,
@@ -86,7 +87,7 @@ fn show(common: &Common, args: &AuditArgs, answer: &Audit) -> Outcome {
         let text = serde_json::to_string_pretty(&sarif(answer)).unwrap_or_default();
         print_document(&format!("{text}\n"));
     } else if !common.json {
-        tell(common, answer);
+        print_audit(common, answer);
     } else if answer.ok {
         json(answer);
     }
@@ -105,24 +106,27 @@ fn gpus(catalog: &Catalog, names: &[String]) -> Result<Vec<Gpu>, Failure> {
             gpus.extend(catalog.sms.iter().map(|facts| Gpu {
                 name: format!("sm_{}", facts.sm.digits()),
                 sm: facts.sm,
-                meant: false,
+                required: false,
             }));
         } else {
             gpus.push(Gpu {
                 sm: sm_of(catalog, name)?.base(),
                 name: name.clone(),
-                meant: true,
+                required: true,
             });
         }
     }
     Ok(gpus)
 }
 
-fn tell(common: &Common, audit: &Audit) {
+fn print_audit(common: &Common, audit: &Audit) {
     print(&table(audit));
-    let told: Vec<Diagnostic> = audit.told().map(|f| f.diagnostic.clone()).collect();
+    let diagnostics: Vec<Diagnostic> = audit
+        .errors_and_warnings()
+        .map(|f| f.diagnostic.clone())
+        .collect();
     let color = colored(common, std::io::stdout().is_terminal());
-    print_report(&render(&Report::new(Source::default(), told), color));
+    print_report(&render(&Report::new(Source::default(), diagnostics), color));
 }
 
 /// Returns a failure without a report, which was already printed. With `--json` it contains the document.

@@ -25,10 +25,10 @@ pub fn image(common: &Common, args: &AuditArgs, name: &str) -> Result<oci::Image
     let store = Store::open(common.store.as_deref())?;
     let config = Config::load()?;
     let amount = Arc::new(Amount::new(common, name));
-    let hears = Arc::clone(&amount);
+    let counter = Arc::clone(&amount);
     let observer: registry::Observer = Arc::new(move |event| match event {
-        registry::Event::Received { bytes, .. } => hears.add(bytes),
-        registry::Event::Lost { bytes, .. } => hears.take(bytes),
+        registry::Event::Received { bytes, .. } => counter.add(bytes),
+        registry::Event::Lost { bytes, .. } => counter.take(bytes),
         _ => {}
     });
     let image = runtime()?.block_on(until_stopped(async {
@@ -58,7 +58,7 @@ pub fn package(
         Some(python) => python,
         None => PythonVersion::from_str(USUAL_PYTHON).map_err(|_| PackageError::NoDefault)?,
     };
-    let pin = Pin::of(pinned, python, platform(args))?;
+    let pin = Pin::parse(pinned, python, platform(args))?;
     let store = Store::open(common.store.as_deref())?;
     let amount = Amount::new(common, pinned);
     let on_event = |event: fetch::Event<'_>| amount.set(event.all.have, event.all.size);

@@ -27,9 +27,9 @@ const ENGINES: [&str; 2] = ["docker", "docker-daemon"];
 impl Target {
     pub fn read(text: &str) -> Self {
         // An existing path wins, whatever its name looks like.
-        let there = Path::new(text);
-        if there.exists() {
-            return of_path(there);
+        let path = Path::new(text);
+        if path.exists() {
+            return of_path(path);
         }
         match text.split_once(':') {
             Some((kind, rest)) if FILES.contains(&kind) => at_rest(rest),
@@ -43,7 +43,7 @@ impl Target {
                     Self::Package(text.to_owned())
                 }
                 // Reading the path reports that it does not exist.
-                _ => Self::Path(there.to_owned()),
+                _ => Self::Path(path.to_owned()),
             },
         }
     }
@@ -80,11 +80,11 @@ fn at_rest(text: &str) -> Target {
     let signs = text.match_indices(['@', ':']);
     let parts = signs.map(|(at, sign)| (&text[..at], &text[at + sign.len()..]));
     let whole = |(path, reference): &(&str, &str)| !path.is_empty() && !reference.is_empty();
-    let there = parts
+    let existing = parts
         .filter(whole)
         .find(|(path, _)| Path::new(path).exists());
     let last = || text.split_once('@').or_else(|| text.rsplit_once(':'));
-    match there.or_else(|| last().filter(whole)) {
+    match existing.or_else(|| last().filter(whole)) {
         Some((path, reference)) => image(path, Some(reference)),
         None => image(text, None),
     }
@@ -114,8 +114,8 @@ mod tests {
         );
         assert_eq!(read("oci:no/dir:"), image("no/dir:", None));
         assert_eq!(read("docker:a/b:1"), Target::Engine("a/b:1".to_owned()));
-        for there in ["registry:h:5000/a:1", "docker://h:5000/a:1"] {
-            assert_eq!(read(there), Target::Registry("h:5000/a:1".to_owned()));
+        for text in ["registry:h:5000/a:1", "docker://h:5000/a:1"] {
+            assert_eq!(read(text), Target::Registry("h:5000/a:1".to_owned()));
         }
         assert_eq!(
             read("torch==2.13.0"),

@@ -5,7 +5,7 @@ mod table;
 
 use super::Outcome;
 use super::args::{CacheArgs, CacheCommand, Common};
-use super::output::{Failure, json, print, say, warn};
+use super::output::{Failure, json, print, print_status, warn};
 use super::progress::Amount;
 use super::session::runtime;
 use stackforge_distribute::evidence::{EvidenceError, PrivateKey, PublicKey};
@@ -51,10 +51,10 @@ pub fn run(common: &Common, args: &CacheArgs) -> Outcome {
                 Some(stack) => Some(select::of_stack(common, stack, variant.as_deref())?),
                 None => None,
             };
-            let done = with_progress(common, "export", |hear| {
-                store.export(selection.as_ref(), sign, to, hear)
+            let done = with_progress(common, "export", |on_progress| {
+                store.export(selection.as_ref(), sign, to, on_progress)
             })?;
-            tell(common, &done, &table::exported(&done, to));
+            print_result(common, &done, &table::exported(&done, to));
             Ok(())
         }
         CacheCommand::Import { from, verify } => {
@@ -62,14 +62,16 @@ pub fn run(common: &Common, args: &CacheArgs) -> Outcome {
             let key = key.map_err(EvidenceError::from)?;
             let has_signed = key.map(|key| move |b: &[u8], s: &[u8]| key.has_signed(b, s));
             let trusted = has_signed.as_ref().map(|f| f as HasSigned<'_>);
-            let done = with_progress(common, "import", |hear| store.import(from, trusted, hear))?;
-            tell(common, &done, &table::imported(&done, from));
+            let done = with_progress(common, "import", |on_progress| {
+                store.import(from, trusted, on_progress)
+            })?;
+            print_result(common, &done, &table::imported(&done, from));
             Ok(())
         }
     }
 }
 
-fn tell(common: &Common, value: &impl serde::Serialize, text: &str) {
+fn print_result(common: &Common, value: &impl serde::Serialize, text: &str) {
     if common.json {
         json(value);
     } else {
@@ -97,7 +99,7 @@ fn ls(common: &Common, store: &Store, all: bool) -> Outcome {
 
 fn gc(common: &Common, store: &Store, limits: &Limits) -> Outcome {
     let done = store.gc(limits)?;
-    tell(common, &done, &table::collected(&done, limits));
+    print_result(common, &done, &table::collected(&done, limits));
     if let Some(max) = limits.max_size
         && done.left > max
         && !limits.dry_run
@@ -130,7 +132,7 @@ pub(super) fn after_build(common: &Common, store: &Store, config: &Config) {
     match made_room {
         Ok(Some(done)) => {
             for line in table::collected(&done, &limits).lines() {
-                say(common, line);
+                print_status(common, line);
             }
         }
         Ok(None) => {}
@@ -140,9 +142,11 @@ pub(super) fn after_build(common: &Common, store: &Store, config: &Config) {
 }
 
 fn verify(common: &Common, store: &Store, repair: bool) -> Outcome {
-    let found = with_progress(common, "verify", |hear| store.verify(repair, hear))?;
+    let found = with_progress(common, "verify", |on_progress| {
+        store.verify(repair, on_progress)
+    })?;
     if found.is_clean() || found.repaired {
-        tell(common, &found, &table::verified(&found));
+        print_result(common, &found, &table::verified(&found));
         return Ok(());
     }
     let diagnostics = faults(&found);
@@ -189,20 +193,20 @@ fn faults(found: &Verified) -> Vec<Diagnostic> {
 fn with_progress<T>(
     common: &Common,
     what: &str,
-    work: impl FnOnce(stackforge_image::store::Hear<'_>) -> Result<T, StoreError>,
+    work: impl FnOnce(stackforge_image::store::OnProgress<'_>) -> Result<T, StoreError>,
 ) -> Result<T, Failure> {
     let runtime = runtime()?;
     let cancel = Cancel::new();
     {
         let _inside = runtime.enter();
-        super::build::stop_on_signal(&cancel);
+        super::signals::stop_on_signal(&cancel);
     }
     let amount = Amount::new(common, what);
-    let hear = |done: u64, total: u64| {
+    let on_progress = |done: u64, total: u64| {
         amount.set(done, Some(total));
         !cancel.is_cancelled()
     };
-    let done = work(&hear);
+    let done = work(&on_progress);
     amount.end();
     runtime.shutdown_background();
     Ok(done?)

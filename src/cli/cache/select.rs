@@ -48,6 +48,6 @@ fn digests(section: &PlatformLock) -> Vec<Digest> {
         .map(|f| &f.sha256)
         .chain(packages.filter_map(|p| p.sha256.as_ref()))
         .chain(sources)
-        .filter_map(|hex| format!("sha256:{hex}").parse().ok())
+        .cloned()
         .collect()
 }

@@ -4,7 +4,6 @@ use super::super::args::{CompressionChoice, EngineChoice};
 use super::super::output::ENGINE_FAULT;
 use super::{Ended, Fleet, Job, Place};
 use serde_json::Value;
-use stackforge_build::Output;
 use stackforge_build::fleet::End;
 use stackforge_engine::EngineError;
 use stackforge_engine::docker::Docker;
@@ -49,29 +48,31 @@ impl Fleet<'_> {
             }
             serde_json::from_slice(&text).unwrap_or(Value::Null)
         };
-        let told = async {
-            let mut told = Vec::new();
-            let Some(stderr) = stderr else { return told };
+        let stderr_lines = async {
+            let mut stderr_lines = Vec::new();
+            let Some(stderr) = stderr else {
+                return stderr_lines;
+            };
             let mut lines = BufReader::new(stderr).split(b'\n');
             while let Ok(Some(line)) = lines.next_segment().await {
                 let line = String::from_utf8_lossy(&line).into_owned();
                 match serde_json::from_str::<Value>(&line) {
                     Ok(event) if event.is_object() => self.show.event((name, on), &bar, event),
-                    _ if told.len() < MOST_LINES => told.push(line),
+                    _ if stderr_lines.len() < MOST_LINES => stderr_lines.push(line),
                     _ => {}
                 }
             }
-            told
+            stderr_lines
         };
         let ending = self.ended(&mut child, &self.places[place], cancel);
-        let (document, told, ending) = tokio::join!(document, told, ending);
+        let (document, stderr_lines, ending) = tokio::join!(document, stderr_lines, ending);
         bar.finish_and_clear();
         let exit = match ending {
             Ok(exit) => exit,
             Err(why) => return End::Lost(why),
         };
         let of_engine = self.places[place].address.is_some() && !cancel.is_cancelled();
-        if let Some(why) = gone(&document).filter(|_| of_engine) {
+        if let Some(why) = engine_fault(&document).filter(|_| of_engine) {
             return End::Lost(why);
         }
         // Without a document, the build's result is not known.
@@ -91,7 +92,7 @@ impl Fleet<'_> {
         };
         self.show
             .line(&format!("{name}: {state}, {:.0} s", ended.seconds));
-        self.show.told(name, &told, exit != 0);
+        self.show.print_output(name, &stderr_lines, exit != 0);
         End::Done(ended)
     }
 
@@ -143,14 +144,14 @@ impl Fleet<'_> {
             CompressionChoice::Gzip => "gzip",
             CompressionChoice::Zstd => "zstd",
         });
-        for (flag, given) in [
+        for (flag, is_set) in [
             ("--no-cache", args.no_cache),
             ("--gpu", args.gpu),
             ("--plain-http", args.plain_http),
             ("--index", args.index),
             ("--offline", common.offline),
         ] {
-            if given {
+            if is_set {
                 word(flag);
             }
         }
@@ -166,13 +167,8 @@ impl Fleet<'_> {
             word(&reference.to_string());
         }
         for output in &args.outputs {
-            let text = match output {
-                Output::Index(reference) => format!("index:{reference}"),
-                // Other outputs were refused before.
-                _ => "docker".to_owned(),
-            };
             word("--output");
-            word(&text);
+            word(&output.to_string());
         }
         for (flag, path) in [("--store", &common.store), ("--catalog", &common.catalog)] {
             if let Some(path) = path {
@@ -222,9 +218,9 @@ pub async fn load(place: &Place) -> Result<f64, String> {
 
 /// Returns the jobs whose image an engine has; none if it does not answer.
 pub async fn images(place: &Place, jobs: &[Job<'_>]) -> BTreeSet<usize> {
-    let mut there = BTreeSet::new();
+    let mut found = BTreeSet::new();
     let Some(address) = &place.address else {
-        return there;
+        return found;
     };
     let ask = async {
         let docker = Docker::connect(Some(address)).await?;
@@ -232,14 +228,14 @@ pub async fn images(place: &Place, jobs: &[Job<'_>]) -> BTreeSet<usize> {
             if let Some(id) = &job.image
                 && docker.image(id).await?.is_some()
             {
-                there.insert(number);
+                found.insert(number);
             }
         }
         Ok::<_, EngineError>(())
     };
     // Ignore an error: the engine is checked again before it gets a job.
     let _ = tokio::time::timeout(PATIENCE, ask).await;
-    there
+    found
 }
 
 /// Waits until an engine has not answered for a while. Returns a message that says so.
@@ -280,7 +276,7 @@ pub fn first(document: &Value) -> Option<(&str, &str)> {
 }
 
 /// Returns the error if only the engine is at fault, so that another engine can build the variant.
-fn gone(document: &Value) -> Option<String> {
+fn engine_fault(document: &Value) -> Option<String> {
     let (_, message) = first(document)?;
     (document[ENGINE_FAULT] == true).then(|| message.to_owned())
 }
@@ -292,13 +288,13 @@ mod tests {
 
     #[test]
     fn only_what_is_the_engines_fault_goes_elsewhere() {
-        let mut told = json!({ "ok": false, "diagnostics": [
+        let mut document = json!({ "ok": false, "diagnostics": [
             { "code": "SF0205", "severity": "warning", "message": "a doubt" },
             { "code": "SF0302", "severity": "error", "message": "what" },
         ]});
-        assert_eq!(gone(&told), None);
-        told[ENGINE_FAULT] = true.into();
-        assert_eq!(gone(&told).as_deref(), Some("what"));
-        assert_eq!(gone(&Value::Null), None);
+        assert_eq!(engine_fault(&document), None);
+        document[ENGINE_FAULT] = true.into();
+        assert_eq!(engine_fault(&document).as_deref(), Some("what"));
+        assert_eq!(engine_fault(&Value::Null), None);
     }
 }

@@ -6,11 +6,11 @@ mod show;
 
 use super::Outcome;
 use super::args::{BuildArgs, Common, EngineChoice};
-use super::build::stop_on_signal;
 use super::matrix::counted;
 use super::output::{Failure, json, print};
 use super::progress::sizes;
 use super::session::{Session, runtime};
+use super::signals::stop_on_signal;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     };
     let start = Instant::now();
     let (came, lost) = runtime()?.block_on(fleet.build());
-    fleet.tell(&came, &lost, start.elapsed().as_secs_f64())
+    fleet.report(&came, &lost, start.elapsed().as_secs_f64())
 }
 
 /// Returns the builders of the platforms, each once, and this machine for platforms without one.
@@ -143,13 +143,13 @@ impl Fleet<'_> {
     /// Returns the jobs. Each has as its home the place that has its image, or the only one that can build it.
     async fn jobs(&self) -> Vec<fleet::Job> {
         let asked = self.places.iter().map(|place| images(place, self.jobs));
-        let there = join_all(asked).await;
+        let images = join_all(asked).await;
         let home = |(number, job): (usize, &Job<'_>)| fleet::Job {
             platform: job.variant.platform,
             home: if job.native {
                 self.places.iter().position(|p| p.address.is_none())
             } else {
-                there.iter().position(|have| have.contains(&number))
+                images.iter().position(|have| have.contains(&number))
             },
         };
         self.jobs.iter().enumerate().map(home).collect()
@@ -161,7 +161,7 @@ impl Fleet<'_> {
         let jobs = self.jobs().await;
         let places: Vec<_> = self.places.iter().map(|p| p.platforms.clone()).collect();
         let mut lost = Vec::new();
-        let mut tell = |said: FleetEvent<'_>| match said {
+        let mut on_event = |event: FleetEvent<'_>| match event {
             FleetEvent::Starts { job, place } => {
                 let (name, place) = (&self.jobs[job].variant.name, self.places[place].name());
                 self.show.line(&format!("{name}: on {place}"));
@@ -179,13 +179,13 @@ impl Fleet<'_> {
             &cancel,
             |place| async move { load(&self.places[place]).await }.boxed_local(),
             |job, place| async move { self.work(job, place, cancelled).await }.boxed_local(),
-            &mut tell,
+            &mut on_event,
         );
         let came = came.await;
         (came, lost)
     }
 
-    fn tell(&self, came: &[JobResult<Ended>], lost: &Lost, seconds: f64) -> Outcome {
+    fn report(&self, came: &[JobResult<Ended>], lost: &Lost, seconds: f64) -> Outcome {
         let rows: Vec<Row> = (self.jobs.iter().zip(came))
             .map(|(job, came)| self.row(job.variant, came))
             .collect();
@@ -251,24 +251,24 @@ impl Fleet<'_> {
             JobResult::Cancelled => return unbuilt(130, "not begun", document),
         };
         let place = self.places[ended.place].name();
-        let said = &ended.document;
+        let result = &ended.document;
         document["builder"] = place.into();
         document["seconds"] = ended.seconds.into();
         for key in ["ok", "image", "cached", "diagnostics", "log"] {
-            if let Some(value) = said.get(key) {
+            if let Some(value) = result.get(key) {
                 document[key] = value.clone();
             }
         }
-        let state = match (ended.exit, said["cached"].as_bool()) {
+        let state = match (ended.exit, result["cached"].as_bool()) {
             (0, Some(true)) => "nothing to do".to_owned(),
             (0, _) => "built".to_owned(),
             (130, _) => "stopped".to_owned(),
-            _ => first(said).map_or_else(
+            _ => first(result).map_or_else(
                 || "failed".to_owned(),
                 |(code, what)| format!("{code}: {what}"),
             ),
         };
-        let size = serde_json::from_value(said["image"].clone()).map(sizes);
+        let size = serde_json::from_value(result["image"].clone()).map(sizes);
         let seconds = format!("{:.0} s", ended.seconds);
         Row {
             cells: [

@@ -1,7 +1,7 @@
 //! Shows the progress of parallel builds.
 
 use super::super::args::Common;
-use super::super::output::{tell, tell_event};
+use super::super::output::{print_event, print_message};
 use super::super::progress::shown;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::Value;
@@ -30,17 +30,19 @@ impl Show {
     pub fn line(&self, text: &str) {
         match &self.bars {
             Some(bars) => drop(bars.println(printable::line(text))),
-            None if !self.quiet && !self.json => tell(&format!("{}\n", printable::line(text))),
+            None if !self.quiet && !self.json => {
+                print_message(&format!("{}\n", printable::line(text)))
+            }
             None => {}
         }
     }
 
     /// Prints a build's other output: for a failed build always and unchanged.
-    pub fn told(&self, variant: &str, lines: &[String], failed: bool) {
+    pub fn print_output(&self, variant: &str, lines: &[String], failed: bool) {
         for line in lines {
             match (failed, &self.bars) {
                 (true, Some(bars)) => drop(bars.println(printable::line(line))),
-                (true, None) => tell(&format!("{line}\n")),
+                (true, None) => print_message(&format!("{line}\n")),
                 (false, _) if line.trim().is_empty() => {}
                 (false, _) => self.line(&format!("{variant}: {line}")),
             }
@@ -63,7 +65,7 @@ impl Show {
         if self.json {
             event["variant"] = variant.into();
             event["builder"] = place.into();
-            tell_event(&event);
+            print_event(&event);
             return;
         }
         let name = event["name"].as_str().unwrap_or_default();

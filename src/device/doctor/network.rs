@@ -80,7 +80,7 @@ async fn debian(question: &Question<'_>) -> Answer {
         Ok(mirrors) => mirrors,
         Err(e) => return Answer::NotConfigured { why: e.to_string() },
     };
-    let urls = match mirrors.of("debian") {
+    let urls = match mirrors.for_archive("debian") {
         Ok(urls) => urls,
         Err(e) => return Answer::NotConfigured { why: e.to_string() },
     };
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
 
-    async fn asked(answer: &'static str) -> Answer {
+    async fn answer_to(answer: &'static str) -> Answer {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://user:secret@{}/x", server.local_addr().unwrap());
         std::thread::spawn(move || {
@@ -131,10 +131,10 @@ mod tests {
         let head = "Content-Length: 0\r\nConnection: close\r\n\r\n";
         let ok: &'static str = Box::leak(format!("HTTP/1.1 200 OK\r\n{head}").into_boxed_str());
         let no: &'static str = Box::leak(format!("HTTP/1.1 403 No\r\n{head}").into_boxed_str());
-        assert_eq!(asked(ok).await, Answer::Reachable);
+        assert_eq!(answer_to(ok).await, Answer::Reachable);
         let why = "it answers 403".to_owned();
-        assert_eq!(asked(no).await, Answer::Unreachable { why });
-        match asked("nonsense").await {
+        assert_eq!(answer_to(no).await, Answer::Unreachable { why });
+        match answer_to("nonsense").await {
             Answer::Unreachable { why } => {
                 assert!(
                     !why.contains("127.0.0.1") && !why.contains("secret"),

@@ -308,15 +308,15 @@ fn memory(machine: &Machine) -> Lines {
 }
 
 fn network(live: &Live) -> Lines {
-    let said = |answer: &Answer| match answer {
+    let text = |answer: &Answer| match answer {
         Answer::Reachable => "reachable".to_owned(),
         Answer::Unreachable { why } => format!("not reachable: {why}"),
         Answer::NotConfigured { why } => format!("not configured: {why}"),
         Answer::NotAsked { why } => format!("not asked: {why}"),
     };
     vec![
-        line("index", said(&live.network.index)),
-        line("Debian", said(&live.network.debian)),
+        line("index", text(&live.network.index)),
+        line("Debian", text(&live.network.debian)),
     ]
 }
 

@@ -34,7 +34,7 @@ pub struct Item {
     pub version: String,
     pub role: Role,
     pub file: Option<String>,
-    pub sha256: Option<String>,
+    pub sha256: Option<Digest>,
     pub purl: String,
     /// URL and revision of a git source.
     pub git: Option<(String, String)>,
@@ -132,18 +132,13 @@ impl Collector<'_> {
         id
     }
 
-    fn blob(&self, sha256: Option<&String>) -> Option<std::path::PathBuf> {
-        let digest: Digest = format!("sha256:{}", sha256?).parse().ok()?;
-        self.store.blob(&digest)
-    }
-
     fn base(&mut self, image: &PinnedImage, role: Role) {
         let digest = image.digest.as_ref();
         self.add(Item {
             name: image.reference.clone(),
             version: digest.map(Digest::to_string).unwrap_or_default(),
             role,
-            sha256: digest.map(|d| d.hex().to_owned()),
+            sha256: digest.cloned(),
             purl: purl::image(&image.reference, digest),
             ..empty()
         });
@@ -151,7 +146,7 @@ impl Collector<'_> {
 
     fn packages(&mut self, packages: &[OsPackageLock], role: Role) {
         for package in packages {
-            let path = self.blob(package.sha256.as_ref());
+            let path = package.sha256.as_ref().and_then(|d| self.store.blob(d));
             let file = package.path.as_deref().and_then(|p| p.rsplit('/').next());
             self.add(Item {
                 name: package.name.clone(),
@@ -168,7 +163,7 @@ impl Collector<'_> {
 
     fn files<'p>(&mut self, files: impl IntoIterator<Item = &'p PythonFile>, role: Role) {
         for file in files {
-            let path = self.blob(Some(&file.sha256));
+            let path = self.store.blob(&file.sha256);
             self.add(Item {
                 name: file.name.clone(),
                 version: file.version.clone(),
@@ -226,7 +221,7 @@ impl Collector<'_> {
             name: name.clone(),
             version: version.clone(),
             role: Role::Content,
-            sha256: wheel.map(|w| w.hex().to_owned()),
+            sha256: wheel,
             purl: purl::pypi(name, version, None),
             licence: path.map(|p| licence::of_wheel(&p)).unwrap_or_default(),
             made_from: Some(made_from),

@@ -42,7 +42,7 @@ fn image(bill: &Bill<'_>) -> Value {
         "version": plan.key().to_string(),
     });
     if let Some(image) = &bill.image {
-        component["hashes"] = hashes(image.digest.hex());
+        component["hashes"] = hashes(&image.digest);
     }
     component
 }
@@ -87,8 +87,8 @@ fn component(item: &Item) -> Value {
     component
 }
 
-fn hashes(sha256: &str) -> Value {
-    json!([{ "alg": "SHA-256", "content": sha256 }])
+fn hashes(sha256: &Digest) -> Value {
+    json!([{ "alg": "SHA-256", "content": sha256.hex() }])
 }
 
 /// Returns the dependency graph. The image depends on everything that the stack itself names.

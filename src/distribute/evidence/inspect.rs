@@ -163,7 +163,7 @@ impl Inspection {
         };
         let _ = writeln!(out, "  {what} {}{}", self.digest, signed(self.signatures));
         for one in &self.images {
-            one.tell(&mut out);
+            one.write_text(&mut out);
         }
         out
     }
@@ -179,21 +179,21 @@ fn signed(signatures: Option<usize>) -> String {
 }
 
 impl Inspected {
-    fn tell(&self, out: &mut String) {
+    fn write_text(&self, out: &mut String) {
         let image = &self.image;
         let label = |name: &str| {
             let of = [&image.labels, &image.annotations];
             of.into_iter().find_map(|m| m.get(name)).map(String::as_str)
         };
-        let told = [
+        let sizes = [
             (image.sizes.packed, "packed"),
             (image.sizes.unpacked, "unpacked"),
         ];
-        let told = told.map(|(n, word)| Some(format!(", {} MiB {word}", n?.div_ceil(1 << 20))));
-        let told: String = told.into_iter().flatten().collect();
+        let sizes = sizes.map(|(n, word)| Some(format!(", {} MiB {word}", n?.div_ceil(1 << 20))));
+        let sizes: String = sizes.into_iter().flatten().collect();
         let title = label("org.opencontainers.image.title").unwrap_or("image");
         let platform = short(&image.platform);
-        let _ = writeln!(out, "\n{} {platform}{told}", short(title));
+        let _ = writeln!(out, "\n{} {platform}{sizes}", short(title));
         let _ = writeln!(out, "  {}{}", image.digest, signed(self.signatures));
         let own = image.labels.iter().filter_map(|(name, value)| {
             let name = name.strip_prefix(labels::PREFIX)?;

@@ -4,10 +4,9 @@
 //! doubt, else the package's own words, else nothing. Nothing is guessed from texts: "BSD" is not one
 //! licence.
 
-use stackforge_binary::source::{self, FileSource};
 use stackforge_binary::tar::Reader;
-use stackforge_binary::zip::Archive;
 use stackforge_debian::deb::Deb;
+use stackforge_image::layer::metadata;
 use std::collections::BTreeSet;
 use std::io::{BufReader, Read as _};
 use std::path::Path;
@@ -49,22 +48,6 @@ const WORDS: &[(&str, &str)] = &[
 /// Reads the licence of a wheel.
 pub fn of_wheel(path: &Path) -> Licence {
     metadata(path).map_or(Licence::Unknown, |text| of_metadata(&text))
-}
-
-fn metadata(path: &Path) -> Option<String> {
-    let mut file = FileSource::open(path).ok()?;
-    let archive = Archive::read("wheel", &mut file).ok()?;
-    let is_metadata = |name: &str| {
-        let folder = name.strip_suffix("/METADATA");
-        folder.is_some_and(|f| f.ends_with(".dist-info") && !f.contains('/'))
-    };
-    let member = archive.members.iter().find(|m| is_metadata(&m.name))?;
-    if member.size > LARGEST {
-        return None;
-    }
-    let mut content = archive.open(member, file).ok()?;
-    let bytes = source::bytes(&mut content, 0, member.size).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Reads `License-Expression` (PEP 639), else `License`, else the classifiers.
@@ -173,15 +156,15 @@ fn expression(text: &str) -> Option<String> {
     }
     for (word, joint) in [(" or ", " OR "), (" and ", " AND ")] {
         if text.contains(word) {
-            let parts: Option<Vec<String>> = text.split(word).map(one).collect();
+            let parts: Option<Vec<String>> = text.split(word).map(identifier).collect();
             return parts.map(|parts| parts.join(joint));
         }
     }
-    one(text)
+    identifier(text)
 }
 
 /// Converts one licence from its identifier or an unambiguous name.
-fn one(text: &str) -> Option<String> {
+fn identifier(text: &str) -> Option<String> {
     let text = text.trim();
     let lower = text.to_ascii_lowercase();
     let known = |(word, _): &&(&str, &str)| *word == lower;

@@ -30,7 +30,9 @@ pub use key::{PrivateKey, PublicKey};
 pub use kind::Kind;
 pub use licence::Licence;
 pub use provenance::{Builder, Inputs, PREDICATE, statement};
-pub use signature::{Kept, Signed, now, read_statement, sign, signatures, verify, verify_any};
+pub use signature::{
+    Signed, StoredSignature, now, read_statement, sign, signatures, verify, verify_any,
+};
 pub use trust::{Names, Trust};
 
 /// The format of an SBOM.

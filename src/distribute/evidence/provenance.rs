@@ -123,7 +123,7 @@ fn dependency(item: &Item) -> Value {
             dependency["uri"] = format!("git+{url}@{revision}").into();
             dependency["digest"] = json!({ "gitCommit": revision });
         }
-        (None, Some(sha256)) => dependency["digest"] = json!({ "sha256": sha256 }),
+        (None, Some(sha256)) => dependency["digest"] = json!({ "sha256": sha256.hex() }),
         (None, None) => {}
     }
     dependency

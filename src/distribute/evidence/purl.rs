@@ -66,10 +66,10 @@ pub fn git(name: &str, version: &str, url: &str, revision: &str) -> String {
 
 /// Adds qualifiers, which have to be sorted by name.
 fn with(mut purl: String, qualifiers: &[(&str, Option<&str>)]) -> String {
-    let there = qualifiers
+    let present = qualifiers
         .iter()
         .filter_map(|(name, value)| Some((*name, (*value)?)));
-    for (n, (name, value)) in there.enumerate() {
+    for (n, (name, value)) in present.enumerate() {
         let sign = if n == 0 { '?' } else { '&' };
         let _ = write!(purl, "{sign}{name}={}", escaped(value));
     }
@@ -107,6 +107,7 @@ mod tests {
             path: None,
             size: 0,
             sha256: None,
+            reasons: Vec::new(),
         };
         let os = Os {
             id: "debian".into(),

@@ -87,12 +87,12 @@ struct Identity {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Image {
-    docker_manifest_digest: String,
+    docker_manifest_digest: Digest,
 }
 
 /// A signature in the registry.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct StoredSignature {
     /// The blob that was signed.
     pub statement: Descriptor,
     /// The signature in DER.
@@ -146,7 +146,7 @@ pub async fn verify(
 ) -> Result<Vec<Signed>, EvidenceError> {
     let repository = reference.repository();
     let (name, digest_of) = (|| reference.to_string(), || digest.clone());
-    let kept = kept(registry, repository, digest).await;
+    let kept = stored_signatures(registry, repository, digest).await;
     let kept = kept.map_err(|e| match e {
         EvidenceError::Registry(e) => altered(e, reference),
         other => other,
@@ -231,7 +231,7 @@ pub async fn count(
     repository: &Repository,
     digest: &Digest,
 ) -> Result<usize, EvidenceError> {
-    Ok(kept(registry, repository, digest).await?.len())
+    Ok(stored_signatures(registry, repository, digest).await?.len())
 }
 
 /// Reports content that does not match its digest as an altered image, not as a network error.
@@ -266,26 +266,25 @@ fn statement(name: &str, digest: &Digest, optional: &Value) -> Bytes {
 /// # Errors
 /// The statement is not about an image; the text says what it is about.
 pub fn read_statement(statement: &[u8]) -> Result<Signed, String> {
-    let no = |_| "something that is no image".to_owned();
-    let statement: Statement = serde_json::from_slice(statement).map_err(|_| no(()))?;
+    let no = || "something that is not an image".to_owned();
+    let statement: Statement = serde_json::from_slice(statement).map_err(|_| no())?;
     let critical = statement.critical;
     if critical.kind != TYPE {
-        return Err(no(()));
+        return Err(no());
     }
-    let digest = critical.image.docker_manifest_digest.parse();
     Ok(Signed {
         time: statement.optional[TIME].as_u64(),
         name: critical.identity.docker_reference,
-        digest: digest.map_err(|_| no(()))?,
+        digest: critical.image.docker_manifest_digest,
         optional: statement.optional,
     })
 }
 
-async fn kept(
+async fn stored_signatures(
     registry: &Registry,
     repository: &Repository,
     digest: &Digest,
-) -> Result<Vec<Kept>, EvidenceError> {
+) -> Result<Vec<StoredSignature>, EvidenceError> {
     let found = registry
         .manifest(repository, &Target::Tag(tag(digest)?))
         .await;
@@ -298,20 +297,20 @@ async fn kept(
 }
 
 /// Returns the signatures in an image of signatures, the newest first, 200 at most. Other layers are skipped.
-pub fn signatures(manifest: &Manifest) -> Vec<Kept> {
+pub fn signatures(manifest: &Manifest) -> Vec<StoredSignature> {
     let layers = layers([manifest]);
     // New signatures are added at the end.
     let newest = layers.iter().rev().filter_map(of_layer);
     newest.take(MOST).collect()
 }
 
-fn of_layer(layer: &Value) -> Option<Kept> {
+fn of_layer(layer: &Value) -> Option<StoredSignature> {
     let text = |key: &str| layer[key].as_str();
     if text("mediaType")? != STATEMENT {
         return None;
     }
     let signature = layer["annotations"][ANNOTATION].as_str()?;
-    Some(Kept {
+    Some(StoredSignature {
         statement: Descriptor::of_blob(text("digest")?.parse().ok()?, layer["size"].as_u64()?),
         signature: STANDARD.decode(signature).ok()?,
     })

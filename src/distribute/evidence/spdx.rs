@@ -51,7 +51,7 @@ fn image(bill: &Bill<'_>) -> Value {
         "copyrightText": NONE,
     });
     if let Some(image) = &bill.image {
-        package["checksums"] = checksums(image.digest.hex());
+        package["checksums"] = checksums(&image.digest);
     }
     package
 }
@@ -104,8 +104,8 @@ fn location(item: &Item) -> String {
     }
 }
 
-fn checksums(sha256: &str) -> Value {
-    json!([{ "algorithm": "SHA256", "checksumValue": sha256 }])
+fn checksums(sha256: &Digest) -> Value {
+    json!([{ "algorithm": "SHA256", "checksumValue": sha256.hex() }])
 }
 
 fn spdx_id(item: &Item) -> String {

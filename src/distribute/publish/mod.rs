@@ -7,10 +7,10 @@
 //! [index](index) of variants.
 
 mod error;
+mod history;
 pub mod index;
 mod push_request;
 mod push_target;
-mod seen;
 pub mod variant;
 
 use bytes::Bytes;
@@ -142,24 +142,24 @@ async fn send(
     settings: &Settings<'_>,
 ) -> Result<Done, PublishError> {
     let host = registry.host();
-    let lenders = settings.store.map(|store| seen::read(store, host));
+    let lenders = settings.store.map(|store| history::read(store, host));
     let lenders = lenders.unwrap_or_default();
-    let ways: Vec<(Pushed, u64)> = stream::iter(&request.blobs)
+    let pushes: Vec<(Pushed, u64)> = stream::iter(&request.blobs)
         .map(|blob| async {
             let mut sources = blob.sources(host);
             sources.extend(lenders.iter().cloned());
             sources.retain(|source| source != repository);
-            sources.truncate(seen::MOST);
+            sources.truncate(history::MOST);
             let (digest, payload) = (&blob.digest, &blob.payload);
-            let way = registry.push_blob(repository, digest, blob.size, payload, &sources);
-            Ok::<_, RegistryError>((way.await?, blob.size))
+            let push = registry.push_blob(repository, digest, blob.size, payload, &sources);
+            Ok::<_, RegistryError>((push.await?, blob.size))
         })
         .buffer_unordered(AT_ONCE)
         .try_collect()
         .await?;
     let mut blobs = Blobs::default();
-    for (way, size) in ways {
-        match way {
+    for (push, size) in pushes {
+        match push {
             Pushed::Existing => blobs.existing += 1,
             Pushed::Mounted => blobs.mounted += 1,
             Pushed::Sent => {
@@ -174,7 +174,7 @@ async fn send(
         .put_manifest(repository, &own, &request.media_type, manifest)
         .await?;
     if let Some(store) = settings.store {
-        seen::add(store, host, repository);
+        history::add(store, host, repository);
     }
     Ok(Done {
         digest: request.digest.clone(),

@@ -17,7 +17,7 @@ pub async fn load(
 ) -> Result<(), EngineError> {
     let diff_ids: Vec<String> = image.layers.iter().map(|l| l.diff_id.to_string()).collect();
     // Docker identifies a layer together with those below it, so only leading layers can be skipped.
-    let there = docker.layers_there(&diff_ids).await?;
+    let existing = docker.count_existing_layers(&diff_ids).await?;
     let load = |from: usize| {
         let (image, names, blobs) = (image.clone(), names.to_owned(), blobs.to_owned());
         docker.load(
@@ -25,9 +25,9 @@ pub async fn load(
             cancel,
         )
     };
-    match load(there).await {
+    match load(existing).await {
         // With another image store (containerd's) the engine needs every file that the archive's index names.
-        Err(_) if there > 0 && !cancel.is_cancelled() => load(0).await,
+        Err(_) if existing > 0 && !cancel.is_cancelled() => load(0).await,
         other => other,
     }?;
     docker

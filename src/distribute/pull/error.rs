@@ -31,11 +31,14 @@ pub enum PullError {
         reference: String,
         others: Vec<Reason>,
     },
-    #[error("`{reference}` has no variant `{variant}`; there is {}", list(there))]
+    #[error(
+        "`{reference}` has no variant `{variant}`; there is {}",
+        list(available)
+    )]
     NoSuchVariant {
         reference: String,
         variant: String,
-        there: Vec<String>,
+        available: Vec<String>,
     },
     #[error("`{}` has {} MiB of space, {} MiB are needed", path.display(), free >> 20, needed.div_ceil(1 << 20))]
     Space {
@@ -127,11 +130,11 @@ fn reasons(others: &[Reason]) -> String {
     others.iter().map(line).collect()
 }
 
-fn list(there: &[String]) -> String {
-    if there.is_empty() {
+fn list(available: &[String]) -> String {
+    if available.is_empty() {
         "none".to_owned()
     } else {
-        there.join(", ")
+        available.join(", ")
     }
 }
 

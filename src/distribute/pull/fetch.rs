@@ -14,7 +14,7 @@ use stackforge_types::Digest;
 const AT_ONCE: usize = 6;
 
 /// Called with the digest of every complete blob, including the configuration.
-pub type Whole<'a> = &'a (dyn Fn(&Digest) + Sync);
+pub type OnBlob<'a> = &'a (dyn Fn(&Digest) + Sync);
 
 #[derive(Debug)]
 pub struct Fetched {
@@ -29,12 +29,12 @@ pub struct Fetched {
 pub async fn fetch(
     resolved: &Resolved,
     settings: &Settings<'_>,
-    whole: Option<Whole<'_>>,
+    on_blob: Option<OnBlob<'_>>,
 ) -> Result<Fetched, PullError> {
     let store = settings.store;
     let folder = store.dir("blobs/sha256")?;
     let root = store.root();
-    let needed = resolved.left(store);
+    let needed = resolved.bytes_left(store);
     if let Some(free) =
         device::free(&folder).filter(|free| *free < needed.saturating_add(RESERVE) && needed > 0)
     {
@@ -58,10 +58,10 @@ pub async fn fetch(
     let (config, layers) = resolved.blobs.split_at(1.min(resolved.blobs.len()));
     let mut bytes = Vec::new();
     for blob in config {
-        bytes.push(one(resolved, blob, settings, &olders, whole).await?);
+        bytes.push(one(resolved, blob, settings, &olders, on_blob).await?);
     }
     let all = stream::iter(layers)
-        .map(|blob| one(resolved, blob, settings, &olders, whole))
+        .map(|blob| one(resolved, blob, settings, &olders, on_blob))
         .buffer_unordered(AT_ONCE)
         .try_collect();
     let layers: Vec<(u64, u64)> = tokio::select! {
@@ -86,7 +86,7 @@ async fn one(
     blob: &Descriptor,
     settings: &Settings<'_>,
     olders: &Olders,
-    whole: Option<Whole<'_>>,
+    on_blob: Option<OnBlob<'_>>,
 ) -> Result<(u64, u64), PullError> {
     let store = settings.store;
     let part = store.part(&blob.digest)?;
@@ -101,8 +101,8 @@ async fn one(
     let fetched = registry.fetch_blob_from(repository, blob, &folder, part, &pieces);
     let fetched = fetched.await?;
     store.verified(&blob.digest);
-    if let Some(whole) = whole {
-        whole(&blob.digest);
+    if let Some(on_blob) = on_blob {
+        on_blob(&blob.digest);
     }
     Ok((fetched.bytes, blob.size.saturating_sub(fetched.bytes)))
 }

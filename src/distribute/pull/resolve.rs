@@ -123,7 +123,7 @@ fn pick(
             let variants = variants();
             let choice = choose(machine, &variants);
             match &choice.taken {
-                Some(taken) => Ok((variants[taken.place].digest.clone(), Some(choice))),
+                Some(chosen) => Ok((variants[chosen.place].digest.clone(), Some(choice))),
                 None => Err(PullError::NoVariant {
                     reference: reference.to_string(),
                     others: choice.others,
@@ -137,7 +137,7 @@ fn pick(
                 return Err(PullError::NoSuchVariant {
                     reference: reference.to_string(),
                     variant: name.chars().take(100).collect(),
-                    there: variants.iter().map(|v| v.shown()).collect(),
+                    available: variants.iter().map(|v| v.shown()).collect(),
                 });
             };
             let choice = Choice {
@@ -227,12 +227,12 @@ impl Resolved {
         let signed = evidence::verify_any(&self.registry, reference, &digests, trust).await?;
         // The variant's name in an index is covered only by a signature of the index.
         let by_index = signed.iter().any(|one| one.digest == self.named);
-        let taken = self.choice.as_ref().and_then(|c| c.taken.as_ref());
-        match (taken, self.label(labels::VARIANT)) {
-            (Some(taken), Some(image)) if !by_index && taken.named && taken.variant != image => {
+        let chosen = self.choice.as_ref().and_then(|c| c.taken.as_ref());
+        match (chosen, self.label(labels::VARIANT)) {
+            (Some(chosen), Some(image)) if !by_index && chosen.named && chosen.variant != image => {
                 Err(PullError::OtherVariant {
                     reference: reference.to_string(),
-                    index: taken.variant.clone(),
+                    index: chosen.variant.clone(),
                     image,
                 })
             }
@@ -269,15 +269,15 @@ impl Resolved {
 
     /// Returns the blobs that the store lacks.
     pub fn missing(&self, store: &Store) -> Vec<&Descriptor> {
-        let there = |blob: &&Descriptor| {
+        let is_stored = |blob: &&Descriptor| {
             let file = std::fs::metadata(store.blob_path(&blob.digest));
             file.is_ok_and(|file| file.len() == blob.size)
         };
-        self.blobs.iter().filter(|blob| !there(blob)).collect()
+        self.blobs.iter().filter(|blob| !is_stored(blob)).collect()
     }
 
     /// Returns the bytes that are still to be fetched, without those of interrupted downloads.
-    pub fn left(&self, store: &Store) -> u64 {
+    pub fn bytes_left(&self, store: &Store) -> u64 {
         let left = |blob: &&Descriptor| {
             let part = store.part(&blob.digest).ok();
             let part = part.and_then(|part| std::fs::metadata(part).ok());
@@ -289,7 +289,7 @@ impl Resolved {
 
     /// Returns the bytes of the layers' tars, as far as annotations state them.
     pub fn plain_size(&self) -> u64 {
-        let told = |blob: &Descriptor| {
+        let stated = |blob: &Descriptor| {
             let text = blob
                 .annotations
                 .get("io.containers.estargz.uncompressed-size");
@@ -298,7 +298,7 @@ impl Resolved {
         let sizes = self
             .blobs
             .iter()
-            .map(|blob| told(blob).unwrap_or(blob.size));
+            .map(|blob| stated(blob).unwrap_or(blob.size));
         sizes.fold(0, u64::saturating_add)
     }
 }

@@ -29,8 +29,9 @@ pub enum ProjectError {
         path: PathBuf,
         source: std::io::Error,
     },
-    #[error("{}: {message}", path.display())]
-    LockInvalid { path: PathBuf, message: String },
+    /// The text is not a lock; the report says where and why.
+    #[error("{} is not a lock", .0.source.name)]
+    LockInvalid(Report),
     #[error("{file} has no lock")]
     NoLock { file: String },
     #[error("the lock has nothing for {platform} on {base} with Python {python}")]
@@ -46,12 +47,12 @@ pub enum ProjectError {
         expansion: Box<Expansion>,
     },
     /// `asked` is `None` if a variant has to be named.
-    #[error("{}", unknown(file, asked.as_deref(), there.len()))]
+    #[error("{}", unknown(file, asked.as_deref(), available.len()))]
     UnknownVariant {
         file: String,
         asked: Option<String>,
         near: Option<String>,
-        there: Vec<String>,
+        available: Vec<String>,
         /// Whether the stack has no matrix.
         single: bool,
     },
@@ -76,7 +77,7 @@ impl ProjectError {
         match self {
             Self::Unreadable { .. } => codes::UNREADABLE,
             Self::TooLarge { .. } => codes::TOO_LARGE,
-            Self::LockUnreadable { .. } | Self::LockInvalid { .. } => codes::LOCK_INVALID,
+            Self::LockUnreadable { .. } | Self::LockInvalid(_) => codes::LOCK_INVALID,
             Self::NoLock { .. } => codes::LOCK_MISSING,
             Self::NoSection { .. } => codes::LOCK_STALE,
             Self::NoneLeft { .. } => codes::NO_VARIANT,
@@ -89,13 +90,15 @@ impl ProjectError {
         }
     }
 
-    /// Returns the findings, at their places in the stack file where they have one.
+    /// Returns the findings, at their places in the stack file or its lock where they have one.
     pub fn report(self) -> Report {
         let this = match self {
-            Self::Invalid(report) | Self::Refused(report) => return report,
+            Self::Invalid(report) | Self::Refused(report) | Self::LockInvalid(report) => {
+                return report;
+            }
             other => other,
         };
-        let told = |help: Option<String>| {
+        let diagnostic = |help: Option<String>| {
             let d = Diagnostic::error(this.code(), this.to_string());
             let d = match help {
                 Some(help) => d.help(help),
@@ -105,49 +108,48 @@ impl ProjectError {
         };
         let lock = |file: &str| Some(format!("run `stackforge lock {file}`"));
         match &this {
-            Self::Unreadable { .. } => told(Some("check the path and its permissions".to_owned())),
-            Self::TooLarge { .. } => {
-                told(Some("check that the path names a stack file".to_owned()))
+            Self::Unreadable { .. } => {
+                diagnostic(Some("check the path and its permissions".to_owned()))
             }
-            Self::LockUnreadable { .. } => told(None),
-            Self::LockInvalid { .. } => told(Some(
-                "restore it from version control or run `stackforge lock`".to_owned(),
-            )),
-            Self::NoLock { file } | Self::NoSection { file, .. } => told(lock(file)),
-            Self::NoneLeft { .. } => told(Some(
+            Self::TooLarge { .. } => {
+                diagnostic(Some("check that the path names a stack file".to_owned()))
+            }
+            Self::LockUnreadable { .. } => diagnostic(None),
+            Self::NoLock { file } | Self::NoSection { file, .. } => diagnostic(lock(file)),
+            Self::NoneLeft { .. } => diagnostic(Some(
                 "change the base, a library or an axis as the reasons above say".to_owned(),
             )),
             Self::UnknownVariant {
                 file,
                 near,
-                there,
+                available,
                 single,
                 ..
-            } => told(Some(names(file, near.as_deref(), there, *single))),
-            Self::RefusedVariant(rejected) => told(rejected.help.clone()),
+            } => diagnostic(Some(names(file, near.as_deref(), available, *single))),
+            Self::RefusedVariant(rejected) => diagnostic(rejected.help.clone()),
             Self::Catalog(e) => Report::new(Source::default(), vec![e.diagnostic()]),
             Self::Plan(e) => Report::new(Source::default(), vec![e.diagnostic()]),
-            Self::Invalid(_) | Self::Refused(_) => told(None),
+            Self::Invalid(_) | Self::Refused(_) | Self::LockInvalid(_) => diagnostic(None),
         }
     }
 }
 
-fn unknown(file: &str, asked: Option<&str>, there: usize) -> String {
+fn unknown(file: &str, asked: Option<&str>, available: usize) -> String {
     match asked {
         Some(asked) => format!("{file} has no variant `{asked}`"),
-        None if there == 1 => format!("{file} has 1 variant"),
-        None => format!("{file} has {there} variants"),
+        None if available == 1 => format!("{file} has 1 variant"),
+        None => format!("{file} has {available} variants"),
     }
 }
 
-fn names(file: &str, near: Option<&str>, there: &[String], single: bool) -> String {
+fn names(file: &str, near: Option<&str>, available: &[String], single: bool) -> String {
     match near {
         _ if single => "leave `--variant` out: the stack has no matrix".to_owned(),
         Some(near) => format!("did you mean `{near}`?"),
         None => {
             let mut help = "use `--variant` with one of\n".to_owned();
-            help.push_str(&there[..there.len().min(SHOWN)].join("\n"));
-            if there.len() > SHOWN {
+            help.push_str(&available[..available.len().min(SHOWN)].join("\n"));
+            if available.len() > SHOWN {
                 help.push_str(&format!("\n…\n`stackforge matrix {file}` lists all"));
             }
             help

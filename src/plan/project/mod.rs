@@ -8,7 +8,7 @@ mod error;
 
 use crate::{Plan, plan};
 use stackforge_stack::catalog::Catalog;
-use stackforge_stack::diag::{Diagnostic, Report, Span, codes, nearest};
+use stackforge_stack::diag::{Diagnostic, Report, Source, Span, codes, nearest};
 use stackforge_stack::lock::{Change, Lock, PlatformLock};
 use stackforge_stack::matrix::{self, Expansion, Section};
 use stackforge_stack::rules::{self, Case, Checked, Machine, Picks};
@@ -79,22 +79,28 @@ impl Project {
     /// # Errors
     /// If there is one that cannot be read.
     pub fn lock(&self) -> Result<Option<Lock>, ProjectError> {
-        let path = || self.lock_path.clone();
         let text = match File::open(&self.lock_path).and_then(text) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => {
-                return Err(ProjectError::LockUnreadable {
-                    path: path(),
-                    source,
-                });
+                let path = self.lock_path.clone();
+                return Err(ProjectError::LockUnreadable { path, source });
             }
         };
-        let lock = Lock::from_toml(&text).map_err(|e| ProjectError::LockInvalid {
-            path: path(),
-            message: e.message().to_owned(),
-        })?;
-        Ok(Some(lock))
+        match Lock::from_toml(&text) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(e) => {
+                let name = self.lock_path.display().to_string();
+                let message = format!("{name}: {}", e.message());
+                let span = e.span().map(|range| Span::of(&text, range));
+                let fault = Diagnostic::error(codes::LOCK_INVALID, message)
+                    .at(span.unwrap_or_default())
+                    .help("restore it from version control or run `stackforge lock`");
+                let above = 0;
+                let source = Source { name, text, above };
+                Err(ProjectError::LockInvalid(Report::new(source, vec![fault])))
+            }
+        }
     }
 
     /// Reads the lock.
@@ -169,7 +175,7 @@ impl Project {
             file: self.name().to_owned(),
             asked: name.map(str::to_owned),
             near: near.map(str::to_owned),
-            there: variants.iter().map(|v| v.name.clone()).collect(),
+            available: variants.iter().map(|v| v.name.clone()).collect(),
             single: self.file.single().is_some(),
         };
         let Some(asked) = name else {

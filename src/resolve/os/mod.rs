@@ -4,28 +4,26 @@
 //! archive is Debian's and the base is made here; only names if the base is a registry's image, since only
 //! its own apt sources fit it.
 
+mod archive;
 mod over;
-
-pub use over::NoSystem;
+mod system;
 
 use super::error::OsPackagesError;
-use super::requirements::{Need, Way};
+use super::requirements::{Need, PackageSource};
+use super::source::Sdists;
+use super::system::{SystemFile, SystemNeeds, Taken};
 use super::{LockOptions, ResolveError};
+use archive::Archive;
 use stackforge_debian::LockedDeb;
-use stackforge_debian::archive::{Source, Suite, fetch_index};
 use stackforge_debian::index::PackageIndex;
-use stackforge_debian::keyring::Keyring;
-use stackforge_debian::mirror::Mirrors;
 use stackforge_debian::resolve::{Request, resolve};
-use stackforge_stack::catalog::{Bootstrap, OsRoles, keyring};
-use stackforge_stack::lock::{OsPackageLock, PlatformLock};
+use stackforge_stack::catalog::{Bootstrap, Catalog, Image, OsRoles};
+use stackforge_stack::lock::{OsPackageLock, PlatformLock, PythonFile};
 use stackforge_stack::spec::{PythonVersion, Stack};
 use stackforge_stack::target::{Base, Target};
-use stackforge_transfer::RetryPolicy;
-use stackforge_transfer::fetch::Fetcher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::SystemTime;
+use system::{explain, packages_with, reasons, to_add, without_namesake};
 
 #[derive(Debug, Default)]
 pub(super) struct OsPackages {
@@ -35,7 +33,7 @@ pub(super) struct OsPackages {
 }
 
 /// The wanted package names, without their dependencies.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Names {
     pub runtime: BTreeSet<String>,
     pub builder: BTreeSet<String>,
@@ -43,7 +41,14 @@ pub(super) struct Names {
     pub python: BTreeSet<String>,
 }
 
-pub(super) fn names(stack: &Stack, target: &Target<'_>, needs: &[Need<'_>]) -> Names {
+/// Returns the wanted names. `plain` are the source distributions without a recipe.
+pub(super) fn names(
+    stack: &Stack,
+    target: &Target<'_>,
+    needs: &[Need<'_>],
+    plain: &Sdists,
+    catalog: &Catalog,
+) -> Names {
     let python = stack.python.value;
     let roles = |role: &str| match target.base.image() {
         Some(image) => image.packages.resolve(role, python),
@@ -64,12 +69,22 @@ pub(super) fn names(stack: &Stack, target: &Target<'_>, needs: &[Need<'_>]) -> N
                 .extend(required.packages.iter().flat_map(|p| roles(p)));
         }
     }
+    for library in &stack.libraries {
+        out.builder.extend(library.build_packages.iter().cloned());
+    }
+    for known in plain.keys().filter_map(|name| catalog.sources.get(name)) {
+        out.builder.extend(known.packages.iter().cloned());
+    }
+    let compiles = plain.values().any(|sdist| sdist.metadata.compiles);
     let compiled: Vec<&Need<'_>> = needs.iter().filter(|n| n.compiled()).collect();
-    if !compiled.is_empty() {
+    if compiles || !compiled.is_empty() {
         for role in ["cxx_compiler", "c_compiler", "python_dev"] {
             out.builder.extend(roles(role));
         }
-        if compiled.iter().any(|n| matches!(n.way, Way::Git { .. })) {
+        if compiled
+            .iter()
+            .any(|n| matches!(n.source, PackageSource::Git { .. }))
+        {
             out.builder.extend(roles("git"));
         }
         for package in compiled
@@ -108,11 +123,7 @@ fn is_by_file(old: &PlatformLock) -> bool {
 
 /// Returns the old lock's packages, if they still contain everything wanted. Archives drop old versions, so
 /// all packages are kept or all are chosen anew. With `pull`, packages that are locked by name are not kept.
-pub(super) fn kept(old: &PlatformLock, names: &Names, pull: bool) -> Option<OsPackages> {
-    let has = |lists: &[&Vec<OsPackageLock>], name: &String| {
-        let name = name.split('=').next().unwrap_or(name);
-        lists.iter().any(|l| l.iter().any(|p| p.name == name))
-    };
+pub(super) fn kept_packages(old: &PlatformLock, names: &Names, pull: bool) -> Option<OsPackages> {
     let (base, runtime, builder) = (&old.base.packages, &old.packages, &old.builder_packages);
     if old.base.runtime.is_some() && pull && !is_by_file(old) {
         return None;
@@ -131,35 +142,117 @@ pub(super) fn kept(old: &PlatformLock, names: &Names, pull: bool) -> Option<OsPa
     })
 }
 
+/// Locks the packages of a base that is made here by file, those of a registry's by name. What the wheels take
+/// from the system is added where the base's archive is known.
 pub(super) async fn lock(
     stack: &Stack,
     target: &Target<'_>,
     names: &Names,
+    needs: &SystemNeeds,
     options: &LockOptions,
 ) -> Result<OsPackages, ResolveError> {
-    if let Base::Known(image) = &target.base
-        && let Some(bootstrap) = &image.bootstrap
-    {
-        if options.offline {
-            return Err(OsPackagesError::Offline.into());
-        }
-        let suites = bootstrap.suites.iter().map(|name| Suite {
-            archive: archive_of(&image.os.id, name),
-            name: name.clone(),
-            components: bootstrap.components.clone(),
+    let Some((image, bootstrap)) = made_here(target) else {
+        return Ok(OsPackages {
+            base: Vec::new(),
+            runtime: by_name(&names.runtime),
+            builder: by_name(&names.builder),
         });
-        // The catalog was checked when it was built, so the keyring exists.
-        let key = keyring(&bootstrap.keyring).unwrap_or_default();
-        let keyring = Keyring::parse(key).map_err(OsPackagesError::from)?;
-        let suites: Vec<Suite> = suites.collect();
-        let index = index(stack, &suites, &keyring, options).await?;
-        return closures(&index, bootstrap, names);
+    };
+    if options.offline {
+        return Err(OsPackagesError::Offline.into());
     }
-    Ok(OsPackages {
-        base: Vec::new(),
-        runtime: by_name(&names.runtime),
-        builder: by_name(&names.builder),
-    })
+    let archive = Archive::of_image(image, bootstrap, stack.platform.value, options)?;
+    let index = archive.index().await?;
+    let packages = closures(&index, bootstrap, names)?;
+    let needs = without_namesake(needs, |name| {
+        has(&[&packages.base, &packages.runtime], name)
+    });
+    if needs.is_empty() {
+        return Ok(packages);
+    }
+    let contents = archive.contents().await?;
+    let lists = [&packages.base, &packages.runtime];
+    let added = to_add(&needs, contents.as_ref(), &index, |name| has(&lists, name));
+    if added.is_empty() {
+        return Ok(packages);
+    }
+    let mut names = names.clone();
+    names.runtime.extend(added.keys().cloned());
+    let mut packages = closures(&index, bootstrap, &names)?;
+    explain(&mut packages.runtime, &added);
+    Ok(packages)
+}
+
+/// Whether the old lock's packages have everything that the wheels take from the system, and none for what no wheel
+/// takes any more.
+pub(super) async fn fits_needs(
+    kept: &OsPackages,
+    wanted: &Wanted<'_>,
+) -> Result<bool, ResolveError> {
+    if wanted.options.offline || !wanted.taken.complete {
+        return Ok(true);
+    }
+    let needs = &wanted.taken.needs;
+    let now: BTreeSet<String> = needs.iter().flat_map(|(f, by)| reasons(f, by)).collect();
+    let mut before = kept.runtime.iter().flat_map(|p| &p.reasons);
+    if before.any(|reason| !now.contains(reason)) {
+        return Ok(false);
+    }
+    let lists = [&kept.base, &kept.runtime];
+    let mut left = without_namesake(needs, |name| has(&lists, name));
+    left.retain(|file, _| {
+        let name = format!(" {}", file.name());
+        let mut reasons = kept.runtime.iter().flat_map(|p| &p.reasons);
+        !reasons.any(|reason| reason.ends_with(&name))
+    });
+    if left.is_empty() {
+        return Ok(true);
+    }
+    let Some((image, bootstrap)) = made_here(wanted.target) else {
+        // Only the root file system of a registry's base tells, which the same wheels need not see again.
+        let old = wanted.old;
+        let same = |w: &PythonFile| old.wheel(&w.name).is_some_and(|o| o.sha256 == w.sha256);
+        return Ok(!was_read(old) || wanted.wheels.iter().all(same));
+    };
+    let platform = wanted.stack.platform.value;
+    let archive = Archive::of_image(image, bootstrap, platform, wanted.options)?;
+    let Some(contents) = archive.contents().await? else {
+        return Ok(true);
+    };
+    let lacks = |file: &SystemFile| {
+        let packages = packages_with(file, Some(&contents), None);
+        !packages.is_empty() && !packages.iter().any(|name| has(&lists, name))
+    };
+    Ok(!left.keys().any(lacks))
+}
+
+/// What the packages of an old lock are held against.
+pub(super) struct Wanted<'a> {
+    pub stack: &'a Stack,
+    pub target: &'a Target<'a>,
+    pub old: &'a PlatformLock,
+    pub taken: &'a Taken,
+    pub wheels: &'a [PythonFile],
+    pub options: &'a LockOptions,
+}
+
+/// Whether the base is made of an archive's packages.
+pub(super) fn is_made_here(target: &Target<'_>) -> bool {
+    made_here(target).is_some()
+}
+
+/// Returns the base's image if it is made of an archive's packages.
+fn made_here<'a>(target: &Target<'a>) -> Option<(&'a Image, &'a Bootstrap)> {
+    match &target.base {
+        Base::Known(image) => Some((image, image.bootstrap.as_ref()?)),
+        Base::Raw { .. } => None,
+    }
+}
+
+/// Whether a package, `NAME` or `NAME=VERSION`, is in one of the lists.
+fn has(lists: &[&Vec<OsPackageLock>], wanted: &str) -> bool {
+    let name = wanted.split('=').next().unwrap_or(wanted);
+    lists.iter().any(|l| l.iter().any(|p| p.name == name))
 }
 
 fn by_name(names: &BTreeSet<String>) -> Vec<OsPackageLock> {
@@ -169,13 +262,8 @@ fn by_name(names: &BTreeSet<String>) -> Vec<OsPackageLock> {
             None => (wanted.as_str(), None),
         };
         OsPackageLock {
-            name: name.to_owned(),
             version,
-            architecture: None,
-            archive: None,
-            path: None,
-            size: 0,
-            sha256: None,
+            ..OsPackageLock::named(name)
         }
     };
     names.iter().map(package).collect()
@@ -188,15 +276,17 @@ pub(super) async fn lock_over(
     root: &Path,
     devel: Option<&Path>,
     names: &Names,
+    needs: &SystemNeeds,
     options: &LockOptions,
 ) -> Result<OsPackages, ResolveError> {
-    let runtime = lacking(stack, root, &names.runtime, options).await?;
+    let runtime = lacking(stack, root, &names.runtime, needs, options).await?;
+    let none = SystemNeeds::new();
     let builder = match devel {
         Some(devel) => {
             let wanted = names.builder.union(&names.python).cloned().collect();
-            lacking(stack, devel, &wanted, options).await?
+            lacking(stack, devel, &wanted, &none, options).await?
         }
-        None => lacking(stack, root, &names.builder, options).await?,
+        None => lacking(stack, root, &names.builder, &none, options).await?,
     };
     Ok(OsPackages {
         base: Vec::new(),
@@ -209,53 +299,44 @@ async fn lacking(
     stack: &Stack,
     root: &Path,
     wanted: &BTreeSet<String>,
+    needs: &SystemNeeds,
     options: &LockOptions,
 ) -> Result<Vec<OsPackageLock>, ResolveError> {
-    if wanted.is_empty() {
+    if wanted.is_empty() && needs.is_empty() {
         return Ok(Vec::new());
     }
     let system = over::System::read(root).map_err(OsPackagesError::from)?;
-    let suites = system.suites(stack.platform.value);
-    let index = index(stack, &suites, &system.keyring, options).await?;
-    let request = Request {
-        wanted: wanted.iter().cloned().collect(),
-        installed: system.installed,
-        ..Request::default()
+    let platform = stack.platform.value;
+    let archive = Archive::new(system.suites(platform), system.keyring, platform, options)?;
+    let index = archive.index().await?;
+    let lacked = |wanted: &BTreeSet<String>| {
+        let request = Request {
+            wanted: wanted.iter().cloned().collect(),
+            installed: system.installed.clone(),
+            ..Request::default()
+        };
+        closure(&index, request)
     };
-    closure(&index, request)
-}
-
-async fn index(
-    stack: &Stack,
-    suites: &[Suite],
-    keyring: &Keyring,
-    options: &LockOptions,
-) -> Result<PackageIndex, ResolveError> {
-    let mirrors = Mirrors::discover(&options.debian_mirrors).map_err(OsPackagesError::from)?;
-    let fetcher = Fetcher::new(RetryPolicy::default()).map_err(OsPackagesError::from)?;
-    let cache = options.cache.join("indices");
-    std::fs::create_dir_all(&cache).map_err(|source| ResolveError::Io {
-        doing: "create",
-        path: cache.clone(),
-        source,
-    })?;
-    let source = Source {
-        fetcher: &fetcher,
-        mirrors: &mirrors,
-        keyring,
-        cache: &cache,
-        now: SystemTime::now(),
-    };
-    let index = fetch_index(source, suites, stack.platform.value.arch()).await;
-    Ok(index.map_err(OsPackagesError::from)?)
-}
-
-/// Returns the archive of a suite: Debian has a separate archive for security suites.
-fn archive_of(os: &str, suite: &str) -> String {
-    match os {
-        "debian" if suite.ends_with("-security") => "debian-security".to_owned(),
-        other => other.to_owned(),
+    let packages = lacked(wanted)?;
+    let there = |name: &str| system.installed.contains_key(name) || has(&[&packages], name);
+    let mut needs = without_namesake(needs, there);
+    needs.retain(|file, _| !over::has(root, file, platform));
+    if needs.is_empty() {
+        return Ok(packages);
     }
+    let contents = archive.contents().await?;
+    let added = to_add(&needs, contents.as_ref(), &index, there);
+    if added.is_empty() {
+        return Ok(packages);
+    }
+    let mut packages = lacked(
+        &wanted
+            .union(&added.keys().cloned().collect())
+            .cloned()
+            .collect(),
+    )?;
+    explain(&mut packages, &added);
+    Ok(packages)
 }
 
 /// Resolves the base, and over it the image's and the builders' packages separately: a builder stage does
@@ -304,6 +385,7 @@ fn locked(deb: LockedDeb) -> OsPackageLock {
         path: Some(deb.path),
         size: deb.size,
         sha256: Some(deb.sha256),
+        reasons: Vec::new(),
     }
 }
 
@@ -311,45 +393,26 @@ fn locked(deb: LockedDeb) -> OsPackageLock {
 mod tests {
     use super::*;
 
-    fn package(name: &str) -> OsPackageLock {
-        OsPackageLock {
-            name: name.into(),
-            version: None,
-            architecture: None,
-            archive: None,
-            path: None,
-            size: 0,
-            sha256: None,
-        }
-    }
-
     #[test]
     fn old_packages_are_kept_only_when_they_hold_all_that_is_wanted() {
         let mut old: PlatformLock =
             toml::from_str("platform = 'linux/amd64'\npython = '3.11'\n[base]\nname = 'b'\n")
                 .unwrap();
-        old.base.packages = vec![package("python3")];
-        old.packages = vec![package("git")];
+        old.base.packages = vec![OsPackageLock::named("python3")];
+        old.packages = vec![OsPackageLock::named("git")];
         let set = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect();
         let mut names = Names {
             runtime: set(&["python3", "git=1.2"]),
             builder: set(&[]),
             python: set(&["python3"]),
         };
-        assert!(kept(&old, &names, false).is_some());
+        assert!(kept_packages(&old, &names, false).is_some());
         names.builder = set(&["git"]);
         assert!(
-            kept(&old, &names, false).is_none(),
+            kept_packages(&old, &names, false).is_none(),
             "builders had none of their own"
         );
         names.runtime = set(&["curl"]);
-        assert!(kept(&old, &names, false).is_none());
-    }
-
-    #[test]
-    fn security_suites_have_their_own_archive_in_debian() {
-        assert_eq!(archive_of("debian", "bookworm-security"), "debian-security");
-        assert_eq!(archive_of("debian", "bookworm-updates"), "debian");
-        assert_eq!(archive_of("ubuntu", "noble-security"), "ubuntu");
+        assert!(kept_packages(&old, &names, false).is_none());
     }
 }

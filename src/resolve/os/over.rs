@@ -4,13 +4,15 @@
 //! archive's signing keys. The keys are the base's own: whoever trusts the base trusts them. Only Debian's
 //! and Ubuntu's own archives are asked, whatever other sources the base lists.
 
+use crate::error::BaseSystemError;
+use crate::system::SystemFile;
 use stackforge_debian::archive::{Suite, debian_suites};
-use stackforge_debian::finish::{FinishError, Root as _, Unpacked, installed};
-use stackforge_debian::keyring::{Keyring, KeyringError};
+use stackforge_debian::finish::{Root as _, Unpacked, installed};
+use stackforge_debian::keyring::Keyring;
 use stackforge_stack::catalog;
 use stackforge_stack::spec::Platform;
+use stackforge_types::root::Root;
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 
 pub struct System {
@@ -21,28 +23,12 @@ pub struct System {
     codename: String,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum NoSystem {
-    #[error("reading the base's packages")]
-    Installed(#[from] FinishError),
-    #[error("reading the base's {path}")]
-    Read { path: String, source: io::Error },
-    #[error("the base is neither Debian nor Ubuntu but `{0}`")]
-    Other(String),
-    #[error("the base has no package database")]
-    NoPackages,
-    #[error("the base has no keys of its distribution's archive")]
-    NoKeys,
-    #[error(transparent)]
-    Keyring(#[from] KeyringError),
-}
-
 impl System {
-    pub fn read(root: &Path) -> Result<Self, NoSystem> {
+    pub fn read(root: &Path) -> Result<Self, BaseSystemError> {
         let system = Unpacked(root.to_owned());
         let read = |path: &str| {
             let read = system.read(path);
-            read.map_err(|source| NoSystem::Read {
+            read.map_err(|source| BaseSystemError::Read {
                 path: path.to_owned(),
                 source,
             })
@@ -62,21 +48,20 @@ impl System {
         let id = value("ID").unwrap_or_default();
         let codename = value("VERSION_CODENAME").unwrap_or_default();
         if !["debian", "ubuntu"].contains(&id.as_str()) || codename.is_empty() {
-            return Err(NoSystem::Other(
+            return Err(BaseSystemError::Other(
                 format!("{id} {codename}").trim().to_owned(),
             ));
         }
         let installed = installed(&system)?;
         if installed.is_empty() {
-            return Err(NoSystem::NoPackages);
+            return Err(BaseSystemError::NoPackages);
         }
         let own = read(&format!("usr/share/keyrings/{id}-archive-keyring.gpg"))?;
         let keys = match &own {
             Some(keys) => keys.as_slice(),
             // A base without apt has no keys.
-            None => {
-                catalog::keyring(&format!("{id}-archive-{codename}")).ok_or(NoSystem::NoKeys)?
-            }
+            None => catalog::keyring(&format!("{id}-archive-{codename}"))
+                .ok_or(BaseSystemError::NoKeys)?,
         };
         let keyring = Keyring::parse(keys)?;
         Ok(Self {
@@ -105,6 +90,26 @@ impl System {
             })
             .collect()
     }
+}
+
+/// Whether a library or a program is in a root file system, whatever brought it.
+pub fn has(root: &Path, file: &SystemFile, platform: Platform) -> bool {
+    let root = Root::new(root);
+    let machine = format!("usr/lib/{}-linux-gnu", platform.machine());
+    let folders: &[&str] = match file {
+        SystemFile::Library(_) => &[
+            &machine,
+            "usr/lib",
+            "usr/lib64",
+            "usr/local/lib",
+            "usr/local/cuda/lib64",
+        ],
+        SystemFile::Program(_) => &["usr/bin", "usr/sbin", "usr/local/bin"],
+    };
+    let mut paths = folders
+        .iter()
+        .map(|folder| format!("{folder}/{}", file.name()));
+    paths.any(|path| root.exists(&path))
 }
 
 #[cfg(test)]

@@ -51,13 +51,13 @@ pub(super) fn choose<'a>(
         });
     }
     let wheels = of_version().filter(|f| matches!(f.kind, Kind::Wheel(_)));
-    let there: BTreeSet<&str> = wheels.map(|f| f.file.as_str()).collect();
+    let wheels: BTreeSet<&str> = wheels.map(|f| f.file.as_str()).collect();
     Err(PackageError::NoWheel {
         name,
         version,
         python: wanted.python.to_string(),
         platform: wanted.platform.to_string(),
-        there: there.into_iter().map(str::to_owned).collect(),
+        available: wheels.into_iter().map(str::to_owned).collect(),
     })
 }
 
@@ -104,7 +104,7 @@ mod tests {
     fn listed(names: &[&str]) -> Vec<Listed> {
         let file = |name: &&str| Listed {
             file: (*name).to_owned(),
-            kind: Kind::of(name, "foo").unwrap(),
+            kind: Kind::parse(name, "foo").unwrap(),
             url: reqwest::Url::parse("https://h.test/f").unwrap(),
             sha256: None,
             size: None,
@@ -173,16 +173,16 @@ mod tests {
             "foo-1.0-cp312-cp312-win_amd64.whl",
             "foo-1.2-py3-none-any.whl",
         ]);
-        let said = |version: &str| choose(&files, &wanted(version)).unwrap_err().to_string();
+        let error = |version: &str| choose(&files, &wanted(version)).unwrap_err().to_string();
         assert_eq!(
-            said("1.1"),
+            error("1.1"),
             "`foo` has no version 1.1; the nearest are 1.2, 1.0, 0.9, 0.1"
         );
         assert_eq!(
-            said("1.0"),
+            error("1.0"),
             "`foo` 1.0 has no wheel for Python 3.12 on linux/arm64: there is foo-1.0-cp312-cp312-win_amd64.whl, foo-1.0-cp313-cp313-manylinux_2_28_aarch64.whl"
         );
-        assert!(said("0.1").ends_with("only its source is published"));
+        assert!(error("0.1").ends_with("only its source is published"));
     }
 
     proptest! {

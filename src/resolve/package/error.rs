@@ -18,14 +18,14 @@ pub enum PackageError {
         version: String,
         near: Vec<String>,
     },
-    #[error("`{name}` {version} has no wheel for Python {python} on {platform}: {}", what(.there))]
+    #[error("`{name}` {version} has no wheel for Python {python} on {platform}: {}", available_wheels(.available))]
     NoWheel {
         name: String,
         version: String,
         python: String,
         platform: String,
         /// Names of the wheels of that version in the index.
-        there: Vec<String>,
+        available: Vec<String>,
     },
     #[error("the index gives no sha256 for `{file}`")]
     NoHash { file: String },
@@ -35,8 +35,6 @@ pub enum PackageError {
     OfflineFiles { files: Vec<String> },
     #[error("no index has {}: {}", files_of(.files.len()), listed(.files))]
     Gone { files: Vec<String> },
-    #[error("the lock's digest of `{file}` is none")]
-    Digest { file: String },
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("the settings of uv or pip forbid every index")]
@@ -94,13 +92,13 @@ fn nearest(near: &[String]) -> String {
     }
 }
 
-fn what(there: &[String]) -> String {
+fn available_wheels(available: &[String]) -> String {
     const SHOWN: usize = 12;
-    if there.is_empty() {
+    if available.is_empty() {
         return "only its source is published".to_owned();
     }
-    let shown = there[..there.len().min(SHOWN)].join(", ");
-    match there.len().saturating_sub(SHOWN) {
+    let shown = available[..available.len().min(SHOWN)].join(", ");
+    match available.len().saturating_sub(SHOWN) {
         0 => format!("there is {shown}"),
         more => format!("there is {shown} and {more} more"),
     }
@@ -114,7 +112,7 @@ impl Explained for PackageError {
                 "check its name, and the index settings of uv or pip (UV_*, PIP_*, pip.conf, uv.toml)"
             }
             Self::NoVersion { .. } => "ask for a version that is there",
-            Self::NoWheel { there, .. } if there.is_empty() => {
+            Self::NoWheel { available, .. } if available.is_empty() => {
                 "build it, and audit the wheel that comes out"
             }
             Self::NoWheel { .. } => {
@@ -128,7 +126,6 @@ impl Explained for PackageError {
             Self::Gone { .. } => {
                 "check the index settings of uv or pip; where the files were withdrawn, lock again"
             }
-            Self::Digest { .. } => "lock again",
             Self::Store(e) => return e.help(),
             Self::NoIndex => "remove `no-index` from the settings, or give the wheel's file",
             Self::Page { .. } | Self::Downgrade => {
@@ -149,7 +146,6 @@ impl Explained for PackageError {
             }
             Self::Gone { .. } => codes::NO_MATCHING_FILE,
             Self::Offline { .. } | Self::OfflineFiles { .. } => codes::OFFLINE,
-            Self::Digest { .. } => codes::LOCK_INVALID,
             Self::Store(e) => e.code(),
             Self::Uv(e) => e.code(),
             Self::Fetch(e) => e.code(),

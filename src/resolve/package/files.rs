@@ -30,18 +30,12 @@ pub async fn locked_files(
     offline: bool,
     on_event: &(dyn Fn(Event<'_>) + Sync),
 ) -> Result<Vec<PathBuf>, PackageError> {
-    let mut all = Vec::new();
-    for file in files {
-        let sha256 = format!("sha256:{}", file.sha256);
-        let sha256 = sha256.parse().map_err(|_| PackageError::Digest {
-            file: file.file.clone(),
-        })?;
-        all.push(Locked {
-            project: normalized(&file.name),
-            file: file.file.clone(),
-            sha256,
-        });
-    }
+    let locked = |file: &PythonFile| Locked {
+        project: normalized(&file.name),
+        file: file.file.clone(),
+        sha256: file.sha256.clone(),
+    };
+    let all: Vec<Locked> = files.iter().map(locked).collect();
     store.lease(all.iter().map(|f| &f.sha256))?;
     let lacks = |(locked, file): &(&Locked, &PythonFile)| {
         let path = store.blob(&locked.sha256);
@@ -73,7 +67,7 @@ async fn fetch(
 ) -> Result<(), PackageError> {
     let indexes = stack.map_or_else(Indexes::of_user, Indexes::of);
     let fetcher = into(store)?;
-    let places = places::of(&indexes, catalog, store.root()).await?;
+    let places = places::from_settings(&indexes, catalog, store.root()).await?;
     let mut projects: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (place, (locked, _)) in missing.iter().enumerate() {
         projects.entry(&locked.project).or_default().push(place);

@@ -39,7 +39,7 @@ pub struct Pin {
 
 impl Pin {
     /// Parses `NAME==VERSION`.
-    pub fn of(
+    pub fn parse(
         pinned: &str,
         python: PythonVersion,
         platform: Platform,
@@ -90,10 +90,10 @@ pub async fn package(
     on_event: &(dyn Fn(Event<'_>) + Sync),
 ) -> Result<Package, PackageError> {
     if offline {
-        return kept(wanted, store, on_event).await;
+        return stored_wheel(wanted, store, on_event).await;
     }
     let fetcher = into(store)?;
-    let places = places::of(&Indexes::of_user(), catalog, store.root()).await?;
+    let places = places::from_settings(&Indexes::of_user(), catalog, store.root()).await?;
     let found = places.find(wanted, &fetcher).await?;
     let (file, name) = choose::choose(&found, wanted)?;
     let mut package = Package {
@@ -133,7 +133,7 @@ fn into(store: &Store) -> Result<Fetcher, PackageError> {
 }
 
 /// Returns the wheel of an earlier run, verified again.
-async fn kept(
+async fn stored_wheel(
     wanted: &Pin,
     store: &Store,
     on_event: &(dyn Fn(Event<'_>) + Sync),
@@ -147,8 +147,7 @@ async fn kept(
         .flatten()
         .flatten()
     {
-        let name = format!("sha256:{}", entry.file_name().to_string_lossy());
-        let Ok(sha256) = name.parse::<Digest>() else {
+        let Ok(sha256) = Digest::from_hex(&entry.file_name().to_string_lossy()) else {
             continue;
         };
         for mut file in places::directory(&entry.path(), &wanted.name) {
@@ -185,7 +184,7 @@ mod tests {
 
     #[test]
     fn only_a_name_with_one_version_is_wanted() {
-        let of = |text| Pin::of(text, "3.12".parse().unwrap(), Platform::LinuxAmd64);
+        let of = |text| Pin::parse(text, "3.12".parse().unwrap(), Platform::LinuxAmd64);
         let wanted = of("Flash_Attn == 2.8.3+cu130").unwrap();
         assert_eq!(wanted.name, "flash-attn");
         assert_eq!(wanted.version.to_string(), "2.8.3+cu130");

@@ -22,7 +22,7 @@ pub(super) struct Places {
 }
 
 /// Returns the places in the settings.
-pub(super) async fn of(
+pub(super) async fn from_settings(
     settings: &Indexes,
     catalog: &Catalog,
     store: &Path,
@@ -214,7 +214,7 @@ pub(super) fn directory(path: &Path, project: &str) -> Vec<Listed> {
     let files = entries.filter_map(|entry| {
         let file = entry.file_name().into_string().ok()?;
         Some(Listed {
-            kind: Kind::of(&file, project)?,
+            kind: Kind::parse(&file, project)?,
             url: Url::from_file_path(entry.path()).ok()?,
             file,
             sha256: None,

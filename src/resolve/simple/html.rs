@@ -31,7 +31,7 @@ pub(super) fn read(body: &[u8], url: &Url, project: &str) -> Result<Vec<Listed>,
 
 fn listed(tag: &Tag<'_>, text: &str, base: &Url, project: &str) -> Option<Listed> {
     let file = unescaped(text).trim().to_owned();
-    let kind = Kind::of(&file, project)?;
+    let kind = Kind::parse(&file, project)?;
     let mut url = base.join(tag.get("href")?.trim()).ok()?;
     let sha256 = url
         .fragment()

@@ -49,7 +49,7 @@ pub enum Kind {
 
 impl Kind {
     /// Parses a file's name. `None` for another project's file, or one that is not a package.
-    pub fn of(file: &str, project: &str) -> Option<Self> {
+    pub fn parse(file: &str, project: &str) -> Option<Self> {
         if let Ok(wheel) = file.parse::<WheelName>() {
             return (wheel.name == project).then_some(Self::Wheel(wheel));
         }
@@ -143,7 +143,7 @@ fn json(body: &[u8], url: &Url, project: &str) -> Result<Vec<Listed>, PageError>
     }
     let files = page.files.into_iter().filter_map(|file| {
         Some(Listed {
-            kind: Kind::of(&file.filename, project)?,
+            kind: Kind::parse(&file.filename, project)?,
             url: url.join(&file.url).ok()?,
             sha256: file.hashes.get("sha256").and_then(|hex| digest(hex)),
             size: file.size,
@@ -159,8 +159,9 @@ fn json(body: &[u8], url: &Url, project: &str) -> Result<Vec<Listed>, PageError>
     Ok(files.collect())
 }
 
+/// Parses a digest, of which indexes also write the hex digits in upper case.
 fn digest(hex: &str) -> Option<Digest> {
-    format!("sha256:{}", hex.to_ascii_lowercase()).parse().ok()
+    Digest::from_hex(&hex.to_ascii_lowercase()).ok()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use super::release::{Pin, Release, ReleaseWheel, WheelCuda};
 use super::{Build, Catalog, CatalogError, Conditions, Fetch, Recipe};
 use pep440_rs::Version;
-use stackforge_types::{Digest, PythonVersion, Sm};
+use stackforge_types::{PythonVersion, Sm};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Checked = Result<(), CatalogError>;
@@ -16,7 +16,6 @@ pub(super) fn check(catalog: &Catalog, keyring: &dyn Fn(&str) -> bool) -> Checke
     toolkits(catalog)?;
     images(catalog, keyring)?;
     super::jetson::check(catalog)?;
-    tools(catalog)?;
     for recipe in catalog.recipes.values() {
         let file = format!("libraries/{}.yaml", recipe.library);
         recipe_names(catalog, recipe).map_err(|what| inconsistent(&file, what))?;
@@ -105,16 +104,6 @@ fn images(catalog: &Catalog, keyring: &dyn Fn(&str) -> bool) -> Checked {
     Ok(())
 }
 
-fn tools(catalog: &Catalog) -> Checked {
-    for file in catalog.tools.iter().flat_map(|t| &t.files) {
-        if format!("sha256:{}", file.sha256).parse::<Digest>().is_err() {
-            let what = format!("`{}` has no sha256", file.file);
-            return Err(inconsistent("tools.yaml", what));
-        }
-    }
-    Ok(())
-}
-
 /// Checks the libraries, SMs and IDs that a recipe names.
 fn recipe_names(catalog: &Catalog, recipe: &Recipe) -> Result<(), String> {
     let mut sms: Vec<Sm> = Vec::new();
@@ -153,8 +142,8 @@ fn recipe_names(catalog: &Catalog, recipe: &Recipe) -> Result<(), String> {
 fn fetched(build: &Build, fetch: &Fetch) -> Result<(), String> {
     let wrong = |why: &str| Err(format!("`fetch` of `{}`: {why}", fetch.name));
     let plain = |text: &str| {
-        let taken = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-        !text.is_empty() && !text.starts_with('.') && text.bytes().all(taken)
+        let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        !text.is_empty() && !text.starts_with('.') && text.bytes().all(is_allowed)
     };
     let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     if fetch.revision.len() != 40 || !fetch.revision.bytes().all(hex) {
@@ -358,8 +347,8 @@ mod tests {
                 "two wheels",
             ),
         ] {
-            let said = component(release);
-            assert!(said.contains(fault), "{release}: {said}");
+            let message = component(release);
+            assert!(message.contains(fault), "{release}: {message}");
         }
     }
 
@@ -367,13 +356,13 @@ mod tests {
     fn names_in_other_files_are_checked() {
         let sm = "schema: 1\nsms:\n- { sm: '9.0', generation: g, products: [], tegra: false, cuda: { first: '11.8' }, platforms: [linux/amd64], isas: [ISA], source: s }\n";
         for (isa, fault) in [("abacus", "`abacus`"), ("armv9", "linux/arm64")] {
-            let said = with("gpus.yaml", &sm.replace("ISA", isa));
-            assert!(said.contains(fault), "{said}");
+            let message = with("gpus.yaml", &sm.replace("ISA", isa));
+            assert!(message.contains(fault), "{message}");
         }
-        let said = with(
+        let message = with(
             "conflicts.yaml",
             "schema: 1\nconflicts:\n- { id: c, packages: { nobody: '<1' }, what: w, fix: f, source: s }\n",
         );
-        assert!(said.contains("`nobody`"), "{said}");
+        assert!(message.contains("`nobody`"), "{message}");
     }
 }

@@ -5,19 +5,8 @@
 //! a build would not do.
 
 use super::Isa;
-use super::library::{Build, Conditions, Facts};
-use serde::{Deserialize, Serialize};
+use super::library::{Build, Facts};
 use std::collections::BTreeMap;
-
-/// Variables that only some targets need.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct EnvWhen {
-    pub when: Conditions,
-    pub env: BTreeMap<String, String>,
-    pub why: String,
-    pub source: String,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Environment {
@@ -54,12 +43,12 @@ impl Build {
             }
         }
         // A job limit in the environment counts as the stack's limit: the builder stays below it.
-        let given = variables
+        let requested = variables
             .remove(&self.jobs.variable)
             .and_then(|v| v.parse::<u32>().ok());
         Environment {
             variables,
-            max_jobs: [jobs, given].into_iter().flatten().min(),
+            max_jobs: [jobs, requested].into_iter().flatten().min(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Base images: `images/*.yaml`.
 
 use serde::{Deserialize, Serialize};
-use stackforge_types::{Platform, PythonVersion};
+use stackforge_types::{Digest, Platform, PythonVersion};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -60,8 +60,9 @@ pub struct MinDriver {
 pub struct Reference {
     pub runtime: String,
     pub devel: String,
+    /// Known digests, by the image's name or its role: `runtime` or `devel`.
     #[serde(default)]
-    pub digests: BTreeMap<String, String>,
+    pub digests: BTreeMap<String, Digest>,
 }
 
 /// A base made from Debian packages.

@@ -20,16 +20,16 @@ use serde::{Deserialize, Serialize};
 use stackforge_types::{Digest, IsaName, Platform, Sm, Suffix};
 use std::collections::BTreeMap;
 
-pub use environment::{EnvWhen, Environment};
+pub use environment::Environment;
 pub use images::{Bootstrap, Image, Os, OsRoles, Reference};
 pub use jetson::JetsonRelease;
 pub use library::{
-    ArchFormat, ArchVariable, Build, BuildSource, Conditions, CxxFloor, CxxStandard, Extensions,
-    Facts, Fetch, Jobs, Known, OsRequirement, PartialArch, Patch, Recipe, Refusal, SmLimit,
-    StaticMetadata, Way, WheelSource,
+    ArchFormat, ArchVariable, Build, BuildSource, Check, Conditions, CxxFloor, CxxStandard,
+    EnvWhen, Extensions, Facts, Fetch, Jobs, Known, OsRequirement, PartialArch, Patch, Recipe,
+    Refusal, SmLimit, StaticMetadata, Way, WheelSource,
 };
 pub use load::{CatalogError, parse, schema};
-pub use loader::{BuildDirectory, Loader};
+pub use loader::{BuildDirectory, Loader, Opened};
 pub use release::{
     DeviceCode, Glibc, Pin, Ptxas, PythonTag, Release, ReleaseWheel, WheelCuda, split_local,
 };
@@ -53,9 +53,24 @@ pub struct Catalog {
     pub components: BTreeMap<String, Component>,
     pub conflicts: Vec<Conflict>,
     pub loader: Loader,
+    /// What builds of source distributions without a recipe take, by distribution.
+    pub sources: BTreeMap<String, SourceNeeds>,
     pub slim: Slim,
     /// Digest of the templates that a directory puts over the embedded ones.
     pub templates: Option<Digest>,
+}
+
+/// What the build of a source distribution takes and its metadata does not name.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceNeeds {
+    /// OS packages.
+    #[serde(default)]
+    pub packages: Vec<String>,
+    /// Requirements of the build (PEP 508).
+    #[serde(default)]
+    pub requires: Vec<String>,
+    pub source: String,
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]

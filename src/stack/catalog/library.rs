@@ -1,6 +1,5 @@
 //! Library recipes: `catalog/libraries/*.yaml`.
 
-use super::environment::EnvWhen;
 use super::release::Release;
 use pep440_rs::{Version, VersionSpecifiers};
 use serde::{Deserialize, Serialize};
@@ -35,8 +34,77 @@ pub struct Recipe {
     #[serde(default)]
     pub releases: BTreeMap<Version, Release>,
     #[serde(default)]
-    pub validate: Vec<String>,
+    pub validate: Vec<Check>,
     pub sources: Vec<String>,
+}
+
+impl Recipe {
+    /// Returns the recipe of a source distribution that nobody described: a plain PEP 517 build. What it requires
+    /// is in the lock.
+    pub fn of_sdist(name: &str) -> Self {
+        Self {
+            schema: 1,
+            library: name.to_owned(),
+            distribution: name.to_owned(),
+            about: String::new(),
+            imports: Vec::new(),
+            gpu_imports: Vec::new(),
+            wheels: WheelSource::None,
+            runtime: Vec::new(),
+            build: Some(Build {
+                source: BuildSource::Sdist,
+                requires: Vec::new(),
+                needs: Vec::new(),
+                toolkit: Vec::new(),
+                packages: Vec::new(),
+                env: BTreeMap::new(),
+                env_when: Vec::new(),
+                arch: Vec::new(),
+                hard_coded_arch: false,
+                jobs: Jobs {
+                    variable: "MAX_JOBS".to_owned(),
+                    memory_gb: 2.0,
+                    threads_variable: None,
+                    threads: None,
+                    source: "PyTorch's and CMake's builders take MAX_JOBS; the memory is a guess"
+                        .to_owned(),
+                },
+                cxx_standard: None,
+                partial_arch: Vec::new(),
+                sm_limit: None,
+                patches: Vec::new(),
+                fetch: Vec::new(),
+                metadata: BTreeMap::new(),
+                commands: Vec::new(),
+            }),
+            extensions: None,
+            refusals: Vec::new(),
+            known: Vec::new(),
+            releases: BTreeMap::new(),
+            validate: Vec::new(),
+            sources: Vec::new(),
+        }
+    }
+}
+
+/// A check of the validation that a library asks for, by the name of its module in
+/// `templates/validate/sfvalidate`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Check {
+    Imports,
+    Cuda,
+    Triton,
+    Compile,
+    Attention,
+    Vllm,
+}
+
+impl Check {
+    /// Whether it compiles code when the image runs.
+    pub fn is_jit(self) -> bool {
+        matches!(self, Self::Triton | Self::Compile)
+    }
 }
 
 /// Whether the index has wheels of the library.
@@ -110,6 +178,16 @@ pub struct Build {
     /// Commands that replace the PEP 517 build, run in the unpacked source.
     #[serde(default)]
     pub commands: Vec<String>,
+}
+
+/// Variables that only some targets need.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnvWhen {
+    pub when: Conditions,
+    pub env: BTreeMap<String, String>,
+    pub why: String,
+    pub source: String,
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]

@@ -1,10 +1,13 @@
 //! Reads a catalog's files: those of the crate at compile time, those of an overlay at run time.
 
 use super::{
-    Catalog, Component, Conflict, Gpu, Image, Isa, JetsonRelease, Recipe, SmFacts, Tool, Toolkit,
+    Catalog, Component, Conflict, Gpu, Image, Isa, JetsonRelease, Recipe, SmFacts, SourceNeeds,
+    Tool, Toolkit,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use stackforge_types::yaml;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +45,13 @@ struct CudaFile {
 struct CpuFile {
     schema: u32,
     isas: Vec<Isa>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SourcesFile {
+    schema: u32,
+    libraries: BTreeMap<String, SourceNeeds>,
 }
 
 #[derive(Deserialize)]
@@ -164,6 +174,11 @@ impl Catalog {
                 self.loader = parse(shown, content)?;
                 schema(shown, self.loader.schema)?;
             }
+            ("", "sources") => {
+                let file: SourcesFile = parse(shown, content)?;
+                schema(shown, file.schema)?;
+                self.sources.extend(file.libraries);
+            }
             ("", "jetson") => {
                 let file: JetsonFile = parse(shown, content)?;
                 schema(shown, file.schema)?;
@@ -197,7 +212,7 @@ impl Catalog {
 }
 
 pub fn parse<T: DeserializeOwned>(shown: &str, content: &[u8]) -> Result<T, CatalogError> {
-    serde_saphyr::from_slice(content).map_err(|e| CatalogError::Invalid {
+    yaml::from_slice(content).map_err(|e| CatalogError::Invalid {
         file: shown.to_owned(),
         message: e.without_snippet().to_string(),
     })

@@ -15,6 +15,9 @@ pub struct Loader {
     pub accelerators: Accelerators,
     /// Objects by path below site-packages.
     pub plugins: Objects,
+    pub nvidia: NvidiaLibraries,
+    /// What distributions load or run by name, which no object of theirs says.
+    pub opened: BTreeMap<String, Opened>,
     pub build_directories: BuildDirectories,
 }
 
@@ -23,6 +26,58 @@ pub struct Loader {
 #[serde(deny_unknown_fields)]
 pub struct Objects {
     objects: Vec<String>,
+    pub source: String,
+}
+
+/// The distributions that have CUDA's libraries.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct NvidiaLibraries {
+    /// The distribution whose extras bring those of `in_toolkit`.
+    toolkit: String,
+    /// SONAMEs by distribution. A name lacks the suffix that says which CUDA it is for.
+    in_toolkit: BTreeMap<String, Vec<String>>,
+    /// SONAMEs by distribution, for distributions that no extra of the toolkit brings.
+    outside: BTreeMap<String, Vec<String>>,
+    pub source: String,
+}
+
+impl NvidiaLibraries {
+    /// Whether a distribution has, or by its own requirements brings, a library of this SONAME.
+    pub fn brings(&self, distribution: &str, soname: &str) -> bool {
+        let has = |objects: &[String]| objects.iter().any(|o| matches(o, soname));
+        let is = |name: &str| {
+            let rest = distribution.strip_prefix(name);
+            rest.is_some_and(|r| r.is_empty() || r.starts_with("-cu"))
+        };
+        let in_toolkit = self.in_toolkit.iter();
+        let of_toolkit =
+            distribution == self.toolkit && in_toolkit.clone().any(|(_, objects)| has(objects));
+        let mut all = in_toolkit.chain(&self.outside);
+        of_toolkit || all.any(|(name, objects)| is(name) && has(objects))
+    }
+
+    /// Whether a library is one of CUDA's.
+    pub fn has(&self, soname: &str) -> bool {
+        let mut all = self
+            .in_toolkit
+            .values()
+            .chain(self.outside.values())
+            .flatten();
+        all.any(|object| matches(object, soname))
+    }
+}
+
+/// What a distribution takes from the system by itself.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Opened {
+    /// SONAMEs that it opens with `dlopen` or `ctypes`.
+    #[serde(default)]
+    pub libraries: Vec<String>,
+    /// Programs that it starts.
+    #[serde(default)]
+    pub programs: Vec<String>,
     pub source: String,
 }
 
@@ -71,7 +126,7 @@ pub enum BuildDirectory {
 
 impl BuildDirectories {
     /// Returns the kind of a path that is one of these directories or in one.
-    pub fn of(&self, path: &str) -> Option<BuildDirectory> {
+    pub fn kind_of(&self, path: &str) -> Option<BuildDirectory> {
         let inside = |prefixes: &[String]| {
             let mut prefixes = prefixes.iter();
             prefixes.any(|p| matches(p, path) || matches(&format!("{p}/*"), path))
@@ -105,7 +160,7 @@ impl Preload {
 
 impl Directories {
     /// Returns the directories for a machine, named as in `x86_64-linux-gnu`.
-    pub fn of(&self, machine: &str) -> impl Iterator<Item = String> {
+    pub fn for_machine(&self, machine: &str) -> impl Iterator<Item = String> {
         self.paths
             .iter()
             .map(move |p| p.replace("{machine}", machine))
@@ -182,7 +237,7 @@ mod tests {
         assert!(!alternatives.names("cutlass") && !alternatives.names("lib"));
         let bootstrap = "nvidia/nvshmem/lib/nvshmem_bootstrap_mpi.so.3";
         assert!(loader.plugins.has(bootstrap) && !loader.plugins.has("torch/lib/libtorch.so"));
-        let built = |path: &str| loader.build_directories.of(path);
+        let built = |path: &str| loader.build_directories.kind_of(path);
         assert_eq!(built("/tmp/x/lib"), Some(BuildDirectory::Shared));
         assert_eq!(built("/opt/conda/lib"), Some(BuildDirectory::Private));
         assert_eq!(built("/home/a"), Some(BuildDirectory::Private));

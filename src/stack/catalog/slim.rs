@@ -23,12 +23,12 @@ pub struct SlimRule {
 
 impl Slim {
     /// Returns the globs of files that a distribution's wheel is installed without.
-    pub fn of(&self, distribution: &str) -> Vec<String> {
-        let meant = |rule: &&SlimRule| match rule.distributions.strip_suffix('*') {
+    pub fn dropped_files(&self, distribution: &str) -> Vec<String> {
+        let applies = |rule: &&SlimRule| match rule.distributions.strip_suffix('*') {
             Some(start) => distribution.starts_with(start),
             None => rule.distributions == distribution,
         };
-        let rules = self.slim.iter().filter(meant);
+        let rules = self.slim.iter().filter(applies);
         rules.flat_map(|rule| rule.drop.iter().cloned()).collect()
     }
 }
@@ -53,8 +53,8 @@ mod tests {
                 rule("torch", "c"),
             ],
         };
-        assert_eq!(slim.of("nvidia-x"), ["a", "b"]);
-        assert_eq!(slim.of("nvidia-y"), ["a"]);
-        assert!(slim.of("torchvision").is_empty());
+        assert_eq!(slim.dropped_files("nvidia-x"), ["a", "b"]);
+        assert_eq!(slim.dropped_files("nvidia-y"), ["a"]);
+        assert!(slim.dropped_files("torchvision").is_empty());
     }
 }

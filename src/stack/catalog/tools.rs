@@ -1,6 +1,7 @@
 //! Programs that stackforge runs itself or puts into builder stages: `catalog/tools.yaml`.
 
 use serde::{Deserialize, Serialize};
+use stackforge_types::Digest;
 
 /// One release of a program, by the digests of its wheels.
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -16,8 +17,8 @@ pub struct Tool {
 #[serde(deny_unknown_fields)]
 pub struct ToolFile {
     pub file: String,
-    /// 64 lower-case hex digits.
-    pub sha256: String,
+    #[serde(with = "stackforge_types::digest::hex")]
+    pub sha256: Digest,
     /// Bytes.
     pub size: u64,
 }

@@ -16,6 +16,7 @@ use crate::spec::Platform;
 pub use file::read;
 pub use size::Size;
 use stackforge_types::printable::without_passwords;
+use stackforge_types::yaml;
 
 /// URL schemes by which an engine is reached.
 const ENGINES: [&str; 4] = ["unix", "tcp", "https", "ssh"];
@@ -123,7 +124,7 @@ impl Config {
 
     fn parse(text: &str) -> Result<Self, String> {
         let config: Self =
-            serde_saphyr::from_str(text).map_err(|e| e.without_snippet().to_string())?;
+            yaml::from_slice(text.as_bytes()).map_err(|e| e.without_snippet().to_string())?;
         config.is_sound()?;
         Ok(config)
     }
@@ -224,11 +225,11 @@ mod tests {
                 .unwrap();
         let engines = &config.builders[&Platform::LinuxArm64];
         assert_eq!(engines, &["ssh://build@orin", "tcp://10.0.0.7:2376"]);
-        let says = |text: &str| Config::parse(text).unwrap_err();
-        let other = says("builders: { linux/riscv64: [] }");
+        let parse_error = |text: &str| Config::parse(text).unwrap_err();
+        let other = parse_error("builders: { linux/riscv64: [] }");
         assert!(other.contains("linux/amd64 and linux/arm64"), "{other}");
         for bad in ["orin", "ftp://orin", "'--flag'"] {
-            let why = says(&format!("builders: {{ linux/arm64: [{bad}] }}"));
+            let why = parse_error(&format!("builders: {{ linux/arm64: [{bad}] }}"));
             assert!(why.contains("ssh://[USER@]HOST"), "{why}");
         }
     }

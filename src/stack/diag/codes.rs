@@ -1,7 +1,7 @@
 //! The one table of codes: `stackforge explain`, the documentation and the tests read it.
 //!
 //! A code never changes its meaning; a retired one is not given out again.
-//! SF00xx the stack file · SF01xx catalog · SF02xx locking · SF03xx the machine and its
+//! SF00xx the stack file · SF01xx the target · SF02xx locking · SF03xx the machine and its
 //! engine · SF04xx building · SF05xx validation · SF06xx compatibility ·
 //! SF07xx failures recognised in logs · SF08xx this machine · SF09xx binaries and images ·
 //! SF10xx publishing and pulling · SF11xx what is attached to images.
@@ -205,7 +205,7 @@ codes! {
         "Follow the fix in the message.",
         source "the `refusals` of the library's file in catalog/libraries/, each with its own source";
     NO_SOURCE_RECIPE = 106, "no recipe to build the library from source",
-        "`from: source` needs a `build:` section in the library's catalog file.",
+        "A library from git, or one that the catalog describes, needs a `build:` section in its file; source distributions of others are built as they say themselves.",
         "Use `from: wheel`, or add a recipe under `.stackforge/libraries/`.",
         source "catalog/libraries/";
     SOURCE_ONLY = 107, "the library has no wheels",
@@ -259,8 +259,8 @@ codes! {
         "Its registry was not reachable when the stack was locked, so the lock names a tag, which can move.",
         "Run `stackforge lock STACK` where the registry answers.";
     SCRIPT_UNKNOWN = 213, "a package's maintainer script is not understood",
-        "Without running a container, stackforge writes what packages' scripts would leave, for scripts that were read: debhelper's own sections, and those of crates/debian/scripts.yaml by their digest. A script that changed is not guessed at.",
-        "Build with `--engine docker`, which runs packages' own scripts, or read the script and add its digest to crates/debian/scripts.yaml.";
+        "What packages' scripts would leave is written without running them where all were read: debhelper's own sections, and those of crates/debian/scripts.yaml by their digest. A script that changed is not guessed at but run, by dpkg in a sandbox. That needs a base with dpkg, and a machine that runs programs of the stack's platform.",
+        "Use a base with dpkg; for another platform, install qemu-user-static and binfmt-support.";
     ENGINE_MISSING = 301, "no container engine answers",
         "The docker engine is reached through DOCKER_HOST or its default socket.",
         "Start Docker (`systemctl start docker`), set DOCKER_HOST, or check that you may use the socket (group `docker`).";

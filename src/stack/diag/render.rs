@@ -201,7 +201,7 @@ mod tests {
             offset,
             len: 3,
         };
-        let told = Diagnostic::error(codes::BAD_VALUE, "no \u{1b}[2J")
+        let diagnostic = Diagnostic::error(codes::BAD_VALUE, "no \u{1b}[2J")
             .help("\u{9b}2J")
             .label("\u{8}\u{8}")
             .at(span);
@@ -210,7 +210,7 @@ mod tests {
             text: text.to_owned(),
             above: 0,
         };
-        let report = Report::new(source, vec![told]);
+        let report = Report::new(source, vec![diagnostic]);
         let shown = render(&report, false);
         let shown = shown.as_str();
         assert_eq!(printable::text(shown), shown);

@@ -3,12 +3,11 @@
 //! In: any reader. Out: [`Block`]s of bounded size. A line longer than a block is split into overlapping
 //! pieces, so that every match is whole in one of them.
 
+use super::line::{OVERLAP, breaks};
 use std::io::{self, Read};
 
 /// Bytes of a block, which fit a second-level cache.
 const SIZE: usize = 256 << 10;
-/// Bytes by which pieces overlap; longer than the match of any pattern.
-pub const OVERLAP: usize = 4 << 10;
 const ESCAPE: u8 = 0x1b;
 
 pub struct Blocks<R> {
@@ -42,7 +41,7 @@ impl<R: Read> Blocks<R> {
     }
 
     pub fn next(&mut self) -> io::Result<Option<Block<'_>>> {
-        self.line += super::line::breaks(&self.buffer[..self.used]);
+        self.line += breaks(&self.buffer[..self.used]);
         self.buffer.copy_within(self.used..self.filled, 0);
         self.filled -= self.used;
         self.used = 0;
@@ -148,7 +147,7 @@ mod tests {
             let mut blocks = Blocks::new(Drip(text.as_bytes(), drip));
             let mut joined = Vec::new();
             while let Some(block) = blocks.next().unwrap() {
-                prop_assert_eq!(block.line, 1 + super::super::line::breaks(&joined));
+                prop_assert_eq!(block.line, 1 + breaks(&joined));
                 joined.extend_from_slice(block.bytes);
             }
             prop_assert_eq!(joined, text.as_bytes());

@@ -10,6 +10,9 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+/// Stands in a fix for the OS package that the captured `library` most likely lies in.
+pub(super) const PACKAGE: &str = "os_package";
+
 const FILE: &str = "diagnoses.yaml";
 static EMBEDDED: &[u8] = include_bytes!("../../../catalog/diagnoses.yaml");
 
@@ -24,7 +27,8 @@ pub struct Diagnosis {
     #[serde(default)]
     pub rank: Rank,
     pub patterns: Vec<Pattern>,
-    /// Description of the failure; `{name}` is replaced by what the pattern captured.
+    /// Description of the failure; `{name}` is replaced by what the pattern captured, `{os_package}` by the
+    /// OS package that the captured `library` most likely lies in.
     pub cause: String,
     pub fix: String,
     /// Example lines. Each pattern matches at least one.
@@ -104,7 +108,8 @@ fn check(diagnoses: &[Diagnosis]) -> Result<(), String> {
             let regex = regex.ok_or_else(|| format!("`{id}`: `{}` is too large", pattern.text))?;
             let captured: BTreeSet<_> = regex.capture_names().flatten().collect();
             for name in [&d.cause, &d.fix].into_iter().flat_map(|t| placeholders(t)) {
-                if !captured.contains(name) {
+                let named = if name == PACKAGE { "library" } else { name };
+                if !captured.contains(named) {
                     return Err(format!(
                         "`{id}`: {{{name}}} is not captured by `{}`",
                         pattern.text
@@ -200,7 +205,7 @@ diagnoses:
 
     #[test]
     fn what_is_wrong_with_a_users_file_is_said() {
-        for (from, to, said) in [
+        for (from, to, expected) in [
             ("SF0742", "SF9742", "there is no code `SF9742`"),
             ("{host}", "{hots}", "{hots} is not captured"),
             ("a.example refused", "away", "no example matches"),
@@ -217,7 +222,7 @@ diagnoses:
             ("  source: its manual\n", "", "source"),
         ] {
             let e = own(&OWN.replace(from, to)).unwrap_err().to_string();
-            assert!(e.contains(said) && e.contains(FILE), "{e}");
+            assert!(e.contains(expected) && e.contains(FILE), "{e}");
         }
     }
 }

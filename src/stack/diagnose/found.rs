@@ -3,9 +3,10 @@
 //! In: matches in the log's order. Out: those nearest to the root cause. A repeated failure is counted, not
 //! kept again.
 
-use super::{Diagnosis, Rank};
+use super::diagnoses::{Diagnosis, PACKAGE, Rank};
 use super::{Match, line, symbol};
 use regex::bytes::Captures;
+use stackforge_debian::soname::likely_package;
 use stackforge_types::printable::is_plain;
 
 /// Most different failures of one diagnosis that are kept, such as missing libraries.
@@ -81,6 +82,14 @@ impl Found {
     }
 }
 
+/// Returns the OS package that the captured `library` most likely lies in, by its name.
+fn package(captures: &Captures<'_>) -> String {
+    let library = captures.name("library").map(|found| found.as_bytes());
+    let library = String::from_utf8_lossy(library.unwrap_or_default());
+    let name = library.rsplit('/').next().unwrap_or_default();
+    likely_package(name).unwrap_or_else(|| "…".to_owned())
+}
+
 /// Replaces each `{name}` in `text` by the captured text, or by `?` if nothing was captured.
 fn filled(text: &str, captures: &Captures<'_>) -> String {
     let mut out = String::new();
@@ -93,6 +102,7 @@ fn filled(text: &str, captures: &Captures<'_>) -> String {
             continue;
         };
         match captures.name(name) {
+            None if name == PACKAGE => out.push_str(&package(captures)),
             Some(found) => {
                 let found = String::from_utf8_lossy(found.as_bytes());
                 let one_line = found.chars().filter(|c| is_plain(*c)).collect::<String>();

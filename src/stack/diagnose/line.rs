@@ -3,7 +3,6 @@
 //! In: bytes around a match. Out: the line between line breaks, or between the carriage returns of progress
 //! bars, without the prefixes of BuildKit, Compose and CI. Its size does not depend on the length of the line.
 
-use super::blocks::OVERLAP;
 use regex::bytes::Regex;
 use stackforge_types::printable::is_plain;
 use std::borrow::Cow;
@@ -12,6 +11,9 @@ use std::sync::LazyLock;
 
 /// Longest part of a line that is shown, in bytes.
 const SHOWN: usize = 160;
+
+/// Bytes by which pieces overlap; longer than the match of any pattern.
+pub const OVERLAP: usize = 4 << 10;
 
 /// Prefixes of a line: `web-1  | `, `2026-11-21T07:00:00.1Z `, `#12 `, `3.456 ` and `[build 1/4] RUN | `, from
 /// Compose, CI, BuildKit and stackforge's own logs.

@@ -63,7 +63,8 @@ pub struct PythonFile {
     /// Size in bytes; zero if the index does not state it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub size: u64,
-    pub sha256: String,
+    #[serde(with = "stackforge_types::digest::hex")]
+    pub sha256: Digest,
     /// Names of the distributions that require it; empty for those that the stack names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<String>,
@@ -116,8 +117,15 @@ pub struct OsPackageLock {
     pub path: Option<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub size: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sha256: Option<String>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "stackforge_types::digest::hex::option"
+    )]
+    pub sha256: Option<Digest>,
+    /// What it was added for, if the stack does not name it: `lightgbm needs libgomp.so.1`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
 }
 
 /// A library compiled from source.
@@ -139,7 +147,8 @@ pub struct BuildLock {
 pub enum SourceLock {
     Sdist {
         file: String,
-        sha256: String,
+        #[serde(with = "stackforge_types::digest::hex")]
+        sha256: Digest,
         #[serde(default)]
         size: u64,
     },
@@ -217,6 +226,42 @@ impl Lock {
     }
 }
 
+impl OsPackageLock {
+    /// Returns a package that is locked by its name alone.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            version: None,
+            architecture: None,
+            archive: None,
+            path: None,
+            size: 0,
+            sha256: None,
+            reasons: Vec::new(),
+        }
+    }
+
+    /// Returns its reasons in one text: `a needs libx.so.1, liby.so.2; b runs x`. `None` if the stack names it.
+    pub fn why(&self) -> Option<String> {
+        let mut out = String::new();
+        let mut last = "";
+        for reason in &self.reasons {
+            let (who, what) = reason.rsplit_once(' ').unwrap_or((reason, ""));
+            if !last.is_empty() && who == last {
+                out.push_str(", ");
+                out.push_str(what);
+            } else {
+                if !out.is_empty() {
+                    out.push_str("; ");
+                }
+                out.push_str(reason);
+            }
+            last = who;
+        }
+        (!out.is_empty()).then_some(out)
+    }
+}
+
 impl PlatformLock {
     pub fn wheel(&self, name: &str) -> Option<&PythonFile> {
         self.wheels.iter().find(|w| w.name == name)
@@ -252,7 +297,7 @@ mod tests {
                     version: "1.17.0".into(),
                     file: "six-1.17.0-py2.py3-none-any.whl".into(),
                     size: 11050,
-                    sha256: "00".repeat(32),
+                    sha256: Digest::of(b"six"),
                     via: vec![],
                 }],
                 builds: vec![BuildLock {
@@ -260,7 +305,7 @@ mod tests {
                     version: "1".into(),
                     source: SourceLock::Sdist {
                         file: "x-1.tar.gz".into(),
-                        sha256: "11".repeat(32),
+                        sha256: Digest::of(b"x"),
                         size: 3,
                     },
                     requires: vec![],
@@ -278,6 +323,17 @@ mod tests {
         let lock = sample();
         let text = lock.to_toml().unwrap();
         assert_eq!(Lock::from_toml(&text).unwrap(), lock, "{text}");
+    }
+
+    #[test]
+    fn reasons_are_told_by_who_has_them() {
+        let mut package = OsPackageLock::named("libglib2.0-0");
+        assert_eq!(package.why(), None);
+        package.reasons = ["a needs x.so.1", "a needs y.so.2", "b runs z"]
+            .map(str::to_owned)
+            .to_vec();
+        let why = package.why();
+        assert_eq!(why.as_deref(), Some("a needs x.so.1, y.so.2; b runs z"));
     }
 
     fn stack(base: &str) -> Stack {

@@ -1,8 +1,6 @@
 //! Rules about target, base and the way libraries are installed that need no library's version.
 
-use super::environment::base_cuda;
-use super::pick::distribution;
-use super::{Case, name};
+use super::case::{Case, base_cuda, distribution, name};
 use crate::catalog::{Facts, Image, JetsonRelease, Recipe, Toolkit, Way, WheelSource};
 use crate::diag::{Diagnostic, codes};
 use crate::spec::{From, Library, Platform, Sm, Wanted};
@@ -283,7 +281,9 @@ fn ways(
 ) {
     let name = &library.name.value;
     let buildable = recipe.is_some_and(|r| r.build.is_some());
-    if library.from == From::Source && !buildable {
+    // A source distribution that nobody described is built as its own backend says.
+    let described = recipe.is_some() || library.git.is_some();
+    if library.from == From::Source && !buildable && described {
         findings.push(
             Diagnostic::error(
                 codes::NO_SOURCE_RECIPE,

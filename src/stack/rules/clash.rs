@@ -1,32 +1,12 @@
 //! Finds libraries of a stack that exclude each other.
 //!
 //! In: the choices of a search that found no solution. Out: a [`Clash`], described by the newest release
-//! of each library, and its finding.
+//! of each library.
 
-use super::Case;
-use super::environment::Environment;
-use super::pick::{Candidate, Choice, Search, distribution};
+use super::pick::{Candidate, Choice, Search};
+use super::shared::Clash;
 use crate::catalog::Pin;
-use crate::diag::{Diagnostic, codes};
 use pep440_rs::{Version, VersionSpecifiers};
-
-/// Two libraries (or a library and the stack) that require incompatible versions of `about`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Clash {
-    pub about: String,
-    pub one: (String, Version, VersionSpecifiers),
-    pub other: Option<(String, Version, VersionSpecifiers)>,
-    /// The stack's own requirement for `about`, if the stack is the other side.
-    pub stack: Option<VersionSpecifiers>,
-}
-
-impl Clash {
-    /// Whether it is about the version of `about` that `library` requires.
-    pub fn is_of(&self, library: &str, about: &str) -> bool {
-        let other = self.other.as_ref().is_some_and(|o| o.0 == library);
-        self.about == about && (self.one.0 == library || other)
-    }
-}
 
 impl<'a> Search<'_, 'a> {
     /// Returns the pair that excludes each other, by the newest release of each.
@@ -98,44 +78,4 @@ fn one(
     wants: VersionSpecifiers,
 ) -> (String, Version, VersionSpecifiers) {
     (choice.name.clone(), candidate.version.clone(), wants)
-}
-
-/// Reports two libraries of a stack without a lock that have no compatible releases.
-pub fn pins_exclude(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
-    let Some(clash) = &env.clash else { return };
-    let span_of = |name: &str| {
-        case.stack
-            .libraries
-            .iter()
-            .find(|l| distribution(case, l.name.value.as_str()) == name)
-            .map(|l| l.name.span)
-            .unwrap_or_default()
-    };
-    let (name, version, wanted) = &clash.one;
-    let about = &clash.about;
-    let (message, help) = match (&clash.other, &clash.stack) {
-        (Some((other, other_version, theirs)), _) => (
-            format!(
-                "`{name}` and `{other}` exclude each other: {name} {version} wants {about} {wanted}, {other} {other_version} wants {about} {theirs}"
-            ),
-            format!("choose releases that want the same {about}, or build two images"),
-        ),
-        (None, Some(own)) => (
-            format!(
-                "no known `{name}` that the stack takes accepts its {about} {own}: {name} {version} wants {about} {wanted}"
-            ),
-            format!("set `{about}` to what {name} wants, or choose another {name}"),
-        ),
-        (None, None) => (
-            format!(
-                "no known `{name}` goes with the rest of the stack: {version} wants {about} {wanted}"
-            ),
-            format!("choose another {name}"),
-        ),
-    };
-    findings.push(
-        Diagnostic::error(codes::PINS_EXCLUDE, message)
-            .at(span_of(name))
-            .help(help),
-    );
 }

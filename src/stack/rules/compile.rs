@@ -1,8 +1,8 @@
 //! Rules about compiled libraries: standard, compiler, toolkit, SMs, memory.
 
 use super::base::{makes, toolkits_for};
-use super::environment::{Build as Built, Environment, base_cuda};
-use super::{Case, name, names};
+use super::case::{Case, base_cuda, name, names};
+use super::environment::{Build as Built, Environment};
 use crate::catalog::{Build, Facts, Toolkit, Way};
 use crate::diag::{Diagnostic, codes};
 use crate::spec::{Library, Sm};

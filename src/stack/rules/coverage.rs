@@ -1,9 +1,10 @@
 //! Rules about device code: whether wheels, compiled libraries, Triton and cuDNN have code for the GPUs.
 
 use super::base::{makes, toolkits_for};
-use super::environment::{Build, Environment, Package, base_cuda, recipe_of};
+use super::case::{Case, base_cuda, distribution, name, names, recipe_of};
+use super::environment::{Build, Environment, Package};
 use super::fit::{Fit, WheelContext, best, core_code, wheel_fit};
-use super::{Case, name, names, pick};
+use super::pick;
 use crate::catalog::{DeviceCode, Facts, Release, Way};
 use crate::diag::{Diagnostic, codes};
 use crate::spec::{Library, Platform, Sm};
@@ -92,8 +93,8 @@ pub fn wheels_cover_the_gpu(
     }
 }
 
-fn is_named(case: &Case<'_>, distribution: &str) -> bool {
-    let own = |l: &Library| pick::distribution(case, l.name.value.as_str()) == distribution;
+fn is_named(case: &Case<'_>, package: &str) -> bool {
+    let own = |l: &Library| distribution(case, l.name.value.as_str()) == package;
     case.stack.libraries.iter().any(own)
 }
 

@@ -1,8 +1,8 @@
 //! Rules about the driver of the machine that runs the image.
 
+use super::case::{Case, name, recipe_of};
 use super::environment::{Environment, Package};
 use super::fit::{best, core_code};
-use super::{Case, name};
 use crate::catalog::Toolkit;
 use crate::diag::{Diagnostic, codes};
 use stackforge_gpu::{Coverage, DriverVersion, Support, aligned};
@@ -91,7 +91,7 @@ fn jit_needed(
     let aligned = aligned(env.cuda_floor(case));
     let update = format!("update the driver to {full} or newer");
     for package in env.packages.values() {
-        let help = match super::environment::recipe_of(case, &package.name) {
+        let help = match recipe_of(case, &package.name) {
             Some(r) if r.build.is_some() => {
                 format!("{update}, or build it: `{}: {{ from: source }}`", r.library)
             }

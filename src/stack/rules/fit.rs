@@ -1,9 +1,8 @@
 //! Decides whether a published wheel fits a target, for `from: auto`.
 
-use super::Case;
-use super::environment::{Environment, Package, glibc};
-use super::label::Cuda;
-use super::{name, names};
+use super::case::{Case, glibc, name, names};
+use super::environment::{Environment, Package};
+use super::local_label::Cuda;
 use crate::catalog::{DeviceCode, Glibc, ReleaseWheel, WheelCuda};
 use crate::spec::{Platform, PythonVersion, Sm};
 use stackforge_gpu::{Coverage, aligned, coverage};

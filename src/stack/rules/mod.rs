@@ -5,80 +5,29 @@
 //! catalog or the lock has: an unknown fact never causes a finding.
 
 mod base;
+mod case;
 mod clash;
 mod compile;
 mod coverage;
 mod driver;
 mod environment;
 mod fit;
-mod label;
+mod local_label;
 mod pick;
+mod predict;
 mod shared;
 mod versions;
 
 use crate::catalog::{Catalog, Way};
-use crate::diag::{Diagnostic, Severity, Span, codes};
-use crate::lock::PlatformLock;
-use crate::spec::{From, Library, Sm, Stack};
+use crate::diag::{Diagnostic, Severity, codes};
+use crate::spec::{From, Library, Stack};
 use crate::target::Target;
+pub use case::{Case, Machine};
 use environment::Environment;
+use fit::{Fit, wheel_fit};
 use pep440_rs::Version;
 use serde::Serialize;
-use stackforge_gpu::DriverVersion;
-
-use fit::{Fit, wheel_fit};
 pub use shared::Picks;
-
-/// The input of the rules.
-pub struct Case<'a> {
-    pub stack: &'a Stack,
-    pub target: Target<'a>,
-    pub catalog: &'a Catalog,
-    /// If present, the exact files are judged, else the stack's requirements.
-    pub lock: Option<&'a PlatformLock>,
-    pub machine: Machine,
-    /// Shared by the variants of one stack, so that equal questions are answered once.
-    pub picks: Picks,
-}
-
-/// Known facts about the machines that build and run the image; empty by default.
-#[derive(Debug, Clone, Default)]
-pub struct Machine {
-    /// SM of the GPU that runs the image, instead of the stack's target.
-    pub sm: Option<Sm>,
-    /// Name of that GPU, as the user typed it, for messages.
-    pub gpu: Option<String>,
-    /// Driver of the machine that runs the image.
-    pub driver: Option<DriverVersion>,
-    /// Memory of the machine that builds the image, in GiB.
-    pub memory_gb: Option<f64>,
-}
-
-impl Case<'_> {
-    /// Returns the SMs that the image is judged for: those of devices that exist on its platform. Code may be
-    /// compiled for others too.
-    pub fn devices(&self) -> Vec<Sm> {
-        let wanted = match self.machine.sm {
-            Some(sm) => vec![sm],
-            None => self.target.sms.clone(),
-        };
-        let mut devices: Vec<Sm> = wanted.into_iter().map(Sm::base).collect();
-        devices.dedup();
-        devices.retain(|sm| self.exists(*sm));
-        devices
-    }
-
-    /// Whether a machine of the stack's platform may have a GPU with this SM.
-    fn exists(&self, sm: Sm) -> bool {
-        let facts = self.catalog.sm_facts(sm);
-        facts.is_none_or(|f| f.platforms.contains(&self.stack.platform.value))
-    }
-
-    /// Returns the stack's line that names its GPUs.
-    fn gpu_span(&self) -> Span {
-        self.stack.gpus.first().map(|g| g.span).unwrap_or_default()
-    }
-}
 
 /// Decides between wheel and source for libraries that leave it open.
 pub struct Choice<'a> {
@@ -133,7 +82,7 @@ pub fn check(case: Case<'_>) -> Checked<'_> {
         coverage::compiled_code_covers_the_gpu,
         coverage::ptxas_knows_the_gpu,
         coverage::cudnn_has_code,
-        clash::pins_exclude,
+        versions::pins_exclude,
         versions::files_fit,
         versions::one_cuda_major,
         versions::cxx11_abi,
@@ -164,7 +113,7 @@ impl Checked<'_> {
         let (case, env) = (&self.case, &self.env);
         let context = fit::WheelContext::of(case, env);
         let decide = |library: &Library| {
-            let name = pick::distribution(case, library.name.value.as_str());
+            let name = case::distribution(case, library.name.value.as_str());
             let package = env.get(&name)?;
             let reason = match package.way {
                 Way::Wheel => match wheel_fit(package, &context) {
@@ -233,13 +182,4 @@ fn ordered(mut findings: Vec<Diagnostic>) -> Vec<Diagnostic> {
     };
     findings.retain(|d| !follows(d));
     findings
-}
-
-/// Returns a name such as `sm_90`.
-fn name(sm: Sm) -> String {
-    format!("sm_{}", sm.digits())
-}
-
-fn names(sms: &[Sm]) -> String {
-    sms.iter().map(|s| name(*s)).collect::<Vec<_>>().join(", ")
 }

@@ -5,8 +5,7 @@
 //! catalog does not describe, or that may get a release newer than the catalog's, counts only by its pin.
 //! The resolver decides in the end; this prediction lets a stack be judged before.
 
-use super::Case;
-use super::clash::Clash;
+use super::case::{Case, distribution, glibc};
 use crate::catalog::{Pin, Release, split_local};
 use crate::spec::{From, Platform, Wanted, requirement};
 use pep440_rs::{Operator, Version, VersionSpecifiers};
@@ -16,15 +15,6 @@ use std::str::FromStr;
 
 /// Assignments that are tried before the search gives up without a result.
 const MOST_STEPS: u32 = 20_000;
-
-#[derive(Debug, Clone, Default)]
-pub struct Picked {
-    /// Versions by distribution. A distribution is absent if several versions are possible and the catalog
-    /// describes no release of it.
-    pub versions: BTreeMap<String, Version>,
-    /// Two libraries that require incompatible versions.
-    pub clash: Option<Clash>,
-}
 
 /// A distribution whose release has to be chosen.
 pub(super) struct Choice<'a> {
@@ -48,34 +38,6 @@ impl<'a> Candidate<'a> {
     }
 }
 
-pub fn search(case: &Case<'_>) -> Picked {
-    let mut search = Search::new(case);
-    let all = search.choices();
-    if let Some(versions) = search.solve(&all) {
-        return Picked {
-            versions,
-            clash: None,
-        };
-    }
-    if search.steps >= MOST_STEPS {
-        return Picked::default();
-    }
-    let clash = search.clash(&all);
-    // Without the clashing libraries the others can still be predicted.
-    let rest: Vec<Choice<'_>> = match &clash {
-        Some(c) => all
-            .into_iter()
-            .filter(|a| a.name != c.one.0 && c.other.as_ref().is_none_or(|o| o.0 != a.name))
-            .collect(),
-        None => Vec::new(),
-    };
-    search.steps = 0;
-    Picked {
-        versions: search.solve(&rest).unwrap_or_default(),
-        clash,
-    }
-}
-
 pub(super) struct Search<'c, 'a> {
     case: &'c Case<'a>,
     /// The stack's own requirements, by distribution.
@@ -85,7 +47,7 @@ pub(super) struct Search<'c, 'a> {
 }
 
 impl<'c, 'a> Search<'c, 'a> {
-    fn new(case: &'c Case<'a>) -> Self {
+    pub fn new(case: &'c Case<'a>) -> Self {
         let mut own = BTreeMap::new();
         for library in &case.stack.libraries {
             if let Wanted::Specifier(s) = &library.version {
@@ -112,7 +74,7 @@ impl<'c, 'a> Search<'c, 'a> {
     }
 
     /// Returns the stack's libraries, those with most requirements first.
-    fn choices(&self) -> Vec<Choice<'a>> {
+    pub fn choices(&self) -> Vec<Choice<'a>> {
         let mut choices: Vec<Choice<'a>> = self
             .case
             .stack
@@ -154,7 +116,7 @@ impl<'c, 'a> Search<'c, 'a> {
     /// Whether the resolver would consider the release at all.
     fn installs(&self, release: &Release) -> bool {
         let stack = self.case.stack;
-        let glibc = super::environment::glibc(self.case);
+        let glibc = glibc(self.case);
         let python = Version::from_str(&stack.python.value.to_string()).ok();
         let python_fits = match (&release.python, &python) {
             (Some(wanted), Some(python)) => wanted.contains(python),
@@ -168,7 +130,7 @@ impl<'c, 'a> Search<'c, 'a> {
         python_fits && (release.wheels.is_empty() || release.wheels.iter().any(wheel_fits))
     }
 
-    fn solve(&mut self, choices: &[Choice<'a>]) -> Option<BTreeMap<String, Version>> {
+    pub fn solve(&mut self, choices: &[Choice<'a>]) -> Option<BTreeMap<String, Version>> {
         let mut taken: Vec<(&str, &Candidate<'a>)> = Vec::new();
         if !self.extend(choices, &mut taken) {
             return None;
@@ -182,6 +144,11 @@ impl<'c, 'a> Search<'c, 'a> {
         Some(versions)
     }
 
+    /// Whether the search ended for its many steps, without an answer.
+    pub fn gave_up(&self) -> bool {
+        self.steps >= MOST_STEPS
+    }
+
     fn extend<'s>(
         &mut self,
         choices: &'s [Choice<'a>],
@@ -192,7 +159,7 @@ impl<'c, 'a> Search<'c, 'a> {
         };
         for candidate in &choice.candidates {
             self.steps += 1;
-            if self.steps >= MOST_STEPS {
+            if self.gave_up() {
                 return false;
             }
             let agrees = taken.iter().all(|(name, other)| {
@@ -329,16 +296,6 @@ fn taken_as(own: Option<&VersionSpecifiers>, release: &Version, stable: bool) ->
         (None, Some(own)) => takes(own, release).then(|| release.clone()),
         (None, None) => Some(release.clone()),
     }
-}
-
-/// Returns the distribution's name of a library of the stack.
-pub fn distribution(case: &Case<'_>, library: &str) -> String {
-    normalized(
-        case.target
-            .recipes
-            .get(library)
-            .map_or(library, |r| &r.distribution),
-    )
 }
 
 /// Whether specifiers allow a version. By PEP 440 a version with a local label satisfies what its public

@@ -1,9 +1,10 @@
 //! Facts that the variants of one stack share, computed once.
 
-use super::Case;
-use super::environment::LockedFile;
-use super::pick::{Picked, search};
-use crate::spec::{Platform, PythonVersion};
+use crate::catalog::Way;
+use crate::diag::Span;
+use crate::spec::{Platform, PythonVersion, Stack};
+use pep440_rs::{Version, VersionSpecifiers};
+use stackforge_types::wheel::WheelName;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -21,8 +22,7 @@ struct Known {
 
 type Key = (Platform, PythonVersion, String);
 
-fn key(case: &Case<'_>) -> Key {
-    let stack = case.stack;
+fn key(stack: &Stack) -> Key {
     let base = stack.base.value.clone();
     (stack.platform.value, stack.python.value, base)
 }
@@ -30,17 +30,54 @@ fn key(case: &Case<'_>) -> Key {
 impl Picks {
     pub(super) fn locked(
         &self,
-        case: &Case<'_>,
-        read: impl FnOnce(&Case<'_>) -> Vec<LockedFile>,
+        stack: &Stack,
+        read: impl FnOnce() -> Vec<LockedFile>,
     ) -> Rc<Vec<LockedFile>> {
         let mut known = self.0.borrow_mut();
-        let files = known.locked.entry(key(case));
-        files.or_insert_with(|| Rc::new(read(case))).clone()
+        let files = known.locked.entry(key(stack));
+        files.or_insert_with(|| Rc::new(read())).clone()
+    }
+
+    pub(super) fn picked(&self, stack: &Stack, search: impl FnOnce() -> Picked) -> Picked {
+        let mut known = self.0.borrow_mut();
+        let picked = known.picked.entry(key(stack));
+        picked.or_insert_with(search).clone()
     }
 }
 
-pub fn pick(case: &Case<'_>) -> Picked {
-    let mut known = case.picks.0.borrow_mut();
-    let picked = known.picked.entry(key(case));
-    picked.or_insert_with(|| search(case)).clone()
+#[derive(Debug, Clone, Default)]
+pub struct Picked {
+    /// Versions by distribution. A distribution is absent if several versions are possible and the catalog
+    /// describes no release of it.
+    pub versions: BTreeMap<String, Version>,
+    /// Two libraries that require incompatible versions.
+    pub clash: Option<Clash>,
+}
+
+/// Two libraries (or a library and the stack) that require incompatible versions of `about`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clash {
+    pub about: String,
+    pub one: (String, Version, VersionSpecifiers),
+    pub other: Option<(String, Version, VersionSpecifiers)>,
+    /// The stack's own requirement for `about`, if the stack is the other side.
+    pub stack: Option<VersionSpecifiers>,
+}
+
+impl Clash {
+    /// Whether it is about the version of `about` that `library` requires.
+    pub fn is_of(&self, library: &str, about: &str) -> bool {
+        let other = self.other.as_ref().is_some_and(|o| o.0 == library);
+        self.about == about && (self.one.0 == library || other)
+    }
+}
+
+/// A wheel or a build of the lock, parsed once for all variants that share it.
+#[derive(Debug)]
+pub struct LockedFile {
+    pub name: String,
+    pub version: Version,
+    pub way: Way,
+    pub file: Option<WheelName>,
+    pub span: Span,
 }

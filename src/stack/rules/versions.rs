@@ -1,7 +1,7 @@
 //! Rules about files: whether they fit the image and each other.
 
-use super::Case;
-use super::environment::{Environment, Package, glibc, recipe_of};
+use super::case::{Case, distribution, glibc, recipe_of};
+use super::environment::{Environment, Package};
 use super::pick::exact;
 use crate::catalog::{Glibc, Known, Release, ReleaseWheel, Way, WheelCuda};
 use crate::diag::{Diagnostic, Span, codes};
@@ -346,4 +346,44 @@ pub fn known_faults(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<D
             }
         });
     }
+}
+
+/// Reports two libraries of a stack without a lock that have no compatible releases.
+pub fn pins_exclude(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    let Some(clash) = &env.clash else { return };
+    let span_of = |name: &str| {
+        case.stack
+            .libraries
+            .iter()
+            .find(|l| distribution(case, l.name.value.as_str()) == name)
+            .map(|l| l.name.span)
+            .unwrap_or_default()
+    };
+    let (name, version, wanted) = &clash.one;
+    let about = &clash.about;
+    let (message, help) = match (&clash.other, &clash.stack) {
+        (Some((other, other_version, theirs)), _) => (
+            format!(
+                "`{name}` and `{other}` exclude each other: {name} {version} wants {about} {wanted}, {other} {other_version} wants {about} {theirs}"
+            ),
+            format!("choose releases that want the same {about}, or build two images"),
+        ),
+        (None, Some(own)) => (
+            format!(
+                "no known `{name}` that the stack takes accepts its {about} {own}: {name} {version} wants {about} {wanted}"
+            ),
+            format!("set `{about}` to what {name} wants, or choose another {name}"),
+        ),
+        (None, None) => (
+            format!(
+                "no known `{name}` goes with the rest of the stack: {version} wants {about} {wanted}"
+            ),
+            format!("choose another {name}"),
+        ),
+    };
+    findings.push(
+        Diagnostic::error(codes::PINS_EXCLUDE, message)
+            .at(span_of(name))
+            .help(help),
+    );
 }

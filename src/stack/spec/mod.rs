@@ -70,6 +70,8 @@ pub struct Stack {
     pub indexes: Vec<At<String>>,
     /// Whether the image must be able to compile kernels at run time.
     pub jit: bool,
+    /// Whether the OS packages of libraries that wheels take from the system are added to `packages`.
+    pub os_libraries: bool,
     /// Whether device code that none of the GPUs runs, symbols and debug information are left out of
     /// wheels.
     pub prune: bool,
@@ -92,6 +94,12 @@ pub struct Library {
     pub env: BTreeMap<String, String>,
     pub jobs: Option<u32>,
     pub patches: Vec<String>,
+    /// OS packages of its build.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub build_packages: Vec<String>,
+    /// Requirements of its build.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub build_requires: Vec<String>,
     pub git: Option<String>,
     #[serde(rename = "ref")]
     pub git_ref: Option<String>,

@@ -106,6 +106,9 @@ pub struct RawStack {
     /// Whether the image must compile kernels at run time (Triton, torch.compile); false
     /// leaves the C compiler out.
     pub jit: Option<bool>,
+    /// Whether OS packages that the libraries' compiled code needs (libGL, libgomp …) are found and locked;
+    /// false leaves all of them to `packages`.
+    pub os_libraries: Option<bool>,
     /// Whether libraries are installed without what nothing in the image loads: device code that none
     /// of the target's GPUs runs, symbol tables, debug information. Only the native engine does it.
     pub prune: Option<bool>,
@@ -275,6 +278,14 @@ pub struct LibraryBody {
     /// Patches of its recipe to apply, by id; without it, those that the recipe's conditions choose.
     #[serde(default)]
     pub patches: Vec<String>,
+    /// OS packages that its build needs besides a compiler and Python's headers, `libpq-dev` for instance.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub build_packages: Vec<Positioned<String>>,
+    /// Requirements (PEP 508) of its build that its metadata does not name.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub build_requires: Vec<Positioned<String>>,
     /// Source repository, in place of the recipe's.
     #[schemars(with = "Option<String>")]
     pub git: Option<Positioned<String>>,

@@ -2,11 +2,14 @@
 //! once.
 
 use super::fault::{first_line, structural, widen};
-use super::raw::{From, Positioned, RawFrom, RawStack};
+use super::raw::{
+    AttentionShape, From, Positioned, Publish, RawFrom, RawLibrary, RawStack, SharedCache,
+};
 use super::requirement::requirement;
-use super::{At, Library, Stack, StackFile, Wanted};
+use super::{At, Library, LibraryName, Stack, StackFile, Wanted};
 use crate::diag::{Code, Diagnostic, Report, Source, Span, codes};
 use stackforge_types::reference::{image_reference, repository};
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 /// Longest stack file, in bytes: far above any hand-written one, and harmless.
@@ -121,29 +124,65 @@ impl Checker<'_> {
                     .help("name at least one, `torch: \"2.13.*\"` for instance"),
             );
         }
-        let mut libraries = Vec::new();
-        for (name, library) in raw.libraries.0.value {
-            libraries.extend(self.library(name, library));
-        }
-        let packages = self.each(raw.packages, |s| {
+        let libraries = self.libraries(raw.libraries.0.value);
+        let packages = self.packages(raw.packages);
+        let overrides = self.overrides(raw.overrides);
+        let indexes = self.indexes(raw.indexes);
+        self.attention(raw.validate.attention.as_ref());
+        self.references(raw.publish.as_ref(), raw.cache.as_ref());
+        let pattern = Stack {
+            stack: stack?,
+            variant: None,
+            about: raw.about,
+            base,
+            platform: platform?,
+            gpus,
+            python: python?,
+            isa: None,
+            libraries,
+            packages,
+            overrides,
+            indexes,
+            jit: raw.jit.unwrap_or(true),
+            os_libraries: raw.os_libraries.unwrap_or(true),
+            prune: raw.prune.unwrap_or(false),
+            attention: raw.validate.attention,
+            publish: raw.publish,
+            cache: raw.cache,
+            source: source.clone(),
+        };
+        Some(StackFile { pattern, matrix })
+    }
+
+    fn packages(&mut self, all: Vec<Positioned<String>>) -> Vec<At<String>> {
+        self.each(all, |s| {
             s.parse::<stackforge_types::OsPackage>()
                 .map(|p| p.to_string())
                 .map_err(|e| (codes::BAD_NAME, e.to_string()))
-        });
-        let (dashed, plain): (Vec<_>, Vec<_>) = raw
-            .overrides
+        })
+    }
+
+    fn overrides(&mut self, all: Vec<Positioned<String>>) -> Vec<At<String>> {
+        let (dashed, plain): (Vec<_>, Vec<_>) = all
             .into_iter()
             .partition(|o| o.0.value.starts_with("-e") || o.0.value.starts_with("--editable"));
         for Positioned(At { span, .. }) in dashed {
             self.push(span, editable());
         }
-        let overrides = self.each(plain, |s| {
+        self.requirements(plain)
+    }
+
+    fn requirements(&mut self, all: Vec<Positioned<String>>) -> Vec<At<String>> {
+        self.each(all, |s| {
             requirement(s).map(|_| s.to_owned()).map_err(|why| {
                 let text = format!("`{}` is not a requirement: {why}", clip(s));
                 (codes::BAD_REQUIREMENT, text)
             })
-        });
-        let indexes = self.each(raw.indexes, |s| {
+        })
+    }
+
+    fn indexes(&mut self, all: Vec<Positioned<String>>) -> Vec<At<String>> {
+        self.each(all, |s| {
             let url = s.starts_with("https://") || s.starts_with("http://");
             if url && !s.contains(|c: char| c.is_whitespace() || c.is_control()) {
                 Ok(s.to_owned())
@@ -153,8 +192,11 @@ impl Checker<'_> {
                     format!("`{}` is not the URL of an index", clip(s)),
                 ))
             }
-        });
-        if let Some(a) = &raw.validate.attention {
+        })
+    }
+
+    fn attention(&mut self, asked: Option<&AttentionShape>) {
+        if let Some(a) = asked {
             let limits = [
                 ("batch", a.batch, 4096),
                 ("heads", a.heads, 1024),
@@ -173,7 +215,10 @@ impl Checker<'_> {
                 }
             }
         }
-        if let Some(p) = &raw.publish
+    }
+
+    fn references(&mut self, publish: Option<&Publish>, cache: Option<&SharedCache>) {
+        if let Some(p) = publish
             && !image_reference(&p.repository)
         {
             self.diagnostics.push(Diagnostic::error(
@@ -181,7 +226,7 @@ impl Checker<'_> {
                 format!("`publish.repository` is `{}`", clip(&p.repository)),
             ));
         }
-        if let Some(cache) = &raw.cache
+        if let Some(cache) = cache
             && !repository(&cache.registry)
         {
             self.diagnostics.push(
@@ -192,27 +237,6 @@ impl Checker<'_> {
                 .help("it names a repository, `HOST/NAME`, without a tag or digest"),
             );
         }
-        let pattern = Stack {
-            stack: stack?,
-            variant: None,
-            about: raw.about,
-            base,
-            platform: platform?,
-            gpus,
-            python: python?,
-            isa: None,
-            libraries,
-            packages,
-            overrides,
-            indexes,
-            jit: raw.jit.unwrap_or(true),
-            prune: raw.prune.unwrap_or(false),
-            attention: raw.validate.attention,
-            publish: raw.publish,
-            cache: raw.cache,
-            source: source.clone(),
-        };
-        Some(StackFile { pattern, matrix })
     }
 
     fn from(&mut self, raw: RawFrom, span: Span) -> Option<From> {
@@ -242,13 +266,37 @@ impl Checker<'_> {
         out
     }
 
-    fn library(
-        &mut self,
-        name: Positioned<String>,
-        raw: super::raw::RawLibrary,
-    ) -> Option<Library> {
+    /// Reads the libraries, sorted by their normalized names.
+    fn libraries(&mut self, raw: BTreeMap<Positioned<String>, RawLibrary>) -> Vec<Library> {
+        let mut libraries: Vec<Library> = Vec::new();
+        for (name, library) in raw {
+            let written = name.0.value.clone();
+            let Some(library) = self.library(name, library) else {
+                continue;
+            };
+            let name = &library.name;
+            if libraries.iter().any(|other| other.name.value == name.value) {
+                let message = format!(
+                    "`{}` is there twice: `{}` is the same",
+                    name.value,
+                    clip(&written)
+                );
+                let twice = Diagnostic::error(codes::BAD_NAME, message);
+                self.push(
+                    name.span,
+                    twice.help("keep one of the lines, with the extras of both"),
+                );
+                continue;
+            }
+            libraries.push(library);
+        }
+        libraries.sort_by(|a, b| a.name.value.cmp(&b.name.value));
+        libraries
+    }
+
+    fn library(&mut self, name: Positioned<String>, raw: RawLibrary) -> Option<Library> {
         let name_span = name.0.span;
-        let name = self.parse(name, codes::BAD_NAME);
+        let (name, named_extras) = self.library_name(name);
         let (version, version_span) = match raw.version {
             None => (Wanted::Auto, name_span),
             Some(Positioned(At { value, span })) => {
@@ -261,7 +309,70 @@ impl Checker<'_> {
             }
         };
         let body = raw.body;
-        for key in body.env.keys() {
+        self.variables(body.env.keys());
+        let extras = self.extras([named_extras, body.extras].concat());
+        if let Some(Positioned(At { value: 0, span })) = body.jobs {
+            self.push(
+                span,
+                Diagnostic::error(codes::BAD_VALUE, "`jobs` is 0").help("use 1 or more"),
+            );
+        }
+        self.repository([("git", &body.git), ("ref", &body.git_ref)]);
+        let plain = |all: Vec<At<String>>| all.into_iter().map(|item| item.value).collect();
+        let build_packages = plain(self.packages(body.build_packages));
+        let build_requires = plain(self.requirements(body.build_requires));
+        Some(Library {
+            name: name?,
+            version,
+            version_span,
+            from: self.from(body.from, name_span)?,
+            extras,
+            env: body.env.into_iter().map(|(k, v)| (k.0.value, v)).collect(),
+            jobs: body.jobs.map(|j| j.0.value),
+            patches: body.patches,
+            build_packages,
+            build_requires,
+            git: body.git.map(|g| g.0.value),
+            git_ref: body.git_ref.map(|g| g.0.value),
+            index: body.index,
+        })
+    }
+
+    /// Splits `Ray[serve]` into the normalized name, as PEP 503 has it, and the extras.
+    fn library_name(
+        &mut self,
+        name: Positioned<String>,
+    ) -> (Option<At<LibraryName>>, Vec<Positioned<String>>) {
+        let At { value, span } = name.0;
+        let (name, extras) = match value.strip_suffix(']').and_then(|v| v.split_once('[')) {
+            Some((name, extras)) => (name, extras.split(',').map(str::trim).collect()),
+            None => (value.as_str(), Vec::new()),
+        };
+        let at = |text: String| Positioned(At { value: text, span });
+        let extras = extras.into_iter().map(|e| at(e.to_owned())).collect();
+        let name = pep508_rs::PackageName::from_str(name.trim_end())
+            .map_or_else(|_| value.clone(), |name| name.to_string());
+        (self.parse(at(name), codes::BAD_NAME), extras)
+    }
+
+    /// Returns each extra once, normalized.
+    fn extras(&mut self, extras: Vec<Positioned<String>>) -> Vec<String> {
+        let extras = self.each(extras, |s| {
+            pep508_rs::ExtraName::from_str(s)
+                .map(|e| e.to_string())
+                .map_err(|e| (codes::BAD_NAME, e.to_string()))
+        });
+        let mut once = Vec::new();
+        for At { value, .. } in extras {
+            if !once.contains(&value) {
+                once.push(value);
+            }
+        }
+        once
+    }
+
+    fn variables<'a>(&mut self, names: impl Iterator<Item = &'a Positioned<String>>) {
+        for key in names {
             let valid = !key.0.value.is_empty()
                 && key
                     .0
@@ -282,18 +393,10 @@ impl Checker<'_> {
                 );
             }
         }
-        let extras = self.each(body.extras, |s| {
-            pep508_rs::ExtraName::from_str(s)
-                .map(|e| e.to_string())
-                .map_err(|e| (codes::BAD_NAME, e.to_string()))
-        });
-        if let Some(Positioned(At { value: 0, span })) = body.jobs {
-            self.push(
-                span,
-                Diagnostic::error(codes::BAD_VALUE, "`jobs` is 0").help("use 1 or more"),
-            );
-        }
-        for (what, spot) in [("git", &body.git), ("ref", &body.git_ref)] {
+    }
+
+    fn repository(&mut self, fields: [(&str, &Option<Positioned<String>>); 2]) {
+        for (what, spot) in fields {
             let Some(Positioned(At { value, span })) = spot else {
                 continue;
             };
@@ -313,19 +416,6 @@ impl Checker<'_> {
                 );
             }
         }
-        Some(Library {
-            name: name?,
-            version,
-            version_span,
-            from: self.from(body.from, name_span)?,
-            extras: extras.into_iter().map(|e| e.value).collect(),
-            env: body.env.into_iter().map(|(k, v)| (k.0.value, v)).collect(),
-            jobs: body.jobs.map(|j| j.0.value),
-            patches: body.patches,
-            git: body.git.map(|g| g.0.value),
-            git_ref: body.git_ref.map(|g| g.0.value),
-            index: body.index,
-        })
     }
 
     fn wanted(&mut self, value: &str, span: Span) -> Option<Wanted> {

@@ -28,7 +28,7 @@ async fn id(docker: &Docker, name: &str) -> Result<Option<String>, UpdateError> 
     Ok(docker.image(name).await?.map(|image| image.id))
 }
 
-pub async fn there(name: &str) -> Result<Option<String>, UpdateError> {
+pub async fn current_id(name: &str) -> Result<Option<String>, UpdateError> {
     id(&connect().await?, name).await
 }
 
@@ -94,11 +94,11 @@ pub async fn forget(name: &str) -> Result<(), UpdateError> {
 
 pub async fn back(name: &str, new: &str, before: Option<&str>) -> Result<Back, UpdateError> {
     let docker = connect().await?;
-    let there = id(&docker, name).await?;
-    if there.as_deref() == before {
+    let current_id = id(&docker, name).await?;
+    if current_id.as_deref() == before {
         return Ok(Back::Done);
     }
-    if there.as_deref() != Some(new) {
+    if current_id.as_deref() != Some(new) {
         return Ok(Back::Moved);
     }
     let Some(before) = before else {

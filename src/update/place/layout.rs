@@ -14,7 +14,7 @@ use std::io;
 use std::path::Path;
 use tokio::task::block_in_place;
 
-pub fn there(dir: &Path, name: &str) -> Result<Option<String>, UpdateError> {
+pub fn current_id(dir: &Path, name: &str) -> Result<Option<String>, UpdateError> {
     if !dir.join("index.json").exists() {
         return Ok(None);
     }
@@ -73,19 +73,18 @@ fn swept(dir: &Path) -> io::Result<()> {
             let digest = digest.ok_or(io::ErrorKind::InvalidData)?;
             let kind = descriptor["mediaType"].as_str().unwrap_or_default();
             let leads = kind.contains("manifest") || kind.contains("image.index");
-            if leads && kept.insert(digest.hex().to_owned()) {
+            if leads && kept.insert(digest.clone()) {
                 documents.push(read(&blobs.join(digest.hex()))?);
             }
-            kept.insert(digest.hex().to_owned());
+            kept.insert(digest);
         }
     }
     for entry in fs::read_dir(&blobs)? {
         let entry = entry?;
-        let named = entry
-            .file_name()
-            .to_str()
-            .is_some_and(|name| kept.contains(name));
-        if !named && entry.file_type()?.is_file() {
+        let name = entry.file_name();
+        let digest = name.to_str().and_then(|hex| Digest::from_hex(hex).ok());
+        let stays = digest.is_some_and(|digest| kept.contains(&digest));
+        if !stays && entry.file_type()?.is_file() {
             fs::remove_file(entry.path())?;
         }
     }

@@ -88,11 +88,11 @@ impl fmt::Display for Place {
 
 impl PlaceContext<'_> {
     /// Returns the ID of the current image. `None` if there is no image.
-    pub async fn there(&self) -> Result<Option<String>, UpdateError> {
+    pub async fn current_id(&self) -> Result<Option<String>, UpdateError> {
         match self.place {
-            Place::Docker(name) => docker::there(name).await,
-            Place::Rootfs(dir) => Ok(rootfs::there(dir)),
-            Place::Layout(dir) => layout::there(dir, &self.name()),
+            Place::Docker(name) => docker::current_id(name).await,
+            Place::Rootfs(dir) => Ok(rootfs::current_id(dir)),
+            Place::Layout(dir) => layout::current_id(dir, &self.name()),
         }
     }
 
@@ -172,11 +172,11 @@ impl PlaceContext<'_> {
             Place::Docker(name) => docker::back(name, id, before).await,
             Place::Rootfs(dir) => rootfs::back(dir, id, before),
             Place::Layout(dir) => {
-                let there = layout::there(dir, &self.name())?;
-                if there.as_deref() == before {
+                let current_id = layout::current_id(dir, &self.name())?;
+                if current_id.as_deref() == before {
                     return Ok(Back::Done);
                 }
-                if there.as_deref() != Some(id) {
+                if current_id.as_deref() != Some(id) {
                     return Ok(Back::Moved);
                 }
                 let Some(before) = before else {
@@ -195,8 +195,8 @@ impl PlaceContext<'_> {
     }
 
     /// Cleans up beside the place after an image was taken or refused.
-    pub async fn settle(&self, taken: Option<&Digest>) -> Result<(), UpdateError> {
-        if let Some(image) = taken {
+    pub async fn settle(&self, kept: Option<&Digest>) -> Result<(), UpdateError> {
+        if let Some(image) = kept {
             pull::keep(self.store, &self.name(), image, 1)?;
         }
         self.store.untag(&self.beside("next"))?;
@@ -206,7 +206,7 @@ impl PlaceContext<'_> {
             Place::Rootfs(_) => {}
         }
         // Remove blobs that no image of the store needs any more.
-        if taken.is_some()
+        if kept.is_some()
             && let Err(error) = block_in_place(|| self.store.gc(&Limits::default()))
         {
             tracing::warn!("the store keeps what it does not need: {error}");

@@ -19,7 +19,7 @@ pub fn other(dir: &Path) -> PathBuf {
     dir.with_file_name(name)
 }
 
-pub fn there(dir: &Path) -> Option<String> {
+pub fn current_id(dir: &Path) -> Option<String> {
     pull::image_in(dir).map(|digest| digest.to_string())
 }
 
@@ -33,8 +33,8 @@ pub async fn bring(
     let other = other(dir);
     let store = settings.store;
     let roots = Rootfs::begin(std::iter::once(other.as_path()), resolved, store, 0).await?;
-    let whole = |digest: &_| roots.iter().for_each(|root| root.whole(digest));
-    let fetched = pull::fetch(resolved, settings, Some(&whole)).await?;
+    let on_blob = |digest: &_| roots.iter().for_each(|root| root.blob_stored(digest));
+    let fetched = pull::fetch(resolved, settings, Some(&on_blob)).await?;
     for root in roots {
         root.finish(0).await?;
     }
@@ -42,7 +42,7 @@ pub async fn bring(
 }
 
 pub fn switch(dir: &Path, id: &str) -> Result<(), UpdateError> {
-    if there(dir).as_deref() == Some(id) {
+    if current_id(dir).as_deref() == Some(id) {
         return Ok(());
     }
     Ok(block_in_place(|| pull::exchange(dir, &other(dir)))?)
@@ -51,7 +51,7 @@ pub fn switch(dir: &Path, id: &str) -> Result<(), UpdateError> {
 pub fn back(dir: &Path, id: &str, before: Option<&str>) -> Result<Back, UpdateError> {
     // Fail if the service removed the marker: that does not mean that another image is there.
     pull::replaceable(dir)?;
-    let (here, beside) = (there(dir), there(&other(dir)));
+    let (here, beside) = (current_id(dir), current_id(&other(dir)));
     if here.as_deref() == before {
         return Ok(Back::Done);
     }

@@ -10,5 +10,7 @@ A check is a module with
     obstacle(spec, device)       None, or (status, reason) why nothing can be run
     facts(spec, device)          more keys for the check's entry in the report
     run(unit, job)               runs in the worker; returns the unit's result
+A check is known by MODULES (worker.py), CHECKS (spec.py) and the catalog's `Check`.
+
 A result is a dict with "name" and "status", and unless it passed, "reason".
 """

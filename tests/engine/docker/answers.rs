@@ -163,8 +163,9 @@ async fn a_value_that_no_release_had_breaks_no_answer() {
     assert_eq!(image.size, both);
     assert_eq!(docker.names().await.unwrap(), ["x:1", "y:2"]);
     let layers = ["sha256:a", "sha256:c"].map(str::to_owned);
-    assert_eq!(docker.layers_there(&layers).await.unwrap(), 1);
-    assert_eq!(docker.registry_digest("x:1").await.unwrap(), ID);
+    assert_eq!(docker.count_existing_layers(&layers).await.unwrap(), 1);
+    let digest = docker.registry_digest("x:1").await.unwrap();
+    assert_eq!(digest.to_string(), ID);
     docker.remove_runs("x:1").await.unwrap();
 }
 
@@ -185,7 +186,7 @@ async fn how_a_container_ended_is_what_wait_says() {
 }
 
 /// What an engine says of `x:1`, whose `/version` has this.
-fn told(api: &str, component: &str, image: Value) -> (Value, Value) {
+fn engine_answers(api: &str, component: &str, image: Value) -> (Value, Value) {
     let component = json!({ "Name": component, "Version": "1" });
     (
         json!({ "Version": "1", "ApiVersion": api, "Components": [component] }),
@@ -197,22 +198,22 @@ fn docker_20(asked: &str) -> (u16, Value) {
     // The configuration's digest, and of a push the manifest's.
     let image = json!({ "Id": ID, "RepoTags": ["x:1"], "RepoDigests": ["x@sha256:00ff"], "Size": 155_189_248,
                         "VirtualSize": 155_189_248, "GraphDriver": { "Name": "overlay2", "Data": {} } });
-    of(asked, told("1.41", "Engine", image))
+    answer_to(asked, engine_answers("1.41", "Engine", image))
 }
 
 fn docker_26_containerd(asked: &str) -> (u16, Value) {
     let image = json!({ "Id": ID, "RepoTags": ["x:1"], "RepoDigests": [format!("x@{ID}")], "Size": 3_066_821,
                         "GraphDriver": { "Name": "overlayfs", "Data": null } });
-    of(asked, told("1.45", "Engine", image))
+    answer_to(asked, engine_answers("1.45", "Engine", image))
 }
 
 fn podman_5(asked: &str) -> (u16, Value) {
     let image = json!({ "Id": ID, "RepoTags": ["localhost/x:1"], "RepoDigests": ["localhost/x@sha256:00ff"],
                         "Size": 7_000_000, "GraphDriver": { "Name": "overlay", "Data": {} } });
-    of(asked, told("1.41", "Podman Engine", image))
+    answer_to(asked, engine_answers("1.41", "Podman Engine", image))
 }
 
-fn of(asked: &str, (version, image): (Value, Value)) -> (u16, Value) {
+fn answer_to(asked: &str, (version, image): (Value, Value)) -> (u16, Value) {
     match asked {
         "GET /version" => (200, version),
         "GET /images/x:1/json" => (200, image),

@@ -76,10 +76,10 @@ async fn an_engine_that_is_not_there_is_an_error_with_help() {
 fn in_a_process(name: &str, env: &[(&str, &std::ffi::OsStr)]) {
     let mut command = again(&format!("docker::connections::{name}"));
     let output = command.envs(env.iter().copied()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{complained}");
-    assert!(said.contains("1 passed"), "{said}");
+    assert!(output.status.success(), "{stdout}{complained}");
+    assert!(stdout.contains("1 passed"), "{stdout}");
 }
 
 /// An `ssh` that runs its command here, and refuses the user `nobody`.

@@ -54,11 +54,11 @@ impl Home {
     fn doctor(&self, env: &[(&str, &OsStr)]) -> (Value, Vec<Value>) {
         let mut command = self.command(BINARY);
         command.args(["doctor", "--offline", "--json"]);
-        said(command.envs(env.iter().copied()))
+        doctor(command.envs(env.iter().copied()))
     }
 }
 
-fn said(command: &mut Command) -> (Value, Vec<Value>) {
+fn doctor(command: &mut Command) -> (Value, Vec<Value>) {
     let out = command.output().unwrap();
     let errors = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{errors}");
@@ -150,7 +150,7 @@ async fn a_context_with_certificates_speaks_tls() {
     let (engine, findings) = doctor("system", &[("SSL_CERT_FILE", OsStr::new(&ca))]);
     assert_eq!(place(&engine).1, "docker context `system`", "{findings:?}");
     // The engine is reached only with that CA, with verification and with TLS.
-    for (context, says) in [
+    for (context, expected) in [
         ("system", "certificate"),
         ("skips", "skips the verification"),
         ("plain", "cannot reach"),
@@ -162,7 +162,7 @@ async fn a_context_with_certificates_speaks_tls() {
             .find(|f| f["code"] == "SF0301")
             .unwrap()
             .to_string();
-        assert!(text.contains(says), "{context}: {text}");
+        assert!(text.contains(expected), "{context}: {text}");
     }
 }
 
@@ -192,7 +192,7 @@ fn a_socket_that_nobody_listens_on_is_passed_over() {
     let home = Home::new();
     let run = tempfile::tempdir().unwrap();
     drop(listen(run.path().join("docker.sock")));
-    let (engine, findings) = said(in_place_of_run(&home, run.path()).args(DOCTOR));
+    let (engine, findings) = doctor(in_place_of_run(&home, run.path()).args(DOCTOR));
     assert_eq!(engine["server"], Value::Null);
     let text = findings
         .iter()
@@ -208,7 +208,7 @@ fn a_socket_that_nobody_listens_on_is_passed_over() {
     // Where the usual one is not there at all, one that is there and stale is what is told.
     std::fs::remove_file(run.path().join("docker.sock")).unwrap();
     drop(listen(run.path().join("podman/podman.sock")));
-    let (_, findings) = said(in_place_of_run(&home, run.path()).args(DOCTOR));
+    let (_, findings) = doctor(in_place_of_run(&home, run.path()).args(DOCTOR));
     let text = findings
         .iter()
         .find(|f| f["code"] == "SF0301")
@@ -278,7 +278,7 @@ fn every_usual_socket_is_found_and_the_first_that_answers_is_taken() {
             .env("XDG_RUNTIME_DIR", "/run/user/7")
             .env("REAL", &real)
             .env("PLACES", listening.join(" "));
-        let (engine, findings) = said(command.args(DOCTOR));
+        let (engine, findings) = doctor(command.args(DOCTOR));
         let address = format!("unix://{}", named.display());
         let by = format!("{whose} socket");
         assert_eq!(
@@ -316,7 +316,7 @@ fn a_socket_that_is_not_for_us_says_what_to_do() {
         "--clear-groups",
     ]);
     command.arg(&binary).args(&DOCTOR[1..]);
-    let (engine, findings) = said(command.process_group(0));
+    let (engine, findings) = doctor(command.process_group(0));
     assert_eq!(engine["server"], Value::Null);
     let text = findings
         .iter()

@@ -1,4 +1,4 @@
-"""An index behind a password, with one source that means harm: index.py FOLDER ADDRESS PORT-FILE."""
+"""An index behind a password, with one source that means harm: index.py FOLDER ADDRESS PORT-FILE fetch|plain."""
 
 import base64
 import hashlib
@@ -64,10 +64,11 @@ except OSError:
     pass
 
 # What it would clone by itself is there, and its own to write.
-extra = os.environ.get("EVILBUILD_EXTRA", "/none")
-if look(extra + "/marker") != b"here\\n":
-    found.append("no extra: " + extra)
-open(extra + "/built", "w").close()
+if "FETCH" == "fetch":
+    extra = os.environ.get("EVILBUILD_EXTRA", "/none")
+    if look(extra + "/marker") != b"here\\n":
+        found.append("no extra: " + extra)
+    open(extra + "/built", "w").close()
 
 os.makedirs("evilbuild", exist_ok=True)
 with open("evilbuild/__init__.py", "w") as file:
@@ -77,8 +78,8 @@ setup(name="evilbuild", version="1.0", packages=["evilbuild"])
 '''
 
 
-def sdist(path, address, port):
-    text = SETUP.replace("ADDRESS", address).replace("PORT", str(port))
+def sdist(path, address, port, fetch):
+    text = SETUP.replace("FETCH", fetch).replace("ADDRESS", address).replace("PORT", str(port))
     files = {
         "setup.py": text,
         "PKG-INFO": "Metadata-Version: 2.1\nName: evilbuild\nVersion: 1.0\n",
@@ -121,9 +122,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-folder, address, port_file = sys.argv[1:]
+folder, address, port_file, fetch = sys.argv[1:]
 server = http.server.ThreadingHTTPServer((address, 0), Handler)
-sdist(os.path.join(folder, "evilbuild-1.0.tar.gz"), address, server.server_port)
+sdist(os.path.join(folder, "evilbuild-1.0.tar.gz"), address, server.server_port, fetch)
 with open(port_file + ".new", "w") as file:
     file.write(str(server.server_port))
 os.rename(port_file + ".new", port_file)

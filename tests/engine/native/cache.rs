@@ -64,13 +64,13 @@ fn what_one_machine_compiled_no_other_compiles() {
 
     // Another machine takes it, with either engine, and makes the same image.
     let second = Machine::new(&config);
-    let (again, said) = second.build(&lock, &native);
-    assert!(!compiled(&again), "{again:#}\n{said}");
+    let (again, stderr) = second.build(&lock, &native);
+    assert!(!compiled(&again), "{again:#}\n{stderr}");
     assert_eq!(again["image"]["id"], built["image"]["id"]);
     let third = Machine::new(&config);
     let image = format!("{NAME}:docker");
-    let (by_docker, said) = third.build(&lock, &["--engine", "docker", "-t", &image]);
-    assert!(!compiled(&by_docker), "{by_docker:#}\n{said}");
+    let (by_docker, stderr) = third.build(&lock, &["--engine", "docker", "-t", &image]);
+    assert!(!compiled(&by_docker), "{by_docker:#}\n{stderr}");
     let ran = out(
         "docker",
         &[
@@ -102,17 +102,20 @@ fn what_one_machine_compiled_no_other_compiles() {
         Machine::new(&format!("cache: {{ {place}, {keys} }}\n"))
     };
     let careful = keys(&format!("verify: {trusted}, key: {own}"));
-    let (alone, said) = careful.build(&lock, &native);
+    let (alone, stderr) = careful.build(&lock, &native);
     assert!(
-        compiled(&alone) && said.contains("has no signature"),
-        "{said}"
+        compiled(&alone) && stderr.contains("has no signature"),
+        "{stderr}"
     );
     // It has pushed its own, signed.
-    let (taken, said) = keys(&format!("verify: {trusted}")).build(&lock, &native);
-    assert!(!compiled(&taken), "{said}");
-    assert_eq!(taken["image"]["id"], built["image"]["id"]);
-    let (alone, said) = keys(&format!("verify: {foreign}")).build(&lock, &native);
-    assert!(compiled(&alone) && said.contains("with this key"), "{said}");
+    let (accepted, stderr) = keys(&format!("verify: {trusted}")).build(&lock, &native);
+    assert!(!compiled(&accepted), "{stderr}");
+    assert_eq!(accepted["image"]["id"], built["image"]["id"]);
+    let (alone, stderr) = keys(&format!("verify: {foreign}")).build(&lock, &native);
+    assert!(
+        compiled(&alone) && stderr.contains("with this key"),
+        "{stderr}"
+    );
 
     // Something else under the tag, or a registry that is gone, costs a compile.
     let tag = tag.as_str().unwrap();
@@ -123,17 +126,17 @@ fn what_one_machine_compiled_no_other_compiles() {
         &["copy", "-q", "--dest-tls-verify=false", &layout, &other],
     );
     let fourth = Machine::new(&config);
-    let (alone, said) = fourth.build(&lock, &native);
+    let (alone, stderr) = fourth.build(&lock, &native);
     assert!(
-        compiled(&alone) && said.contains("names something else"),
-        "{said}"
+        compiled(&alone) && stderr.contains("names something else"),
+        "{stderr}"
     );
     assert_eq!(alone["image"]["id"], built["image"]["id"]);
     drop(server);
     let fifth = Machine::new(&config);
-    let (alone, said) = fifth.build(&lock, &native);
+    let (alone, stderr) = fifth.build(&lock, &native);
     assert!(
-        compiled(&alone) && said.contains("cache of compiled wheels"),
-        "{said}"
+        compiled(&alone) && stderr.contains("cache of compiled wheels"),
+        "{stderr}"
     );
 }

@@ -21,8 +21,8 @@ fn stack() -> Sandbox {
 
 /// Lines of the engine's answer that speak of builds of this plan.
 fn temporary(args: &[&str], start: &str) -> Vec<String> {
-    let said = String::from_utf8(out("docker", args)).unwrap();
-    let of = said.lines().filter(|line| line.contains(start));
+    let output = String::from_utf8(out("docker", args)).unwrap();
+    let of = output.lines().filter(|line| line.contains(start));
     of.map(str::to_owned).collect()
 }
 

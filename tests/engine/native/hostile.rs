@@ -53,7 +53,7 @@ fn a_wheel_that_means_harm_is_refused_by_name() {
         ("UV_FIND_LINKS", links.to_str().unwrap()),
         ("UV_NO_INDEX", "1"),
     ];
-    for (case, says) in [
+    for (case, expected) in [
         ("traversal", "`..`"),
         ("absolute", "absolute"),
         ("data-traversal", "`..`"),
@@ -75,11 +75,11 @@ fn a_wheel_that_means_harm_is_refused_by_name() {
         let run = build(&sandbox, &env);
         assert_eq!(run.code, 1, "{case}: {}{}", run.stdout, run.stderr);
         let document: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
-        let told = &document["diagnostics"][0];
-        assert_eq!(told["code"], "SF0922", "{case}: {document:#}");
+        let diagnostic = &document["diagnostics"][0];
+        assert_eq!(diagnostic["code"], "SF0922", "{case}: {document:#}");
         assert!(
-            told["message"].as_str().unwrap().contains(says),
-            "{case}: {told:#}"
+            diagnostic["message"].as_str().unwrap().contains(expected),
+            "{case}: {diagnostic:#}"
         );
         assert!(!Path::new(ESCAPED).exists(), "{case}");
         assert!(!sandbox.path("layout/index.json").exists(), "{case}");
@@ -105,8 +105,11 @@ fn a_wheel_that_covers_anothers_files_is_refused() {
     let run = build(&sandbox, &env);
     assert_eq!(run.code, 1, "{}{}", run.stdout, run.stderr);
     let document: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
-    let said = document["diagnostics"][0]["message"].as_str().unwrap();
-    assert!(said.contains("different files as `/opt/venv"), "{said}");
+    let message = document["diagnostics"][0]["message"].as_str().unwrap();
+    assert!(
+        message.contains("different files as `/opt/venv"),
+        "{message}"
+    );
     assert!(!sandbox.path("layout/index.json").exists());
 }
 
@@ -153,12 +156,12 @@ fn a_layer_that_means_harm_leaves_nothing_outside() {
         let run = sandbox.run(&["lock", "s.yaml", "--pull", "--json"]);
         assert_eq!(run.code, 1, "{case}: {}{}", run.stdout, run.stderr);
         // The layer is refused, or what it holds stays inside and is no system.
-        let says = if refused {
+        let expected = if refused {
             "SF0920"
         } else {
             "neither Debian nor Ubuntu"
         };
-        assert!(run.stdout.contains(says), "{case}: {}", run.stdout);
+        assert!(run.stdout.contains(expected), "{case}: {}", run.stdout);
         assert!(!Path::new(ESCAPED).exists(), "{case}");
         let secret = sandbox.path("store/unpacked");
         let found = out("find", &[secret.to_str().unwrap(), "-type", "b"]);

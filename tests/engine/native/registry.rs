@@ -47,10 +47,10 @@ fn images<const N: usize>(server: &Server, name: &str, made: [(&str, &str); N]) 
         );
         login(&sandbox, server);
         let config = sandbox.path("docker").display().to_string();
-        let said = out("docker", &["--config", &config, "push", &pushed]);
-        let said = String::from_utf8(said).unwrap();
+        let output = out("docker", &["--config", &config, "push", &pushed]);
+        let output = String::from_utf8(output).unwrap();
         super::support::remove(&pushed);
-        let (_, rest) = said.split_once("digest: ").unwrap();
+        let (_, rest) = output.split_once("digest: ").unwrap();
         let digest = rest.split(' ').next().unwrap();
         format!("{}/{name}@{digest}", server.host)
     })
@@ -144,8 +144,8 @@ fn a_registrys_base_gets_what_it_lacks() {
     let tags = out("skopeo", &["list-tags", "--tls-verify=false", login, &list]);
     assert!(String::from_utf8_lossy(&tags).contains("layers-over-registry"));
     let tag = format!("{OVER}:over-native");
-    let said = out("docker", &["run", "--rm", &tag, "dpkg", "--status", "jq"]);
-    assert!(String::from_utf8_lossy(&said).contains("Status: install ok installed"));
+    let output = out("docker", &["run", "--rm", &tag, "dpkg", "--status", "jq"]);
+    assert!(String::from_utf8_lossy(&output).contains("Status: install ok installed"));
 }
 
 /// An image with a compiler for GPUs, such as NVIDIA's, is where both engines compile.
@@ -213,10 +213,10 @@ fn what_needs_nvcc_is_compiled_in_the_devel_image() {
     // Nothing of the compilers is in the image, nor their variables; the base's stay.
     assert!(!by_native.contains_key("usr/local/cuda/bin/nvcc"));
     let tag = format!("{COMPILED}:devel-native");
-    let said = out("docker", &["run", "--rm", &tag, "env"]);
-    let said = String::from_utf8_lossy(&said).into_owned();
+    let output = out("docker", &["run", "--rm", &tag, "env"]);
+    let output = String::from_utf8_lossy(&output).into_owned();
     assert!(
-        said.contains("OF_RUNTIME=yes") && !said.contains("FROM_DEVEL"),
-        "{said}"
+        output.contains("OF_RUNTIME=yes") && !output.contains("FROM_DEVEL"),
+        "{output}"
     );
 }

@@ -85,9 +85,9 @@ fn layer(members: Vec<Member>) -> Vec<u8> {
     for member in members {
         let path = member.path().to_owned();
         let above = |one: &str, other: &str| other.starts_with(&format!("{one}/"));
-        let meets = kept.iter().any(|(other, there)| {
-            let over =
-                above(other, &path) && !matches!(there, Member::Directory(_) | Member::Opaque(_));
+        let meets = kept.iter().any(|(other, existing)| {
+            let over = above(other, &path)
+                && !matches!(existing, Member::Directory(_) | Member::Opaque(_));
             let under =
                 above(&path, other) && !matches!(member, Member::Directory(_) | Member::Opaque(_));
             over || under

@@ -58,8 +58,8 @@ proptest! {
             .env("SLURM_ARRAY_TASK_ID", "0")
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&out.stdout);
-        prop_assert_eq!(told.trim_start_matches("./"), path.trim_start_matches("./"));
+        let printed = String::from_utf8_lossy(&out.stdout);
+        prop_assert_eq!(printed.trim_start_matches("./"), path.trim_start_matches("./"));
         prop_assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     }
 

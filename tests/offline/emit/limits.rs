@@ -99,18 +99,18 @@ fn refusal(format: Format, count: usize, lock: Option<&str>) -> Option<EmitError
 
 #[test]
 fn services_have_limits() {
-    let says = |e: Option<EmitError>| e.map(|e| e.to_string()).unwrap_or_default();
-    assert_eq!(says(refusal(Format::Github, 256, None)), "");
+    let message = |e: Option<EmitError>| e.map(|e| e.to_string()).unwrap_or_default();
+    assert_eq!(message(refusal(Format::Github, 256, None)), "");
     assert_eq!(
-        says(refusal(Format::Github, 257, None)),
+        message(refusal(Format::Github, 257, None)),
         "GitHub runs at most 256 jobs of one matrix; 257 variants are left of this one"
     );
-    assert_eq!(says(refusal(Format::Gitlab, 200, None)), "");
+    assert_eq!(message(refusal(Format::Gitlab, 200, None)), "");
     assert_eq!(
-        says(refusal(Format::Gitlab, 201, None)),
+        message(refusal(Format::Gitlab, 201, None)),
         "GitLab runs at most 200 jobs of one matrix; 201 variants are for linux/amd64"
     );
-    assert_eq!(says(refusal(Format::Slurm, 1000, None)), "");
+    assert_eq!(message(refusal(Format::Slurm, 1000, None)), "");
     // Digests, which do not shrink: this lock stays beyond a MiB.
     let mut hash = stackforge_types::Digest::of(b"");
     let mut lock = String::new();
@@ -118,7 +118,7 @@ fn services_have_limits() {
         hash = stackforge_types::Digest::of(hash.hex().as_bytes());
         lock.push_str(hash.hex());
     }
-    let too_large = says(refusal(Format::Kubernetes, 1, Some(&lock)));
+    let too_large = message(refusal(Format::Kubernetes, 1, Some(&lock)));
     assert!(
         too_large.contains("a ConfigMap holds 1024 KiB"),
         "{too_large}"

@@ -1,6 +1,6 @@
 //! Whatever goes wrong, a fetch ends with the right bytes or a clear error.
 
-use super::server::{Reply, Seen, Server};
+use super::server::{Reply, Request, Server};
 use super::{bytes, download, fetcher, names, policy};
 use futures_util::StreamExt as _;
 use stackforge_transfer::fetch::{FetchError, Fetcher, Netrc, What};
@@ -45,8 +45,8 @@ impl Fault {
         }
     }
 
-    fn reply(self, body: &[u8], seen: &Seen) -> Reply {
-        let mut reply = Reply::honest(body, "\"a\"", seen);
+    fn reply(self, body: &[u8], request: &Request) -> Reply {
+        let mut reply = Reply::honest(body, "\"a\"", request);
         let here = reply.body.len();
         match self {
             Self::Cut(at) => reply.body.truncate(at),
@@ -54,12 +54,12 @@ impl Fault {
                 reply.body.truncate(at);
                 reply.stalls = at < here;
             }
-            Self::IgnoresRange => return Reply::honest(body, "\"a\"", &Seen::default()),
+            Self::IgnoresRange => return Reply::honest(body, "\"a\"", &Request::default()),
             Self::WrongRange if reply.status == 206 => {
                 let range = format!("bytes 0-{}/{}", here - 1, body.len());
                 reply.headers = vec![("Content-Range".into(), range)];
             }
-            Self::NewTag => return Reply::honest(body, "\"b\"", seen),
+            Self::NewTag => return Reply::honest(body, "\"b\"", request),
             Self::NoTag => reply.headers.retain(|(name, _)| name != "ETag"),
             Self::Busy => return Reply::status(429).header("Retry-After", "0"),
             Self::Broken => return Reply::status(500),
@@ -103,23 +103,23 @@ async fn run(seed: u64) -> bool {
     let count = random.usize(..7);
     let plan: Vec<Fault> = (0..count).map(|_| Fault::any(&mut random, size)).collect();
     let served = (body.clone(), plan.clone());
-    let server = Server::start(move |seen, before| match served.1.get(before) {
-        Some(fault) => fault.reply(&served.0, seen),
-        None => Reply::honest(&served.0, "\"a\"", seen),
+    let server = Server::start(move |request, before| match served.1.get(before) {
+        Some(fault) => fault.reply(&served.0, request),
+        None => Reply::honest(&served.0, "\"a\"", request),
     });
     let wanted = download(&server, &body, random.bool().then_some(size as u64));
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(&wanted.name);
-    let heard = Mutex::new(None);
-    let hear = |event: stackforge_transfer::fetch::Event<'_>| {
+    let last_progress = Mutex::new(None);
+    let on_event = |event: stackforge_transfer::fetch::Event<'_>| {
         assert_eq!(event.file, event.all, "one file is all there is");
-        *heard.lock().unwrap() = Some(event.all);
+        *last_progress.lock().unwrap() = Some(event.all);
     };
-    let first = fetcher().file(&wanted, dir.path(), &hear).await;
+    let first = fetcher().file(&wanted, dir.path(), &on_event).await;
     let ended = first.is_ok();
     match &first {
         Ok(_) => {
-            let last = heard.lock().unwrap().unwrap();
+            let last = last_progress.lock().unwrap().unwrap();
             assert_eq!((last.have, last.size), (size as u64, Some(size as u64)));
         }
         Err(error) => {
@@ -138,7 +138,7 @@ async fn run(seed: u64) -> bool {
     }
     // What is left from it never stands in the way of a server that is well again.
     let well = body.clone();
-    let server = Server::start(move |seen, _| Reply::honest(&well, "\"a\"", seen));
+    let server = Server::start(move |request, _| Reply::honest(&well, "\"a\"", request));
     let wanted = download(&server, &body, wanted.size);
     let again = fetcher().file(&wanted, dir.path(), &|_| {}).await.unwrap();
     assert_eq!(again.cached, ended, "seed {seed}");
@@ -170,7 +170,7 @@ async fn an_altered_file_is_fetched_once_more_and_then_named_with_both_digests()
     let body = bytes(1, 300_000);
     let wrong = bytes(2, 300_000);
     let found = stackforge_types::Digest::of(&wrong);
-    let server = Server::start(move |seen, _| Reply::honest(&wrong, "\"a\"", seen));
+    let server = Server::start(move |request, _| Reply::honest(&wrong, "\"a\"", request));
     let wanted = download(&server, &body, None);
     let dir = tempfile::tempdir().unwrap();
     let error = fetcher()
@@ -190,9 +190,9 @@ async fn an_altered_file_is_fetched_once_more_and_then_named_with_both_digests()
 async fn a_file_that_changed_is_not_patched_together() {
     let (old, new) = (bytes(1, 600_000), bytes(2, 600_000));
     let body = new.clone();
-    let server = Server::start(move |seen, before| match before {
-        0 => Fault::Cut(400_000).reply(&old, seen),
-        _ => Reply::honest(&new, "\"b\"", seen),
+    let server = Server::start(move |request, before| match before {
+        0 => Fault::Cut(400_000).reply(&old, request),
+        _ => Reply::honest(&new, "\"b\"", request),
     });
     let wanted = download(&server, &body, None);
     let dir = tempfile::tempdir().unwrap();
@@ -208,19 +208,19 @@ async fn a_server_that_asks_to_wait_is_left_alone_so_long_or_for_good() {
     let body = bytes(1, 10);
     for (wait, tries) in [("1", 2), ("3600", 1)] {
         let served = body.clone();
-        let server = Server::start(move |seen, before| match before {
+        let server = Server::start(move |request, before| match before {
             0 => Reply::status(429).header("Retry-After", wait),
-            _ => Reply::honest(&served, "\"a\"", seen),
+            _ => Reply::honest(&served, "\"a\"", request),
         });
         let dir = tempfile::tempdir().unwrap();
         let pauses = Mutex::new(Vec::new());
-        let hear = |event: stackforge_transfer::fetch::Event<'_>| {
+        let on_event = |event: stackforge_transfer::fetch::Event<'_>| {
             if let What::Retrying { pause, .. } = event.what {
                 pauses.lock().unwrap().push(pause);
             }
         };
         let wanted = download(&server, &body, None);
-        let done = fetcher().file(&wanted, dir.path(), &hear).await;
+        let done = fetcher().file(&wanted, dir.path(), &on_event).await;
         assert_eq!(server.log().len(), tries);
         match done {
             Ok(_) => {
@@ -240,9 +240,9 @@ async fn a_server_that_asks_to_wait_is_left_alone_so_long_or_for_good() {
 async fn a_login_comes_from_netrc_or_the_address_and_is_never_shown() {
     let body = bytes(1, 1000);
     let served = body.clone();
-    let server = Server::start(move |seen, _| match seen.authorization.as_deref() {
+    let server = Server::start(move |request, _| match request.authorization.as_deref() {
         // user:secret
-        Some("Basic dXNlcjpzZWNyZXQ=") => Reply::honest(&served, "\"a\"", seen),
+        Some("Basic dXNlcjpzZWNyZXQ=") => Reply::honest(&served, "\"a\"", request),
         _ => Reply::status(401),
     });
     let netrc = Netrc::parse("machine 127.0.0.1 login user password secret").unwrap();
@@ -274,12 +274,12 @@ async fn a_login_comes_from_netrc_or_the_address_and_is_never_shown() {
 async fn the_next_address_goes_on_where_the_first_one_failed() {
     let body = bytes(1, 900_000);
     let served = body.clone();
-    let failing = Server::start(move |seen, before| match before {
-        0 => Fault::Cut(500_000).reply(&served, seen),
+    let failing = Server::start(move |request, before| match before {
+        0 => Fault::Cut(500_000).reply(&served, request),
         _ => Reply::status(503),
     });
     let served = body.clone();
-    let good = Server::start(move |seen, _| Reply::honest(&served, "\"other\"", seen));
+    let good = Server::start(move |request, _| Reply::honest(&served, "\"other\"", request));
     let mut wanted = download(&failing, &body, Some(900_000));
     wanted.urls.push(format!("{}/thing", good.url));
     let dir = tempfile::tempdir().unwrap();
@@ -293,8 +293,8 @@ async fn the_next_address_goes_on_where_the_first_one_failed() {
 async fn a_server_without_ranges_that_breaks_off_each_time_is_given_up() {
     let body = bytes(1, 3 << 20);
     let served = body.clone();
-    let server = Server::start(move |seen, before| {
-        let mut reply = Fault::IgnoresRange.reply(&served, seen);
+    let server = Server::start(move |request, before| {
+        let mut reply = Fault::IgnoresRange.reply(&served, request);
         // In the end it is well, so that the test would end if the fetch did not give up.
         if before < 20 {
             reply.body.truncate(2 << 20);

@@ -49,10 +49,10 @@ fn a_killed_fetch_goes_on_where_it_stopped() {
     }
     let body = bytes(7, SIZE);
     let served = body.clone();
-    let server = Server::start(move |seen, before| {
-        let mut reply = Reply::honest(&served, "\"a\"", seen);
+    let server = Server::start(move |request, before| {
+        let mut reply = Reply::honest(&served, "\"a\"", request);
         if let Some(stall) = STALLS.get(before) {
-            reply.body.truncate(stall - seen.range.unwrap_or(0));
+            reply.body.truncate(stall - request.range.unwrap_or(0));
             reply.stalls = true;
         }
         reply
@@ -63,15 +63,15 @@ fn a_killed_fetch_goes_on_where_it_stopped() {
     let mut kept = vec![0];
     for stall in STALLS {
         let mut child = child(&wanted, dir.path());
-        let there = || std::fs::metadata(&part).map_or(0, |m| m.len() as usize);
+        let written = || std::fs::metadata(&part).map_or(0, |m| m.len() as usize);
         // It writes in pieces; the last one, not yet full, is in memory.
-        while there() < stall - (1 << 20) {
+        while written() < stall - (1 << 20) {
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        kept.push(there());
+        kept.push(written());
         assert!(!dir.path().join(&wanted.name).exists());
     }
     let mut last = child(&wanted, dir.path());
@@ -97,8 +97,8 @@ fn a_killed_fetch_goes_on_where_it_stopped() {
 async fn a_dropped_fetch_leaves_a_part_that_is_gone_on_with() {
     let body = bytes(8, SIZE);
     let served = body.clone();
-    let server = Server::start(move |seen, before| {
-        let mut reply = Reply::honest(&served, "\"a\"", seen);
+    let server = Server::start(move |request, before| {
+        let mut reply = Reply::honest(&served, "\"a\"", request);
         if before == 0 {
             reply.body.truncate(5 << 20);
             reply.stalls = true;
@@ -108,14 +108,14 @@ async fn a_dropped_fetch_leaves_a_part_that_is_gone_on_with() {
     let wanted = download(&server, &body, Some(SIZE as u64));
     let dir = tempfile::tempdir().unwrap();
     let enough = tokio::sync::Notify::new();
-    let hear = |event: stackforge_transfer::fetch::Event<'_>| {
+    let on_event = |event: stackforge_transfer::fetch::Event<'_>| {
         if event.file.have >= 4 << 20 {
             enough.notify_one();
         }
     };
     let fetcher = fetcher();
     tokio::select! {
-        done = fetcher.file(&wanted, dir.path(), &hear) => panic!("{done:?}"),
+        done = fetcher.file(&wanted, dir.path(), &on_event) => panic!("{done:?}"),
         () = enough.notified() => {}
     }
     let got = fetcher.file(&wanted, dir.path(), &|_| {}).await.unwrap();

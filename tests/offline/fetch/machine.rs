@@ -25,7 +25,7 @@ fn a_proxy_of_the_environment_is_taken_unless_the_host_is_excepted() {
     }
     let body = bytes(31, 300_000);
     let served = body.clone();
-    let server = Server::start(move |seen, _| Reply::honest(&served, "\"a\"", seen));
+    let server = Server::start(move |request, _| Reply::honest(&served, "\"a\"", request));
     let url = format!("{}/thing", server.url);
     let (address, log) = proxy();
     let (knows, guesses) = (
@@ -58,7 +58,7 @@ fn a_proxy_of_the_environment_is_taken_unless_the_host_is_excepted() {
 fn a_full_disk_is_named_and_what_came_is_gone_on_with() {
     let body = bytes(33, 6 << 20);
     let served = body.clone();
-    let server = Server::start(move |seen, _| Reply::honest(&served, "\"a\"", seen));
+    let server = Server::start(move |request, _| Reply::honest(&served, "\"a\"", request));
     let url = format!("{}/thing", server.url);
     let dir = tempfile::tempdir().unwrap();
     let disk = dir.path().to_str().unwrap();
@@ -79,9 +79,9 @@ fn a_full_disk_is_named_and_what_came_is_gone_on_with() {
         assert!(mount("remount,size=20m"));
     }
     let then = ask(&url, &body, dir.path(), &[]);
-    let mut there = Vec::new();
+    let mut content = Vec::new();
     if let Ok(mut file) = std::fs::File::open(dir.path().join("thing")) {
-        file.read_to_end(&mut there).unwrap();
+        file.read_to_end(&mut content).unwrap();
     }
     if small {
         assert!(Command::new("umount").arg(disk).status().unwrap().success());
@@ -97,7 +97,7 @@ fn a_full_disk_is_named_and_what_came_is_gone_on_with() {
         then,
         format!("well, {} bytes came", body.len() as u64 - kept)
     );
-    assert!(there == body);
+    assert!(content == body);
     let asked: Vec<_> = server.log().iter().map(|s| s.range).collect();
     assert_eq!(asked, [None, Some(usize::try_from(kept).unwrap())]);
 }

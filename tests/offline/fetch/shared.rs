@@ -11,23 +11,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 async fn of_two_that_want_a_file_one_fetches_and_the_other_finds_it() {
     let body = bytes(3, 3 << 20);
     let served = body.clone();
-    let server = Server::start(move |seen, _| {
+    let server = Server::start(move |request, _| {
         // Long enough for the other to come by.
         std::thread::sleep(std::time::Duration::from_millis(200));
-        Reply::honest(&served, "\"a\"", seen)
+        Reply::honest(&served, "\"a\"", request)
     });
     let wanted = download(&server, &body, None);
     let dir = tempfile::tempdir().unwrap();
     let waits = AtomicUsize::new(0);
-    let hear = |event: stackforge_transfer::fetch::Event<'_>| {
+    let on_event = |event: stackforge_transfer::fetch::Event<'_>| {
         if matches!(event.what, What::Waiting) {
             waits.fetch_add(1, Ordering::Relaxed);
         }
     };
     let (one, two) = (fetcher(), fetcher());
     let (one, two) = tokio::join!(
-        one.file(&wanted, dir.path(), &hear),
-        two.file(&wanted, dir.path(), &hear)
+        one.file(&wanted, dir.path(), &on_event),
+        two.file(&wanted, dir.path(), &on_event)
     );
     let (one, two) = (one.unwrap(), two.unwrap());
     assert!(one.cached != two.cached);
@@ -43,13 +43,13 @@ async fn many_files_come_in_their_order_and_never_too_many_at_once() {
         AtomicUsize::new(0),
         std::sync::Arc::new(AtomicUsize::new(0)),
     );
-    let seen_most = most.clone();
-    let server = Server::start(move |seen, _| {
-        seen_most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+    let most_at_once = most.clone();
+    let server = Server::start(move |request, _| {
+        most_at_once.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         std::thread::sleep(std::time::Duration::from_millis(20));
         now.fetch_sub(1, Ordering::SeqCst);
-        let size = seen.path[1..].parse().unwrap();
-        Reply::honest(&bytes(5, size), "\"a\"", seen)
+        let size = request.path[1..].parse().unwrap();
+        Reply::honest(&bytes(5, size), "\"a\"", request)
     });
     let wanted: Vec<Download> = (1..=20)
         .map(|n| Download {
@@ -61,9 +61,9 @@ async fn many_files_come_in_their_order_and_never_too_many_at_once() {
         .collect();
     let dir = tempfile::tempdir().unwrap();
     let last = Mutex::new(None);
-    let hear =
+    let on_event =
         |event: stackforge_transfer::fetch::Event<'_>| *last.lock().unwrap() = Some(event.all);
-    let files = fetcher().all(&wanted, dir.path(), &hear).await.unwrap();
+    let files = fetcher().all(&wanted, dir.path(), &on_event).await.unwrap();
     for (file, wanted) in files.iter().zip(&wanted) {
         assert_eq!(file.path, dir.path().join(&wanted.name));
     }

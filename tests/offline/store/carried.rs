@@ -41,16 +41,16 @@ fn what_is_exported_is_the_same_where_it_is_imported() {
     let (key, action, wheel) = filled(&from);
     for name in ["cache.tar", "cache/"] {
         let to = dir.path().join(name);
-        let there = open(&from).export(None, Some(&sign), &to, &|_, _| true);
-        let there = there.unwrap();
-        assert_eq!((there.actions, there.images), (1, 1));
+        let exported = open(&from).export(None, Some(&sign), &to, &|_, _| true);
+        let exported = exported.unwrap();
+        assert_eq!((exported.actions, exported.images), (1, 1));
         let new = dir
             .path()
             .join(format!("new-{}", name.trim_end_matches('/')));
         let store = open(&new);
         let trusted = Some(&has_signed as &dyn Fn(&[u8], &[u8]) -> bool);
         let done = store.import(&to, trusted, &|_, _| true).unwrap();
-        assert_eq!((done.blobs, done.bytes), (there.blobs, there.bytes));
+        assert_eq!((done.blobs, done.bytes), (exported.blobs, exported.bytes));
         assert_eq!((done.actions, done.images), (1, 1));
         assert_eq!(store.action(&key), Some(action.clone()));
         assert_eq!(store.names_of(&wheel), ["x-1-py3-none-any.whl"]);

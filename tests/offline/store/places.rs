@@ -61,8 +61,8 @@ fn an_export_to_stdout_is_alone_there() {
     };
     let piped = export().output().unwrap();
     assert!(piped.status.success());
-    let said = String::from_utf8_lossy(&piped.stderr);
-    assert!(said.contains("/dev/stdout"), "{said}");
+    let stderr = String::from_utf8_lossy(&piped.stderr);
+    assert!(stderr.contains("/dev/stdout"), "{stderr}");
     std::fs::write(sandbox.path("piped.tar"), &piped.stdout).unwrap();
     is_export(&sandbox, "piped.tar");
 

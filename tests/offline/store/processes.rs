@@ -59,8 +59,8 @@ fn works_for_another_process() {
     }
 }
 
-/// Digests that it told of after `mark`, until it ended.
-fn told(child: &mut Child, mark: &str) -> BTreeSet<Digest> {
+/// Returns the digests that the child prints after `mark`, until it ends.
+fn digests_after(child: &mut Child, mark: &str) -> BTreeSet<Digest> {
     let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
     let lines = lines.map_while(Result::ok);
     lines
@@ -91,7 +91,7 @@ fn killed_at_any_moment_nothing_that_was_put_is_lost_or_wrong() {
             child.kill().unwrap();
         }
         for child in &mut children {
-            put.extend(told(child, "PUT "));
+            put.extend(digests_after(child, "PUT "));
             child.wait().unwrap();
         }
     }
@@ -116,7 +116,7 @@ fn what_two_want_is_made_once() {
     let mut children: Vec<Child> = (0..4).map(|n| child("alone", dir.path(), n)).collect();
     let made: usize = (children.iter_mut())
         .map(|child| {
-            let made = told(child, "MADE ").len();
+            let made = digests_after(child, "MADE ").len();
             assert!(child.wait().unwrap().success());
             made
         })
@@ -176,7 +176,7 @@ fn cleaning_up_beside_processes_that_put_takes_nothing_from_them() {
         child.kill().unwrap();
     }
     for child in &mut children {
-        assert!(!told(child, "PUT ").is_empty());
+        assert!(!digests_after(child, "PUT ").is_empty());
         child.wait().unwrap();
     }
     assert!(

@@ -19,7 +19,7 @@ fn tiny() -> Sandbox {
     sandbox
 }
 
-fn said(out: &Output) -> String {
+fn stderr(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
@@ -61,14 +61,14 @@ fn a_full_stdout_is_an_error() {
     ] {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let out = sandbox.command().args(args).stdout(full).output().unwrap();
-        assert_eq!(out.status.code(), Some(3), "{args:?}: {}", said(&out));
-        assert!(said(&out).contains("cannot write to stdout"), "{args:?}");
+        assert_eq!(out.status.code(), Some(3), "{args:?}: {}", stderr(&out));
+        assert!(stderr(&out).contains("cannot write to stdout"), "{args:?}");
     }
     // A reader that has read enough is none.
     let mut pipe = sandbox.command_of("sh");
     let script = "{ \"$0\" explain --markdown; echo $? >&2; } | head -c 1";
     let out = pipe.args(["-c", script, env!("CARGO_BIN_EXE_stackforge")]);
-    assert_eq!(said(&out.output().unwrap()).trim(), "0");
+    assert_eq!(stderr(&out.output().unwrap()).trim(), "0");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn what_could_not_be_written_is_not_in_the_way() {
     ] {
         let out = without_room(&sandbox, args);
         assert_ne!(out.status.code(), Some(0), "{args:?}");
-        assert_eq!(names(), 0, "{args:?}: {}", said(&out));
+        assert_eq!(names(), 0, "{args:?}: {}", stderr(&out));
         let run = sandbox.run(args);
         assert_eq!(run.code, 0, "{args:?}: {}", run.stderr);
         std::fs::remove_dir_all(sandbox.path("own")).unwrap();
@@ -143,7 +143,7 @@ fn engine(sandbox: &Sandbox, env: &[(&str, &[u8])]) -> String {
     }
     let out = command.output().unwrap();
     assert_ne!(out.status.code(), Some(0));
-    said(&out)
+    stderr(&out)
 }
 
 #[test]
@@ -158,14 +158,14 @@ fn the_engine_that_is_named_is_the_one_that_is_meant() {
         &[("DOCKER_CONTEXT", b"\xff")],
         &[("DOCKER_HOST", b"unix:///\xff")],
     ] {
-        let said = engine(&sandbox, env);
-        assert!(said.contains("is not valid"), "{said}");
+        let message = engine(&sandbox, env);
+        assert!(message.contains("is not valid"), "{message}");
     }
     for host in [&b"tcp://me:s3cret@box:2375"[..], b"ssh://me:s3cret@box"] {
-        let said = engine(&sandbox, &[("DOCKER_HOST", host)]);
+        let message = engine(&sandbox, &[("DOCKER_HOST", host)]);
         assert!(
-            said.contains("is not valid") && !said.contains("s3cret"),
-            "{said}"
+            message.contains("is not valid") && !message.contains("s3cret"),
+            "{message}"
         );
     }
     // Nor is another one taken where stackforge may choose.
@@ -199,9 +199,9 @@ fn a_server_that_is_no_engine_is_told_as_such() {
                 }
             }
         });
-        let said = engine(&sandbox, &[("DOCKER_HOST", host.as_bytes())]);
-        let is_told = said.contains("SF0301") && said.contains("what listens there");
-        assert!(is_told, "{answer}: {said}");
+        let message = engine(&sandbox, &[("DOCKER_HOST", host.as_bytes())]);
+        let is_reported = message.contains("SF0301") && message.contains("what listens there");
+        assert!(is_reported, "{answer}: {message}");
     }
 }
 
@@ -237,13 +237,13 @@ fn settings_that_are_a_pipe_are_not_waited_for() {
             .unwrap();
         let update = in_time(&sandbox).args(["update", pipe]).output().unwrap();
         for out in [plan, update] {
-            assert_eq!(out.status.code(), Some(2), "{pipe}: {}", said(&out));
+            assert_eq!(out.status.code(), Some(2), "{pipe}: {}", stderr(&out));
         }
     }
     // A key may come through a pipe, and has an end.
     let verify = ["verify", "127.0.0.1:1/x:1", "--key", "/dev/zero"];
     let out = in_time(&sandbox).args(verify).output().unwrap();
-    assert_eq!(out.status.code(), Some(2), "{}", said(&out));
+    assert_eq!(out.status.code(), Some(2), "{}", stderr(&out));
 }
 
 #[test]
@@ -293,9 +293,9 @@ fn a_relative_cache_directory_is_none() {
     command.args(["cache", "ls"]).env_remove("STACKFORGE_STORE");
     command.env("XDG_CACHE_HOME", "caches").env("HOME", &home);
     let out = command.output().unwrap();
-    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&out.stdout).into_owned();
     let expected = home.join(".cache/stackforge");
-    assert!(said.starts_with(&*expected.to_string_lossy()), "{said}");
+    assert!(stdout.starts_with(&*expected.to_string_lossy()), "{stdout}");
 }
 
 /// A pull that waits for its server, which never answers. It has begun, and listens for signals.

@@ -3,9 +3,11 @@
 use std::io::Read as _;
 use std::time::{Duration, SystemTime};
 
+use stackforge_debian::contents::Contents;
 use stackforge_debian::control::{MAX_STANZA, StanzaReader};
 use stackforge_debian::deb::Deb;
 use stackforge_debian::index::IndexBuilder;
+use stackforge_debian::package::is_package_name;
 use stackforge_debian::release;
 
 use super::{MAX_CONTENT, scratch};
@@ -25,6 +27,7 @@ pub fn control(bytes: &[u8]) {
 
 /// An index of packages: what is found by a name has that name.
 pub fn packages(bytes: &[u8]) {
+    contents(bytes);
     let mut builder = IndexBuilder::new("amd64");
     if builder.add("main", bytes).is_err() {
         return;
@@ -40,6 +43,17 @@ pub fn packages(bytes: &[u8]) {
             assert!(providers.any(|other| other.name() == package.name()));
         }
         assert!(package.locked().check().is_ok());
+    }
+}
+
+/// An index of files: a name that is looked up has packages, which have names.
+fn contents(bytes: &[u8]) {
+    let mut contents = Contents::default();
+    contents.add(bytes, "amd64").expect("a slice can be read");
+    for line in String::from_utf8_lossy(bytes).lines() {
+        let name = line.split([' ', '/']).next_back().unwrap_or(line);
+        let packages = contents.library(name).iter().chain(contents.program(name));
+        assert!(packages.into_iter().all(|p| is_package_name(p)));
     }
 }
 

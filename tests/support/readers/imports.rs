@@ -65,9 +65,9 @@ pub fn records(bytes: &[u8]) {
     ] {
         write(&dir.path().join(file), &text);
     }
-    let there = |digest: &Digest| store.blob_path(digest).is_file();
+    let is_stored = |digest: &Digest| store.blob_path(digest).is_file();
     if let Some(action) = store.action(&key) {
-        assert!(action.outputs.values().all(there));
+        assert!(action.outputs.values().all(is_stored));
     }
     assert!(store.blob(&config).is_some(), "its bytes are right");
     let found = store.verify(true, &|_, _| true).expect("it is repaired");
@@ -75,7 +75,7 @@ pub fn records(bytes: &[u8]) {
     let again = store.verify(false, &|_, _| true).expect("it can be read");
     assert!(again.is_clean(), "{again:?}");
     let images = store.refs().expect("it was repaired");
-    assert!(images.iter().all(|image| there(&image.digest)));
+    assert!(images.iter().all(|image| is_stored(&image.digest)));
     for name in found.restored {
         let named = images
             .iter()

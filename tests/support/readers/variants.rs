@@ -27,9 +27,9 @@ pub fn variants(bytes: &[u8]) {
     };
     for machine in [server, Machine::default()] {
         let choice = choose(&machine, &variants);
-        let taken = choice.taken.iter().map(|reason| reason.place);
+        let chosen = choice.taken.iter().map(|reason| reason.place);
         let others = choice.others.iter().map(|reason| reason.place);
-        let mut places: Vec<usize> = taken.chain(others).collect();
+        let mut places: Vec<usize> = chosen.chain(others).collect();
         places.sort_unstable();
         assert!(places.into_iter().eq(0..variants.len()), "each once");
     }

@@ -91,11 +91,11 @@ impl Stage {
         for at in &places {
             let (copy, end) = self.killed(Some(*at));
             let case = format!("killed at call {at}, {end:?}");
-            let there = copy.path("root").exists().then(|| tree(&copy.path("root")));
-            if there.as_deref() == before.map(listed).as_deref() {
+            let current = copy.path("root").exists().then(|| tree(&copy.path("root")));
+            if current.as_deref() == before.map(listed).as_deref() {
                 old += 1;
             } else {
-                assert_eq!(there, Some(listed(AFTER)), "{case}");
+                assert_eq!(current, Some(listed(AFTER)), "{case}");
                 new += 1;
             }
             for (name, path) in entries(&copy) {
@@ -152,7 +152,9 @@ fn listed(layers: &[&[Member]]) -> Vec<String> {
             File(path, text) => format!("{path} = {text}"),
             Folder(path) => format!("{path}/"),
             Link(path, to) => format!("{path} -> {to}"),
-            Member::Gone(path) | Member::Program(path, _) => panic!("{path} is not listed"),
+            Member::Gone(path) | Member::Program(path, _) | Member::SetUid(path, _) => {
+                panic!("{path} is not listed")
+            }
         });
         if let File(path, _) = member
             && let Some((folder, _)) = path.rsplit_once('/')

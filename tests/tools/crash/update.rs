@@ -128,9 +128,9 @@ fn a_service_runs_one_image_or_the_other_at_each_call() {
         stage.settings(&copy, "gone");
         let code = stage.update(&copy);
         assert_eq!(code, 3, "{case}");
-        let there = std::fs::read_to_string(copy.path("srv/version")).unwrap();
-        assert_eq!(Stage::running(&copy).as_ref(), Some(&there), "{case}");
-        match there.as_str() {
+        let version = std::fs::read_to_string(copy.path("srv/version")).unwrap();
+        assert_eq!(Stage::running(&copy).as_ref(), Some(&version), "{case}");
+        match version.as_str() {
             "one" => old += 1,
             _ => new += 1,
         }

@@ -205,12 +205,12 @@ fn a_signature_of_openssl_is_taken() {
 #[test]
 fn what_cannot_be_trusted_is_refused_each_with_its_code() {
     let signing = Signing::new();
-    let mut said = String::new();
+    let mut output = String::new();
     let mut refused = |key: &str, code: &str| {
         let (exit, text) = signing.verify(key);
         assert_eq!(exit, 1, "{text}");
         assert!(text.starts_with(code), "{text}");
-        said += &text;
+        output += &text;
     };
     refused("own.pub", "SF1104");
     signing.sign("own.key");
@@ -225,7 +225,7 @@ fn what_cannot_be_trusted_is_refused_each_with_its_code() {
     refused("own.pub", "SF1104");
     signing.put(&old, &format!("sha256-{}.sig", moved.hex()));
     refused("own.pub", "SF1106");
-    insta::assert_snapshot!("untrusted", format!("{said}{good}"));
+    insta::assert_snapshot!("untrusted", format!("{output}{good}"));
 }
 
 /// The registry's own files: a manifest of another content under the same digest, and a statement.
@@ -260,9 +260,9 @@ fn a_registry_that_alters_what_it_keeps_is_refused() {
         let mut other = text.clone();
         other[at] = if text[at] == b'1' { b'2' } else { b'1' };
         std::fs::write(&path, &other).unwrap();
-        let (exit, said) = signing.verify("own.pub");
-        assert_ne!(exit, 0, "{said}");
-        assert!(said.starts_with("SF1106"), "{said}");
+        let (exit, output) = signing.verify("own.pub");
+        assert_ne!(exit, 0, "{output}");
+        assert!(output.starts_with("SF1106"), "{output}");
         std::fs::write(&path, &text).unwrap();
         assert_eq!(signing.verify("own.pub").0, 0, "it is whole again");
     }
@@ -376,7 +376,7 @@ fn keys_that_are_not_read_say_why() {
     let encrypt = ["pkcs8", "-topk8", "-passout", "pass:x", "-in", "own.key"];
     openssl(&dir, &[&encrypt[..], &["-out", "locked.pem"]].concat());
     signing.sandbox.write("text.pem", "no key\n");
-    let mut said = String::new();
+    let mut output = String::new();
     for key in [
         "cosign.key",
         "rsa.pem",
@@ -389,15 +389,15 @@ fn keys_that_are_not_read_say_why() {
     ] {
         let run = signing.sandbox.run(&["sign", &signing.name, "--key", key]);
         assert_eq!(run.code, 2, "{key}: {}", run.stderr);
-        said += &run.stderr;
+        output += &run.stderr;
     }
     let (exit, text) = signing.verify("own.key");
     assert_eq!(exit, 2);
-    said += &text;
+    output += &text;
     let again = signing.sandbox.run(&["sign", "--generate-key", "own"]);
     assert_eq!(again.code, 2, "a key is never overwritten");
-    said += &again.stderr;
-    insta::assert_snapshot!("keys", plain(&said, &signing.server));
+    output += &again.stderr;
+    insta::assert_snapshot!("keys", plain(&output, &signing.server));
 
     let key = std::fs::read_to_string(signing.sandbox.path("own.key")).unwrap();
     let arguments = ["sign", &signing.name, "--key", "env://SIGNING_KEY"];
@@ -420,16 +420,16 @@ fn only_what_is_signed_is_pulled() {
         let run = signing.sandbox.run(&[&arguments[..], &more].concat());
         (run.code, run.stderr)
     };
-    let (code, said) = pull("own.pub");
-    assert_eq!(code, 1, "{said}");
-    assert!(said.starts_with("SF1104"), "{said}");
+    let (code, stderr) = pull("own.pub");
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.starts_with("SF1104"), "{stderr}");
     signing.sign("own.key");
-    let (code, said) = pull("other.pub");
-    assert_eq!(code, 1, "{said}");
-    assert!(said.starts_with("SF1105"), "{said}");
+    let (code, stderr) = pull("other.pub");
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.starts_with("SF1105"), "{stderr}");
     assert!(!layout.exists(), "nothing is kept of what is not signed");
-    let (code, said) = pull("own.pub");
-    assert_eq!(code, 0, "{said}");
+    let (code, stderr) = pull("own.pub");
+    assert_eq!(code, 0, "{stderr}");
     assert!(layout.join("index.json").exists());
 }
 
@@ -462,10 +462,10 @@ fn a_signature_is_for_its_name() {
             &format!("docker://{host}/{to}"),
         ]);
     }
-    let (code, said) = signing.verify("own.pub");
-    assert_eq!(code, 1, "{said}");
-    assert!(said.starts_with("SF1107"), "{said}");
-    insta::assert_snapshot!("another_name", said);
+    let (code, output) = signing.verify("own.pub");
+    assert_eq!(code, 1, "{output}");
+    assert!(output.starts_with("SF1107"), "{output}");
+    insta::assert_snapshot!("another_name", output);
     let pull = |more: &[&str]| {
         let arguments = ["pull", &signing.name, "--platform", "linux/amd64"];
         let all = [&arguments[..], &["--verify", "own.pub"], more].concat();
@@ -513,9 +513,9 @@ fn an_older_image_is_refused_where_that_is_asked() {
     image(&signing.name, "old", "1000");
     assert_eq!(pull(&guarded).0, 0, "the first one");
     image(&signing.name, "new", "2000");
-    let (code, said) = pull(&guarded);
-    assert_eq!(code, 0, "{said}");
-    assert_eq!(said["signatures"][0]["time"], 2000, "{said}");
+    let (code, document) = pull(&guarded);
+    assert_eq!(code, 0, "{document}");
+    assert_eq!(document["signatures"][0]["time"], 2000, "{document}");
     assert_eq!(pull(&guarded).0, 0, "what is there already");
     made::push(
         signing.server.dir.path(),
@@ -524,9 +524,9 @@ fn an_older_image_is_refused_where_that_is_asked() {
         &[],
     );
     for more in [&guarded[..], &["--no-downgrade", "--dry-run"]] {
-        let (code, said) = pull(more);
-        assert_eq!(code, 1, "{said}");
-        assert_eq!(said["diagnostics"][0]["code"], "SF1009", "{said}");
+        let (code, document) = pull(more);
+        assert_eq!(code, 1, "{document}");
+        assert_eq!(document["diagnostics"][0]["code"], "SF1009", "{document}");
     }
     // Signed again, it is the newest.
     image(&signing.name, "old", "3000");

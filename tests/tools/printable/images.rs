@@ -46,7 +46,7 @@ fn layer(link: &str) -> Vec<u8> {
 }
 
 /// An image as a layout; `says` changes its documents.
-fn layout(dir: &Path, says: impl Fn(&mut Value, &mut Value)) {
+fn layout(dir: &Path, edit: impl Fn(&mut Value, &mut Value)) {
     let blobs = dir.join("blobs/sha256");
     let tar = layer(EVIL);
     let layer = put(&blobs, &tar, "application/vnd.oci.image.layer.v1.tar");
@@ -55,7 +55,7 @@ fn layout(dir: &Path, says: impl Fn(&mut Value, &mut Value)) {
         "rootfs": { "type": "layers", "diff_ids": [Digest::of(&tar).to_string()] },
     });
     let mut entry = json!({});
-    says(&mut config, &mut entry);
+    edit(&mut config, &mut entry);
     let config = config.to_string();
     let config = put(
         &blobs,

@@ -154,7 +154,7 @@ pub fn refusing() -> World {
     let raw = EVIL.replace(['\n', '\r'], "");
     let statuses = ["401 No", "403 No", "404 No", "429 No", "400 No", "200 OK"];
     for status in statuses {
-        let says = quoted(EVIL).replace("\\U000e0041", "");
+        let message = quoted(EVIL).replace("\\U000e0041", "");
         let server = Proxy::start(NOTHING, move |request| {
             let host = request.header("host").unwrap_or_default();
             let head = match request.path.starts_with("/token") {
@@ -164,7 +164,7 @@ pub fn refusing() -> World {
                 ),
                 false => format!("{status}\r\nContent-Type: {MANIFEST}"),
             };
-            let body = format!("{{\"errors\":[{{\"code\":{says},\"message\":{says}}}]}}");
+            let body = format!("{{\"errors\":[{{\"code\":{message},\"message\":{message}}}]}}");
             Act::Answer(head, body)
         });
         let place = format!("{}/app:1", server.host);

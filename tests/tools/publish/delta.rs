@@ -8,6 +8,11 @@ use std::path::Path;
 
 /// A layer with eStargz's table of contents, one gzip member for each content and what is between.
 fn layer(files: &[(&str, Vec<u8>)]) -> (Vec<u8>, Vec<u8>) {
+    packed(files, None)
+}
+
+/// The same with another table's text.
+fn packed(files: &[(&str, Vec<u8>)], other: Option<&str>) -> (Vec<u8>, Vec<u8>) {
     let mut out = Vec::new();
     let mut plain = Vec::new();
     let mut member = |out: &mut Vec<u8>, bytes: &[u8]| {
@@ -39,7 +44,8 @@ fn layer(files: &[(&str, Vec<u8>)]) -> (Vec<u8>, Vec<u8>) {
     }
     member(&mut out, &padding(before));
     let at = out.len();
-    let table = json!({ "version": 1, "entries": entries }).to_string();
+    let own = json!({ "version": 1, "entries": entries }).to_string();
+    let table = other.map_or(own, str::to_owned);
     let last = [
         header("stargz.index.json", table.len()),
         table.clone().into_bytes(),
@@ -57,6 +63,10 @@ fn layer(files: &[(&str, Vec<u8>)]) -> (Vec<u8>, Vec<u8>) {
 }
 
 fn image(dir: &Path, files: &[(&str, Vec<u8>)]) {
+    image_of(dir, layer(files));
+}
+
+fn image_of(dir: &Path, (gzip, plain): (Vec<u8>, Vec<u8>)) {
     let blobs = dir.join("blobs/sha256");
     std::fs::create_dir_all(&blobs).unwrap();
     let put = |kind: &str, bytes: &[u8]| {
@@ -65,7 +75,6 @@ fn image(dir: &Path, files: &[(&str, Vec<u8>)]) {
         let media_type = format!("application/vnd.oci.image.{kind}");
         json!({ "mediaType": media_type, "digest": digest, "size": bytes.len() })
     };
-    let (gzip, plain) = layer(files);
     let layer = put("layer.v1.tar+gzip", &gzip);
     let config = json!({ "architecture": "amd64", "os": "linux",
         "rootfs": { "type": "layers", "diff_ids": [digest(&plain)] } });
@@ -175,4 +184,33 @@ fn without_ranges_or_with_a_damaged_older_layer_all_of_it_is_fetched() {
     let read = |name: &str| std::fs::read(sandbox.path("root").join(name)).unwrap();
     assert!(read("lib/a.so") == noise(1, 1_500_000));
     assert!(read("v") == noise(4, 100_000));
+}
+
+/// A layer of some hundred kilobytes whose table would take gigabytes as entries in memory.
+#[test]
+fn a_table_of_two_million_entries_takes_little_memory() {
+    let server = Server::start(Kind::Open);
+    let sandbox = Sandbox::new();
+    let (_, new) = updated(&server, &sandbox);
+    let entry = r#"{"name":"a","type":"reg","size":1,"offset":2,"digest":"x","a":{"b":[0]}}"#;
+    let entries = vec![entry; 2_000_000].join(",");
+    let table = format!(r#"{{"version":1,"entries":[{entries}]}}"#);
+    let files = [("v", noise(5, 100_000))];
+    image_of(&sandbox.path("many"), packed(&files, Some(&table)));
+    let many = format!("{}/app:many", server.host);
+    answer(&sandbox, &["push", "oci:many:v1", &many]);
+    // Each in a store that has older layers; the second pull finds the first one's among them.
+    for place in [&many, &new] {
+        let own = sandbox.command();
+        let out = sandbox
+            .command_of("prlimit")
+            .arg(format!("--data={}", 512 << 20))
+            .arg(own.get_program())
+            .args(["pull", place, "--platform", "linux/amd64"])
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(0), "{stderr}");
+    }
+    verified(&sandbox);
 }

@@ -78,9 +78,9 @@ fn an_image_that_is_the_only_one_is_pulled_with_its_doubts() {
     let turing = push("turing", json!({ "io.stackforge.sm": "sm_75" }));
     assert_eq!(doubt(&turing), "it has sm_75, nothing for sm_90");
     let run = h100.run(&["pull", &turing, "--root", "machine", "--dry-run"]);
-    let said = "by its labels it does not run there: it has sm_75, nothing for sm_90\n";
+    let expected = "by its labels it does not run there: it has sm_75, nothing for sm_90\n";
     assert!(
-        run.code == 0 && run.stdout.starts_with(said),
+        run.code == 0 && run.stdout.starts_with(expected),
         "{}",
         run.stdout
     );

@@ -113,8 +113,8 @@ async fn no_harm_pushes_half_an_image_or_a_wrong_one() {
         // Whoever sees the tag gets all of it.
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(Some(dir.path())).unwrap();
-        let seen = pulled(&server.host, &name, &store, |_| {}).await;
-        match (pushed, seen) {
+        let pulled = pulled(&server.host, &name, &store, |_| {}).await;
+        match (pushed, pulled) {
             (Ok(done), Ok(image)) => {
                 assert_eq!(done.digest, request.digest);
                 assert_eq!(image.digest, request.digest, "{seed}");
@@ -124,11 +124,11 @@ async fn no_harm_pushes_half_an_image_or_a_wrong_one() {
                 assert_clear(seed, &error);
                 assert_eq!(image.digest, request.digest, "{seed}");
             }
-            (Err(PublishError::Registry(error)), Err(PullError::Registry(seen))) => {
+            (Err(PublishError::Registry(error)), Err(PullError::Registry(pull_error))) => {
                 assert_clear(seed, &error);
-                let shown = seen.to_string();
+                let shown = pull_error.to_string();
                 assert!(
-                    seen.is_missing() && shown.contains("manifest"),
+                    pull_error.is_missing() && shown.contains("manifest"),
                     "{seed}: {shown}"
                 );
             }
@@ -158,11 +158,11 @@ async fn no_harm_pulls_a_wrong_byte_or_a_blob_twice() {
         for turn in 0..2 {
             let proxy = harmful(&server.host, seed + 1000 * turn);
             let whole: BTreeSet<_> = blobs(dir.path());
-            let heard = Arc::new(Mutex::new(BTreeMap::new()));
-            let hears = Arc::clone(&heard);
+            let received = Arc::new(Mutex::new(BTreeMap::new()));
+            let counter = Arc::clone(&received);
             let on = move |event| {
                 if let Event::Received { digest, bytes } = event {
-                    *hears
+                    *counter
                         .lock()
                         .unwrap()
                         .entry(digest.hex().to_owned())
@@ -174,7 +174,7 @@ async fn no_harm_pulls_a_wrong_byte_or_a_blob_twice() {
                 let bytes = std::fs::read(dir.path().join("blobs/sha256").join(&entry)).unwrap();
                 assert_eq!(digest(&bytes).hex(), entry, "{seed}");
             }
-            let again: Vec<_> = (heard.lock().unwrap().keys())
+            let again: Vec<_> = (received.lock().unwrap().keys())
                 .filter(|hex| whole.contains(*hex))
                 .cloned()
                 .collect();

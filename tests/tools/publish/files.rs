@@ -16,9 +16,9 @@ fn a_layer_that_is_not_what_the_configuration_says_is_unpacked_nowhere() {
     let server = Server::start(Kind::Open);
     let sandbox = Sandbox::new();
     let layers: [&[Member]; 2] = [&[File("a", "1")], &[File("b", "2")]];
-    named(&sandbox.path("image"), &layers, |mut said| {
-        said[1] = said[0].clone();
-        said
+    named(&sandbox.path("image"), &layers, |mut diff_ids| {
+        diff_ids[1] = diff_ids[0].clone();
+        diff_ids
     });
     let place = format!("{}/app:v1", server.host);
     answer(&sandbox, &["push", "oci:image:v1", &place]);

@@ -52,8 +52,8 @@ fn a_directory_of_its_user_beside_it_is_never_touched() {
     std::fs::create_dir(sandbox.path(&empty)).unwrap();
     sandbox.write(&format!("{marked}/{MARKER}"), "");
     sandbox.write(&format!("{other}/{MARKER}"), "{}");
-    let said = refused(&sandbox, &one, "SF1005");
-    assert!(said.contains("root~1"), "{said}");
+    let message = refused(&sandbox, &one, "SF1005");
+    assert!(message.contains("root~1"), "{message}");
     assert!(!sandbox.path("root").exists());
     for place in [&one, &two, &one] {
         let args = [&pull(place)[..], &["--keep", "0"]].concat();
@@ -73,8 +73,8 @@ fn a_directory_of_its_user_beside_it_is_never_touched() {
     }
     assert!(sandbox.path(&empty).is_dir());
     for (name, text) in [(&marked, ""), (&other, "{}")] {
-        let there = read(&sandbox, &format!("{name}/{MARKER}"));
-        assert_eq!(there.as_deref(), Some(text), "{name}");
+        let content = read(&sandbox, &format!("{name}/{MARKER}"));
+        assert_eq!(content.as_deref(), Some(text), "{name}");
     }
     // Nor do such files make the directory itself one that an image replaces.
     for text in ["", "{}", r#"{"digest":null}"#] {
@@ -157,9 +157,9 @@ fn a_mount_is_refused_before_anything_changes() {
             .args(["--keep", "0"])
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&out.stdout);
+        let stdout = String::from_utf8_lossy(&out.stdout);
         assert_eq!(out.status.code(), Some(1), "{out:?}");
-        assert!(said.contains("SF1008") && said.contains(at), "{said}");
+        assert!(stdout.contains("SF1008") && stdout.contains(at), "{stdout}");
         std::fs::remove_dir(sandbox.path("root/in it")).ok();
         assert_eq!(tree(&sandbox.path("root")), before);
         assert_eq!(read(&sandbox, "data/file").as_deref(), Some("precious"));
@@ -196,8 +196,8 @@ fn one_pull_at_a_time_writes_a_directory() {
         assert!(pull.wait().unwrap().success());
     }
     // Whichever was the last: the other is the one before, and is found to be another one.
-    let there = read(&sandbox, "root/version").unwrap();
-    let other = if there == "one" { "two" } else { "one" };
+    let current = read(&sandbox, "root/version").unwrap();
+    let other = if current == "one" { "two" } else { "one" };
     assert_eq!(read(&sandbox, "root~1/version").as_deref(), Some(other));
     let place = format!("{}/app:{other}", server.host);
     answer(&sandbox, &pull(&place));
@@ -215,11 +215,11 @@ fn deep_layers_come_and_go_with_few_descriptors() {
         named(
             &sandbox.path(&format!("images/{name}")),
             &layers,
-            |mut said| {
+            |mut diff_ids| {
                 if wrong {
-                    said[1] = said[0].clone();
+                    diff_ids[1] = diff_ids[0].clone();
                 }
-                said
+                diff_ids
             },
         );
         let place = format!("{}/app:{name}", server.host);
@@ -249,23 +249,23 @@ fn deep_layers_come_and_go_with_few_descriptors() {
                 .args(["--keep", "0"])
                 .output()
                 .unwrap();
-            let said = String::from_utf8_lossy(&out.stdout).into_owned();
-            assert_eq!(leftovers(&sandbox), Vec::<String>::new(), "{said}");
-            (out.status.code(), said)
+            let output = String::from_utf8_lossy(&out.stdout).into_owned();
+            assert_eq!(leftovers(&sandbox), Vec::<String>::new(), "{output}");
+            (out.status.code(), output)
         };
-        let (code, said) = run(&bad);
+        let (code, output) = run(&bad);
         assert!(
-            code == Some(1) && said.contains("diff ID"),
-            "{files}: {said}"
+            code == Some(1) && output.contains("diff ID"),
+            "{files}: {output}"
         );
-        let (code, said) = run(&deeper);
+        let (code, output) = run(&deeper);
         assert!(
-            code == Some(1) && said.contains("1024 folders"),
-            "{files}: {said}"
+            code == Some(1) && output.contains("1024 folders"),
+            "{files}: {output}"
         );
         for place in [&good, &hidden, &next] {
-            let (code, said) = run(place);
-            assert_eq!(code, Some(0), "{files}: {said}");
+            let (code, output) = run(place);
+            assert_eq!(code, Some(0), "{files}: {output}");
         }
         assert_eq!(read(&sandbox, "root/version").as_deref(), Some("next"));
     }
@@ -276,7 +276,7 @@ fn a_file_of_the_marker_s_name_in_an_image_is_refused_unless_it_is_a_marker() {
     let server = Server::start(Kind::Open);
     let sandbox = Sandbox::new();
     let marker = r#"{"stackforge":"0.1.0","digest":null}"#;
-    for (name, text, taken) in [("marked", marker, true), ("other", "mine", false)] {
+    for (name, text, replaced) in [("marked", marker, true), ("other", "mine", false)] {
         image(
             &sandbox.path(&format!("images/{name}")),
             &[&[File(MARKER, text)]],
@@ -286,13 +286,13 @@ fn a_file_of_the_marker_s_name_in_an_image_is_refused_unless_it_is_a_marker() {
             &sandbox,
             &["push", &format!("oci:images/{name}:v1"), &place],
         );
-        if taken {
+        if replaced {
             let digest = answer(&sandbox, &pull(&place))["digest"].to_string();
-            let said = read(&sandbox, &format!("root/{MARKER}")).unwrap();
-            assert!(said.contains(&digest), "{said}");
+            let written = read(&sandbox, &format!("root/{MARKER}")).unwrap();
+            assert!(written.contains(&digest), "{written}");
         } else {
-            let said = refused(&sandbox, &place, "SF0920");
-            assert!(said.contains(MARKER), "{said}");
+            let message = refused(&sandbox, &place, "SF0920");
+            assert!(message.contains(MARKER), "{message}");
         }
         assert_eq!(leftovers(&sandbox), Vec::<String>::new());
     }

@@ -78,12 +78,12 @@ async fn no_harm_makes_a_wrong_byte() {
                 completed.push((blob, done));
             }
             // Nothing that is complete is asked for again.
-            let before = proxy.seen().len();
+            let before = proxy.requests().len();
             for (blob, done) in completed {
                 let again = registry.fetch_blob(&app, &blob, dir.path()).await?;
                 assert_eq!((again.bytes, again.path), (0, done.path), "seed {seed}");
             }
-            assert_eq!(proxy.seen().len(), before, "seed {seed}");
+            assert_eq!(proxy.requests().len(), before, "seed {seed}");
             Ok::<_, RegistryError>(())
         };
         match read.await {
@@ -140,10 +140,10 @@ async fn no_harm_pushes_a_wrong_byte() {
 
 fn assert_clear(seed: u64, error: &RegistryError) {
     assert!(!error.help().is_empty());
-    let said = error.to_string();
+    let message = error.to_string();
     assert!(
-        said.contains("`app"),
-        "seed {seed}: it does not say what it was about: {said}"
+        message.contains("`app"),
+        "seed {seed}: it does not say what it was about: {message}"
     );
 }
 
@@ -215,8 +215,8 @@ async fn each_harm_to_a_blob_ends_as_it_should() {
             .fetch_blob(&app, &blob, dir.path())
             .await
             .unwrap_err();
-        let said = error.to_string();
-        assert!(said.contains(text), "{fault:?}: {said}");
+        let message = error.to_string();
+        assert!(message.contains(text), "{fault:?}: {message}");
     }
 }
 
@@ -241,13 +241,13 @@ async fn what_breaks_off_is_taken_up_where_it_broke() {
         }
     });
     let received = Arc::new(Mutex::new(0));
-    let (heard, wanted) = (Arc::clone(&received), Arc::new(tokio::sync::Notify::new()));
+    let (counted, wanted) = (Arc::clone(&received), Arc::new(tokio::sync::Notify::new()));
     let enough = Arc::clone(&wanted);
     let mut options = quick();
     options.retry.stall = std::time::Duration::from_secs(60);
     options.observer = Some(Arc::new(move |event| {
         if let Event::Received { bytes, .. } = event {
-            let mut total = heard.lock().unwrap();
+            let mut total = counted.lock().unwrap();
             *total += bytes;
             if *total == 500_000 {
                 enough.notify_one();
@@ -303,14 +303,14 @@ async fn of_many_that_want_a_blob_one_fetches_it() {
     let manifest = registry.manifest(&app, &tag("v1")).await.unwrap();
     let blob = blobs(&manifest).pop().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let before = proxy.seen().len();
+    let before = proxy.requests().len();
     let all = (0..8).map(|_| registry.fetch_blob(&app, &blob, dir.path()));
     let mut bytes = 0;
     for fetched in futures_util::future::join_all(all).await {
         bytes += fetched.unwrap().bytes;
     }
     assert_eq!(bytes, blob.size);
-    assert_eq!(proxy.seen().len() - before, 1);
+    assert_eq!(proxy.requests().len() - before, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -319,16 +319,17 @@ async fn an_upload_that_breaks_off_goes_on_or_begins_anew() {
     let bytes: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
     let (own, size) = (digest(&bytes), bytes.len() as u64);
     let payload = Payload::Memory(bytes.into());
-    // docker-registry keeps what whole requests brought and nothing of one that was cut.
+    // docker-registry keeps what whole requests brought. Of one that was cut it keeps nothing, or,
+    // by chance, a part that it does not know the sum of: the upload goes on, or begins anew.
     for (fault, chunk, uploads) in [
-        (Fault::CutRequest(50_000), None, 2),
-        (Fault::CutRequest(50_000), Some(100_000), 2),
-        (Fault::CutRequest(0), Some(100_000), 1),
-        (Fault::Status(503), Some(100_000), 1),
-        (Fault::DropAnswer, Some(100_000), 2),
-        (Fault::DropAnswer, None, 1),
-        (Fault::FlipRequest(5), None, 2),
-        (Fault::Status(413), None, 2),
+        (Fault::CutRequest(50_000), None, 1..=2),
+        (Fault::CutRequest(50_000), Some(100_000), 1..=2),
+        (Fault::CutRequest(0), Some(100_000), 1..=1),
+        (Fault::Status(503), Some(100_000), 1..=1),
+        (Fault::DropAnswer, Some(100_000), 1..=2),
+        (Fault::DropAnswer, None, 1..=1),
+        (Fault::FlipRequest(5), None, 2..=2),
+        (Fault::Status(413), None, 2..=2),
     ] {
         let count = Mutex::new(0);
         let proxy = Proxy::start(&server.host, move |request| {
@@ -344,11 +345,11 @@ async fn an_upload_that_breaks_off_goes_on_or_begins_anew() {
             }
         });
         let progress = Arc::new(Mutex::new(0));
-        let heard = Arc::clone(&progress);
+        let counted = Arc::clone(&progress);
         let mut options = Options { chunk, ..quick() };
         options.observer = Some(Arc::new(move |event| match event {
-            Event::Sent { bytes, .. } => *heard.lock().unwrap() += bytes,
-            Event::Lost { bytes, .. } => *heard.lock().unwrap() -= bytes,
+            Event::Sent { bytes, .. } => *counted.lock().unwrap() += bytes,
+            Event::Lost { bytes, .. } => *counted.lock().unwrap() -= bytes,
             _ => {}
         }));
         let app = repository("app");
@@ -356,9 +357,9 @@ async fn an_upload_that_breaks_off_goes_on_or_begins_anew() {
         let pushed = registry.push_blob(&app, &own, size, &payload, &[]).await;
         assert_eq!(pushed.unwrap(), Pushed::Sent, "{fault:?} {chunk:?}");
         assert_eq!(*progress.lock().unwrap(), size, "{fault:?} {chunk:?}");
-        let seen = proxy.seen();
+        let seen = proxy.requests();
         let begun = seen.iter().filter(|line| line.starts_with("POST")).count();
-        assert_eq!(begun, uploads, "{fault:?} {chunk:?}: {seen:#?}");
+        assert!(uploads.contains(&begun), "{fault:?} {chunk:?}: {seen:#?}");
         let dir = tempfile::tempdir().unwrap();
         let blob = Descriptor::of_blob(own.clone(), size);
         let direct = connect(&server.host, &quick());

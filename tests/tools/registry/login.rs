@@ -63,12 +63,12 @@ async fn a_login_of_dockers_configuration_opens_a_registry() {
     let keychain = keychain(dir, &wrong);
     let registry = Registry::connect(&server.host, Arc::clone(&keychain), &quick()).unwrap();
     let error = registry.manifest(&app, &tag("v1")).await.unwrap_err();
-    let said = format!("{error} {error:?} {keychain:?} {registry:?}");
-    assert!(said.contains("user `user` of"), "{said}");
-    assert!(said.contains("config.json"), "{said}");
+    let texts = format!("{error} {error:?} {keychain:?} {registry:?}");
+    assert!(texts.contains("user `user` of"), "{texts}");
+    assert!(texts.contains("config.json"), "{texts}");
     assert!(
-        !said.contains("wr0ng") && !said.contains("dXNlcjp3cjBuZw"),
-        "{said}"
+        !texts.contains("wr0ng") && !texts.contains("dXNlcjp3cjBuZw"),
+        "{texts}"
     );
 }
 
@@ -76,7 +76,7 @@ async fn a_login_of_dockers_configuration_opens_a_registry() {
 /// refresh token `refresh` may push.
 #[derive(Default)]
 struct Service {
-    given: AtomicU32,
+    issued: AtomicU32,
     valid: Mutex<HashSet<String>>,
 }
 
@@ -99,7 +99,7 @@ fn guarded(server: &Server) -> (Proxy, Arc<Service>) {
                 .replace("%2C", ",")
                 .replace("%2F", "/");
             let push = known && (scope.contains("push") || request.method == "POST");
-            let n = inside.given.fetch_add(1, Ordering::SeqCst);
+            let n = inside.issued.fetch_add(1, Ordering::SeqCst);
             let token = format!("{}-{n}", if push { "push" } else { "pull" });
             inside.valid.lock().unwrap().insert(token.clone());
             return Act::Answer(
@@ -145,10 +145,10 @@ async fn a_token_service_is_asked_once_and_again_when_its_token_ends() {
     for reader in futures_util::future::join_all(readers).await {
         reader.unwrap().unwrap();
     }
-    assert_eq!(service.given.load(Ordering::SeqCst), 1);
+    assert_eq!(service.issued.load(Ordering::SeqCst), 1);
     service.valid.lock().unwrap().clear();
     registry.manifest(&app, &tag("v1")).await.unwrap();
-    assert_eq!(service.given.load(Ordering::SeqCst), 2);
+    assert_eq!(service.issued.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,10 +203,10 @@ async fn a_token_service_lets_those_push_who_may() {
 async fn credentials_stay_with_the_registry() {
     let server = Server::start(Kind::Htpasswd);
     let elsewhere = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&elsewhere);
+    let headers = Arc::clone(&elsewhere);
     let store = Proxy::start(&server.host, move |request| {
-        let mut heard = heard.lock().unwrap();
-        heard.push(request.header("authorization").map(str::to_owned));
+        let mut headers = headers.lock().unwrap();
+        headers.push(request.header("authorization").map(str::to_owned));
         Act::Answer("200 OK".to_owned(), "abc".to_owned())
     });
     let store_host = store.host.clone();
@@ -284,7 +284,7 @@ async fn redirected(status: &'static str) -> (Vec<String>, Vec<String>, Registry
         .manifest(&repository("app"), &tag("v1"))
         .await
         .unwrap_err();
-    (front.seen(), elsewhere.seen(), error)
+    (front.requests(), elsewhere.requests(), error)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -293,8 +293,8 @@ async fn a_refresh_token_is_not_posted_to_another_server() {
         let (asked, elsewhere, error) = redirected(status).await;
         assert_eq!(elsewhere, [""; 0], "{status}");
         assert!(matches!(error, RegistryError::Token { .. }), "{error}");
-        let says = "leads to where credentials must not go";
-        assert!(error.to_string().contains(says), "{error}");
+        let expected = "leads to where credentials must not go";
+        assert!(error.to_string().contains(expected), "{error}");
         // It would lead there the next time, too.
         assert_eq!(asked.iter().filter(|a| *a == "POST /token").count(), 1);
     }

@@ -15,8 +15,8 @@ fn compile(world: &World) {
         .arg(source)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&made.stderr);
-    assert!(made.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{stderr}");
 }
 
 #[test]

@@ -147,9 +147,9 @@ impl World {
     pub fn drop_when_ready(&self, sandbox: &Sandbox) {
         runtime().block_on(async {
             let ready = Cancel::new();
-            let told = ready.clone();
+            let stop = ready.clone();
             let cancel = Cancel::new();
-            let mut line = move |_: LogStream, _: &[u8]| told.cancel();
+            let mut line = move |_: LogStream, _: &[u8]| stop.cancel();
             tokio::select! {
                 r = sandbox.run(&cancel, &mut line) => panic!("{r:?}"),
                 () = ready.cancelled() => {}

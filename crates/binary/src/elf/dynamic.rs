@@ -109,7 +109,7 @@ pub(super) fn read(
     offsets.extend(single.iter().flatten());
     offsets.extend(needs.iter().flat_map(|n| [n.file, n.version]));
     offsets.extend(&defined);
-    let mut names = strings::kept(source, strings.clone(), &offsets)?.into_iter();
+    let mut names = strings::names_at(source, strings.clone(), &offsets)?.into_iter();
     let needed = names.by_ref().take(tags.needed.len()).collect();
     let [soname, rpath, runpath] = single.map(|tag| tag.and_then(|_| names.next()));
     let versions = needs.iter().map_while(|need| {

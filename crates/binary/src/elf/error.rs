@@ -80,7 +80,7 @@ pub enum Problem {
 pub(super) type Fault = Located<Problem>;
 
 impl Fault {
-    pub(super) fn of(self, object: &str) -> ElfError {
+    pub(super) fn in_object(self, object: &str) -> ElfError {
         ElfError {
             object: object.to_owned(),
             offset: self.offset,

@@ -9,7 +9,7 @@ use object::endian::LittleEndian as LE;
 use object::pod::{Pod, from_bytes};
 
 use super::error::{ElfError, Fault, Problem, too_many};
-use super::{Kind, Machine};
+use super::machine::{Kind, Machine};
 use crate::source::{self, Forward, Source};
 
 /// Limit on a section name table, in bytes. The largest of real objects are below 1 MiB.
@@ -51,7 +51,7 @@ pub fn unmapped(name: &str, mut source: impl Source) -> Result<Vec<Unmapped>, El
         let header = Header::read(source)?;
         header.unmapped(source)
     };
-    read(&mut source).map_err(|fault| fault.of(name))
+    read(&mut source).map_err(|fault| fault.in_object(name))
 }
 
 /// Returns the byte range of an object's dynamic table. `None` if `start`, its first bytes, does not
@@ -266,14 +266,14 @@ impl Header {
         }
         let size = source.size();
         let names = self.section_names(source)?;
-        let mut taken: Vec<Range<u64>> = self
+        let mut occupied: Vec<Range<u64>> = self
             .segments(source)?
             .loaded
             .into_iter()
             .map(|l| l.range)
             .collect();
-        taken.extend([0..64, offset..offset + count * 64]);
-        taken.push(self.segments.0..self.segments.0.saturating_add(self.segments.1 * 56));
+        occupied.extend([0..64, offset..offset + count * 64]);
+        occupied.push(self.segments.0..self.segments.0.saturating_add(self.segments.1 * 56));
         let mut table = Forward::new(source, offset, count * 64)?;
         let mut candidates = Vec::new();
         let mut of_symbols = BTreeSet::new();
@@ -302,16 +302,16 @@ impl Header {
             if candidate && !mapped && !content.is_empty() && content.end <= size {
                 candidates.push((number, kind, content, at + 4..at + 8))
             } else {
-                taken.push(content)
+                occupied.push(content)
             }
         }
         // A string table that does not belong to these symbols may be in use elsewhere.
         let (found, others): (Vec<_>, Vec<_>) = (candidates.into_iter())
             .partition(|(n, kind, ..)| *kind != elf::SHT_STRTAB || of_symbols.contains(n));
-        taken.extend(others.into_iter().map(|(_, _, content, _)| content));
+        occupied.extend(others.into_iter().map(|(_, _, content, _)| content));
         let free = |content: &Range<u64>| {
             let apart = |t: &Range<u64>| content.end <= t.start || t.end <= content.start;
-            taken.iter().all(|t| t.is_empty() || apart(t))
+            occupied.iter().all(|t| t.is_empty() || apart(t))
         };
         let found = found.into_iter().filter(|(_, _, content, _)| free(content));
         let table = |(_, _, content, kind)| Unmapped { content, kind };

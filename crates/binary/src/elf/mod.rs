@@ -12,6 +12,7 @@
 mod dynamic;
 mod error;
 mod header;
+mod machine;
 mod strings;
 mod symbols;
 #[cfg(test)]
@@ -26,59 +27,12 @@ use symbols::SymbolTable;
 pub use dynamic::SearchPath;
 pub use error::{ElfError, Problem};
 pub use header::{Section, Unmapped, dynamic_table, unmapped};
+pub use machine::{Kind, Machine};
 pub use symbols::{Linkage, Symbol, mentions};
 pub use version::{Floors, Version, VersionNeed, newest};
 
 /// First four bytes of an ELF object.
 pub const MAGIC: [u8; 4] = object::elf::ELFMAG;
-
-/// The machine that an object's code runs on (`e_machine`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Machine {
-    /// 64-bit x86.
-    X86_64,
-    /// 64-bit Arm.
-    Aarch64,
-    /// An NVIDIA GPU: the object is a cubin.
-    Cuda,
-    /// Another machine, by its number in the ELF registry.
-    Other(u16),
-}
-
-impl Machine {
-    /// Returns the machine's name as in `x86_64-linux-gnu`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::X86_64 => "x86_64",
-            Self::Aarch64 => "aarch64",
-            Self::Cuda => "cuda",
-            Self::Other(_) => "other",
-        }
-    }
-
-    /// Returns the machine's `e_machine`.
-    pub fn number(self) -> u16 {
-        match self {
-            Self::X86_64 => object::elf::EM_X86_64,
-            Self::Aarch64 => object::elf::EM_AARCH64,
-            Self::Cuda => object::elf::EM_CUDA,
-            Self::Other(number) => number,
-        }
-    }
-}
-
-/// The type of an object (`e_type`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// An input of the linker.
-    Relocatable,
-    /// A program for a fixed address.
-    Executable,
-    /// A shared library, or a program for any address.
-    Shared,
-    /// Another `e_type`.
-    Other(u16),
-}
 
 /// The headers of an object.
 #[derive(Debug, Clone)]
@@ -128,7 +82,7 @@ impl Object {
         source: &mut (impl Source + ?Sized),
         sections: &[&str],
     ) -> Result<Self, ElfError> {
-        Self::parse(name, source, sections).map_err(|fault| fault.of(name))
+        Self::parse(name, source, sections).map_err(|fault| fault.in_object(name))
     }
 
     fn parse(
@@ -181,7 +135,7 @@ impl Object {
             None => Ok(()),
             Some(table) => table
                 .visit(source, visit)
-                .map_err(|fault| fault.of(&self.name)),
+                .map_err(|fault| fault.in_object(&self.name)),
         }
     }
 }

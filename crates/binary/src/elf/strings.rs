@@ -65,7 +65,7 @@ impl<'a, S: Source + ?Sized> Strings<'a, S> {
 }
 
 /// Returns the names at `offsets`, in that order, whatever the order of the table.
-pub(super) fn kept(
+pub(super) fn names_at(
     source: &mut (impl Source + ?Sized),
     table: Range<u64>,
     offsets: &[u64],

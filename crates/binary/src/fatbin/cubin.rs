@@ -6,9 +6,8 @@
 //! suffix `f`: such a cubin runs wherever one without a suffix does. Checked with ptxas 12.8.93 and
 //! 13.5.37, and with cuobjdump 13.5.37, which reads both in the same way.
 
-use super::entry::numbered;
+use super::entry::{Entry, Kind, Place, numbered};
 use super::error::{Fault, Problem};
-use super::{Entry, Kind, Place};
 use crate::elf::{Object, Section};
 use crate::source::{Forward, Source, u16_at};
 use stackforge_types::Suffix;

@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 
+use serde::Serialize;
+
 use super::error::{Fault, Problem};
-use super::{Compression, Entry, Kind, Place};
 use crate::source::{self, Source, u16_at, u32_at, u64_at};
 use stackforge_types::{Sm, Suffix};
 
@@ -15,6 +16,68 @@ const LZ4: u64 = 0x2000;
 const ZSTD: u64 = 0x8000;
 const ARCH: u64 = 0x10_0000;
 const FAMILY: u64 = 0x20_0000;
+
+/// The kind of an entry's code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Machine code: a cubin.
+    Sass,
+    /// PTX: text that a driver can compile.
+    Ptx,
+    /// NVVM IR for link-time optimisation, which a driver cannot run.
+    Nvvm,
+    /// Another kind, by its number in the header.
+    Other(u16),
+}
+
+/// The compression of an entry's code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compression {
+    /// Blocks of LZ4.
+    Lz4,
+    /// Zstandard (RFC 8878).
+    Zstd,
+}
+
+/// The place where an entry was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// Section `.nv_fatbin`.
+    Linked,
+    /// Section `__nv_relfatbin`.
+    Relocatable,
+    /// No section: the file is a cubin or a fatbin.
+    Bare,
+}
+
+/// One piece of device code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// The kind of the code.
+    pub kind: Kind,
+    /// The SM that the code was compiled for.
+    pub sm: Sm,
+    /// Version of the code. For PTX it is the ISA (9.0 needs a driver of CUDA 13.0), for others that of
+    /// their format.
+    pub version: (u16, u16),
+    /// Compression of the code. `None` if it is stored as is.
+    pub compression: Option<Compression>,
+    /// Bytes of code in the object, compressed if [`Entry::compression`] is set.
+    pub stored: u64,
+    /// Bytes of uncompressed code according to the header, unchecked.
+    pub uncompressed: u64,
+    /// The place of the entry in the object.
+    pub place: Place,
+    /// Offset of the entry in the object.
+    pub offset: u64,
+    /// Length in bytes, from the offset to the next entry.
+    pub len: u64,
+    /// Offset of the entry's container. Entries of one container have the same kernels.
+    pub container: u64,
+}
 
 /// Returns the entry at the start of `range`, which ends with its container, and the entry's length.
 pub(super) fn read(

@@ -69,7 +69,7 @@ pub enum Problem {
 pub(super) type Fault = Located<Problem>;
 
 impl Fault {
-    pub(super) fn of(self, object: &str) -> FatbinError {
+    pub(super) fn in_object(self, object: &str) -> FatbinError {
         FatbinError {
             object: object.to_owned(),
             offset: self.offset,

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::error::{Fault, Problem};
-use super::{Entry, FatbinError, Place, cubin, entry};
+use super::cubin;
+use super::entry::{self, Entry, Place};
+use super::error::{FatbinError, Fault, Problem};
 use crate::elf::Object;
 use crate::source::{self, Source, u16_at, u64_at};
 
@@ -149,6 +150,6 @@ impl<S: Source> Iterator for Entries<'_, S> {
             (self.section, self.body) = (0..0, 0..0);
             self.sections.clear();
         }
-        next.map_err(|fault| fault.of(self.name)).transpose()
+        next.map_err(|fault| fault.in_object(self.name)).transpose()
     }
 }

@@ -10,7 +10,7 @@
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 
-use super::Entry;
+use super::entry::Entry;
 use super::walk::HEADER;
 
 /// Alignment in bytes of containers, and of the entries in them.

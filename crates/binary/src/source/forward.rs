@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{ReadError, Source, range};
+use super::access::{Source, range};
+use super::error::ReadError;
 
 const PIECE: u64 = 64 << 10;
 

@@ -1,6 +1,6 @@
 //! A problem at an offset: what a reader returns before its caller names the source.
 
-use super::ReadError;
+use super::error::ReadError;
 
 /// A problem and where it is. Readers name what they read only once, so their errors are made of this.
 #[derive(Debug)]

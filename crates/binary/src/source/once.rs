@@ -9,7 +9,8 @@ use std::io::{self, Read};
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::{ReadError, Source};
+use super::access::Source;
+use super::error::ReadError;
 
 /// Bytes of the first and of the largest read of input: for most members, only a few bytes are needed.
 const FIRST_INPUT: u64 = 512;
@@ -25,7 +26,7 @@ pub struct Once<S> {
     ended: bool,
     /// Input that was read ahead, how much of it the decoder has consumed, and where it ends.
     ahead: Vec<u8>,
-    taken: usize,
+    consumed: usize,
     read: u64,
     made: u64,
     crc: flate2::Crc,
@@ -42,7 +43,7 @@ impl<S: Source> Once<S> {
             decoder: Decompress::new(false),
             ended: false,
             ahead: Vec::new(),
-            taken: 0,
+            consumed: 0,
             read: 0,
             made: 0,
             crc: flate2::Crc::new(),
@@ -74,17 +75,17 @@ impl<S: Source> Once<S> {
     }
 
     fn step(&mut self, buf: &mut [u8]) -> Result<usize, ReadError> {
-        if self.taken == self.ahead.len() {
+        if self.consumed == self.ahead.len() {
             self.read_ahead()?;
         }
         let before = (self.decoder.total_in(), self.decoder.total_out());
         let status = self
             .decoder
-            .decompress(&self.ahead[self.taken..], buf, FlushDecompress::None)
+            .decompress(&self.ahead[self.consumed..], buf, FlushDecompress::None)
             .map_err(|_| ReadError::Damaged { offset: self.made })?;
-        let taken = (self.decoder.total_in() - before.0) as usize;
+        let consumed = (self.decoder.total_in() - before.0) as usize;
         let made = (self.decoder.total_out() - before.1) as usize;
-        self.taken += taken;
+        self.consumed += consumed;
         self.made += made as u64;
         self.ended = status == Status::StreamEnd;
         if self.made > self.size {
@@ -94,7 +95,7 @@ impl<S: Source> Once<S> {
             });
         }
         // The decoder needs input, but there is no more.
-        if !self.ended && taken == 0 && made == 0 {
+        if !self.ended && consumed == 0 && made == 0 {
             return Err(ReadError::Damaged { offset: self.made });
         }
         self.crc.update(&buf[..made]);
@@ -105,7 +106,7 @@ impl<S: Source> Once<S> {
         let most = (2 * self.ahead.len() as u64).clamp(FIRST_INPUT, MOST_INPUT);
         let more = most.min(self.input.size() - self.read);
         self.ahead.resize(more as usize, 0);
-        self.taken = 0;
+        self.consumed = 0;
         let answer = self.input.read_at(self.read, &mut self.ahead);
         match answer {
             Ok(()) => self.read += more,
@@ -115,8 +116,8 @@ impl<S: Source> Once<S> {
     }
 
     fn end(&self) -> Result<(), ReadError> {
-        let left = self.input.size() - self.read + (self.ahead.len() - self.taken) as u64;
-        super::check_end(self.made, self.size, left, self.crc.sum(), self.crc32)
+        let left = self.input.size() - self.read + (self.ahead.len() - self.consumed) as u64;
+        super::error::check_end(self.made, self.size, left, self.crc.sum(), self.crc32)
     }
 }
 

@@ -6,7 +6,8 @@
 
 use std::ops::Range;
 
-use super::{ReadError, Source, range};
+use super::access::{Source, range};
+use super::error::ReadError;
 
 /// Pieces of a stream, and which of its bytes are zeros.
 #[derive(Debug, Default)]

@@ -1,8 +1,24 @@
 //! A header block: 512 bytes whose fields have fixed positions (POSIX.1-2017, pax, "ustar Interchange
 //! Format"; GNU tar's manual, "Basic Tar Format").
 
+use super::error::Problem;
+use super::header::{Header, Kind};
+use super::name;
 use super::pax::Records;
-use super::{Ahead, Header, Kind, Problem, name};
+
+/// The headers before a member's own header.
+#[derive(Default)]
+pub(super) struct Ahead {
+    pub name: Option<Vec<u8>>,
+    pub link: Option<Vec<u8>>,
+    pub records: Option<Records>,
+}
+
+impl Ahead {
+    pub(super) fn is_empty(&self) -> bool {
+        self.name.is_none() && self.link.is_none() && self.records.is_none()
+    }
+}
 
 pub(super) const BLOCK: u64 = 512;
 

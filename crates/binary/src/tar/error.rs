@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Kind;
+use super::header::Kind;
 
 /// A tar stream that is damaged, or that programs read differently.
 #[derive(Debug, thiserror::Error)]

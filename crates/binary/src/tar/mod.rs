@@ -1,4 +1,5 @@
-//! Tar streams from untrusted sources, read forward only. They are mostly layers.
+//! Tar streams from untrusted sources, read forward only, and the one [`Writer`] of tar streams. They
+//! are mostly layers.
 //!
 //! In: any [`Read`], never rewound. Out: [`Entry`]s, each a checked [`Header`] and its content. ustar,
 //! pax (POSIX.1-2017, pax, "Extended Header") and GNU tar's long names and base-256 numbers are read;
@@ -13,69 +14,28 @@
 
 mod block;
 mod error;
+mod header;
 mod name;
 mod pax;
 mod skip;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use std::io::{self, Read, Seek};
 
-use block::{BLOCK, Block, Flag};
+use block::{Ahead, BLOCK, Block, Flag};
 use error::fault;
 use pax::Records;
 
 pub use error::{Problem, TarError};
+pub use header::{Header, Kind};
 pub use name::{bytes, text};
 pub use pax::{MOST_GLOBAL, MOST_PAX};
+pub use write::{Attributes, Format, Owner, Writer};
 
 /// Longest name or link target of a member, in bytes: four times Linux's limit on a path.
 pub const MOST_NAME: u64 = 16 << 10;
-
-/// A member without its content.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
-    /// Relative path without empty parts, `.` and `..`. Empty for the root directory only.
-    pub path: String,
-    /// The member's kind of file.
-    pub kind: Kind,
-    /// Size in bytes of the content that follows. Zero for everything but a file.
-    pub size: u64,
-    /// Permission bits with setuid, setgid and sticky.
-    pub mode: u32,
-    /// Number of the owner.
-    pub uid: u64,
-    /// Number of the group.
-    pub gid: u64,
-    /// Modification time in whole seconds since 1970, rounded down.
-    pub mtime: i64,
-    /// Target of a link: for a hard link, a path like the one above; for a symbolic link, the text in
-    /// the stream.
-    pub link: Option<String>,
-    /// Extended attributes. Each name occurs once.
-    pub xattrs: Vec<(String, Vec<u8>)>,
-    /// Major and minor number of a device.
-    pub device: Option<(u32, u32)>,
-}
-
-/// Kind of a member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A regular file.
-    File,
-    /// A second name of an earlier member.
-    HardLink,
-    /// A symbolic link.
-    SymLink,
-    /// A directory.
-    Directory,
-    /// A character device.
-    Character,
-    /// A block device.
-    Block,
-    /// A named pipe.
-    Fifo,
-}
 
 /// Reads a tar stream, member by member.
 pub struct Reader<R> {
@@ -96,20 +56,6 @@ enum State {
     Reading,
     Ended,
     Failed,
-}
-
-/// The headers before a member's own header.
-#[derive(Default)]
-struct Ahead {
-    name: Option<Vec<u8>>,
-    link: Option<Vec<u8>>,
-    records: Option<Records>,
-}
-
-impl Ahead {
-    fn is_empty(&self) -> bool {
-        self.name.is_none() && self.link.is_none() && self.records.is_none()
-    }
 }
 
 impl<R: Read> Reader<R> {

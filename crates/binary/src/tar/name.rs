@@ -1,6 +1,6 @@
 //! Converts names from bytes of any encoding to text, reversibly, and paths to one spelling.
 
-use super::Problem;
+use super::error::Problem;
 
 /// Converts bytes to text. Bytes that are not UTF-8 become `\xNN` in lower case. A backslash that would
 /// read as such an escape becomes `\x5c`, so the original can be restored. Escapes below 80, as in

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Problem;
+use super::error::Problem;
 
 /// Limit on one extended header, in bytes: enough for Linux's largest extended attribute (64 KiB) and
 /// more.

@@ -117,7 +117,7 @@ impl Fault {
         }
     }
 
-    pub(super) fn of(self, archive: &str) -> ZipError {
+    pub(super) fn in_archive(self, archive: &str) -> ZipError {
         ZipError {
             archive: archive.to_owned(),
             member: self.member,

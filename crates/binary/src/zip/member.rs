@@ -66,6 +66,11 @@ pub struct Member {
 }
 
 impl Member {
+    /// Offset of what comes after the member: the next local header, or the directory.
+    pub fn end(&self) -> u64 {
+        self.limit
+    }
+
     /// Whether the member is a directory, which has no content.
     pub fn is_folder(&self) -> bool {
         self.name.ends_with('/')

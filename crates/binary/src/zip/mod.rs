@@ -50,7 +50,7 @@ impl Archive {
                 member::bound(&mut members)?;
                 Ok(members)
             })
-            .map_err(|fault| fault.of(name))?;
+            .map_err(|fault| fault.in_archive(name))?;
         Ok(Self {
             name: name.to_owned(),
             members,
@@ -67,7 +67,9 @@ impl Archive {
         member: &Member,
         source: &mut (impl Source + ?Sized),
     ) -> Result<Range<u64>, ZipError> {
-        member.locate(source).map_err(|fault| fault.of(&self.name))
+        member
+            .locate(source)
+            .map_err(|fault| fault.in_archive(&self.name))
     }
 
     /// Returns the content of a member, inflated as it is read. A deflated member's CRC-32 is checked
@@ -106,8 +108,11 @@ impl Archive {
     /// Returns the compressed bytes of a member.
     fn window<S: Source>(&self, member: &Member, mut source: S) -> Result<Window<S>, ZipError> {
         let range = self.locate(member, &mut source)?;
-        Window::new(source, range.start, range.end - range.start)
-            .map_err(|e| Fault::from(e).in_member(&member.name).of(&self.name))
+        Window::new(source, range.start, range.end - range.start).map_err(|e| {
+            Fault::from(e)
+                .in_member(&member.name)
+                .in_archive(&self.name)
+        })
     }
 }
 

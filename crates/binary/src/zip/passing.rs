@@ -76,7 +76,9 @@ impl<R: BufRead> Passing<R> {
     /// # Errors
     /// If the next local header is damaged, or its member cannot be read without the directory.
     pub fn part(&mut self) -> Result<Option<Part<'_, R>>, ZipError> {
-        let local = self.header().map_err(|fault| fault.of(&self.name))?;
+        let local = self
+            .header()
+            .map_err(|fault| fault.in_archive(&self.name))?;
         let Some(local) = local else {
             return Ok(None);
         };

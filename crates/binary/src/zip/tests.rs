@@ -80,7 +80,7 @@ fn pythons_archives() {
 
 #[test]
 fn names_that_escape_or_hide() {
-    for (name, says) in [
+    for (name, expected) in [
         ("/etc/passwd", "absolute"),
         ("../x", "with an empty part, `.` or `..`"),
         ("a/../b", "with an empty part, `.` or `..`"),
@@ -95,7 +95,7 @@ fn names_that_escape_or_hide() {
         let bytes = Build::of(vec![File::new(name, b"")]).bytes();
         let found = problem(&bytes);
         assert!(
-            matches!(found, Problem::Name(n) if n == says),
+            matches!(found, Problem::Name(n) if n == expected),
             "{name}: {found}"
         );
     }

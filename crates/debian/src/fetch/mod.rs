@@ -100,7 +100,7 @@ async fn fetch_deb(
     on_event: &(dyn Fn(FetchEvent<'_>) + Sync),
 ) -> Result<PathBuf, FetchDebsError> {
     // A file in the folder is valid even if its archive has no mirror.
-    let (urls, no_mirror) = match mirrors.of(&deb.archive) {
+    let (urls, no_mirror) = match mirrors.for_archive(&deb.archive) {
         Ok(mirrors) => (
             mirrors
                 .iter()
@@ -111,20 +111,18 @@ async fn fetch_deb(
         Err(error) => (Vec::new(), Some(error)),
     };
     let download = Download {
-        name: deb.sha256.clone(),
+        name: deb.sha256.hex().to_owned(),
         urls,
-        sha256: format!("sha256:{}", deb.sha256)
-            .parse()
-            .map_err(|_| deb.bad_sha256())?,
+        sha256: deb.sha256.clone(),
         size: Some(deb.size),
     };
-    let tell = |event: stackforge_transfer::fetch::Event<'_>| match event.what {
+    let on_fetch_event = |event: stackforge_transfer::fetch::Event<'_>| match event.what {
         What::Cached => on_event(FetchEvent::Cached(deb)),
         What::Bytes(count) => on_event(FetchEvent::Bytes(deb, count)),
         What::Done => on_event(FetchEvent::Done(deb)),
         _ => {}
     };
-    match fetcher.file(&download, folder, &tell).await {
+    match fetcher.file(&download, folder, &on_fetch_event).await {
         Ok(fetched) => Ok(fetched.path),
         Err(source) => Err(match no_mirror {
             Some(source) => FetchDebsError::Mirror {

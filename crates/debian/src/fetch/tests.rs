@@ -1,6 +1,5 @@
 use super::*;
-use crate::package::hex;
-use sha2::{Digest as _, Sha256};
+use stackforge_types::Digest;
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -52,7 +51,7 @@ fn deb(content: &[u8]) -> LockedDeb {
         archive: "debian".into(),
         path: "pool/tiny.deb".into(),
         size: content.len() as u64,
-        sha256: hex(&Sha256::digest(content)),
+        sha256: Digest::of(content),
     }
 }
 

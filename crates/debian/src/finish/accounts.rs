@@ -95,7 +95,7 @@ pub(super) fn system_user(
         return Ok(());
     }
     let group = system.text(GROUP)?.unwrap_or_default();
-    let taken = |id: u64| {
+    let is_used = |id: u64| {
         let id = id.to_string();
         passwd
             .lines()
@@ -104,7 +104,7 @@ pub(super) fn system_user(
     };
     let uid = SYSTEM
         .into_iter()
-        .find(|uid| !taken(*uid))
+        .find(|uid| !is_used(*uid))
         .ok_or_else(|| FinishError::Damaged {
             path: PASSWD.to_owned(),
         })?;

@@ -4,11 +4,10 @@
 //! each certificate by its name and by the hash of its subject, and the list of trusted certificates:
 //! all of them, as on a fresh installation.
 
-use base64::Engine;
-use sha1::{Digest, Sha1};
 use std::collections::BTreeMap;
 
 use super::FinishError;
+use super::subject_hash::subject_hash;
 use super::system::System;
 
 const SHARE: &str = "/usr/share/ca-certificates";
@@ -62,10 +61,10 @@ pub(super) fn update(system: &mut System<'_>) -> Result<(), FinishError> {
     // Subjects with the same hash are numbered in the order of names.
     let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
     for (link, name) in links {
-        let pem = system.read(&format!("{SHARE}/{name}"))?.unwrap_or_default();
-        let hash = subject_hash(&pem).ok_or(FinishError::Damaged {
-            path: format!("{SHARE}/{name}"),
-        })?;
+        let path = format!("{SHARE}/{name}");
+        let pem = system.read(&path)?.unwrap_or_default();
+        let hash =
+            subject_hash(&pem).map_err(|source| FinishError::Certificate { path, source })?;
         let number = numbers.entry(hash).or_default();
         system.link(&format!("{CERTS}/{hash:08x}.{number}"), &link)?;
         *number += 1;
@@ -73,210 +72,4 @@ pub(super) fn update(system: &mut System<'_>) -> Result<(), FinishError> {
     let list: String = names.iter().map(|name| format!("{name}\n")).collect();
     system.file(LIST, 0o644, 0, format!("{LIST_HEAD}{list}").into_bytes())?;
     system.file(&format!("{CERTS}/ca-certificates.crt"), 0o644, 0, bundle)
-}
-
-/// Computes `openssl x509 -subject_hash`: the first four bytes of the SHA-1 of the subject's canonical
-/// form.
-fn subject_hash(pem: &[u8]) -> Option<u32> {
-    let text = std::str::from_utf8(pem).ok()?;
-    let body = text.split("-----BEGIN CERTIFICATE-----").nth(1)?;
-    let body: String = body.split("-----END").next()?.split_whitespace().collect();
-    let der = base64::engine::general_purpose::STANDARD
-        .decode(body)
-        .ok()?;
-    let mut certificate = Der(&der);
-    let mut tbs = Der(Der(certificate.next_of(SEQUENCE)?).next_of(SEQUENCE)?);
-    // The fields are version (optional), serial number, algorithm, issuer, validity, subject.
-    let (tag, _, _) = tbs.read()?;
-    let before = if tag == 0xa0 { 4 } else { 3 };
-    for _ in 0..before {
-        tbs.read()?;
-    }
-    let canonical = canonical_name(tbs.next_of(SEQUENCE)?)?;
-    let digest = Sha1::digest(canonical);
-    Some(u32::from_le_bytes(digest[..4].try_into().ok()?))
-}
-
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-const UTF8_STRING: u8 = 0x0c;
-
-/// A sequence of DER elements.
-struct Der<'a>(&'a [u8]);
-
-impl<'a> Der<'a> {
-    /// Reads the next element and returns its tag, its content, and the whole element.
-    fn read(&mut self) -> Option<(u8, &'a [u8], &'a [u8])> {
-        let (&tag, rest) = self.0.split_first()?;
-        let (&first, rest) = rest.split_first()?;
-        let (length, rest) = if first < 0x80 {
-            (usize::from(first), rest)
-        } else {
-            let count = usize::from(first & 0x7f);
-            if count == 0 || count > 4 || rest.len() < count {
-                return None;
-            }
-            let (digits, rest) = rest.split_at(count);
-            (
-                digits.iter().fold(0, |sum, d| sum << 8 | usize::from(*d)),
-                rest,
-            )
-        };
-        if rest.len() < length {
-            return None;
-        }
-        let (content, after) = rest.split_at(length);
-        let whole = &self.0[..self.0.len() - after.len()];
-        self.0 = after;
-        Some((tag, content, whole))
-    }
-
-    fn next_of(&mut self, wanted: u8) -> Option<&'a [u8]> {
-        self.read()
-            .filter(|(tag, _, _)| *tag == wanted)
-            .map(|(_, content, _)| content)
-    }
-}
-
-/// Does what OpenSSL's `x509_name_canon` does: writes each relative name's attributes, with their text
-/// in lower case, in UTF-8 and with white space collapsed, without the sequence around them all.
-fn canonical_name(name: &[u8]) -> Option<Vec<u8>> {
-    let mut canonical = Vec::new();
-    let mut sets = Der(name);
-    while !sets.0.is_empty() {
-        let mut attributes = Vec::new();
-        let mut set = Der(sets.next_of(SET)?);
-        while !set.0.is_empty() {
-            let mut attribute = Der(set.next_of(SEQUENCE)?);
-            let (_, _, kind) = attribute.read()?;
-            let (tag, value, whole) = attribute.read()?;
-            let mut content = kind.to_vec();
-            match text(tag, value) {
-                Some(text) => content.extend(element(UTF8_STRING, fold(&text).as_bytes())),
-                None => content.extend(whole),
-            }
-            attributes.push(element(SEQUENCE, &content));
-        }
-        attributes.sort_unstable();
-        canonical.extend(element(SET, &attributes.concat()));
-    }
-    Some(canonical)
-}
-
-/// Decodes an ASN.1 string. `None` if the element is not a string.
-fn text(tag: u8, value: &[u8]) -> Option<String> {
-    match tag {
-        // UTF8String
-        UTF8_STRING => std::str::from_utf8(value).ok().map(str::to_owned),
-        // PrintableString, T61String (read as Latin-1), IA5String, VisibleString
-        0x13 | 0x14 | 0x16 | 0x1a => Some(value.iter().map(|b| char::from(*b)).collect()),
-        // BMPString
-        0x1e => {
-            let units: Vec<u16> = value
-                .chunks_exact(2)
-                .map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
-                .collect();
-            String::from_utf16(&units).ok()
-        }
-        // UniversalString
-        0x1c => value
-            .chunks_exact(4)
-            .map(|c| char::from_u32(u32::from_be_bytes([c[0], c[1], c[2], c[3]])))
-            .collect(),
-        _ => None,
-    }
-}
-
-fn fold(text: &str) -> String {
-    let space = |c: char| matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c');
-    text.split(space)
-        .filter(|word| !word.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
-        .to_ascii_lowercase()
-}
-
-fn element(tag: u8, content: &[u8]) -> Vec<u8> {
-    let mut out = vec![tag];
-    let length = content.len();
-    if length < 0x80 {
-        out.push(length as u8);
-    } else {
-        let bytes = length.to_be_bytes();
-        let digits = &bytes[bytes.iter().take_while(|b| **b == 0).count()..];
-        out.push(0x80 | digits.len() as u8);
-        out.extend(digits);
-    }
-    out.extend(content);
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn name(attributes: &[(u8, &[u8])]) -> Vec<u8> {
-        let sets: Vec<Vec<u8>> = attributes
-            .iter()
-            .map(|(tag, value)| {
-                let kind = element(0x06, &[0x55, 0x04, 0x0a]);
-                element(
-                    SET,
-                    &element(SEQUENCE, &[kind, element(*tag, value)].concat()),
-                )
-            })
-            .collect();
-        sets.concat()
-    }
-
-    #[test]
-    fn case_spaces_and_encoding_do_not_matter() {
-        let a = canonical_name(&name(&[(0x13, b"  An  Authority ")])).unwrap();
-        let b = canonical_name(&name(&[(UTF8_STRING, b"an authority")])).unwrap();
-        let c = canonical_name(&name(&[(0x1e, b"\0A\0N\0 \0a\0u\0t\0h\0o\0r\0i\0t\0y")])).unwrap();
-        assert!(a == b && b == c);
-        assert_ne!(a, canonical_name(&name(&[(0x13, b"another")])).unwrap());
-        assert!(canonical_name(&[SET, 0x05, 0]).is_none());
-    }
-
-    #[test]
-    fn hashes_as_openssl_does() {
-        let dir = tempfile::tempdir().unwrap();
-        for subject in [
-            "/C=DE/O=An  Öffentliche  Stelle/CN=Root CA 1",
-            "/O=x",
-            "/C=US+O=Multi/OU=a b/CN=Q",
-        ] {
-            let pem = dir.path().join("c.pem");
-            let made = std::process::Command::new("openssl")
-                .args([
-                    "req",
-                    "-x509",
-                    "-newkey",
-                    "rsa:2048",
-                    "-nodes",
-                    "-utf8",
-                    "-multivalue-rdn",
-                    "-keyout",
-                ])
-                .arg(dir.path().join("k"))
-                .arg("-out")
-                .arg(&pem)
-                .args(["-subj", subject])
-                .output()
-                .unwrap();
-            assert!(made.status.success(), "{made:?}");
-            let asked = std::process::Command::new("openssl")
-                .args(["x509", "-noout", "-subject_hash", "-in"])
-                .arg(&pem)
-                .output()
-                .unwrap();
-            let hash = subject_hash(&std::fs::read(&pem).unwrap()).unwrap();
-            assert_eq!(
-                format!("{hash:08x}\n"),
-                String::from_utf8(asked.stdout).unwrap()
-            );
-        }
-        assert!(subject_hash(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END").is_none());
-    }
 }

@@ -103,13 +103,13 @@ pub(super) fn write(
         dpkg::database(packages, laid, architecture, State::Installed)
     {
         let path = format!("/{FOLDER}/{name}");
-        let there = system.text(&path)?;
-        let content = match (name.as_str(), there) {
+        let existing = system.text(&path)?;
+        let content = match (name.as_str(), existing) {
             (_, None) => content,
-            ("status", Some(there)) => merged_status(&there, packages, laid).into_bytes(),
+            ("status", Some(existing)) => merged_status(&existing, packages, laid).into_bytes(),
             ("triggers/Unincorp" | "available" | "arch" | "info/format", Some(_)) => continue,
-            (name, Some(there)) if name.starts_with("triggers/") => {
-                let mut lines: BTreeSet<&str> = there.lines().collect();
+            (name, Some(existing)) if name.starts_with("triggers/") => {
+                let mut lines: BTreeSet<&str> = existing.lines().collect();
                 let new = String::from_utf8_lossy(&content).into_owned();
                 lines.extend(new.lines());
                 lines
@@ -127,22 +127,22 @@ pub(super) fn write(
 
 /// Returns dpkg's `status` with the added packages in name order. A package that was removed but still has
 /// its configuration has a stanza already, which the new one replaces.
-fn merged_status(there: &str, packages: &[Deb], laid: &[Installed]) -> String {
+fn merged_status(existing: &str, packages: &[Deb], laid: &[Installed]) -> String {
     let stanzas = packages.iter().zip(laid).map(|(deb, laid)| {
         let key = (deb.name(), deb.architecture());
         (key, installed_stanza(deb, laid))
     });
-    merged(there, stanzas)
+    merged(existing, stanzas)
 }
 
-fn merged<'a>(there: &str, new: impl Iterator<Item = ((&'a str, &'a str), String)>) -> String {
+fn merged<'a>(existing: &str, new: impl Iterator<Item = ((&'a str, &'a str), String)>) -> String {
     let new: BTreeMap<(&str, &str), String> = new.collect();
     let field = |stanza: &str, name: &str| {
         let value = stanza.lines().find_map(|line| line.strip_prefix(name));
         value.unwrap_or_default().trim().to_owned()
     };
     let mut stanzas: BTreeMap<(String, usize), String> = BTreeMap::new();
-    for (at, stanza) in there
+    for (at, stanza) in existing
         .split("\n\n")
         .filter(|s| !s.trim().is_empty())
         .enumerate()
@@ -204,11 +204,11 @@ mod tests {
 
     #[test]
     fn a_package_that_left_its_configuration_has_one_stanza() {
-        let there = "Package: a\nStatus: install ok installed\nArchitecture: amd64\n\n\
+        let existing = "Package: a\nStatus: install ok installed\nArchitecture: amd64\n\n\
                      Package: b\nStatus: deinstall ok config-files\nArchitecture: amd64\n\n\
                      Package: b\nStatus: install ok installed\nArchitecture: i386\n\n";
         let stanza = "Package: b\nStatus: install ok installed\nArchitecture: amd64\n\n";
-        let text = merged(there, [(("b", "amd64"), stanza.to_owned())].into_iter());
+        let text = merged(existing, [(("b", "amd64"), stanza.to_owned())].into_iter());
         assert_eq!(text.matches("Package: b\n").count(), 2);
         assert_eq!(text.matches("Package: a\n").count(), 1);
         assert!(!text.contains("deinstall"));

@@ -34,6 +34,20 @@ fn list(unknown: &[UnknownScript]) -> String {
     all.join("; ")
 }
 
+/// Why a file has no certificate whose subject could be hashed.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// The file has no certificate between the lines of PEM, or is not UTF-8.
+    #[error("it is not in PEM")]
+    Pem,
+    /// The text between the lines of PEM is not base64.
+    #[error("it is not in base64")]
+    Base64(#[from] base64::DecodeError),
+    /// The bytes are not those of a certificate.
+    #[error("it is not an X.509 certificate in DER")]
+    Der(#[from] der::Error),
+}
+
 /// Why a system could not be finished.
 #[derive(Debug, thiserror::Error)]
 pub enum FinishError {
@@ -48,6 +62,14 @@ pub enum FinishError {
     Damaged {
         /// The file.
         path: String,
+    },
+    /// A certificate authority cannot be read.
+    #[error("the certificate `{path}` cannot be read")]
+    Certificate {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: CertificateError,
     },
     /// A file that a script works on is missing.
     #[error("a package's script needs `{path}`, which no package has")]
@@ -107,7 +129,7 @@ impl FinishError {
         match self {
             Self::Rootfs(error) => error.help(),
             Self::Scripts(_) | Self::Unit { .. } | Self::Profile { .. } => {
-                "build with `--engine docker`, which runs packages' own scripts"
+                "packages' own scripts have to run, by dpkg, which this base lacks: use a base that has it"
             }
             Self::Write(_) => "check the space and the permissions where it is written",
             _ => "the system below is not as its packages left it: use another base",

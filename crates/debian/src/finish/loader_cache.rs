@@ -166,10 +166,10 @@ fn in_directory(
             && soname.starts_with(&name);
         let soname = if is_link { name.clone() } else { soname };
         match best.get(&soname) {
-            Some((_, there, there_link))
-                if !((!is_link && *there_link)
-                    || (is_link == *there_link
-                        && compare(there.as_bytes(), name.as_bytes()).is_lt())) => {}
+            Some((_, existing, existing_is_link))
+                if !((!is_link && *existing_is_link)
+                    || (is_link == *existing_is_link
+                        && compare(existing.as_bytes(), name.as_bytes()).is_lt())) => {}
             _ => {
                 best.insert(soname, (flags, name, is_link));
             }

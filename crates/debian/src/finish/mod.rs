@@ -24,6 +24,7 @@ mod pam;
 mod script;
 mod services;
 mod shells;
+mod subject_hash;
 mod system;
 
 use std::io::Write;
@@ -37,7 +38,7 @@ use system::System;
 
 pub use super::tree::Node;
 pub use database::installed;
-pub use error::{FinishError, UnknownScript};
+pub use error::{CertificateError, FinishError, UnknownScript};
 pub use known::TEXT as SCRIPTS;
 pub use system::{Nothing, Root, Unpacked};
 
@@ -144,9 +145,9 @@ fn layer(
     system.write(&mut tar, source_date_epoch)?;
     let summary = RootfsSummary {
         packages: packages.len(),
-        members: tar.members,
-        content: tar.content,
+        members: tar.members(),
+        content: tar.content(),
     };
-    tar.finish()?;
+    tar.finish()?.flush()?;
     Ok(summary)
 }

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use super::super::tarball::{Attributes, Tarball};
 use super::super::tree::{Implied, Node, Tree};
 use super::FinishError;
+use stackforge_binary::tar::{Attributes, Owner, Writer};
 
 /// A system to add packages to. Paths are real and have no leading `/`.
 pub trait Root {
@@ -195,7 +195,7 @@ impl<'r> System<'r> {
     pub(super) fn link(&mut self, path: &str, target: &str) -> Result<(), FinishError> {
         let real = self.place(path)?;
         match self.tree.node(&real) {
-            Some(Node::Symlink(there)) if there == target => return Ok(()),
+            Some(Node::Symlink(existing)) if existing == target => return Ok(()),
             Some(Node::File | Node::Directory) => {
                 return Err(FinishError::Occupied {
                     path: path.to_owned(),
@@ -252,13 +252,12 @@ impl<'r> System<'r> {
     /// Writes the changes after the packages' files.
     pub(super) fn write<W: Write>(
         self,
-        tar: &mut Tarball<W>,
+        tar: &mut Writer<W>,
         mtime: u64,
     ) -> Result<(), FinishError> {
         let own = |mode, gid| Attributes {
             mode,
-            uid: 0,
-            gid,
+            owner: Some(Owner { uid: 0, gid }),
             mtime,
         };
         for (path, change) in self.changes {
@@ -267,7 +266,7 @@ impl<'r> System<'r> {
                 Change::Symlink(target) => tar.symlink(&path, &target, own(0o777, 0))?,
                 Change::File { mode, gid, content } => {
                     let size = content.len() as u64;
-                    tar.file(&path, own(mode, gid), &mut content.as_slice(), size)?;
+                    tar.file(&path, own(mode, gid), size, content.as_slice())?;
                 }
             }
         }

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::io::BufRead;
 
 use super::control::{ControlError, StanzaReader};
-use super::package::{LockedDeb, is_package_name, is_pool_path, is_sha256, is_word};
+use super::package::{LockedDeb, is_package_name, is_pool_path, is_word};
 use super::relation::{Relation, parse_relations};
 use super::version;
+use stackforge_types::Digest;
 
 /// Why an index cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -45,12 +46,11 @@ struct Span {
     length: u32,
 }
 
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 10] = [
     "Package",
     "Version",
     "Architecture",
     "Filename",
-    "SHA256",
     "Priority",
     "Pre-Depends",
     "Depends",
@@ -63,6 +63,7 @@ const FIELDS: [&str; 11] = [
 struct Record {
     spans: [Span; FIELDS.len()],
     size: u64,
+    sha256: Digest,
     archive: u16,
     essential: bool,
 }
@@ -108,11 +109,12 @@ impl IndexBuilder {
         let mut reader = StanzaReader::new(packages);
         while let Some(stanza) = reader.next_stanza().map_err(control)? {
             let mut values = [""; FIELDS.len()];
-            let (mut size, mut essential) = ("", false);
+            let (mut size, mut sha256, mut essential) = ("", "", false);
             for (name, value) in stanza.iter() {
                 match FIELDS.iter().position(|field| *field == name) {
                     Some(field) => values[field] = value,
                     None if name == "Size" => size = value,
+                    None if name == "SHA256" => sha256 = value,
                     None if name == "Essential" => essential = value == "yes",
                     None => {}
                 }
@@ -130,12 +132,12 @@ impl IndexBuilder {
                 version::Version::parse(values[1]).is_ok(),
                 is_word(values[2]),
                 is_pool_path(values[3]),
-                is_sha256(values[4]),
             ];
             if let Some(field) = valid.iter().position(|valid| !valid) {
                 return Err(wrong(FIELDS[field]));
             }
             let size = size.parse().map_err(|_| wrong("Size"))?;
+            let sha256 = Digest::from_hex(sha256).map_err(|_| wrong("SHA256"))?;
             let mut spans = [Span::default(); FIELDS.len()];
             for (span, value) in spans.iter_mut().zip(values) {
                 let start = u32::try_from(self.text.len()).map_err(|_| IndexError::TooLong)?;
@@ -146,6 +148,7 @@ impl IndexBuilder {
             self.records.push(Record {
                 spans,
                 size,
+                sha256,
                 archive: archive_number,
                 essential,
             });
@@ -295,7 +298,7 @@ impl<'a> Package<'a> {
 
     /// Returns the field `Priority`.
     pub fn priority(&self) -> Priority {
-        match self.field(5) {
+        match self.field(4) {
             "required" => Priority::Required,
             "important" => Priority::Important,
             "standard" => Priority::Standard,
@@ -310,28 +313,28 @@ impl<'a> Package<'a> {
 
     /// Returns the field `Pre-Depends`, empty if it is missing.
     pub fn pre_depends(&self) -> &'a str {
-        self.field(6)
+        self.field(5)
     }
 
     /// Returns the field `Depends`, empty if it is missing.
     pub fn depends(&self) -> &'a str {
-        self.field(7)
+        self.field(6)
     }
 
     /// Returns the field `Conflicts`, empty if it is missing.
     pub fn conflicts(&self) -> &'a str {
-        self.field(9)
+        self.field(8)
     }
 
     /// Returns the field `Breaks`, empty if it is missing.
     pub fn breaks(&self) -> &'a str {
-        self.field(10)
+        self.field(9)
     }
 
     /// Returns the virtual names that the package provides, each with its version if it has one. Empty
     /// if the list is malformed.
     pub fn provides(&self) -> Vec<(&'a str, Option<&'a str>)> {
-        let provides = self.field(8);
+        let provides = self.field(7);
         if provides.is_empty() {
             return Vec::new();
         }
@@ -357,7 +360,7 @@ impl<'a> Package<'a> {
             archive: self.index.archives[usize::from(self.record.archive)].clone(),
             path: self.field(3).to_owned(),
             size: self.record.size,
-            sha256: self.field(4).to_owned(),
+            sha256: self.record.sha256.clone(),
         }
     }
 }

@@ -113,17 +113,17 @@ impl Mirrors {
     ///
     /// # Errors
     /// If a URL is malformed, or its archive is not clear.
-    pub fn discover(given: &[String]) -> Result<Self, MirrorError> {
-        Self::choose(given, environment()?.as_deref(), Path::new("/etc/apt"))
+    pub fn discover(requested: &[String]) -> Result<Self, MirrorError> {
+        Self::choose(requested, environment()?.as_deref(), Path::new("/etc/apt"))
     }
 
     fn choose(
-        given: &[String],
+        requested: &[String],
         environment: Option<&str>,
         apt: &Path,
     ) -> Result<Self, MirrorError> {
-        if !given.is_empty() {
-            return Self::parse(given.iter().map(String::as_str));
+        if !requested.is_empty() {
+            return Self::parse(requested.iter().map(String::as_str));
         }
         match environment.filter(|text| !text.trim().is_empty()) {
             Some(text) => {
@@ -165,7 +165,7 @@ impl Mirrors {
     ///
     /// # Errors
     /// [`MirrorError::Missing`] if the archive has no mirror.
-    pub fn of(&self, archive: &str) -> Result<Vec<&str>, MirrorError> {
+    pub fn for_archive(&self, archive: &str) -> Result<Vec<&str>, MirrorError> {
         let urls: Vec<&str> = self
             .0
             .iter()

@@ -17,9 +17,9 @@ fn takes_the_callers_list_before_the_environment_before_apt() {
         "deb http://a.test/debian bookworm main\n",
     )
     .unwrap();
-    let choose = |given: &[&str], environment| {
-        let given: Vec<String> = given.iter().map(|text| (*text).to_owned()).collect();
-        Mirrors::choose(&given, environment, apt.path()).map(|mirrors| shown(&mirrors))
+    let choose = |requested: &[&str], environment| {
+        let requested: Vec<String> = requested.iter().map(|text| (*text).to_owned()).collect();
+        Mirrors::choose(&requested, environment, apt.path()).map(|mirrors| shown(&mirrors))
     };
     assert_eq!(
         choose(&["https://c.test/x/debian/"], Some("http://b.test/debian")).unwrap(),
@@ -54,7 +54,7 @@ fn takes_the_callers_list_before_the_environment_before_apt() {
     );
     let none = Mirrors::choose(&[], None, Path::new("/nonexistent")).unwrap();
     assert!(
-        none.of("debian")
+        none.for_archive("debian")
             .unwrap_err()
             .help()
             .contains("STACKFORGE_DEBIAN_MIRROR=\"debian=https://")
@@ -71,8 +71,11 @@ fn a_password_that_falls_into_words_is_not_told() {
         "ftp://u:s3cret@h.test/debian",
     ] {
         let e = Mirrors::choose(&[], Some(list), Path::new("/nonexistent")).unwrap_err();
-        let told = format!("{e} {}", e.help());
-        assert!(!told.contains("cret") && !told.contains("s3"), "{told}");
+        let message = format!("{e} {}", e.help());
+        assert!(
+            !message.contains("cret") && !message.contains("s3"),
+            "{message}"
+        );
     }
 }
 

@@ -245,7 +245,7 @@ pub fn parse(text: &str, suite: &str, now: SystemTime) -> Result<Release, Releas
         let size = size
             .parse()
             .map_err(|_| malformed(format!("`{}` is no size", size.escape_debug())))?;
-        let (Ok(sha256), true) = (format!("sha256:{sha256}").parse(), is_pool_path(path)) else {
+        let (Ok(sha256), true) = (Digest::from_hex(sha256), is_pool_path(path)) else {
             return Err(malformed(format!(
                 "`{}` is not digest, size and path",
                 line.escape_debug()

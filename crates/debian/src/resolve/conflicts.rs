@@ -2,9 +2,10 @@
 
 use super::super::index::Package;
 use super::super::relation::{Alternative, parse_relations};
-use super::{ResolveError, Resolver, provides};
+use super::error::ResolveError;
+use super::selection::{Selection, provides};
 
-impl<'a> Resolver<'a> {
+impl<'a> Selection<'a> {
     /// Whether a package and the chosen ones exclude each other.
     pub(super) fn excluded(&self, package: &Package<'a>) -> bool {
         let architecture = self.index.architecture();

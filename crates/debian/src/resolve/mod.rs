@@ -10,6 +10,7 @@
 mod conflicts;
 mod error;
 mod order;
+mod selection;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,6 +18,8 @@ use super::index::{Package, PackageIndex, Priority};
 use super::package::LockedDeb;
 use super::relation::{Alternative, Group, parse_relations};
 use super::version;
+
+use selection::{Chosen, Selection, provides};
 
 pub use error::ResolveError;
 
@@ -58,25 +61,13 @@ pub fn resolve(index: &PackageIndex, request: &Request) -> Result<Vec<LockedDeb>
         }
     }
     resolver.close()?;
-    resolver.check_conflicts()?;
-    Ok(resolver.ordered())
-}
-
-struct Chosen<'a> {
-    package: Package<'a>,
-    /// The package that first asked for this one. `None` if the caller wanted it.
-    parent: Option<&'a str>,
-    groups: Vec<Group<'a>>,
-    excludes: Vec<Alternative<'a>>,
+    resolver.selection.check_conflicts()?;
+    Ok(resolver.selection.ordered())
 }
 
 struct Resolver<'a> {
-    index: &'a PackageIndex,
-    installed: &'a BTreeMap<String, String>,
+    selection: Selection<'a>,
     without: BTreeSet<&'a str>,
-    chosen: BTreeMap<&'a str, Chosen<'a>>,
-    /// Providers of virtual names among the chosen and installed packages.
-    provided: BTreeMap<&'a str, BTreeMap<&'a str, Option<&'a str>>>,
     /// Groups still to be satisfied, each with the package that asks for it.
     single: VecDeque<(&'a str, Group<'a>)>,
     choices: VecDeque<(&'a str, Group<'a>)>,
@@ -84,32 +75,25 @@ struct Resolver<'a> {
 
 impl<'a> Resolver<'a> {
     fn new(index: &'a PackageIndex, installed: &'a BTreeMap<String, String>) -> Self {
-        let mut resolver = Resolver {
+        let mut selection = Selection {
             index,
             installed,
-            without: BTreeSet::new(),
             chosen: BTreeMap::new(),
             provided: BTreeMap::new(),
-            single: VecDeque::new(),
-            choices: VecDeque::new(),
         };
         for (name, installed_version) in installed {
             if let Some(package) = index
                 .versions(name)
                 .find(|package| version::compare(package.version(), installed_version).is_eq())
             {
-                resolver.note_provides(package);
+                selection.note_provides(package);
             }
         }
-        resolver
-    }
-
-    fn note_provides(&mut self, package: Package<'a>) {
-        for (name, provided) in package.provides() {
-            self.provided
-                .entry(name)
-                .or_default()
-                .insert(package.name(), provided);
+        Resolver {
+            selection,
+            without: BTreeSet::new(),
+            single: VecDeque::new(),
+            choices: VecDeque::new(),
         }
     }
 
@@ -118,12 +102,12 @@ impl<'a> Resolver<'a> {
             Some((name, pinned)) => (name, Some(pinned)),
             None => (wanted, None),
         };
-        if let Some(installed) = self.installed.get(name)
+        if let Some(installed) = self.selection.installed.get(name)
             && pinned.is_none_or(|pinned| version::compare(pinned, installed).is_eq())
         {
             return Ok(());
         }
-        let index = self.index;
+        let index = self.selection.index;
         let accepts = |package: &Package<'_>| {
             pinned.is_none_or(|pinned| version::compare(pinned, package.version()).is_eq())
         };
@@ -149,8 +133,8 @@ impl<'a> Resolver<'a> {
     }
 
     fn choose_root(&mut self, package: Package<'a>) -> Result<(), ResolveError> {
-        if self.chosen.contains_key(package.name())
-            || self.installed.contains_key(package.name()) && !self.is_upgrade(package)
+        if self.selection.chosen.contains_key(package.name())
+            || self.selection.installed.contains_key(package.name()) && !self.is_upgrade(package)
         {
             return Ok(());
         }
@@ -165,6 +149,7 @@ impl<'a> Resolver<'a> {
             || package.name() == "apt";
         !essential
             && self
+                .selection
                 .installed
                 .get(package.name())
                 .is_some_and(|installed| version::compare(package.version(), installed).is_ne())
@@ -175,7 +160,7 @@ impl<'a> Resolver<'a> {
         package: Package<'a>,
         parent: Option<&'a str>,
     ) -> Result<(), ResolveError> {
-        let architecture = self.index.architecture();
+        let architecture = self.selection.index.architecture();
         let parse = |field: &'a str| {
             parse_relations(field, architecture).map_err(|source| ResolveError::Relation {
                 package: package.name().to_owned(),
@@ -189,7 +174,7 @@ impl<'a> Resolver<'a> {
         for group in &groups {
             let decided = group.len() == 1
                 && !self.candidates(&group[0]).is_empty()
-                && self.index.newest(group[0].name).is_some();
+                && self.selection.index.newest(group[0].name).is_some();
             let queue = if decided {
                 &mut self.single
             } else {
@@ -197,9 +182,9 @@ impl<'a> Resolver<'a> {
             };
             queue.push_back((package.name(), group.clone()));
         }
-        self.note_provides(package);
+        self.selection.note_provides(package);
         let excludes = excludes.into_iter().flatten().collect();
-        self.chosen.insert(
+        self.selection.chosen.insert(
             package.name(),
             Chosen {
                 package,
@@ -217,7 +202,7 @@ impl<'a> Resolver<'a> {
         {
             if group
                 .iter()
-                .any(|a| self.without.contains(a.name) || self.satisfier(a).is_some())
+                .any(|a| self.without.contains(a.name) || self.selection.satisfier(a).is_some())
             {
                 continue;
             }
@@ -228,11 +213,14 @@ impl<'a> Resolver<'a> {
             // A chosen package whose version this group refuses cannot be chosen again.
             let free: Vec<Package<'a>> = candidates
                 .iter()
-                .filter(|package| !self.chosen.contains_key(package.name()))
+                .filter(|package| !self.selection.chosen.contains_key(package.name()))
                 .copied()
                 .collect();
             let merged = free.iter().find(|package| package.name() == USR_IS_MERGED);
-            let peaceful = || free.iter().find(|package| !self.excluded(package));
+            let peaceful = || {
+                free.iter()
+                    .find(|package| !self.selection.excluded(package))
+            };
             match merged.or_else(peaceful).or(free.first()) {
                 Some(package) => self.choose(*package, Some(asker))?,
                 None => return Err(self.unsatisfied(asker, &group)),
@@ -241,48 +229,26 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// Returns the name of the chosen or installed package that satisfies an alternative.
-    fn satisfier(&self, alternative: &Alternative<'a>) -> Option<&'a str> {
-        if !self.is_native(alternative) {
-            return None;
-        }
-        if let Some(chosen) = self.chosen.get(alternative.name) {
-            if alternative.accepts(chosen.package.version()) {
-                return Some(chosen.package.name());
-            }
-        } else if let Some(installed) = self.installed.get(alternative.name)
-            && alternative.accepts(installed)
-        {
-            return Some(alternative.name);
-        }
-        self.provided
-            .get(alternative.name)?
-            .iter()
-            .find(|(_, provided)| provides(alternative, **provided))
-            .map(|(name, _)| *name)
-    }
-
-    fn is_native(&self, alternative: &Alternative<'_>) -> bool {
-        alternative.qualifier.is_none_or(|qualifier| {
-            ["any", "native", "all", self.index.architecture()].contains(&qualifier)
-        })
-    }
-
     /// Returns the packages that could satisfy an alternative, best first.
     fn candidates(&self, alternative: &Alternative<'a>) -> Vec<Package<'a>> {
-        if !self.is_native(alternative) {
+        if !self.selection.is_native(alternative) {
             return Vec::new();
         }
         let real = self
+            .selection
             .index
             .versions(alternative.name)
             .find(|package| alternative.accepts(package.version()));
-        let virtual_ones = self.index.providers(alternative.name).filter(|package| {
-            package.name() != alternative.name
-                && package.provides().iter().any(|(name, provided)| {
-                    *name == alternative.name && provides(alternative, *provided)
-                })
-        });
+        let virtual_ones = self
+            .selection
+            .index
+            .providers(alternative.name)
+            .filter(|package| {
+                package.name() != alternative.name
+                    && package.provides().iter().any(|(name, provided)| {
+                        *name == alternative.name && provides(alternative, *provided)
+                    })
+            });
         let mut candidates = by_urgency(virtual_ones);
         if let Some(real) = real {
             candidates.insert(0, real);
@@ -291,53 +257,20 @@ impl<'a> Resolver<'a> {
     }
 
     fn unsatisfied(&self, asker: &str, group: &Group<'a>) -> ResolveError {
-        let (relation, chain) = (describe(group), self.chain(asker));
+        let (relation, chain) = (describe(group), self.selection.chain(asker));
         match group
             .iter()
-            .find_map(|alternative| self.chosen.get(alternative.name))
+            .find_map(|alternative| self.selection.chosen.get(alternative.name))
         {
             Some(chosen) => ResolveError::Clash {
                 relation,
                 chain,
                 name: chosen.package.name().to_owned(),
                 version: chosen.package.version().to_owned(),
-                other: self.chain(chosen.package.name()),
+                other: self.selection.chain(chosen.package.name()),
             },
             None => ResolveError::Unsatisfiable { relation, chain },
         }
-    }
-
-    /// Returns the chain of requests that led to a package: `wanted → its dependency → name`.
-    fn chain(&self, name: &str) -> String {
-        let mut names = vec![name];
-        while let Some(parent) = self
-            .chosen
-            .get(names[names.len() - 1])
-            .and_then(|chosen| chosen.parent)
-        {
-            names.push(parent);
-        }
-        names.reverse();
-        let text = names
-            .iter()
-            .map(|name| format!("`{name}`"))
-            .collect::<Vec<_>>()
-            .join(" → ");
-        if self.chosen.contains_key(name) {
-            text
-        } else {
-            format!("{text} (installed)")
-        }
-    }
-}
-
-/// Whether a provided name satisfies an alternative. A relation with a version needs a provided
-/// version.
-fn provides(alternative: &Alternative<'_>, provided: Option<&str>) -> bool {
-    match (alternative.version, provided) {
-        (None, _) => true,
-        (Some(_), Some(provided)) => alternative.accepts(provided),
-        (Some(_), None) => false,
     }
 }
 

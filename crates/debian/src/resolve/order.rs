@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::super::package::LockedDeb;
-use super::{Chosen, Resolver};
+use super::selection::{Chosen, Selection};
 
-impl<'a> Resolver<'a> {
+impl<'a> Selection<'a> {
     /// Returns dependencies before their dependents, except in cycles. Otherwise more important
     /// packages come first, then the order is by name.
     pub(super) fn ordered(&self) -> Vec<LockedDeb> {

@@ -6,6 +6,7 @@
 //! The same files give the same bytes on any host. No script runs here, nothing is unpacked to disk,
 //! and a file of one package is never silently replaced by another's.
 
+mod error;
 mod replaces;
 
 use std::collections::BTreeSet;
@@ -15,109 +16,13 @@ use std::path::PathBuf;
 use md5::{Digest, Md5};
 
 use super::ahead::for_each_data;
-use super::deb::{Deb, DebError};
+use super::deb::Deb;
 use super::dpkg::{self, Installed, State};
 use super::members::{Kind, Member, MemberError, for_each_member};
-use super::relation::InvalidRelation;
-use super::tarball::{Attributes, Tarball};
 use super::tree::{Implied, Node, PlaceError, Placement, Tree};
+use stackforge_binary::tar::{Attributes, Format, Owner, Writer};
 
-/// Why packages cannot be laid out as a root file system.
-#[derive(Debug, thiserror::Error)]
-pub enum RootfsError {
-    /// A package file cannot be used.
-    #[error(transparent)]
-    Deb(#[from] DebError),
-    /// A member of a package's archive is malformed.
-    #[error("package `{package}`")]
-    Member {
-        /// The package.
-        package: String,
-        /// What is wrong with it.
-        #[source]
-        source: MemberError,
-    },
-    /// A package's relations do not parse.
-    #[error("package `{package}`")]
-    Relation {
-        /// The package.
-        package: String,
-        /// What is wrong with them.
-        #[source]
-        source: InvalidRelation,
-    },
-    /// A package is for another architecture.
-    #[error("package `{package}` is for {found}, the root file system for {wanted}")]
-    Architecture {
-        /// The package.
-        package: String,
-        /// Its architecture.
-        found: String,
-        /// The root file system's.
-        wanted: String,
-    },
-    /// Two files are of the same package.
-    #[error("package `{package}` is given twice")]
-    Twice {
-        /// The package.
-        package: String,
-    },
-    /// Two packages have the same file.
-    #[error(
-        "packages `{package}` and `{other}` both ship `/{path}` and neither replaces the other's file"
-    )]
-    Conflict {
-        /// The later one.
-        package: String,
-        /// The earlier one.
-        other: String,
-        /// The file, without its first slash.
-        path: String,
-    },
-    /// The parent of a member is a file.
-    #[error("package `{package}` ships `/{path}` below `/{parent}`, which is no directory")]
-    Parent {
-        /// The package.
-        package: String,
-        /// The member, without its first slash.
-        path: String,
-        /// The parent that should be a directory.
-        parent: String,
-    },
-    /// A hard link's target is not in its package.
-    #[error(
-        "package `{package}`: hard link `/{path}` points at `/{target}`, which is not a file of the same package"
-    )]
-    Link {
-        /// The package.
-        package: String,
-        /// The link, without its first slash.
-        path: String,
-        /// The path that the link points to.
-        target: String,
-    },
-    /// A package ships a file of the database that is written here.
-    #[error("a package ships `/{path}`, which is dpkg's own")]
-    Database {
-        /// The file, without its first slash.
-        path: String,
-    },
-    /// The output could not be written.
-    #[error("writing the root file system")]
-    Write(#[from] io::Error),
-}
-
-impl RootfsError {
-    /// Returns what to do about it, as a sentence without its full stop.
-    pub fn help(&self) -> &'static str {
-        match self {
-            Self::Conflict { .. } => "leave one of the two packages out",
-            Self::Architecture { .. } | Self::Twice { .. } => "lock the packages again",
-            Self::Write(_) => "check the space and the permissions where it is written",
-            _ => "the package file is broken: remove it from the cache and fetch it again",
-        }
-    }
-}
+pub use error::RootfsError;
 
 /// Counts of what was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,10 +56,10 @@ pub fn write_rootfs(
     layout.database(&packages, &installed, architecture)?;
     let summary = RootfsSummary {
         packages: packages.len(),
-        members: layout.tar.members,
-        content: layout.tar.content,
+        members: layout.tar.members(),
+        content: layout.tar.content(),
     };
-    layout.tar.finish()?;
+    layout.tar.finish()?.flush()?;
     Ok(summary)
 }
 
@@ -189,7 +94,7 @@ pub(super) trait Watch {
 }
 
 pub(super) struct Layout<'a, 'b, W: Write> {
-    pub tar: Tarball<W>,
+    pub tar: Writer<W>,
     tree: &'a mut Tree<'b>,
     replaces: BTreeSet<(usize, usize)>,
     source_date_epoch: u64,
@@ -222,7 +127,7 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
         watch: Option<&'a mut dyn Watch>,
     ) -> Self {
         Layout {
-            tar: Tarball::new(out),
+            tar: Writer::new(Format::Gnu, out),
             tree,
             replaces: BTreeSet::new(),
             source_date_epoch,
@@ -247,7 +152,7 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
     }
 
     /// Returns the tar, for more members.
-    pub(crate) fn into_tar(self) -> Tarball<W> {
+    pub(crate) fn into_tar(self) -> Writer<W> {
         self.tar
     }
 
@@ -256,8 +161,7 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
     pub(crate) fn own(&self, mode: u32) -> Attributes {
         Attributes {
             mode,
-            uid: 0,
-            gid: 0,
+            owner: Some(Owner::ROOT),
             mtime: self.source_date_epoch,
         }
     }
@@ -363,8 +267,10 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
     ) -> Result<(), RootfsError> {
         let attributes = Attributes {
             mode: member.mode,
-            uid: member.uid,
-            gid: member.gid,
+            owner: Some(Owner {
+                uid: member.uid,
+                gid: member.gid,
+            }),
             mtime: member.mtime.min(self.source_date_epoch),
         };
         match &member.kind {
@@ -373,11 +279,10 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
                 Some(watch) if watch.wants(real, *size) => {
                     let mut bytes = Vec::new();
                     content.read_to_end(&mut bytes)?;
-                    self.tar
-                        .file(real, attributes, &mut bytes.as_slice(), *size)?;
+                    self.tar.file(real, attributes, *size, bytes.as_slice())?;
                     watch.show(real, member.mode, bytes);
                 }
-                _ => self.tar.file(real, attributes, content, *size)?,
+                _ => self.tar.file(real, attributes, *size, content)?,
             },
             Kind::Symlink { target } => self.tar.symlink(real, target, attributes)?,
             Kind::Hardlink { target } => {
@@ -429,12 +334,8 @@ impl<'a, 'b, W: Write> Layout<'a, 'b, W> {
                 return Err(RootfsError::Database { path });
             };
             let attributes = self.own(if executable { 0o755 } else { 0o644 });
-            self.tar.file(
-                &real,
-                attributes,
-                &mut content.as_slice(),
-                content.len() as u64,
-            )?;
+            self.tar
+                .file(&real, attributes, content.len() as u64, content.as_slice())?;
         }
         Ok(())
     }

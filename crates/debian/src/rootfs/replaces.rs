@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::deb::Deb;
 use super::super::relation::parse_relations;
-use super::RootfsError;
+use super::error::RootfsError;
 
 /// Returns pairs (a, b): package `a` may take over files of package `b`.
 pub(super) fn replacements(

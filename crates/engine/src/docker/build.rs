@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use bollard::auth::DockerCredentials;
 use bollard::errors::Error as Client;
 use bollard::models::{BuildInfo, BuildInfoAux};
 use bollard::query_parameters::{BuildImageOptions, BuilderVersion};
@@ -17,17 +18,17 @@ use bollard_buildkit_proto::google::protobuf::Timestamp;
 use bytes::Bytes;
 use futures_util::StreamExt;
 
-use super::Docker;
 use super::build_log::{LogFile, Redaction};
-use super::classic::Classic;
+use super::client::Docker;
 use super::context::{self, Upload};
 use super::lines;
+use super::podman::PodmanOutput;
 use super::progress::Progress;
 use super::push;
 use super::reference::{check_reference, escaped};
 use super::session::{self, Session};
 
-use crate::{BuildOutcome, BuildRequest, ContextEntry, EngineError, Event, Secret, Source};
+use crate::{BuildOutcome, BuildRequest, ContextEntry, EngineError, Event, Login, Secret, Source};
 use stackforge_types::Cancel;
 
 const DOING: &str = "building the image";
@@ -84,28 +85,54 @@ impl Docker {
         // The client library requires a body.
         let mut body = bollard::body_full(Bytes::new());
         if self.is_podman() {
-            let each = logins.iter();
-            let each = each.map(|(host, login)| (host.clone(), push::credentials(login)));
-            credentials = (!logins.is_empty()).then(|| each.collect());
+            credentials = of_hosts(&logins);
             body = bollard::body_try_stream(context);
         } else {
             let context = Box::pin(context);
-            let session = tokio::select! {
-                session = Session::open(&self.address, &id, secrets, logins, context) => session,
-                () = cancel.cancelled() => return Err(cancelled()),
-            };
-            _session = Some(session.map_err(|source| EngineError::Gone {
-                doing: "opening the build's session".to_owned(),
-                source: Some(Box::new(source)),
-            })?);
+            _session = Some(self.session(&id, secrets, logins, context, cancel).await?);
             options.remote = Some(session::context_address(&id));
             options.session = Some(id);
         }
 
+        let api = self.with_query(query);
+        let answers = lines::whole(api.build_image(options, credentials, Some(body)));
+        let run = Run {
+            docker: self,
+            progress,
+            podman: self.is_podman().then(PodmanOutput::default),
+            upload,
+            uploaded: 0,
+        };
+        let outcome = run.outcome(answers, cancel, on_event).await?;
+        self.expect_built(&tags, &outcome.image_id).await?;
+        Ok(outcome)
+    }
+
+    /// Opens BuildKit's session, over which it reads the context, the secrets and the logins.
+    async fn session(
+        &self,
+        id: &str,
+        secrets: BTreeMap<String, Secret>,
+        logins: BTreeMap<String, Login>,
+        context: session::Context,
+        cancel: &Cancel,
+    ) -> Result<Session, EngineError> {
+        let session = tokio::select! {
+            session = Session::open(&self.address, id, secrets, logins, context) => session,
+            () = cancel.cancelled() => return Err(cancelled()),
+        };
+        session.map_err(|source| EngineError::Gone {
+            doing: "opening the build's session".to_owned(),
+            source: Some(Box::new(source)),
+        })
+    }
+
+    /// Returns a connection whose requests for a build have `query` at the end of their address.
+    fn with_query(&self, query: String) -> bollard::Docker {
         // If bollard is told that this is BuildKit, it opens its own session, without secrets. So it is
         // told that this is the classic builder, and the request is changed here.
         let is_podman = self.is_podman();
-        let api = self.api.clone().with_request_modifier(move |mut request| {
+        self.api.clone().with_request_modifier(move |mut request| {
             let uri = request.uri().to_string();
             let uri = if is_podman {
                 uri
@@ -116,18 +143,7 @@ impl Docker {
                 *request.uri_mut() = uri;
             }
             request
-        });
-        let answers = lines::whole(api.build_image(options, credentials, Some(body)));
-        let run = Run {
-            docker: self,
-            progress,
-            classic: is_podman.then(Classic::default),
-            upload,
-            uploaded: 0,
-        };
-        let outcome = run.outcome(answers, cancel, on_event).await?;
-        self.expect_built(&tags, &outcome.image_id).await?;
-        Ok(outcome)
+        })
     }
 
     /// Checks that each of the tags names the image that the engine built.
@@ -147,7 +163,7 @@ struct Run<'a> {
     docker: &'a Docker,
     progress: Progress,
     /// Parser of Podman's text. `None` for BuildKit.
-    classic: Option<Classic>,
+    podman: Option<PodmanOutput>,
     upload: Upload,
     uploaded: u64,
 }
@@ -201,9 +217,9 @@ impl Run<'_> {
                         if let Some(BuildInfoAux::Default(id)) = info.aux {
                             image = id.id.or(image);
                         }
-                        match (&mut self.classic, info.stream) {
-                            (Some(classic), Some(text)) => {
-                                self.progress.feed(&classic.feed(&text, now()))
+                        match (&mut self.podman, info.stream) {
+                            (Some(podman), Some(text)) => {
+                                self.progress.feed(&podman.feed(&text, now()))
                             }
                             _ => Ok(Vec::new()),
                         }
@@ -227,8 +243,8 @@ impl Run<'_> {
             End::Told(text) => Some(text.as_str()),
             End::Silence | End::Failed(_) => Some("the build was interrupted"),
         };
-        if let Some(classic) = &mut self.classic {
-            let last = self.progress.feed(&classic.close(fate, now()))?;
+        if let Some(podman) = &mut self.podman {
+            let last = self.progress.feed(&podman.close(fate, now()))?;
             last.into_iter().for_each(&mut *on_event);
         }
         // The build's error matters more than an error of its log file.
@@ -279,6 +295,13 @@ fn cancelled() -> EngineError {
     EngineError::Cancelled {
         doing: DOING.to_owned(),
     }
+}
+
+/// Returns the logins as Podman takes them: in a header, by host. `None` if there are none.
+fn of_hosts(logins: &BTreeMap<String, Login>) -> Option<HashMap<String, DockerCredentials>> {
+    let each = logins.iter();
+    let each = each.map(|(host, login)| (host.clone(), push::credentials(login)));
+    (!logins.is_empty()).then(|| each.collect())
 }
 
 /// Returns the Dockerfile's text, which is needed to find the line of a failed step.

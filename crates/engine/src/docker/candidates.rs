@@ -118,7 +118,7 @@ fn certificates(var: &impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Engi
 mod tests {
     use super::*;
 
-    fn of(asked: Option<&str>, env: &[(&str, &str)]) -> Result<Vec<String>, EngineError> {
+    fn addresses(asked: Option<&str>, env: &[(&str, &str)]) -> Result<Vec<String>, EngineError> {
         let var = |name: &str| {
             env.iter()
                 .find(|(key, _)| *key == name)
@@ -132,16 +132,16 @@ mod tests {
     fn what_is_asked_for_wins_over_the_environment() {
         let env = [("DOCKER_HOST", "tcp://10.0.0.1:99")];
         assert_eq!(
-            of(Some("unix:///x.sock"), &env).unwrap(),
+            addresses(Some("unix:///x.sock"), &env).unwrap(),
             ["unix:///x.sock"]
         );
-        assert_eq!(of(None, &env).unwrap(), ["tcp://10.0.0.1:99"]);
+        assert_eq!(addresses(None, &env).unwrap(), ["tcp://10.0.0.1:99"]);
     }
 
     #[test]
     fn without_either_the_usual_sockets_are_tried_in_order() {
         assert_eq!(
-            of(
+            addresses(
                 None,
                 &[
                     ("XDG_RUNTIME_DIR", "/run/user/7"),
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_session_that_sets_no_folder_has_the_usual_one() {
         let own = format!("/run/user/{}", rustix::process::getuid().as_raw());
-        let found = of(None, &[]).unwrap();
+        let found = addresses(None, &[]).unwrap();
         assert_eq!(found[1], format!("unix://{own}/docker.sock"));
         assert_eq!(found[2], format!("unix://{own}/podman/podman.sock"));
         assert_eq!(found.len(), 4, "no home, no socket below it: {found:?}");
@@ -175,9 +175,12 @@ mod tests {
     #[test]
     fn tls_that_was_asked_for_is_not_left_out() {
         let env = [("DOCKER_TLS_VERIFY", "1"), ("DOCKER_HOST", "tcp://box")];
-        let error = of(None, &env).unwrap_err();
+        let error = addresses(None, &env).unwrap_err();
         assert!(error.help().contains("DOCKER_CERT_PATH"), "{error}");
         let env = [("DOCKER_TLS_VERIFY", "1"), ("DOCKER_CERT_PATH", "/certs")];
-        assert_eq!(of(Some("tcp://box"), &env).unwrap(), ["tcp://box:2376"]);
+        assert_eq!(
+            addresses(Some("tcp://box"), &env).unwrap(),
+            ["tcp://box:2376"]
+        );
     }
 }

@@ -18,8 +18,9 @@ use futures_util::StreamExt;
 use super::answer::{list, raw, texts};
 use super::build::unique;
 use super::build_log::{Lines, shown};
+use super::client::Docker;
 use super::reference::check_reference;
-use super::{Docker, context, image};
+use super::{context, image};
 use crate::{EngineError, RunOutcome, RunRequest, Temporary};
 use stackforge_types::{Cancel, LogStream};
 

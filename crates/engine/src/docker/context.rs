@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
+use stackforge_binary::tar::{Attributes, Format, Owner, Writer};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -168,25 +169,24 @@ enum Failure {
 }
 
 fn write_tar(entries: &[ContextEntry], parents: bool, sink: &mut dyn Write) -> Result<(), Failure> {
-    let mut builder = tar::Builder::new(sink);
+    let mut tar = Writer::new(Format::Gnu, sink);
     let mut made = BTreeSet::new();
     for entry in entries {
         if parents {
             for parent in ancestors(&entry.path) {
                 if made.insert(parent) {
-                    let mut header = header(tar::EntryType::Directory, 0o755, 0);
-                    builder
-                        .append_data(&mut header, format!("{parent}/"), io::empty())
+                    tar.directory(parent, attributes(0o755))
                         .map_err(Failure::Receiver)?;
                 }
             }
         }
-        append(&mut builder, entry)?;
+        append(&mut tar, entry)?;
     }
-    builder.finish().map_err(Failure::Receiver)
+    tar.finish().map_err(Failure::Receiver)?;
+    Ok(())
 }
 
-fn append(builder: &mut tar::Builder<&mut dyn Write>, entry: &ContextEntry) -> Result<(), Failure> {
+fn append(tar: &mut Writer<&mut dyn Write>, entry: &ContextEntry) -> Result<(), Failure> {
     let (size, bytes): (u64, Box<dyn Read + '_>) = match &entry.source {
         Source::Bytes(bytes) => (bytes.len() as u64, Box::new(bytes.as_slice())),
         Source::File(path) => {
@@ -211,8 +211,7 @@ fn append(builder: &mut tar::Builder<&mut dyn Write>, entry: &ContextEntry) -> R
         left: size,
         failed: None,
     };
-    let mut header = header(tar::EntryType::Regular, entry.mode, size);
-    let written = builder.append_data(&mut header, &entry.path, &mut exact);
+    let written = tar.file(&entry.path, attributes(entry.mode), size, &mut exact);
     match (written, exact.failed, &entry.source) {
         (_, Some(source), Source::File(path)) => Err(Failure::Entry(EngineError::Context {
             path: path.clone(),
@@ -223,15 +222,12 @@ fn append(builder: &mut tar::Builder<&mut dyn Write>, entry: &ContextEntry) -> R
     }
 }
 
-fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
-    let mut header = tar::Header::new_gnu();
-    header.set_entry_type(kind);
-    header.set_mode(mode & 0o7777);
-    header.set_size(size);
-    header.set_mtime(0);
-    header.set_uid(0);
-    header.set_gid(0);
-    header
+/// Root's, and from 1970: nothing of this machine gets into the context.
+fn attributes(mode: u32) -> Attributes {
+    Attributes {
+        owner: Some(Owner::ROOT),
+        ..Attributes::new(mode & 0o7777)
+    }
 }
 
 /// Reads exactly the number of bytes in the tar header, or fails. A file that shrinks while it is read
@@ -301,17 +297,37 @@ mod tests {
         assert_eq!(tar, collected(reversed).await.unwrap());
 
         let mut archive = tar::Archive::new(tar.as_slice());
-        let mut seen = Vec::new();
+        let mut entries = Vec::new();
         for entry in archive.entries().unwrap() {
             let entry = entry.unwrap();
             let header = entry.header();
             assert_eq!(header.mtime().unwrap(), 0);
             assert_eq!((header.uid().unwrap(), header.gid().unwrap()), (0, 0));
             assert_eq!(header.mode().unwrap(), 0o755);
-            seen.push((entry.path().unwrap().display().to_string(), entry.size()));
+            entries.push((entry.path().unwrap().display().to_string(), entry.size()));
         }
         let expected = [("a", 0), ("b/", 0), ("b/a", 100_000), (long.as_str(), 1)];
-        assert_eq!(seen, expected.map(|(path, size)| (path.to_owned(), size)));
+        assert_eq!(
+            entries,
+            expected.map(|(path, size)| (path.to_owned(), size))
+        );
+    }
+
+    /// The digest was computed before the writer was shared.
+    #[tokio::test]
+    async fn writes_the_bytes_that_it_always_wrote() {
+        let long = format!("d/{}", "n".repeat(200));
+        let folders = format!("{}f", "long-folder/".repeat(12));
+        let entries = vec![
+            entry("a", b"1"),
+            entry(&long, &[7; 1000]),
+            entry(&folders, b""),
+        ];
+        let tar = collected(entries).await.unwrap();
+        assert_eq!(
+            stackforge_types::Digest::of(&tar).to_string(),
+            "sha256:5998bdcc84640c76fea33f35d59dc6daa24340ee6dbf842f279f755a6a3ad6e3"
+        );
     }
 
     #[tokio::test]

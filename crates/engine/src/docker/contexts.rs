@@ -126,7 +126,10 @@ mod tests {
         home
     }
 
-    fn of(home: &tempfile::TempDir, context: Option<&str>) -> Result<Option<String>, EngineError> {
+    fn current_address(
+        home: &tempfile::TempDir,
+        context: Option<&str>,
+    ) -> Result<Option<String>, EngineError> {
         let var = |name: &str| match name {
             "HOME" => Some(home.path().into()),
             "DOCKER_CONTEXT" => context.map(OsString::from),
@@ -145,11 +148,14 @@ mod tests {
             &[("colima", colima), ("far", far), ("skips", skips)],
         );
         let address = "unix:///u/.colima/default/docker.sock".to_owned();
-        assert_eq!(of(&home, None).unwrap(), Some(address));
-        assert_eq!(of(&home, Some("far")).unwrap(), Some("ssh://me@far".into()));
-        assert_eq!(of(&home, Some("default")).unwrap(), None);
+        assert_eq!(current_address(&home, None).unwrap(), Some(address));
+        assert_eq!(
+            current_address(&home, Some("far")).unwrap(),
+            Some("ssh://me@far".into())
+        );
+        assert_eq!(current_address(&home, Some("default")).unwrap(), None);
         for bad in ["gone", "skips", "../../x"] {
-            let error = of(&home, Some(bad)).unwrap_err();
+            let error = current_address(&home, Some(bad)).unwrap_err();
             assert!(
                 matches!(error, EngineError::Invalid { .. }),
                 "{bad}: {error}"
@@ -161,18 +167,24 @@ mod tests {
     fn a_contexts_certificates_are_its_own() {
         let far = serde_json::json!({ "Host": "tcp://far" });
         let home = home("far", &[("far", far)]);
-        assert_eq!(of(&home, None).unwrap(), Some("tcp://far:2375".into()));
+        assert_eq!(
+            current_address(&home, None).unwrap(),
+            Some("tcp://far:2375".into())
+        );
         let tls = format!(".docker/contexts/tls/{}/docker", id("far"));
         let tls = home.path().join(tls);
         std::fs::create_dir_all(&tls).unwrap();
         std::fs::write(tls.join("ca.pem"), "").unwrap();
-        assert_eq!(of(&home, None).unwrap(), Some("tcp://far:2376".into()));
+        assert_eq!(
+            current_address(&home, None).unwrap(),
+            Some("tcp://far:2376".into())
+        );
     }
 
     #[test]
     fn without_a_configuration_there_is_no_context() {
         let empty = tempfile::tempdir().unwrap();
-        assert_eq!(of(&empty, None).unwrap(), None);
+        assert_eq!(current_address(&empty, None).unwrap(), None);
         assert_eq!(current(|_| None).unwrap(), None);
         // A context that is requested by name must exist.
         for (name, fails) in [("far", true), ("default", false)] {
@@ -184,6 +196,6 @@ mod tests {
         assert!(matches!(current(var), Err(EngineError::Invalid { .. })));
         std::fs::create_dir(empty.path().join(".docker")).unwrap();
         std::fs::write(empty.path().join(".docker/config.json"), "{").unwrap();
-        assert_eq!(of(&empty, None).unwrap(), None);
+        assert_eq!(current_address(&empty, None).unwrap(), None);
     }
 }

@@ -203,11 +203,11 @@ impl AsyncRead for SshStream {
             *waiting = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let said = std::task::ready!(Pin::new(complaint).poll(cx)).unwrap_or_default();
+        let message = std::task::ready!(Pin::new(complaint).poll(cx)).unwrap_or_default();
         stream.complaint = None;
-        match said.as_str() {
+        match message.as_str() {
             "" => Poll::Ready(Ok(())),
-            said => Poll::Ready(Err(io::Error::other(format!("ssh: {said}")))),
+            message => Poll::Ready(Err(io::Error::other(format!("ssh: {message}")))),
         }
     }
 }
@@ -313,7 +313,7 @@ mod tests {
         let idle = tokio::time::timeout(Duration::from_millis(200), stream.read(&mut byte)).await;
         assert!(idle.is_err(), "{idle:?}");
         stream.write_all(b"GET /version").await.unwrap();
-        let told = stream.read(&mut byte).await.unwrap_err();
-        assert_eq!(told.to_string(), "ssh: denied");
+        let error = stream.read(&mut byte).await.unwrap_err();
+        assert_eq!(error.to_string(), "ssh: denied");
     }
 }

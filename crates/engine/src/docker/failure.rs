@@ -24,7 +24,7 @@ pub(super) const KILLED: i32 = 137;
 
 /// Whether a log line says that a process was killed for memory or could not allocate any. Errors about
 /// GPU memory do not count.
-pub(super) fn tells_of_memory(line: &str) -> bool {
+pub(super) fn is_out_of_memory(line: &str) -> bool {
     const SIGNS: [&str; 12] = [
         "Killed signal terminated program",
         "internal compiler error: Killed",
@@ -49,7 +49,7 @@ pub(super) fn tells_of_memory(line: &str) -> bool {
 }
 
 /// Whether a text says that a disk is full.
-pub(super) fn tells_of_space(text: &str) -> bool {
+pub(super) fn is_disk_full(text: &str) -> bool {
     ["no space left on device", "disk quota exceeded"]
         .iter()
         .any(|sign| text.to_ascii_lowercase().contains(sign))
@@ -71,7 +71,7 @@ pub(super) fn dockerfile_syntax(text: &str) -> Option<EngineError> {
 }
 
 /// Whether a text says that the engine is shutting down or has lost the connection.
-fn tells_of_the_end(text: &str) -> bool {
+fn is_engine_gone(text: &str) -> bool {
     [
         "context canceled",
         "transport is closing",
@@ -85,7 +85,7 @@ fn tells_of_the_end(text: &str) -> bool {
 
 /// Converts the text of a failed build in which no step failed.
 pub(super) fn of_build(text: &str, doing: &str) -> EngineError {
-    if tells_of_space(text) {
+    if is_disk_full(text) {
         return EngineError::NoSpace {
             doing: doing.to_owned(),
         };
@@ -93,7 +93,7 @@ pub(super) fn of_build(text: &str, doing: &str) -> EngineError {
     if let Some(error) = dockerfile_syntax(text) {
         return error;
     }
-    if tells_of_the_end(text) {
+    if is_engine_gone(text) {
         return EngineError::Gone {
             doing: doing.to_owned(),
             source: Some(text.to_owned().into()),
@@ -109,7 +109,7 @@ pub(super) fn of_client(error: bollard::errors::Error, address: &str, doing: &st
     use bollard::errors::Error as Client;
     let doing = doing.to_owned();
     match error {
-        Client::DockerResponseServerError { message, .. } if tells_of_space(&message) => {
+        Client::DockerResponseServerError { message, .. } if is_disk_full(&message) => {
             EngineError::NoSpace { doing }
         }
         Client::DockerResponseServerError {
@@ -152,7 +152,7 @@ fn kind(error: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
 
 /// Rates how informative the failure of one of several addresses is. A missing socket says the least,
 /// because most of them are expected to be missing.
-pub(super) fn tells(error: &EngineError) -> u8 {
+pub(super) fn informativeness(error: &EngineError) -> u8 {
     let EngineError::NotReachable { source, .. } = error else {
         return 3;
     };
@@ -250,7 +250,7 @@ mod tests {
             "virtual memory exhausted: Cannot allocate memory",
             "terminate called after throwing an instance of 'std::bad_alloc'",
         ] {
-            assert!(tells_of_memory(line), "{line}");
+            assert!(is_out_of_memory(line), "{line}");
         }
         for line in [
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
@@ -259,7 +259,7 @@ mod tests {
             "exit signal: 15",
             "memory.c: compiled",
         ] {
-            assert!(!tells_of_memory(line), "{line}");
+            assert!(!is_out_of_memory(line), "{line}");
         }
     }
 
@@ -286,9 +286,9 @@ mod tests {
             match dockerfile_syntax(text) {
                 Some(EngineError::DockerfileSyntax {
                     line: found,
-                    message: said,
+                    message: found_message,
                 }) => {
-                    assert_eq!((found, said.as_str()), (line, message));
+                    assert_eq!((found, found_message.as_str()), (line, message));
                 }
                 other => panic!("{text}: {other:?}"),
             }

@@ -3,7 +3,7 @@
 //! The input is the engine that answered; the output is the faults that were seen in its release. A
 //! release that was not examined may have faults that are not listed here.
 
-use super::{Docker, release};
+use super::client::{Docker, release};
 use crate::Fault;
 
 /// Major and minor version.
@@ -56,10 +56,10 @@ fn of_podman(version: &str) -> Vec<Fault> {
     let Some(release) = release(version) else {
         return Vec::new();
     };
-    let seen = PODMAN
+    let present = PODMAN
         .iter()
         .filter(|(_, first, last)| (*first..=*last).contains(&release));
-    seen.map(|(fault, ..)| fault.clone()).collect()
+    present.map(|(fault, ..)| fault.clone()).collect()
 }
 
 #[cfg(test)]

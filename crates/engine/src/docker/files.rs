@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::Docker;
+use super::client::Docker;
 use super::container::Container;
 use super::reference::check_reference;
 use crate::EngineError;

@@ -1,8 +1,9 @@
 //! Images of the engine: inspect, tag, remove, import a root file system, ask a registry.
 
 use super::answer::{list, map, number, raw, text, texts};
+use super::client::{Docker, release};
 use super::reference::{check_reference, escaped, repository_and_tag};
-use super::{Docker, context, lines, release};
+use super::{context, lines};
 use crate::{EngineError, ImageInfo, ImageSize, ImportRequest};
 use bollard::errors::Error as Client;
 use bollard::query_parameters::{
@@ -10,7 +11,7 @@ use bollard::query_parameters::{
 };
 use futures_util::StreamExt;
 use serde_json::Value;
-use stackforge_types::Cancel;
+use stackforge_types::{Cancel, Digest};
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -185,14 +186,15 @@ impl Docker {
     ///
     /// # Errors
     /// If the registry cannot be reached from the engine, or does not have the image.
-    pub async fn registry_digest(&self, reference: &str) -> Result<String, EngineError> {
+    pub async fn registry_digest(&self, reference: &str) -> Result<Digest, EngineError> {
         check_reference(reference)?;
         let doing = format!("asking the registry for {reference}");
         let answer = raw(self.api.inspect_registry_image(reference, None).await);
         let answer = answer.map_err(|error| self.failed(error, &doing))?;
         let digest = answer["Descriptor"]["digest"].as_str();
-        digest.map(str::to_owned).ok_or(EngineError::Build {
-            message: format!("{doing}: the answer has no digest"),
+        let digest = digest.and_then(|digest| digest.parse().ok());
+        digest.ok_or(EngineError::Build {
+            message: format!("{doing}: the answer has no sha256 digest"),
         })
     }
 }
@@ -216,8 +218,8 @@ fn size(image: &Value, podman: bool) -> ImageSize {
         };
     }
     // Usually only one of several platforms is present. Attestations are not images.
-    let there = |m: &&Value| m["Available"] == true && m["Kind"] == "image";
-    let mut images = list(&image["Manifests"]).filter(there);
+    let is_available = |m: &&Value| m["Available"] == true && m["Kind"] == "image";
+    let mut images = list(&image["Manifests"]).filter(is_available);
     match (images.next(), images.next()) {
         (Some(only), None) => ImageSize {
             packed: number(&only["Size"]["Content"]).or(bytes),

@@ -1,7 +1,8 @@
 //! Loads images into the engine, without the layers that it already has.
 
 use super::answer::{list, raw, text, texts};
-use super::{Docker, context, lines};
+use super::client::Docker;
+use super::{context, lines};
 use crate::EngineError;
 use bollard::query_parameters::{ImportImageOptions, ListImagesOptions};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -19,7 +20,7 @@ impl Docker {
     ///
     /// # Errors
     /// If the images cannot be listed.
-    pub async fn layers_there(&self, diff_ids: &[String]) -> Result<usize, EngineError> {
+    pub async fn count_existing_layers(&self, diff_ids: &[String]) -> Result<usize, EngineError> {
         let doing = "listing the engine's images";
         let options = ListImagesOptions {
             all: true,

@@ -5,10 +5,11 @@ use bollard::errors::Error as Client;
 use bollard::query_parameters::PushImageOptions;
 use futures_util::StreamExt;
 
+use super::client::Docker;
+use super::lines;
 use super::reference::{check_reference, repository_and_tag};
-use super::{Docker, lines};
 use crate::{EngineError, Login};
-use stackforge_types::Cancel;
+use stackforge_types::{Cancel, Digest};
 
 impl Docker {
     /// Pushes the engine's image `reference`, which has the form `[HOST/]NAME:TAG`. What the registry
@@ -21,7 +22,7 @@ impl Docker {
         reference: &str,
         login: Option<&Login>,
         cancel: &Cancel,
-    ) -> Result<Option<String>, EngineError> {
+    ) -> Result<Option<Digest>, EngineError> {
         check_reference(reference)?;
         let (repository, tag) = repository_and_tag(reference);
         let options = PushImageOptions {
@@ -52,8 +53,8 @@ impl Docker {
             match answer {
                 None => return Ok(digest),
                 Some(Ok(info)) => {
-                    let said = info.status.as_deref().and_then(pushed_digest);
-                    digest = said.or(digest);
+                    let pushed = info.status.as_deref().and_then(pushed_digest);
+                    digest = pushed.or(digest);
                 }
                 Some(Err(Client::DockerStreamError { error })) => {
                     return Err(EngineError::Push {
@@ -68,9 +69,9 @@ impl Docker {
 }
 
 /// Returns the manifest's digest from `latest: digest: sha256:… size: 1234`.
-fn pushed_digest(status: &str) -> Option<String> {
+fn pushed_digest(status: &str) -> Option<Digest> {
     let (_, rest) = status.split_once("digest: ")?;
-    rest.split_whitespace().next().map(str::to_owned)
+    rest.split_whitespace().next()?.parse().ok()
 }
 
 /// Whether the registry of a reference is on loopback.
@@ -100,11 +101,14 @@ pub(super) fn credentials(login: &Login) -> DockerCredentials {
 #[cfg(test)]
 mod tests {
     use super::{is_on_loopback, pushed_digest};
+    use stackforge_types::Digest;
 
     #[test]
     fn an_engine_says_what_it_pushed() {
-        let said = pushed_digest("v1: digest: sha256:ab size: 528");
-        assert_eq!(said.as_deref(), Some("sha256:ab"));
+        let digest = Digest::of(b"manifest");
+        let parsed = pushed_digest(&format!("v1: digest: {digest} size: 528"));
+        assert_eq!(parsed, Some(digest));
+        assert_eq!(pushed_digest("v1: digest: sha256:ab size: 528"), None);
         assert_eq!(pushed_digest("Pushed"), None);
     }
 

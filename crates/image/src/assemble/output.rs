@@ -12,8 +12,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{AssembleError, Assembled, MANIFEST};
+use super::draft::{Assembled, MANIFEST};
+use super::error::AssembleError;
 use crate::store::LayoutLock;
+use stackforge_binary::tar::{Attributes, Format, Writer};
 use stackforge_types::Digest;
 use stackforge_types::reference::canonical;
 
@@ -158,15 +160,15 @@ fn tag(name: &str) -> &str {
 fn place(digest: &Digest, size: u64, from: &Path, to: &Path) -> Result<()> {
     let (source, target) = (from.join(digest.hex()), to.join(digest.hex()));
     // A hard link to the blob is the blob itself; an older copy may be damaged.
-    let is_blob = |there: &fs::Metadata| match fs::metadata(&source) {
-        Ok(source) if source.dev() == there.dev() => source.ino() == there.ino(),
+    let is_blob = |existing: &fs::Metadata| match fs::metadata(&source) {
+        Ok(source) if source.dev() == existing.dev() => source.ino() == existing.ino(),
         _ => is_sound(&target, digest),
     };
     // A symbolic link does not count: its target is not the layout's own file.
-    let there = fs::symlink_metadata(&target)
+    let existing = fs::symlink_metadata(&target)
         .ok()
         .filter(fs::Metadata::is_file);
-    if there.is_some_and(|there| there.len() == size && is_blob(&there)) {
+    if existing.is_some_and(|existing| existing.len() == size && is_blob(&existing)) {
         return Ok(());
     }
     let _ = fs::remove_file(&target);
@@ -198,8 +200,8 @@ fn is_sound(path: &Path, digest: &Digest) -> bool {
 /// Whether a file of the layout itself, not a link out of it, has the content.
 fn has(path: &Path, content: &[u8]) -> bool {
     let own = fs::symlink_metadata(path)
-        .is_ok_and(|there| there.is_file() && there.len() == content.len() as u64);
-    own && fs::read(path).is_ok_and(|there| there == content)
+        .is_ok_and(|existing| existing.is_file() && existing.len() == content.len() as u64);
+    own && fs::read(path).is_ok_and(|existing| existing == content)
 }
 
 /// Replaces a file atomically, unless it already has the content.
@@ -222,7 +224,10 @@ pub fn archive(
     wanted: impl Fn(usize) -> bool,
     out: impl Write,
 ) -> io::Result<()> {
-    let mut tar = tar::Builder::new(BufWriter::with_capacity(1 << 20, out));
+    let mut tar = Writer::new(
+        Format::UstarOldFiles,
+        BufWriter::with_capacity(1 << 20, out),
+    );
     let path = |digest: &Digest| format!("blobs/sha256/{}", digest.hex());
     let layers: Vec<String> = image.layers.iter().map(|l| path(&l.digest)).collect();
     let docker = json!([{
@@ -238,10 +243,8 @@ pub fn archive(
     add(&mut tar, "oci-layout", LAYOUT.as_bytes())?;
     add(&mut tar, "index.json", index.to_string().as_bytes())?;
     add(&mut tar, "manifest.json", docker.to_string().as_bytes())?;
-    let mut folder = header(0, 0o755);
-    folder.set_entry_type(tar::EntryType::Directory);
-    for name in ["blobs/", "blobs/sha256/"] {
-        tar.append_data(&mut folder.clone(), name, io::empty())?;
+    for name in ["blobs", "blobs/sha256"] {
+        tar.directory(name, Attributes::new(0o755))?;
     }
     add(&mut tar, &path(&image.digest), &image.manifest)?;
     add(&mut tar, &path(&image.config_digest), &image.config)?;
@@ -256,21 +259,18 @@ pub fn archive(
             return Err(io::Error::new(io::ErrorKind::InvalidData, damaged));
         }
         let content = file.take(layer.size);
-        tar.append_data(&mut header(layer.size, 0o644), path(&layer.digest), content)?;
+        tar.file(
+            &path(&layer.digest),
+            Attributes::new(0o644),
+            layer.size,
+            content,
+        )?;
     }
-    tar.into_inner()?.flush()
+    tar.finish()?.flush()
 }
 
-fn add<W: Write>(tar: &mut tar::Builder<W>, name: &str, bytes: &[u8]) -> io::Result<()> {
-    tar.append_data(&mut header(bytes.len() as u64, 0o644), name, bytes)
-}
-
-fn header(size: u64, mode: u32) -> tar::Header {
-    let mut header = tar::Header::new_ustar();
-    header.set_size(size);
-    header.set_mode(mode);
-    header.set_mtime(0);
-    header
+fn add<W: Write>(tar: &mut Writer<W>, name: &str, bytes: &[u8]) -> io::Result<()> {
+    tar.file(name, Attributes::new(0o644), bytes.len() as u64, bytes)
 }
 
 fn io_at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AssembleError {

@@ -1,6 +1,9 @@
 use super::*;
-use serde_json::from_slice;
+use crate::oci::Layer;
+use serde_json::{Value, from_slice, json};
 use stackforge_binary::tar::Reader;
+use stackforge_types::{Digest, Platform};
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -188,7 +191,7 @@ fn containerd_is_told_names_in_full() {
         "docker.io/a/b:2",
         "local.example:5000/nat:3",
     ];
-    let told = |index: &[u8]| -> Vec<String> {
+    let image_names = |index: &[u8]| -> Vec<String> {
         let index: Value = from_slice(index).unwrap();
         let manifests = index["manifests"].as_array().unwrap().iter();
         let names = manifests.map(|m| &m["annotations"]["io.containerd.image.name"]);
@@ -198,7 +201,7 @@ fn containerd_is_told_names_in_full() {
         output::layout(&image, name, blobs.path(), &directory).unwrap();
     }
     assert_eq!(
-        told(&std::fs::read(directory.join("index.json")).unwrap()),
+        image_names(&std::fs::read(directory.join("index.json")).unwrap()),
         full
     );
     // The image is found by both forms of its name.
@@ -209,12 +212,12 @@ fn containerd_is_told_names_in_full() {
     let mut bytes = Vec::new();
     output::archive(&image, &names, blobs.path(), |_| true, &mut bytes).unwrap();
     let mut reader = Reader::new(bytes.as_slice());
-    let mut seen = 0;
+    let mut checked = 0;
     while let Some(mut entry) = reader.next().unwrap() {
         let mut text = Vec::new();
         std::io::Read::read_to_end(&mut entry, &mut text).unwrap();
         match entry.header.path.as_str() {
-            "index.json" => assert_eq!(told(&text), full),
+            "index.json" => assert_eq!(image_names(&text), full),
             // These names are shown to people, and Docker takes them.
             "manifest.json" => {
                 let document: Value = from_slice(&text).unwrap();
@@ -222,9 +225,9 @@ fn containerd_is_told_names_in_full() {
             }
             _ => continue,
         }
-        seen += 1;
+        checked += 1;
     }
-    assert_eq!(seen, 2);
+    assert_eq!(checked, 2);
 }
 
 #[test]
@@ -268,14 +271,14 @@ fn a_copy_of_the_same_length_is_not_taken_for_the_blob() {
     let image = draft(vec![layer(blobs.path(), b"one")]);
     let image = image.assemble().unwrap();
     output::layout(&image, "x:1", blobs.path(), to.path()).unwrap();
-    let there = to
+    let blob = to
         .path()
         .join("blobs/sha256")
         .join(image.layers[0].digest.hex());
-    std::fs::remove_file(&there).unwrap();
-    std::fs::write(&there, "oen").unwrap();
+    std::fs::remove_file(&blob).unwrap();
+    std::fs::write(&blob, "oen").unwrap();
     output::layout(&image, "x:1", blobs.path(), to.path()).unwrap();
-    assert_eq!(std::fs::read(&there).unwrap(), b"one");
+    assert_eq!(std::fs::read(&blob).unwrap(), b"one");
 }
 
 /// The case of a layout on another file system than the store, if this machine has one in memory.
@@ -283,7 +286,7 @@ fn a_copy_of_the_same_length_is_not_taken_for_the_blob() {
 fn a_damaged_copy_on_another_file_system_is_made_again() {
     let blobs = tempfile::tempdir().unwrap();
     let memory = Path::new("/dev/shm");
-    let device = |path: &Path| std::fs::metadata(path).map(|there| there.dev());
+    let device = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev());
     if !memory.is_dir() || device(memory).unwrap() == device(blobs.path()).unwrap() {
         return;
     }
@@ -301,4 +304,18 @@ fn a_damaged_copy_on_another_file_system_is_made_again() {
     std::os::unix::fs::symlink("../../kept", &copy).unwrap();
     write();
     assert!(std::fs::symlink_metadata(&copy).unwrap().is_file());
+}
+
+/// The digest was computed before the writer was shared.
+#[test]
+fn an_archive_keeps_its_bytes() {
+    let blobs = tempfile::tempdir().unwrap();
+    let image = draft(vec![layer(blobs.path(), b"one")]).assemble().unwrap();
+    let mut bytes = Vec::new();
+    let names = ["x:a".to_owned()];
+    output::archive(&image, &names, blobs.path(), |_| true, &mut bytes).unwrap();
+    assert_eq!(
+        Digest::of(&bytes).to_string(),
+        "sha256:a50eea164f85d450b947d12e1c7edb1cefabd470dd6427576531501dde8651c3"
+    );
 }

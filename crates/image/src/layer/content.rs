@@ -136,11 +136,11 @@ impl Worker {
             at += len as u64;
             let mut rest = &piece[..len];
             loop {
-                let (taken, made) = (self.inflate.total_in(), self.inflate.total_out());
+                let (consumed, made) = (self.inflate.total_in(), self.inflate.total_out());
                 let status = (self.inflate)
                     .decompress_vec(rest, &mut plain, FlushDecompress::None)
                     .map_err(|_| failed(ReadError::Damaged { offset: made }))?;
-                let (new, offset) = (self.inflate.total_in() - taken, self.inflate.total_out());
+                let (new, offset) = (self.inflate.total_in() - consumed, self.inflate.total_out());
                 gzip.extend_from_slice(&rest[..new as usize]);
                 rest = &rest[new as usize..];
                 if offset > member.size {

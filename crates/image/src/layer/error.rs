@@ -172,7 +172,7 @@ pub enum WheelFault {
 }
 
 impl WheelFault {
-    pub(super) fn of(self, wheel: &str) -> LayerError {
+    pub(super) fn in_wheel(self, wheel: &str) -> LayerError {
         LayerError::Wheel {
             wheel: wheel.to_owned(),
             fault: self,

@@ -48,10 +48,10 @@ impl Compressor {
         self.deflate.reset();
         out.extend_from_slice(&HEADER);
         loop {
-            let taken = self.deflate.total_in() as usize;
-            out.reserve((plain.len() - taken) / 2 + 128);
+            let consumed = self.deflate.total_in() as usize;
+            out.reserve((plain.len() - consumed) / 2 + 128);
             let status = (self.deflate)
-                .compress_vec(&plain[taken..], out, FlushCompress::Finish)
+                .compress_vec(&plain[consumed..], out, FlushCompress::Finish)
                 .map_err(std::io::Error::other)?;
             if status == Status::StreamEnd {
                 break;

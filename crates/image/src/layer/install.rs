@@ -61,7 +61,7 @@ pub(super) struct Plan<'a> {
 
 impl Plan<'_> {
     /// The directory that RECORD's paths are relative to, below the root.
-    pub(super) fn site<S>(&self, wheel: &Wheel<S>) -> &str {
+    pub(super) fn site_packages<S>(&self, wheel: &Wheel<S>) -> &str {
         let site = if wheel.pure {
             &self.scheme.purelib
         } else {
@@ -90,7 +90,7 @@ impl Plan<'_> {
                 _ => files.push(self.member(wheel, (place, index), member)?),
             }
         }
-        let root = self.site(wheel);
+        let root = self.site_packages(wheel);
         for command in &wheel.commands {
             let folder = self.scheme.scripts.trim_start_matches('/');
             let path = format!("{folder}/{}", command.name);
@@ -155,7 +155,7 @@ impl Plan<'_> {
     ) -> Result<(String, bool), LayerError> {
         let (first, rest) = name.split_once('/').unwrap_or((name, ""));
         let Some(stem) = first.strip_suffix(".data").filter(|_| !rest.is_empty()) else {
-            return Ok((format!("{}/{name}", self.site(wheel)), false));
+            return Ok((format!("{}/{name}", self.site_packages(wheel)), false));
         };
         let (distribution, _) = wheel.stem.split_once('-').unwrap_or((&wheel.stem, ""));
         let (part, file) = rest.split_once('/').unwrap_or((rest, ""));

@@ -79,7 +79,7 @@ impl Installed<'_> {
     ) -> Vec<(String, String)> {
         let record = |place: usize| {
             let wheel = installs[place].wheel;
-            let (site, own) = (plan.site(wheel), wheel.metadata("RECORD"));
+            let (site, own) = (plan.site_packages(wheel), wheel.metadata("RECORD"));
             let files = self
                 .files
                 .iter()

@@ -2,6 +2,11 @@
 //!
 //! In: a name, a mode, a time, a size. Out: blocks of 512 bytes. Owner and group are root, by
 //! number only, so that no reader looks up a name.
+//!
+//! [`stackforge_binary::tar::Writer`] cannot write these layers: their contents are copied in the
+//! compressed form that they have in a wheel, so headers and padding are needed as bytes of their own.
+//! Their headers also differ from that writer's, which has no pax headers and fills fewer fields. The
+//! digests of all layers made so far depend on both.
 
 const BLOCK: u64 = 512;
 const NAME: usize = 100;

@@ -2,7 +2,8 @@
 //!
 //! In: each wheel's files. Out: folders and files by path. Files with the same path and content, such as the
 //! `__init__.py` of a namespace, are stored once and every RECORD lists them, as after pip. Different
-//! contents are an error: pip silently keeps what it installed last.
+//! contents are an error, where pip silently keeps what it installed last, but for files that belong to no
+//! distribution: of these the first wheel's stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,11 +29,13 @@ pub(super) struct Tree {
 }
 
 impl Tree {
+    /// Adds a wheel's files. `is_nobodys` says which paths may differ between wheels.
     pub(super) fn add<S: Source + Clone>(
         &mut self,
         place: usize,
         files: Vec<Placed>,
         installs: &[Install<'_, S>],
+        is_nobodys: &dyn Fn(&str) -> bool,
     ) -> Result<(), LayerError> {
         for placed in files {
             let mut path = placed.path.as_str();
@@ -54,6 +57,10 @@ impl Tree {
             };
             let known = sha256(&file.content, installs)?;
             let same = known.is_some() && known == sha256(&placed.content, installs)?;
+            let of_another = file.owners.iter().all(|(owner, _)| *owner != place);
+            if !same && of_another && is_nobodys(&placed.path) {
+                continue;
+            }
             if !same {
                 return Err(collision(file, place, &placed, installs));
             }

@@ -60,7 +60,7 @@ impl<S: Source + Clone> Wheel<S> {
     pub fn open(file: &str, mut source: S) -> Result<Self, LayerError> {
         let name: WheelName = file.parse()?;
         let archive = Archive::read(file, &mut source)?;
-        let stem = stem(&archive, &name).map_err(|fault| fault.of(file))?;
+        let stem = stem(&archive, &name).map_err(|fault| fault.in_wheel(file))?;
         let mut wheel = Self {
             file: file.to_owned(),
             name,
@@ -97,7 +97,7 @@ impl<S: Source + Clone> Wheel<S> {
     }
 
     pub(super) fn fault(&self, fault: WheelFault) -> LayerError {
-        fault.of(&self.file)
+        fault.in_wheel(&self.file)
     }
 
     fn required(&self, file: &str, limit: u64) -> Result<String, LayerError> {

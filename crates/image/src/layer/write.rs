@@ -11,15 +11,17 @@ use std::thread::{self, Scope};
 use flate2::Crc;
 
 use super::content::{Content, Part, Role, Worker};
+use super::error::LayerError;
 use super::gzip::{self, Compressor};
 use super::install::{self, Install, Plan};
 use super::layout::{self, Entry, Job};
 use super::record::{self, Sha256};
+use super::spec::{Spec, Stitched};
 use super::sums::{Piece, Sums};
 use super::tar::{self, Attributes, Kind};
 use super::toc::{self, Chunk, Toc};
 use super::tree::{File, Tree};
-use super::{LayerError, Spec, Stitched, installed, ordered, scripts};
+use super::{installed, ordered, scripts};
 use crate::oci::Layer;
 use crate::pack::Compression;
 use stackforge_binary::source::Source;
@@ -59,22 +61,23 @@ pub fn disjoint<S: Source + Clone>(
     };
     let mut tree = Tree::default();
     for (place, install) in installs.iter().enumerate() {
-        let site = format!("{}/", plan.site(install.wheel));
+        let site = format!("{}/", plan.site_packages(install.wheel));
         let mut files = plan.files(install, place)?;
         files.retain(|file| !file.path.strip_prefix(&site).is_some_and(is_nobodys));
-        tree.add(place, files, installs)?;
+        tree.add(place, files, installs, &|_| false)?;
     }
     tree.check(installs)
 }
 
-/// Whether a path below `site-packages` belongs to no package: it is in such a folder, or a text such as a
-/// licence.
+/// Whether a path below `site-packages` belongs to no package: it is such a module or in such a folder, or a text
+/// such as a licence.
 fn is_nobodys(path: &str) -> bool {
     match path.split_once('/') {
         Some((folder, _)) => NOBODYS.contains(&folder),
-        None => [".py", ".pth", ".so"]
-            .iter()
-            .all(|end| !path.ends_with(end)),
+        None => {
+            let is_module = [".py", ".pth", ".so"].iter().any(|end| path.ends_with(end));
+            NOBODYS.contains(&path) || !is_module
+        }
     }
 }
 
@@ -95,8 +98,13 @@ pub fn write<S: Source + Clone + Send + Sync>(
         python: &spec.python,
     };
     let mut tree = Tree::default();
-    for (place, install) in installs.iter().enumerate() {
-        tree.add(place, plan.files(install, place)?, installs)?;
+    let mut order: Vec<usize> = (0..installs.len()).collect();
+    order.sort_by(|a, b| installs[*a].wheel.file.cmp(&installs[*b].wheel.file));
+    for place in order {
+        let install = &installs[place];
+        let site = format!("{}/", plan.site_packages(install.wheel));
+        let is_nobodys = |path: &str| path.strip_prefix(&site).is_some_and(is_nobodys);
+        tree.add(place, plan.files(install, place)?, installs, &is_nobodys)?;
     }
     tree.check(installs)?;
     let landmark = File {

@@ -5,7 +5,7 @@ use std::str::FromStr as _;
 
 use oci_spec::image::{Arch, Descriptor, ImageIndex, MediaType, Os};
 
-use super::OciError;
+use super::error::OciError;
 use super::parse::{self, Leads, malformed};
 use super::place::Files;
 use stackforge_types::{Digest, Platform};
@@ -41,15 +41,15 @@ pub(super) fn choose(
     if let (Some(reference), None) = (reference, &wanted) {
         entries.retain(|entry| names(entry).any(|name| is_named(name, reference)));
         if entries.is_empty() {
-            let mut there: Vec<String> = index
+            let mut available: Vec<String> = index
                 .manifests()
                 .iter()
                 .flat_map(names)
                 .map(str::to_owned)
                 .collect();
-            there.sort();
-            there.dedup();
-            return Err(no_reference(reference, there));
+            available.sort();
+            available.dedup();
+            return Err(no_reference(reference, available));
         }
     }
     for entry in entries {
@@ -65,13 +65,16 @@ pub(super) fn choose(
             None => malformed("index.json", none(skipped)),
         });
     }
-    let there: Vec<String> = found.iter().map(Choice::describe).collect();
+    let available: Vec<String> = found.iter().map(Choice::describe).collect();
     if let Some(platform) = platform {
         // An entry without a platform may match; the configuration decides.
         found.retain(|choice| choice.fits(platform) != Some(false));
     }
     match (found.pop(), platform) {
-        (None, Some(platform)) => Err(OciError::NoPlatform { platform, there }),
+        (None, Some(platform)) => Err(OciError::NoPlatform {
+            platform,
+            available,
+        }),
         (Some(only), _) if found.is_empty() => Ok(only),
         (only, _) => {
             found.extend(only);
@@ -91,10 +94,10 @@ fn everything(files: &Files, index: &ImageIndex) -> Result<Vec<String>, OciError
     Ok(walk.found.iter().map(|c| c.digest.to_string()).collect())
 }
 
-fn no_reference(reference: &str, there: Vec<String>) -> OciError {
+fn no_reference(reference: &str, available: Vec<String>) -> OciError {
     OciError::NoReference {
         reference: reference.chars().take(200).collect(),
-        there,
+        available,
     }
 }
 

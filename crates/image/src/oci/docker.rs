@@ -1,9 +1,10 @@
 //! Reads the output of `docker save`: `manifest.json`, configurations and the layers' plain tars.
 
-use super::layer::Blob;
+use super::error::OciError;
+use super::image::{Image, check_layers, check_platform};
+use super::layer::{Blob, Layer};
 use super::parse::{self, Compression, Saved, malformed};
 use super::place::Files;
-use super::{Image, Layer, OciError};
 use stackforge_binary::source::Source as _;
 use stackforge_types::{Digest, Platform};
 
@@ -22,7 +23,7 @@ pub(super) fn open(
         if chosen.is_empty() {
             return Err(OciError::NoReference {
                 reference: reference.chars().take(200).collect(),
-                there: images.iter().map(describe).collect(),
+                available: images.iter().map(describe).collect(),
             });
         }
     }
@@ -52,9 +53,9 @@ fn read(files: &Files, image: &Saved, platform: Option<Platform>) -> Result<Imag
         });
     }
     let (config, diff_ids) = parse::config(&what, &bytes)?;
-    super::check_platform(&config, platform)?;
+    check_platform(&config, platform)?;
     let names = image.layers.as_deref().unwrap_or_default();
-    super::check_layers(&what, names.len(), diff_ids.len())?;
+    check_layers(&what, names.len(), diff_ids.len())?;
     let layers = names
         .iter()
         .zip(diff_ids)
@@ -107,7 +108,7 @@ fn promised(name: &str) -> Option<Digest> {
         Some(hex) => hex,
         None => name.strip_suffix(".json")?,
     };
-    format!("sha256:{hex}").parse().ok()
+    Digest::from_hex(hex).ok()
 }
 
 /// Whether `reference` names the image: by a whole name, its tag, its name without `:latest`, or the digest

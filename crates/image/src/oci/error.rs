@@ -115,20 +115,20 @@ pub enum OciError {
         why: &'static str,
     },
     /// No image has the requested name.
-    #[error("no image is `{reference}`; there is {}", list(.there))]
+    #[error("no image is `{reference}`; there is {}", list(.available))]
     NoReference {
         /// The name that was asked for.
         reference: String,
         /// The names that exist.
-        there: Vec<String>,
+        available: Vec<String>,
     },
     /// No image is for the requested platform.
-    #[error("no image is for {platform}; there is {}", list(.there))]
+    #[error("no image is for {platform}; there is {}", list(.available))]
     NoPlatform {
         /// The platform that was asked for.
         platform: Platform,
         /// The platforms that exist.
-        there: Vec<String>,
+        available: Vec<String>,
     },
     /// The names of the images to choose from.
     #[error("there are several images: {}; name one by its tag, digest or platform", list(.0))]
@@ -151,12 +151,12 @@ pub enum OciError {
     },
 }
 
-fn list(there: &[String]) -> String {
+fn list(available: &[String]) -> String {
     const MOST: usize = 20;
-    if there.is_empty() {
+    if available.is_empty() {
         return "none".to_owned();
     }
-    let mut out: Vec<String> = there
+    let mut out: Vec<String> = available
         .iter()
         .take(MOST)
         // The names come from the file and may contain anything.
@@ -167,8 +167,8 @@ fn list(there: &[String]) -> String {
                 .collect()
         })
         .collect();
-    if there.len() > MOST {
-        out.push(format!("{} more", there.len() - MOST));
+    if available.len() > MOST {
+        out.push(format!("{} more", available.len() - MOST));
     }
     out.join(", ")
 }

@@ -1,6 +1,6 @@
 //! A layer of an image: what the documents state of it, and its bytes if they are at hand.
 
-use super::OciError;
+use super::error::OciError;
 use super::parse::{self, Compression};
 use super::place::Place;
 use super::stream::{Proof, Stream, Tar};

@@ -4,7 +4,7 @@ use oci_spec::image::{Descriptor, ImageConfiguration, ImageIndex, ImageManifest,
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::OciError;
+use super::error::OciError;
 use stackforge_types::Digest;
 
 const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";

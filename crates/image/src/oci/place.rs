@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::OciError;
+use super::error::OciError;
 use stackforge_binary::source::{self, FileSource, Source as _, Window};
 use stackforge_binary::tar::{Kind, Reader};
 use stackforge_types::Digest;

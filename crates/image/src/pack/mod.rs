@@ -18,49 +18,17 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use compress::Compressor;
-use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::oci::Layer;
 use stackforge_types::Digest;
 
+pub use compress::Compression;
+
 /// Message of an error whose cause is lost.
 pub const ENDED: &str = "a thread that compresses ended early";
 /// More threads would wait for the digests and hold memory.
 const MAX_THREADS: usize = 64;
-
-/// How a layer is compressed, and at which level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Compression {
-    /// Gzip at level 1 to 12 of libdeflate. Every engine and registry takes it.
-    Gzip(u8),
-    /// Zstandard at level 1 to 19. Smaller and faster; Docker before 23 cannot load it.
-    Zstd(u8),
-}
-
-impl Compression {
-    /// About the size of `gzip -6` where it matters, at twice the speed.
-    pub const GZIP: Self = Self::Gzip(5);
-    /// Zstandard at its default level.
-    pub const ZSTD: Self = Self::Zstd(3);
-
-    /// Media type of such a layer in an OCI manifest.
-    pub fn media_type(self) -> &'static str {
-        match self {
-            Self::Gzip(_) => "application/vnd.oci.image.layer.v1.tar+gzip",
-            Self::Zstd(_) => "application/vnd.oci.image.layer.v1.tar+zstd",
-        }
-    }
-
-    /// Bytes of a piece. Larger pieces compress a little better, smaller ones wait less.
-    fn piece(self) -> usize {
-        match self {
-            Self::Gzip(_) => 1 << 20,
-            Self::Zstd(_) => 4 << 20,
-        }
-    }
-}
 
 /// Why packing failed.
 #[derive(Debug, thiserror::Error)]
@@ -96,11 +64,11 @@ impl Sink {
             Vec::with_capacity(self.size),
         ));
         self.plain += piece.len() as u64;
-        let (made, taken) = sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
         let ended = |()| io::Error::from(io::ErrorKind::BrokenPipe);
-        let sent = self.order.send(taken).map_err(drop);
+        let sent = self.order.send(receiver).map_err(drop);
         let sent = sent.and_then(|()| self.sum.send(Arc::clone(&piece)).map_err(drop));
-        let sent = sent.and_then(|()| self.pieces.send((piece, made)).map_err(drop));
+        let sent = sent.and_then(|()| self.pieces.send((piece, sender)).map_err(drop));
         sent.map_err(ended)
     }
 }

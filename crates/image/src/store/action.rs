@@ -4,8 +4,9 @@
 //! which is always right.
 
 use super::blob::stamp;
+use super::error::StoreError;
 use super::files::{entries, write_atomically};
-use super::{Store, StoreError};
+use super::handle::Store;
 use serde::{Deserialize, Serialize};
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
@@ -105,7 +106,7 @@ impl Store {
         let files = entries(&self.root().join("actions"))?;
         let key = |path: PathBuf| {
             let hex = path.file_name()?.to_str()?.strip_suffix(".json")?;
-            format!("sha256:{hex}").parse().ok()
+            Digest::from_hex(hex).ok()
         };
         Ok(files.into_iter().filter_map(key).collect())
     }

@@ -1,7 +1,8 @@
 //! Writes blobs: a locked temporary file, verified, synced to disk, then renamed.
 
+use super::error::StoreError;
 use super::files::sync_folder;
-use super::{Store, StoreError};
+use super::handle::Store;
 use sha2::{Digest as _, Sha256};
 use stackforge_types::Digest;
 use std::fs::File;
@@ -60,7 +61,7 @@ impl Store {
         if let Err(e) = self.lease([digest]) {
             tracing::debug!("{e}");
         }
-        if !self.sound(digest) {
+        if !self.is_sound(digest) {
             tracing::warn!("{} is damaged and not used", path.display());
             return None;
         }
@@ -190,7 +191,7 @@ impl Temp {
         let path = self.store.blob_path(&digest);
         match std::fs::metadata(&path) {
             // The blob exists already: keep its file, so that hard links to it stay links to the blob.
-            Ok(there) if there.len() == size && self.store.sound(&digest) => {
+            Ok(metadata) if metadata.len() == size && self.store.is_sound(&digest) => {
                 if stamp(&path) {
                     self.store.verified(&digest);
                 }

@@ -4,10 +4,12 @@
 //! Files are removed only under the store's exclusive lock, which is held for that moment only. References
 //! to a blob are removed before the blob, so a killed collection leaves no dangling reference.
 
+use super::error::StoreError;
 use super::files::{entries, remove, weight};
+use super::handle::Store;
 use super::images::{digest, name_of};
+use super::list::{Entry, Kind};
 use super::lock::{is_at, open, try_lock};
-use super::{Entry, Kind, Store, StoreError};
 use serde::Serialize;
 use stackforge_types::Digest;
 use std::collections::BTreeSet;

@@ -4,12 +4,18 @@
 //! the blobs with their file names and whose first layer is the record: actions and names. So any OCI tool
 //! can copy it, also to a registry.
 
+use super::action::Action;
+use super::error::StoreError;
+use super::files::write_atomically;
+use super::handle::{OnProgress, Store};
 use super::images::{REF_NAME, digest};
-use super::{Action, Hear, LayoutLock, Save, Store, StoreError, write_atomically};
+use super::place::LayoutLock;
+use super::save::Save;
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use stackforge_binary::tar::{Attributes, Format, Writer};
 use stackforge_types::Digest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -76,7 +82,7 @@ pub struct Exported {
 /// Destination of the layout's files.
 enum Sink<'a> {
     Directory(&'a Path, LayoutLock),
-    Archive(Box<tar::Builder<io::BufWriter<Save>>>),
+    Archive(Box<Writer<io::BufWriter<Save>>>),
 }
 
 impl Store {
@@ -92,7 +98,7 @@ impl Store {
         selection: Option<&Selection>,
         sign: Option<Sign<'_>>,
         to: &Path,
-        hear: Hear<'_>,
+        on_progress: OnProgress<'_>,
     ) -> Result<Exported, StoreError> {
         let failed = |e| StoreError::at("write", to, e);
         self.outside(to)?;
@@ -132,9 +138,9 @@ impl Store {
             let mut content = Hashing {
                 content: &mut file,
                 hash: Sha256::new(),
-                hear: &mut |bytes| {
+                on_read: &mut |bytes| {
                     out.bytes += bytes;
-                    hear(out.bytes, total)
+                    on_progress(out.bytes, total)
                 },
             };
             let name = format!("blobs/sha256/{}", digest.hex());
@@ -228,9 +234,10 @@ impl Store {
         })];
         for digest in blobs.difference(&of_images) {
             let path = self.blob_path(digest);
-            let there = std::fs::metadata(&path).map_err(|e| StoreError::at("read", &path, e))?;
+            let metadata =
+                std::fs::metadata(&path).map_err(|e| StoreError::at("read", &path, e))?;
             let mut layer = json!({
-                "mediaType": "application/octet-stream", "digest": digest, "size": there.len(),
+                "mediaType": "application/octet-stream", "digest": digest, "size": metadata.len(),
             });
             if let Some(name) = record.names.get(digest).and_then(|names| names.first()) {
                 layer["annotations"] = json!({ TITLE: name });
@@ -266,7 +273,10 @@ impl<'a> Sink<'a> {
             return Ok(Self::Directory(to, held));
         }
         let writer = io::BufWriter::with_capacity(PIECE, Save::begin(to)?);
-        Ok(Self::Archive(Box::new(tar::Builder::new(writer))))
+        Ok(Self::Archive(Box::new(Writer::new(
+            Format::UstarOldFiles,
+            writer,
+        ))))
     }
 
     /// Syncs the files written so far to disk, for a directory.
@@ -284,7 +294,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    fn blob(&mut self, name: &str, size: u64, mut content: &mut dyn Read) -> io::Result<()> {
+    fn blob(&mut self, name: &str, size: u64, content: &mut dyn Read) -> io::Result<()> {
         match self {
             Self::Directory(root, _) => {
                 let path = root.join(name);
@@ -303,13 +313,7 @@ impl<'a> Sink<'a> {
                 file.persist(path).map_err(|e| e.error)?;
                 Ok(())
             }
-            Self::Archive(archive) => {
-                let mut header = tar::Header::new_ustar();
-                header.set_size(size);
-                header.set_mode(0o644);
-                header.set_mtime(0);
-                archive.append_data(&mut header, name, &mut content)
-            }
+            Self::Archive(archive) => archive.file(name, Attributes::new(0o644), size, content),
         }
     }
 
@@ -317,7 +321,7 @@ impl<'a> Sink<'a> {
         match self {
             Self::Directory(..) => Ok(()),
             Self::Archive(archive) => {
-                let file = archive.into_inner()?.into_inner();
+                let file = archive.finish()?.into_inner();
                 file.map_err(io::IntoInnerError::into_error)?.finish()
             }
         }
@@ -328,17 +332,42 @@ impl<'a> Sink<'a> {
 struct Hashing<'a> {
     content: &'a mut dyn Read,
     hash: Sha256,
-    hear: &'a mut dyn FnMut(u64) -> bool,
+    on_read: &'a mut dyn FnMut(u64) -> bool,
 }
 
 impl Read for Hashing<'_> {
     fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
         let count = self.content.read(piece)?;
         self.hash.update(&piece[..count]);
-        if (self.hear)(count as u64) {
+        if (self.on_read)(count as u64) {
             Ok(count)
         } else {
             Err(io::Error::other(StoreError::Interrupted))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The digest was computed before the writer was shared.
+    #[test]
+    fn an_archive_keeps_its_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(&dir.path().join("store"))).unwrap();
+        let blob = store.put(&b"one"[..], None).unwrap();
+        let selection = Selection {
+            blobs: BTreeSet::from([blob.digest]),
+            ..Selection::default()
+        };
+        let to = dir.path().join("archive.tar");
+        let exported = store.export(Some(&selection), None, &to, &|_, _| true);
+        assert_eq!(exported.unwrap().blobs, 4);
+        let bytes = std::fs::read(&to).unwrap();
+        assert_eq!(
+            Digest::of(&bytes).to_string(),
+            "sha256:425762ed8c96a3c78d7f2c74157a80c1f6a64f70cb04b3cdeb45e5cf9b6034ee"
+        );
     }
 }

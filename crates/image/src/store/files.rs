@@ -2,7 +2,7 @@
 //!
 //! In: paths. Out: what a directory holds, and files that are whole or not there at all.
 
-use super::StoreError;
+use super::error::StoreError;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -25,12 +25,12 @@ pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
 
 /// Size in bytes of a file, or of all files in a directory, and the latest modification time.
 pub(super) fn weight(path: &Path) -> (u64, SystemTime) {
-    let Ok(there) = std::fs::symlink_metadata(path) else {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else {
         return (0, UNIX_EPOCH);
     };
-    let own = there.modified().unwrap_or(UNIX_EPOCH);
-    if !there.is_dir() {
-        return (there.len(), own);
+    let own = metadata.modified().unwrap_or(UNIX_EPOCH);
+    if !metadata.is_dir() {
+        return (metadata.len(), own);
     }
     let below = entries(path).unwrap_or_default();
     below.iter().fold((0, own), |(size, latest), path| {

@@ -2,8 +2,9 @@
 //!
 //! Entries of other programs are kept. Every change is made under a lock and is atomic.
 
+use super::error::StoreError;
 use super::files::write_atomically;
-use super::{Store, StoreError};
+use super::handle::Store;
 use serde::Serialize;
 use serde_json::{Value, json};
 use stackforge_types::Digest;
@@ -120,9 +121,10 @@ impl Store {
             new.push(entry);
         }
         let index = self.index()?;
-        let there = index["manifests"].as_array().into_iter().flatten();
-        let there: BTreeMap<&str, &Value> = there.filter_map(|e| Some((name_of(e)?, e))).collect();
-        let known = |entry| name_of(entry).and_then(|name| there.get(name)) == Some(&entry);
+        let existing = index["manifests"].as_array().into_iter().flatten();
+        let existing: BTreeMap<&str, &Value> =
+            existing.filter_map(|e| Some((name_of(e)?, e))).collect();
+        let known = |entry| name_of(entry).and_then(|name| existing.get(name)) == Some(&entry);
         if new.iter().all(known) {
             return Ok(());
         }

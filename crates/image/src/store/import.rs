@@ -4,10 +4,12 @@
 //! this layer, that an image was validated, that a wheel has this name) is trusted only if a key that the
 //! user trusts signed it, because builds use the outputs that the store's actions name.
 
+use super::error::StoreError;
 use super::export::{RECORD, REF, Record, signature, statement};
 use super::files::entries;
+use super::handle::{OnProgress, Store};
+use super::images::Ref;
 use super::images::{REF_NAME, digest};
-use super::{Hear, Ref, Store, StoreError};
 use serde::Serialize;
 use serde_json::Value;
 use stackforge_binary::tar::{Kind, Reader};
@@ -45,7 +47,7 @@ struct Import<'a> {
     store: &'a Store,
     from: &'a Path,
     trusted: Option<HasSigned<'a>>,
-    hear: Hear<'a>,
+    on_progress: OnProgress<'a>,
     total: u64,
     read: u64,
     came: BTreeSet<Digest>,
@@ -64,22 +66,22 @@ impl Store {
         &self,
         from: &Path,
         trusted: Option<HasSigned<'_>>,
-        hear: Hear<'_>,
+        on_progress: OnProgress<'_>,
     ) -> Result<Imported, StoreError> {
         let read = |e| StoreError::at("read", from, e);
-        let there = std::fs::metadata(from).map_err(read)?;
+        let metadata = std::fs::metadata(from).map_err(read)?;
         let mut import = Import {
             store: self,
             from,
             trusted,
-            hear,
+            on_progress,
             total: super::files::weight(from).0,
             read: 0,
             came: BTreeSet::new(),
             index: None,
             out: Imported::default(),
         };
-        if there.is_dir() {
+        if metadata.is_dir() {
             import.directory()?
         } else {
             import.archive(File::open(from).map_err(read)?)?
@@ -148,7 +150,7 @@ impl Import<'_> {
         let Some(hex) = name.strip_prefix("blobs/sha256/") else {
             return Ok(());
         };
-        let Ok(digest) = format!("sha256:{hex}").parse::<Digest>() else {
+        let Ok(digest) = Digest::from_hex(hex) else {
             return Ok(());
         };
         let known = self.store.blob(&digest).is_some();
@@ -170,7 +172,7 @@ impl Import<'_> {
                 self.out.bytes += count as u64;
             }
             self.read += count as u64;
-            if !(self.hear)(self.read.min(self.total), self.total) {
+            if !(self.on_progress)(self.read.min(self.total), self.total) {
                 return Err(StoreError::Interrupted);
             }
         }

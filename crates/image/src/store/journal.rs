@@ -4,9 +4,10 @@
 //! `begun/` holds a file for each process, locked as long as the process lives. The journal of a killed
 //! process is read by the next process that takes the file's lock.
 
+use super::error::StoreError;
 use super::files::entries;
+use super::handle::Store;
 use super::lock::{is_at, try_lock};
-use super::{Store, StoreError};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;

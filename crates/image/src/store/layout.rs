@@ -1,9 +1,10 @@
 //! The store's directory: where it is, what makes it a store and an OCI image layout, and the leftovers of
 //! killed processes.
 
+use super::error::StoreError;
 use super::files::{entries, weight, write_new};
+use super::handle::{Inner, Store};
 use super::lock::{is_at, try_lock};
-use super::{Inner, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;

@@ -5,27 +5,14 @@
 //! between being found and being leased. The lock on the file ends with the process, and a lease that is not
 //! locked is ignored.
 
+use super::error::StoreError;
 use super::files::entries;
+use super::handle::{Lease, Store};
 use super::lock::{open, try_lock};
-use super::{Store, StoreError};
 use stackforge_types::Digest;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write as _;
-use std::path::PathBuf;
-
-#[derive(Debug)]
-pub(super) struct Lease {
-    path: PathBuf,
-    file: File,
-    held: BTreeSet<Digest>,
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
 
 impl Store {
     /// Keeps blobs from being collected as long as this store, or a clone of it, is open.
@@ -83,10 +70,7 @@ impl Store {
             }
             let text = std::fs::read_to_string(&path)
                 .map_err(|e| StoreError::at("read the lease", &path, e))?;
-            let digests = text
-                .lines()
-                .filter_map(|hex| format!("sha256:{hex}").parse().ok());
-            leased.extend(digests);
+            leased.extend(text.lines().filter_map(|hex| Digest::from_hex(hex).ok()));
         }
         Ok(leased)
     }

@@ -1,7 +1,9 @@
 //! Lists the content of a store: each blob and file with its kind, its size and its last use.
 
+use super::error::StoreError;
 use super::files::{entries, weight};
-use super::{Ref, Store, StoreError};
+use super::handle::Store;
+use super::images::Ref;
 use serde::{Serialize, Serializer};
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
@@ -109,7 +111,7 @@ impl Store {
         }
         let mut found = Vec::new();
         for (digest, path) in self.blobs()? {
-            let Ok(there) = std::fs::metadata(&path) else {
+            let Ok(metadata) = std::fs::metadata(&path) else {
                 continue;
             };
             let file = self.names_of(&digest).into_iter().next();
@@ -123,8 +125,8 @@ impl Store {
                 kind,
                 name,
                 digest: Some(digest),
-                size: there.len(),
-                used: there.modified().unwrap_or(UNIX_EPOCH),
+                size: metadata.len(),
+                used: metadata.modified().unwrap_or(UNIX_EPOCH),
                 path,
             });
         }
@@ -164,8 +166,8 @@ impl Store {
     pub(super) fn blobs(&self) -> Result<Vec<(Digest, PathBuf)>, StoreError> {
         let files = entries(&self.root().join("blobs/sha256"))?;
         let blob = |path: PathBuf| {
-            let digest = format!("sha256:{}", path.file_name()?.to_str()?);
-            Some((digest.parse().ok()?, path))
+            let digest = Digest::from_hex(path.file_name()?.to_str()?).ok()?;
+            Some((digest, path))
         };
         Ok(files.into_iter().filter_map(blob).collect())
     }

@@ -1,6 +1,7 @@
 //! Kernel locks on files of the store, released when their process ends, however that ends.
 
-use super::{Store, StoreError};
+use super::error::StoreError;
+use super::handle::Store;
 use stackforge_types::Digest;
 use std::fs::{File, TryLockError};
 use std::io;

@@ -18,6 +18,7 @@ mod clean;
 mod error;
 mod export;
 mod files;
+mod handle;
 mod images;
 mod import;
 mod journal;
@@ -33,16 +34,13 @@ mod sound;
 mod trees;
 mod verify;
 
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
-
 pub use action::Action;
 pub use blob::{Blob, Temp, Writer};
 pub use clean::{Collected, Limits};
 pub use error::StoreError;
 pub use export::{Exported, Selection, Sign};
 pub use files::write_atomically;
+pub use handle::{OnProgress, Store};
 pub use images::Ref;
 pub use import::{HasSigned, Imported};
 pub use journal::Journal;
@@ -50,19 +48,5 @@ pub use layout::Scratch;
 pub use list::{Entry, Kind, Listing};
 pub use lock::Alone;
 pub use place::LayoutLock;
-pub use save::{Save, save, save_new, stdout_is_taken};
+pub use save::{Save, save, save_new, stdout_has_output};
 pub use verify::{Damaged, Verified};
-
-/// Progress callback, called from any thread with the bytes done and the total; returns whether to go on.
-pub type Hear<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
-
-/// One store. Clones share their leases: see [`Store::blob`].
-#[derive(Debug, Clone)]
-pub struct Store(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    root: PathBuf,
-    prepared: AtomicBool,
-    lease: Mutex<Option<lease::Lease>>,
-}

@@ -3,9 +3,10 @@
 //! A wheel's name says what it is for, and pip, uv and the audit read it. A blob with several names has
 //! several links.
 
+use super::error::StoreError;
 use super::files::entries;
+use super::handle::Store;
 use super::lock::is_at;
-use super::{Store, StoreError};
 use stackforge_types::Digest;
 use std::fs::File;
 use std::io;
@@ -27,10 +28,10 @@ impl Store {
         let folder = self.dir("names")?.join(digest.hex());
         let path = folder.join(file);
         let failed = |e| StoreError::at("name", &path, e);
-        let there = || File::open(&path).is_ok_and(|file| is_at(&file, &blob));
+        let is_named = || File::open(&path).is_ok_and(|file| is_at(&file, &blob));
         // Another process may replace the blob, which removes its names.
         for _ in 0..TRIES {
-            if there() {
+            if is_named() {
                 return Ok(path);
             }
             std::fs::create_dir_all(&folder).map_err(failed)?;
@@ -39,7 +40,7 @@ impl Store {
                 _ => {}
             }
         }
-        if there() {
+        if is_named() {
             Ok(path)
         } else {
             Err(failed(io::ErrorKind::NotFound.into()))

@@ -1,8 +1,9 @@
 //! Users' directories and files beside the store: they must not be in the store, and a layout has one
 //! writer.
 
+use super::error::StoreError;
 use super::files::entries;
-use super::{Store, StoreError};
+use super::handle::Store;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,8 +18,8 @@ impl Store {
         let at = |path: &Path| real(path).map_err(|e| StoreError::at("find", path, e));
         let (place, root) = (at(path)?, at(self.root())?);
         let id = |path: &Path| {
-            let there = std::fs::metadata(path).ok()?;
-            Some((there.dev(), there.ino()))
+            let metadata = std::fs::metadata(path).ok()?;
+            Some((metadata.dev(), metadata.ino()))
         };
         let own = id(&root);
         let is_root = |path: &Path| path == root || own.is_some() && id(path) == own;

@@ -1,7 +1,8 @@
 //! Recovers the image names that can still be read in a damaged `index.json`.
 
+use super::error::StoreError;
+use super::handle::Store;
 use super::images::{digest, is_name, name_of};
-use super::{Store, StoreError};
 use serde_json::Value;
 use stackforge_types::Digest;
 use std::collections::BTreeMap;

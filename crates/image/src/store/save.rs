@@ -21,11 +21,11 @@ const MOST_LINKS: usize = 40;
 /// An unnamed file is linked through this directory.
 const DESCRIPTORS: &str = "/proc/self/fd";
 
-static STDOUT_IS_TAKEN: AtomicBool = AtomicBool::new(false);
+static STDOUT_HAS_OUTPUT: AtomicBool = AtomicBool::new(false);
 
 /// Whether a [`Save`] of this process wrote to stdout. Then no text for people may be printed there.
-pub fn stdout_is_taken() -> bool {
-    STDOUT_IS_TAKEN.load(Ordering::Relaxed)
+pub fn stdout_has_output() -> bool {
+    STDOUT_HAS_OUTPUT.load(Ordering::Relaxed)
 }
 
 /// Replaces the file at `path`, or writes to the pipe or device there.
@@ -95,7 +95,7 @@ impl Save {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             found => Some(found?),
         };
-        if before.as_ref().is_some_and(|there| !there.is_file()) {
+        if before.as_ref().is_some_and(|metadata| !metadata.is_file()) {
             let file = File::options().write(true).open(&path)?;
             return Ok(Self {
                 file,
@@ -185,7 +185,7 @@ fn descriptor(path: &Path) -> Option<io::Result<File>> {
     // A duplicate shares the file offset with printed output; opening the file again would not.
     let duplicate = match number {
         "1" if own => {
-            STDOUT_IS_TAKEN.store(true, Ordering::Relaxed);
+            STDOUT_HAS_OUTPUT.store(true, Ordering::Relaxed);
             io::stdout().as_fd().try_clone_to_owned()
         }
         "2" if own => io::stderr().as_fd().try_clone_to_owned(),
@@ -290,8 +290,8 @@ mod tests {
         save_new(&path, b"one", 0o600).unwrap();
         assert_eq!(mode(&path), 0o600);
         symlink("nowhere", dir.path().join("link")).unwrap();
-        for there in [path.clone(), dir.path().join("link"), dir.path().to_owned()] {
-            let refused = save_new(&there, b"two", 0o666).unwrap_err();
+        for occupied in [path.clone(), dir.path().join("link"), dir.path().to_owned()] {
+            let refused = save_new(&occupied, b"two", 0o666).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
         }
         assert_eq!(std::fs::read(&path).unwrap(), b"one");

@@ -7,8 +7,9 @@
 //! its owner forges: a page that the owner has mapped and written before the hashing takes further bytes
 //! without a new ctime. `cache verify` reads all bytes.
 
+use super::error::StoreError;
+use super::handle::Store;
 use super::layout::VERIFIED;
-use super::{Store, StoreError};
 use sha2::{Digest as _, Sha256};
 use stackforge_types::Digest;
 use std::fs::{File, Metadata};
@@ -31,18 +32,18 @@ pub(super) struct Note {
 impl Note {
     /// The note of a file. `None` if it is not a regular file.
     fn of(path: &Path) -> Option<Self> {
-        let there = std::fs::symlink_metadata(path).ok()?;
-        there.is_file().then(|| Self::of_metadata(&there))
+        let metadata = std::fs::symlink_metadata(path).ok()?;
+        metadata.is_file().then(|| Self::of_metadata(&metadata))
     }
 
-    fn of_metadata(there: &Metadata) -> Self {
+    fn of_metadata(metadata: &Metadata) -> Self {
         let nanos =
             |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
         Self {
-            inode: there.ino(),
-            size: there.size(),
-            mtime: nanos(there.mtime(), there.mtime_nsec()),
-            ctime: nanos(there.ctime(), there.ctime_nsec()),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            mtime: nanos(metadata.mtime(), metadata.mtime_nsec()),
+            ctime: nanos(metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 
@@ -137,7 +138,7 @@ impl Store {
     }
 
     /// Whether a blob's bytes have its digest. They are hashed unless the blob has a valid note.
-    pub fn sound(&self, digest: &Digest) -> bool {
+    pub fn is_sound(&self, digest: &Digest) -> bool {
         if self.note(digest).is_some() {
             return true;
         }
@@ -202,7 +203,7 @@ mod tests {
 
     /// Flips a byte in place and restores the modification time, as `touch -r` does.
     fn damage(path: &Path) {
-        let there = std::fs::metadata(path).unwrap();
+        let metadata = std::fs::metadata(path).unwrap();
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
         let mut bytes = std::fs::read(path).unwrap();
         bytes[0] ^= 1;
@@ -211,7 +212,7 @@ mod tests {
             .write(true)
             .open(path)
             .unwrap()
-            .set_modified(there.modified().unwrap())
+            .set_modified(metadata.modified().unwrap())
             .unwrap();
     }
 
@@ -222,7 +223,7 @@ mod tests {
         assert!(store.note(&blob.digest).is_some());
         damage(&blob.path);
         assert!(store.note(&blob.digest).is_none());
-        assert!(!store.sound(&blob.digest));
+        assert!(!store.is_sound(&blob.digest));
         assert_eq!(store.blob(&blob.digest), None);
         store.put(&b"hello"[..], None).unwrap();
         assert_eq!(store.blob(&blob.digest), Some(blob.path.clone()));
@@ -240,7 +241,7 @@ mod tests {
             File::open(&blob.path).unwrap().set_modified(then).unwrap();
         });
         assert!(store.note(&blob.digest).is_none(), "its time was changed");
-        assert!(store.sound(&blob.digest));
+        assert!(store.is_sound(&blob.digest));
         store.blob(&blob.digest).unwrap();
         assert!(store.note(&blob.digest).is_some(), "stamped by the store");
     }
@@ -253,10 +254,10 @@ mod tests {
             std::fs::write(store.note_path(&blob.digest), text).unwrap();
             assert!(store.note(&blob.digest).is_none(), "{text:?}");
         }
-        assert!(store.sound(&blob.digest));
+        assert!(store.is_sound(&blob.digest));
         assert!(store.note(&blob.digest).is_some());
         std::fs::remove_file(&blob.path).unwrap();
-        assert!(!store.sound(&blob.digest));
+        assert!(!store.is_sound(&blob.digest));
         store.sweep_notes().unwrap();
         assert!(!store.note_path(&blob.digest).exists());
     }

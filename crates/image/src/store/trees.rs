@@ -5,8 +5,10 @@
 //! separate from trees whose files belong to this user. Each tree is closed to other users (mode 0700): it
 //! may hold set-uid programs of an untrusted image.
 
+use super::error::StoreError;
 use super::files::{entries, write_atomically};
-use super::{Entry, Kind, Store, StoreError};
+use super::handle::Store;
+use super::list::{Entry, Kind};
 use stackforge_types::Digest;
 use std::fs::{DirBuilder, File, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
@@ -74,14 +76,13 @@ impl Store {
         let mut found = Vec::new();
         for path in entries(&self.root().join(FOLDER))? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let digest = format!("sha256:{}", name.get(..64).unwrap_or_default());
             let note = path.join(BYTES);
             let size = std::fs::read_to_string(&note).ok();
             let used = std::fs::metadata(&note).and_then(|m| m.modified());
             found.push(Entry {
                 kind: Kind::Unpacked,
                 name: name.clone().into_owned(),
-                digest: digest.parse().ok(),
+                digest: name.get(..64).and_then(|hex| Digest::from_hex(hex).ok()),
                 size: size.and_then(|s| s.parse().ok()).unwrap_or_default(),
                 used: used.unwrap_or(UNIX_EPOCH),
                 path,

@@ -1,8 +1,9 @@
 //! Verifies every blob on all cores, and finds references to missing blobs.
 
+use super::error::StoreError;
 use super::files::remove;
+use super::handle::{OnProgress, Store};
 use super::lock::is_at;
-use super::{Hear, Store, StoreError};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -74,8 +75,12 @@ impl Store {
     /// are fetched or made again.
     ///
     /// # Errors
-    /// If the store cannot be read, or `hear` ends the check. Damaged blobs are not an error.
-    pub fn verify(&self, repair: bool, hear: Hear<'_>) -> Result<Verified, StoreError> {
+    /// If the store cannot be read, or `on_progress` ends the check. Damaged blobs are not an error.
+    pub fn verify(
+        &self,
+        repair: bool,
+        on_progress: OnProgress<'_>,
+    ) -> Result<Verified, StoreError> {
         let mut blobs: Vec<(Digest, PathBuf, u64)> = Vec::new();
         for (digest, path) in self.blobs()? {
             let size = std::fs::metadata(&path).map_or(0, |m| m.len());
@@ -84,7 +89,7 @@ impl Store {
         // The largest first, so that all cores finish at about the same time.
         blobs.sort_by_key(|blob| std::cmp::Reverse(blob.2));
         let bytes = blobs.iter().map(|b| b.2).sum();
-        let mut damaged = check(&blobs, bytes, hear)?;
+        let mut damaged = check(&blobs, bytes, on_progress)?;
         for blob in &mut damaged {
             blob.damaged.names = self.names_of(&blob.damaged.digest);
         }
@@ -186,7 +191,7 @@ fn put_aside(path: &Path) -> Result<Option<PathBuf>, StoreError> {
 fn check(
     blobs: &[(Digest, PathBuf, u64)],
     total: u64,
-    hear: Hear<'_>,
+    on_progress: OnProgress<'_>,
 ) -> Result<Vec<Checked>, StoreError> {
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
     let stopped = AtomicBool::new(false);
@@ -194,7 +199,7 @@ fn check(
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let count = |bytes: u64| {
         let now = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if !hear(now, total) {
+        if !on_progress(now, total) {
             stopped.store(true, Ordering::Relaxed);
         }
         !stopped.load(Ordering::Relaxed)

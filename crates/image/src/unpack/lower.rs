@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, openat2, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::paths::Paths;
-use super::{UnpackError, join};
+use super::error::UnpackError;
+use super::paths::{Paths, join};
 use stackforge_binary::tar::{bytes, text};
 use stackforge_types::remove_at;
 
@@ -56,7 +56,7 @@ impl Lower {
             (None, _) => Ok(()),
             (Some(FileType::Directory), true) => self.clear(folder, name, path),
             (Some(_), true) => Ok(()),
-            (Some(FileType::Directory), false) => whole(folder, name, path),
+            (Some(FileType::Directory), false) => remove_tree(folder, name, path),
             (Some(_), false) => unlink(folder, name, path),
         }
     }
@@ -84,7 +84,7 @@ impl Lower {
                 match (is_folder, self.own.contains(&below)) {
                     (true, true) => left.push((format!("{at}/{name}"), below)),
                     (false, true) => {}
-                    (true, false) => whole(&listed, &name, &below)?,
+                    (true, false) => remove_tree(&listed, &name, &below)?,
                     (false, false) => unlink(&listed, &name, &below)?,
                 }
             }
@@ -106,7 +106,7 @@ fn unlink(folder: impl AsFd, name: &str, path: &str) -> Result<(), UnpackError> 
 }
 
 /// Removes a directory that contains no files of the layer.
-fn whole(folder: impl AsFd, name: &str, path: &str) -> Result<(), UnpackError> {
+fn remove_tree(folder: impl AsFd, name: &str, path: &str) -> Result<(), UnpackError> {
     let removed = CString::new(bytes(name)).map_err(|_| Errno::INVAL);
     let removed = removed.and_then(|name| remove_at(folder, &name));
     removed.map_err(|e| UnpackError::at("remove", path, e))

@@ -12,6 +12,7 @@
 
 mod error;
 mod lower;
+mod owner;
 mod paths;
 mod place;
 #[cfg(test)]
@@ -26,10 +27,12 @@ use rustix::fs::{AtFlags, Gid, Mode, Timestamps, Uid};
 use rustix::fs::{CWD, FileType, OFlags, Timespec};
 
 use lower::Lower;
+use paths::join;
 use place::{Place, Root};
 use stackforge_binary::tar::{Entry, Header, Kind, Reader, bytes};
 
 pub use error::{DEEPEST, UnpackError};
+pub use owner::Owner;
 
 const WHITEOUT: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";
@@ -37,26 +40,6 @@ const OPAQUE: &str = ".wh..wh..opq";
 const META: &str = ".wh..wh.";
 /// Most bytes of memory for the paths of a layer's directories; a large image has 10 MB of them.
 const MOST_FOLDERS: usize = 64 << 20;
-
-/// Owner of the unpacked files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
-    /// The owners in the layer, which only root can set.
-    Kept,
-    /// The user that unpacks.
-    Mine,
-}
-
-impl Owner {
-    /// The owner that this process can set.
-    pub fn of_process() -> Self {
-        if rustix::process::geteuid().is_root() {
-            Self::Kept
-        } else {
-            Self::Mine
-        }
-    }
-}
 
 /// What was unpacked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -275,14 +258,6 @@ impl Unpacking {
             }
         }
         Ok(())
-    }
-}
-
-/// Joins a directory of the layer and a name.
-fn join(folder: &str, name: &str) -> String {
-    match folder {
-        "" => name.to_owned(),
-        folder => format!("{folder}/{name}"),
     }
 }
 

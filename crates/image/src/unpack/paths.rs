@@ -1,4 +1,4 @@
-//! A set of paths in a few bytes each.
+//! Paths of a layer: their parts, and a set of them in a few bytes each.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -53,6 +53,14 @@ fn prefixes(keys: &[RandomState; 2], path: &str) -> impl Iterator<Item = u128> {
     })
 }
 
+/// Joins a directory of the layer and a name.
+pub(super) fn join(folder: &str, name: &str) -> String {
+    match folder {
+        "" => name.to_owned(),
+        folder => format!("{folder}/{name}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,7 +72,7 @@ mod tests {
             assert!(paths.insert("a/bc/d"));
         }
         assert_eq!(paths.hashes.len(), 3);
-        for (path, there) in [
+        for (path, contained) in [
             ("a", true),
             ("a/bc", true),
             ("a/bc/d", true),
@@ -73,7 +81,7 @@ mod tests {
             ("abc", false),
             ("", false),
         ] {
-            assert_eq!(paths.contains(path), there, "{path}");
+            assert_eq!(paths.contains(path), contained, "{path}");
         }
     }
 

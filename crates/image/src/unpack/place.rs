@@ -9,7 +9,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{Owner, UnpackError};
+use super::error::UnpackError;
+use super::owner::Owner;
 use stackforge_binary::tar::bytes;
 
 pub(super) struct Place<'a> {

@@ -211,8 +211,8 @@ fn zeros_become_holes_and_read_as_zeros() {
     for (name, content) in all {
         let path = dir.path().join("root").join(name);
         assert!(fs::read(&path).unwrap() == content, "{name}");
-        let taken = fs::metadata(&path).unwrap().blocks() * 512;
-        assert!(taken < content.len() as u64 / 2, "{name}: {taken}");
+        let allocated = fs::metadata(&path).unwrap().blocks() * 512;
+        assert!(allocated < content.len() as u64 / 2, "{name}: {allocated}");
     }
 }
 
@@ -236,9 +236,9 @@ fn a_member_has_a_bound_of_depth() {
         if fits {
             assert_eq!(done.unwrap().files, 1)
         } else {
-            let said = done.unwrap_err().to_string();
-            assert!(said.contains("more than 1024 folders"), "{said}");
-            assert!(said.len() < 200, "{said}");
+            let message = done.unwrap_err().to_string();
+            assert!(message.contains("more than 1024 folders"), "{message}");
+            assert!(message.len() < 200, "{message}");
         }
     }
 }

@@ -9,9 +9,10 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use stackforge_types::yaml;
 
-use super::Access;
-use crate::Mount;
+use super::access::Access;
+use crate::request::Mount;
 
 const DIRECTORIES: [&str; 2] = ["etc/cdi", "var/run/cdi"];
 const ENDS: [&str; 3] = ["yaml", "yml", "json"];
@@ -106,7 +107,7 @@ fn read(file: &Path) -> Option<Vec<u8>> {
 }
 
 fn access(host: &Path, file: &Path, bytes: &[u8]) -> Option<Access> {
-    let specification: Specification = serde_saphyr::from_slice(bytes).ok()?;
+    let specification: Specification = yaml::from_slice(bytes).ok()?;
     if specification.kind != KIND {
         return None;
     }
@@ -135,8 +136,8 @@ fn take(host: &Path, edits: &Edits, access: &mut Access) {
             target: target.to_owned(),
             writable,
         };
-        let there = |m: &Mount| m.target() == target;
-        if target.is_absolute() && !access.mounts.iter().any(there) {
+        let is_mounted = |m: &Mount| m.target() == target;
+        if target.is_absolute() && !access.mounts.iter().any(is_mounted) {
             access.mounts.push(mount);
         }
     };

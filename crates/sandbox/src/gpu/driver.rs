@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::Access;
-use crate::{Mount, OWN};
+use super::access::Access;
+use crate::request::{Mount, OWN};
 
 /// Name prefixes of the driver's libraries.
 const LIBRARIES: [&str; 6] = [
@@ -117,11 +117,11 @@ fn devices(host: &Path) -> Vec<PathBuf> {
 fn libraries(host: &Path, searched: &[PathBuf]) -> Vec<PathBuf> {
     let mut seen = BTreeSet::new();
     let mut out = Vec::new();
-    let told = searched.iter().cloned().chain(configured(host));
-    let told = told.map(|d| host.join(d.strip_prefix("/").unwrap_or(&d)));
-    let usual = told.chain(DIRECTORIES.iter().map(|d| host.join(d)));
-    let usual = usual.map(|d| (d, false));
-    for (directory, all) in usual.chain(JETSON.iter().map(|d| (host.join(d), true))) {
+    let directories = searched.iter().cloned().chain(configured(host));
+    let directories = directories.map(|d| host.join(d.strip_prefix("/").unwrap_or(&d)));
+    let directories = directories.chain(DIRECTORIES.iter().map(|d| host.join(d)));
+    let directories = directories.map(|d| (d, false));
+    for (directory, all) in directories.chain(JETSON.iter().map(|d| (host.join(d), true))) {
         for name in names(&directory) {
             let ours = all || LIBRARIES.iter().any(|l| name.starts_with(l));
             let file = directory.join(&name);

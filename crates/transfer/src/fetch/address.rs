@@ -1,6 +1,6 @@
 //! Addresses: which may be fetched, and how messages show them.
 
-use super::FetchError;
+use super::error::FetchError;
 use reqwest::Url;
 use stackforge_types::printable::without_credentials;
 

@@ -47,7 +47,7 @@ pub enum FetchError {
         size: u64,
     },
     /// The server answered with a failure status.
-    #[error("`{url}` answers {status}{}", asked(*.wait))]
+    #[error("`{url}` answers {status}{}", wait_text(*.wait))]
     Status {
         /// The address, without credentials.
         url: String,
@@ -100,7 +100,7 @@ pub enum FetchError {
     },
 }
 
-fn asked(wait: Option<u64>) -> String {
+fn wait_text(wait: Option<u64>) -> String {
     wait.map_or_else(String::new, |s| format!(" and asks to wait {s} s"))
 }
 

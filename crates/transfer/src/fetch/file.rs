@@ -1,15 +1,19 @@
 //! Fetches one file: from its addresses, through its part file, to its final name.
 
+use super::address;
+use super::download::{Download, FetchedFile};
+use super::error::FetchError;
+use super::fetcher::Fetcher;
 use super::note::{Note, NotedPart, Validators};
 use super::progress::{Reporter, What};
 use super::writer::Writer;
-use super::{Download, FetchError, FetchedFile, Fetcher, address, without_credentials};
 use crate::header::{content_range, text};
 use crate::part::verified;
 use crate::retry::Backoff;
 use futures_util::StreamExt as _;
 use reqwest::{Response, StatusCode, Url, header};
 use stackforge_types::Digest;
+use stackforge_types::printable::without_credentials;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,7 +26,7 @@ const LONGEST_NAME: usize = 255 - ".part.json".len();
 struct State<'a> {
     fetcher: &'a Fetcher,
     download: &'a Download,
-    report: &'a Reporter<'a>,
+    reporter: &'a Reporter<'a>,
     /// Bytes received over the network.
     received: u64,
     /// Most bytes that the part has had. Bytes before it are no progress: a server without ranges sends them
@@ -53,10 +57,10 @@ impl Fetcher {
         &self,
         download: &Download,
         directory: &Path,
-        report: &Reporter<'_>,
+        reporter: &Reporter<'_>,
     ) -> Result<FetchedFile, FetchError> {
         let path = directory.join(plain(&download.name)?);
-        if let Some(found) = existing(&path, download, report).await? {
+        if let Some(found) = existing(&path, download, reporter).await? {
             return Ok(found);
         }
         if download.urls.is_empty() {
@@ -69,8 +73,8 @@ impl Fetcher {
         // Cannot fail: the semaphore is never closed.
         let _slot = self.slots.acquire().await;
         let parts = self.parts.as_deref().unwrap_or(directory);
-        let mut writer = claim(parts, directory, download, report).await?;
-        if let Some(found) = existing(&path, download, report).await? {
+        let mut writer = claim(parts, directory, download, reporter).await?;
+        if let Some(found) = existing(&path, download, reporter).await? {
             writer.release().await?;
             return Ok(found);
         }
@@ -80,18 +84,18 @@ impl Fetcher {
         let mut state = State {
             fetcher: self,
             download,
-            report,
+            reporter,
             received: 0,
             furthest: writer.have(),
             size: download.size,
             ranges: true,
         };
-        report.tell(What::Started, writer.have(), download.size);
+        reporter.report(What::Started, writer.have(), download.size);
         match state.any_address(&mut writer).await {
             Ok(()) => {
                 let have = writer.have();
                 writer.finish(&path).await?;
-                report.tell(What::Done, have, Some(have));
+                reporter.report(What::Done, have, Some(have));
                 Ok(FetchedFile {
                     path,
                     bytes: state.received,
@@ -146,7 +150,7 @@ impl State<'_> {
                 Failure::Ranges(why) => {
                     writer.restart().await?;
                     self.ranges = false;
-                    self.report.tell(What::Again { why }, 0, self.size);
+                    self.reporter.report(What::Again { why }, 0, self.size);
                 }
                 Failure::Altered(reason) => {
                     writer.restart().await?;
@@ -160,7 +164,7 @@ impl State<'_> {
                     anew = true;
                     self.size = self.download.size;
                     let why = reason.as_str();
-                    self.report.tell(What::Again { why }, 0, self.size);
+                    self.reporter.report(What::Again { why }, 0, self.size);
                 }
                 Failure::Error(error) => {
                     // A full disk must not be hidden by the network's error, nor the reverse.
@@ -178,7 +182,7 @@ impl State<'_> {
                     }
                     let error = &error;
                     let what = What::Retrying { error, pause };
-                    self.report.tell(what, writer.have(), self.size);
+                    self.reporter.report(what, writer.have(), self.size);
                     tokio::time::sleep(pause).await;
                 }
             }
@@ -210,8 +214,7 @@ impl State<'_> {
     async fn attempt(&mut self, url: &Url, writer: &mut Writer, anew: bool) -> Result<(), Failure> {
         let transfer = |source| FetchError::transfer(url, source);
         let note = writer.note().await?;
-        let from = Digest::of(url.as_str().as_bytes()).hex().to_owned();
-        let same = note.from == from;
+        let from = Digest::of(url.as_str().as_bytes());
         let have = writer.have();
         let mut request = self.fetcher.request(url);
         request = request.header(header::ACCEPT_ENCODING, "identity");
@@ -221,7 +224,8 @@ impl State<'_> {
         if have > 0 {
             request = request.header(header::RANGE, format!("bytes={have}-"));
             // Another server's validators mean nothing to this one; the digest is checked at the end.
-            if let Some(value) = note.validators.if_range().filter(|_| same) {
+            let same = note.as_ref().filter(|note| note.from == from);
+            if let Some(value) = same.and_then(|note| note.validators.if_range()) {
                 request = request.header(header::IF_RANGE, value);
             }
         }
@@ -231,7 +235,7 @@ impl State<'_> {
                 if have > 0 {
                     writer.restart().await?;
                     let why = "the server sends the whole file";
-                    self.report.tell(What::Again { why }, 0, self.size);
+                    self.reporter.report(What::Again { why }, 0, self.size);
                 }
                 self.expect(response.content_length())?;
             }
@@ -245,9 +249,8 @@ impl State<'_> {
             _ => return Err(self.fetcher.refused(url, &response).into()),
         }
         let validators = Validators::of(response.headers());
-        let sha256 = self.download.sha256.hex().to_owned();
         let note = Note {
-            sha256,
+            sha256: self.download.sha256.clone(),
             from,
             validators,
         };
@@ -256,14 +259,14 @@ impl State<'_> {
     }
 
     /// Takes the length that the server states, and fails if it differs from the known one.
-    fn expect(&mut self, told: Option<u64>) -> Result<(), Failure> {
-        match (told, self.download.size) {
-            (Some(told), Some(size)) if told != size => Err(Failure::Altered(format!(
-                "{told} bytes instead of {size}: the digest cannot be {}",
+    fn expect(&mut self, reported: Option<u64>) -> Result<(), Failure> {
+        match (reported, self.download.size) {
+            (Some(reported), Some(size)) if reported != size => Err(Failure::Altered(format!(
+                "{reported} bytes instead of {size}: the digest cannot be {}",
                 self.download.sha256
             ))),
-            (told, known) => {
-                self.size = known.or(told);
+            (reported, known) => {
+                self.size = known.or(reported);
                 Ok(())
             }
         }
@@ -285,7 +288,7 @@ impl State<'_> {
             writer.append(&chunk).await?;
             self.received += chunk.len() as u64;
             let what = What::Bytes(chunk.len() as u64);
-            self.report.tell(what, writer.have(), self.size);
+            self.reporter.report(what, writer.have(), self.size);
         }
         match self.size {
             Some(size) if writer.have() < size => Err(Failure::Error(FetchError::Short {
@@ -302,13 +305,13 @@ impl State<'_> {
 async fn existing(
     path: &Path,
     download: &Download,
-    report: &Reporter<'_>,
+    reporter: &Reporter<'_>,
 ) -> Result<Option<FetchedFile>, FetchError> {
     let (file, sha256, size) = (path.to_owned(), download.sha256.clone(), download.size);
     let look = move || verified(&file, &sha256, size);
     let found = tokio::task::spawn_blocking(look).await.unwrap_or(None);
     Ok(found.map(|have| {
-        report.tell(What::Cached, have, Some(have));
+        reporter.report(What::Cached, have, Some(have));
         FetchedFile {
             path: path.to_owned(),
             bytes: 0,
@@ -322,9 +325,9 @@ async fn claim(
     parts: &Path,
     directory: &Path,
     download: &Download,
-    report: &Reporter<'_>,
+    reporter: &Reporter<'_>,
 ) -> Result<Writer, FetchError> {
-    let on_busy = || report.tell(What::Waiting, 0, download.size);
+    let on_busy = || reporter.report(What::Waiting, 0, download.size);
     NotedPart::lock(parts, &download.name, on_busy)
         .await
         .map(Writer::new)

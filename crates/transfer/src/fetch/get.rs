@@ -1,11 +1,14 @@
 //! Reads small responses whole: they have no digest to verify.
 
-use super::{FetchError, Fetcher, address, without_credentials};
+use super::address;
+use super::error::FetchError;
+use super::fetcher::Fetcher;
 use crate::body::{self, BodyError};
 use crate::header::retry_after;
 use crate::retry::Backoff;
 use bytes::Bytes;
 use reqwest::{Response, Url, header};
+use stackforge_types::printable::without_credentials;
 
 /// A response and its final address.
 #[derive(Debug, Clone)]
@@ -32,9 +35,18 @@ impl Fetcher {
         limit: u64,
     ) -> Result<Answer, FetchError> {
         let address = address::parse(url)?;
+        self.in_attempts(async || self.get_once(&address, accept, limit).await)
+            .await
+    }
+
+    /// Makes attempts until one succeeds, fails for good, or the policy has had enough.
+    pub(super) async fn in_attempts<T>(
+        &self,
+        attempt: impl AsyncFn() -> Result<T, FetchError>,
+    ) -> Result<T, FetchError> {
         let mut backoff = Backoff::default();
         loop {
-            let error = match self.get_once(&address, accept, limit).await {
+            let error = match attempt().await {
                 Err(error) if error.is_passing() => error,
                 done => return done,
             };
@@ -66,19 +78,28 @@ impl Fetcher {
         let content_type = content_type
             .and_then(|v| v.to_str().ok())
             .map(str::to_owned);
-        let body = body::whole(response, limit)
-            .await
-            .map_err(|error| match error {
-                BodyError::TooLong(limit) => FetchError::TooLong {
-                    url: without_credentials(url.as_str()),
-                    limit,
-                },
-                BodyError::Transfer(source) => transfer(source),
-            })?;
+        let body = self.body(url, response, limit).await?;
         Ok(Answer {
             url: from,
             content_type,
             body,
+        })
+    }
+
+    /// Reads a body of at most `limit` bytes.
+    pub(super) async fn body(
+        &self,
+        url: &Url,
+        response: Response,
+        limit: u64,
+    ) -> Result<Bytes, FetchError> {
+        let read = body::read_limited(response, limit).await;
+        read.map_err(|error| match error {
+            BodyError::TooLong(limit) => FetchError::TooLong {
+                url: without_credentials(url.as_str()),
+                limit,
+            },
+            BodyError::Transfer(source) => FetchError::transfer(url, source),
         })
     }
 

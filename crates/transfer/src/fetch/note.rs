@@ -42,12 +42,14 @@ impl Validators {
 }
 
 /// What is known about a part, kept beside it so that another process can resume it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
     /// Digest of the complete file.
-    pub sha256: String,
+    #[serde(with = "stackforge_types::digest::hex")]
+    pub sha256: Digest,
     /// Digest of the address, because the address may contain credentials.
-    pub from: String,
+    #[serde(with = "stackforge_types::digest::hex")]
+    pub from: Digest,
     #[serde(flatten)]
     pub validators: Validators,
 }
@@ -56,7 +58,8 @@ pub(super) struct Note {
 pub(super) struct NotedPart {
     part: PartFile,
     note_path: PathBuf,
-    note: Note,
+    /// `None` before the first request, unless a part was recovered.
+    note: Option<Note>,
 }
 
 impl NotedPart {
@@ -66,15 +69,15 @@ impl NotedPart {
         Ok(Self {
             part: PartFile::lock(&parts.join(format!("{name}.part")), on_busy).await?,
             note_path: parts.join(format!("{name}.part.json")),
-            note: Note::default(),
+            note: None,
         })
     }
 
     /// Continues the part of an earlier attempt, if its note says that it is the start of this file.
     pub(crate) fn recover(&mut self, sha256: &Digest, size: Option<u64>) -> io::Result<()> {
-        match read_note(&self.note_path).filter(|note| note.sha256 == sha256.hex()) {
+        match read_note(&self.note_path).filter(|note| note.sha256 == *sha256) {
             Some(note) => {
-                self.note = note;
+                self.note = Some(note);
                 self.part.recover(sha256, size)?;
             }
             None => self.part.restart()?,
@@ -93,8 +96,8 @@ impl NotedPart {
         self.part.path()
     }
 
-    pub(crate) fn note(&self) -> &Note {
-        &self.note
+    pub(crate) fn note(&self) -> Option<&Note> {
+        self.note.as_ref()
     }
 
     pub(crate) fn digest(&self) -> Digest {
@@ -108,14 +111,14 @@ impl NotedPart {
     }
 
     fn forget(&mut self) -> io::Result<()> {
-        self.note = Note::default();
+        self.note = None;
         remove(&self.note_path)
     }
 
     /// Writes the note on the following bytes; called before the first of them, so that no part lacks a
     /// note.
     pub(crate) fn annotate(&mut self, note: Note) -> io::Result<()> {
-        if note == self.note {
+        if self.note.as_ref() == Some(&note) {
             return Ok(());
         }
         let text = serde_json::to_vec(&note).map_err(io::Error::other)?;
@@ -124,7 +127,7 @@ impl NotedPart {
             .tempfile_in(self.note_path.parent().unwrap_or(Path::new(".")))?;
         file.write_all(&text)?;
         file.persist(&self.note_path).map_err(|e| e.error)?;
-        self.note = note;
+        self.note = Some(note);
         Ok(())
     }
 
@@ -170,8 +173,8 @@ mod tests {
 
     fn note(sha256: &Digest) -> Note {
         Note {
-            sha256: sha256.hex().to_owned(),
-            from: "f".into(),
+            sha256: sha256.clone(),
+            from: Digest::of(b"f"),
             validators: Validators::default(),
         }
     }
@@ -188,7 +191,7 @@ mod tests {
 
         let mut part = locked(dir.path()).await;
         part.recover(&wanted, Some(5)).unwrap();
-        assert_eq!((part.have(), part.note()), (3, &note(&wanted)));
+        assert_eq!((part.have(), part.note()), (3, Some(&note(&wanted))));
         part.append(b"lo").unwrap();
         part.finish(&dir.path().join("x")).unwrap();
         assert_eq!(std::fs::read(dir.path().join("x")).unwrap(), b"hello");
@@ -205,7 +208,7 @@ mod tests {
             drop(part);
             let mut part = locked(dir.path()).await;
             part.recover(&other, size).unwrap();
-            assert_eq!((part.have(), part.note()), (0, &Note::default()));
+            assert_eq!((part.have(), part.note()), (0, None));
             part.release().unwrap();
         }
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);

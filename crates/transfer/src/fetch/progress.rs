@@ -1,6 +1,7 @@
 //! Progress events of downloads, for each file and for all together.
 
-use super::{Download, FetchError};
+use super::download::Download;
+use super::error::FetchError;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ impl<'a> Tracker<'a> {
         }
     }
 
-    pub(crate) fn of(&self, index: usize) -> Reporter<'_> {
+    pub(crate) fn reporter(&self, index: usize) -> Reporter<'_> {
         Reporter {
             tracker: self,
             index,
@@ -87,7 +88,7 @@ pub(super) struct Reporter<'a> {
 }
 
 impl Reporter<'_> {
-    pub(crate) fn tell(&self, what: What<'_>, have: u64, size: Option<u64>) {
+    pub(crate) fn report(&self, what: What<'_>, have: u64, size: Option<u64>) {
         let (file, all) = {
             let lock = self.tracker.files.lock();
             let mut files = lock.unwrap_or_else(std::sync::PoisonError::into_inner);

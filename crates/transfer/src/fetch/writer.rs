@@ -1,6 +1,6 @@
 //! Hashes and writes a part while the next bytes arrive.
 
-use super::FetchError;
+use super::error::FetchError;
 use super::note::{Note, NotedPart};
 use stackforge_types::Digest;
 use std::io;
@@ -133,8 +133,8 @@ impl Writer {
         self.with(move |part| part.annotate(note)).await
     }
 
-    pub(crate) async fn note(&mut self) -> Result<Note, FetchError> {
-        self.with(|part| Ok(part.note().clone())).await
+    pub(crate) async fn note(&mut self) -> Result<Option<Note>, FetchError> {
+        self.with(|part| Ok(part.note().cloned())).await
     }
 
     pub(crate) async fn digest(&mut self) -> Result<Digest, FetchError> {

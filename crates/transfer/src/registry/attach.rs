@@ -162,8 +162,8 @@ fn listed(
             continue;
         };
         let digest = part.digest.to_string();
-        let there = entries.iter().any(|e| e["digest"] == digest.as_str());
-        if there || document["subject"]["digest"] != subject.to_string() {
+        let is_listed = entries.iter().any(|e| e["digest"] == digest.as_str());
+        if is_listed || document["subject"]["digest"] != subject.to_string() {
             continue;
         }
         let mut entry = json!({
@@ -204,7 +204,7 @@ mod tests {
         manifest(&subject, &artifact)
     }
 
-    fn of(bytes: Bytes) -> Manifest {
+    fn index_manifest(bytes: Bytes) -> Manifest {
         Manifest {
             digest: Digest::of(&bytes),
             bytes,
@@ -217,7 +217,7 @@ mod tests {
         let (one, two) = (Digest::of(b"1"), Digest::of(b"2"));
         let parts = [part("a", &one), part("b", &one), part("c", &two)];
         let bytes = listed(None, &parts[..1], &one).unwrap().unwrap().bytes;
-        let current = of(bytes);
+        let current = index_manifest(bytes);
         assert_eq!(listed(Some(&current), &parts[..1], &one), Ok(None));
         let merged = listed(Some(&current), &parts, &one).unwrap();
         let bytes = merged.unwrap().bytes;
@@ -227,14 +227,14 @@ mod tests {
         assert_eq!(entries[1]["digest"], parts[1].digest.to_string());
         assert_eq!(entries[1]["artifactType"], "a/b");
         assert_eq!(entries[1]["annotations"]["x"], "y");
-        assert_eq!(listed(Some(&of(bytes)), &parts, &one), Ok(None));
+        assert_eq!(listed(Some(&index_manifest(bytes)), &parts, &one), Ok(None));
     }
 
     #[test]
     fn another_thing_under_the_tag_is_left_alone() {
         let one = Digest::of(b"1");
         for bytes in ["{}", "[]", "x", r#"{"manifests":{}}"#] {
-            let other = of(Bytes::from(bytes));
+            let other = index_manifest(Bytes::from(bytes));
             assert!(listed(Some(&other), &[], &one).is_err(), "{bytes}");
         }
     }

@@ -216,7 +216,9 @@ impl Authorizer {
                 let client = self.connection.client(true)?;
                 refresh_request(&client, service, &token.expose_text(), &scopes)
             }
-            login => token_request(client, service, login, &scopes),
+            login @ (Login::Anonymous | Login::Password { .. }) => {
+                token_request(client, service, login, &scopes)
+            }
         };
         let response = request.send().await.map_err(|error| {
             if error.is_redirect() {
@@ -226,17 +228,20 @@ impl Authorizer {
             wrong(format!("fails: {error}"), error.is_passing())
         })?;
         let status = response.status();
-        let bytes = body::whole(response, LONGEST_ANSWER)
+        let bytes = body::read_limited(response, LONGEST_ANSWER)
             .await
             .map_err(|error| wrong(format!("breaks off: {error}"), true))?;
         if !status.is_success() {
             let passing = is_passing_status(status.as_u16());
-            let said: String = ApiErrors::decode(&bytes)
+            let details: String = ApiErrors::decode(&bytes)
                 .0
                 .iter()
                 .map(|e| format!(": {e}"))
                 .collect();
-            return Err(wrong(format!("answers {}{said}", status.as_u16()), passing));
+            return Err(wrong(
+                format!("answers {}{details}", status.as_u16()),
+                passing,
+            ));
         }
         let answer: Answer = serde_json::from_slice(&bytes)
             .map_err(|_| wrong("answers what is no token".to_owned(), false))?;
@@ -308,7 +313,7 @@ fn token_request(
             Some(value) => request.header(AUTHORIZATION, value),
             None => request,
         },
-        _ => request,
+        Login::Anonymous | Login::Identity(_) => request,
     }
 }
 

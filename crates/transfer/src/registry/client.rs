@@ -1,7 +1,6 @@
 //! A registry and its mirrors, and how often requests are tried.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -11,6 +10,7 @@ use super::auth::Scope;
 use super::credentials::Keychain;
 use super::endpoint::{Ask, Endpoint};
 use super::event::{Event, Observer};
+use super::options::Options;
 use super::pace::Pace;
 use crate::RetryPolicy;
 use crate::retry::Backoff;
@@ -18,50 +18,6 @@ use stackforge_types::reference::Repository;
 
 /// Most blobs that are fetched at a time.
 const ARRIVING: usize = 4;
-
-/// Which hosts may be reached without TLS.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum PlainHttp {
-    /// This machine only.
-    #[default]
-    Loopback,
-    /// Any host.
-    Always,
-    /// No host.
-    Never,
-}
-
-/// Options of a registry client.
-#[derive(Clone, Default)]
-pub struct Options {
-    /// Mirrors, `HOST[:PORT][/PREFIX]`, which every read asks first, in this order.
-    pub mirrors: Vec<String>,
-    /// Which hosts may be reached without TLS.
-    pub plain_http: PlainHttp,
-    /// How long failing requests are repeated.
-    pub retry: RetryPolicy,
-    /// A PEM bundle of authorities that are trusted besides the system's.
-    pub authorities: Option<PathBuf>,
-    /// Receives the events of transfers.
-    pub observer: Option<Observer>,
-    /// Most bytes per second of all fetched blobs together.
-    pub rate: Option<u64>,
-    /// Largest request in bytes when a blob is sent; without it, a blob is sent in one request.
-    pub chunk: Option<u64>,
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("mirrors", &self.mirrors)
-            .field("plain_http", &self.plain_http)
-            .field("retry", &self.retry)
-            .field("authorities", &self.authorities)
-            .field("rate", &self.rate)
-            .field("chunk", &self.chunk)
-            .finish_non_exhaustive()
-    }
-}
 
 /// One registry. Cheap to clone; clones share connections and tokens.
 #[derive(Clone)]
@@ -208,14 +164,14 @@ impl Registry {
         let mut backoff = Backoff::default();
         loop {
             match attempt(Arc::clone(self.own())).await {
-                Err(error) => self.rest(&mut backoff, error).await?,
+                Err(error) => self.pause_or_fail(&mut backoff, error).await?,
                 done => return done,
             }
         }
     }
 
     /// Waits before the next attempt, or returns the error if there is none.
-    pub(super) async fn rest(
+    pub(super) async fn pause_or_fail(
         &self,
         backoff: &mut Backoff,
         error: RegistryError,

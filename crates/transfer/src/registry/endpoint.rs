@@ -150,7 +150,7 @@ impl Endpoint {
         limit: u64,
         doing: &str,
     ) -> Result<Bytes, RegistryError> {
-        body::whole(response, limit)
+        body::read_limited(response, limit)
             .await
             .map_err(|error| match error {
                 body::BodyError::Transfer(error) => self.cut(doing, error),
@@ -240,7 +240,7 @@ impl Endpoint {
         }
         let after = header::retry_after(response.headers());
         let known = [401, 403, 404, 410, 429].contains(&status.as_u16());
-        let bytes = match body::whole(response, LONGEST_ERROR).await {
+        let bytes = match body::read_limited(response, LONGEST_ERROR).await {
             Ok(bytes) => bytes,
             // The meaning of the status was in the lost body.
             Err(body::BodyError::Transfer(error)) if !known => {

@@ -81,7 +81,7 @@ impl Piece {
 }
 
 /// The pieces from an offset on, each with its own offset; long remote pieces are split.
-fn rest(pieces: &[Piece], from: u64) -> Vec<(u64, Piece)> {
+fn pieces_from(pieces: &[Piece], from: u64) -> Vec<(u64, Piece)> {
     let mut rest = Vec::new();
     let mut at = 0;
     for piece in pieces {
@@ -120,7 +120,7 @@ impl Registry {
         }
         let path = part.path().to_owned();
         let failed = |source| RegistryError::writing(&path, source);
-        let mut arriving = stream::iter(rest(pieces, part.have()))
+        let mut arriving = stream::iter(pieces_from(pieces, part.have()))
             .map(|(at, piece)| async move {
                 match piece {
                     Piece::Remote { length } => {
@@ -175,7 +175,10 @@ impl Registry {
         let mut all = BytesMut::new();
         loop {
             let from = range.start + all.len() as u64;
-            match self.some(repository, blob, from..range.end, &mut all).await {
+            match self
+                .append_part(repository, blob, from..range.end, &mut all)
+                .await
+            {
                 Ok(false) => return Ok(None),
                 Ok(true) if all.len() as u64 == range.end - range.start => {
                     return Ok(Some(all.freeze()));
@@ -188,15 +191,15 @@ impl Registry {
                         received: range.start + all.len() as u64,
                         size: range.end,
                     };
-                    self.rest(&mut backoff, error).await?;
+                    self.pause_or_fail(&mut backoff, error).await?;
                 }
-                Err(error) => self.rest(&mut backoff, error).await?,
+                Err(error) => self.pause_or_fail(&mut backoff, error).await?,
             }
         }
     }
 
     /// Appends as much of a range as one connection brings. False if the server ignored the range.
-    async fn some(
+    async fn append_part(
         &self,
         repository: &Repository,
         blob: &Descriptor,
@@ -271,12 +274,12 @@ mod tests {
             Piece::Memory(Bytes::from_static(b"abcde")),
             remote(LONGEST + 1),
         ];
-        let left = rest(&pieces, 15);
+        let left = pieces_from(&pieces, 15);
         assert_eq!(left[0], (15, local(105, 15)));
         assert_eq!(left[1], (30, Piece::Memory(Bytes::from_static(b"abcde"))));
         assert_eq!(left[2], (35, remote(LONGEST)));
         assert_eq!(left[3], (35 + LONGEST, remote(1)));
-        assert_eq!(rest(&pieces, 33)[0].1, Piece::Memory("de".into()));
-        assert!(rest(&pieces, 36 + LONGEST).is_empty());
+        assert_eq!(pieces_from(&pieces, 33)[0].1, Piece::Memory("de".into()));
+        assert!(pieces_from(&pieces, 36 + LONGEST).is_empty());
     }
 }

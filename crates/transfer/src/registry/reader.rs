@@ -176,7 +176,7 @@ impl Arrivals {
             self.endpoint += 1;
             return Ok(());
         }
-        self.registry.rest(&mut self.backoff, error).await
+        self.registry.pause_or_fail(&mut self.backoff, error).await
     }
 
     /// Checks the digest of all bytes together.

@@ -77,18 +77,18 @@ impl Transfer<'_> {
                 {
                     chunk = Some(CHUNK_AFTER_REFUSAL);
                     self.forget(begun).await;
-                    self.keep(0);
+                    self.report_lost(0);
                     continue;
                 }
                 // The registry dropped the upload, has another offset, or received other bytes than were
                 // sent: start again.
                 error if starts_over(&error) => {
                     self.verify().await?;
-                    self.keep(0);
+                    self.report_lost(0);
                     self.registry.wait(&mut backoff, error).await?;
                     continue;
                 }
-                error => self.registry.rest(&mut backoff, error).await?,
+                error => self.registry.pause_or_fail(&mut backoff, error).await?,
             }
             // Possibly only the response was lost.
             if self.registry.has_blob(self.repository, self.digest).await? {
@@ -97,7 +97,7 @@ impl Transfer<'_> {
             upload = self.status(&begun).await;
             let kept = upload.as_ref().map_or(0, |upload| upload.offset);
             backoff.gained(kept.saturating_sub(from));
-            self.keep(kept);
+            self.report_lost(kept);
         }
     }
 
@@ -203,16 +203,16 @@ impl Transfer<'_> {
     /// Cancels an upload that is not needed; otherwise the registry would drop it later.
     async fn forget(&self, upload: Upload) {
         let endpoint = self.registry.own();
-        let told = endpoint
+        let cancelled = endpoint
             .send(&self.ask, |client| client.delete(upload.location.clone()))
             .await;
-        if let Err(error) = told {
+        if let Err(error) = cancelled {
             tracing::debug!(%error, "an upload is left to the registry");
         }
     }
 
     /// Reports as lost what was sent beyond the bytes that the registry has.
-    fn keep(&self, bytes: u64) {
+    fn report_lost(&self, bytes: u64) {
         let lost = self
             .moved
             .swap(bytes, Ordering::Relaxed)

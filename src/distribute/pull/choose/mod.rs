@@ -108,7 +108,7 @@ pub fn choose(machine: &Machine, variants: &[Variant]) -> Choice {
     };
     for (place, judgement) in judged.into_iter().enumerate() {
         match (judgement, best) {
-            (Ok((_, why)), Some((taken, _))) if taken == place => {
+            (Ok((_, why)), Some((chosen, _))) if chosen == place => {
                 choice.taken = Some(reason(place, why));
             }
             (Ok((fit, why)), Some((_, best))) => {

@@ -81,14 +81,14 @@ fn jetson(chip: &str, l4t: &str) -> Device {
     device
 }
 
-fn taken(device: &Device, catalog: &Catalog, variants: &[Variant]) -> String {
+fn chosen(device: &Device, catalog: &Catalog, variants: &[Variant]) -> String {
     let choice = choose(&Machine::of(device, catalog), variants);
     let all = choice.others.len() + usize::from(choice.taken.is_some());
     assert_eq!(all, variants.len(), "each has its reason");
     assert!(choice.others.iter().all(|other| !other.why.is_empty()));
     choice
         .taken
-        .map_or("none".to_owned(), |taken| taken.variant)
+        .map_or("none".to_owned(), |chosen| chosen.variant)
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn each_device_gets_the_right_one_or_the_right_refusal() {
         ("Orin r35", jetson("tegra234", "35.4.1"), "cpu-arm64"),
         ("Orin r36.3", jetson("tegra234", "36.3.0"), "cpu-arm64"),
     ] {
-        assert_eq!(taken(&device, &catalog, &variants), expected, "{name}");
+        assert_eq!(chosen(&device, &catalog, &variants), expected, "{name}");
     }
 }
 
@@ -156,16 +156,16 @@ fn the_newest_gpus_run_their_family_s_code_or_ptx() {
             ..Machine::of(&device, &catalog)
         }
     };
-    let taken = |machine: &Machine| choose(machine, &variants).taken.unwrap();
-    let b300 = taken(&machine("10.3", "580.65.06"));
+    let chosen = |machine: &Machine| choose(machine, &variants).taken.unwrap();
+    let b300 = chosen(&machine("10.3", "580.65.06"));
     assert_eq!(b300.variant, "server13");
     assert_eq!(b300.why, "machine code for sm_100, which sm_103 runs");
-    let next = taken(&machine("13.0", "580.65.06"));
+    let next = chosen(&machine("13.0", "580.65.06"));
     assert_eq!(next.variant, "server13");
     assert_eq!(next.why, "PTX of sm_120, compiled by the driver");
     // This driver runs the machine code of CUDA 13.0, but cannot compile its PTX.
     let old = machine("13.0", "575.51.03");
-    assert_eq!(taken(&old).variant, "cpu-amd64");
+    assert_eq!(chosen(&old).variant, "cpu-amd64");
 }
 
 #[test]
@@ -224,6 +224,6 @@ fn an_index_of_others_gives_the_first_of_the_platform() {
     };
     let variants = [plain(b"1"), plain(b"2")];
     let here = Machine::of(&device(AMD64, AVX2), &catalog);
-    let taken = choose(&here, &variants).taken.unwrap();
-    assert_eq!(taken.place, 0);
+    let chosen = choose(&here, &variants).taken.unwrap();
+    assert_eq!(chosen.place, 0);
 }

@@ -4,6 +4,7 @@ use super::member;
 use super::toc::{Chunk, Key, Toc};
 use bytes::Bytes;
 use stackforge_transfer::registry::Piece;
+use stackforge_types::Digest;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -18,15 +19,15 @@ pub struct Older {
     path: PathBuf,
     toc: Toc,
     /// Chunks by the digest of their content.
-    places: HashMap<String, Vec<usize>>,
+    places: HashMap<Digest, Vec<usize>>,
 }
 
 impl Older {
     pub fn new(path: &Path, toc: Toc) -> Self {
-        let mut places: HashMap<String, Vec<usize>> = HashMap::new();
+        let mut places: HashMap<Digest, Vec<usize>> = HashMap::new();
         for (place, chunk) in toc.chunks.iter().enumerate() {
-            if !chunk.digest.is_empty() {
-                places.entry(chunk.digest.clone()).or_default().push(place);
+            if let Some(digest) = &chunk.digest {
+                places.entry(digest.clone()).or_default().push(place);
             }
         }
         Self {
@@ -47,8 +48,9 @@ impl Older {
     /// Returns the chunks with the same content.
     fn like<'a>(&'a self, chunk: &'a Chunk) -> impl Iterator<Item = usize> + 'a {
         let same = |place: &usize| self.toc.chunks[*place].length == chunk.length;
-        let places = self.places.get(&chunk.digest).into_iter().flatten();
-        places.copied().filter(move |place| same(place))
+        let places = chunk.digest.as_ref().and_then(|d| self.places.get(d));
+        let places = places.into_iter().flatten().copied();
+        places.filter(move |place| same(place))
     }
 }
 
@@ -56,7 +58,7 @@ impl Older {
 pub fn pieces(toc: &Toc, tail: Bytes, olders: &[Older]) -> Vec<Piece> {
     let mut all = vec![head(toc, olders)];
     for (place, chunk) in toc.chunks.iter().enumerate() {
-        stretch(toc, place, chunk, olders, &mut all);
+        append_pieces(toc, place, chunk, olders, &mut all);
     }
     all.push(Piece::Memory(tail));
     joined(few(joined(all)))
@@ -75,7 +77,7 @@ fn head(toc: &Toc, olders: &[Older]) -> Piece {
 }
 
 /// Adds the pieces from one chunk's start to the next one's.
-fn stretch(toc: &Toc, place: usize, chunk: &Chunk, olders: &[Older], all: &mut Vec<Piece>) {
+fn append_pieces(toc: &Toc, place: usize, chunk: &Chunk, olders: &[Older], all: &mut Vec<Piece>) {
     let length = toc.until(place) - chunk.offset;
     let mut content = None;
     for older in olders {

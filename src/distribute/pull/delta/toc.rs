@@ -9,6 +9,7 @@ use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, V
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
+use stackforge_types::Digest;
 use std::fmt;
 use std::io::{BufReader, Read as _};
 
@@ -50,8 +51,9 @@ pub type Key = [u8; 32];
 pub struct Chunk {
     /// Offset of the member in the layer.
     pub offset: u64,
-    /// Digest of the uncompressed content; `length` is its length in bytes.
-    pub digest: String,
+    /// Digest of the uncompressed content. `None` if the table has no sha256 digest of it.
+    pub digest: Option<Digest>,
+    /// Length of the uncompressed content, in bytes.
     pub length: u64,
     /// Key of the bytes between this chunk and the next.
     pub behind: Key,
@@ -247,7 +249,7 @@ impl Builder {
         };
         self.chunks.push(Chunk {
             offset: entry.offset,
-            digest,
+            digest: digest.parse().ok(),
             length,
             behind: Key::default(),
         });

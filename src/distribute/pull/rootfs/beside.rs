@@ -14,10 +14,9 @@ use super::target::Target;
 use super::{marker, rename};
 use crate::pull::PullError;
 use stackforge_types::Digest;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::fs::{DirBuilder, File, Permissions};
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -25,8 +24,6 @@ const GROWING: &str = "growing";
 const ROOT: &str = "root";
 const GONE: &str = "gone";
 const INSIDE: [&str; 4] = [marker::NAME, GROWING, ROOT, GONE];
-/// Hexadecimal digits in its name.
-const DIGITS: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Beside {
@@ -38,7 +35,7 @@ pub(super) struct Beside {
 impl Beside {
     /// Makes the hidden directory for an image.
     pub fn make(target: &Target, digest: &Digest) -> Result<Self, PullError> {
-        let path = target.beside(&format!(".new-{:016x}", fastrand::u64(..)));
+        let path = target.hidden(fastrand::u64(..));
         // Until the directory has a marker, its name in the lock file shows that it is ours.
         target.announce(&path)?;
         let failed = |e| PullError::io("make", &path, e);
@@ -100,9 +97,9 @@ impl Beside {
 
     /// Returns the hidden directories beside a target that stackforge made: they contain a marker and only the
     /// names above. Others are not touched.
-    pub fn left(target: &Target) -> Result<Vec<Self>, PullError> {
+    pub fn leftovers(target: &Target) -> Result<Vec<Self>, PullError> {
         let names = target.names()?;
-        let own = names.iter().filter(|name| is_hidden(target, name));
+        let own = names.iter().filter(|name| target.is_hidden(name));
         let announced = target.announced();
         let of = |name: &OsString| {
             let is_announced = announced.as_ref() == Some(name);
@@ -182,14 +179,4 @@ impl Beside {
         }
         .map_err(|e| PullError::io("remove", &self.path, e))
     }
-}
-
-/// Whether a name is exactly `.NAME.new-` and [`DIGITS`] hexadecimal digits.
-pub(super) fn is_hidden(target: &Target, name: &OsStr) -> bool {
-    let start = target.beside(".new-");
-    let start = start.file_name().unwrap_or_default().as_bytes();
-    let number = name.as_bytes().strip_prefix(start);
-    number.is_some_and(|n| {
-        n.len() == DIGITS && n.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-    })
 }

@@ -4,18 +4,14 @@
 //! holds and what is recorded of it. Copying or moving the directory keeps the marker. A file beside the
 //! directory could not be changed in the same step, and inode numbers are reused.
 
-use super::target::Target;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::{Deserialize, Serialize};
 use stackforge_types::Digest;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
-use std::time::SystemTime;
 
 pub(super) const NAME: &str = ".stackforge.json";
-/// Suffix of the file beside a directory that earlier versions wrote instead.
-const EARLIER: &str = ".stackforge.json";
 const MOST: u64 = 4096;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,14 +46,14 @@ impl Marker {
         self.to(File::options().write(true).create_new(true).open(path)?)
     }
 
-    fn to(&self, mut file: File) -> io::Result<()> {
+    pub(super) fn to(&self, mut file: File) -> io::Result<()> {
         file.write_all(serde_json::to_string(self)?.as_bytes())?;
         file.sync_all()
     }
 }
 
 /// Reads a marker. Programs of the image may have put any kind of file in its place.
-fn read(path: &Path) -> Option<Marker> {
+pub(super) fn read(path: &Path) -> Option<Marker> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(CWD, path, flags, Mode::empty()).ok()?);
     if !file.metadata().ok()?.is_file() {
@@ -66,41 +62,4 @@ fn read(path: &Path) -> Option<Marker> {
     let mut text = String::new();
     file.take(MOST).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
-}
-
-/// Writes markers into directories of an earlier version: the target and its previous images. That version
-/// wrote its file beside the directory last, so a younger directory is not its work. The file may name
-/// another image than the directory holds, so its digest is not taken over.
-pub(super) fn take_over(target: &Target) -> io::Result<()> {
-    let file = target.beside(EARLIER);
-    if read(&file).is_none_or(|marker| marker.digest.is_none()) {
-        return Ok(());
-    }
-    let written = file.symlink_metadata()?.modified()?;
-    let older = |folder: &Path| is_older(folder, written) && Marker::read(folder).is_none();
-    if older(target.path()) {
-        let before = (1..).map(|n| target.slot(n));
-        for folder in before.take_while(|folder| folder.symlink_metadata().is_ok()) {
-            if older(&folder) {
-                mark(&folder)?;
-            }
-        }
-        mark(target.path())?;
-    }
-    fs::remove_file(&file)
-}
-
-/// Whether it is a directory that was made before `than`.
-fn is_older(folder: &Path, than: SystemTime) -> bool {
-    let found = folder.symlink_metadata();
-    found.is_ok_and(|found| found.is_dir() && found.created().is_ok_and(|at| at <= than))
-}
-
-/// As [`Marker::write`], but replaces a partial marker that a killed process left.
-fn mark(folder: &Path) -> io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode(0o644);
-    let file = File::from(openat(CWD, folder.join(NAME), flags, mode)?);
-    file.set_len(0)?;
-    Marker::of(None).to(file)
 }

@@ -9,6 +9,7 @@
 
 mod before;
 mod beside;
+mod earlier;
 mod job;
 mod marker;
 mod target;
@@ -28,7 +29,7 @@ use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use target::{Target, There};
+use target::{State, Target};
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 
@@ -77,15 +78,15 @@ impl Rootfs {
     ) -> Result<Option<Self>, PullError> {
         let digest = &resolved.manifest.digest;
         target.unmounted()?;
-        marker::take_over(&target).map_err(|e| PullError::io("mark", target.path(), e))?;
-        for left in Beside::left(&target)? {
+        earlier::take_over(&target).map_err(|e| PullError::io("mark", target.path(), e))?;
+        for left in Beside::leftovers(&target)? {
             if let Some(tree) = left.recover()? {
                 before::enter(&target, &left, &tree, keep)?;
             }
             left.close()?;
         }
-        match target.there()? {
-            There::Image(marker) if marker.digest.as_ref() == Some(digest) => {
+        match target.state()? {
+            State::Image(marker) if marker.digest.as_ref() == Some(digest) => {
                 let more = before::after(&target, keep)?;
                 if !more.is_empty() {
                     let beside = Beside::make(&target, digest)?;
@@ -94,14 +95,14 @@ impl Rootfs {
                 }
                 return Ok(None);
             }
-            There::Image(_) | There::Nothing => {}
-            There::Other => return Err(PullError::InTheWay(target.path().to_owned())),
+            State::Image(_) | State::Empty => {}
+            State::Foreign => return Err(PullError::InTheWay(target.path().to_owned())),
         }
         before::free(&target, keep)?;
         let beside = Beside::make(&target, digest)?;
         let (sender, receiver) = channel();
         let stop = Cancel::new();
-        let (tell, unpacked) = oneshot::channel();
+        let (result, unpacked) = oneshot::channel();
         let mut rootfs = Self {
             whole: Some(sender),
             unpacker: None,
@@ -122,13 +123,13 @@ impl Rootfs {
         };
         rootfs.unpacker = Some(std::thread::spawn(move || {
             // After a cancellation nobody receives the result.
-            let _ = tell.send(job.run());
+            let _ = result.send(job.run());
         }));
         Ok(Some(rootfs))
     }
 
     /// Tells the unpacker that a blob is in the store and verified.
-    pub fn whole(&self, digest: &Digest) {
+    pub fn blob_stored(&self, digest: &Digest) {
         if let Some(sender) = &self.whole {
             // If the unpacker has failed, `finish` reports the reason.
             let _ = sender.send(digest.clone());
@@ -167,11 +168,11 @@ impl Rootfs {
         let in_the_way = || PullError::InTheWay(path.to_owned());
         // Other processes may have changed it while layers were fetched.
         self.target.unmounted()?;
-        match self.target.there()? {
-            There::Other => return Err(in_the_way()),
+        match self.target.state()? {
+            State::Foreign => return Err(in_the_way()),
             // rename(2) replaces an empty directory and no other one.
-            There::Nothing => return fs::rename(root, path).map_err(failed),
-            There::Image(_) => exchange().map_err(|e| failed(e.into()))?,
+            State::Empty => return fs::rename(root, path).map_err(failed),
+            State::Image(_) => exchange().map_err(|e| failed(e.into()))?,
         }
         if Marker::read(root).is_none() {
             exchange().map_err(|e| failed(e.into()))?;
@@ -190,9 +191,9 @@ pub fn image_in(directory: &Path) -> Option<Digest> {
 pub fn replaceable(directory: &Path) -> Result<(), PullError> {
     let target = Target::find(directory)?;
     target.unmounted()?;
-    match target.there()? {
-        There::Other => Err(PullError::InTheWay(target.path().to_owned())),
-        There::Image(_) | There::Nothing => Ok(()),
+    match target.state()? {
+        State::Foreign => Err(PullError::InTheWay(target.path().to_owned())),
+        State::Image(_) | State::Empty => Ok(()),
     }
 }
 
@@ -202,10 +203,10 @@ pub fn exchange(one: &Path, other: &Path) -> Result<(), PullError> {
     replaceable(one)?;
     replaceable(other)?;
     let (one, other) = (Target::find(one)?, Target::find(other)?);
-    let (from, to) = match (one.there()?, other.there()?) {
-        (There::Nothing, There::Nothing) => return Ok(()),
-        (There::Nothing, _) => (&other, &one),
-        (_, There::Nothing) => (&one, &other),
+    let (from, to) = match (one.state()?, other.state()?) {
+        (State::Empty, State::Empty) => return Ok(()),
+        (State::Empty, _) => (&other, &one),
+        (_, State::Empty) => (&one, &other),
         _ => {
             let both = (one.path(), other.path());
             renameat_with(CWD, both.0, CWD, both.1, RenameFlags::EXCHANGE)
@@ -242,9 +243,9 @@ impl Drop for Rootfs {
 
 /// Takes the lock on a target.
 async fn wait(target: &mut Target) -> Result<(), PullError> {
-    let mut said = false;
+    let mut warned = false;
     while !target.try_lock()? {
-        if !std::mem::replace(&mut said, true) {
+        if !std::mem::replace(&mut warned, true) {
             let path = target.path().display();
             tracing::warn!("another pull writes {path}: waiting until it ends");
         }

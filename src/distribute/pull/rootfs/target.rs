@@ -1,6 +1,5 @@
 //! The directory for an image's files, and the names beside it.
 
-use super::beside::is_hidden;
 use super::marker::Marker;
 use crate::pull::PullError;
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -15,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// Longest file name, in bytes.
 const LONGEST_NAME: usize = 256;
+/// Hexadecimal digits in the name of a hidden directory.
+const DIGITS: usize = 16;
 /// Most symbolic links in a row; Linux follows as many.
 const MOST_LINKS: usize = 40;
 
@@ -27,12 +28,12 @@ pub(super) struct Target {
 
 /// What is at the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum There {
+pub(super) enum State {
     /// Nothing, or an empty directory.
-    Nothing,
+    Empty,
     Image(Marker),
     /// Something that stackforge did not write.
-    Other,
+    Foreign,
 }
 
 impl Target {
@@ -76,6 +77,21 @@ impl Target {
         name.push(self.path.file_name().unwrap_or_default());
         name.push(suffix);
         self.path.with_file_name(name)
+    }
+
+    /// Returns the path of the hidden directory with this number: `.NAME.new-HEX` in the parent directory.
+    pub fn hidden(&self, number: u64) -> PathBuf {
+        self.beside(&format!(".new-{number:0DIGITS$x}"))
+    }
+
+    /// Whether a name is exactly that of a hidden directory.
+    pub fn is_hidden(&self, name: &OsStr) -> bool {
+        let start = self.beside(".new-");
+        let start = start.file_name().unwrap_or_default().as_bytes();
+        let number = name.as_bytes().strip_prefix(start);
+        number.is_some_and(|n| {
+            n.len() == DIGITS && n.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        })
     }
 
     /// Returns the path of the `n`th previous image: `NAME~n`.
@@ -147,19 +163,20 @@ impl Target {
         let mut name = [0; LONGEST_NAME];
         let read = self.lock.as_ref()?.read_at(&mut name, 0).ok()?;
         let name = OsStr::from_bytes(&name[..read]);
-        is_hidden(self, name).then(|| name.to_owned())
+        self.is_hidden(name).then(|| name.to_owned())
     }
 
-    pub fn there(&self) -> Result<There, PullError> {
+    /// Returns what is there now.
+    pub fn state(&self) -> Result<State, PullError> {
         let mut entries = match fs::read_dir(&self.path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(There::Nothing),
-            Err(e) if e.kind() == io::ErrorKind::NotADirectory => return Ok(There::Other),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(State::Empty),
+            Err(e) if e.kind() == io::ErrorKind::NotADirectory => return Ok(State::Foreign),
             entries => entries.map_err(|e| PullError::io("list", &self.path, e))?,
         };
         if entries.next().is_none() {
-            return Ok(There::Nothing);
+            return Ok(State::Empty);
         }
-        Ok(Marker::read(&self.path).map_or(There::Other, There::Image))
+        Ok(Marker::read(&self.path).map_or(State::Foreign, State::Image))
     }
 
     /// Fails if there is a mount at the target, below it or in a previous image: it would move away with the

@@ -13,7 +13,8 @@
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags as flags};
 
-use super::{ReadError, Source, range};
+use super::access::{Source, range};
+use super::error::ReadError;
 
 /// Distance in bytes that a deflate stream can refer back.
 const HISTORY: usize = 32 << 10;
@@ -68,7 +69,7 @@ pub struct Inflate<S> {
     ended: bool,
     /// Input that was read ahead, and how much of it and of the whole input the decoder has consumed.
     ahead: Vec<u8>,
-    taken: usize,
+    consumed: usize,
     read: u64,
     /// `output[..filled]` are the bytes that end at `made`.
     output: Box<[u8]>,
@@ -93,7 +94,7 @@ impl<S: Source> Inflate<S> {
             decoder: Box::default(),
             ended: false,
             ahead: Vec::new(),
-            taken: 0,
+            consumed: 0,
             read: 0,
             output: vec![0; OUTPUT].into_boxed_slice(),
             filled: 0,
@@ -115,7 +116,7 @@ impl<S: Source> Inflate<S> {
         }
         self.ended = false;
         self.ahead.clear();
-        self.taken = 0;
+        self.consumed = 0;
         let Some(state) = state else {
             self.decoder.init();
             (self.read, self.made, self.filled) = (0, 0, 0);
@@ -133,23 +134,23 @@ impl<S: Source> Inflate<S> {
             self.output.copy_within(OUTPUT - HISTORY.., 0);
             self.filled = HISTORY;
         }
-        if self.taken == self.ahead.len() {
+        if self.consumed == self.ahead.len() {
             self.read_ahead()?;
         }
         let mut how = flags::TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
         let left = self.input.size() - self.read;
-        if left > (self.ahead.len() - self.taken) as u64 {
+        if left > (self.ahead.len() - self.consumed) as u64 {
             how |= flags::TINFL_FLAG_HAS_MORE_INPUT;
         }
-        let (status, taken, made) = decompress(
+        let (status, consumed, made) = decompress(
             &mut self.decoder,
-            &self.ahead[self.taken..],
+            &self.ahead[self.consumed..],
             &mut self.output,
             self.filled,
             how,
         );
-        self.taken += taken;
-        self.read += taken as u64;
+        self.consumed += consumed;
+        self.read += consumed as u64;
         self.filled += made;
         self.made += made as u64;
         if self.made > self.size {
@@ -172,7 +173,7 @@ impl<S: Source> Inflate<S> {
     fn read_ahead(&mut self) -> Result<(), ReadError> {
         let more = INPUT.min(self.input.size() - self.read);
         self.ahead.resize(more as usize, 0);
-        self.taken = 0;
+        self.consumed = 0;
         let answer = self.input.read_at(self.read, &mut self.ahead);
         if answer.is_err() {
             self.ahead.clear();
@@ -193,7 +194,7 @@ impl<S: Source> Inflate<S> {
     fn end(&mut self) -> Result<(), ReadError> {
         self.ended = true;
         let left = self.input.size() - self.read;
-        super::check_end(self.made, self.size, left, self.crc.sum(), self.crc32)
+        super::error::check_end(self.made, self.size, left, self.crc.sum(), self.crc32)
     }
 
     fn keep_state(&mut self) {

@@ -37,8 +37,11 @@ fn with_record(files: &[(&str, &[u8])], record: &str) -> Vec<u8> {
 fn a_record_that_lies_is_an_error() {
     let row = record::digest("sha256", &record::sha256(b"other"));
     let lies = with_record(&[("a.py", b"x")], &format!("a.py,{row},1\n"));
-    let said = refused(&[("a", &lies)]).to_string();
-    assert!(said.contains("`a.py`") && said.contains(&row), "{said}");
+    let message = refused(&[("a", &lies)]).to_string();
+    assert!(
+        message.contains("`a.py`") && message.contains(&row),
+        "{message}"
+    );
     // The same for a script, whose first line changes.
     let script = ("a-1.data/scripts/t", &b"#!python\n"[..]);
     let lies = with_record(&[script], &format!("{},{row},1\n", script.0));
@@ -159,8 +162,8 @@ fn names_with_a_meaning_are_refused() {
         ("b-1.data/data/x", "in no part"),
     ] {
         let bytes = wheel("a", &[(path, b"x")], vec![]);
-        let said = refused(&[("a", &bytes)]).to_string();
-        assert!(said.contains(expected), "{path}: {said}");
+        let message = refused(&[("a", &bytes)]).to_string();
+        assert!(message.contains(expected), "{path}: {message}");
     }
     for path in ["../x", "/x", "a-1.data/data/../../x", "a\\..\\x", "a/./x"] {
         let bytes = wheel("a", &[(path, b"x")], vec![]);
@@ -193,9 +196,9 @@ fn names_that_differ_in_case_are_refused() {
 fn different_files_of_one_name_are_refused() {
     let a = wheel("a", &[("x/__init__.py", b"1")], vec![]);
     let b = wheel("b", &[("x/__init__.py", b"2")], vec![]);
-    let said = refused(&[("a", &a), ("b", &b)]).to_string();
+    let message = refused(&[("a", &a), ("b", &b)]).to_string();
     for part in ["`a-1-py3", "`b-1-py3", "x/__init__.py"] {
-        assert!(said.contains(part), "{said}");
+        assert!(message.contains(part), "{message}");
     }
     assert!(matches!(
         refused(&[("a", &a), ("a", &a)]),
@@ -229,9 +232,15 @@ fn wheels_of_different_layers_are_held_against_each_other() {
         ("x/__init__.py", &b""[..]),
         ("tests/t.py", b"1"),
         ("LICENSE", b"1"),
+        ("build_backend.py", b"1"),
     ];
     let a = wheel("a", &same, vec![]);
-    let b = [same[0], ("tests/t.py", b"2"), ("LICENSE", b"2")];
+    let b = [
+        same[0],
+        ("tests/t.py", b"2"),
+        ("LICENSE", b"2"),
+        ("build_backend.py", b"2"),
+    ];
     let b = wheel("b", &b, vec![]);
     check(&[("a", &a), ("b", &b)]).unwrap();
     let evil = wheel("c", &[("x/__init__.py", b"evil")], vec![]);
@@ -285,8 +294,8 @@ fn metadata_must_be_those_of_the_wheel() {
         ("WHEEL", b"\xff", "not UTF-8"),
     ] {
         let only = Build::of(vec![File::new(&format!("a-1.dist-info/{file}"), content)]).bytes();
-        let said = refused(&[("a", &only)]).to_string();
-        assert!(said.contains(expected), "{said}");
+        let message = refused(&[("a", &only)]).to_string();
+        assert!(message.contains(expected), "{message}");
     }
 }
 

@@ -7,6 +7,7 @@ use std::io::Read as _;
 
 use super::*;
 use stackforge_binary::samples::archive::{Build, File};
+use stackforge_types::Digest;
 
 const WHEEL: &[u8] = b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n";
 const SITE: &str = "opt/lib/python3.12/site-packages";
@@ -290,6 +291,35 @@ fn threads_and_the_order_of_wheels_change_no_byte() {
         (first.plain_size, first.size),
         (plain.len() as u64, bytes.len() as u64)
     );
+}
+
+/// Many distributions install one by mistake; whichever wheel comes first by name keeps its own.
+#[test]
+fn files_that_belong_to_nobody_may_differ() {
+    let one = [
+        ("a/x.py", &b"a"[..]),
+        ("tests/t.py", b"1"),
+        ("setup.py", b"1"),
+    ];
+    let a = wheel("a", &one, vec![]);
+    let other = [
+        ("b/x.py", &b"b"[..]),
+        ("tests/t.py", b"2"),
+        ("setup.py", b"2"),
+    ];
+    let b = wheel("b", &other, vec![]);
+    let (_, bytes) = layer_of(&spec(), &[("a", &a), ("b", &b)], &[]).unwrap();
+    let (_, turned) = layer_of(&spec(), &[("b", &b), ("a", &a)], &[]).unwrap();
+    assert!(bytes == turned);
+    let found = files(&bytes);
+    for name in ["tests/t.py", "setup.py"] {
+        assert_eq!(found[&format!("{SITE}/{name}")].1, b"1");
+        let listed = |wheel: &str| {
+            let record = &found[&format!("{SITE}/{wheel}-1.dist-info/RECORD")].1;
+            String::from_utf8_lossy(record).contains(&format!("{name},sha256="))
+        };
+        assert!(listed("a") && !listed("b"));
+    }
 }
 
 #[test]

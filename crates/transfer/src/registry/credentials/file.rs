@@ -5,6 +5,7 @@
 //! all others.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::Path;
 
 use base64::Engine as _;
@@ -12,7 +13,8 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
 
-use super::{Credentials, Keychain, helper, of_user};
+use super::found::Credentials;
+use super::helper;
 use stackforge_types::login::{Login, Secret};
 use stackforge_types::reference::DOCKER_HUB;
 
@@ -74,9 +76,10 @@ impl AuthFile {
     }
 
     /// `None` if the file does not mention the registry; an error says why its entry cannot be used.
+    /// `helpers` are the directories in which helpers are searched instead of PATH.
     pub(crate) async fn find(
         &self,
-        keychain: &Keychain,
+        helpers: Option<&OsStr>,
         path: &Path,
         host: &str,
         repository: &str,
@@ -86,7 +89,7 @@ impl AuthFile {
         let program = own.map(|(_, program)| program).or(self.store.as_ref());
         if let Some(program) = program {
             let key = if host == DOCKER_HUB { HUB_KEY } else { host };
-            match helper::get(program, key, keychain.path.as_deref()).await {
+            match helper::get(program, key, helpers).await {
                 Ok(Some((user, secret))) => {
                     let place = format!("`docker-credential-{program}`, named in ");
                     // The protocol's marker for an identity token.
@@ -127,6 +130,15 @@ impl AuthFile {
     }
 }
 
+/// Says whose credentials these are and where they were found.
+fn of_user(user: &str, place: &str, path: &Path) -> String {
+    format!(
+        "user `{}` of {place}`{}`",
+        crate::failure::excerpt(user),
+        path.display()
+    )
+}
+
 impl Entry {
     fn is_empty(&self) -> bool {
         [
@@ -140,11 +152,12 @@ impl Entry {
     }
 
     fn login(&self) -> Option<Login> {
-        let given = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
-        if let Some(token) = given(&self.identitytoken) {
+        let non_empty = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
+        if let Some(token) = non_empty(&self.identitytoken) {
             return Some(Login::Identity(Secret::new(token)));
         }
-        if let (Some(user), Some(password)) = (given(&self.username), given(&self.password)) {
+        if let (Some(user), Some(password)) = (non_empty(&self.username), non_empty(&self.password))
+        {
             let password = Secret::new(password);
             return Some(Login::Password { user, password });
         }
@@ -152,7 +165,7 @@ impl Entry {
         let config =
             GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
         let bytes = GeneralPurpose::new(&STANDARD, config)
-            .decode(given(&self.auth)?.trim())
+            .decode(non_empty(&self.auth)?.trim())
             .ok()?;
         let text = String::from_utf8(bytes).ok()?;
         let (user, password) = text.split_once(':')?;

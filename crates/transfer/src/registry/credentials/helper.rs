@@ -72,8 +72,8 @@ async fn ask(
     }
     let status = child.wait().await.map_err(failed)?;
     if !status.success() {
-        let said = String::from_utf8_lossy(&output);
-        return if said.contains("credentials not found") {
+        let text = String::from_utf8_lossy(&output);
+        return if text.contains("credentials not found") {
             Ok(None)
         } else {
             Err(format!("`{program}` fails with {status}"))

@@ -6,22 +6,16 @@
 //! secret.
 
 mod file;
+mod found;
 mod helper;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use file::AuthFile;
 use stackforge_types::login::Login;
 
-/// A login and its source.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Credentials {
-    /// [`Login::Anonymous`] if nothing was found.
-    pub login: Login,
-    /// For messages: the user and where the credentials were found, or where they were looked for.
-    pub whence: String,
-}
+pub use found::Credentials;
 
 /// Where credentials are looked up.
 #[derive(Debug)]
@@ -90,7 +84,10 @@ impl Keychain {
         for path in &self.files {
             match AuthFile::read(path).await {
                 Ok(None) => {}
-                Ok(Some(file)) => match file.find(self, path, host, repository).await {
+                Ok(Some(file)) => match file
+                    .find(self.path.as_deref(), path, host, repository)
+                    .await
+                {
                     Ok(Some(found)) => return found,
                     Ok(None) => looked.push(format!("none in `{}`", path.display())),
                     Err(trouble) => looked.push(trouble),
@@ -107,14 +104,6 @@ impl Keychain {
             },
         }
     }
-}
-
-fn of_user(user: &str, place: &str, path: &Path) -> String {
-    format!(
-        "user `{}` of {place}`{}`",
-        crate::failure::excerpt(user),
-        path.display()
-    )
 }
 
 #[cfg(test)]

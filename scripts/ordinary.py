@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""Tries what people put into stacks: each OS package, or each set of requirements, in a stack of its own.
+
+    scripts/ordinary.py packages --stackforge target/release/stackforge --first 150 --out table.md
+    scripts/ordinary.py packages nginx "git curl ffmpeg" --docker
+    scripts/ordinary.py requirements --every 10 --turn 3
+
+A set of packages is locked, built natively twice (the second time nothing is taken from the store) and, with
+--docker, by the Docker engine, whose image's files are compared by path. Requirements are locked and built
+natively, and what they name is imported. One line of a Markdown table for each.
+"""
+
+import argparse
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+DATA = os.path.join(HERE, "tests", "ordinary")
+NAME = "stackforge-test-ordinary"
+
+
+def stack(base, python, libraries, packages):
+    lines = [
+        f"stack: {NAME}",
+        f"base: {base}",
+        "target: { platform: linux/amd64, gpu: [h100] }",
+        f'python: "{python}"',
+        "libraries:",
+        *(f"  {json.dumps(name)}: {json.dumps(wanted)}" for name, wanted in libraries.items()),
+        f"packages: [{', '.join(packages)}]",
+        "jit: false",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def run(args, folder):
+    start = time.monotonic()
+    done = subprocess.run(args, cwd=folder, capture_output=True, text=True, check=False)
+    seconds = time.monotonic() - start
+    try:
+        document = json.loads(done.stdout)
+    except ValueError:
+        document = {}
+    return done.returncode, document, seconds, done.stderr
+
+
+def why(document, errors):
+    found = [d for d in document.get("diagnostics", []) if d.get("severity") == "error"]
+    if found:
+        return f"{found[0]['code']}: {found[0]['message']}"
+    return " ".join(errors.split())[-200:]
+
+
+def short(text):
+    text = " ".join(text.split()).replace("|", "\\|")
+    return text if len(text) < 240 else text[:239] + "…"
+
+
+def docker_files(image):
+    made = subprocess.run(["docker", "create", image], capture_output=True, text=True, check=True)
+    container = made.stdout.strip()
+    try:
+        export = subprocess.Popen(["docker", "export", container], stdout=subprocess.PIPE)
+        return files(export.stdout)
+    finally:
+        subprocess.run(["docker", "rm", container], capture_output=True, check=False)
+
+
+def files(stream):
+    import hashlib
+    import tarfile
+
+    found = {}
+    with tarfile.open(fileobj=stream, mode="r|*") as tar:
+        for member in tar:
+            path = member.name.strip("/")
+            content = ""
+            if member.isreg():
+                content = hashlib.sha256(tar.extractfile(member).read()).hexdigest()
+            elif member.islnk():
+                path_of = member.linkname.strip("/")
+                found[path] = found.get(path_of)
+                continue
+            found[path] = (member.type if not member.isreg() else b"0", member.mode, member.uid, member.gid,
+                           member.linkname, content)
+    engine = (".dockerenv", "dev", "etc/hostname", "etc/hosts", "etc/mtab", "etc/resolv.conf")
+    own = re.compile(r"opt/venv|stargz.index.json|\.no\.prefetch\.landmark|usr/share/stackforge|opt/stackforge")
+    return {p: e for p, e in found.items() if not p.startswith(engine) and not own.match(p)}
+
+
+def try_packages(packages, options, folder):
+    with open(os.path.join(folder, "s.yaml"), "w", encoding="utf-8") as file:
+        file.write(stack(options.base, options.python, {"six": "1.17.0"}, packages))
+    program = options.stackforge
+    code, document, _, errors = run([program, "lock", "s.yaml", "--json"], folder)
+    if code:
+        return "not locked", "", "", "", why(document, errors)
+    build = [program, "build", "s.yaml", "--json", "--store", options.store]
+    native = [*build, "--engine", "native", "-t", f"{NAME}:native"]
+    if options.docker:
+        native += ["-o", "docker"]
+    code, one, seconds, errors = run(native, folder)
+    if code:
+        return "refused", "", "", f"{seconds:.0f}", why(one, errors)
+    audit = one.get("audit", {})
+    code, two, _, errors = run([*native, "--no-cache"], folder)
+    same = code == 0 and one["image"]["id"] == two["image"]["id"]
+    again = "same digest" if same else "**other digest**"
+    result = "ok" if not audit.get("errors") else f"{audit['errors']} audit errors"
+    if not options.docker:
+        return result, again, "", f"{seconds:.0f}", ""
+    code, by_docker, by_docker_seconds, errors = run([*build, "--engine", "docker", "-t", f"{NAME}:docker"], folder)
+    if code:
+        return result, again, "refused", f"{seconds:.0f}", why(by_docker, errors)
+    ours, theirs = docker_files(f"{NAME}:native"), docker_files(f"{NAME}:docker")
+    differ = sorted(p for p in set(ours) | set(theirs) if ours.get(p) != theirs.get(p))
+    docker = "same files" if not differ else f"**{len(differ)} files differ**"
+    subprocess.run(["docker", "rmi", f"{NAME}:native", f"{NAME}:docker"], capture_output=True, check=False)
+    return result, again, docker, f"{seconds:.0f} / {by_docker_seconds:.0f}", " ".join(differ[:6])
+
+
+def add(libraries, name, wanted):
+    """A file of requirements may name a library twice; a stack has it once, with the extras of both."""
+    base, _, extras = name.rstrip("]").partition("[")
+    plain = re.sub(r"[-_.]+", "-", base).lower()
+    known = [n for n in libraries if re.sub(r"[-_.]+", "-", n.partition("[")[0]).lower() == plain]
+    extras = {e for e in extras.split(",") if e}
+    specifiers = {s for s in wanted.split(",") if s}
+    for other in known:
+        extras |= {e for e in other.rstrip("]").partition("[")[2].split(",") if e}
+        specifiers |= {s for s in libraries.pop(other).split(",") if s != "auto"}
+    whole = f"{base}[{','.join(sorted(extras))}]" if extras else base
+    libraries[whole] = ",".join(sorted(specifiers)) or "auto"
+
+
+def try_requirements(path, options, folder):
+    libraries, odd = {}, []
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            line = line.strip()
+            if not line or line.startswith("#"):
+                continue
+            match = re.match(r"^([A-Za-z0-9][A-Za-z0-9._-]*(?:\[[^\]]*\])?)\s*((?:[<>=!~].*?)?)\s*(;.*)?$", line)
+            if not match:
+                odd.append(line)
+                continue
+            marker = match[3] or ""
+            if re.search(r"== *[\"'](win32|Windows|darwin|Darwin)", marker):
+                continue
+            add(libraries, match[1].replace(" ", ""), match[2].replace(" ", ""))
+    with open(os.path.join(folder, "s.yaml"), "w", encoding="utf-8") as file:
+        file.write(stack(options.base, options.python, libraries, []))
+    code, document, seconds, errors = run([options.stackforge, "lock", "s.yaml", "--json"], folder)
+    if code:
+        return "not locked", f"{seconds:.0f}", f"{len(odd)} lines left out", why(document, errors)
+    if options.lock_only:
+        return "locked", f"{seconds:.0f}", f"{len(odd)} lines left out", ", ".join(document.get("os_libraries", []))
+    build = [options.stackforge, "build", "s.yaml", "--json", "--store", options.store, "--engine", "native"]
+    code, document, more, errors = run([*build, "-t", f"{NAME}:native"], folder)
+    result = "ok" if code == 0 else "refused"
+    return result, f"{seconds + more:.0f}", f"{len(odd)} lines left out", "" if code == 0 else why(document, errors)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["packages", "requirements"])
+    parser.add_argument("names", nargs="*", help="sets of packages, or files of requirements; all where there is none")
+    parser.add_argument("--stackforge", default="target/release/stackforge")
+    parser.add_argument("--base", default="debian-bookworm")
+    parser.add_argument("--python", default="3.11")
+    parser.add_argument("--store", default=os.path.join(tempfile.gettempdir(), NAME))
+    parser.add_argument("--docker", action="store_true", help="build by Docker too, and compare")
+    parser.add_argument("--lock-only", action="store_true", help="lock requirements, and build nothing")
+    parser.add_argument("--first", type=int, default=150, help="how many of the most frequent packages")
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--turn", type=int, default=0)
+    parser.add_argument("--out")
+    options = parser.parse_args()
+    options.stackforge = os.path.abspath(options.stackforge)
+    names = options.names
+    if not names and options.what == "packages":
+        with open(os.path.join(DATA, "os-packages.tsv"), encoding="utf-8") as file:
+            names = [row["package"] for row in csv.DictReader(file, delimiter="\t")][: options.first]
+    elif not names:
+        folder = os.path.join(DATA, "requirements")
+        names = sorted(os.path.join(folder, n) for n in os.listdir(folder) if n.endswith(".txt"))
+    names = names[options.turn % options.every :: options.every]
+    out = open(options.out, "a", encoding="utf-8") if options.out else sys.stdout
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix=NAME) as folder:
+            if options.what == "packages":
+                cells = try_packages(name.split(), options, folder)
+            else:
+                cells = try_requirements(name, options, folder)
+        shown = os.path.basename(name).removesuffix(".txt")
+        print("| " + " | ".join([shown, *map(short, cells)]) + " |", file=out, flush=True)
+    shutil.rmtree(options.store, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+//! Ends a command's work on a signal: Ctrl-C, SIGTERM, the end of the terminal.
+
+use super::output::print_message;
+use stackforge_types::Cancel;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Cancels the work on the first Ctrl-C, and exits at once on the second. SIGHUP, at the end of a terminal or
+/// an ssh session, acts like Ctrl-C, except for a process that was started by `nohup`.
+pub(super) fn stop_on_signal(cancel: &Cancel) {
+    let cancel = cancel.clone();
+    // Install the handlers now, not when the task first runs.
+    let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(interrupt), signal(terminate)) else {
+        return;
+    };
+    let mut hangup = if ignores_hangup() {
+        None
+    } else {
+        signal(SignalKind::hangup()).ok()
+    };
+    tokio::spawn(async move {
+        let hung_up = async {
+            match &mut hangup {
+                Some(hangup) => drop(hangup.recv().await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            () = hung_up => {}
+        }
+        print_message("stopping; once more to stop at once\n");
+        cancel.cancel();
+        let _ = interrupt.recv().await;
+        std::process::exit(130);
+    });
+}
+
+/// Whether SIGHUP was ignored when this process started. Listening for the signal would end that.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
+}

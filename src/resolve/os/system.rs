@@ -1,0 +1,156 @@
+//! Which OS packages have what wheels take from the system.
+//!
+//! In: what is taken, the packages that are there, and the archive's indices. Out: the packages to add, each
+//! with its reasons.
+
+use crate::system::{SystemFile, SystemNeeds};
+use stackforge_debian::contents::Contents;
+use stackforge_debian::index::PackageIndex;
+use stackforge_debian::soname::likely_package;
+use stackforge_stack::lock::OsPackageLock;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Returns why a file is wanted: `lightgbm needs libgomp.so.1`, a sentence for each distribution.
+pub fn reasons<'a>(
+    file: &'a SystemFile,
+    distributions: &'a BTreeSet<String>,
+) -> impl Iterator<Item = String> + use<'a> {
+    let verb = match file {
+        SystemFile::Library(_) => "needs",
+        SystemFile::Program(_) => "runs",
+    };
+    let of = move |d: &String| format!("{d} {verb} {}", file.name());
+    distributions.iter().map(of)
+}
+
+/// Returns what is not in a package of its own name that is `there`. Most needs are in such a package, and then
+/// no index of files has to be fetched.
+pub fn without_namesake(needs: &SystemNeeds, there: impl Fn(&str) -> bool) -> SystemNeeds {
+    let named = |file: &SystemFile| match file {
+        SystemFile::Library(soname) => likely_package(soname).is_some_and(|name| there(&name)),
+        SystemFile::Program(name) => there(name),
+    };
+    let left = needs.iter().filter(|(file, _)| !named(file));
+    left.map(|(file, by)| (file.clone(), by.clone())).collect()
+}
+
+/// Returns the packages that have a file; without an index of files, the one that is named after it.
+pub fn packages_with(
+    file: &SystemFile,
+    contents: Option<&Contents>,
+    index: Option<&PackageIndex>,
+) -> Vec<String> {
+    match (file, contents) {
+        (SystemFile::Library(soname), Some(contents)) => contents.library(soname).to_vec(),
+        (SystemFile::Program(name), Some(contents)) => contents.program(name).to_vec(),
+        (file, None) => {
+            let name = match file {
+                SystemFile::Library(soname) => likely_package(soname),
+                SystemFile::Program(name) => Some(name.clone()),
+            };
+            let exists = |name: &String| index.is_some_and(|i| i.newest(name).is_some());
+            name.filter(exists).into_iter().collect()
+        }
+    }
+}
+
+/// Returns the packages to add for what no package that is `there` has, each with its reasons. Of several that
+/// have a file, the one that is named after it is taken, else the one with the shortest name.
+pub fn to_add(
+    needs: &SystemNeeds,
+    contents: Option<&Contents>,
+    index: &PackageIndex,
+    there: impl Fn(&str) -> bool,
+) -> BTreeMap<String, BTreeSet<String>> {
+    let mut added: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (file, distributions) in needs {
+        let packages = packages_with(file, contents, Some(index));
+        if packages.iter().any(|name| there(name)) {
+            continue;
+        }
+        let named = |package: &String| match file {
+            SystemFile::Library(soname) => likely_package(soname).as_ref() == Some(package),
+            SystemFile::Program(name) => name == package,
+        };
+        let known = packages.iter().filter(|name| index.newest(name).is_some());
+        let Some(package) = known.min_by_key(|name| (!named(name), name.len(), name.as_str()))
+        else {
+            continue;
+        };
+        let of_package = added.entry(package.clone()).or_default();
+        of_package.extend(reasons(file, distributions));
+    }
+    added
+}
+
+/// Notes why packages were added.
+pub fn explain(packages: &mut [OsPackageLock], added: &BTreeMap<String, BTreeSet<String>>) {
+    for package in packages {
+        if let Some(reasons) = added.get(&package.name) {
+            package.reasons = reasons.iter().cloned().collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nothing_has_is_added_with_its_reasons() {
+        let mut contents = Contents::default();
+        let lines = "usr/lib/x86_64-linux-gnu/libgomp.so.1 libs/libgomp1\n\
+            usr/lib/x86_64-linux-gnu/libz.so.1 libs/zlib1g\n\
+            usr/lib/x86_64-linux-gnu/libjack.so.0 libs/libjack-jackd2-0,libs/libjack0\n\
+            usr/bin/ffmpeg video/ffmpeg\n";
+        contents.add(lines.as_bytes(), "amd64").unwrap();
+        let mut index = stackforge_debian::index::IndexBuilder::new("amd64");
+        let stanza = |name: &str| {
+            format!(
+                "Package: {name}\nVersion: 1\nArchitecture: amd64\nFilename: pool/main/x/{name}_1_amd64.deb\nSize: 1\nSHA256: {}\n\n",
+                "ab".repeat(32)
+            )
+        };
+        let packages = [
+            "libgomp1",
+            "zlib1g",
+            "libjack-jackd2-0",
+            "libjack0",
+            "ffmpeg",
+        ]
+        .map(stanza);
+        index.add("debian", packages.concat().as_bytes()).unwrap();
+        let index = index.finish();
+        let library = |name: &str| SystemFile::Library(name.to_owned());
+        let by = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect();
+        let needs = SystemNeeds::from([
+            (library("libgomp.so.1"), by(&["a", "b"])),
+            (library("libz.so.1"), by(&["a"])),
+            (library("libjack.so.0"), by(&["c"])),
+            (library("libnowhere.so.1"), by(&["c"])),
+            (SystemFile::Program("ffmpeg".into()), by(&["d"])),
+        ]);
+        let by_name = to_add(&needs, None, &index, |name| name == "zlib1g");
+        let guessed: Vec<&String> = by_name.keys().collect();
+        assert_eq!(guessed, ["ffmpeg", "libgomp1", "libjack0"]);
+        let added = to_add(&needs, Some(&contents), &index, |name| name == "zlib1g");
+        let added: Vec<_> = added
+            .iter()
+            .map(|(name, why)| {
+                (
+                    name.as_str(),
+                    why.iter().map(String::as_str).collect::<Vec<_>>(),
+                )
+            })
+            .collect();
+        let expected = [
+            ("ffmpeg", vec!["d runs ffmpeg"]),
+            (
+                "libgomp1",
+                vec!["a needs libgomp.so.1", "b needs libgomp.so.1"],
+            ),
+            ("libjack0", vec!["c needs libjack.so.0"]),
+        ];
+        assert_eq!(added, expected);
+    }
+}

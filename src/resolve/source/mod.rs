@@ -1,0 +1,377 @@
+//! Distributions that come as source and have no recipe.
+//!
+//! In: the stack's question. Out: its versions, and for each distribution without a fitting wheel the locked
+//! archive with what it says of itself. uv is told the metadata, so that it builds nothing: first none, which
+//! gives the version that it would take; then that version's own, until the version that it takes is one
+//! whose metadata it had. A distribution is taken as source if it has no wheel that fits, if its newest
+//! release has none (`auto` never takes an older release for its wheel), or if the stack says so.
+
+pub(super) mod sdist;
+
+use super::ResolveError;
+use super::answer::{Pin, Pins};
+use super::old::Old;
+use super::project::{Metadata, Question, UvSettings};
+use super::python::Resolver;
+use super::requirements::{Need, PackageSource};
+use pep440_rs::Version;
+use sdist::SdistMetadata;
+use stackforge_image::store::Store;
+use stackforge_stack::catalog::StaticMetadata;
+use stackforge_stack::lock::PythonFile;
+use stackforge_stack::spec::From;
+use stackforge_transfer::RetryPolicy;
+use stackforge_transfer::fetch::{Download, Fetcher};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// How often versions are resolved before that is called endless.
+const MOST_ROUNDS: usize = 40;
+
+/// A source distribution that is to be built.
+#[derive(Debug, Clone)]
+pub(super) struct Sdist {
+    pub file: PythonFile,
+    pub metadata: SdistMetadata,
+}
+
+/// Source distributions by name.
+pub(super) type Sdists = BTreeMap<String, Sdist>;
+
+/// The versions of a stack.
+pub(super) struct Resolved {
+    pub pins: Pins,
+    pub sdists: Sdists,
+    /// What somebody who reads the stack would not expect, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Distributions that are taken as source, with what was read of their releases.
+type Known = BTreeMap<String, BTreeMap<Version, Sdist>>;
+
+pub(super) struct Sources<'a> {
+    pub needs: &'a [Need<'a>],
+    pub old: &'a Old<'a>,
+    /// The store's root.
+    pub cache: &'a Path,
+    pub offline: bool,
+}
+
+impl Sources<'_> {
+    /// Resolves the question, and leaves in `resolver` what the answer needs.
+    pub async fn resolve(
+        &self,
+        resolver: &mut Resolver<'_>,
+        question: &Question,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Resolved, ResolveError> {
+        let fixed = self.asked_or_kept();
+        let newer = self.newest_without_wheel(resolver, &fixed).await?;
+        let mut notes = Vec::new();
+        let names = || fixed.iter().chain(newer.keys()).cloned();
+        let mut tried = self
+            .rounds(resolver, question, names().collect(), progress)
+            .await?;
+        if tried.is_err() && !newer.is_empty() {
+            // An older release with a wheel may go with the rest where the newest does not.
+            let again = self
+                .rounds(resolver, question, fixed.clone(), progress)
+                .await?;
+            if let Ok((pins, ..)) = &again {
+                notes.extend(newer.iter().filter_map(|(name, newest)| {
+                    let taken = &pins.get(name)?.version;
+                    Some(format!(
+                        "{name} {taken} is taken for its wheel: {newest}, of which there is only source, does not go with the rest"
+                    ))
+                }));
+                tried = again;
+            }
+        }
+        let (pins, known, settings) = tried.map_err(|explanation| ResolveError::Unsatisfiable {
+            of: "the stack".to_owned(),
+            explanation,
+        })?;
+        resolver.settings = settings;
+        let mut sdists = Sdists::new();
+        for (name, releases) in known {
+            if let Some(pin) = pins.get(&name)
+                && let Some(sdist) = releases.get(&pin.version)
+            {
+                sdists.insert(name, sdist.clone());
+            }
+        }
+        Ok(Resolved {
+            pins,
+            sdists,
+            notes,
+        })
+    }
+
+    /// Returns what is source because the stack says so, or because it was when it was locked before.
+    fn asked_or_kept(&self) -> BTreeSet<String> {
+        let asked = self.needs.iter().filter(|n| is_plain(n));
+        let asked = asked.filter(|n| n.library.from == From::Source);
+        let mut out: BTreeSet<String> = asked.map(|n| n.distribution.clone()).collect();
+        let described = |name: &str| self.needs.iter().any(|n| n.name() == name && !is_plain(n));
+        out.extend(
+            self.old
+                .sources()
+                .filter(|name| !described(name))
+                .map(str::to_owned),
+        );
+        out
+    }
+
+    /// Returns the named libraries whose newest release has no wheel that fits.
+    async fn newest_without_wheel(
+        &self,
+        resolver: &Resolver<'_>,
+        fixed: &BTreeSet<String>,
+    ) -> Result<BTreeMap<String, Version>, ResolveError> {
+        let open = |n: &&Need<'_>| {
+            let auto = n.library.from == From::Auto && !fixed.contains(&n.distribution);
+            is_plain(n) && auto && !self.old.has(n)
+        };
+        let open: Vec<&Need<'_>> = self.needs.iter().filter(open).collect();
+        if self.offline || open.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let mut settings = resolver.settings.clone();
+        settings.sdists_too = true;
+        settings
+            .metadata
+            .extend(open.iter().map(|n| placeholder(&n.distribution)));
+        let resolver = Resolver {
+            settings,
+            ..*resolver
+        };
+        let question = Question {
+            requirements: open.iter().map(|n| n.line()).collect(),
+            no_deps: true,
+            ..Question::default()
+        };
+        // Whatever is wrong is said by the resolution of the whole.
+        let Ok(pins) = resolver.versions(&question).await? else {
+            return Ok(BTreeMap::new());
+        };
+        let files = resolver.files(&pins).await?;
+        let lacks = |name: &str| {
+            files.wheel(name, &resolver.settings.target).is_err() && files.sdist(name).is_ok()
+        };
+        let lacking = pins.into_iter().filter(|(name, _)| lacks(name));
+        Ok(lacking.map(|(name, pin)| (name, pin.version)).collect())
+    }
+
+    /// Resolves until all that is taken as source is known.
+    async fn rounds(
+        &self,
+        resolver: &Resolver<'_>,
+        question: &Question,
+        mut names: BTreeSet<String>,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Result<(Pins, Known, UvSettings), String>, ResolveError> {
+        let mut known = Known::new();
+        // What uv said before it was told to take something as source.
+        let mut before: Option<String> = None;
+        for _ in 0..MOST_ROUNDS {
+            let mut settings = resolver.settings.clone();
+            for name in &names {
+                settings.compiled.push(name.clone());
+                settings.metadata.push(placeholder(name));
+                let releases = known.get(name).into_iter().flatten();
+                settings
+                    .metadata
+                    .extend(releases.map(|(version, sdist)| Metadata {
+                        distribution: name.clone(),
+                        version: Some(version.clone()),
+                        content: sdist.metadata.dependencies.clone(),
+                    }));
+            }
+            let asked = Resolver {
+                settings,
+                ..*resolver
+            };
+            let pins = match asked.versions(question).await? {
+                Ok(pins) => pins,
+                Err(explanation) => {
+                    if let Some(before) = before.filter(|_| lacks_source(&explanation)) {
+                        return Ok(Err(before));
+                    }
+                    let found: Vec<String> = without_wheels(&explanation)
+                        .into_iter()
+                        .filter(|name| !names.contains(name) && !self.wants_wheel(name))
+                        .collect();
+                    if found.is_empty() {
+                        return Ok(Err(explanation));
+                    }
+                    names.extend(found);
+                    before = Some(explanation);
+                    continue;
+                }
+            };
+            let unread: BTreeMap<&String, &Pin> = pins
+                .iter()
+                .filter(|(name, _)| names.contains(*name))
+                .filter(|(name, pin)| {
+                    let releases = known.get(*name);
+                    releases.is_none_or(|r| !r.contains_key(&pin.version))
+                })
+                .collect();
+            if unread.is_empty() {
+                return Ok(Ok((pins, known, asked.settings)));
+            }
+            let unread: Pins = unread
+                .into_iter()
+                .map(|(n, p)| (n.clone(), p.clone()))
+                .collect();
+            for (name, sdist) in self.read(&asked, &unread, progress).await? {
+                let version = unread[&name].version.clone();
+                known.entry(name).or_default().insert(version, sdist);
+            }
+        }
+        let names: Vec<String> = names.into_iter().collect();
+        Ok(Err(format!(
+            "the metadata of {} change what is chosen at every look",
+            names.join(", ")
+        )))
+    }
+
+    /// Whether the stack wants a wheel, or a recipe says how the library is compiled.
+    fn wants_wheel(&self, name: &str) -> bool {
+        let mut needs = self.needs.iter().filter(|n| n.distribution == name);
+        needs.any(|n| !is_plain(n) || n.library.from == From::Wheel)
+    }
+
+    /// Fetches source distributions into the store and reads them.
+    async fn read(
+        &self,
+        resolver: &Resolver<'_>,
+        pins: &Pins,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Vec<(String, Sdist)>, ResolveError> {
+        let names: Vec<&str> = pins.keys().map(String::as_str).collect();
+        progress(&format!("reading the source of {}", names.join(", ")));
+        let files = resolver.files(pins).await?;
+        let failed = |name: &str, why: String| ResolveError::Source {
+            name: name.to_owned(),
+            version: pins[name].version.to_string(),
+            why,
+        };
+        let store = Store::open(Some(self.cache)).map_err(|e| failed(names[0], e.to_string()))?;
+        let fetcher = Fetcher::new(RetryPolicy::default());
+        let fetcher = fetcher.map_err(|e| failed(names[0], e.to_string()))?;
+        let mut out = Vec::new();
+        for name in names {
+            let file = files.sdist(name)?;
+            let path = match store.blob(&file.sha256) {
+                Some(path) => path,
+                None if self.offline => return Err(ResolveError::OfflineChoice(name.to_owned())),
+                None => {
+                    let address = files.address(&file.sha256).unwrap_or_default();
+                    fetch(&store, &fetcher, &file, address)
+                        .await
+                        .map_err(|why| failed(name, why))?
+                }
+            };
+            let metadata =
+                sdist::read(&file.file, &path).map_err(|e| failed(name, e.to_string()))?;
+            out.push((name.to_owned(), Sdist { file, metadata }));
+        }
+        Ok(out)
+    }
+}
+
+async fn fetch(
+    store: &Store,
+    fetcher: &Fetcher,
+    file: &PythonFile,
+    address: &str,
+) -> Result<std::path::PathBuf, String> {
+    store.lease([&file.sha256]).map_err(|e| e.to_string())?;
+    if let Ok(url) = reqwest::Url::parse(address)
+        && let Ok(path) = url.to_file_path()
+    {
+        let source = std::fs::File::open(&path).map_err(|e| e.to_string())?;
+        store
+            .put(source, Some(&file.sha256))
+            .map_err(|e| e.to_string())?;
+        return store
+            .blob(&file.sha256)
+            .ok_or_else(|| "the store lost it".to_owned());
+    }
+    let download = Download {
+        name: file.sha256.hex().to_owned(),
+        urls: vec![address.to_owned()],
+        sha256: file.sha256.clone(),
+        size: Some(file.size).filter(|size| *size > 0),
+    };
+    let folder = store.dir("blobs/sha256").map_err(|e| e.to_string())?;
+    let fetched = fetcher.file(&download, &folder, &|_| {}).await;
+    let fetched = fetched.map_err(|e| e.to_string())?;
+    store.verified(&file.sha256);
+    Ok(fetched.path)
+}
+
+/// Whether a library has no recipe.
+fn is_plain(need: &Need<'_>) -> bool {
+    need.recipe.is_none() && need.source == PackageSource::Wheel
+}
+
+/// Metadata that says nothing, so that uv asks nobody else.
+fn placeholder(name: &str) -> Metadata {
+    Metadata {
+        distribution: name.to_owned(),
+        version: None,
+        content: StaticMetadata {
+            requires_python: None,
+            requires_dist: Vec::new(),
+        },
+    }
+}
+
+/// Whether uv found no source of something either, by its words for it.
+fn lacks_source(explanation: &str) -> bool {
+    explanation.contains("no source distribution")
+}
+
+/// Returns the distributions that uv has no wheel of, by its words for it: `x==1 has no usable wheels`, `all
+/// versions of x have no wheels with a matching Python ABI tag`.
+fn without_wheels(explanation: &str) -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    let words: Vec<&str> = explanation.split_whitespace().collect();
+    for (at, pair) in words.windows(2).enumerate() {
+        if !["has", "have"].contains(&pair[0]) || pair[1] != "no" {
+            continue;
+        }
+        let rest = words.get(at + 2..).unwrap_or_default();
+        let of_wheels = rest.iter().take(2).any(|word| word.starts_with("wheels"));
+        let Some(subject) = at.checked_sub(1).and_then(|i| words.get(i)) else {
+            continue;
+        };
+        let end = subject.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
+        let name = &subject[..end.unwrap_or(subject.len())];
+        if of_wheels && !name.is_empty() {
+            out.insert(stackforge_types::wheel::normalized(name));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_wheel_is_read_from_uvs_words() {
+        let text = "Because all versions of wikipedia have no usable wheels and the stack asks for wikipedia, we can conclude that your requirements are unsatisfiable.\n\
+            hint: Wheels are required for `wikipedia` because building from source is disabled for all packages\n\
+            And because box2d-py==2.3.6 has no wheels with a matching Python ABI tag (e.g., `cp311`)\n\
+            Because gym[accept-rom-license]==0.25.1 has no usable wheels\n\
+            Because Antlr4_python3-runtime>=4.9,<=4.9.3 has no usable wheels and x has no dependencies";
+        let found: Vec<String> = without_wheels(text).into_iter().collect();
+        assert_eq!(
+            found,
+            ["antlr4-python3-runtime", "box2d-py", "gym", "wikipedia"]
+        );
+    }
+}

@@ -1,0 +1,343 @@
+//! Reads what a source distribution says of itself, without running anything of it.
+//!
+//! In: the archive. Out: its requirements, what its build requires, and whether it has code to compile. The
+//! requirements are those that a build cannot change (PEP 643, PEP 621); else those that setuptools wrote
+//! beside them when the archive was made. A build's wheel is compared with what was locked, so that an archive
+//! that speaks otherwise of itself is found.
+
+use flate2::bufread::MultiGzDecoder;
+use pep440_rs::Version;
+use stackforge_binary::tar;
+use stackforge_stack::catalog::StaticMetadata;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+use std::str::FromStr;
+
+/// Most bytes that an archive unpacks to. The largest known has 3 GB.
+const MOST: u64 = 8 << 30;
+/// Longest text that is read, in bytes.
+const LONGEST: u64 = 4 << 20;
+
+/// What a build backend without `build-system` requires. setup.py files of before PEP 517 import `pkg_resources`,
+/// which setuptools 82 lacks.
+const LEGACY: [&str; 2] = ["setuptools<81", "wheel"];
+
+/// Endings of files that a build compiles.
+const COMPILED: [&str; 12] = [
+    "c", "cc", "cpp", "cxx", "cu", "cuh", "pyx", "f", "f90", "rs", "m", "swg",
+];
+
+#[derive(Debug, Clone)]
+pub(in super::super) struct SdistMetadata {
+    pub dependencies: StaticMetadata,
+    pub build_requires: Vec<String>,
+    /// Whether there is code to compile.
+    pub compiles: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(in super::super) enum SdistError {
+    #[error("it cannot be read: {0}")]
+    Read(#[from] std::io::Error),
+    #[error("its archive is of another kind than .tar.gz")]
+    Kind,
+    #[error("its pyproject.toml cannot be read: {0}")]
+    Project(String),
+}
+
+/// Texts of an archive by their path below its folder.
+#[derive(Debug, Default)]
+struct Texts {
+    by_path: BTreeMap<String, String>,
+    compiles: bool,
+}
+
+/// Reads an archive.
+pub(in super::super) fn read(file: &str, path: &Path) -> Result<SdistMetadata, SdistError> {
+    if !file.ends_with(".tar.gz") && !file.ends_with(".tgz") {
+        return Err(SdistError::Kind);
+    }
+    let gz = MultiGzDecoder::new(BufReader::new(File::open(path)?));
+    let mut reader = tar::Reader::new(gz.take(MOST));
+    let mut texts = Texts::default();
+    while let Some(mut entry) = reader.next().map_err(std::io::Error::other)? {
+        let path = entry.header.path.clone();
+        let Some((_, below)) = path.split_once('/') else {
+            continue;
+        };
+        let is_text = ["PKG-INFO", "pyproject.toml", "setup.py"].contains(&below)
+            || below.ends_with(".egg-info/requires.txt");
+        if is_text && entry.header.size <= LONGEST {
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes)?;
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            texts.by_path.insert(below.to_owned(), text);
+        }
+        let (folder, name) = below.rsplit_once('/').unwrap_or(("", below));
+        let shipped = !["test", "doc", "example", "bench"]
+            .iter()
+            .any(|word| folder.starts_with(word));
+        let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+        texts.compiles |= shipped && COMPILED.contains(&ending);
+    }
+    texts.metadata()
+}
+
+impl Texts {
+    fn metadata(&self) -> Result<SdistMetadata, SdistError> {
+        let text = |name: &str| self.by_path.get(name).map(String::as_str);
+        let project = match text("pyproject.toml") {
+            Some(text) => Some(
+                text.parse::<toml::Table>()
+                    .map_err(|e| SdistError::Project(e.message().to_owned()))?,
+            ),
+            None => None,
+        };
+        let info = Info::of(text("PKG-INFO").unwrap_or_default());
+        let beside = self.by_path.iter();
+        let mut beside = beside.filter(|(path, _)| path.ends_with("requires.txt"));
+        let requires_dist = if info.is_fixed() {
+            info.requires.clone()
+        } else if let Some(requires) = project.as_ref().and_then(of_project) {
+            requires
+        } else if let Some((_, text)) = beside.next() {
+            of_setuptools(text)
+        } else {
+            info.requires.clone()
+        };
+        let build = project.as_ref().and_then(|p| p.get("build-system"));
+        let requires = build.and_then(|b| strings(b.get("requires")?));
+        let mut requires = requires.unwrap_or_else(|| LEGACY.map(str::to_owned).to_vec());
+        let backend = build.and_then(|b| b.get("build-backend")?.as_str());
+        requires.extend(of_backend(backend.unwrap_or_default()));
+        requires.extend(setup_requires(text("setup.py").unwrap_or_default()));
+        Ok(SdistMetadata {
+            dependencies: StaticMetadata {
+                requires_python: info.requires_python.clone(),
+                requires_dist,
+            },
+            build_requires: requires,
+            compiles: self.compiles,
+        })
+    }
+}
+
+/// Fields of `PKG-INFO`.
+#[derive(Debug, Default)]
+struct Info {
+    version: Option<Version>,
+    requires: Vec<String>,
+    requires_python: Option<String>,
+    dynamic: Vec<String>,
+}
+
+impl Info {
+    fn of(text: &str) -> Self {
+        let mut out = Self::default();
+        // The description follows an empty line.
+        for line in text.lines().take_while(|line| !line.is_empty()) {
+            let Some((key, value)) = line.split_once(": ") else {
+                continue;
+            };
+            let value = value.trim();
+            match key {
+                "Metadata-Version" => out.version = Version::from_str(value).ok(),
+                "Requires-Dist" => out.requires.push(value.to_owned()),
+                "Requires-Python" => out.requires_python = Some(value.to_owned()),
+                "Dynamic" => out.dynamic.push(value.to_lowercase()),
+                _ => {}
+            }
+        }
+        out
+    }
+
+    /// Whether a build must not change the requirements (PEP 643).
+    fn is_fixed(&self) -> bool {
+        let says = |name: &str| self.dynamic.iter().any(|d| d == name);
+        let new = self
+            .version
+            .as_ref()
+            .is_some_and(|v| *v >= Version::new([2, 2]));
+        new && !says("requires-dist") && !says("provides-extra")
+    }
+}
+
+fn strings(value: &toml::Value) -> Option<Vec<String>> {
+    let items = value.as_array()?.iter();
+    items.map(|item| item.as_str().map(str::to_owned)).collect()
+}
+
+/// Returns the requirements in `[project]`, if they are there and not dynamic.
+fn of_project(project: &toml::Table) -> Option<Vec<String>> {
+    let project = project.get("project")?.as_table()?;
+    let dynamic = project.get("dynamic").and_then(strings).unwrap_or_default();
+    if dynamic
+        .iter()
+        .any(|d| d == "dependencies" || d == "optional-dependencies")
+    {
+        return None;
+    }
+    let mut out = match project.get("dependencies") {
+        Some(list) => strings(list)?,
+        None => Vec::new(),
+    };
+    let optional = project
+        .get("optional-dependencies")
+        .and_then(|o| o.as_table());
+    for (extra, list) in optional.into_iter().flatten() {
+        for requirement in strings(list)? {
+            out.push(with_marker(&requirement, Some(extra), None));
+        }
+    }
+    Some(out)
+}
+
+/// Returns the requirements in setuptools' `requires.txt`: lines, and sections `[extra:marker]`.
+fn of_setuptools(text: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    let (mut extra, mut marker) = (None, None);
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(section) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
+            let (name, condition) = section.split_once(':').unwrap_or((section, ""));
+            extra = Some(name.to_owned()).filter(|n| !n.is_empty());
+            marker = Some(condition.to_owned()).filter(|m| !m.is_empty());
+        } else {
+            out.push(with_marker(line, extra.as_deref(), marker.as_deref()));
+        }
+    }
+    out
+}
+
+/// Returns what a backend asks for only when it is asked (PEP 517, `get_requires_for_build_wheel`).
+fn of_backend(backend: &str) -> Vec<String> {
+    let names: &[&str] = match backend.split(['.', ':']).next().unwrap_or(backend) {
+        "scikit_build_core" => &["cmake", "ninja"],
+        "mesonpy" => &["ninja"],
+        _ => &[],
+    };
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Returns the literal strings of `setup_requires=[…]` in a setup.py, which setuptools would fetch while it builds.
+fn setup_requires(setup: &str) -> Vec<String> {
+    let list = || {
+        let (_, rest) = setup.split_once("setup_requires")?;
+        let rest = rest.trim_start().strip_prefix('=')?.trim_start();
+        let (list, _) = rest.strip_prefix(['[', '('])?.split_once([']', ')'])?;
+        Some(list)
+    };
+    let items = list().unwrap_or_default().split(',').map(str::trim);
+    let literal = |item: &str| {
+        let quote = item.chars().next().filter(|c| ['"', '\''].contains(c))?;
+        let inner = item.strip_prefix(quote)?.strip_suffix(quote)?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.<>=!~ ;".contains(c);
+        (!inner.is_empty() && inner.chars().all(plain)).then(|| inner.to_owned())
+    };
+    items.filter_map(literal).collect()
+}
+
+/// Adds conditions to a requirement, which may have one of its own.
+fn with_marker(requirement: &str, extra: Option<&str>, marker: Option<&str>) -> String {
+    // A direct address ends at white space, others have no semicolon but before the condition.
+    let cut = if requirement.contains('@') { " ;" } else { ";" };
+    let (what, own) = match requirement.split_once(cut) {
+        Some((what, own)) => (what.trim(), Some(own.trim())),
+        None => (requirement.trim(), None),
+    };
+    let mut conditions: Vec<String> = [own, marker]
+        .into_iter()
+        .flatten()
+        .map(|condition| format!("({condition})"))
+        .collect();
+    conditions.extend(extra.map(|extra| format!("extra == \"{extra}\"")));
+    match conditions.as_slice() {
+        [] => what.to_owned(),
+        some => format!("{what} ; {}", some.join(" and ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::{Compression, write::GzEncoder};
+    use proptest::prelude::*;
+    use stackforge_binary::tar::{Attributes, Format, Writer};
+
+    fn read_of(files: &[(&str, &str)]) -> SdistMetadata {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        let gz = GzEncoder::new(File::create(&path).unwrap(), Compression::fast());
+        let mut archive = Writer::new(Format::UstarOldFiles, gz);
+        for (name, text) in files {
+            let attributes = Attributes::new(0o644);
+            let size = text.len() as u64;
+            archive
+                .file(&format!("x-1/{name}"), attributes, size, text.as_bytes())
+                .unwrap();
+        }
+        archive.finish().unwrap().finish().unwrap();
+        read("x-1.tar.gz", &path).unwrap()
+    }
+
+    #[test]
+    fn what_a_build_cannot_change_is_taken_first() {
+        let info = "Metadata-Version: 2.2\nName: x\nRequires-Python: >=3.8\nRequires-Dist: a>=1\n\nRequires-Dist: no\n";
+        let project = "[build-system]\nrequires = ['hatchling']\n[project]\nname = 'x'\ndependencies = ['b']\n";
+        let x = read_of(&[
+            ("PKG-INFO", info),
+            ("pyproject.toml", project),
+            ("x/__init__.py", ""),
+        ]);
+        assert_eq!(x.dependencies.requires_dist, ["a>=1"]);
+        assert_eq!(x.dependencies.requires_python.as_deref(), Some(">=3.8"));
+        assert_eq!(x.build_requires, ["hatchling"]);
+        assert!(!x.compiles);
+        let dynamic = info.replace("Name: x", "Name: x\nDynamic: Requires-Dist");
+        let x = read_of(&[("PKG-INFO", &dynamic), ("pyproject.toml", project)]);
+        assert_eq!(x.dependencies.requires_dist, ["b"]);
+    }
+
+    #[test]
+    fn setuptools_wrote_what_setup_py_says() {
+        let requires = "numpy>=1.2\n\n[:python_version < \"3.9\"]\ntyping\n\n[fast:sys_platform == \"linux\"]\nuvloop\n[doc]\nsphinx; os_name == 'posix'\n";
+        let x = read_of(&[
+            ("PKG-INFO", "Metadata-Version: 1.1\nName: x\n"),
+            ("setup.py", "import this\n"),
+            ("src/x.egg-info/requires.txt", requires),
+            ("csrc/x.cpp", ""),
+        ]);
+        let expected = [
+            "numpy>=1.2",
+            "typing ; (python_version < \"3.9\")",
+            "uvloop ; (sys_platform == \"linux\") and extra == \"fast\"",
+            "sphinx ; (os_name == 'posix') and extra == \"doc\"",
+        ];
+        assert_eq!(x.dependencies.requires_dist, expected);
+        assert_eq!(x.build_requires, ["setuptools<81", "wheel"]);
+        assert!(x.compiles);
+    }
+
+    #[test]
+    fn what_setup_py_would_fetch_is_required() {
+        let of = |text: &str| setup_requires(text);
+        assert_eq!(
+            of("setup(\n  setup_requires = [\n 'nose', \"numpy>=1.2\" ],\n)"),
+            ["nose", "numpy>=1.2"]
+        );
+        assert_eq!(of("setup(setup_requires=needs, x=[1])"), [""; 0]);
+        assert_eq!(of("setup_requires=['a b@c', f'x']"), [""; 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(info in "\\PC{0,200}", requires in "[\\[\\]a-z:;@ \n]{0,80}") {
+            let _ = Info::of(&info);
+            let _ = setup_requires(&info);
+            for line in of_setuptools(&requires) {
+                prop_assert!(!line.contains('\n'));
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! What wheels take from the system: libraries that their objects need, and what packages open by themselves.
+//!
+//! In: the chosen wheels and where they are. Out: [`SystemNeeds`], each library or program with the
+//! distributions that take it. A wheel's metadata says nothing of them; its objects do. They are read at
+//! their places in the wheel, by ranges, and what was read of a digest is kept in the store. No digest
+//! vouches for a range, so a server that lies can have OS packages added or left out, and nothing else:
+//! they come from the base's own archive, and a build's audit reads the verified wheels. Never: fetches
+//! a wheel, or fails, for the audit of a build names what is missing as well.
+
+mod extras;
+mod objects;
+mod wheel;
+
+use super::answer::Files;
+use futures_util::stream::{self, StreamExt as _};
+use objects::Objects;
+use stackforge_image::store::Store;
+use stackforge_stack::catalog::{Catalog, Loader};
+use stackforge_stack::lock::{BuildLock, PythonFile};
+use stackforge_transfer::RetryPolicy;
+use stackforge_transfer::fetch::Fetcher;
+use stackforge_types::wheel::WheelName;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use wheel::Bounds;
+
+/// Wheels that are read in parallel.
+const AT_A_TIME: usize = 6;
+
+/// What is taken from the system.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SystemFile {
+    /// A library by its SONAME.
+    Library(String),
+    /// A program by its name.
+    Program(String),
+}
+
+impl SystemFile {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Library(name) | Self::Program(name) => name,
+        }
+    }
+}
+
+/// Distributions by the files that they take from the system.
+pub(super) type SystemNeeds = BTreeMap<SystemFile, BTreeSet<String>>;
+
+/// What wheels take from the system.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub needs: SystemNeeds,
+    /// Whether every wheel was read.
+    pub complete: bool,
+    /// Extras that bring what no OS package has, a sentence for each distribution.
+    pub proposals: Vec<String>,
+}
+
+/// Finds out what wheels take from the system.
+pub(super) struct Reader<'a> {
+    pub catalog: &'a Catalog,
+    /// The store's root.
+    pub cache: &'a Path,
+    pub offline: bool,
+}
+
+impl Reader<'_> {
+    pub async fn taken(
+        &self,
+        wheels: &[PythonFile],
+        builds: &[BuildLock],
+        files: &Files,
+        progress: &mut dyn FnMut(&str),
+    ) -> Taken {
+        let kept = self.cache.join("indices/objects");
+        let compiled: Vec<&PythonFile> = wheels.iter().filter(|w| has_objects(w)).collect();
+        let mut all: BTreeMap<&str, Objects> = BTreeMap::new();
+        let mut unread = Vec::new();
+        for wheel in &compiled {
+            match Objects::kept(&kept, &wheel.sha256) {
+                Some(objects) => {
+                    all.insert(&wheel.name, objects);
+                }
+                None => unread.push(*wheel),
+            }
+        }
+        if !unread.is_empty() && !self.offline {
+            progress(&match unread.len() {
+                1 => format!("reading what the objects of {} need", unread[0].name),
+                n => format!("reading what the objects of {n} wheels need"),
+            });
+            for (wheel, objects) in self.read(&unread, files).await {
+                objects.keep(&kept, &wheel.sha256);
+                all.insert(&wheel.name, objects);
+            }
+        }
+        let complete = all.len() == compiled.len();
+        let mut needs = taken(&all, &self.catalog.loader);
+        let of_wheels = wheels.iter().map(|w| (&w.name, &w.via));
+        let of_builds = builds.iter().map(|b| (&b.name, &b.via));
+        for (name, via) in of_wheels.chain(of_builds) {
+            for file in opened(&self.catalog.loader, name, via.is_empty()) {
+                needs.entry(file).or_default().insert(name.clone());
+            }
+        }
+        let proposals = extras::proposals(&needs, &all, &self.catalog.loader);
+        Taken {
+            needs,
+            complete,
+            proposals,
+        }
+    }
+
+    /// Reads wheels. One that cannot be read is left out.
+    async fn read<'w>(
+        &self,
+        wheels: &[&'w PythonFile],
+        files: &Files,
+    ) -> Vec<(&'w PythonFile, Objects)> {
+        let Ok(fetcher) = Fetcher::new(RetryPolicy::default()) else {
+            return Vec::new();
+        };
+        let store = Store::open(Some(self.cache)).ok();
+        let read = stream::iter(wheels).map(|wheel| {
+            let (fetcher, store) = (&fetcher, store.as_ref());
+            async move {
+                let local = store.and_then(|store| store.blob(&wheel.sha256));
+                let place = match local {
+                    Some(path) => wheel::Place::Disk(path),
+                    None => wheel::Place::at(files.address(&wheel.sha256)?)?,
+                };
+                let bounds = match self.is_known(&wheel.name) {
+                    true => Bounds::SMALL,
+                    false => Bounds::USUAL,
+                };
+                match wheel::read(&wheel.file, place, bounds, fetcher).await {
+                    Ok(objects) => Some((*wheel, objects)),
+                    Err(why) => {
+                        tracing::warn!(
+                            "what {} needs of the system could not be read ({why}); the audit of a build will name it",
+                            wheel.file
+                        );
+                        None
+                    }
+                }
+            }
+        });
+        let read: Vec<_> = read.buffer_unordered(AT_A_TIME).collect().await;
+        read.into_iter().flatten().collect()
+    }
+
+    /// Whether the catalog describes a distribution, or it is NVIDIA's: the objects of torch and CUDA are gigabytes.
+    fn is_known(&self, name: &str) -> bool {
+        let mut recipes = self.catalog.recipes.values();
+        name.starts_with("nvidia-") || recipes.any(|recipe| recipe.distribution == name)
+    }
+}
+
+/// Whether a wheel is for one platform, as all with objects are.
+fn has_objects(wheel: &PythonFile) -> bool {
+    let name: Option<WheelName> = wheel.file.parse().ok();
+    name.is_some_and(|name| !name.is_for_any_platform())
+}
+
+/// Returns what no wheel has of what the objects need, apart from what the host's driver brings and what is
+/// needed by objects that their package can do without.
+fn taken(all: &BTreeMap<&str, Objects>, loader: &Loader) -> SystemNeeds {
+    let there: BTreeSet<&str> = all.values().flat_map(Objects::names).collect();
+    let mut needs = SystemNeeds::new();
+    for (distribution, objects) in all {
+        let spared = spared(objects, &there, loader);
+        for (path, needed) in objects.needed() {
+            if loader.plugins.has(path) || spared.contains(path) {
+                continue;
+            }
+            for soname in needed {
+                if !there.contains(soname) && !loader.host.has(soname) && !soname.contains('/') {
+                    let file = SystemFile::Library(soname.to_owned());
+                    let by = needs.entry(file).or_default();
+                    by.insert((*distribution).to_owned());
+                }
+            }
+        }
+    }
+    needs
+}
+
+/// Returns the objects that a package does not load, because it has others in their place: for another accelerator,
+/// or for another release of a library. Where one of them has all that it needs, it is that one; else those for
+/// NVIDIA's GPUs and for processors are taken.
+fn spared<'a>(objects: &'a Objects, there: &BTreeSet<&str>, loader: &Loader) -> BTreeSet<&'a str> {
+    let mut groups: BTreeMap<(&str, &str), Vec<(&str, bool)>> = BTreeMap::new();
+    for (path, mut needed) in objects.needed() {
+        let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
+        if let Some(stem) = loader.accelerators.stem(file) {
+            let has = |n: &str| there.contains(n) || loader.host.has(n) || loader.base.has(n);
+            let whole = needed.all(has);
+            groups
+                .entry((folder, stem))
+                .or_default()
+                .push((path, whole));
+        }
+    }
+    let mut out = BTreeSet::new();
+    for group in groups.values().filter(|group| group.len() > 1) {
+        let found = group.iter().any(|(_, whole)| *whole);
+        let foreign = |path: &str| {
+            ["rocm", "hip", "xpu", "npu"]
+                .iter()
+                .any(|w| path.contains(w))
+        };
+        let lacking = group.iter().filter(|(_, whole)| !whole);
+        out.extend(
+            lacking
+                .map(|(path, _)| *path)
+                .filter(|path| found || foreign(path)),
+        );
+    }
+    out
+}
+
+/// Returns what the catalog knows a distribution to open by itself. The programs that it starts are only wanted if
+/// the stack names it.
+fn opened(loader: &Loader, distribution: &str, named: bool) -> Vec<SystemFile> {
+    let Some(opened) = loader.opened.get(distribution) else {
+        return Vec::new();
+    };
+    let libraries = opened.libraries.iter().cloned().map(SystemFile::Library);
+    let programs = opened.programs.iter().filter(|_| named);
+    libraries
+        .chain(programs.cloned().map(SystemFile::Program))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_wheel_brings_is_taken_from_the_system() {
+        let loader = stackforge_stack::catalog::load(None).unwrap().loader;
+        let objects = |entries: &[(&str, &[&str])]| {
+            let mut objects = Objects::default();
+            for (path, needed) in entries {
+                let needed = needed.iter().map(|n| (*n).to_owned()).collect();
+                objects.add(path, needed);
+            }
+            objects
+        };
+        let all = BTreeMap::from([
+            (
+                "lightgbm",
+                objects(&[(
+                    "lightgbm/lib/lib_lightgbm.so",
+                    &["libgomp.so.1", "libc.so.6"],
+                )]),
+            ),
+            (
+                "torch",
+                objects(&[
+                    (
+                        "torch/lib/libtorch.so",
+                        &["libgomp-24e2ab19.so.1", "libcuda.so.1"],
+                    ),
+                    ("torch.libs/libgomp-24e2ab19.so.1", &["libc.so.6"]),
+                ]),
+            ),
+            (
+                "bitsandbytes",
+                objects(&[
+                    ("bitsandbytes/libbitsandbytes_cpu.so", &["libgomp.so.1"]),
+                    (
+                        "bitsandbytes/libbitsandbytes_rocm72.so",
+                        &["librocrand.so.1"],
+                    ),
+                ]),
+            ),
+            (
+                "numba",
+                objects(&[("numba/np/ufunc/tbbpool.cpython-311.so", &["libtbb.so.12"])]),
+            ),
+        ]);
+        let needs = taken(&all, &loader);
+        let names: Vec<_> = needs.keys().map(SystemFile::name).collect();
+        assert_eq!(names, ["libc.so.6", "libgomp.so.1"]);
+        let gomp = &needs[&SystemFile::Library("libgomp.so.1".into())];
+        assert_eq!(
+            gomp.iter().collect::<Vec<_>>(),
+            ["bitsandbytes", "lightgbm"]
+        );
+    }
+}

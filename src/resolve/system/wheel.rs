@@ -1,0 +1,218 @@
+//! Reads a wheel's objects where it lies: on disk, or at an address by ranges.
+//!
+//! Only the archive's directory and the members that are objects are fetched, neighbours together. A member
+//! is in memory while it is read; the largest are left out, for a build downloads and audits them anyway.
+
+use super::objects::Objects;
+use stackforge_binary::elf::Object;
+use stackforge_binary::source::{FileSource, Source, Sparse, bytes};
+use stackforge_binary::zip::{Archive, Member};
+use stackforge_image::layer::{LONGEST_METADATA, is_metadata};
+use stackforge_transfer::fetch::{FetchError, Fetcher, PartialContent};
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// Bytes at the end of a wheel that are fetched first: the directory of most.
+const TAIL: u64 = 64 << 10;
+/// Longest directory that is fetched, in bytes. The largest known has 2 MB.
+const LONGEST_DIRECTORY: u64 = 32 << 20;
+/// Most bytes of one request for several members.
+const CHUNK: u64 = 16 << 20;
+/// Most bytes between two members that are fetched together.
+const GAP: u64 = 64 << 10;
+
+/// Bounds on what is read of one wheel, in bytes of the archive.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Largest object.
+    largest: u64,
+    /// Most of all objects.
+    most: u64,
+}
+
+impl Bounds {
+    pub const USUAL: Self = Self {
+        largest: 96 << 20,
+        most: 384 << 20,
+    };
+    /// For torch and CUDA, whose large objects are known and whose small ones come from elsewhere.
+    pub const SMALL: Self = Self {
+        largest: 4 << 20,
+        most: 64 << 20,
+    };
+}
+
+/// Where a wheel is.
+pub(super) enum Place {
+    Disk(PathBuf),
+    /// A URL, which may have credentials.
+    Address(String),
+}
+
+impl Place {
+    /// Returns the place of a URL or of an absolute path.
+    pub fn at(address: &str) -> Option<Self> {
+        if address.starts_with("https://") || address.starts_with("http://") {
+            return Some(Self::Address(address.to_owned()));
+        }
+        let url = reqwest::Url::parse(address).ok();
+        let path = match url {
+            Some(url) => url.to_file_path().ok()?,
+            None => PathBuf::from(address),
+        };
+        path.is_absolute().then_some(Self::Disk(path))
+    }
+}
+
+/// Reads which objects a wheel has, and what those within the bounds need.
+pub(super) async fn read(
+    file: &str,
+    place: Place,
+    bounds: Bounds,
+    fetcher: &Fetcher,
+) -> Result<Objects, String> {
+    match place {
+        Place::Disk(path) => {
+            let mut source = FileSource::open(&path).map_err(|e| e.to_string())?;
+            let archive = Archive::read(file, &mut source).map_err(|e| e.to_string())?;
+            let (mut out, wanted) = listed(&archive, bounds);
+            for member in wanted {
+                add(&mut out, &archive, member, &mut source);
+            }
+            Ok(out)
+        }
+        Place::Address(url) => {
+            let archive = directory(file, &url, fetcher).await?;
+            let (mut out, wanted) = listed(&archive, bounds);
+            for (range, members) in chunks(&wanted) {
+                let found = fetcher.range(&url, range).await;
+                let mut source = sparse(found)?;
+                for member in members {
+                    add(&mut out, &archive, member, &mut source);
+                }
+            }
+            Ok(out)
+        }
+    }
+}
+
+fn sparse(found: Result<Option<PartialContent>, FetchError>) -> Result<Sparse, String> {
+    let found = found.map_err(|e| e.to_string())?;
+    let found = found.ok_or("its server has no ranges")?;
+    let mut source = Sparse::new(found.size);
+    source.keep(found.offset, &found.bytes);
+    Ok(source)
+}
+
+/// Fetches the end of a wheel until its directory is in it.
+async fn directory(file: &str, url: &str, fetcher: &Fetcher) -> Result<Archive, String> {
+    let mut length = TAIL;
+    loop {
+        let mut source = sparse(fetcher.suffix(url, length).await)?;
+        match Archive::read(file, &mut source) {
+            Ok(archive) => return Ok(archive),
+            Err(_) if length < source.size() && length < LONGEST_DIRECTORY => length *= 8,
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+/// Returns the names of a wheel's objects, and the members to read in the order of the file.
+fn listed(archive: &Archive, bounds: Bounds) -> (Objects, Vec<&Member>) {
+    let mut out = Objects::default();
+    let metadata = archive.members.iter().filter(|m| is_metadata(&m.name));
+    let objects = archive.members.iter().filter(|m| is_object(&m.name));
+    let mut wanted: Vec<&Member> = Vec::new();
+    for member in objects {
+        out.name(&member.name);
+        if member.compressed <= bounds.largest {
+            wanted.push(member);
+        }
+    }
+    wanted.extend(metadata);
+    wanted.sort_by_key(|member| member.offset);
+    let mut left = bounds.most;
+    wanted.retain(|member| match left.checked_sub(member.compressed) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    });
+    (out, wanted)
+}
+
+/// Whether a file's name is that of a shared object: `x.so`, `libx.so.1.2`.
+fn is_object(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let Some((_, version)) = name.rsplit_once(".so") else {
+        return false;
+    };
+    version.is_empty()
+        || version.starts_with('.') && version.bytes().all(|b| b == b'.' || b.is_ascii_digit())
+}
+
+/// Groups members into ranges.
+fn chunks<'m>(members: &[&'m Member]) -> Vec<(Range<u64>, Vec<&'m Member>)> {
+    let mut out: Vec<(Range<u64>, Vec<&Member>)> = Vec::new();
+    for member in members {
+        match out.last_mut() {
+            Some((range, together))
+                if member.offset <= range.end.saturating_add(GAP)
+                    && member.end().saturating_sub(range.start) <= CHUNK =>
+            {
+                range.end = member.end();
+                together.push(member);
+            }
+            _ => out.push((member.offset..member.end(), vec![member])),
+        }
+    }
+    out
+}
+
+/// Reads an object. What is none, or is damaged, needs nothing here: the audit of a build judges it.
+fn add(out: &mut Objects, archive: &Archive, member: &Member, source: impl Source) {
+    let Ok(mut content) = archive.open(member, source) else {
+        return;
+    };
+    if is_metadata(&member.name) {
+        let size = content.size().min(LONGEST_METADATA);
+        if let Ok(text) = bytes(&mut content, 0, size) {
+            out.metadata(&String::from_utf8_lossy(&text));
+        }
+        return;
+    }
+    if let Ok(object) = Object::read(&member.name, &mut content, &[]) {
+        out.add(&member.name, object.needed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_known_by_their_names() {
+        for name in [
+            "a/x.so",
+            "libx.so.1.2.3",
+            "a/x.cpython-311-x86_64-linux-gnu.so",
+        ] {
+            assert!(is_object(name), "{name}");
+        }
+        for name in ["x.sofa", "x.so.txt", "so", "a.so/b.py"] {
+            assert!(!is_object(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn places_are_addresses_or_absolute_paths() {
+        assert!(matches!(
+            Place::at("https://i.test/x.whl"),
+            Some(Place::Address(_))
+        ));
+        assert!(matches!(Place::at("file:///a/x.whl"), Some(Place::Disk(_))));
+        assert!(matches!(Place::at("/a/x.whl"), Some(Place::Disk(_))));
+        assert!(Place::at("x.whl").is_none());
+    }
+}

@@ -1,0 +1,135 @@
+//! Libraries and their dependencies that the index has as source alone, and that no recipe describes.
+
+use super::{ok, out};
+use crate::support::exported::{exported, unexplained};
+use crate::support::{CleanUp, Sandbox};
+
+const NAME: &str = "stackforge-test-sdists";
+
+/// Pure Python, C++ that is compiled, one that a dependency of a dependency wants, one that has a wheel.
+const STACK: &str = "\
+stack: stackforge-test-sdists
+base: debian-bookworm
+target: { platform: linux/amd64, gpu: [h100] }
+python: \"3.11\"
+libraries:
+  wikipedia: auto
+  annoy: \"1.17.3\"
+  hydra-core: \"1.3.2\"
+  six: { version: \"1.17.0\", from: source }
+jit: false
+";
+
+#[test]
+fn what_the_index_has_as_source_is_locked_and_built_by_both_engines() {
+    let _clean = CleanUp::of(&[NAME]);
+    let sandbox = Sandbox::new();
+    sandbox.write("s.yaml", STACK);
+    ok(&sandbox.run(&["lock", "s.yaml", "--json"]));
+    let text = std::fs::read_to_string(sandbox.path("s.lock")).unwrap();
+    let lock: toml::Table = text.parse().unwrap();
+    let builds = lock["platform"][0]["build"].as_array().unwrap();
+    let named = |b: &toml::Value| {
+        let via = b.get("via").and_then(|v| v.as_array());
+        let via = via.map_or(0, Vec::len);
+        format!(
+            "{} {} {via}",
+            b["name"].as_str().unwrap(),
+            b["version"].as_str().unwrap()
+        )
+    };
+    let builds: Vec<String> = builds.iter().map(named).collect();
+    assert_eq!(
+        builds,
+        [
+            "annoy 1.17.3 0",
+            "antlr4-python3-runtime 4.9.3 2",
+            "six 1.17.0 0",
+            "wikipedia 1.4.0 0"
+        ]
+    );
+    let again = ok(&sandbox.run(&["lock", "s.yaml", "--json"]));
+    assert_eq!(again["changed"], false);
+    let offline = sandbox.run(&["lock", "s.yaml", "--offline"]);
+    assert_eq!(offline.code, 0, "{}", offline.stderr);
+    assert_eq!(
+        std::fs::read_to_string(sandbox.path("s.lock")).unwrap(),
+        text
+    );
+
+    let docker = format!("{NAME}:docker");
+    ok(&sandbox.run(&[
+        "build", "s.yaml", "--json", "--engine", "docker", "-t", &docker,
+    ]));
+    let native = format!("{NAME}:native");
+    let store = sandbox.path("other");
+    let built = ok(&sandbox.run(&[
+        "build",
+        "s.yaml",
+        "--json",
+        "--engine",
+        "native",
+        "-t",
+        &native,
+        "-o",
+        "docker",
+        "--store",
+        store.to_str().unwrap(),
+    ]));
+    assert_eq!(built["validation"]["ok"], true);
+    let differ = unexplained(&exported(&docker), &exported(&native));
+    assert!(differ.is_empty(), "{differ:#?}");
+    let script =
+        "from annoy import AnnoyIndex; import wikipedia, hydra, six; print(six.__version__)";
+    let ran = out("docker", &["run", "--rm", &native, "python", "-c", script]);
+    assert_eq!(String::from_utf8_lossy(&ran).trim(), "1.17.0");
+}
+
+fn named(libraries: &str, more: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    write(&sandbox, libraries, more);
+    sandbox
+}
+
+fn write(sandbox: &Sandbox, libraries: &str, more: &str) {
+    sandbox.write(
+        "s.yaml",
+        &format!(
+            "stack: {NAME}\nbase: debian-bookworm\ntarget: {{ platform: linux/amd64, gpu: [h100] }}\n\
+             python: \"3.11\"\nlibraries:\n{libraries}jit: false\n{more}"
+        ),
+    );
+}
+
+/// The catalog knows what its build takes, and which library it loads.
+#[test]
+fn a_client_of_postgresql_needs_nothing_said() {
+    let sandbox = named("  psycopg2: \"2.9.11\"\n", "");
+    let locked = ok(&sandbox.run(&["lock", "s.yaml", "--json"]));
+    assert_eq!(
+        locked["os_libraries"]["libpq5"],
+        "psycopg2 needs libpq.so.5"
+    );
+    let built = ok(&sandbox.run(&["build", "s.yaml", "--json", "--engine", "native"]));
+    assert_eq!(built["validation"]["ok"], true, "{built:#}");
+}
+
+/// What a build lacks is named by its failure, with the line to add, and the line works.
+#[test]
+fn a_header_that_a_build_lacks_is_named() {
+    let sandbox = named("  python-snappy: \"0.6.1\"\n", "");
+    ok(&sandbox.run(&["lock", "s.yaml", "--json"]));
+    let failed = sandbox.run(&["build", "s.yaml", "--json", "--engine", "native"]);
+    assert_ne!(failed.code, 0, "{}", failed.stdout);
+    let document: serde_json::Value = serde_json::from_str(&failed.stdout).unwrap();
+    let found = &document["matches"][0];
+    assert_eq!(found["code"], "SF0721", "{document:#}");
+    let fix = found["fix"].as_str().unwrap();
+    assert!(fix.contains("`build_packages: [libsnappy-dev]`"), "{fix}");
+
+    let library = "  python-snappy: { version: \"0.6.1\", build_packages: [libsnappy-dev] }\n";
+    write(&sandbox, library, "packages: [libsnappy1v5]\n");
+    ok(&sandbox.run(&["lock", "s.yaml", "--json"]));
+    let built = ok(&sandbox.run(&["build", "s.yaml", "--json", "--engine", "native"]));
+    assert_eq!(built["validation"]["ok"], true, "{built:#}");
+}
