@@ -140,6 +140,15 @@ def add(libraries, name, wanted):
     libraries[whole] = ",".join(sorted(specifiers)) or "auto"
 
 
+def keep(path, options, folder, document, errors):
+    if not options.keep:
+        return
+    into = os.path.join(options.keep, os.path.basename(path).removesuffix(".txt"))
+    shutil.copytree(folder, into, dirs_exist_ok=True)
+    with open(os.path.join(into, "answer.json"), "w", encoding="utf-8") as file:
+        json.dump({"document": document, "errors": errors}, file, indent=1)
+
+
 def try_requirements(path, options, folder):
     libraries, odd = {}, []
     with open(path, encoding="utf-8") as file:
@@ -157,14 +166,18 @@ def try_requirements(path, options, folder):
             add(libraries, match[1].replace(" ", ""), match[2].replace(" ", ""))
     with open(os.path.join(folder, "s.yaml"), "w", encoding="utf-8") as file:
         file.write(stack(options.base, options.python, libraries, []))
-    code, document, seconds, errors = run([options.stackforge, "lock", "s.yaml", "--json"], folder)
+    lock = [options.stackforge, "lock", "s.yaml", "--json", "--store", options.store]
+    code, document, seconds, errors = run(lock, folder)
     if code:
+        keep(path, options, folder, document, errors)
         return "not locked", f"{seconds:.0f}", f"{len(odd)} lines left out", why(document, errors)
     if options.lock_only:
         return "locked", f"{seconds:.0f}", f"{len(odd)} lines left out", ", ".join(document.get("os_libraries", []))
     build = [options.stackforge, "build", "s.yaml", "--json", "--store", options.store, "--engine", "native"]
     code, document, more, errors = run([*build, "-t", f"{NAME}:native"], folder)
     result = "ok" if code == 0 else "refused"
+    if code:
+        keep(path, options, folder, document, errors)
     return result, f"{seconds + more:.0f}", f"{len(odd)} lines left out", "" if code == 0 else why(document, errors)
 
 
@@ -181,7 +194,8 @@ def main():
     parser.add_argument("--first", type=int, default=150, help="how many of the most frequent packages")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--turn", type=int, default=0)
-    parser.add_argument("--out")
+    parser.add_argument("--out", help="the table is added to this file")
+    parser.add_argument("--keep", help="a folder for the stacks and answers of requirements that do not work")
     options = parser.parse_args()
     options.stackforge = os.path.abspath(options.stackforge)
     names = options.names

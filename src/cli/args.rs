@@ -207,6 +207,9 @@ pub struct CheckArgs {
     /// Memory of the machine that builds, in GB (default: this machine's)
     #[arg(long, value_name = "GB")]
     pub memory: Option<f64>,
+    /// Write into the stack file what findings advise, then check it
+    #[arg(long)]
+    pub fix: bool,
 }
 
 #[derive(Debug, Args)]

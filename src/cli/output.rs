@@ -79,13 +79,22 @@ impl Failure {
         on_stderr(failure.log.as_str());
         let color = colored(common, std::io::stderr().is_terminal());
         on_stderr(render(&failure.report, color).as_str());
-        if let Some(d) = failure
-            .report
-            .diagnostics
-            .iter()
-            .find(|d| d.severity == Severity::Error)
-        {
+        let Report {
+            source,
+            diagnostics,
+        } = &failure.report;
+        if let Some(d) = diagnostics.iter().find(|d| d.severity == Severity::Error) {
             print_message(&format!("`stackforge explain {}` says more.\n", d.code));
+        }
+        // A build's findings have no place in the stack, and `check` does not find them.
+        let can_fix = |d: &&Diagnostic| d.fix.is_some() && d.span.is_some();
+        match diagnostics.iter().filter(can_fix).count() {
+            0 => {}
+            n => print_message(&format!(
+                "`stackforge check --fix {}` writes {} into the stack.\n",
+                source.name,
+                if n == 1 { "it" } else { "them" }
+            )),
         }
         ExitCode::from(failure.exit)
     }

@@ -142,6 +142,7 @@ where
     let sources = Sources {
         needs: &needs,
         old: &old,
+        catalog,
         cache: &options.cache,
         offline: options.offline,
     };
@@ -209,8 +210,8 @@ where
         };
         taken = reader.taken(&wheels, &builds, &files, progress).await;
         // A base with CUDA has its libraries.
-        if target.base.image().is_some_and(|i| i.cuda.is_none()) {
-            notes.append(&mut taken.proposals);
+        if target.base.image().is_none_or(|i| i.cuda.is_some()) {
+            taken.lacking.clear();
         }
     }
     progress("choosing OS packages");
@@ -240,6 +241,7 @@ where
         tools: tools(catalog, &resolver.settings.target),
         packages: packages.runtime,
         builder_packages: packages.builder,
+        lacking: taken.lacking.clone(),
     };
     old.keep_sizes(&mut section);
     let lock = Lock {
@@ -279,6 +281,7 @@ impl OsQuestion<'_> {
             stack: self.stack,
             target: self.target,
             old,
+            names: &self.names,
             taken: self.taken,
             wheels: self.wheels,
             options: self.options,

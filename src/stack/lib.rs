@@ -7,6 +7,7 @@ pub mod config;
 pub mod diag;
 pub mod diagnose;
 mod embedded;
+pub mod fix;
 pub mod labels;
 pub mod lock;
 pub mod matrix;

@@ -4,7 +4,7 @@
 //! is decided by `rules`.
 
 use crate::catalog::{Catalog, Image, Recipe};
-use crate::diag::{Diagnostic, Report, codes, nearest};
+use crate::diag::{Diagnostic, Report, codes};
 use crate::spec::{At, Sm, Stack};
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
@@ -73,18 +73,15 @@ fn base<'a>(
         return Some(Base::Raw { reference, digest });
     }
     let names = catalog.images.keys().map(String::as_str);
-    let help = match nearest(value, names.clone()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!(
+    let unknown =
+        Diagnostic::error(codes::UNKNOWN_BASE, format!("unknown base `{value}`")).at(*span);
+    let helped = unknown.meant(value, *span, names.clone()).or_help(|| {
+        format!(
             "use one of {}, or an image reference pinned by digest (`NAME@sha256:…`)",
             names.collect::<Vec<_>>().join(", ")
-        ),
-    };
-    findings.push(
-        Diagnostic::error(codes::UNKNOWN_BASE, format!("unknown base `{value}`"))
-            .at(*span)
-            .help(help),
-    );
+        )
+    });
+    findings.push(helped);
     None
 }
 
@@ -93,15 +90,11 @@ fn sms(stack: &Stack, catalog: &Catalog, findings: &mut Vec<Diagnostic>) -> Vec<
     for At { value, span } in &stack.gpus {
         let Some(sm) = catalog.sm(value) else {
             let names = catalog.gpus.iter().map(|g| g.name.as_str());
-            let help = match nearest(value, names) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "use a name from catalog/gpus.yaml, or an SM such as `sm_90`".to_owned(),
-            };
-            findings.push(
-                Diagnostic::error(codes::UNKNOWN_GPU, format!("unknown GPU `{value}`"))
-                    .at(*span)
-                    .help(help),
-            );
+            let unknown =
+                Diagnostic::error(codes::UNKNOWN_GPU, format!("unknown GPU `{value}`")).at(*span);
+            let other = "use a name from catalog/gpus.yaml, or an SM such as `sm_90`";
+            let helped = unknown.meant(value, *span, names);
+            findings.push(helped.or_help(|| other.to_owned()));
             continue;
         };
         if !sms.contains(&sm) {

@@ -11,6 +11,7 @@ mod doctor;
 mod emit;
 mod errors;
 mod fetch;
+mod fixes;
 mod hostile;
 mod incompatibilities;
 mod locks;

@@ -98,6 +98,10 @@ fn head<'t>(text: &'t str, key: &str) -> Vec<&'t str> {
 }
 
 /// A lock of these wheels that fits the stack.
+pub fn locked(text: &str, wheels: &[&str]) -> Lock {
+    lock(text, wheels, None)
+}
+
 fn lock(text: &str, wheels: &[&str], catalog: Option<&Path>) -> Lock {
     let stack = stackforge_stack::spec::read("case.yaml", text)
         .unwrap()
@@ -135,6 +139,7 @@ fn lock(text: &str, wheels: &[&str], catalog: Option<&Path>) -> Lock {
             tools: vec![],
             packages: vec![],
             builder_packages: vec![],
+            lacking: vec![],
         }],
     }
 }

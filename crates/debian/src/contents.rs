@@ -3,23 +3,28 @@
 //! The input is suites, as for [`fetch_index`](crate::archive::fetch_index); the output is a [`Contents`].
 //! Only what a loader finds by a SONAME and a shell by a name is kept: the files of the loader's own
 //! directories and of `/usr/bin` and its like. What was kept of an index file is written beside it, for
-//! the whole has some 150 MB and is read once. It must never name a package of an index that was not
-//! verified.
+//! the whole has some 150 MB and is read once. Only [`fetch_unverified_contents`] returns what nothing
+//! vouches for.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use flate2::bufread::MultiGzDecoder;
 
 use crate::archive::{ArchiveError, Source, Suite, fetch_suites};
 use crate::deb::Bounded;
+use crate::mirror::MirrorError;
 use crate::package::is_package_name;
+use crate::release::Release;
 
 /// Limit on the size of one decompressed index, in bytes. That of Debian's main for all architectures has
 /// 520 MB.
 const MAX_CONTENTS: u64 = 4 << 30;
+/// Limit on the size of one compressed index that is not verified, in bytes.
+const MAX_UNVERIFIED: u64 = 256 << 20;
 /// Longest line that is read, in bytes.
 const LONGEST_LINE: u64 = 64 << 10;
 /// First line of what is written beside an index.
@@ -168,11 +173,7 @@ pub async fn fetch_contents(
     architecture: &str,
 ) -> Result<Contents, ArchiveError> {
     let fetched = fetch_suites(source, suites, architecture, &|release, suite| {
-        // Debian has one for each component, Ubuntu one for the suite.
-        let of_component = |c: &String| format!("{c}/Contents-{architecture}.gz");
-        let paths = suite.components.iter().map(of_component);
-        let paths = paths.chain([format!("Contents-{architecture}.gz")]);
-        Ok(paths.filter(|p| release.files.contains_key(p)).collect())
+        Ok(listed(release, suite, architecture))
     })
     .await?;
     let mut out = Contents::default();
@@ -188,13 +189,85 @@ pub async fn fetch_contents(
     Ok(out)
 }
 
+/// Fetches the same of a mirror whose index is not the one that its release lists. Mirrors and caches are
+/// updated file by file, and these are the largest: they may be days older. Nothing vouches for the answer,
+/// so it may choose among packages of a verified index, and decide nothing else.
+///
+/// # Errors
+/// If a suite has no mirror or no valid release, or an index cannot be downloaded or read.
+pub async fn fetch_unverified_contents(
+    source: Source<'_>,
+    suites: &[Suite],
+    architecture: &str,
+) -> Result<Contents, ArchiveError> {
+    let indices = Mutex::new(Vec::new());
+    fetch_suites(source, suites, architecture, &|release, suite| {
+        let paths = listed(release, suite, architecture).into_iter();
+        let mut indices = indices.lock().unwrap_or_else(PoisonError::into_inner);
+        indices.extend(paths.filter_map(|path| {
+            let expected = release.files.get(&path)?.sha256.hex().to_owned();
+            Some((suite.clone(), path, expected))
+        }));
+        Ok(Vec::new())
+    })
+    .await?;
+    let mut out = Contents::default();
+    for (suite, path, expected) in indices.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        let beside = source.cache.join(format!("{expected}.unverified.names"));
+        if let Some(contents) = read_beside(&beside) {
+            out.merge(contents);
+            continue;
+        }
+        let body = unverified(source, &suite, &path).await?;
+        let text = Bounded {
+            inner: MultiGzDecoder::new(&*body),
+            left: MAX_CONTENTS,
+        };
+        let mut contents = Contents::default();
+        let added = contents.add(BufReader::with_capacity(256 << 10, text), architecture);
+        added.map_err(|source| ArchiveError::Read {
+            suite: suite.name.clone(),
+            source,
+        })?;
+        let _ = write_beside(&beside, &contents);
+        out.merge(contents);
+    }
+    Ok(out)
+}
+
+async fn unverified(
+    source: Source<'_>,
+    suite: &Suite,
+    path: &str,
+) -> Result<Vec<u8>, ArchiveError> {
+    let mut failed = None;
+    for mirror in source.mirrors.for_archive(&suite.archive)? {
+        let url = format!("{mirror}/dists/{}/{path}", suite.name);
+        match source.fetcher.get(&url, None, MAX_UNVERIFIED).await {
+            Ok(answer) => return Ok(answer.body.to_vec()),
+            Err(source) => {
+                let suite = suite.name.clone();
+                failed.get_or_insert(ArchiveError::Download { suite, source });
+            }
+        }
+    }
+    let archive = suite.archive.clone();
+    Err(failed.unwrap_or_else(|| MirrorError::Missing { archive }.into()))
+}
+
+/// Returns the paths of the indices that a release lists: Debian has one for each component, Ubuntu one for the
+/// suite.
+fn listed(release: &Release, suite: &Suite, architecture: &str) -> Vec<String> {
+    let of_component = |c: &String| format!("{c}/Contents-{architecture}.gz");
+    let paths = suite.components.iter().map(of_component);
+    let paths = paths.chain([format!("Contents-{architecture}.gz")]);
+    paths.filter(|p| release.files.contains_key(p)).collect()
+}
+
 /// Reads what was kept of a verified index, or the index, of which it then writes what is kept.
 fn kept(file: &Path, architecture: &str) -> io::Result<Contents> {
     let beside = file.with_extension("names");
-    if let Some(contents) = std::fs::read_to_string(&beside)
-        .ok()
-        .and_then(|text| Contents::read(&text))
-    {
+    if let Some(contents) = read_beside(&beside) {
         return Ok(contents);
     }
     let raw = BufReader::with_capacity(128 << 10, File::open(file)?);
@@ -207,6 +280,10 @@ fn kept(file: &Path, architecture: &str) -> io::Result<Contents> {
     // A store that takes no more costs time at the next run alone.
     let _ = write_beside(&beside, &contents);
     Ok(contents)
+}
+
+fn read_beside(path: &Path) -> Option<Contents> {
+    Contents::read(&std::fs::read_to_string(path).ok()?)
 }
 
 fn write_beside(path: &Path, contents: &Contents) -> io::Result<()> {

@@ -20,6 +20,7 @@ use cuda::join;
 use stackforge_binary::elf::Machine;
 use stackforge_debian::soname::likely_package;
 use stackforge_stack::diag::{Diagnostic, codes};
+use stackforge_stack::fix::Fix;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub fn check(world: &World<'_>, closure: &Closure, findings: &mut Vec<Finding>) {
@@ -246,23 +247,25 @@ fn nothing_provides(
             "the torch that is there is built without CUDA: install the release of torch for this platform that has CUDA, and what was made for it",
         );
     } else if let Some(packages) = likely_packages(names) {
+        let listed = packages.join(", ");
         diagnostic = diagnostic.help(format!(
-            "add the OS package that has it to the stack, most likely `packages: [{packages}]`"
+            "add the OS package that has it to the stack, most likely `packages: [{listed}]`"
         ));
+        diagnostic = diagnostic.fix(Fix::AddPackages { names: packages });
     }
     Some(Finding::new(&first.path, diagnostic))
 }
 
 /// Returns the OS packages that the libraries most likely lie in. `None` if one of them is CUDA's or torch's, or
 /// its name says nothing.
-fn likely_packages(names: &[&str]) -> Option<String> {
+fn likely_packages(names: &[&str]) -> Option<Vec<String>> {
     let package = |name: &&str| {
         let of_wheels = ["libtorch", "libc10", "libcu", "libnv", "libnccl", "libnpp"];
         let foreign = of_wheels.iter().any(|start| name.starts_with(start));
         likely_package(name).filter(|_| !foreign)
     };
     let packages: Option<BTreeSet<String>> = names.iter().map(package).collect();
-    Some(packages?.into_iter().collect::<Vec<_>>().join(", "))
+    Some(packages?.into_iter().collect())
 }
 
 fn more(first: &Item, others: usize) -> String {

@@ -51,7 +51,16 @@ impl Project {
     /// # Errors
     /// If the file or a file of the catalog cannot be read or is not valid.
     pub fn open(path: &Path, catalog: Option<&Path>) -> Result<Self, ProjectError> {
-        let file = read(path)?;
+        Self::of(path, &text_of(path)?, catalog)
+    }
+
+    /// As [`Project::open`], with a text that the file does not have yet.
+    ///
+    /// # Errors
+    /// If the text or a file of the catalog is not valid.
+    pub fn of(path: &Path, text: &str, catalog: Option<&Path>) -> Result<Self, ProjectError> {
+        let name = path.display().to_string();
+        let file = spec::read(&name, text).map_err(ProjectError::Invalid)?;
         let overlay = catalog.map(Path::to_owned).or_else(|| {
             let beside = path.parent().unwrap_or(Path::new("")).join(".stackforge");
             beside.is_dir().then_some(beside)
@@ -299,6 +308,15 @@ impl Project {
 /// # Errors
 /// If it cannot be read, or is not a stack.
 pub fn read(path: &Path) -> Result<StackFile, ProjectError> {
+    let text = text_of(path)?;
+    spec::read(&path.display().to_string(), &text).map_err(ProjectError::Invalid)
+}
+
+/// Reads the text of a stack file.
+///
+/// # Errors
+/// If it cannot be read, or is longer than a stack can be.
+pub fn text_of(path: &Path) -> Result<String, ProjectError> {
     let file = path.display().to_string();
     let unreadable = |e: io::Error| ProjectError::Unreadable {
         file: file.clone(),
@@ -308,7 +326,7 @@ pub fn read(path: &Path) -> Result<StackFile, ProjectError> {
     if text.len() as u64 > MAX_TEXT {
         return Err(ProjectError::TooLarge { file });
     }
-    spec::read(&file, &text).map_err(ProjectError::Invalid)
+    Ok(text)
 }
 
 /// Reads a text, up to one byte more than is allowed: a device or a pipe has no size and may be endless.

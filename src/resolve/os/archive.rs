@@ -3,7 +3,7 @@
 use crate::error::OsPackagesError;
 use crate::{LockOptions, ResolveError};
 use stackforge_debian::archive::{ArchiveError, Source, Suite, fetch_index};
-use stackforge_debian::contents::{Contents, fetch_contents};
+use stackforge_debian::contents::{Contents, fetch_contents, fetch_unverified_contents};
 use stackforge_debian::index::PackageIndex;
 use stackforge_debian::keyring::Keyring;
 use stackforge_debian::mirror::Mirrors;
@@ -71,18 +71,28 @@ impl Archive {
         Ok(index.map_err(OsPackagesError::from)?)
     }
 
-    /// Returns which package has which file. `None` if the mirror has no such index, or another than the signed
-    /// one: mirrors are updated file by file, and this one is the largest.
+    /// Returns which package has which file. `None` if the mirror has no such index that can be read.
     pub async fn contents(&self) -> Result<Option<Contents>, ResolveError> {
-        match fetch_contents(self.source(), &self.suites, self.architecture).await {
-            Ok(contents) => Ok(Some(contents)),
-            Err(ArchiveError::Download { suite, source }) => {
+        let (source, suites, architecture) = (self.source(), &self.suites, self.architecture);
+        let (suite, why) = match fetch_contents(source, suites, architecture).await {
+            Ok(contents) => return Ok(Some(contents)),
+            Err(ArchiveError::Download { suite, source }) => (suite, source),
+            Err(error) => return Err(OsPackagesError::from(error).into()),
+        };
+        // It chooses among packages that are verified, as what ranges of wheels say does.
+        match fetch_unverified_contents(source, suites, architecture).await {
+            Ok(contents) => {
                 tracing::warn!(
-                    "the mirror's index of files (Contents) of `{suite}` cannot be used ({source}): OS packages of system libraries are chosen by their names"
+                    "the mirror's index of files (Contents) of `{suite}` is not the signed one ({why}): OS packages of system libraries are chosen by what it says"
+                );
+                Ok(Some(contents))
+            }
+            Err(_) => {
+                tracing::warn!(
+                    "the mirror's index of files (Contents) of `{suite}` cannot be used ({why}): OS packages of system libraries are chosen by their names"
                 );
                 Ok(None)
             }
-            Err(error) => Err(OsPackagesError::from(error).into()),
         }
     }
 

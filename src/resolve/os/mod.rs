@@ -23,7 +23,9 @@ use stackforge_stack::spec::{PythonVersion, Stack};
 use stackforge_stack::target::{Base, Target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use system::{explain, packages_with, reasons, to_add, without_namesake};
+use system::{
+    built_with, explain, linked, merge, packages_with, reasons, to_add, without_namesake,
+};
 
 #[derive(Debug, Default)]
 pub(super) struct OsPackages {
@@ -32,11 +34,16 @@ pub(super) struct OsPackages {
     pub builder: Vec<OsPackageLock>,
 }
 
+/// Libraries by the development packages that they are built with.
+pub(super) type Linked = BTreeMap<String, BTreeSet<String>>;
+
 /// The wanted package names, without their dependencies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Names {
     pub runtime: BTreeSet<String>,
     pub builder: BTreeSet<String>,
+    /// Development packages by the libraries that are built with them: their runtime libraries are the image's.
+    pub linked: Linked,
     /// Packages of the interpreter. The image's packages include them; a `devel` image needs them too.
     pub python: BTreeSet<String>,
 }
@@ -69,13 +76,27 @@ pub(super) fn names(
                 .extend(required.packages.iter().flat_map(|p| roles(p)));
         }
     }
-    for library in &stack.libraries {
-        out.builder.extend(library.build_packages.iter().cloned());
-    }
-    for known in plain.keys().filter_map(|name| catalog.sources.get(name)) {
-        out.builder.extend(known.packages.iter().cloned());
+    let named = stack.libraries.iter();
+    let named = named.map(|library| (library.name.value.as_str(), &library.build_packages));
+    let known = plain.keys().filter_map(|name| {
+        let known = catalog.sources.get(name)?;
+        Some((name.as_str(), &known.packages))
+    });
+    for (library, packages) in named.chain(known) {
+        for package in packages {
+            out.builder.insert(package.clone());
+            if stack.os_libraries && package.ends_with("-dev") {
+                let libraries = out.linked.entry(package.clone()).or_default();
+                libraries.insert(library.to_owned());
+            }
+        }
     }
     let compiles = plain.values().any(|sdist| sdist.metadata.compiles);
+    if compiles {
+        // What a build takes for granted beside a compiler.
+        out.builder
+            .extend(["make", "pkg-config"].map(str::to_owned));
+    }
     let compiled: Vec<&Need<'_>> = needs.iter().filter(|n| n.compiled()).collect();
     if compiles || !compiled.is_empty() {
         for role in ["cxx_compiler", "c_compiler", "python_dev"] {
@@ -164,15 +185,14 @@ pub(super) async fn lock(
     let archive = Archive::of_image(image, bootstrap, stack.platform.value, options)?;
     let index = archive.index().await?;
     let packages = closures(&index, bootstrap, names)?;
-    let needs = without_namesake(needs, |name| {
-        has(&[&packages.base, &packages.runtime], name)
-    });
-    if needs.is_empty() {
-        return Ok(packages);
-    }
-    let contents = archive.contents().await?;
     let lists = [&packages.base, &packages.runtime];
-    let added = to_add(&needs, contents.as_ref(), &index, |name| has(&lists, name));
+    let there = |name: &str| has(&lists, name);
+    let mut added = linked(&names.linked, &index, there);
+    let needs = without_namesake(needs, there);
+    if !needs.is_empty() {
+        let contents = archive.contents().await?;
+        merge(&mut added, to_add(&needs, contents.as_ref(), &index, there));
+    }
     if added.is_empty() {
         return Ok(packages);
     }
@@ -193,7 +213,10 @@ pub(super) async fn fits_needs(
         return Ok(true);
     }
     let needs = &wanted.taken.needs;
-    let now: BTreeSet<String> = needs.iter().flat_map(|(f, by)| reasons(f, by)).collect();
+    let taken = needs.iter().flat_map(|(file, by)| reasons(file, by));
+    let linked = wanted.names.linked.iter();
+    let built = linked.flat_map(|(package, by)| built_with(package, by));
+    let now: BTreeSet<String> = taken.chain(built).collect();
     let mut before = kept.runtime.iter().flat_map(|p| &p.reasons);
     if before.any(|reason| !now.contains(reason)) {
         return Ok(false);
@@ -231,6 +254,7 @@ pub(super) struct Wanted<'a> {
     pub stack: &'a Stack,
     pub target: &'a Target<'a>,
     pub old: &'a PlatformLock,
+    pub names: &'a Names,
     pub taken: &'a Taken,
     pub wheels: &'a [PythonFile],
     pub options: &'a LockOptions,
@@ -279,14 +303,14 @@ pub(super) async fn lock_over(
     needs: &SystemNeeds,
     options: &LockOptions,
 ) -> Result<OsPackages, ResolveError> {
-    let runtime = lacking(stack, root, &names.runtime, needs, options).await?;
-    let none = SystemNeeds::new();
+    let runtime = lacking(stack, root, &names.runtime, (needs, &names.linked), options).await?;
+    let none = (&SystemNeeds::new(), &BTreeMap::new());
     let builder = match devel {
         Some(devel) => {
             let wanted = names.builder.union(&names.python).cloned().collect();
-            lacking(stack, devel, &wanted, &none, options).await?
+            lacking(stack, devel, &wanted, none, options).await?
         }
-        None => lacking(stack, root, &names.builder, &none, options).await?,
+        None => lacking(stack, root, &names.builder, none, options).await?,
     };
     Ok(OsPackages {
         base: Vec::new(),
@@ -299,7 +323,7 @@ async fn lacking(
     stack: &Stack,
     root: &Path,
     wanted: &BTreeSet<String>,
-    needs: &SystemNeeds,
+    (needs, dev): (&SystemNeeds, &Linked),
     options: &LockOptions,
 ) -> Result<Vec<OsPackageLock>, ResolveError> {
     if wanted.is_empty() && needs.is_empty() {
@@ -321,11 +345,11 @@ async fn lacking(
     let there = |name: &str| system.installed.contains_key(name) || has(&[&packages], name);
     let mut needs = without_namesake(needs, there);
     needs.retain(|file, _| !over::has(root, file, platform));
-    if needs.is_empty() {
-        return Ok(packages);
+    let mut added = linked(dev, &index, there);
+    if !needs.is_empty() {
+        let contents = archive.contents().await?;
+        merge(&mut added, to_add(&needs, contents.as_ref(), &index, there));
     }
-    let contents = archive.contents().await?;
-    let added = to_add(&needs, contents.as_ref(), &index, there);
     if added.is_empty() {
         return Ok(packages);
     }
@@ -405,6 +429,7 @@ mod tests {
             runtime: set(&["python3", "git=1.2"]),
             builder: set(&[]),
             python: set(&["python3"]),
+            linked: Linked::new(),
         };
         assert!(kept_packages(&old, &names, false).is_some());
         names.builder = set(&["git"]);

@@ -6,6 +6,7 @@
 use crate::system::{SystemFile, SystemNeeds};
 use stackforge_debian::contents::Contents;
 use stackforge_debian::index::PackageIndex;
+use stackforge_debian::relation::{Relation, parse_relations};
 use stackforge_debian::soname::likely_package;
 use stackforge_stack::lock::OsPackageLock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,6 +84,79 @@ pub fn to_add(
     added
 }
 
+/// Returns why a development package's runtime library is wanted, a sentence for each library that is built
+/// with it.
+pub fn built_with<'a>(
+    package: &'a str,
+    libraries: &'a BTreeSet<String>,
+) -> impl Iterator<Item = String> + use<'a> {
+    let of = move |library: &String| format!("{library} is built with {package}");
+    libraries.iter().map(of)
+}
+
+/// Returns the runtime libraries of development packages, which depend on them in their own version. A package
+/// without one stands for the development packages that it depends on.
+pub fn linked(
+    packages: &BTreeMap<String, BTreeSet<String>>,
+    index: &PackageIndex,
+    there: impl Fn(&str) -> bool,
+) -> BTreeMap<String, BTreeSet<String>> {
+    let mut added: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (package, libraries) in packages {
+        let mut own = runtime_of(package, index);
+        for other in own.others {
+            own.libraries.extend(runtime_of(&other, index).libraries);
+        }
+        own.libraries.retain(|name| !there(name));
+        for name in own.libraries {
+            let reasons = added.entry(name).or_default();
+            reasons.extend(built_with(package, libraries));
+        }
+    }
+    added
+}
+
+/// What a development package depends on.
+#[derive(Default)]
+struct Runtime {
+    libraries: BTreeSet<String>,
+    /// Development packages that it stands for.
+    others: Vec<String>,
+}
+
+fn runtime_of(package: &str, index: &PackageIndex) -> Runtime {
+    let name = package.split('=').next().unwrap_or(package);
+    let mut out = Runtime::default();
+    let Some(package) = index.newest(name) else {
+        return out;
+    };
+    let groups = parse_relations(package.depends(), index.architecture());
+    for group in groups.unwrap_or_default() {
+        let [on] = group.as_slice() else { continue };
+        if on.name.ends_with("-dev") || on.name.ends_with("-dev-compat") {
+            out.others.push(on.name.to_owned());
+        } else if on.name.starts_with("lib")
+            && on.version == Some((Relation::Equal, package.version()))
+        {
+            out.libraries.insert(on.name.to_owned());
+        }
+    }
+    if !out.libraries.is_empty() {
+        out.others.clear();
+    }
+    out
+}
+
+/// Adds packages and their reasons to others.
+pub fn merge(
+    into: &mut BTreeMap<String, BTreeSet<String>>,
+    from: BTreeMap<String, BTreeSet<String>>,
+) {
+    for (package, reasons) in from {
+        into.entry(package).or_default().extend(reasons);
+    }
+}
+
 /// Notes why packages were added.
 pub fn explain(packages: &mut [OsPackageLock], added: &BTreeMap<String, BTreeSet<String>>) {
     for package in packages {
@@ -152,5 +226,54 @@ mod tests {
             ("libjack0", vec!["c needs libjack.so.0"]),
         ];
         assert_eq!(added, expected);
+    }
+
+    #[test]
+    fn runtime_libraries_of_development_packages_are_added() {
+        let mut index = stackforge_debian::index::IndexBuilder::new("amd64");
+        let stanza = |(name, depends): (&str, &str)| {
+            format!(
+                "Package: {name}\nVersion: 2.5\nArchitecture: amd64\nDepends: {depends}\nFilename: pool/main/x/{name}_1_amd64.deb\nSize: 1\nSHA256: {}\n\n",
+                "ab".repeat(32)
+            )
+        };
+        let packages = [
+            ("libldap-dev", "libldap-2.5-0 (= 2.5), libssl-dev, libc6"),
+            ("libldap-2.5-0", "libc6"),
+            (
+                "default-libmysqlclient-dev",
+                "libmariadb-dev-compat, libmariadb-dev",
+            ),
+            ("libmariadb-dev-compat", "libmariadb-dev (= 2.5)"),
+            (
+                "libmariadb-dev",
+                "libmariadb3 (= 2.5), libssl-dev, zlib1g-dev",
+            ),
+            ("libssl-dev", "libssl3 (= 2.5)"),
+            ("cmake", "libcurl4 (= 2.5)"),
+        ];
+        let packages = packages.map(stanza).concat();
+        index.add("debian", packages.as_bytes()).unwrap();
+        let index = index.finish();
+        let by = |name: &str| BTreeSet::from([name.to_owned()]);
+        let dev = BTreeMap::from([
+            ("libldap-dev".to_owned(), by("python-ldap")),
+            ("default-libmysqlclient-dev".to_owned(), by("mysqlclient")),
+            ("libssl-dev".to_owned(), by("pyopenssl")),
+            ("libnone-dev".to_owned(), by("none")),
+        ]);
+        let added = linked(&dev, &index, |name| name == "libssl3");
+        let reason = |text: &str| BTreeSet::from([text.to_owned()]);
+        let expected = [
+            (
+                "libldap-2.5-0".to_owned(),
+                reason("python-ldap is built with libldap-dev"),
+            ),
+            (
+                "libmariadb3".to_owned(),
+                reason("mysqlclient is built with default-libmysqlclient-dev"),
+            ),
+        ];
+        assert_eq!(added, BTreeMap::from(expected));
     }
 }

@@ -4,7 +4,8 @@
 //! archive with what it says of itself. uv is told the metadata, so that it builds nothing: first none, which
 //! gives the version that it would take; then that version's own, until the version that it takes is one
 //! whose metadata it had. A distribution is taken as source if it has no wheel that fits, if its newest
-//! release has none (`auto` never takes an older release for its wheel), or if the stack says so.
+//! release has none or needs something that has none (`auto` never takes an older release for a wheel), or if
+//! the stack says so.
 
 pub(super) mod sdist;
 
@@ -17,7 +18,7 @@ use super::requirements::{Need, PackageSource};
 use pep440_rs::Version;
 use sdist::SdistMetadata;
 use stackforge_image::store::Store;
-use stackforge_stack::catalog::StaticMetadata;
+use stackforge_stack::catalog::{Catalog, StaticMetadata};
 use stackforge_stack::lock::PythonFile;
 use stackforge_stack::spec::From;
 use stackforge_transfer::RetryPolicy;
@@ -46,12 +47,23 @@ pub(super) struct Resolved {
     pub notes: Vec<String>,
 }
 
+/// The newest release of a library that the stack leaves open.
+struct Newest {
+    version: Version,
+    /// Whether it has a wheel that fits.
+    has_wheel: bool,
+}
+
+/// Versions, what is taken as source, and the settings that give them.
+type Answer = (Pins, Known, UvSettings);
+
 /// Distributions that are taken as source, with what was read of their releases.
 type Known = BTreeMap<String, BTreeMap<Version, Sdist>>;
 
 pub(super) struct Sources<'a> {
     pub needs: &'a [Need<'a>],
     pub old: &'a Old<'a>,
+    pub catalog: &'a Catalog,
     /// The store's root.
     pub cache: &'a Path,
     pub offline: bool,
@@ -66,9 +78,14 @@ impl Sources<'_> {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Resolved, ResolveError> {
         let fixed = self.asked_or_kept();
-        let newer = self.newest_without_wheel(resolver, &fixed).await?;
+        let newest = self.newest(resolver, &fixed).await?;
+        let newer: BTreeMap<&String, &Version> = newest
+            .iter()
+            .filter(|(_, newest)| !newest.has_wheel)
+            .map(|(name, newest)| (name, &newest.version))
+            .collect();
         let mut notes = Vec::new();
-        let names = || fixed.iter().chain(newer.keys()).cloned();
+        let names = || fixed.iter().chain(newer.keys().copied()).cloned();
         let mut tried = self
             .rounds(resolver, question, names().collect(), progress)
             .await?;
@@ -79,7 +96,7 @@ impl Sources<'_> {
                 .await?;
             if let Ok((pins, ..)) = &again {
                 notes.extend(newer.iter().filter_map(|(name, newest)| {
-                    let taken = &pins.get(name)?.version;
+                    let taken = &pins.get(*name)?.version;
                     Some(format!(
                         "{name} {taken} is taken for its wheel: {newest}, of which there is only source, does not go with the rest"
                     ))
@@ -87,11 +104,31 @@ impl Sources<'_> {
                 tried = again;
             }
         }
-        let (pins, known, settings) = tried.map_err(|explanation| ResolveError::Unsatisfiable {
+        let mut answer = tried.map_err(|explanation| ResolveError::Unsatisfiable {
             of: "the stack".to_owned(),
             explanation,
         })?;
+        for (name, newest) in &newest {
+            let older = |answer: &Answer| {
+                let pin = answer.0.get(name);
+                pin.is_some_and(|pin| pin.version < newest.version)
+            };
+            if newest.has_wheel && older(&answer) {
+                let mut question = question.clone();
+                question
+                    .constraints
+                    .push(format!("{name}>={}", newest.version));
+                let names = fixed.iter().chain(answer.1.keys()).cloned().collect();
+                let again = self.rounds(resolver, &question, names, progress).await?;
+                answer = match again {
+                    Ok(newer) if self.none_is_older(&answer.0, &newer.0) => newer,
+                    _ => answer,
+                };
+            }
+        }
+        let (mut pins, known, settings) = answer;
         resolver.settings = settings;
+        self.attribute(&mut pins);
         let mut sdists = Sdists::new();
         for (name, releases) in known {
             if let Some(pin) = pins.get(&name)
@@ -122,12 +159,20 @@ impl Sources<'_> {
         out
     }
 
-    /// Returns the named libraries whose newest release has no wheel that fits.
-    async fn newest_without_wheel(
+    /// Whether no library of the stack is older in the second answer than in the first.
+    fn none_is_older(&self, before: &Pins, after: &Pins) -> bool {
+        self.needs.iter().all(|need| {
+            let pinned = |pins: &Pins| pins.get(&need.distribution).map(|p| p.version.clone());
+            pinned(after) >= pinned(before)
+        })
+    }
+
+    /// Returns the newest releases of the libraries that may be any release, each alone.
+    async fn newest(
         &self,
         resolver: &Resolver<'_>,
         fixed: &BTreeSet<String>,
-    ) -> Result<BTreeMap<String, Version>, ResolveError> {
+    ) -> Result<BTreeMap<String, Newest>, ResolveError> {
         let open = |n: &&Need<'_>| {
             let auto = n.library.from == From::Auto && !fixed.contains(&n.distribution);
             is_plain(n) && auto && !self.old.has(n)
@@ -155,11 +200,16 @@ impl Sources<'_> {
             return Ok(BTreeMap::new());
         };
         let files = resolver.files(&pins).await?;
-        let lacks = |name: &str| {
-            files.wheel(name, &resolver.settings.target).is_err() && files.sdist(name).is_ok()
+        let target = &resolver.settings.target;
+        let of = |(name, pin): (String, Pin)| {
+            let has_wheel = files.wheel(&name, target).is_ok();
+            let newest = Newest {
+                version: pin.version,
+                has_wheel,
+            };
+            (has_wheel || files.sdist(&name).is_ok()).then_some((name, newest))
         };
-        let lacking = pins.into_iter().filter(|(name, _)| lacks(name));
-        Ok(lacking.map(|(name, pin)| (name, pin.version)).collect())
+        Ok(pins.into_iter().filter_map(of).collect())
     }
 
     /// Resolves until all that is taken as source is known.
@@ -169,8 +219,9 @@ impl Sources<'_> {
         question: &Question,
         mut names: BTreeSet<String>,
         progress: &mut dyn FnMut(&str),
-    ) -> Result<Result<(Pins, Known, UvSettings), String>, ResolveError> {
+    ) -> Result<Result<Answer, String>, ResolveError> {
         let mut known = Known::new();
+        let mut question = question.clone();
         // What uv said before it was told to take something as source.
         let mut before: Option<String> = None;
         for _ in 0..MOST_ROUNDS {
@@ -191,7 +242,7 @@ impl Sources<'_> {
                 settings,
                 ..*resolver
             };
-            let pins = match asked.versions(question).await? {
+            let pins = match asked.versions(&question).await? {
                 Ok(pins) => pins,
                 Err(explanation) => {
                     if let Some(before) = before.filter(|_| lacks_source(&explanation)) {
@@ -218,7 +269,13 @@ impl Sources<'_> {
                 })
                 .collect();
             if unread.is_empty() {
-                return Ok(Ok((pins, known, asked.settings)));
+                let lacking = self.undeclared(&pins).map(|(requirement, _)| requirement);
+                let lacking: Vec<String> = lacking.map(str::to_owned).collect();
+                if lacking.is_empty() {
+                    return Ok(Ok((pins, known, asked.settings)));
+                }
+                question.requirements.extend(lacking);
+                continue;
             }
             let unread: Pins = unread
                 .into_iter()
@@ -234,6 +291,47 @@ impl Sources<'_> {
             "the metadata of {} change what is chosen at every look",
             names.join(", ")
         )))
+    }
+
+    /// Returns requirements that pinned distributions have and do not declare, with those distributions: where
+    /// no alternative of one is pinned, the first.
+    fn undeclared<'p>(&'p self, pins: &'p Pins) -> impl Iterator<Item = (&'p str, &'p str)> {
+        let known = pins.iter().filter_map(|(name, pin)| {
+            let undeclared = self.catalog.undeclared.get(name)?;
+            let applies = undeclared.versions.contains(&pin.version);
+            applies.then_some((name, undeclared))
+        });
+        known.flat_map(move |(name, undeclared)| {
+            let lacking = undeclared.requires.iter().filter_map(|alternatives| {
+                let there = |a: &str| pins.contains_key(&distribution_of(a));
+                let mut all = alternatives.split(" | ");
+                let first = all.clone().next()?;
+                (!all.any(there)).then_some(first)
+            });
+            lacking.map(move |requirement| (requirement, name.as_str()))
+        })
+    }
+
+    /// Says of what was added for its importers by whom it is required.
+    fn attribute(&self, pins: &mut Pins) {
+        let mut importers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (name, undeclared) in &self.catalog.undeclared {
+            let requires = undeclared.requires.iter();
+            let all = requires.flat_map(|alternatives| alternatives.split(" | "));
+            for required in all.filter(|_| pins.contains_key(name)) {
+                let of = importers.entry(distribution_of(required)).or_default();
+                of.insert(name.clone());
+            }
+        }
+        let named = |name: &str| self.needs.iter().any(|need| need.distribution == name);
+        for (name, by) in importers {
+            if let Some(pin) = pins.get_mut(&name)
+                && pin.via.is_empty()
+                && !named(&name)
+            {
+                pin.via = by.into_iter().collect();
+            }
+        }
     }
 
     /// Whether the stack wants a wheel, or a recipe says how the library is compiled.
@@ -310,6 +408,12 @@ async fn fetch(
     let fetched = fetched.map_err(|e| e.to_string())?;
     store.verified(&file.sha256);
     Ok(fetched.path)
+}
+
+/// Returns the name that a requirement begins with.
+fn distribution_of(requirement: &str) -> String {
+    let end = requirement.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
+    stackforge_types::wheel::normalized(&requirement[..end.unwrap_or(requirement.len())])
 }
 
 /// Whether a library has no recipe.

@@ -3,14 +3,15 @@
 use super::objects::Objects;
 use super::{SystemFile, SystemNeeds};
 use stackforge_stack::catalog::Loader;
+use stackforge_stack::lock::LackingLock;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns a sentence for each distribution whose extras have what it lacks.
-pub(super) fn proposals(
+/// Returns the distributions that lack libraries which extras of theirs bring.
+pub(super) fn lacking(
     needs: &SystemNeeds,
     all: &BTreeMap<&str, Objects>,
     loader: &Loader,
-) -> Vec<String> {
+) -> Vec<LackingLock> {
     let mut lacking: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (file, distributions) in needs {
         if let SystemFile::Library(soname) = file
@@ -21,41 +22,36 @@ pub(super) fn proposals(
             }
         }
     }
-    let mut out = Vec::new();
-    for (distribution, sonames) in lacking {
-        let Some(objects) = all.get(distribution) else {
-            continue;
-        };
-        let extras = covering(&sonames, objects, loader);
-        if extras.is_empty() {
-            continue;
-        }
-        let sonames: Vec<&str> = sonames.into_iter().collect();
-        let what = match extras.len() {
-            1 => "its extra brings them",
-            _ => "its extras bring them",
-        };
-        out.push(format!(
-            "{distribution} needs {}, which no wheel of the stack has: {what}, `\"{distribution}[{}]\": …`",
-            sonames.join(", "),
-            extras.join(",")
-        ));
-    }
-    out
+    let of = |(name, sonames): (&str, BTreeSet<&str>)| {
+        let (needs, extras) = covering(&sonames, all.get(name)?, loader);
+        let owned = |all: Vec<&str>| all.into_iter().map(str::to_owned).collect();
+        (!extras.is_empty()).then(|| LackingLock {
+            name: name.to_owned(),
+            needs: owned(needs),
+            extras: owned(extras),
+        })
+    };
+    lacking.into_iter().filter_map(of).collect()
 }
 
-/// Returns few extras that bring as much as all of them do. Of equal ones the first by name is taken.
-fn covering<'a>(sonames: &BTreeSet<&str>, objects: &'a Objects, loader: &Loader) -> Vec<&'a str> {
+/// Returns few extras that bring as many libraries as all of them do, and those libraries. Of equal extras
+/// the first by name is taken.
+fn covering<'a>(
+    sonames: &BTreeSet<&'a str>,
+    objects: &'a Objects,
+    loader: &Loader,
+) -> (Vec<&'a str>, Vec<&'a str>) {
     let mut left = sonames.clone();
+    let mut covered = Vec::new();
     let mut out = Vec::new();
     while !left.is_empty() {
-        let covered = |required: &BTreeSet<String>| -> Vec<&str> {
+        let brought = |required: &BTreeSet<String>| -> Vec<&'a str> {
             let brings = |soname: &&&str| required.iter().any(|d| loader.nvidia.brings(d, soname));
             left.iter().filter(brings).copied().collect()
         };
         let extras = objects.extras().iter();
         let best = extras
-            .map(|(extra, required)| (covered(required), extra, required.len()))
+            .map(|(extra, required)| (brought(required), extra, required.len()))
             .max_by(|(a, x, many), (b, y, more)| {
                 let size = a.len().cmp(&b.len());
                 size.then(more.cmp(many)).then(y.cmp(x))
@@ -63,12 +59,13 @@ fn covering<'a>(sonames: &BTreeSet<&str>, objects: &'a Objects, loader: &Loader)
         let Some((found, extra, _)) = best.filter(|(found, ..)| !found.is_empty()) else {
             break;
         };
-        let found: Vec<&str> = found;
         left.retain(|soname| !found.contains(soname));
+        covered.extend(found);
         out.push(extra.as_str());
     }
+    covered.sort_unstable();
     out.sort_unstable();
-    out
+    (covered, out)
 }
 
 #[cfg(test)]
@@ -90,14 +87,17 @@ mod tests {
             (library("libcudart.so.12"), by()),
             (library("libcudnn.so.9"), by()),
             (library("libgomp.so.1"), by()),
+            // No extra has it.
+            (library("libnvrtc.so.12"), by()),
         ]);
-        let said = proposals(&needs, &all, &loader);
-        assert_eq!(
-            said,
-            [
-                "onnxruntime-gpu needs libcublas.so.12, libcudart.so.12, libcudnn.so.9, which no wheel of the stack has: its extras bring them, `\"onnxruntime-gpu[cuda,cudnn]\": …`"
-            ]
-        );
+        let found = lacking(&needs, &all, &loader);
+        let brought = ["libcublas.so.12", "libcudart.so.12", "libcudnn.so.9"];
+        let expected = LackingLock {
+            name: "onnxruntime-gpu".to_owned(),
+            needs: brought.map(str::to_owned).to_vec(),
+            extras: vec!["cuda".to_owned(), "cudnn".to_owned()],
+        };
+        assert_eq!(found, [expected]);
         let brings = |d: &str, s: &str| loader.nvidia.brings(d, s);
         assert!(
             brings("cuda-toolkit", "libnvrtc.so.13") && !brings("cuda-toolkit", "libcudnn.so.9")

@@ -16,7 +16,7 @@ use futures_util::stream::{self, StreamExt as _};
 use objects::Objects;
 use stackforge_image::store::Store;
 use stackforge_stack::catalog::{Catalog, Loader};
-use stackforge_stack::lock::{BuildLock, PythonFile};
+use stackforge_stack::lock::{BuildLock, LackingLock, PythonFile};
 use stackforge_transfer::RetryPolicy;
 use stackforge_transfer::fetch::Fetcher;
 use stackforge_types::wheel::WheelName;
@@ -53,8 +53,8 @@ pub(super) struct Taken {
     pub needs: SystemNeeds,
     /// Whether every wheel was read.
     pub complete: bool,
-    /// Extras that bring what no OS package has, a sentence for each distribution.
-    pub proposals: Vec<String>,
+    /// Distributions whose extras bring what no OS package has.
+    pub lacking: Vec<LackingLock>,
 }
 
 /// Finds out what wheels take from the system.
@@ -104,11 +104,11 @@ impl Reader<'_> {
                 needs.entry(file).or_default().insert(name.clone());
             }
         }
-        let proposals = extras::proposals(&needs, &all, &self.catalog.loader);
+        let lacking = extras::lacking(&needs, &all, &self.catalog.loader);
         Taken {
             needs,
             complete,
-            proposals,
+            lacking,
         }
     }
 

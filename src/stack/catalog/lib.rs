@@ -55,6 +55,8 @@ pub struct Catalog {
     pub loader: Loader,
     /// What builds of source distributions without a recipe take, by distribution.
     pub sources: BTreeMap<String, SourceNeeds>,
+    /// What distributions import and do not require, by distribution.
+    pub undeclared: BTreeMap<String, Undeclared>,
     pub slim: Slim,
     /// Digest of the templates that a directory puts over the embedded ones.
     pub templates: Option<Digest>,
@@ -69,6 +71,18 @@ pub struct SourceNeeds {
     pub packages: Vec<String>,
     /// Requirements of the build (PEP 508).
     #[serde(default)]
+    pub requires: Vec<String>,
+    pub source: String,
+}
+
+/// What a distribution imports and its metadata does not require.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Undeclared {
+    /// Releases that do so.
+    #[serde(default)]
+    pub versions: VersionSpecifiers,
+    /// Requirements (PEP 508); of several between ` | `, one has to be there, and the first is added.
     pub requires: Vec<String>,
     pub source: String,
 }

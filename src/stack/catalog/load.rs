@@ -2,7 +2,7 @@
 
 use super::{
     Catalog, Component, Conflict, Gpu, Image, Isa, JetsonRelease, Recipe, SmFacts, SourceNeeds,
-    Tool, Toolkit,
+    Tool, Toolkit, Undeclared,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -52,6 +52,13 @@ struct CpuFile {
 struct SourcesFile {
     schema: u32,
     libraries: BTreeMap<String, SourceNeeds>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UndeclaredFile {
+    schema: u32,
+    libraries: BTreeMap<String, Undeclared>,
 }
 
 #[derive(Deserialize)]
@@ -178,6 +185,11 @@ impl Catalog {
                 let file: SourcesFile = parse(shown, content)?;
                 schema(shown, file.schema)?;
                 self.sources.extend(file.libraries);
+            }
+            ("", "undeclared") => {
+                let file: UndeclaredFile = parse(shown, content)?;
+                schema(shown, file.schema)?;
+                self.undeclared.extend(file.libraries);
             }
             ("", "jetson") => {
                 let file: JetsonFile = parse(shown, content)?;

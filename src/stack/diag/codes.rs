@@ -261,6 +261,9 @@ codes! {
     SCRIPT_UNKNOWN = 213, "a package's maintainer script is not understood",
         "What packages' scripts would leave is written without running them where all were read: debhelper's own sections, and those of crates/debian/scripts.yaml by their digest. A script that changed is not guessed at but run, by dpkg in a sandbox. That needs a base with dpkg, and a machine that runs programs of the stack's platform.",
         "Use a base with dpkg; for another platform, install qemu-user-static and binfmt-support.";
+    EXTRAS_LACKING = 214, "a library lacks what its own extras bring",
+        "Its objects need libraries of CUDA that neither a wheel of the stack nor the base has, so its import or its first use of the GPU would fail. Its metadata lists distributions with them as extras, which a requirement has to name.",
+        "Name the extras in the library's entry, `\"onnxruntime-gpu[cuda,cudnn]\": auto` for instance; `stackforge check --fix` does.";
     ENGINE_MISSING = 301, "no container engine answers",
         "The docker engine is reached through DOCKER_HOST or its default socket.",
         "Start Docker (`systemctl start docker`), set DOCKER_HOST, or check that you may use the socket (group `docker`).";

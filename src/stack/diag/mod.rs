@@ -9,7 +9,10 @@ mod libraries;
 mod page;
 mod render;
 
+use crate::fix::Fix;
+use crate::spec::At;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::fmt;
 
 pub use codes::Code;
@@ -109,6 +112,9 @@ pub struct Diagnostic {
     /// Text beside the underline.
     #[serde(skip)]
     pub label: Option<String>,
+    /// The change of the stack file that settles it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<Box<Fix>>,
 }
 
 impl Diagnostic {
@@ -120,6 +126,7 @@ impl Diagnostic {
             help: None,
             span: None,
             label: None,
+            fix: None,
         }
     }
 
@@ -137,6 +144,14 @@ impl Diagnostic {
         }
     }
 
+    /// Advises, if nothing did so before.
+    pub fn or_help(self, help: impl FnOnce() -> String) -> Self {
+        match self.help {
+            Some(_) => self,
+            None => self.help(help()),
+        }
+    }
+
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
@@ -145,6 +160,46 @@ impl Diagnostic {
     pub fn at(mut self, span: Span) -> Self {
         self.span = (span.line > 0).then_some(span);
         self
+    }
+
+    pub fn fix(mut self, fix: Fix) -> Self {
+        self.fix = Some(Box::new(fix));
+        self
+    }
+
+    /// Advises to write the nearest name. `check --fix` does so if no other is as near. As it was, if none is near.
+    pub fn meant<'a>(
+        self,
+        wrong: &str,
+        span: Span,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let near = near(wrong, names);
+        let Some((distance, name)) = near.iter().min() else {
+            return self;
+        };
+        let helped = self.help(format!("did you mean `{name}`?"));
+        let as_near = near.iter().filter(|(d, _)| d == distance).count();
+        if as_near > 1 {
+            return helped;
+        }
+        helped.fix(Fix::Replace {
+            span,
+            from: wrong.to_owned(),
+            to: (*name).to_owned(),
+        })
+    }
+
+    /// Lets `check --fix` write the one value that is possible in place of the stack's, if it is one.
+    pub fn only<T: fmt::Display>(self, written: &At<T>, possible: &[T]) -> Self {
+        match possible {
+            [one] => self.fix(Fix::Replace {
+                span: written.span,
+                from: written.value.to_string(),
+                to: one.to_string(),
+            }),
+            _ => self,
+        }
     }
 
     pub fn label(mut self, label: impl Into<String>) -> Self {
@@ -200,18 +255,23 @@ impl std::error::Error for Report {}
 
 /// The candidate nearest to `wrong`, when one is near enough to be what was meant.
 pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = near(wrong, candidates).into_iter().min();
+    near.map(|(_, candidate)| candidate)
+}
+
+/// Returns the candidates that may have been meant, and how far off they are.
+fn near<'a>(
+    wrong: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> BTreeSet<(usize, &'a str)> {
     let wrong_lower = wrong.to_lowercase();
-    candidates
-        .into_iter()
-        .map(|c| {
-            (
-                strsim::damerau_levenshtein(&wrong_lower, &c.to_lowercase()),
-                c,
-            )
-        })
-        .filter(|(distance, c)| *distance <= (c.len().max(wrong.len()) / 3).max(1))
-        .min_by_key(|(distance, c)| (*distance, *c))
-        .map(|(_, c)| c)
+    let measured = candidates.into_iter().map(|c| {
+        let distance = strsim::damerau_levenshtein(&wrong_lower, &c.to_lowercase());
+        (distance, c)
+    });
+    let is_near =
+        |(distance, c): &(usize, &str)| *distance <= (c.len().max(wrong.len()) / 3).max(1);
+    measured.filter(is_near).collect()
 }
 
 #[cfg(test)]

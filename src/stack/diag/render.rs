@@ -74,6 +74,7 @@ fn printable(diagnostic: &Diagnostic, source: &Source) -> (Diagnostic, Source) {
         help: diagnostic.help.as_ref().map(text),
         label: diagnostic.label.as_ref().map(text),
         span,
+        fix: None,
         ..*diagnostic
     };
     (shown_diagnostic, shown)

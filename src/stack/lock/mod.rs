@@ -51,6 +51,19 @@ pub struct PlatformLock {
     /// OS packages that builder stages add to the base.
     #[serde(rename = "builder-package", default)]
     pub builder_packages: Vec<OsPackageLock>,
+    /// Distributions that lack libraries which extras of theirs bring.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacking: Vec<LackingLock>,
+}
+
+/// A distribution whose objects need libraries that nothing in the image has, and the extras that bring them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LackingLock {
+    pub name: String,
+    /// SONAMEs.
+    pub needs: Vec<String>,
+    pub extras: Vec<String>,
 }
 
 /// A wheel or sdist.
@@ -314,6 +327,7 @@ mod tests {
                 tools: vec![],
                 packages: vec![],
                 builder_packages: vec![],
+                lacking: vec![],
             }],
         }
     }

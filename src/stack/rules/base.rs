@@ -12,13 +12,15 @@ use std::str::FromStr;
 const DEEPEST: u32 = 125;
 
 pub fn gpu_exists_on_platform(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
-    let platform = case.stack.platform.value;
+    let stack = case.stack;
+    let platform = stack.platform.value;
     let missing = |gpu: &str, platforms: &[Platform]| {
         Diagnostic::error(
             codes::GPU_PLATFORM,
             format!("`{gpu}` does not exist on {platform}"),
         )
         .help(format!("set `target.platform` to {}", list(platforms)))
+        .only(&stack.platform, platforms)
     };
     // Beside other SMs this one may be there to compile for it; alone it is a mistake.
     let none = !case.target.sms.iter().any(|sm| case.exists(*sm));
@@ -73,7 +75,8 @@ pub fn base_fits(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
                 ),
             )
             .at(stack.python.span)
-            .help(format!("it has {}", list(&image.python))),
+            .help(format!("it has {}", list(&image.python)))
+            .only(&stack.python, &image.python),
         );
     }
     if !image.platforms.contains(&stack.platform.value) {
@@ -86,7 +89,8 @@ pub fn base_fits(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
                 ),
             )
             .at(stack.base.span)
-            .help(format!("it exists for {}", list(&image.platforms))),
+            .help(format!("it exists for {}", list(&image.platforms)))
+            .only(&stack.platform, &image.platforms),
         );
     }
 }

@@ -89,6 +89,7 @@ pub fn check(case: Case<'_>) -> Checked<'_> {
         versions::pins_hold,
         versions::known_clashes,
         versions::known_faults,
+        versions::extras_are_named,
         compile::cxx_standard,
         compile::compiler_is_not_too_new,
         compile::toolkit_is_torchs,

@@ -5,6 +5,8 @@ use super::environment::{Environment, Package};
 use super::pick::exact;
 use crate::catalog::{Glibc, Known, Release, ReleaseWheel, Way, WheelCuda};
 use crate::diag::{Diagnostic, Span, codes};
+use crate::fix::Fix;
+use crate::lock::LackingLock;
 use pep440_rs::Version;
 use stackforge_types::wheel::WheelTarget;
 use std::str::FromStr;
@@ -311,6 +313,67 @@ pub fn known_clashes(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<
             )
             .at(span)
             .help(conflict.fix.clone()),
+        );
+    }
+}
+
+/// Reports locked distributions that lack libraries which extras of theirs bring.
+pub fn extras_are_named(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+    for lacking in case.lock.iter().flat_map(|lock| &lock.lacking) {
+        let LackingLock {
+            name,
+            needs,
+            extras,
+        } = lacking;
+        let entry = |written: &str| {
+            let written = written.trim_end();
+            match written.strip_suffix(']') {
+                Some(begun) => format!("{begun},{}]", extras.join(",")),
+                None => format!("{written}[{}]", extras.join(",")),
+            }
+        };
+        let libraries = &case.stack.libraries;
+        let library = libraries
+            .iter()
+            .find(|l| distribution(case, l.name.value.as_str()) == *name);
+        let written = library.map(|library| {
+            let span = library.name.span;
+            let text = case.stack.source.text.get(span.offset..);
+            let text = text.and_then(|t| t.get(..span.len)).unwrap_or(name);
+            (span, text.trim_matches(['"', '\'']))
+        });
+        let (span, to, fix) = match written {
+            Some((span, from)) => {
+                let to = entry(from);
+                let fix = Fix::Replace {
+                    span,
+                    from: from.to_owned(),
+                    to: to.clone(),
+                };
+                (span, to, fix)
+            }
+            None => {
+                let span = env.get(name).map(|p| p.span).unwrap_or_default();
+                let name = entry(name);
+                let version = "auto".to_owned();
+                (span, name.clone(), Fix::AddLibrary { name, version })
+            }
+        };
+        let them = match extras.as_slice() {
+            [_] => "its extra brings",
+            _ => "its extras bring",
+        };
+        findings.push(
+            Diagnostic::error(
+                codes::EXTRAS_LACKING,
+                format!(
+                    "{name} needs {}, which {them} and the stack does not name",
+                    needs.join(", ")
+                ),
+            )
+            .at(span)
+            .help(format!("write `\"{to}\"` in `libraries`"))
+            .fix(fix),
         );
     }
 }

@@ -1,7 +1,8 @@
 //! Converts the YAML parser's errors to the stack's terms and our codes.
 
 use super::raw::span_of;
-use crate::diag::{Diagnostic, Span, codes, nearest};
+use crate::diag::{Diagnostic, Span, codes};
+use crate::fix::Fix;
 use serde_saphyr::Error as YamlError;
 
 /// Converts the parser's error to our words and codes.
@@ -12,11 +13,10 @@ pub(super) fn structural(error: &YamlError, text: &str) -> Diagnostic {
         YamlError::SerdeUnknownField {
             field, expected, ..
         } => {
-            let mut d = Diagnostic::error(codes::UNKNOWN_KEY, format!("unknown key `{field}`"));
-            d = match nearest(field, expected.iter().copied()) {
-                Some(near) => d.help(format!("did you mean `{near}`?")),
-                None => d.help(format!("valid keys here: {}", expected.join(", "))),
-            };
+            let d = Diagnostic::error(codes::UNKNOWN_KEY, format!("unknown key `{field}`"));
+            let d = d
+                .meant(field, span, expected.iter().copied())
+                .or_help(|| format!("valid keys here: {}", expected.join(", ")));
             at(d).label("not a key of a stack")
         }
         YamlError::SerdeMissingField { field, .. } => {
@@ -45,14 +45,9 @@ pub(super) fn structural(error: &YamlError, text: &str) -> Diagnostic {
         YamlError::SerdeUnknownVariant {
             variant, expected, ..
         } => {
-            let mut d = Diagnostic::error(
-                codes::WRONG_TYPE,
-                format!("`{variant}` is none of {}", expected.join(", ")),
-            );
-            if let Some(near) = nearest(variant, expected.iter().copied()) {
-                d = d.help(format!("did you mean `{near}`?"));
-            }
-            at(d)
+            let message = format!("`{variant}` is none of {}", expected.join(", "));
+            let d = Diagnostic::error(codes::WRONG_TYPE, message);
+            at(d.meant(variant, span, expected.iter().copied()))
         }
         YamlError::AliasError { error, .. } => structural(error, text),
         other => {
@@ -76,9 +71,28 @@ pub(super) fn structural(error: &YamlError, text: &str) -> Diagnostic {
             } else {
                 "check indentation, quotes and brackets here and on the line above"
             };
-            at(Diagnostic::error(code, message).help(help))
+            let wants_quotes = type_error && message.contains("specifier in quotes");
+            let unquoted = wants_quotes.then(|| unquoted(span, text)).flatten();
+            let mut d = at(Diagnostic::error(code, message).help(help));
+            d.fix = unquoted.map(Box::new);
+            d
         }
     }
+}
+
+/// Returns the quotes that the number after a key needs to be a version.
+fn unquoted(key: Span, text: &str) -> Option<Fix> {
+    let after = key.offset + text.get(key.offset..)?.find(':')? + 1;
+    let rest = text.get(after..)?;
+    let start = after + rest.find(|c: char| c != ' ')?;
+    let number = text.get(start..)?;
+    let end = number.find(|c: char| !(c.is_ascii_digit() || c == '.'));
+    let number = &number[..end.unwrap_or(number.len())];
+    (!number.is_empty()).then(|| Fix::Replace {
+        span: Span::of(text, start..start + number.len()),
+        from: number.to_owned(),
+        to: number.to_owned(),
+    })
 }
 
 pub(super) fn first_line(s: &str) -> String {

@@ -101,17 +101,47 @@ fn write(sandbox: &Sandbox, libraries: &str, more: &str) {
     );
 }
 
-/// The catalog knows what its build takes, and which library it loads.
+/// The catalog knows what their builds take and what they import. A library that is built with a development
+/// package loads its runtime library.
 #[test]
-fn a_client_of_postgresql_needs_nothing_said() {
-    let sandbox = named("  psycopg2: \"2.9.11\"\n", "");
+fn builds_that_the_catalog_knows_need_nothing_said() {
+    let libraries = [
+        "psycopg2: \"2.9.11\"",
+        "python-ldap: \"3.4.5\"",
+        "pesq: \"0.0.4\"",
+    ];
+    let libraries = libraries.map(|library| format!("  {library}\n")).concat();
+    let sandbox = named(&libraries, "");
     let locked = ok(&sandbox.run(&["lock", "s.yaml", "--json"]));
+    let added = &locked["os_libraries"];
+    assert_eq!(added["libpq5"], "psycopg2 is built with libpq-dev");
     assert_eq!(
-        locked["os_libraries"]["libpq5"],
-        "psycopg2 needs libpq.so.5"
+        added["libldap-2.5-0"],
+        "python-ldap is built with libldap-dev"
     );
+    let text = std::fs::read_to_string(sandbox.path("s.lock")).unwrap();
+    let lock = stackforge_stack::lock::Lock::from_toml(&text).unwrap();
+    let numpy = lock.platforms[0].wheels.iter().find(|w| w.name == "numpy");
+    assert_eq!(numpy.unwrap().via, ["pesq"]);
+    let again = ok(&sandbox.run(&["lock", "s.yaml", "--json"]));
+    assert_eq!(again["changed"], false);
     let built = ok(&sandbox.run(&["build", "s.yaml", "--json", "--engine", "native"]));
     assert_eq!(built["validation"]["ok"], true, "{built:#}");
+}
+
+/// Its newest release requires something that has no wheel.
+#[test]
+fn no_older_release_is_taken_for_the_wheel_of_a_dependency() {
+    let sandbox = named("  hydra-core: auto\n", "");
+    ok(&sandbox.run(&["lock", "s.yaml", "--json"]));
+    let text = std::fs::read_to_string(sandbox.path("s.lock")).unwrap();
+    let lock = stackforge_stack::lock::Lock::from_toml(&text).unwrap();
+    let section = &lock.platforms[0];
+    let hydra = section.wheels.iter().find(|w| w.name == "hydra-core");
+    let version = &hydra.unwrap().version;
+    let parts: Vec<u32> = version.split('.').map(|n| n.parse().unwrap()).collect();
+    assert!(parts >= vec![1, 3], "{version}");
+    assert_eq!(section.builds[0].name, "antlr4-python3-runtime");
 }
 
 /// What a build lacks is named by its failure, with the line to add, and the line works.
@@ -128,7 +158,7 @@ fn a_header_that_a_build_lacks_is_named() {
     assert!(fix.contains("`build_packages: [libsnappy-dev]`"), "{fix}");
 
     let library = "  python-snappy: { version: \"0.6.1\", build_packages: [libsnappy-dev] }\n";
-    write(&sandbox, library, "packages: [libsnappy1v5]\n");
+    write(&sandbox, library, "");
     ok(&sandbox.run(&["lock", "s.yaml", "--json"]));
     let built = ok(&sandbox.run(&["build", "s.yaml", "--json", "--engine", "native"]));
     assert_eq!(built["validation"]["ok"], true, "{built:#}");

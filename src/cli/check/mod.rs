@@ -1,18 +1,36 @@
 //! `stackforge check`.
 
+mod fix;
+
 use super::Outcome;
 use super::args::{CheckArgs, Common};
 use super::init::sm_of;
-use super::output::{Failure, json, print, warn};
+use super::output::{Failure, json, print, print_status, shown, warn};
 use super::session::Session;
+use stackforge_stack::catalog::Catalog;
 use stackforge_stack::diag::{Diagnostic, Report, Severity};
 use stackforge_stack::matrix::Section;
 use stackforge_stack::rules::{Case, Machine};
 
 pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
+    if !args.fix {
+        return check(common, args);
+    }
+    let fixed = fix::fix(common, args)?;
+    let changes: Vec<String> = fixed.iter().map(ToString::to_string).collect();
+    for change in &changes {
+        print_status(common, &format!("{}: {change}", shown(&args.stack)));
+    }
+    if changes.is_empty() {
+        print_status(common, "nothing that `check --fix` can write");
+    }
+    check(common, args).map_err(|failure| failure.with("fixed", changes.into()))
+}
+
+fn check(common: &Common, args: &CheckArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
     let project = &session.project;
-    let machine = machine(&session, args)?;
+    let machine = machine(&project.catalog, args)?;
     let Some(stack) = project.file.single() else {
         return super::matrix::check(common, &session, &machine);
     };
@@ -51,9 +69,9 @@ pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
     Ok(())
 }
 
-fn machine(session: &Session, args: &CheckArgs) -> Result<Machine, Failure> {
+fn machine(catalog: &Catalog, args: &CheckArgs) -> Result<Machine, Failure> {
     let sm = match &args.gpu {
-        Some(gpu) => Some(sm_of(&session.project.catalog, gpu)?),
+        Some(gpu) => Some(sm_of(catalog, gpu)?),
         None => None,
     };
     Ok(Machine {
