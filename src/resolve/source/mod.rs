@@ -115,9 +115,10 @@ impl Sources<'_> {
             };
             if newest.has_wheel && older(&answer) {
                 let mut question = question.clone();
+                // Without an upper bound, uv would go on to releases that are not final.
                 question
                     .constraints
-                    .push(format!("{name}>={}", newest.version));
+                    .push(format!("{name}=={}", newest.version));
                 let names = fixed.iter().chain(answer.1.keys()).cloned().collect();
                 let again = self.rounds(resolver, &question, names, progress).await?;
                 answer = match again {
@@ -325,11 +326,11 @@ impl Sources<'_> {
         }
         let named = |name: &str| self.needs.iter().any(|need| need.distribution == name);
         for (name, by) in importers {
-            if let Some(pin) = pins.get_mut(&name)
-                && pin.via.is_empty()
-                && !named(&name)
-            {
-                pin.via = by.into_iter().collect();
+            if let Some(pin) = pins.get_mut(&name).filter(|_| !named(&name)) {
+                pin.named = false;
+                pin.via.extend(by);
+                pin.via.sort();
+                pin.via.dedup();
             }
         }
     }
