@@ -7,7 +7,9 @@ use stackforge_engine::{Cancel, RunRequest};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let image = std::env::args().nth(1).ok_or("usage: engine IMAGE PROGRAM...")?;
+    let image = std::env::args()
+        .nth(1)
+        .ok_or("usage: engine IMAGE PROGRAM...")?;
     let docker = Docker::connect(None).await?;
     println!("{} at {}", docker.server(), docker.address());
     let request = RunRequest {

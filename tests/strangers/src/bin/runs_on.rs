@@ -17,7 +17,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sizes = bytes_by_sm(&found);
     let (mut sass, mut ptx) = (Vec::new(), Vec::new());
     for (sm, bytes) in &sizes {
-        println!("{sm}: {} bytes of SASS, {} bytes of PTX", bytes.sass, bytes.ptx);
+        println!(
+            "{sm}: {} bytes of SASS, {} bytes of PTX",
+            bytes.sass, bytes.ptx
+        );
         if bytes.sass > 0 {
             sass.push(*sm);
         }

@@ -10,7 +10,11 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     }
     let command: Vec<String> = std::env::args().skip(1).collect();
     let mut sandbox = Sandbox::new(Root::directory("/"), &command);
-    sandbox.limits = Limits { memory: Some(1 << 29), pids: Some(20), cpus: None };
+    sandbox.limits = Limits {
+        memory: Some(1 << 29),
+        pids: Some(20),
+        cpus: None,
+    };
     let mut line = |_, text: &[u8]| println!("{}", String::from_utf8_lossy(text));
     let runtime = tokio::runtime::Runtime::new()?;
     let outcome = runtime.block_on(sandbox.run(&Cancel::new(), &mut line))?;

@@ -13,10 +13,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: wheel_layer WHEEL LAYER.tar.gz".into());
     };
     let path = Path::new(wheel);
-    let name = path.file_name().ok_or("no file")?.to_str().ok_or("no UTF-8")?;
+    let name = path
+        .file_name()
+        .ok_or("no file")?
+        .to_str()
+        .ok_or("no UTF-8")?;
     let wheel = Wheel::open(name, FileSource::open(path)?)?;
     let changed = BTreeMap::new();
-    let install = Install { wheel: &wheel, requested: true, drop: &[], changed: &changed };
+    let install = Install {
+        wheel: &wheel,
+        requested: true,
+        drop: &[],
+        changed: &changed,
+    };
     let spec = Spec {
         scheme: Scheme::posix_prefix("/usr/local", "3.11"),
         python: "/usr/local/bin/python3".to_owned(),
@@ -25,7 +34,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         threads: 1,
     };
     let made = write(&spec, &[install], File::create(layer)?)?;
-    println!("{} files, {} bytes, {}", made.files, made.layer.size, made.layer.digest);
+    println!(
+        "{} files, {} bytes, {}",
+        made.files, made.layer.size, made.layer.digest
+    );
     println!("diff ID {}", made.layer.diff_id);
     Ok(())
 }
