@@ -229,6 +229,41 @@ fn an_older_release_of_an_ordinary_library_is_said() {
 }
 
 #[test]
+fn of_distributions_with_the_same_modules_one_is_locked() {
+    // What requires opencv-python-headless, and what requires opencv-python.
+    let (headless, usual) = (
+        "  albumentations: \"1.4.24\"\n",
+        "  supervision: \"0.25.1\"\n",
+    );
+    for (more, kept) in [
+        ("  opencv-python: auto\n", "opencv-python"),
+        ("  opencv-contrib-python: auto\n", "opencv-contrib-python"),
+        (usual, "opencv-python"),
+    ] {
+        let stack = stack("linux/amd64", "3.11", &format!("{headless}{more}"));
+        let locked = locked(&stack, None, Upgrade::None).unwrap();
+        let section = &locked.lock.platforms[0];
+        let names = section.wheels.iter().map(|w| w.name.as_str());
+        let found: Vec<&str> = names.filter(|n| n.starts_with("opencv")).collect();
+        assert_eq!(found, [kept], "{more}");
+        let note = format!("opencv-python-headless is left out: {kept} has its modules");
+        let said = locked.notes.iter().any(|n| n.starts_with(&note));
+        assert!(said, "{:?}", locked.notes);
+        let again = locked_again(&stack, &locked.lock);
+        assert_eq!(again, locked.lock);
+    }
+    // Who names both gets both.
+    let both = "  opencv-python: auto\n  opencv-python-headless: auto\n";
+    let locked = lock(&stack("linux/amd64", "3.11", both), None, Upgrade::None).unwrap();
+    let wheels = locked.platforms[0].wheels.iter();
+    assert_eq!(wheels.filter(|w| w.name.starts_with("opencv")).count(), 2);
+}
+
+fn locked_again(stack: &Stack, old: &Lock) -> Lock {
+    lock(stack, Some(old), Upgrade::None).unwrap()
+}
+
+#[test]
 fn auto_follows_the_stack_and_is_no_downgrade() {
     let stack = stack(
         "linux/amd64",

@@ -54,8 +54,16 @@ struct Newest {
     has_wheel: bool,
 }
 
-/// Versions, what is taken as source, and the settings that give them.
-type Answer = (Pins, Known, UvSettings);
+/// Versions, and what they hold for.
+struct Answer {
+    pins: Pins,
+    /// What is taken as source.
+    known: Known,
+    /// The settings that give them.
+    settings: UvSettings,
+    /// Distributions that are left out, by those that have their modules.
+    left_out: BTreeMap<String, String>,
+}
 
 /// Distributions that are taken as source, with what was read of their releases.
 type Known = BTreeMap<String, BTreeMap<Version, Sdist>>;
@@ -94,9 +102,9 @@ impl Sources<'_> {
             let again = self
                 .rounds(resolver, question, fixed.clone(), progress)
                 .await?;
-            if let Ok((pins, ..)) = &again {
+            if let Ok(answer) = &again {
                 notes.extend(newer.iter().filter_map(|(name, newest)| {
-                    let taken = &pins.get(*name)?.version;
+                    let taken = &answer.pins.get(*name)?.version;
                     Some(format!(
                         "{name} {taken} is taken for its wheel: {newest}, of which there is only source, does not go with the rest"
                     ))
@@ -110,7 +118,7 @@ impl Sources<'_> {
         })?;
         for (name, newest) in &newest {
             let older = |answer: &Answer| {
-                let pin = answer.0.get(name);
+                let pin = answer.pins.get(name);
                 pin.is_some_and(|pin| pin.version < newest.version)
             };
             if newest.has_wheel && older(&answer) {
@@ -119,16 +127,26 @@ impl Sources<'_> {
                 question
                     .constraints
                     .push(format!("{name}=={}", newest.version));
-                let names = fixed.iter().chain(answer.1.keys()).cloned().collect();
+                let names = fixed.iter().chain(answer.known.keys()).cloned().collect();
                 let again = self.rounds(resolver, &question, names, progress).await?;
                 answer = match again {
-                    Ok(newer) if self.none_is_older(&answer.0, &newer.0) => newer,
+                    Ok(newer) if self.none_is_older(&answer.pins, &newer.pins) => newer,
                     _ => answer,
                 };
             }
         }
-        let (mut pins, known, settings) = answer;
+        let Answer {
+            mut pins,
+            known,
+            settings,
+            left_out,
+        } = answer;
         resolver.settings = settings;
+        notes.extend(left_out.iter().map(|(name, other)| {
+            format!(
+                "{name} is left out: {other} has its modules, and an environment holds one of them"
+            )
+        }));
         self.attribute(&mut pins);
         let mut sdists = Sdists::new();
         for (name, releases) in known {
@@ -223,6 +241,7 @@ impl Sources<'_> {
     ) -> Result<Result<Answer, String>, ResolveError> {
         let mut known = Known::new();
         let mut question = question.clone();
+        let mut left_out = BTreeMap::new();
         // What uv said before it was told to take something as source.
         let mut before: Option<String> = None;
         for _ in 0..MOST_ROUNDS {
@@ -239,6 +258,11 @@ impl Sources<'_> {
                         content: sdist.metadata.dependencies.clone(),
                     }));
             }
+            // An override that never applies leaves a requirement out.
+            let never = left_out
+                .keys()
+                .map(|name| format!("{name} ; python_version < '3'"));
+            settings.overrides.extend(never);
             let asked = Resolver {
                 settings,
                 ..*resolver
@@ -272,10 +296,17 @@ impl Sources<'_> {
             if unread.is_empty() {
                 let lacking = self.undeclared(&pins).map(|(requirement, _)| requirement);
                 let lacking: Vec<String> = lacking.map(str::to_owned).collect();
-                if lacking.is_empty() {
-                    return Ok(Ok((pins, known, asked.settings)));
+                let doubled = self.doubled(&pins);
+                if lacking.is_empty() && doubled.is_empty() {
+                    return Ok(Ok(Answer {
+                        pins,
+                        known,
+                        settings: asked.settings,
+                        left_out,
+                    }));
                 }
                 question.requirements.extend(lacking);
+                left_out.extend(doubled);
                 continue;
             }
             let unread: Pins = unread
@@ -311,6 +342,24 @@ impl Sources<'_> {
             });
             lacking.map(move |requirement| (requirement, name.as_str()))
         })
+    }
+
+    /// Returns pinned distributions whose modules another has, with the other: the one that the stack names, else
+    /// the best. Of two that the stack names, none is left out.
+    fn doubled(&self, pins: &Pins) -> BTreeMap<String, String> {
+        let named = |name: &str| self.needs.iter().any(|need| need.distribution == name);
+        let mut out = BTreeMap::new();
+        for same in &self.catalog.same_modules {
+            let there = same.distributions.iter().filter(|d| pins.contains_key(*d));
+            let there: Vec<&String> = there.collect();
+            let by_name = there.iter().find(|d| named(d.as_str()));
+            let Some(kept) = by_name.or(there.first()) else {
+                continue;
+            };
+            let others = there.iter().filter(|d| *d != kept && !named(d.as_str()));
+            out.extend(others.map(|d| ((*d).clone(), (*kept).clone())));
+        }
+        out
     }
 
     /// Says of what was added for its importers by whom it is required.

@@ -57,6 +57,7 @@ pub struct Catalog {
     pub sources: BTreeMap<String, SourceNeeds>,
     /// What distributions import and do not require, by distribution.
     pub undeclared: BTreeMap<String, Undeclared>,
+    pub same_modules: Vec<SameModules>,
     pub slim: Slim,
     /// Digest of the templates that a directory puts over the embedded ones.
     pub templates: Option<Digest>,
@@ -84,6 +85,15 @@ pub struct Undeclared {
     pub versions: VersionSpecifiers,
     /// Requirements (PEP 508); of several between ` | `, one has to be there, and the first is added.
     pub requires: Vec<String>,
+    pub source: String,
+}
+
+/// Distributions with the same modules, of which an environment holds one.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SameModules {
+    /// The best one first.
+    pub distributions: Vec<String>,
     pub source: String,
 }
 

@@ -1,8 +1,8 @@
 //! Reads a catalog's files: those of the crate at compile time, those of an overlay at run time.
 
 use super::{
-    Catalog, Component, Conflict, Gpu, Image, Isa, JetsonRelease, Recipe, SmFacts, SourceNeeds,
-    Tool, Toolkit, Undeclared,
+    Catalog, Component, Conflict, Gpu, Image, Isa, JetsonRelease, Recipe, SameModules, SmFacts,
+    SourceNeeds, Tool, Toolkit, Undeclared,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -56,9 +56,10 @@ struct SourcesFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct UndeclaredFile {
+struct MetadataFile {
     schema: u32,
-    libraries: BTreeMap<String, Undeclared>,
+    undeclared: BTreeMap<String, Undeclared>,
+    same_modules: Vec<SameModules>,
 }
 
 #[derive(Deserialize)]
@@ -186,10 +187,11 @@ impl Catalog {
                 schema(shown, file.schema)?;
                 self.sources.extend(file.libraries);
             }
-            ("", "undeclared") => {
-                let file: UndeclaredFile = parse(shown, content)?;
+            ("", "metadata") => {
+                let file: MetadataFile = parse(shown, content)?;
                 schema(shown, file.schema)?;
-                self.undeclared.extend(file.libraries);
+                self.undeclared.extend(file.undeclared);
+                self.same_modules.extend(file.same_modules);
             }
             ("", "jetson") => {
                 let file: JetsonFile = parse(shown, content)?;
