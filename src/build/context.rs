@@ -8,7 +8,8 @@ use crate::render::{self, BaseImage, Content, Context};
 use stackforge_engine::{ContextEntry, Source};
 use stackforge_image::store::Store;
 use stackforge_plan::{Plan, Step};
-use std::collections::BTreeMap;
+use stackforge_stack::lock::PythonFile;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Fails if a Dockerfile cannot build the plan: its steps need a shell, and it cannot prune wheels.
@@ -52,16 +53,28 @@ pub(super) async fn fetch_sources(
     options: &Options<'_>,
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<(), BuildError> {
-    let sources: Vec<_> = (plan.compiles())
+    let mut sources: Vec<_> = (plan.compiles())
         .filter(|c| !compiled.contains_key(&c.library))
         .filter_map(native::sdist)
         .collect();
+    sources.extend(direct(plan, options).cloned());
     if sources.is_empty() {
         return Ok(());
     }
     native::locked(&sources, "sources", options, on)
         .await
         .map(drop)
+}
+
+/// Returns the locked wheels that the stack names by their places.
+fn direct<'a>(plan: &'a Plan, options: &Options<'a>) -> impl Iterator<Item = &'a PythonFile> {
+    let libraries = options.stack.into_iter().flat_map(|s| &s.libraries);
+    let named: BTreeSet<&str> = libraries
+        .filter_map(|l| l.file.as_ref())
+        .map(|file| file.name.as_str())
+        .collect();
+    plan.wheels()
+        .filter(move |w| named.contains(w.file.as_str()))
 }
 
 /// Returns the compiled wheels that the store has, compiled here or fetched from the cache.
@@ -82,6 +95,11 @@ pub(super) fn rendered(
     wheels: &BTreeMap<String, PathBuf>,
 ) -> Result<Context, BuildError> {
     by_dockerfile(plan)?;
+    let named = |wheel: &PythonFile| {
+        let path = options.store.named(&wheel.sha256, &wheel.file)?;
+        Ok::<_, BuildError>((wheel.file.clone(), path))
+    };
+    let direct = direct(plan, options).map(named).collect::<Result<_, _>>()?;
     Ok(render::render(
         plan,
         &render::Options {
@@ -89,6 +107,7 @@ pub(super) fn rendered(
             base,
             config: options.config,
             wheels,
+            direct: &direct,
             debs: &options.store.dir("blobs/sha256")?,
         },
     )?)

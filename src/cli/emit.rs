@@ -8,6 +8,7 @@ use stackforge_image::store::save;
 use stackforge_plan::project::Project;
 use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_stack::matrix::Variant;
+use stackforge_types::printable;
 use std::io;
 use std::path::Path;
 
@@ -48,7 +49,11 @@ pub fn run(
     )?;
     if lock.is_none() {
         let file = project.name();
-        let next = format!("{file} has no lock yet: run `stackforge lock {file}` before this runs");
+        let next = format!(
+            "{} has no lock yet: run `stackforge lock {}` before this runs",
+            printable::line(file),
+            printable::word(file)
+        );
         print_status(common, &next);
     }
     match &args.output {

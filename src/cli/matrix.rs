@@ -160,7 +160,10 @@ pub(super) fn check(common: &Common, session: &Session, machine: &Machine) -> Ou
         out.push_str(&format!("; {refused} refused"));
     }
     if refused > 0 && machine.sm.is_none() && machine.driver.is_none() {
-        out.push_str(&format!(": `stackforge matrix {}` says why", stack.file()));
+        out.push_str(&format!(
+            ": `stackforge matrix {}` says why",
+            printable::word(stack.file())
+        ));
     }
     out.push('\n');
     print(&out);

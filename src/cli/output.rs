@@ -92,7 +92,7 @@ impl Failure {
             0 => {}
             n => print_message(&format!(
                 "`stackforge check --fix {}` writes {} into the stack.\n",
-                source.name,
+                printable::word(&source.name),
                 if n == 1 { "it" } else { "them" }
             )),
         }

@@ -10,6 +10,7 @@ use stackforge_build::{IndexSettings, Options, render_context};
 use stackforge_image::store::write_atomically;
 use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_transfer::registry::PlainHttp;
+use stackforge_types::printable;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -58,9 +59,11 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
     if common.json {
         json(&serde_json::json!({ "ok": true, "directory": args.output, "files": files }));
     } else {
-        let dir = shown(&args.output);
+        let dir = args.output.to_string_lossy();
         print(&format!(
-            "{dir}: {files} files; build with `docker build {dir}`\n"
+            "{}: {files} files; build with `docker build {}`\n",
+            printable::line(&dir),
+            printable::word(&dir)
         ));
     }
     Ok(())

@@ -6,6 +6,7 @@
 use super::ResolveError;
 use super::project::ROOT;
 use pep440_rs::Version;
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use stackforge_stack::lock::PythonFile;
 use stackforge_types::Digest;
@@ -252,7 +253,8 @@ impl File {
             (Some(name), _) => name.clone(),
             (None, address) => {
                 let address = address?.split(['?', '#']).next()?;
-                percent_decoded(address.rsplit('/').next()?)?
+                let last = address.rsplit('/').next()?;
+                percent_decode_str(last).decode_utf8().ok()?.into_owned()
             }
         };
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.+!".contains(&b);
@@ -266,26 +268,6 @@ impl File {
             && kind.iter().any(|k| name.ends_with(k));
         good.then_some(name)
     }
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        rest = tail;
-        if *first == b'%' {
-            let hex = std::str::from_utf8(rest.get(..2)?).ok()?;
-            bytes.push(
-                u8::from_str_radix(hex, 16)
-                    .ok()
-                    .filter(|_| !hex.starts_with('+'))?,
-            );
-            rest = &rest[2..];
-        } else {
-            bytes.push(*first);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -392,7 +374,6 @@ causal-conv1d==1.7.0
         fn reading_never_panics(s in "\\PC*") {
             let _ = pins(&s);
             let _ = Files::parse(&s);
-            let _ = percent_decoded(&s);
         }
     }
 }

@@ -51,6 +51,14 @@ pub enum ResolveError {
         version: String,
         why: String,
     },
+    #[error("`{file}` of `{library}`: {why}")]
+    File {
+        library: String,
+        file: String,
+        why: String,
+        code: Code,
+        help: String,
+    },
     #[error("the version of `{0}` would have to be chosen, and stackforge is offline")]
     OfflineChoice(String),
     #[error("OS packages")]
@@ -208,6 +216,12 @@ impl ResolveError {
                 Some(name.as_str()),
                 "choose a version that has a wheel, or write a recipe under `.stackforge/libraries/`".to_owned(),
             ),
+            Self::File {
+                library,
+                code,
+                help,
+                ..
+            } => (*code, Some(library.as_str()), help.clone()),
             Self::OfflineChoice(_) => (
                 codes::RESOLVER_FAILED,
                 None,

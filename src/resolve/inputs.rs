@@ -44,6 +44,11 @@ pub fn inputs(stack: &Stack, catalog: &Catalog, target: &Target<'_>) -> BTreeMap
         "overrides",
         super::redact::redact(&words(&stack.overrides).join(" ")),
     );
+    // A constraint may contain a direct URL.
+    put(
+        "constraints",
+        super::redact::redact(&words(&stack.constraints).join(", ")),
+    );
     let indexes = words(&stack.indexes);
     if !indexes.is_empty() || stack.overrides.iter().any(|o| o.value.contains("://")) {
         put("indexes", short(&(indexes, words(&stack.overrides))));
@@ -90,6 +95,13 @@ fn library(need: &Need<'_>) -> String {
     }
     if let Some(reference) = &library.git_ref {
         out.push_str(&format!(", ref {reference}"));
+    }
+    if let Some(file) = &library.file {
+        // An address may have a signature or credentials, which may change.
+        out.push_str(&format!(", file {}", file.name));
+        if let Some(sha256) = &file.sha256 {
+            out.push_str(&format!(" {sha256}"));
+        }
     }
     if let Some(index) = &library.index {
         out.push_str(&format!(", index {}", short(index)));

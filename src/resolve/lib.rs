@@ -7,6 +7,7 @@
 
 mod answer;
 mod builds;
+mod direct;
 mod error;
 mod git;
 mod indexes;
@@ -29,6 +30,7 @@ mod wheel_or_source;
 
 use answer::Pins;
 use builds::{BuildFacts, Toolkit, cuda_of, ordered};
+use direct::DirectFiles;
 use indexes::{Indexes, Origin};
 use old::{Old, old_digest};
 use policy::StackResolution;
@@ -131,12 +133,22 @@ where
     let mut needs = needs(stack, target);
     let choice = Choice::of(stack, target, catalog);
     wheel_or_source::decide(&mut needs, &resolver, &choice).await?;
-    resolver.settings.add(&needs, &work.path().join("stubs"))?;
+    let reader = direct::Reader {
+        stack,
+        old: &old,
+        cache: &options.cache,
+        offline: options.offline,
+    };
+    let direct = reader.read(&needs, progress).await?;
+    resolver
+        .settings
+        .add(&needs, &direct, &work.path().join("stubs"))?;
 
     progress("resolving versions");
     let question = Question {
         requirements: needs.iter().map(Need::line).collect(),
         preferences: old.preferences(&needs),
+        constraints: stack.constraints.iter().map(|c| c.value.clone()).collect(),
         ..Question::default()
     };
     let sources = Sources {
@@ -148,15 +160,16 @@ where
     };
     let Resolved {
         pins,
-        sdists: plain,
+        sdists: mut plain,
         mut notes,
     } = sources.resolve(&mut resolver, &question, progress).await?;
+    plain.extend(direct.sdists(&needs));
     if options.offline {
         old.only_known(&needs, &pins)?;
     }
     progress(&format!("choosing files of {} distributions", pins.len()));
     let files = resolver.files(&pins).await?;
-    let (wheels, sdists) = chosen(&resolver, &needs, &plain, &pins, &files)?;
+    let (wheels, sdists) = chosen(&resolver, &needs, &plain, &direct, &pins, &files)?;
     let base_cuda = target.base.image().and_then(|i| i.cuda.clone());
     let resolution = StackResolution {
         needs: &needs,
@@ -355,6 +368,7 @@ fn chosen(
     resolver: &Resolver<'_>,
     needs: &[Need<'_>],
     plain: &source::Sdists,
+    direct: &DirectFiles,
     pins: &Pins,
     files: &answer::Files,
 ) -> Result<(Vec<PythonFile>, Sdists), ResolveError> {
@@ -369,10 +383,17 @@ fn chosen(
             _ if plain.contains_key(name) => {}
             Some(PackageSource::Git { .. }) => {}
             Some(PackageSource::Sdist) => {
-                sdists.insert(name.clone(), files.sdist(name)?);
+                let sdist = match direct.get(name) {
+                    Some(named) => named.file.clone(),
+                    None => files.sdist(name)?,
+                };
+                sdists.insert(name.clone(), sdist);
             }
             _ => {
-                let mut wheel = files.wheel(name, &resolver.settings.target)?;
+                let mut wheel = match direct.get(name) {
+                    Some(named) => named.file.clone(),
+                    None => files.wheel(name, &resolver.settings.target)?,
+                };
                 wheel.via = pin.locked_via();
                 wheels.push(wheel);
             }

@@ -5,6 +5,7 @@
 //! written here.
 
 use super::ResolveError;
+use super::direct::DirectFiles;
 use super::requirements::{Need, PackageSource};
 use flate2::{Compression, write::GzEncoder};
 use pep440_rs::Version;
@@ -64,9 +65,34 @@ pub(super) struct Question {
 }
 
 impl UvSettings {
-    /// Adds the metadata and stubs of compiled libraries.
-    pub fn add(&mut self, needs: &[Need<'_>], stubs: &Path) -> Result<(), ResolveError> {
-        for need in needs.iter().filter(|n| n.compiled()) {
+    /// Adds the metadata and stubs of compiled libraries and of files that the stack names.
+    pub fn add(
+        &mut self,
+        needs: &[Need<'_>],
+        files: &DirectFiles,
+        stubs: &Path,
+    ) -> Result<(), ResolveError> {
+        for need in needs {
+            let Some(file) = files.get(&need.distribution) else {
+                continue;
+            };
+            let version = &file.version;
+            let described = need.metadata().into_iter();
+            let mut described = described.filter(|(v, _)| v.as_ref().is_none_or(|v| v == version));
+            let content = described
+                .next()
+                .map_or(&file.metadata.dependencies, |(_, m)| m);
+            stub(stubs, &need.distribution, version, content)?;
+            self.stubs = Some(stubs.to_owned());
+            self.compiled.push(need.distribution.clone());
+            self.metadata.push(Metadata {
+                distribution: need.distribution.clone(),
+                version: Some(version.clone()),
+                content: content.clone(),
+            });
+        }
+        let in_an_index = |n: &&Need<'_>| n.compiled() && !files.contains_key(&n.distribution);
+        for need in needs.iter().filter(in_an_index) {
             let metadata = need.metadata();
             let of = |version: Option<&Version>| {
                 metadata

@@ -6,7 +6,7 @@
 use super::ResolveError;
 use pep440_rs::{Operator, Version, VersionSpecifiers};
 use stackforge_stack::catalog::{Build, BuildSource, Recipe, StaticMetadata, WheelSource};
-use stackforge_stack::spec::{From, Library, Stack, Wanted};
+use stackforge_stack::spec::{FileKind, From, Library, Stack, Wanted};
 use stackforge_stack::target::Target;
 use stackforge_types::wheel::normalized;
 use std::str::FromStr;
@@ -16,6 +16,8 @@ use std::str::FromStr;
 pub(super) enum PackageSource {
     Wheel,
     Sdist,
+    /// The file that the stack names: a wheel, or a source distribution without a recipe.
+    File,
     /// `reference` may contain `{version}`.
     Git {
         url: String,
@@ -58,7 +60,14 @@ pub(super) fn needs<'a>(stack: &'a Stack, target: &Target<'a>) -> Vec<Need<'a>> 
 }
 
 fn package_source(library: &Library, recipe: Option<&Recipe>) -> PackageSource {
-    let Some(build) = recipe.and_then(|r| r.build.as_ref()) else {
+    let build = recipe.and_then(|r| r.build.as_ref());
+    if let Some(file) = &library.file {
+        return match file.kind {
+            FileKind::Sdist(..) if build.is_some() => PackageSource::Sdist,
+            _ => PackageSource::File,
+        };
+    }
+    let Some(build) = build else {
         return PackageSource::Wheel;
     };
     let own_source = library.git.is_some() || library.git_ref.is_some();
@@ -181,7 +190,8 @@ impl<'a> Need<'a> {
             .filter(|v| self.specifiers().is_none_or(|s| s.contains(v)))
             .max();
         match &self.source {
-            PackageSource::Wheel | PackageSource::Open => {}
+            PackageSource::Wheel | PackageSource::Open | PackageSource::File => {}
+            PackageSource::Sdist if self.library.file.is_some() => self.pinned = self.exact(),
             PackageSource::Sdist if any => {}
             PackageSource::Sdist => {
                 let version = accepted.ok_or_else(|| ResolveError::NoMetadata {

@@ -58,6 +58,16 @@ shows! {
     an_override_whose_name_ends_with_a_dash: format!("{GOOD}overrides: [\"certifi->=1\"]\n");
     attention_out_of_range: format!("{GOOD}validate: {{ attention: {{ batch: 0, heads: 1, seq: 1, head_dim: 1, dtype: float16 }} }}\n");
     unknown_dtype: format!("{GOOD}validate: {{ attention: {{ batch: 1, heads: 1, seq: 1, head_dim: 1, dtype: fp16 }} }}\n");
+    a_folder_for_a_library: GOOD.replace("\"2.13.0\"", "./torch");
+    a_repository_for_a_library: GOOD.replace("\"2.13.0\"", "git+https://github.com/pytorch/pytorch@v2.13.0");
+    a_file_of_another_library: GOOD.replace("\"2.13.0\"", "https://h.test/torchaudio-2.13.0-py3-none-any.whl");
+    a_wheel_for_another_python: GOOD.replace("\"2.13.0\"", "{ file: torch-2.13.0-cp312-cp312-manylinux_2_28_x86_64.whl }");
+    a_file_beside_other_keys: GOOD.replace("\"2.13.0\"", "{ file: torch-2.13.0.tar.gz, version: \"2.13.0\", from: wheel, sha256: abc }");
+    a_digest_without_a_file: GOOD.replace("\"2.13.0\"", "{ version: \"2.13.0\", sha256: abc }");
+    constraints_that_are_none: format!("{GOOD}constraints: [\"numpy<\", ../c.in, gone.txt]\n");
+    constraints_of_a_file_that_is_not_there: format!("{GOOD}constraints: [gone.txt]\n");
+    the_newest_by_another_word: GOOD.replace("\"2.13.0\"", "latest");
+    a_range_as_poetry_writes_it: GOOD.replace("\"2.13.0\"", "^2.13");
     alias_bomb: {
         let mut bomb = String::from("a: &a [x, x, x, x, x, x, x, x, x, x]\n");
         for (name, of) in [("b", "a"), ("c", "b"), ("d", "c"), ("e", "d"), ("f", "e"), ("g", "f")] {

@@ -139,7 +139,7 @@ fn read(stream: &TcpStream) -> Option<Request> {
         let value = value.trim();
         match name.to_ascii_lowercase().as_str() {
             "range" => {
-                let first = value.strip_prefix("bytes=")?.strip_suffix('-')?;
+                let first = value.strip_prefix("bytes=")?.split('-').next()?;
                 request.range = Some(first.parse().ok()?);
             }
             "if-range" => request.if_range = Some(value.to_owned()),

@@ -33,6 +33,17 @@ pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
 
+/// One word of a command line that a message proposes: quoted for a shell where it has to be.
+/// What cannot be printed is escaped, as in [`line`]; such a word does not name its file.
+pub fn word(text: &str) -> Cow<'_, str> {
+    let bare = |c: char| c.is_alphanumeric() || "_-./:,=+@%".contains(c);
+    let word = line(text);
+    if !word.is_empty() && word.chars().all(bare) {
+        return word;
+    }
+    Cow::Owned(format!("'{}'", word.replace('\'', "'\\''")))
+}
+
 fn escaped(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     let plain = |c: char| is_plain(c) || stays(c);
     if text.chars().all(plain) {
@@ -108,6 +119,21 @@ pub fn json(document: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_word_is_quoted_where_a_shell_would_split_or_run_it() {
+        for (name, shown) in [
+            ("stacks/thor-cuda13.yaml", "stacks/thor-cuda13.yaml"),
+            ("größe.yaml", "größe.yaml"),
+            ("", "''"),
+            ("my stack.yaml", "'my stack.yaml'"),
+            ("$(id).yaml", "'$(id).yaml'"),
+            ("it's.yaml", r"'it'\''s.yaml'"),
+            ("a\nb", r"'a\nb'"),
+        ] {
+            assert_eq!(word(name), shown);
+        }
+    }
 
     #[test]
     fn what_is_secret_is_not_shown() {

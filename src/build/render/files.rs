@@ -33,7 +33,7 @@ pub(super) fn runtime(plan: &Plan) -> Option<&Runtime> {
 pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, RenderError> {
     let mut context = Context::new();
     scripts(plan, options, &mut context);
-    locks(plan, &mut context);
+    locks(plan, options, &mut context);
     let builder = plan.tools().map_or(&[][..], |t| &t.packages);
     let bootstrap = plan.base().bootstrap;
     if bootstrap || locked(plan.packages()) || locked(builder) {
@@ -87,7 +87,8 @@ fn scripts(plan: &Plan, options: &Options<'_>, context: &mut Context) {
 }
 
 /// Adds what is installed, by version and digest, and what a compile is told.
-fn locks(plan: &Plan, context: &mut Context) {
+fn locks(plan: &Plan, options: &Options<'_>, context: &mut Context) {
+    let mut direct: Vec<(String, Content)> = Vec::new();
     let mut text = |path: String, text: String| context.insert(path, Content::Text(text));
     text("validate/spec.json".into(), plan.promise());
     text(
@@ -99,10 +100,21 @@ fn locks(plan: &Plan, context: &mut Context) {
     let slim = serde_json::to_string_pretty(slim).unwrap_or_default();
     text("locks/slim.json".into(), slim + "\n");
     for layer in plan.groups() {
-        text(
-            format!("locks/{}.txt", layer.group),
-            requirements(&layer.wheels),
-        );
+        let mut lines = requirements(&layer.wheels);
+        for wheel in &layer.wheels {
+            if let Some(path) = options.direct.get(&wheel.file) {
+                let name = format!("direct/{}/{}", layer.group, wheel.file);
+                direct.push((name, Content::File(path.clone())));
+            }
+        }
+        if layer
+            .wheels
+            .iter()
+            .any(|w| options.direct.contains_key(&w.file))
+        {
+            lines.insert_str(0, "--find-links /dev/stackforge/direct\n");
+        }
+        text(format!("locks/{}.txt", layer.group), lines);
     }
     let installed = plan.installed();
     let lines = installed.map(|(name, version)| format!("{name}=={version}\n"));
@@ -112,6 +124,7 @@ fn locks(plan: &Plan, context: &mut Context) {
             text(format!("builders/{}/{name}", compile.library), content);
         }
     }
+    context.extend(direct);
 }
 
 /// Adds the source distributions of what has to be compiled.

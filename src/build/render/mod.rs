@@ -87,6 +87,8 @@ pub struct Options<'a> {
     pub config: &'a Config,
     /// Compiled wheels, by library: each replaces its builder stage.
     pub wheels: &'a BTreeMap<String, PathBuf>,
+    /// Wheels by file name that the stack names by their places: no index has them.
+    pub direct: &'a BTreeMap<String, PathBuf>,
     /// Folder of fetched OS packages and sources, named by their sha256.
     pub debs: &'a Path,
 }
@@ -115,7 +117,11 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
     let mut previous = String::new();
     let mut layers = Vec::new();
     for layer in &groups {
-        layers.push(json!({ "name": layer.group.name(), "previous": previous }));
+        layers.push(json!({
+            "name": layer.group.name(),
+            "previous": previous,
+            "direct": layer.wheels.iter().any(|w| options.direct.contains_key(&w.file)),
+        }));
         previous = format!("-{}", layer.group);
     }
     let stage = |layers: &[&WheelLayer]| match layers.last() {

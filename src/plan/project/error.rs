@@ -5,6 +5,7 @@ use stackforge_stack::catalog::CatalogError;
 use stackforge_stack::diag::{Code, Diagnostic, Explained as _, Report, Source, codes};
 use stackforge_stack::matrix::{Expansion, Rejected};
 use stackforge_stack::spec::{Platform, PythonVersion};
+use stackforge_types::printable;
 use std::path::PathBuf;
 
 /// Names of variants that an error lists.
@@ -106,7 +107,7 @@ impl ProjectError {
             };
             Report::new(Source::default(), vec![d])
         };
-        let lock = |file: &str| Some(format!("run `stackforge lock {file}`"));
+        let lock = |file: &str| Some(format!("run `stackforge lock {}`", printable::word(file)));
         match &this {
             Self::Unreadable { .. } => {
                 diagnostic(Some("check the path and its permissions".to_owned()))
@@ -150,7 +151,10 @@ fn names(file: &str, near: Option<&str>, available: &[String], single: bool) -> 
             let mut help = "use `--variant` with one of\n".to_owned();
             help.push_str(&available[..available.len().min(SHOWN)].join("\n"));
             if available.len() > SHOWN {
-                help.push_str(&format!("\n…\n`stackforge matrix {file}` lists all"));
+                help.push_str(&format!(
+                    "\n…\n`stackforge matrix {}` lists all",
+                    printable::word(file)
+                ));
             }
             help
         }

@@ -14,6 +14,7 @@ use stackforge_stack::matrix::{self, Expansion, Section};
 use stackforge_stack::rules::{self, Case, Checked, Machine, Picks};
 use stackforge_stack::spec::{self, Stack, StackFile};
 use stackforge_stack::target::Target;
+use stackforge_types::printable;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -60,7 +61,7 @@ impl Project {
     /// If the text or a file of the catalog is not valid.
     pub fn of(path: &Path, text: &str, catalog: Option<&Path>) -> Result<Self, ProjectError> {
         let name = path.display().to_string();
-        let file = spec::read(&name, text).map_err(ProjectError::Invalid)?;
+        let file = parsed(&name, text)?;
         let overlay = catalog.map(Path::to_owned).or_else(|| {
             let beside = path.parent().unwrap_or(Path::new("")).join(".stackforge");
             beside.is_dir().then_some(beside)
@@ -309,7 +310,16 @@ impl Project {
 /// If it cannot be read, or is not a stack.
 pub fn read(path: &Path) -> Result<StackFile, ProjectError> {
     let text = text_of(path)?;
-    spec::read(&path.display().to_string(), &text).map_err(ProjectError::Invalid)
+    parsed(&path.display().to_string(), &text)
+}
+
+/// Reads a stack's text, and the files of constraints that it names.
+fn parsed(name: &str, text: &str) -> Result<StackFile, ProjectError> {
+    let mut file = spec::read(name, text).map_err(ProjectError::Invalid)?;
+    let stack = &mut file.pattern;
+    spec::constraints::expand(stack, &|path| File::open(path).and_then(self::text))
+        .map_err(|faults| ProjectError::Invalid(Report::new(stack.source.clone(), faults)))?;
+    Ok(file)
 }
 
 /// Reads the text of a stack file.
@@ -348,7 +358,10 @@ fn stale(stack: &Stack, change: &Change) -> Diagnostic {
     };
     Diagnostic::error(codes::LOCK_STALE, what)
         .at(span_of(stack, key))
-        .help(format!("run `stackforge lock {}`", stack.file()))
+        .help(format!(
+            "run `stackforge lock {}`",
+            printable::word(stack.file())
+        ))
 }
 
 /// Returns the stack's line for a key of the lock's inputs.

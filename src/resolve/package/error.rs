@@ -5,6 +5,7 @@ use super::super::uv::UvError;
 use stackforge_image::store::StoreError;
 use stackforge_stack::diag::{Code, Explained, codes};
 use stackforge_transfer::fetch::FetchError;
+use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
@@ -35,6 +36,8 @@ pub enum PackageError {
     OfflineFiles { files: Vec<String> },
     #[error("no index has {}: {}", files_of(.files.len()), listed(.files))]
     Gone { files: Vec<String> },
+    #[error("{} cannot be taken as the locked file", path.display())]
+    Local { path: PathBuf, source: StoreError },
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("the settings of uv or pip forbid every index")]
@@ -126,6 +129,9 @@ impl Explained for PackageError {
             Self::Gone { .. } => {
                 "check the index settings of uv or pip; where the files were withdrawn, lock again"
             }
+            Self::Local { .. } => {
+                "restore the file, or take its new content with `stackforge lock --upgrade`"
+            }
             Self::Store(e) => return e.help(),
             Self::NoIndex => "remove `no-index` from the settings, or give the wheel's file",
             Self::Page { .. } | Self::Downgrade => {
@@ -146,6 +152,7 @@ impl Explained for PackageError {
             }
             Self::Gone { .. } => codes::NO_MATCHING_FILE,
             Self::Offline { .. } | Self::OfflineFiles { .. } => codes::OFFLINE,
+            Self::Local { .. } => codes::FILE_UNFIT,
             Self::Store(e) => e.code(),
             Self::Uv(e) => e.code(),
             Self::Fetch(e) => e.code(),

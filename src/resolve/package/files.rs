@@ -3,18 +3,18 @@
 //! A lock names files by digest and has no host. Files in the store are not fetched. The project pages of the
 //! others are fetched once each, several in parallel, then all files together.
 
-use super::places::{self, Locked};
+use super::places::{self, Locked, Places};
 use super::{Indexes, PackageError, into};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use reqwest::Url;
 use stackforge_image::store::Store;
 use stackforge_stack::catalog::Catalog;
 use stackforge_stack::lock::PythonFile;
-use stackforge_stack::spec::Stack;
+use stackforge_stack::spec::{Place, Stack};
 use stackforge_transfer::fetch::{Download, Event};
 use stackforge_types::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Pages that are fetched in parallel.
 const PAGES: usize = 12;
@@ -58,6 +58,19 @@ pub async fn locked_files(
     all.iter().map(named).collect()
 }
 
+/// Returns where the stack says that a locked file is.
+fn named(stack: &Stack, locked: &Locked) -> Option<Url> {
+    let mut files = stack.libraries.iter().filter_map(|l| l.file.as_ref());
+    let file = files.find(|f| f.name == locked.file)?;
+    match &file.place {
+        Place::Url(url) => Url::parse(url).ok(),
+        Place::Path(_) => {
+            let path = file.path(Path::new(stack.file()))?;
+            Url::from_file_path(std::path::absolute(path).ok()?).ok()
+        }
+    }
+}
+
 async fn fetch(
     missing: &[(&Locked, &PythonFile)],
     stack: Option<&Stack>,
@@ -67,11 +80,18 @@ async fn fetch(
 ) -> Result<(), PackageError> {
     let indexes = stack.map_or_else(Indexes::of_user, Indexes::of);
     let fetcher = into(store)?;
-    let places = places::from_settings(&indexes, catalog, store.root()).await?;
+    let mut urls = vec![Vec::new(); missing.len()];
     let mut projects: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (place, (locked, _)) in missing.iter().enumerate() {
-        projects.entry(&locked.project).or_default().push(place);
+        match stack.and_then(|stack| named(stack, locked)) {
+            Some(url) => urls[place].push(url),
+            None => projects.entry(&locked.project).or_default().push(place),
+        }
     }
+    let places = match projects.is_empty() {
+        true => Places::none(),
+        false => places::from_settings(&indexes, catalog, store.root()).await?,
+    };
     let (places, ask) = (&places, &fetcher);
     let found: Vec<(Vec<usize>, Vec<Vec<Url>>)> = stream::iter(projects)
         .map(|(project, numbers)| async move {
@@ -82,7 +102,6 @@ async fn fetch(
         .buffer_unordered(PAGES)
         .try_collect()
         .await?;
-    let mut urls = vec![Vec::new(); missing.len()];
     for (numbers, found) in found {
         for (number, found) in numbers.into_iter().zip(found) {
             urls[number] = found;
@@ -103,8 +122,10 @@ async fn fetch(
             let copied = std::fs::File::open(&path)
                 .map_err(|e| stackforge_image::store::StoreError::at("read", &path, e))
                 .and_then(|file| store.put(file, Some(&locked.sha256)));
-            if copied.is_ok() {
-                continue;
+            match copied {
+                Ok(_) => continue,
+                Err(_) if urls.iter().any(|url| url.scheme() != "file") => {}
+                Err(source) => return Err(PackageError::Local { path, source }),
             }
         }
         let remote = urls.iter().filter(|url| url.scheme() != "file");

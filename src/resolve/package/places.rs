@@ -80,6 +80,15 @@ async fn default_of_uv(
 }
 
 impl Places {
+    /// No place at all.
+    pub fn none() -> Self {
+        Self {
+            find_links: Vec::new(),
+            indexes: Vec::new(),
+            first_only: true,
+        }
+    }
+
     /// Returns the project's files to choose from.
     pub async fn find(&self, wanted: &Pin, fetcher: &Fetcher) -> Result<Vec<Listed>, PackageError> {
         let mut files = Vec::new();

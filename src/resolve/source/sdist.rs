@@ -85,6 +85,19 @@ pub(in super::super) fn read(file: &str, path: &Path) -> Result<SdistMetadata, S
     texts.metadata()
 }
 
+/// Returns what a wheel's METADATA says.
+pub(in super::super) fn of_wheel(text: &str) -> SdistMetadata {
+    let info = Info::of(text);
+    SdistMetadata {
+        dependencies: StaticMetadata {
+            requires_python: info.requires_python,
+            requires_dist: info.requires,
+        },
+        build_requires: Vec::new(),
+        compiles: false,
+    }
+}
+
 impl Texts {
     fn metadata(&self) -> Result<SdistMetadata, SdistError> {
         let text = |name: &str| self.by_path.get(name).map(String::as_str);

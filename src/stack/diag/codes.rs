@@ -264,6 +264,9 @@ codes! {
     EXTRAS_LACKING = 214, "a library lacks what its own extras bring",
         "Its objects need libraries of CUDA that neither a wheel of the stack nor the base has, so its import or its first use of the GPU would fail. Its metadata lists distributions with them as extras, which a requirement has to name.",
         "Name the extras in the library's entry, `\"onnxruntime-gpu[cuda,cudnn]\": auto` for instance; `stackforge check --fix` does.";
+    FILE_UNFIT = 215, "a file that the stack names is not what it is named for",
+        "It is of another distribution, or for another Python, platform or a newer glibc than the image's; or its content is not what `sha256` or the lock says.",
+        "Name a file that fits. If its content was changed on purpose, run `stackforge lock` with `--upgrade`.";
     ENGINE_MISSING = 301, "no container engine answers",
         "The docker engine is reached through DOCKER_HOST or its default socket.",
         "Start Docker (`systemctl start docker`), set DOCKER_HOST, or check that you may use the socket (group `docker`).";

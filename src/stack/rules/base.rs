@@ -1,11 +1,12 @@
 //! Rules about target, base and the way libraries are installed that need no library's version.
 
-use super::case::{Case, base_cuda, distribution, name};
+use super::case::{Case, base_cuda, distribution, glibc, name};
 use crate::catalog::{Facts, Image, JetsonRelease, Recipe, Toolkit, Way, WheelSource};
 use crate::diag::{Diagnostic, codes};
-use crate::spec::{From, Library, Platform, Sm, Wanted};
+use crate::spec::{FileKind, From, Library, Platform, Sm, Wanted};
 use pep440_rs::Version;
 use stackforge_gpu::same;
+use stackforge_types::wheel::WheelTarget;
 use std::str::FromStr;
 
 /// Most layers of an image in Docker.
@@ -271,6 +272,7 @@ pub fn library_can_come_so(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
             .get(library.name.value.as_str())
             .copied();
         ways(case, library, recipe, findings);
+        file_fits(case, library, findings);
         if let Some(recipe) = recipe {
             refusals(case, library, recipe, findings);
         }
@@ -302,13 +304,55 @@ fn ways(
         );
     }
     // The stack's own index may have wheels that the public one lacks.
-    let foreign = library.index.is_some() || !case.stack.indexes.is_empty();
+    let foreign =
+        library.index.is_some() || library.file.is_some() || !case.stack.indexes.is_empty();
     let none = recipe.is_some_and(|r| r.wheels == WheelSource::None);
     if library.from == From::Wheel && none && !foreign {
         findings.push(
             Diagnostic::error(codes::SOURCE_ONLY, format!("`{name}` has no wheels"))
                 .at(library.name.span)
                 .help("use `from: source` or `from: auto`"),
+        );
+    }
+}
+
+/// Reports a file that is another distribution's, or a wheel that the image cannot take.
+fn file_fits(case: &Case<'_>, library: &Library, findings: &mut Vec<Diagnostic>) {
+    let Some(file) = &library.file else {
+        return;
+    };
+    let mut unfit = |message: String, help: String| {
+        let finding = Diagnostic::error(codes::FILE_UNFIT, message);
+        findings.push(finding.at(library.version_span).help(help));
+    };
+    let (own, wanted) = (
+        file.kind.distribution(),
+        distribution(case, library.name.value.as_str()),
+    );
+    if own != wanted {
+        unfit(
+            format!("`{}` is a file of `{own}`, not of `{wanted}`", file.name),
+            format!("name the library `{own}`, or another file"),
+        );
+        return;
+    }
+    let FileKind::Wheel(wheel) = &file.kind else {
+        return;
+    };
+    let target = WheelTarget {
+        python: case.stack.python.value,
+        platform: case.stack.platform.value,
+        glibc: glibc(case).map_or(u16::MAX, |g| g.0),
+    };
+    if wheel.rank(&target).is_none() {
+        let (platform, python) = (target.platform, target.python);
+        let with = glibc(case).map_or_else(String::new, |g| format!(" and glibc {g}"));
+        unfit(
+            format!(
+                "`{}` cannot be installed on {platform} with Python {python}{with}",
+                file.name
+            ),
+            "name a wheel whose tags fit, or its source distribution".to_owned(),
         );
     }
 }

@@ -139,9 +139,11 @@ fn versions(case: &Case<'_>) -> Picked {
 fn package<'a>(case: &Case<'a>, name: &str, version: Version, way: Way, span: Span) -> Package<'a> {
     let (version, local) = split_local(&version);
     let release = case.catalog.releases(name).and_then(|r| r.get(&version));
-    let own_index =
-        |l: &Library| l.index.is_some() && distribution(case, l.name.value.as_str()) == name;
-    let foreign = !case.stack.indexes.is_empty() || case.stack.libraries.iter().any(own_index);
+    let own_place = |l: &Library| {
+        let own = l.index.is_some() || l.file.is_some();
+        own && distribution(case, l.name.value.as_str()) == name
+    };
+    let foreign = !case.stack.indexes.is_empty() || case.stack.libraries.iter().any(own_place);
     let wheel = release
         .filter(|_| way == Way::Wheel && !foreign)
         .and_then(|r| wheel_of(case, r, &local));

@@ -6,6 +6,8 @@
 //! looked up by the catalog.
 
 mod axis;
+pub mod constraints;
+mod direct;
 mod fault;
 pub mod raw;
 mod read;
@@ -18,6 +20,7 @@ use std::collections::BTreeMap;
 
 pub use axis::fill;
 pub use axis::{CudaVersion, Matrix};
+pub use direct::{DirectFile, DirectFileError, FileKind, Place};
 pub use raw::{AttentionShape, From, Publish, SharedCache};
 pub use read::read;
 pub use requirement::requirement;
@@ -66,6 +69,9 @@ pub struct Stack {
     pub packages: Vec<At<String>>,
     /// Requirements that win over what packages ask for.
     pub overrides: Vec<At<String>>,
+    /// Requirements that hold versions back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub constraints: Vec<At<String>>,
     /// Package indexes, first one first; empty: the user's own configuration.
     pub indexes: Vec<At<String>>,
     /// Whether the image must be able to compile kernels at run time.
@@ -104,6 +110,9 @@ pub struct Library {
     #[serde(rename = "ref")]
     pub git_ref: Option<String>,
     pub index: Option<String>,
+    /// The file that it is taken from. Then `version` and `from` are the file's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<DirectFile>,
 }
 
 /// The version that a library entry asks for.

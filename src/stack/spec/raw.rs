@@ -91,7 +91,7 @@ pub struct RawStack {
     /// a `python` axis.
     #[schemars(with = "Option<String>")]
     pub python: Option<Positioned<String>>,
-    /// Libraries by name: a version specifier, `auto`, or a mapping.
+    /// Libraries by name: a version specifier, `auto`, the address or path of a file, or a mapping.
     #[schemars(with = "BTreeMap<String, RawLibrary>", extend("minProperties" = 1))]
     pub libraries: Positioned<BTreeMap<Positioned<String>, RawLibrary>>,
     /// OS packages of the final image.
@@ -100,6 +100,10 @@ pub struct RawStack {
     /// Requirements (PEP 508) that win over what packages ask for.
     #[serde(default)]
     pub overrides: Vec<Positioned<String>>,
+    /// Requirements (PEP 508) that hold versions back where something asks for the distribution, and files
+    /// of them, as pip's `--constraint` takes.
+    #[serde(default)]
+    pub constraints: Vec<Positioned<String>>,
     /// Package indexes, the first one first; without it, the user's own configuration.
     #[serde(default)]
     pub indexes: Vec<Positioned<String>>,
@@ -295,6 +299,13 @@ pub struct LibraryBody {
     pub git_ref: Option<Positioned<String>>,
     /// Index that this library comes from.
     pub index: Option<String>,
+    /// A wheel or source distribution to take it from: an https address, or a path that starts at the stack
+    /// file's folder.
+    #[schemars(with = "Option<String>")]
+    pub file: Option<Positioned<String>>,
+    /// SHA-256 of `file`, in hexadecimal. Without it, the lock records what the first lock found.
+    #[schemars(with = "Option<String>")]
+    pub sha256: Option<Positioned<String>>,
 }
 
 impl<'de> Deserialize<'de> for RawLibrary {
@@ -305,7 +316,7 @@ impl<'de> Deserialize<'de> for RawLibrary {
             type Value = RawLibrary;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a version specifier in quotes, `auto`, or a mapping with `version`")
+                f.write_str("a version specifier in quotes, `auto`, the address or path of a file, or a mapping with `version`")
             }
 
             fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<RawLibrary, E> {

@@ -1,13 +1,15 @@
 //! Parses text to a [`Stack`]: first the structure, up to the first fault, then every value, with all faults at
 //! once.
 
+use super::direct::{self, DirectFile};
 use super::fault::{first_line, structural, widen};
 use super::raw::{
     AttentionShape, From, Positioned, Publish, RawFrom, RawLibrary, RawStack, SharedCache,
 };
 use super::requirement::requirement;
-use super::{At, Library, LibraryName, Stack, StackFile, Wanted};
+use super::{At, FileKind, Library, LibraryName, Stack, StackFile, Wanted, constraints};
 use crate::diag::{Code, Diagnostic, Report, Source, Span, codes};
+use pep440_rs::VersionSpecifier;
 use stackforge_types::reference::{image_reference, repository};
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -127,6 +129,7 @@ impl Checker<'_> {
         let libraries = self.libraries(raw.libraries.0.value);
         let packages = self.packages(raw.packages);
         let overrides = self.overrides(raw.overrides);
+        let constraints = self.constraints(raw.constraints);
         let indexes = self.indexes(raw.indexes);
         self.attention(raw.validate.attention.as_ref());
         self.references(raw.publish.as_ref(), raw.cache.as_ref());
@@ -142,6 +145,7 @@ impl Checker<'_> {
             libraries,
             packages,
             overrides,
+            constraints,
             indexes,
             jit: raw.jit.unwrap_or(true),
             os_libraries: raw.os_libraries.unwrap_or(true),
@@ -179,6 +183,24 @@ impl Checker<'_> {
                 (codes::BAD_REQUIREMENT, text)
             })
         })
+    }
+
+    fn constraints(&mut self, all: Vec<Positioned<String>>) -> Vec<At<String>> {
+        let mut out = Vec::new();
+        for entry in all {
+            match constraints::entry(&entry) {
+                Ok(()) => out.push(entry.0),
+                Err(why) => {
+                    let text = format!("`{}` is no constraint: {why}", clip(&entry.0.value));
+                    let fault = Diagnostic::error(codes::BAD_REQUIREMENT, text);
+                    self.push(
+                        entry.0.span,
+                        fault.help("write `\"numpy<2.3\"`, or the path of a file of such lines"),
+                    );
+                }
+            }
+        }
+        out
     }
 
     fn indexes(&mut self, all: Vec<Positioned<String>>) -> Vec<At<String>> {
@@ -297,18 +319,49 @@ impl Checker<'_> {
     fn library(&mut self, name: Positioned<String>, raw: RawLibrary) -> Option<Library> {
         let name_span = name.0.span;
         let (name, named_extras) = self.library_name(name);
-        let (version, version_span) = match raw.version {
-            None => (Wanted::Auto, name_span),
-            Some(Positioned(At { value, span })) => {
-                let span = if span.line > 0 {
-                    span
-                } else {
-                    self.value_after(name_span, &value)
-                };
-                (self.wanted(&value, span)?, span)
+        let mut body = raw.body;
+        let mut version = raw.version.map(|Positioned(At { value, span })| {
+            let span = if span.line > 0 {
+                span
+            } else {
+                self.value_after(name_span, &value)
+            };
+            At { value, span }
+        });
+        if let Some(file) = version.take_if(|v| body.file.is_none() && direct::is_file(&v.value)) {
+            body.file = Some(Positioned(file));
+        }
+        let file = match body.file.take() {
+            Some(file) => {
+                let span = file.0.span;
+                let others = [
+                    ("version", version.is_some()),
+                    ("git", body.git.is_some()),
+                    ("ref", body.git_ref.is_some()),
+                    ("index", body.index.is_some()),
+                ];
+                self.alone(span, &others);
+                Some((self.file(file.0, body.sha256.take())?, span))
             }
+            None => None,
         };
-        let body = raw.body;
+        if let Some(Positioned(At { span, .. })) = body.sha256 {
+            let text = "`sha256` is the digest of `file`, which is not there";
+            self.push(
+                span,
+                Diagnostic::error(codes::BAD_VALUE, text).help("name the file too"),
+            );
+        }
+        let mut from = self.from(body.from, name_span)?;
+        let (version, version_span) = match (&file, version) {
+            (Some((file, span)), _) => {
+                from = self.from_file(file, from, *span)?;
+                let exactly = VersionSpecifier::equals_version(file.kind.version().clone());
+                (Wanted::Specifier(exactly.into()), *span)
+            }
+            (None, None) => (Wanted::Auto, name_span),
+            (None, Some(At { value, span })) => (self.wanted(&value, span)?, span),
+        };
         self.variables(body.env.keys());
         let extras = self.extras([named_extras, body.extras].concat());
         if let Some(Positioned(At { value: 0, span })) = body.jobs {
@@ -325,7 +378,7 @@ impl Checker<'_> {
             name: name?,
             version,
             version_span,
-            from: self.from(body.from, name_span)?,
+            from,
             extras,
             env: body.env.into_iter().map(|(k, v)| (k.0.value, v)).collect(),
             jobs: body.jobs.map(|j| j.0.value),
@@ -335,7 +388,53 @@ impl Checker<'_> {
             git: body.git.map(|g| g.0.value),
             git_ref: body.git_ref.map(|g| g.0.value),
             index: body.index,
+            file: file.map(|(file, _)| file),
         })
+    }
+
+    /// Reads the file that a library is taken from.
+    fn file(
+        &mut self,
+        written: At<String>,
+        sha256: Option<Positioned<String>>,
+    ) -> Option<DirectFile> {
+        let sha256 = sha256.map(|s| s.0.value);
+        match DirectFile::parse(&written.value, sha256.as_deref()) {
+            Ok(file) => Some(file),
+            Err(fault) => {
+                let help = fault.help();
+                let fault = Diagnostic::error(codes::BAD_VALUE, fault.to_string());
+                self.push(written.span, fault.help(help));
+                None
+            }
+        }
+    }
+
+    /// Reports keys that have no meaning beside `file`.
+    fn alone(&mut self, span: Span, others: &[(&str, bool)]) {
+        for (key, _) in others.iter().filter(|(_, there)| *there) {
+            let text = format!("`{key}` and `file` exclude each other");
+            let fault = Diagnostic::error(codes::BAD_VALUE, text);
+            self.push(
+                span,
+                fault.help("the file says what is installed: leave the other key out"),
+            );
+        }
+    }
+
+    /// Returns how a library of a file is installed: what the file is decides.
+    fn from_file(&mut self, file: &DirectFile, from: From, span: Span) -> Option<From> {
+        let (of_file, what) = match &file.kind {
+            FileKind::Wheel(_) => (From::Wheel, "a wheel"),
+            FileKind::Sdist(..) => (From::Source, "a source distribution"),
+        };
+        if from != From::Auto && from != of_file {
+            let text = format!("`{}` is {what}, which `from` excludes", clip(&file.name));
+            let fault = Diagnostic::error(codes::BAD_VALUE, text);
+            self.push(span, fault.help("leave `from` out"));
+            return None;
+        }
+        Some(of_file)
     }
 
     /// Splits `Ray[serve]` into the normalized name, as PEP 503 has it, and the extras.
@@ -443,13 +542,17 @@ impl Checker<'_> {
     }
 
     fn bad_specifier(&mut self, value: &str, span: Span, why: &str) {
+        let help = match other_notation(value) {
+            Some(same) => format!("write `{same}`"),
+            None => "write `\"2.13.0\"`, `\"2.13.*\"`, `\">=0.32,<0.34\"` or `auto`".to_owned(),
+        };
         self.push(
             span,
             Diagnostic::error(
                 codes::BAD_SPECIFIER,
                 format!("`{}` is not a version specifier", clip(value)),
             )
-            .help("write `\"2.13.0\"`, `\"2.13.*\"`, `\">=0.32,<0.34\"` or `auto`")
+            .help(help)
             .label(clip(why)),
         );
     }
@@ -470,6 +573,20 @@ impl Checker<'_> {
             len: value.len(),
         }
     }
+}
+
+/// Returns how a stack writes what other tools write so: `latest`, `^2.13` (Poetry).
+fn other_notation(value: &str) -> Option<String> {
+    if ["latest", "newest", "*", "any", "default"].contains(&value) {
+        return Some("auto".to_owned());
+    }
+    let whole = value.strip_prefix('^').map(str::trim)?;
+    let version = pep440_rs::Version::from_str(whole).ok()?;
+    let parts = version.release();
+    let fixed = parts.iter().position(|part| *part > 0)?;
+    let mut next: Vec<String> = parts[..=fixed].iter().map(u64::to_string).collect();
+    next[fixed] = (parts[fixed] + 1).to_string();
+    Some(format!("\">={version},<{}\"", next.join(".")))
 }
 
 fn clip(s: &str) -> String {

@@ -6,16 +6,18 @@ pub type Requirement = pep508_rs::Requirement<pep508_rs::VerbatimUrl>;
 
 /// Parses a requirement. The error is one line.
 pub fn requirement(text: &str) -> Result<Requirement, String> {
-    // pep508_rs 0.9 panics on such a name unless the text ends there.
+    // pep508_rs 0.9 panics on such a name unless the text ends there, and on such an extra.
     let of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let trimmed = text.trim_start();
     let end = trimmed.find(|c| !of_name(c)).unwrap_or(trimmed.len());
-    if let Some(last) = trimmed[..end].chars().last()
-        && !last.is_ascii_alphanumeric()
-    {
-        return Err(format!(
-            "a name ends with a letter or digit, not with `{last}`"
-        ));
+    let extras = trimmed[end..].trim_start().strip_prefix('[');
+    let extras = extras.map_or("", |list| list.split(']').next().unwrap_or(list));
+    for name in extras.split(',').map(str::trim).chain([&trimmed[..end]]) {
+        if let Some(last) = name.chars().last().filter(|c| !c.is_ascii_alphanumeric()) {
+            return Err(format!(
+                "a name ends with a letter or digit, not with `{last}`"
+            ));
+        }
     }
     Requirement::from_str(text).map_err(|error| super::fault::first_line(&error.to_string()))
 }
@@ -27,10 +29,25 @@ mod tests {
 
     #[test]
     fn a_name_that_ends_with_a_dash_is_an_error() {
-        for text in ["a->=1", "a_ [x]", " a. ; python_version > '3'", "a-", "--"] {
+        for text in [
+            "a->=1",
+            "a_ [x]",
+            " a. ; python_version > '3'",
+            "a-",
+            "--",
+            "a[0c.]",
+            "a [ok, x- ]>=1",
+        ] {
             assert!(requirement(text).is_err(), "{text}");
         }
-        assert!(requirement("a--b >= 1").is_ok());
+        for text in [
+            "a--b >= 1",
+            "a[b.c, d]>=1",
+            "a @ https://h.test/[x.]/a-1.tar.gz",
+        ] {
+            let read = requirement(text);
+            assert!(read.is_ok(), "{text}: {read:?}");
+        }
     }
 
     proptest! {

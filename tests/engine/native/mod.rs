@@ -6,6 +6,7 @@
 mod cache;
 mod damage;
 mod engine;
+mod files;
 mod hostile;
 mod prune;
 mod registry;
