@@ -11,4 +11,4 @@ fi
 if [ -s /dev/stackforge/index ]; then
     . /dev/stackforge/index
 fi
-export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore UV_HTTP_TIMEOUT=300 UV_LINK_MODE=copy UV_CACHE_DIR=/dev/stackforge/uv UV_NO_PROGRESS=1
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore UV_HTTP_TIMEOUT=300 UV_LINK_MODE=copy UV_CACHE_DIR=/dev/stackforge/uv UV_CREDENTIALS_DIR=/dev/stackforge/credentials UV_NO_PROGRESS=1

@@ -12,7 +12,7 @@ const NAME: &str = "stackforge-test-files";
 /// Writes `acme_core` (wheel, requires six, extra `net`), `acme_net` (wheel), `acme_tools` (sdist, requires
 /// acme-core) into the folder.
 const MAKE: &str = r#"
-import base64, hashlib, io, sys, tarfile, zipfile
+import base64, gzip, hashlib, io, sys, tarfile, zipfile
 folder, text = sys.argv[1], sys.argv[2]
 def wheel(name, version, requires, code):
     info = f"{name}-{version}.dist-info"
@@ -30,7 +30,8 @@ def wheel(name, version, requires, code):
 wheel("acme_core", "1.0+corp.1", ["Requires-Dist: six", "Requires-Dist: acme-net ; extra == 'net'",
       "Provides-Extra: net"], f"import six\nTEXT = {text!r}\n")
 wheel("acme_net", "2.0", ["Requires-Dist: idna"], "import idna\n")
-with tarfile.open(f"{folder}/acme_tools-0.3.tar.gz", "w:gz") as archive:
+gz = gzip.GzipFile(f"{folder}/acme_tools-0.3.tar.gz", "w", mtime=0)
+with gz, tarfile.open(fileobj=gz, mode="w") as archive:
     for path, content in {
         "PKG-INFO": "Metadata-Version: 2.1\nName: acme-tools\nVersion: 0.3\nRequires-Dist: acme-core\n",
         "pyproject.toml": "[build-system]\nrequires = ['setuptools==80.9.0']\nbuild-backend = 'setuptools.build_meta'\n"
