@@ -12,7 +12,7 @@ use super::source::{Sdist, Sdists};
 use pep440_rs::Version;
 use stackforge_image::layer;
 use stackforge_image::store::{Blob, Store, StoreError};
-use stackforge_stack::diag::{Code, Explained, codes};
+use stackforge_stack::diag::{Code, Explained, chain, codes};
 use stackforge_stack::lock::{PythonFile, SourceLock};
 use stackforge_stack::spec::{DirectFile, FileKind, Place, Stack};
 use stackforge_transfer::RetryPolicy;
@@ -88,13 +88,19 @@ impl Fault {
 
 impl From<FetchError> for Fault {
     fn from(e: FetchError) -> Self {
-        Self(e.code(), e.to_string(), Explained::help(&e))
+        match e {
+            FetchError::Mismatch { reason, .. } => Self::unfit(
+                format!("its content is not what was asked for: {reason}"),
+                "correct `sha256`; to take new content in place of what is locked, run `stackforge lock --upgrade`",
+            ),
+            e => Self(e.code(), chain(&e), Explained::help(&e)),
+        }
     }
 }
 
 impl From<StoreError> for Fault {
     fn from(e: StoreError) -> Self {
-        Self(e.code(), e.to_string(), Explained::help(&e))
+        Self(e.code(), chain(&e), Explained::help(&e))
     }
 }
 
@@ -132,7 +138,7 @@ impl Reader<'_> {
         let unreadable = |why: String| {
             Fault::unfit(
                 format!("it cannot be read as a package: {why}"),
-                "compare it with the file of who publishes it",
+                "it is damaged or no package: fetch or build it again",
             )
         };
         let metadata = match &named.kind {
