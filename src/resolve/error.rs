@@ -31,8 +31,6 @@ pub enum ResolveError {
     Pylock(String),
     #[error("`{library}` is built from git, and its version is open")]
     OpenGitVersion { library: String },
-    #[error("`{library}` has no static metadata for a version that the stack accepts")]
-    NoMetadata { library: String },
     #[error("`{library}` is compiled with CUDA, and {why}")]
     NoToolkit { library: String, why: String },
     #[error("find revision `{reference}` of `{library}`: {message}")]
@@ -190,11 +188,6 @@ impl ResolveError {
                 codes::BAD_VALUE,
                 Some(library.as_str()),
                 "give its exact version: `version: \"1.2.3\"`".to_owned(),
-            ),
-            Self::NoMetadata { library } => (
-                codes::NO_MATCHING_FILE,
-                Some(library.as_str()),
-                "add the version to `metadata` of its recipe under `.stackforge/libraries/`, or ask for a version that is there".to_owned(),
             ),
             Self::NoToolkit { library, .. } => (
                 codes::LIBRARY_REFUSED,

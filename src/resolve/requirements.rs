@@ -36,6 +36,8 @@ pub(super) struct Need<'a> {
     pub source: PackageSource,
     /// The only version that the static metadata describes.
     pub pinned: Option<Version>,
+    /// Whether no static metadata describes a version that the stack accepts, so that its archive is read.
+    pub undescribed: bool,
 }
 
 /// Returns every library of the stack, in the stack's order.
@@ -54,6 +56,7 @@ pub(super) fn needs<'a>(stack: &'a Stack, target: &Target<'a>) -> Vec<Need<'a>> 
                 ),
                 source: package_source(library, recipe),
                 pinned: None,
+                undescribed: false,
             }
         })
         .collect()
@@ -179,8 +182,8 @@ impl<'a> Need<'a> {
             .collect()
     }
 
-    /// Fixes the version where otherwise an unknown version would be built to read its metadata: a git source
-    /// needs a version, and an sdist needs one with static metadata.
+    /// Fixes the version of what is compiled: a git source needs one, and an sdist takes the newest that its recipe
+    /// describes. If the stack accepts none of those, its archive is read.
     pub fn settle(&mut self) -> Result<(), ResolveError> {
         let metadata = self.metadata();
         let any = metadata.iter().any(|(version, _)| version.is_none());
@@ -194,10 +197,8 @@ impl<'a> Need<'a> {
             PackageSource::Sdist if self.library.file.is_some() => self.pinned = self.exact(),
             PackageSource::Sdist if any => {}
             PackageSource::Sdist => {
-                let version = accepted.ok_or_else(|| ResolveError::NoMetadata {
-                    library: self.name().to_owned(),
-                })?;
-                self.pinned = Some(version);
+                self.undescribed = accepted.is_none();
+                self.pinned = accepted;
             }
             PackageSource::Git { .. } => {
                 let version = self.exact().or(accepted);
@@ -242,6 +243,7 @@ libraries:
             ),
             source: package_source(library, recipe),
             pinned: None,
+            undescribed: false,
         }
     }
 
@@ -282,8 +284,10 @@ libraries:
         n.settle().unwrap();
         assert_eq!(n.line(), "x-y==2.8.3.post2");
         let other = recipe("  metadata: { '2.9.0': {} }\n");
-        let e = need(flash, Some(&other)).settle().unwrap_err();
-        assert!(matches!(e, ResolveError::NoMetadata { .. }), "{e}");
+        let mut n = need(flash, Some(&other));
+        n.settle().unwrap();
+        assert!(n.undescribed);
+        assert_eq!(n.line(), "x-y==2.8.3.post2");
     }
 
     #[test]

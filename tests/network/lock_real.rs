@@ -22,19 +22,22 @@ fn stack(platform: &str, python: &str, libraries: &str) -> Stack {
 
 /// Recipes of a library that the index has as sdist only and of one that it has not at all.
 fn overlay(dir: &Path) {
-    let recipe = |name: &str, source: &str, requires_dist: &str| {
+    let recipe = |name: &str, source: &str, version: &str, requires_dist: &str| {
         let text = format!(
-            "schema: 1\nlibrary: {name}\ndistribution: {name}\nabout: a test\nimports: [{name}]\nwheels: none\nsources: [test]\nbuild:\n  source: {source}\n  requires: [\"setuptools<80\", wheel]\n  jobs: {{ variable: MAX_JOBS, memory_gb: 1.0, source: test }}\n  metadata: {{ '*': {{ requires_dist: [{requires_dist}] }} }}\n"
+            "schema: 1\nlibrary: {name}\ndistribution: {name}\nabout: a test\nimports: [{name}]\nwheels: none\nsources: [test]\nbuild:\n  source: {source}\n  requires: [\"setuptools<80\", wheel]\n  jobs: {{ variable: MAX_JOBS, memory_gb: 1.0, source: test }}\n  metadata: {{ '{version}': {{ requires_dist: [{requires_dist}] }} }}\n"
         );
         let path = dir.join("libraries").join(format!("{name}.yaml"));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     };
     // A release of this hour is not yet on every copy of the index.
-    recipe("docopt", "sdist", "packaging==24.1");
+    recipe("docopt", "sdist", "*", "packaging==24.1");
+    // Not a version that there is.
+    recipe("wikipedia", "sdist", "0.0.1", "packaging==24.1");
     recipe(
         "stackforge-test-only",
         "\n    git: https://example.invalid/x\n    ref: v{version}",
+        "*",
         "docopt",
     );
     // Of what the catalog describes, no much older release is taken.
@@ -281,4 +284,17 @@ fn a_torch_without_cuda_is_refused() {
     let (code, line, message) = &findings[0];
     assert_eq!((*code, *line), (codes::CPU_ONLY_TORCH, 6), "{message}");
     assert!(message.contains("==2.9.1"), "{message}");
+}
+
+#[test]
+fn a_version_that_its_recipe_does_not_describe_is_read_from_its_archive() {
+    let stack = stack("linux/amd64", "3.11", "  wikipedia: \"1.4.0\"\n");
+    let lock = lock(&stack, None, Upgrade::None).unwrap();
+    let section = &lock.platforms[0];
+    assert_eq!(section.build("wikipedia").unwrap().version, "1.4.0");
+    let via = |name: &str| section.wheel(name).unwrap().via.join(" ");
+    assert_eq!(via("beautifulsoup4"), "wikipedia");
+    assert_eq!(via("requests"), "wikipedia");
+    let again = self::lock(&stack, Some(&lock), Upgrade::None).unwrap();
+    assert_eq!(again, lock);
 }

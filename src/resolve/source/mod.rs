@@ -149,7 +149,11 @@ impl Sources<'_> {
         }));
         self.attribute(&mut pins);
         let mut sdists = Sdists::new();
-        for (name, releases) in known {
+        let with_recipe = |name: &str| {
+            let mut needs = self.needs.iter();
+            needs.any(|n| n.distribution == name && n.compiled())
+        };
+        for (name, releases) in known.into_iter().filter(|(name, _)| !with_recipe(name)) {
             if let Some(pin) = pins.get(&name)
                 && let Some(sdist) = releases.get(&pin.version)
             {
@@ -163,11 +167,16 @@ impl Sources<'_> {
         })
     }
 
-    /// Returns what is source because the stack says so, or because it was when it was locked before.
+    /// Returns what is source because the stack says so, or because it was when it was locked before; and what a
+    /// recipe builds without a description of the wanted version.
     fn asked_or_kept(&self) -> BTreeSet<String> {
         let asked = self.needs.iter().filter(|n| is_plain(n));
         let asked = asked.filter(|n| n.library.from == From::Source);
-        let mut out: BTreeSet<String> = asked.map(|n| n.distribution.clone()).collect();
+        let undescribed = self.needs.iter().filter(|n| n.undescribed);
+        let mut out: BTreeSet<String> = asked
+            .chain(undescribed)
+            .map(|n| n.distribution.clone())
+            .collect();
         let described = |name: &str| self.needs.iter().any(|n| n.name() == name && !is_plain(n));
         out.extend(
             self.old
