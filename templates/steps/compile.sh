@@ -75,8 +75,17 @@ mkdir -p "$work" /opt/wheels
 cd "$work"
 if [ -s "$build/sdist.txt" ]; then
     (cd /dev/stackforge/source && sha256sum --quiet --check "$build/sdist.txt")
-    mkdir source
-    tar -xf /dev/stackforge/source/*.tar.* -C source --strip-components=1 --no-same-owner
+    set -- /dev/stackforge/source/*
+    case $1 in
+        *.tar.gz | *.tgz)
+            mkdir source
+            tar -xf "$1" -C source --strip-components=1 --no-same-owner
+            ;;
+        *)
+            python -I -c 'import shutil, sys; shutil.unpack_archive(*sys.argv[1:])' "$1" unpacked
+            mv unpacked/* source
+            ;;
+    esac
 else
     cp -a /dev/stackforge/source/git source
 fi

@@ -38,6 +38,32 @@ pub struct WheelName {
 #[error("`{0}` is not the file name of a wheel")]
 pub struct NotAWheel(String);
 
+/// What the file name of a source distribution says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SdistName {
+    /// Normalized distribution name.
+    pub name: String,
+    /// The version.
+    pub version: Version,
+}
+
+impl SdistName {
+    /// Reads `NAME-VERSION.tar.gz`, or a name with one of the endings of before PEP 625. `None` if it is another
+    /// file's name.
+    pub fn parse(file: &str) -> Option<Self> {
+        let endings = [".tar.gz", ".zip", ".tgz", ".tar.bz2"];
+        let stem = endings
+            .iter()
+            .find_map(|ending| file.strip_suffix(ending))?;
+        let (name, version) = stem.rsplit_once('-')?;
+        let named = name.bytes().any(|b| b.is_ascii_alphanumeric());
+        Some(Self {
+            name: normalized(name),
+            version: version.parse().ok().filter(|_| named)?,
+        })
+    }
+}
+
 /// PEP 503's form of a distribution name.
 pub fn normalized(name: &str) -> String {
     let mut out = String::with_capacity(name.len());

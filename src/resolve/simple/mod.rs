@@ -9,7 +9,7 @@ use pep440_rs::Version;
 use reqwest::Url;
 use serde::Deserialize;
 use stackforge_types::Digest;
-use stackforge_types::wheel::{WheelName, normalized};
+use stackforge_types::wheel::{SdistName, WheelName};
 use std::collections::BTreeMap;
 
 /// Value of the Accept header, the preferred type first.
@@ -53,12 +53,8 @@ impl Kind {
         if let Ok(wheel) = file.parse::<WheelName>() {
             return (wheel.name == project).then_some(Self::Wheel(wheel));
         }
-        let stem = [".tar.gz", ".zip", ".tar.bz2", ".tgz"]
-            .iter()
-            .find_map(|suffix| file.strip_suffix(suffix))?;
-        let (name, version) = stem.rsplit_once('-')?;
-        let version = version.parse().ok()?;
-        (normalized(name) == project).then_some(Self::Source(version))
+        let sdist = SdistName::parse(file)?;
+        (sdist.name == project).then_some(Self::Source(sdist.version))
     }
 
     pub fn version(&self) -> &Version {

@@ -7,7 +7,9 @@
 
 use flate2::bufread::MultiGzDecoder;
 use pep440_rs::Version;
+use stackforge_binary::source::{FileSource, bytes};
 use stackforge_binary::tar;
+use stackforge_binary::zip::{Archive, ZipError};
 use stackforge_stack::catalog::StaticMetadata;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -41,8 +43,10 @@ pub(in super::super) struct SdistMetadata {
 pub(in super::super) enum SdistError {
     #[error("it cannot be read: {0}")]
     Read(#[from] std::io::Error),
-    #[error("its archive is of another kind than .tar.gz")]
+    #[error("its archive is of another kind than .tar.gz and .zip")]
     Kind,
+    #[error("it cannot be read: {0}")]
+    Zip(#[from] ZipError),
     #[error("its pyproject.toml cannot be read: {0}")]
     Project(String),
 }
@@ -56,33 +60,47 @@ struct Texts {
 
 /// Reads an archive.
 pub(in super::super) fn read(file: &str, path: &Path) -> Result<SdistMetadata, SdistError> {
-    if !file.ends_with(".tar.gz") && !file.ends_with(".tgz") {
+    let texts = if file.ends_with(".tar.gz") || file.ends_with(".tgz") {
+        of_tar(path)?
+    } else if file.ends_with(".zip") {
+        of_zip(file, path)?
+    } else {
         return Err(SdistError::Kind);
-    }
+    };
+    texts.metadata()
+}
+
+fn of_tar(path: &Path) -> Result<Texts, SdistError> {
     let gz = MultiGzDecoder::new(BufReader::new(File::open(path)?));
     let mut reader = tar::Reader::new(gz.take(MOST));
     let mut texts = Texts::default();
     while let Some(mut entry) = reader.next().map_err(std::io::Error::other)? {
         let path = entry.header.path.clone();
-        let Some((_, below)) = path.split_once('/') else {
-            continue;
-        };
-        let is_text = ["PKG-INFO", "pyproject.toml", "setup.py"].contains(&below)
-            || below.ends_with(".egg-info/requires.txt");
-        if is_text && entry.header.size <= LONGEST {
+        if let Some(below) = texts.text(&path)
+            && entry.header.size <= LONGEST
+        {
             let mut bytes = Vec::new();
             entry.read_to_end(&mut bytes)?;
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            texts.by_path.insert(below.to_owned(), text);
+            texts.add(below, &bytes);
         }
-        let (folder, name) = below.rsplit_once('/').unwrap_or(("", below));
-        let shipped = !["test", "doc", "example", "bench"]
-            .iter()
-            .any(|word| folder.starts_with(word));
-        let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-        texts.compiles |= shipped && COMPILED.contains(&ending);
     }
-    texts.metadata()
+    Ok(texts)
+}
+
+fn of_zip(file: &str, path: &Path) -> Result<Texts, SdistError> {
+    let mut source = FileSource::open(path)?;
+    let archive = Archive::read(file, &mut source)?;
+    let mut texts = Texts::default();
+    for member in &archive.members {
+        if let Some(below) = texts.text(&member.name)
+            && member.size <= LONGEST
+        {
+            let mut content = archive.open(member, &mut source)?;
+            let text = bytes(&mut content, 0, member.size).map_err(std::io::Error::other)?;
+            texts.add(below, &text);
+        }
+    }
+    Ok(texts)
 }
 
 /// Returns what a wheel's METADATA says.
@@ -99,6 +117,25 @@ pub(in super::super) fn of_wheel(text: &str) -> SdistMetadata {
 }
 
 impl Texts {
+    /// Takes note of a file. Returns its path below the archive's folder, if its text is to be read.
+    fn text<'p>(&mut self, path: &'p str) -> Option<&'p str> {
+        let (_, below) = path.split_once('/')?;
+        let (folder, name) = below.rsplit_once('/').unwrap_or(("", below));
+        let shipped = !["test", "doc", "example", "bench"]
+            .iter()
+            .any(|word| folder.starts_with(word));
+        let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+        self.compiles |= shipped && COMPILED.contains(&ending);
+        let is_text = ["PKG-INFO", "pyproject.toml", "setup.py"].contains(&below)
+            || below.ends_with(".egg-info/requires.txt");
+        is_text.then_some(below)
+    }
+
+    fn add(&mut self, below: &str, text: &[u8]) {
+        let text = String::from_utf8_lossy(text).into_owned();
+        self.by_path.insert(below.to_owned(), text);
+    }
+
     fn metadata(&self) -> Result<SdistMetadata, SdistError> {
         let text = |name: &str| self.by_path.get(name).map(String::as_str);
         let project = match text("pyproject.toml") {

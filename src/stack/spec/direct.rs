@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 use serde::{Serialize, Serializer};
 use stackforge_types::Digest;
 use stackforge_types::printable::without_credentials;
-use stackforge_types::wheel::{WheelName, normalized};
+use stackforge_types::wheel::{SdistName, WheelName};
 use std::path::{Path, PathBuf};
 
 /// A wheel or source distribution that the stack names by its place.
@@ -169,13 +169,8 @@ impl FileKind {
         if file.ends_with(".whl") {
             return file.parse().ok().map(Self::Wheel);
         }
-        let stem = file.strip_suffix(".tar.gz")?;
-        let (name, version) = stem.rsplit_once('-')?;
-        let named = name.bytes().any(|b| b.is_ascii_alphanumeric());
-        Some(Self::Sdist(
-            normalized(name),
-            version.parse().ok().filter(|_| named)?,
-        ))
+        let sdist = SdistName::parse(file)?;
+        Some(Self::Sdist(sdist.name, sdist.version))
     }
 
     /// Returns the normalized name of the distribution.
@@ -246,6 +241,7 @@ mod tests {
         for (text, name, version) in [
             ("./wheels/My_Lib-1.0-py3-none-any.whl", "my-lib", "1.0"),
             ("x-1.0.tar.gz", "x", "1.0"),
+            ("x-1.0.zip", "x", "1.0"),
             ("/srv/a.b-2!1.0.post1.tar.gz", "a-b", "2!1.0.post1"),
             ("file:///srv/my%20wheels/x-1-py3-none-any.whl", "x", "1"),
             (
@@ -294,7 +290,6 @@ mod tests {
         for text in [
             "https://github.com/a/b/archive/refs/tags/v1.0.tar.gz",
             "https://h.test/main.zip",
-            "x-1.0.zip",
             "x.whl",
             "-1.0.tar.gz",
         ] {

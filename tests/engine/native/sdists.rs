@@ -6,7 +6,8 @@ use crate::support::{CleanUp, Sandbox};
 
 const NAME: &str = "stackforge-test-sdists";
 
-/// Pure Python, C++ that is compiled, one that a dependency of a dependency wants, one that has a wheel.
+/// Pure Python, C++ that is compiled, one that a dependency of a dependency wants, one that has a wheel, a zip
+/// archive.
 const STACK: &str = "\
 stack: stackforge-test-sdists
 base: debian-bookworm
@@ -17,6 +18,7 @@ libraries:
   annoy: \"1.17.3\"
   hydra-core: \"1.3.2\"
   six: { version: \"1.17.0\", from: source }
+  wget: \"3.2\"
 jit: false
 ";
 
@@ -45,6 +47,7 @@ fn what_the_index_has_as_source_is_locked_and_built_by_both_engines() {
             "annoy 1.17.3 0",
             "antlr4-python3-runtime 4.9.3 2",
             "six 1.17.0 0",
+            "wget 3.2 0",
             "wikipedia 1.4.0 0"
         ]
     );
@@ -80,7 +83,7 @@ fn what_the_index_has_as_source_is_locked_and_built_by_both_engines() {
     let differ = unexplained(&exported(&docker), &exported(&native));
     assert!(differ.is_empty(), "{differ:#?}");
     let script =
-        "from annoy import AnnoyIndex; import wikipedia, hydra, six; print(six.__version__)";
+        "from annoy import AnnoyIndex; import wikipedia, hydra, six, wget; print(six.__version__)";
     let ran = out("docker", &["run", "--rm", &native, "python", "-c", script]);
     assert_eq!(String::from_utf8_lossy(&ran).trim(), "1.17.0");
 }
