@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::args::{Common, RenderArgs};
-use super::output::{Failure, json, print, shown};
+use super::output::{Failure, json, print};
 use super::progress::Progress;
 use super::session::{Session, runtime};
 use stackforge_build::render::{Content, Context};
