@@ -21,6 +21,7 @@ mod python;
 mod reach;
 mod redact;
 mod requirements;
+mod select;
 mod settings;
 pub mod simple;
 mod source;
@@ -28,16 +29,15 @@ mod system;
 mod uv;
 mod wheel_or_source;
 
-use answer::Pins;
 use builds::{BuildFacts, Toolkit, cuda_of, ordered};
-use direct::DirectFiles;
 use indexes::{Indexes, Origin};
 use old::{Old, old_digest};
 use policy::StackResolution;
 use project::{Question, UvSettings};
 use python::Resolver;
-use requirements::{Need, PackageSource, needs};
-use source::{Resolved, Sources};
+use requirements::{Need, needs};
+use select::{Selection, Selector};
+use source::Sources;
 use stackforge_stack::catalog::Catalog;
 use stackforge_stack::lock::{BaseLock, FORMAT, Lock, PinnedImage, PlatformLock, PythonFile};
 use stackforge_stack::rules::Choice;
@@ -144,8 +144,7 @@ where
         .settings
         .add(&needs, &direct, &work.path().join("stubs"))?;
 
-    progress("resolving versions");
-    let question = Question {
+    let mut question = Question {
         requirements: needs.iter().map(Need::line).collect(),
         preferences: old.preferences(&needs),
         constraints: stack.constraints.iter().map(|c| c.value.clone()).collect(),
@@ -158,18 +157,28 @@ where
         cache: &options.cache,
         offline: options.offline,
     };
-    let Resolved {
+    let selector = Selector {
+        sources,
+        needs: &needs,
+        direct: &direct,
+        objects: system::Reader {
+            catalog,
+            cache: &options.cache,
+            offline: options.offline,
+        },
+    };
+    let selection = selector
+        .select(&mut resolver, &mut question, progress)
+        .await?;
+    let Selection {
         pins,
-        sdists: mut plain,
+        plain,
+        files,
+        wheels,
+        sdists,
         mut notes,
-    } = sources.resolve(&mut resolver, &question, progress).await?;
-    plain.extend(direct.sdists(&needs));
-    if options.offline {
-        old.only_known(&needs, &pins)?;
-    }
-    progress(&format!("choosing files of {} distributions", pins.len()));
-    let files = resolver.files(&pins).await?;
-    let (wheels, sdists) = chosen(&resolver, &needs, &plain, &direct, &pins, &files)?;
+    } = selection;
+    let reader = selector.objects;
     let base_cuda = target.base.image().and_then(|i| i.cuda.clone());
     let resolution = StackResolution {
         needs: &needs,
@@ -216,11 +225,6 @@ where
     };
     let by_file = options.pull || old.platform.is_some_and(os::was_read);
     if stack.os_libraries && (by_file || os::is_made_here(target)) {
-        let reader = system::Reader {
-            catalog,
-            cache: &options.cache,
-            offline: options.offline,
-        };
         taken = reader.taken(&wheels, &builds, &files, progress).await;
         // A base with CUDA has its libraries.
         if target.base.image().is_none_or(|i| i.cuda.is_some()) {
@@ -359,47 +363,6 @@ fn uv_settings(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: b
         },
         offline,
     }
-}
-
-type Sdists = BTreeMap<String, PythonFile>;
-
-/// Returns the wheel of each distribution, and the sdists of those that are compiled.
-fn chosen(
-    resolver: &Resolver<'_>,
-    needs: &[Need<'_>],
-    plain: &source::Sdists,
-    direct: &DirectFiles,
-    pins: &Pins,
-    files: &answer::Files,
-) -> Result<(Vec<PythonFile>, Sdists), ResolveError> {
-    let mut wheels = Vec::new();
-    let mut sdists = Sdists::new();
-    for (name, pin) in pins {
-        match needs
-            .iter()
-            .find(|n| n.distribution == *name)
-            .map(|n| &n.source)
-        {
-            _ if plain.contains_key(name) => {}
-            Some(PackageSource::Git { .. }) => {}
-            Some(PackageSource::Sdist) => {
-                let sdist = match direct.get(name) {
-                    Some(named) => named.file.clone(),
-                    None => files.sdist(name)?,
-                };
-                sdists.insert(name.clone(), sdist);
-            }
-            _ => {
-                let mut wheel = match direct.get(name) {
-                    Some(named) => named.file.clone(),
-                    None => files.wheel(name, &resolver.settings.target)?,
-                };
-                wheel.via = pin.locked_via();
-                wheels.push(wheel);
-            }
-        }
-    }
-    Ok((wheels, sdists))
 }
 
 /// Returns uv for the image's platform, since builder stages run it.

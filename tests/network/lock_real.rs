@@ -298,3 +298,44 @@ fn a_version_that_its_recipe_does_not_describe_is_read_from_its_archive() {
     let again = self::lock(&stack, Some(&lock), Upgrade::None).unwrap();
     assert_eq!(again, lock);
 }
+
+#[test]
+fn numpy_is_held_below_2_for_what_was_built_for_numpy_1() {
+    let libraries = "  pandas: \"1.5.3\"\n  shapely: \"2.0.1\"\n";
+    let numpy = |stack: &Stack| {
+        let locked = locked(stack, None, Upgrade::None).unwrap();
+        let section = &locked.lock.platforms[0];
+        (
+            section.wheel("numpy").unwrap().version.clone(),
+            locked.notes,
+        )
+    };
+    let (version, notes) = numpy(&stack("linux/amd64", "3.11", libraries));
+    assert!(version.starts_with("1.26."), "{version}");
+    let note = notes.join("\n");
+    assert!(note.contains("pandas 1.5.3, shapely 2.0.1"), "{note}");
+    // Who asks for numpy 2 gets it.
+    let named = format!("{libraries}  numpy: \">=2\"\n");
+    let (version, notes) = numpy(&stack("linux/amd64", "3.11", &named));
+    assert!(version.starts_with("2."), "{version}");
+    assert!(notes.is_empty(), "{notes:?}");
+    // What was built for both gets the newest.
+    let newer = "  pandas: \"2.2.3\"\n";
+    let (version, _) = numpy(&stack("linux/arm64", "3.12", newer));
+    assert!(version.starts_with("2."), "{version}");
+}
+
+#[test]
+fn releases_that_came_after_a_distribution_and_break_it_are_held_back() {
+    let hub = |libraries: &str| {
+        let stack = stack("linux/amd64", "3.11", libraries);
+        let lock = lock(&stack, None, Upgrade::None).unwrap();
+        let hub = lock.platforms[0].wheel("huggingface-hub").unwrap();
+        hub.version.clone()
+    };
+    let held = hub("  diffusers: \"0.25.0\"\n");
+    assert!(held.starts_with("0.25."), "{held}");
+    // Who asks for a newer one gets it.
+    let asked = hub("  diffusers: \"0.25.0\"\n  huggingface-hub: \">=0.30,<1\"\n");
+    assert!(!asked.starts_with("0.25."), "{asked}");
+}

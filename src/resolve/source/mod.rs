@@ -15,7 +15,7 @@ use super::old::Old;
 use super::project::{Metadata, Question, UvSettings};
 use super::python::Resolver;
 use super::requirements::{Need, PackageSource};
-use pep440_rs::Version;
+use pep440_rs::{Version, VersionSpecifiers};
 use sdist::SdistMetadata;
 use stackforge_image::store::Store;
 use stackforge_stack::catalog::{Catalog, StaticMetadata};
@@ -251,6 +251,8 @@ impl Sources<'_> {
         let mut known = Known::new();
         let mut question = question.clone();
         let mut left_out = BTreeMap::new();
+        // The answer before newer releases were held back.
+        let mut unheld: Option<Answer> = None;
         // What uv said before it was told to take something as source.
         let mut before: Option<String> = None;
         for _ in 0..MOST_ROUNDS {
@@ -279,6 +281,10 @@ impl Sources<'_> {
             let pins = match asked.versions(&question).await? {
                 Ok(pins) => pins,
                 Err(explanation) => {
+                    // Something asks for what is too new: then that is taken, as it would be by others.
+                    if let Some(answer) = unheld.take() {
+                        return Ok(Ok(answer));
+                    }
                     if let Some(before) = before.filter(|_| lacks_source(&explanation)) {
                         return Ok(Err(before));
                     }
@@ -306,15 +312,22 @@ impl Sources<'_> {
                 let lacking = self.undeclared(&pins).map(|(requirement, _)| requirement);
                 let lacking: Vec<String> = lacking.map(str::to_owned).collect();
                 let doubled = self.doubled(&pins);
-                if lacking.is_empty() && doubled.is_empty() {
-                    return Ok(Ok(Answer {
-                        pins,
-                        known,
-                        settings: asked.settings,
-                        left_out,
-                    }));
+                let too_new = self.too_new(&pins, &question.constraints);
+                let done = lacking.is_empty() && doubled.is_empty();
+                let answer = Answer {
+                    pins,
+                    known: known.clone(),
+                    settings: asked.settings,
+                    left_out: left_out.clone(),
+                };
+                if done && too_new.is_empty() {
+                    return Ok(Ok(answer));
+                }
+                if done {
+                    unheld = Some(answer);
                 }
                 question.requirements.extend(lacking);
+                question.constraints.extend(too_new);
                 left_out.extend(doubled);
                 continue;
             }
@@ -351,6 +364,28 @@ impl Sources<'_> {
             });
             lacking.map(move |requirement| (requirement, name.as_str()))
         })
+    }
+
+    /// Returns constraints that pinned distributions would have if their releases had known what came after them,
+    /// where what is pinned breaks them.
+    fn too_new(&self, pins: &Pins, constraints: &[String]) -> Vec<String> {
+        let known = pins.iter().filter_map(|(name, pin)| {
+            let undeclared = self.catalog.undeclared.get(name)?;
+            let applies = undeclared.versions.contains(&pin.version);
+            applies.then_some(&undeclared.holds)
+        });
+        let broken = known.flatten().filter(|held| {
+            let name = distribution_of(held);
+            let versions =
+                held.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "-_.".contains(c));
+            let versions: Option<VersionSpecifiers> = versions.parse().ok();
+            let pinned = pins.get(&name);
+            let breaks = pinned
+                .zip(versions)
+                .is_some_and(|(pin, v)| !v.contains(&pin.version));
+            breaks && !constraints.contains(held)
+        });
+        broken.cloned().collect()
     }
 
     /// Returns pinned distributions whose modules another has, with the other: the one that the stack names, else

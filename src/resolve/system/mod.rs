@@ -66,18 +66,31 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub async fn taken(
+    /// Returns the names of those of the wheels that were built for numpy 1.
+    pub async fn for_numpy_1<'w>(
         &self,
-        wheels: &[PythonFile],
-        builds: &[BuildLock],
+        wheels: &[&'w PythonFile],
         files: &Files,
         progress: &mut dyn FnMut(&str),
-    ) -> Taken {
+    ) -> Vec<&'w str> {
+        let compiled: Vec<&PythonFile> =
+            wheels.iter().copied().filter(|w| has_objects(w)).collect();
+        let all = self.objects(&compiled, files, progress).await;
+        let old = all.into_iter().filter(|(_, o)| o.is_for_numpy_1());
+        old.map(|(name, _)| name).collect()
+    }
+
+    /// Returns what is known of the objects of wheels, after reading those that were not read before.
+    async fn objects<'w>(
+        &self,
+        compiled: &[&'w PythonFile],
+        files: &Files,
+        progress: &mut dyn FnMut(&str),
+    ) -> BTreeMap<&'w str, Objects> {
         let kept = self.cache.join("indices/objects");
-        let compiled: Vec<&PythonFile> = wheels.iter().filter(|w| has_objects(w)).collect();
         let mut all: BTreeMap<&str, Objects> = BTreeMap::new();
         let mut unread = Vec::new();
-        for wheel in &compiled {
+        for wheel in compiled {
             match Objects::kept(&kept, &wheel.sha256) {
                 Some(objects) => {
                     all.insert(&wheel.name, objects);
@@ -95,6 +108,18 @@ impl Reader<'_> {
                 all.insert(&wheel.name, objects);
             }
         }
+        all
+    }
+
+    pub async fn taken(
+        &self,
+        wheels: &[PythonFile],
+        builds: &[BuildLock],
+        files: &Files,
+        progress: &mut dyn FnMut(&str),
+    ) -> Taken {
+        let compiled: Vec<&PythonFile> = wheels.iter().filter(|w| has_objects(w)).collect();
+        let all = self.objects(&compiled, files, progress).await;
         let complete = all.len() == compiled.len();
         let mut needs = taken(&all, &self.catalog.loader);
         let of_wheels = wheels.iter().map(|w| (&w.name, &w.via));

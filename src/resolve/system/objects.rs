@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 /// Changed when more, or something else, is read.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 5;
 
 /// A wheel's objects.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +21,8 @@ pub(super) struct Objects {
     needed: BTreeMap<String, Vec<String>>,
     /// Distributions that each extra of the wheel requires.
     extras: BTreeMap<String, BTreeSet<String>>,
+    /// Whether an extension module loads the C API of numpy 1 and not that of numpy 2.
+    numpy_1: bool,
 }
 
 impl Default for Objects {
@@ -30,6 +32,7 @@ impl Default for Objects {
             names: BTreeSet::new(),
             needed: BTreeMap::new(),
             extras: BTreeMap::new(),
+            numpy_1: false,
         }
     }
 }
@@ -46,6 +49,15 @@ impl Objects {
 
     pub fn extras(&self) -> &BTreeMap<String, BTreeSet<String>> {
         &self.extras
+    }
+
+    pub fn is_for_numpy_1(&self) -> bool {
+        self.numpy_1
+    }
+
+    /// Takes note of a module that was built for numpy 1.
+    pub fn add_for_numpy_1(&mut self) {
+        self.numpy_1 = true;
     }
 
     /// Reads the extras in a wheel's METADATA.

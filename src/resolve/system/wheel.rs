@@ -4,6 +4,7 @@
 //! is in memory while it is read; the largest are left out, for a build downloads and audits them anyway.
 
 use super::objects::Objects;
+use memchr::memmem;
 use stackforge_binary::elf::Object;
 use stackforge_binary::source::{FileSource, Source, Sparse, bytes};
 use stackforge_binary::zip::{Archive, Member};
@@ -185,6 +186,38 @@ fn add(out: &mut Objects, archive: &Archive, member: &Member, source: impl Sourc
     if let Ok(object) = Object::read(&member.name, &mut content, &[]) {
         out.add(&member.name, object.needed);
     }
+    if is_module(&member.name) && is_for_numpy_1(&mut content) {
+        out.add_for_numpy_1();
+    }
+}
+
+/// Whether a file's name is that of a Python extension module.
+fn is_module(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let tagged = name.contains(".cpython-") || name.contains(".abi3.");
+    name.ends_with(".so") && (tagged || !name.starts_with("lib"))
+}
+
+/// Whether a module imports numpy's C API where numpy 1 has it, and not where numpy 2 has it: numpy's own headers of
+/// before 2.0 know the one name, those from 2.0 on both.
+fn is_for_numpy_1(content: &mut impl Source) -> bool {
+    const OLD: &[u8] = b"numpy.core._multiarray_umath";
+    const NEW: &[u8] = b"numpy._core._multiarray_umath";
+    const PIECE: u64 = 1 << 20;
+    let (mut old, mut at) = (false, 0);
+    while at < content.size() {
+        // Pieces overlap, so that a name on an edge is seen.
+        let length = (PIECE + NEW.len() as u64).min(content.size() - at);
+        let Ok(piece) = bytes(content, at, length) else {
+            return false;
+        };
+        if memmem::find(&piece, NEW).is_some() {
+            return false;
+        }
+        old = old || memmem::find(&piece, OLD).is_some();
+        at += PIECE;
+    }
+    old
 }
 
 #[cfg(test)]
@@ -203,6 +236,32 @@ mod tests {
         for name in ["x.sofa", "x.so.txt", "so", "a.so/b.py"] {
             assert!(!is_object(name), "{name}");
         }
+    }
+
+    #[test]
+    fn modules_that_were_built_for_numpy_1_are_known() {
+        let of = |text: &[u8], at: usize| {
+            let mut content = vec![0; 3 << 20];
+            content[at..at + text.len()].copy_from_slice(text);
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            std::io::Write::write_all(&mut file, &content).unwrap();
+            is_for_numpy_1(&mut FileSource::open(file.path()).unwrap())
+        };
+        for at in [0, 1000, (1 << 20) - 5, (3 << 20) - 40] {
+            assert!(of(b"numpy.core._multiarray_umath", at), "{at}");
+            assert!(!of(b"numpy._core._multiarray_umath", at), "{at}");
+        }
+        let both = b"numpy._core._multiarray_umath\0numpy.core._multiarray_umath";
+        assert!(!of(both, 77));
+        assert!(!of(b"numpy", 0));
+        for module in [
+            "cv2/cv2.abi3.so",
+            "a/lib.cpython-311-x86_64-linux-gnu.so",
+            "b.so",
+        ] {
+            assert!(is_module(module), "{module}");
+        }
+        assert!(!is_module("x.libs/libopenblas.so") && !is_module("a/b.so.1"));
     }
 
     #[test]

@@ -84,7 +84,11 @@ pub struct Undeclared {
     #[serde(default)]
     pub versions: VersionSpecifiers,
     /// Requirements (PEP 508); of several between ` | `, one has to be there, and the first is added.
+    #[serde(default)]
     pub requires: Vec<String>,
+    /// Requirements (PEP 508) that hold back what they require by themselves: newer releases do not go with it.
+    #[serde(default)]
+    pub holds: Vec<String>,
     pub source: String,
 }
 
