@@ -255,7 +255,7 @@ impl Reader<'_> {
 /// Fetches a file of unknown content into the store, in pieces where the server has ranges.
 async fn unknown(url: &str, fetcher: &Fetcher, store: &Store) -> Result<Blob, Fault> {
     let mut writer = store.writer()?;
-    let mut have = 0;
+    let (mut have, mut size) = (0, None);
     loop {
         let Some(piece) = fetcher.range(url, have..have + PIECE).await? else {
             if have > 0 {
@@ -265,6 +265,10 @@ async fn unknown(url: &str, fetcher: &Fetcher, store: &Store) -> Result<Blob, Fa
             writer.append(&whole.body)?;
             break;
         };
+        if size.is_some_and(|size| size != piece.size) {
+            return Err(Fault::network("it was replaced while it was fetched"));
+        }
+        size = Some(piece.size);
         writer.append(&piece.bytes)?;
         have += piece.bytes.len() as u64;
         if have >= piece.size {

@@ -22,6 +22,8 @@ pub enum EmitError {
     NoLock,
     #[error("stack, lock and catalog take {found} KiB; a ConfigMap holds {limit} KiB")]
     TooLarge { found: usize, limit: usize },
+    #[error("a pod has nothing but what the ConfigMap holds, and the stack needs {}", files.join(", "))]
+    LocalFiles { files: Vec<String> },
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -31,9 +33,10 @@ pub enum EmitError {
 impl Explained for EmitError {
     fn code(&self) -> Code {
         match self {
-            Self::OutsideRepository { .. } | Self::TooMany { .. } | Self::TooLarge { .. } => {
-                codes::BAD_VALUE
-            }
+            Self::OutsideRepository { .. }
+            | Self::TooMany { .. }
+            | Self::TooLarge { .. }
+            | Self::LocalFiles { .. } => codes::BAD_VALUE,
             Self::Reference { .. } => codes::BAD_REFERENCE,
             Self::NoLock => codes::LOCK_MISSING,
             Self::Read { .. } => codes::UNREADABLE,
@@ -55,6 +58,9 @@ impl Explained for EmitError {
             }
             Self::NoLock => "run `stackforge lock` first",
             Self::TooLarge { .. } => "split the stack into several with fewer variants each",
+            Self::LocalFiles { .. } => {
+                "name an https address in place of a path, and write constraints into the stack"
+            }
             Self::Read { .. } => "the files of the catalog's directory are UTF-8 text",
             Self::Render(e) => return e.help(),
         };

@@ -19,6 +19,10 @@ pub(super) fn add(
     data: &mut Value,
 ) -> Result<(), EmitError> {
     let lock = compressed(request.lock.ok_or(EmitError::NoLock)?);
+    let files = request.stack.local_files();
+    if !files.is_empty() {
+        return Err(EmitError::LocalFiles { files });
+    }
     let files = catalog_files(request.overlay)?;
     let stack = &request.stack.source.text;
     let names = groups.iter().flat_map(|g| &g.variants);

@@ -31,6 +31,7 @@ pub fn expand(
     let mut all = Expanded {
         read,
         found: Vec::new(),
+        files: Vec::new(),
         faults: Vec::new(),
     };
     for At { value, span } in &stack.constraints {
@@ -45,6 +46,7 @@ pub fn expand(
     }
     if all.faults.is_empty() {
         stack.constraints = all.found;
+        stack.constraint_files = all.files;
         Ok(())
     } else {
         Err(all.faults)
@@ -54,6 +56,7 @@ pub fn expand(
 struct Expanded<'a> {
     read: &'a dyn Fn(&Path) -> io::Result<String>,
     found: Vec<At<String>>,
+    files: Vec<PathBuf>,
     faults: Vec<Diagnostic>,
 }
 
@@ -75,6 +78,7 @@ impl Expanded<'_> {
                 return self.fault(span, message, "its path starts at the stack file's folder");
             }
         };
+        self.files.push(path.to_owned());
         for (number, line) in lines(&text) {
             let at = format!("{shown}:{number}");
             match Line::of(&line) {

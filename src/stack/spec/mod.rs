@@ -17,6 +17,7 @@ use crate::diag::{Source, Span};
 use pep440_rs::VersionSpecifiers;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 pub use axis::fill;
 pub use axis::{CudaVersion, Matrix};
@@ -72,6 +73,9 @@ pub struct Stack {
     /// Requirements that hold versions back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<At<String>>,
+    /// Files that constraints were read from.
+    #[serde(skip)]
+    pub constraint_files: Vec<PathBuf>,
     /// Package indexes, first one first; empty: the user's own configuration.
     pub indexes: Vec<At<String>>,
     /// Whether the image must be able to compile kernels at run time.
@@ -149,6 +153,17 @@ impl Stack {
     /// What its image is called: the variant's name, else the stack's.
     pub fn name(&self) -> &str {
         self.variant.as_deref().unwrap_or(self.stack.value.as_str())
+    }
+
+    /// Returns the files beside it that it is not complete without: of libraries and of constraints.
+    pub fn local_files(&self) -> Vec<String> {
+        let of_libraries = self.libraries.iter().filter_map(|l| l.file.as_ref());
+        let paths = of_libraries.filter(|f| matches!(f.place, Place::Path(_)));
+        let constraints = self
+            .constraint_files
+            .iter()
+            .map(|f| f.display().to_string());
+        paths.map(DirectFile::shown).chain(constraints).collect()
     }
 
     /// File name of the stack without its extension's directory, for messages.

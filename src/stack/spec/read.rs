@@ -146,6 +146,7 @@ impl Checker<'_> {
             packages,
             overrides,
             constraints,
+            constraint_files: Vec::new(),
             indexes,
             jit: raw.jit.unwrap_or(true),
             os_libraries: raw.os_libraries.unwrap_or(true),

@@ -1,6 +1,6 @@
 //! Where a pipeline goes, and where templates come from.
 
-use super::{FORMATS, emit, emitted, small, with};
+use super::{FORMATS, emit, emitted, single, small, with};
 use crate::support::{Sandbox, project};
 use std::process::Command;
 
@@ -68,4 +68,20 @@ fn the_example_is_what_is_written() {
         .unwrap();
     let example = std::fs::read_to_string(project("examples/ci/github.yml")).unwrap();
     assert_eq!(String::from_utf8_lossy(&out.stdout), example);
+}
+
+/// A pod would not have the file.
+#[test]
+fn files_beside_the_stack_reach_no_pod() {
+    let stack = format!("{}constraints: [c.txt]\n", single());
+    let sandbox = with("single", &single());
+    sandbox.write("single.yaml", &stack);
+    sandbox.write("c.txt", "six<2\n");
+    let lock = std::fs::read_to_string(sandbox.path("single.lock")).unwrap();
+    let lock = lock.replace("[inputs]\n", "[inputs]\nconstraints = \"six<2\"\n");
+    sandbox.write("single.lock", &lock);
+    let run = emit(&sandbox, "single.yaml", "kubernetes");
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("needs c.txt"), "{}", run.stderr);
+    assert_eq!(emit(&sandbox, "single.yaml", "gitlab").code, 0);
 }
