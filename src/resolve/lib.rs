@@ -177,6 +177,7 @@ where
         wheels,
         sdists,
         mut notes,
+        ..
     } = selection;
     let reader = selector.objects;
     let base_cuda = target.base.image().and_then(|i| i.cuda.clone());

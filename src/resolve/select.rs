@@ -28,6 +28,8 @@ pub(super) struct Selection {
     pub wheels: Vec<PythonFile>,
     /// Source distributions that recipes build.
     pub sdists: Sdists,
+    /// Constraints that the question did not have.
+    pub held: Vec<String>,
     /// What somebody who reads the stack would not expect, a sentence each.
     pub notes: Vec<String>,
 }
@@ -40,8 +42,19 @@ pub(super) struct Selector<'a> {
 }
 
 impl Selector<'_> {
-    /// Answers the question, to which a constraint may be added; leaves in `resolver` what the answer needs.
+    /// Answers the question, to which constraints may be added; leaves in `resolver` what the answer needs.
     pub async fn select(
+        &self,
+        resolver: &mut Resolver<'_>,
+        question: &mut Question,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Selection, ResolveError> {
+        let selection = self.for_numpy(resolver, question, progress).await?;
+        question.constraints.extend(selection.held.iter().cloned());
+        Ok(selection)
+    }
+
+    async fn for_numpy(
         &self,
         resolver: &mut Resolver<'_>,
         question: &mut Question,
@@ -112,6 +125,7 @@ impl Selector<'_> {
         let Resolved {
             pins,
             sdists: mut plain,
+            held,
             notes,
         } = self.sources.resolve(resolver, question, progress).await?;
         plain.extend(self.direct.sdists(self.needs));
@@ -127,6 +141,7 @@ impl Selector<'_> {
             files,
             wheels,
             sdists,
+            held,
             notes,
         })
     }

@@ -339,3 +339,32 @@ fn releases_that_came_after_a_distribution_and_break_it_are_held_back() {
     let asked = hub("  diffusers: \"0.25.0\"\n  huggingface-hub: \">=0.30,<1\"\n");
     assert!(!asked.starts_with("0.25."), "{asked}");
 }
+
+/// Each is a fact of the catalog; the versions are those that import.
+#[test]
+fn known_bounds_hold() {
+    let libraries = "  flask: \"1.1.2\"\n  sentence-transformers: \"2.2.2\"\n  torch: \"2.1.2\"\n  librosa: \"0.9.2\"\n";
+    let stack = stack("linux/amd64", "3.11", libraries);
+    let lock = lock(&stack, None, Upgrade::None).unwrap();
+    let version = |name: &str| {
+        let section = &lock.platforms[0];
+        let wheel = section.wheel(name).map(|w| &w.version);
+        let version = wheel.or(section.build(name).map(|b| &b.version));
+        version.unwrap().clone()
+    };
+    let release = |version: &str| -> Vec<u32> {
+        let parts = version.split('.');
+        parts.map_while(|part| part.parse().ok()).collect()
+    };
+    let below = [
+        ("werkzeug", "3"),
+        ("jinja2", "3.1"),
+        ("itsdangerous", "2.1"),
+        ("huggingface-hub", "0.26"),
+        ("setuptools", "81"),
+    ];
+    for (name, bound) in below {
+        let found = version(name);
+        assert!(release(&found) < release(bound), "{name} {found}");
+    }
+}

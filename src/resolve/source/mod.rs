@@ -18,7 +18,7 @@ use super::requirements::{Need, PackageSource};
 use pep440_rs::{Version, VersionSpecifiers};
 use sdist::SdistMetadata;
 use stackforge_image::store::Store;
-use stackforge_stack::catalog::{Catalog, StaticMetadata};
+use stackforge_stack::catalog::{Catalog, StaticMetadata, Undeclared};
 use stackforge_stack::lock::PythonFile;
 use stackforge_stack::spec::From;
 use stackforge_transfer::RetryPolicy;
@@ -43,6 +43,8 @@ pub(super) type Sdists = BTreeMap<String, Sdist>;
 pub(super) struct Resolved {
     pub pins: Pins,
     pub sdists: Sdists,
+    /// Constraints that the question did not have: see [`Undeclared::holds`].
+    pub held: Vec<String>,
     /// What somebody who reads the stack would not expect, a sentence each.
     pub notes: Vec<String>,
 }
@@ -63,6 +65,8 @@ struct Answer {
     settings: UvSettings,
     /// Distributions that are left out, by those that have their modules.
     left_out: BTreeMap<String, String>,
+    /// Constraints that the question did not have.
+    held: Vec<String>,
 }
 
 /// Distributions that are taken as source, with what was read of their releases.
@@ -140,6 +144,7 @@ impl Sources<'_> {
             known,
             settings,
             left_out,
+            held,
         } = answer;
         resolver.settings = settings;
         notes.extend(left_out.iter().map(|(name, other)| {
@@ -147,6 +152,13 @@ impl Sources<'_> {
                 "{name} is left out: {other} has its modules, and an environment holds one of them"
             )
         }));
+        for bound in &held {
+            let known = self.known(&pins).filter(|(_, k)| k.holds.contains(bound));
+            notes.extend(known.map(|(name, _)| {
+                let version = &pins[name].version;
+                format!("{bound} is held to for {name} {version}, which newer releases break")
+            }));
+        }
         self.attribute(&mut pins);
         let mut sdists = Sdists::new();
         let with_recipe = |name: &str| {
@@ -163,6 +175,7 @@ impl Sources<'_> {
         Ok(Resolved {
             pins,
             sdists,
+            held,
             notes,
         })
     }
@@ -251,6 +264,7 @@ impl Sources<'_> {
         let mut known = Known::new();
         let mut question = question.clone();
         let mut left_out = BTreeMap::new();
+        let mut held = Vec::new();
         // The answer before newer releases were held back.
         let mut unheld: Option<Answer> = None;
         // What uv said before it was told to take something as source.
@@ -319,6 +333,7 @@ impl Sources<'_> {
                     known: known.clone(),
                     settings: asked.settings,
                     left_out: left_out.clone(),
+                    held: held.clone(),
                 };
                 if done && too_new.is_empty() {
                     return Ok(Ok(answer));
@@ -327,7 +342,8 @@ impl Sources<'_> {
                     unheld = Some(answer);
                 }
                 question.requirements.extend(lacking);
-                question.constraints.extend(too_new);
+                question.constraints.extend(too_new.iter().cloned());
+                held.extend(too_new);
                 left_out.extend(doubled);
                 continue;
             }
@@ -347,15 +363,19 @@ impl Sources<'_> {
         )))
     }
 
+    /// Returns what the catalog knows of pinned distributions.
+    fn known<'p>(&'p self, pins: &'p Pins) -> impl Iterator<Item = (&'p String, &'p Undeclared)> {
+        pins.iter().flat_map(|(name, pin)| {
+            let entries = self.catalog.undeclared.get(name).into_iter().flatten();
+            let entries = entries.filter(|entry| entry.versions.contains(&pin.version));
+            entries.map(move |entry| (name, entry))
+        })
+    }
+
     /// Returns requirements that pinned distributions have and do not declare, with those distributions: where
     /// no alternative of one is pinned, the first.
     fn undeclared<'p>(&'p self, pins: &'p Pins) -> impl Iterator<Item = (&'p str, &'p str)> {
-        let known = pins.iter().filter_map(|(name, pin)| {
-            let undeclared = self.catalog.undeclared.get(name)?;
-            let applies = undeclared.versions.contains(&pin.version);
-            applies.then_some((name, undeclared))
-        });
-        known.flat_map(move |(name, undeclared)| {
+        self.known(pins).flat_map(move |(name, undeclared)| {
             let lacking = undeclared.requires.iter().filter_map(|alternatives| {
                 let there = |a: &str| pins.contains_key(&distribution_of(a));
                 let mut all = alternatives.split(" | ");
@@ -369,12 +389,8 @@ impl Sources<'_> {
     /// Returns constraints that pinned distributions would have if their releases had known what came after them,
     /// where what is pinned breaks them.
     fn too_new(&self, pins: &Pins, constraints: &[String]) -> Vec<String> {
-        let known = pins.iter().filter_map(|(name, pin)| {
-            let undeclared = self.catalog.undeclared.get(name)?;
-            let applies = undeclared.versions.contains(&pin.version);
-            applies.then_some(&undeclared.holds)
-        });
-        let broken = known.flatten().filter(|held| {
+        let holds = self.known(pins).flat_map(|(_, known)| &known.holds);
+        let broken = holds.filter(|held| {
             let name = distribution_of(held);
             let versions =
                 held.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "-_.".contains(c));
@@ -409,8 +425,8 @@ impl Sources<'_> {
     /// Says of what was added for its importers by whom it is required.
     fn attribute(&self, pins: &mut Pins) {
         let mut importers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (name, undeclared) in &self.catalog.undeclared {
-            let requires = undeclared.requires.iter();
+        for (name, entries) in &self.catalog.undeclared {
+            let requires = entries.iter().flat_map(|entry| &entry.requires);
             let all = requires.flat_map(|alternatives| alternatives.split(" | "));
             for required in all.filter(|_| pins.contains_key(name)) {
                 let of = importers.entry(distribution_of(required)).or_default();

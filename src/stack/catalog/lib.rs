@@ -56,7 +56,7 @@ pub struct Catalog {
     /// What builds of source distributions without a recipe take, by distribution.
     pub sources: BTreeMap<String, SourceNeeds>,
     /// What distributions import and do not require, by distribution.
-    pub undeclared: BTreeMap<String, Undeclared>,
+    pub undeclared: BTreeMap<String, Vec<Undeclared>>,
     pub same_modules: Vec<SameModules>,
     pub slim: Slim,
     /// Digest of the templates that a directory puts over the embedded ones.

@@ -58,7 +58,7 @@ struct SourcesFile {
 #[serde(deny_unknown_fields)]
 struct MetadataFile {
     schema: u32,
-    undeclared: BTreeMap<String, Undeclared>,
+    undeclared: BTreeMap<String, Vec<Undeclared>>,
     same_modules: Vec<SameModules>,
 }
 
