@@ -101,17 +101,14 @@ fn locks(plan: &Plan, options: &Options<'_>, context: &mut Context) {
     text("locks/slim.json".into(), slim + "\n");
     for layer in plan.groups() {
         let mut lines = requirements(&layer.wheels);
+        let before = direct.len();
         for wheel in &layer.wheels {
             if let Some(path) = options.direct.get(&wheel.file) {
                 let name = format!("direct/{}/{}", layer.group, wheel.file);
                 direct.push((name, Content::File(path.clone())));
             }
         }
-        if layer
-            .wheels
-            .iter()
-            .any(|w| options.direct.contains_key(&w.file))
-        {
+        if direct.len() > before {
             lines.insert_str(0, "--find-links /dev/stackforge/direct\n");
         }
         text(format!("locks/{}.txt", layer.group), lines);

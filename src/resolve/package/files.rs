@@ -88,9 +88,10 @@ async fn fetch(
             None => projects.entry(&locked.project).or_default().push(place),
         }
     }
-    let places = match projects.is_empty() {
-        true => Places::none(),
-        false => places::from_settings(&indexes, catalog, store.root()).await?,
+    let places = if projects.is_empty() {
+        Places::none()
+    } else {
+        places::from_settings(&indexes, catalog, store.root()).await?
     };
     let (places, ask) = (&places, &fetcher);
     let found: Vec<(Vec<usize>, Vec<Vec<Url>>)> = stream::iter(projects)

@@ -156,7 +156,7 @@ impl Sources<'_> {
             let known = self.known(&pins).filter(|(_, k)| k.holds.contains(bound));
             notes.extend(known.map(|(name, _)| {
                 let version = &pins[name].version;
-                format!("{bound} is held to for {name} {version}, which newer releases break")
+                format!("{name} {version} does not go with newer releases: {bound} is taken")
             }));
         }
         self.attribute(&mut pins);

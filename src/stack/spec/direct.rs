@@ -120,9 +120,12 @@ impl DirectFile {
         let Some(name) = name.filter(|n| n.chars().all(plain)) else {
             return Err(DirectFileError::Folder(shown()));
         };
-        let kind = FileKind::of(&name).ok_or_else(|| match name.contains('.') {
-            true => DirectFileError::Kind(shown()),
-            false => DirectFileError::Folder(shown()),
+        let kind = FileKind::of(&name).ok_or_else(|| {
+            if name.contains('.') {
+                DirectFileError::Kind(shown())
+            } else {
+                DirectFileError::Folder(shown())
+            }
         })?;
         let of_address = fragment.as_deref().and_then(digest_in);
         let sha256 = match (of_address, sha256) {

@@ -356,7 +356,7 @@ impl Checker<'_> {
         let mut from = self.from(body.from, name_span)?;
         let (version, version_span) = match (&file, version) {
             (Some((file, span)), _) => {
-                from = self.way_of_file(file, from, *span)?;
+                from = self.library_from(file, from, *span)?;
                 let exactly = VersionSpecifier::equals_version(file.kind.version().clone());
                 (Wanted::Specifier(exactly.into()), *span)
             }
@@ -424,7 +424,7 @@ impl Checker<'_> {
     }
 
     /// Returns how a library of a file is installed: what the file is decides.
-    fn way_of_file(&mut self, file: &DirectFile, from: From, span: Span) -> Option<From> {
+    fn library_from(&mut self, file: &DirectFile, from: From, span: Span) -> Option<From> {
         let (of_file, what) = match &file.kind {
             FileKind::Wheel(_) => (From::Wheel, "a wheel"),
             FileKind::Sdist(..) => (From::Source, "a source distribution"),
