@@ -10,7 +10,7 @@ use stackforge_build::native::planned;
 use stackforge_build::{EngineNeed, wants};
 use stackforge_image::store::Store;
 use stackforge_plan::{Op, Plan, StepId};
-use stackforge_stack::catalog::Way;
+use stackforge_stack::catalog::DistributionKind;
 use stackforge_stack::rules::{Decision, Machine};
 use stackforge_types::printable;
 use std::collections::{BTreeMap, BTreeSet};
@@ -167,8 +167,8 @@ fn table(plan: &Plan, engine: &EngineNeed) -> String {
     let width = plan.libraries.iter().map(|d| named(d).len()).max();
     for decision in &plan.libraries {
         let from = match decision.from {
-            Way::Wheel => "wheel",
-            Way::Source => "source",
+            DistributionKind::Wheel => "wheel",
+            DistributionKind::Source => "source",
         };
         let line = format!(
             "  {:width$}  {from:6}  {}",

@@ -3,7 +3,7 @@
 use super::{WheelGroup, below_builders, wheel_layers};
 use pep440_rs::Version;
 use serde::Serialize;
-use stackforge_stack::catalog::{Build, Facts, Isa, Recipe, Way};
+use stackforge_stack::catalog::{Build, DistributionKind, Facts, Isa, Recipe};
 use stackforge_stack::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
 use stackforge_stack::spec::{Library, Sm};
 use std::collections::{BTreeMap, BTreeSet};
@@ -142,7 +142,7 @@ pub(super) fn compile(
         version: own.as_ref(),
         python: python.as_ref(),
         platform: Some(&platform),
-        from: Some(Way::Source),
+        from: Some(DistributionKind::Source),
         sms,
     };
     let chosen = |id: &str| match library.map(|l| l.patches.as_slice()) {

@@ -4,7 +4,6 @@
 //! names and digests have to match their grammars or are refused.
 
 use super::ResolveError;
-use super::project::ROOT;
 use pep440_rs::Version;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
@@ -13,6 +12,9 @@ use stackforge_types::Digest;
 use stackforge_types::wheel::{WheelName, WheelTarget, best, normalized};
 use std::collections::BTreeMap;
 use std::str::FromStr;
+
+/// Name of the project that asks uv for all requirements. [`Pin::via`] leaves it out.
+pub(super) const ROOT: &str = "stackforge-stack";
 
 /// A resolved distribution.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::git;
 use super::project::Question;
 use super::python::Resolver;
 use super::requirements::{Need, PackageSource};
-use super::source::Sdist;
+use super::sdist::Sdist;
 use stackforge_stack::catalog::{Catalog, Image};
 use stackforge_stack::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
 use stackforge_stack::spec::Library;

@@ -7,8 +7,7 @@
 use super::ResolveError;
 use super::old::Old;
 use super::requirements::Need;
-use super::source::sdist::{self, SdistMetadata};
-use super::source::{Sdist, Sdists};
+use super::sdist::{self, Sdist, SdistMetadata, Sdists};
 use pep440_rs::Version;
 use stackforge_image::layer;
 use stackforge_image::store::{Blob, Store, StoreError};
@@ -20,6 +19,7 @@ use stackforge_transfer::fetch::{Download, FetchError, Fetcher};
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::Seek as _;
 use std::path::{Path, PathBuf};
 
 /// Bytes of one request for a file whose digest is not known.
@@ -72,17 +72,28 @@ pub(super) struct Reader<'a> {
     pub offline: bool,
 }
 
-/// Why a file cannot be taken: what is wrong, and what to do.
-struct Fault(Code, String, String);
+/// Why a file cannot be taken.
+struct Fault {
+    code: Code,
+    why: String,
+    help: String,
+}
 
 impl Fault {
     fn unfit(why: String, help: &str) -> Self {
-        Self(codes::FILE_UNFIT, why, help.to_owned())
+        Self {
+            code: codes::FILE_UNFIT,
+            why,
+            help: help.to_owned(),
+        }
     }
 
     fn network(why: &str) -> Self {
-        let help = codes::NETWORK.fix().to_owned();
-        Self(codes::NETWORK, why.to_owned(), help)
+        Self {
+            code: codes::NETWORK,
+            why: why.to_owned(),
+            help: codes::NETWORK.fix().to_owned(),
+        }
     }
 }
 
@@ -93,14 +104,22 @@ impl From<FetchError> for Fault {
                 format!("its content is not what was asked for: {reason}"),
                 "correct `sha256`; to take new content in place of what is locked, run `stackforge lock --upgrade`",
             ),
-            e => Self(e.code(), chain(&e), Explained::help(&e)),
+            e => Self {
+                code: e.code(),
+                why: chain(&e),
+                help: Explained::help(&e),
+            },
         }
     }
 }
 
 impl From<StoreError> for Fault {
     fn from(e: StoreError) -> Self {
-        Self(e.code(), chain(&e), Explained::help(&e))
+        Self {
+            code: e.code(),
+            why: chain(&e),
+            help: Explained::help(&e),
+        }
     }
 }
 
@@ -117,7 +136,7 @@ impl Reader<'_> {
             };
             progress(&format!("reading {}", named.name));
             let direct = self.direct(need, named).await;
-            let direct = direct.map_err(|Fault(code, why, help)| ResolveError::File {
+            let direct = direct.map_err(|Fault { code, why, help }| ResolveError::File {
                 library: need.name().to_owned(),
                 file: named.shown(),
                 why,
@@ -174,25 +193,32 @@ impl Reader<'_> {
         store: &Store,
         path: &Path,
     ) -> Result<(Digest, PathBuf), Fault> {
-        let content = File::open(path).map_err(|e| {
+        let unreadable = |e: std::io::Error| {
             let help = "its path starts at the stack file's folder";
             Fault::unfit(e.to_string(), help)
-        })?;
-        let blob = store.put(content, None)?;
-        if let Some(wanted) = named.sha256.as_ref().filter(|d| **d != blob.digest) {
+        };
+        let mut content = File::open(path).map_err(&unreadable)?;
+        let digest = Digest::of_reader(&content).map_err(&unreadable)?;
+        if let Some(wanted) = named.sha256.as_ref().filter(|d| **d != digest) {
             return Err(Fault::unfit(
-                format!("its content has {}, the stack says {wanted}", blob.digest),
+                format!("its content has {digest}, the stack says {wanted}"),
                 "correct `sha256`, or find out who changed the file",
             ));
         }
-        if let Some(locked) = self.locked(need, named).filter(|d| *d != blob.digest) {
+        if let Some(locked) = self.locked(need, named).filter(|d| *d != digest) {
             let library = need.name();
             return Err(Fault::unfit(
-                format!("its content has {}, the lock {locked}", blob.digest),
+                format!("its content has {digest}, the lock {locked}"),
                 &format!("to take the new content, run `stackforge lock --upgrade {library}`"),
             ));
         }
-        Ok((blob.digest, blob.path))
+        // A wheel of gigabytes is not copied at each lock.
+        if let Some(path) = store.blob(&digest) {
+            return Ok((digest, path));
+        }
+        content.rewind().map_err(&unreadable)?;
+        let blob = store.put(content, Some(&digest))?;
+        Ok((digest, blob.path))
     }
 
     async fn of_address(
@@ -211,9 +237,11 @@ impl Reader<'_> {
             return Ok((sha256.clone(), path));
         }
         if self.offline {
-            let help = "lock once without `--offline`".to_owned();
-            let why = "it is not in the store, and stackforge is offline".to_owned();
-            return Err(Fault(codes::OFFLINE, why, help));
+            return Err(Fault {
+                code: codes::OFFLINE,
+                why: "it is not in the store, and stackforge is offline".to_owned(),
+                help: "lock once without `--offline`".to_owned(),
+            });
         }
         let fetcher = Fetcher::new(RetryPolicy::default())?;
         if let Some(sha256) = known {

@@ -21,6 +21,7 @@ mod python;
 mod reach;
 mod redact;
 mod requirements;
+mod sdist;
 mod select;
 mod settings;
 pub mod simple;

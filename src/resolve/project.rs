@@ -5,6 +5,7 @@
 //! written here.
 
 use super::ResolveError;
+use super::answer::ROOT;
 use super::direct::DirectFiles;
 use super::requirements::{Need, PackageSource};
 use flate2::{Compression, write::GzEncoder};
@@ -15,9 +16,6 @@ use stackforge_types::wheel::WheelTarget;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
-
-/// Name of the project with all requirements; `via` leaves it out.
-pub(super) const ROOT: &str = "stackforge-stack";
 
 /// glibc minor versions for which uv has a platform, ascending.
 const UV_GLIBC: [u16; 12] = [17, 28, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40];

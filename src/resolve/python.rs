@@ -1,8 +1,8 @@
 //! Asks uv for versions, and then for the files of exactly those versions.
 
 use super::ResolveError;
-use super::answer::{Files, Pins, pin_lines, pins};
-use super::project::{Question, ROOT, UvSettings};
+use super::answer::{Files, Pins, ROOT, pin_lines, pins};
+use super::project::{Question, UvSettings};
 use super::uv::Uv;
 use std::path::Path;
 

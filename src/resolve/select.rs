@@ -9,7 +9,8 @@ use super::direct::DirectFiles;
 use super::project::Question;
 use super::python::Resolver;
 use super::requirements::{Need, PackageSource};
-use super::source::{self, Resolved, Sources};
+use super::sdist;
+use super::source::{Resolved, Sources};
 use super::system;
 use pep440_rs::Version;
 use stackforge_stack::lock::PythonFile;
@@ -22,14 +23,14 @@ const LAST_OF_NUMPY_1: (u8, u8) = (3, 12);
 pub(super) struct Selection {
     pub pins: Pins,
     /// Source distributions that no recipe builds.
-    pub plain: source::Sdists,
+    pub plain: sdist::Sdists,
     pub files: answer::Files,
     /// Wheels of the image.
     pub wheels: Vec<PythonFile>,
     /// Source distributions that recipes build.
     pub sdists: Sdists,
-    /// Constraints that the question did not have.
-    pub held: Vec<String>,
+    /// Upper bounds that the question did not have.
+    pub bounds: Vec<String>,
     /// What somebody who reads the stack would not expect, a sentence each.
     pub notes: Vec<String>,
 }
@@ -50,7 +51,9 @@ impl Selector<'_> {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Selection, ResolveError> {
         let selection = self.for_numpy(resolver, question, progress).await?;
-        question.constraints.extend(selection.held.iter().cloned());
+        question
+            .constraints
+            .extend(selection.bounds.iter().cloned());
         Ok(selection)
     }
 
@@ -67,9 +70,9 @@ impl Selector<'_> {
             return Ok(first);
         }
         let settings = std::mem::replace(&mut resolver.settings, before);
-        let mut held = question.clone();
-        held.constraints.push("numpy<2".to_owned());
-        match self.once(resolver, &held, progress).await {
+        let mut bounded = question.clone();
+        bounded.constraints.push("numpy<2".to_owned());
+        match self.once(resolver, &bounded, progress).await {
             Ok(mut second) => {
                 let numpy = second.pins.get("numpy").map(|pin| pin.version.to_string());
                 second.notes.push(format!(
@@ -78,7 +81,7 @@ impl Selector<'_> {
                     first.pins["numpy"].version,
                     old.join(", ")
                 ));
-                *question = held;
+                *question = bounded;
                 Ok(second)
             }
             // Something asks for numpy 2.
@@ -125,7 +128,7 @@ impl Selector<'_> {
         let Resolved {
             pins,
             sdists: mut plain,
-            held,
+            bounds,
             notes,
         } = self.sources.resolve(resolver, question, progress).await?;
         plain.extend(self.direct.sdists(self.needs));
@@ -141,7 +144,7 @@ impl Selector<'_> {
             files,
             wheels,
             sdists,
-            held,
+            bounds,
             notes,
         })
     }
@@ -153,7 +156,7 @@ pub(super) type Sdists = BTreeMap<String, PythonFile>;
 fn chosen(
     resolver: &Resolver<'_>,
     needs: &[Need<'_>],
-    plain: &source::Sdists,
+    plain: &sdist::Sdists,
     direct: &DirectFiles,
     pins: &Pins,
     files: &answer::Files,

@@ -3,7 +3,7 @@
 //! In: the text of a stack, and the fixes of its findings. Out: the text with them. Comments, order, quotes
 //! and line ends of the rest stay as they are. What cannot be changed so is left to the user.
 
-use crate::diag::Span;
+use crate::span::Span;
 use serde::Serialize;
 use serde_json::{Value, json};
 use stackforge_types::yaml;

@@ -12,6 +12,7 @@ pub mod labels;
 pub mod lock;
 pub mod matrix;
 pub mod rules;
+mod span;
 pub mod spec;
 pub mod target;
 

@@ -2,7 +2,11 @@
 
 use super::{Malformed, malformed};
 use std::fmt;
+use std::io;
 use std::str::FromStr;
+
+/// Bytes of one read.
+const PIECE: usize = 1 << 20;
 
 /// `sha256:` and 64 lower-case hex digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,6 +17,24 @@ impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
         use sha2::Digest as _;
         Self::from_hash(&sha2::Sha256::digest(bytes))
+    }
+
+    /// Returns the digest of all that `content` still has.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn of_reader(mut content: impl io::Read) -> io::Result<Self> {
+        use sha2::Digest as _;
+        let mut hash = sha2::Sha256::new();
+        let mut piece = vec![0; PIECE];
+        loop {
+            match content.read(&mut piece) {
+                Ok(0) => return Ok(Self::from_hash(&hash.finalize())),
+                Ok(count) => hash.update(&piece[..count]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
     }
 
     /// The digest whose value is `hash`, the 32 bytes that SHA-256 gave.

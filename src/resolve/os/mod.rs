@@ -10,7 +10,7 @@ mod system;
 
 use super::error::OsPackagesError;
 use super::requirements::{Need, PackageSource};
-use super::source::Sdists;
+use super::sdist::Sdists;
 use super::system::{SystemFile, SystemNeeds, Taken};
 use super::{LockOptions, ResolveError};
 use archive::Archive;

@@ -7,7 +7,9 @@
 //! release has none or needs something that has none (`auto` never takes an older release for a wheel), or if
 //! the stack says so.
 
-pub(super) mod sdist;
+mod archive;
+mod explanation;
+mod undeclared;
 
 use super::ResolveError;
 use super::answer::{Pin, Pins};
@@ -15,36 +17,24 @@ use super::old::Old;
 use super::project::{Metadata, Question, UvSettings};
 use super::python::Resolver;
 use super::requirements::{Need, PackageSource};
-use pep440_rs::{Version, VersionSpecifiers};
-use sdist::SdistMetadata;
-use stackforge_image::store::Store;
-use stackforge_stack::catalog::{Catalog, StaticMetadata, Undeclared};
-use stackforge_stack::lock::PythonFile;
+use super::sdist::{Sdist, Sdists};
+use explanation::{lacks_source, without_wheels};
+use pep440_rs::Version;
+use stackforge_stack::catalog::{Catalog, StaticMetadata};
 use stackforge_stack::spec::From;
-use stackforge_transfer::RetryPolicy;
-use stackforge_transfer::fetch::{Download, Fetcher};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use undeclared::{Amendments, Knowledge};
 
 /// How often versions are resolved before that is called endless.
 const MOST_ROUNDS: usize = 40;
-
-/// A source distribution that is to be built.
-#[derive(Debug, Clone)]
-pub(super) struct Sdist {
-    pub file: PythonFile,
-    pub metadata: SdistMetadata,
-}
-
-/// Source distributions by name.
-pub(super) type Sdists = BTreeMap<String, Sdist>;
 
 /// The versions of a stack.
 pub(super) struct Resolved {
     pub pins: Pins,
     pub sdists: Sdists,
-    /// Constraints that the question did not have: see [`Undeclared::holds`].
-    pub held: Vec<String>,
+    /// Upper bounds that the question did not have.
+    pub bounds: Vec<String>,
     /// What somebody who reads the stack would not expect, a sentence each.
     pub notes: Vec<String>,
 }
@@ -63,10 +53,8 @@ struct Answer {
     known: Known,
     /// The settings that give them.
     settings: UvSettings,
-    /// Distributions that are left out, by those that have their modules.
-    left_out: BTreeMap<String, String>,
-    /// Constraints that the question did not have.
-    held: Vec<String>,
+    /// What the question lacked.
+    amendments: Amendments,
 }
 
 /// Distributions that are taken as source, with what was read of their releases.
@@ -143,23 +131,12 @@ impl Sources<'_> {
             mut pins,
             known,
             settings,
-            left_out,
-            held,
+            amendments,
         } = answer;
         resolver.settings = settings;
-        notes.extend(left_out.iter().map(|(name, other)| {
-            format!(
-                "{name} is left out: {other} has its modules, and an environment holds one of them"
-            )
-        }));
-        for bound in &held {
-            let known = self.known(&pins).filter(|(_, k)| k.holds.contains(bound));
-            notes.extend(known.map(|(name, _)| {
-                let version = &pins[name].version;
-                format!("{name} {version} does not go with newer releases: {bound} is taken")
-            }));
-        }
-        self.attribute(&mut pins);
+        let knowledge = self.knowledge();
+        notes.extend(knowledge.notes(&amendments, &pins));
+        knowledge.attribute(&mut pins);
         let mut sdists = Sdists::new();
         let with_recipe = |name: &str| {
             let mut needs = self.needs.iter();
@@ -175,7 +152,7 @@ impl Sources<'_> {
         Ok(Resolved {
             pins,
             sdists,
-            held,
+            bounds: amendments.bounds,
             notes,
         })
     }
@@ -262,11 +239,9 @@ impl Sources<'_> {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Result<Answer, String>, ResolveError> {
         let mut known = Known::new();
-        let mut question = question.clone();
-        let mut left_out = BTreeMap::new();
-        let mut held = Vec::new();
-        // The answer before newer releases were held back.
-        let mut unheld: Option<Answer> = None;
+        let mut amendments = Amendments::default();
+        // The answer before upper bounds were added.
+        let mut unbounded: Option<Answer> = None;
         // What uv said before it was told to take something as source.
         let mut before: Option<String> = None;
         for _ in 0..MOST_ROUNDS {
@@ -283,11 +258,8 @@ impl Sources<'_> {
                         content: sdist.metadata.dependencies.clone(),
                     }));
             }
-            // An override that never applies leaves a requirement out.
-            let never = left_out
-                .keys()
-                .map(|name| format!("{name} ; python_version < '3'"));
-            settings.overrides.extend(never);
+            settings.overrides.extend(amendments.overrides());
+            let question = amendments.question(question);
             let asked = Resolver {
                 settings,
                 ..*resolver
@@ -296,7 +268,7 @@ impl Sources<'_> {
                 Ok(pins) => pins,
                 Err(explanation) => {
                     // Something asks for what is too new: then that is taken, as it would be by others.
-                    if let Some(answer) = unheld.take() {
+                    if let Some(answer) = unbounded.take() {
                         return Ok(Ok(answer));
                     }
                     if let Some(before) = before.filter(|_| lacks_source(&explanation)) {
@@ -323,35 +295,29 @@ impl Sources<'_> {
                 })
                 .collect();
             if unread.is_empty() {
-                let lacking = self.undeclared(&pins).map(|(requirement, _)| requirement);
-                let lacking: Vec<String> = lacking.map(str::to_owned).collect();
-                let doubled = self.doubled(&pins);
-                let too_new = self.too_new(&pins, &question.constraints);
-                let done = lacking.is_empty() && doubled.is_empty();
+                let lacking = self.knowledge().amendments(&pins, &question.constraints);
                 let answer = Answer {
                     pins,
                     known: known.clone(),
                     settings: asked.settings,
-                    left_out: left_out.clone(),
-                    held: held.clone(),
+                    amendments: amendments.clone(),
                 };
-                if done && too_new.is_empty() {
+                if lacking.is_empty() {
                     return Ok(Ok(answer));
                 }
-                if done {
-                    unheld = Some(answer);
+                if lacking.are_bounds() {
+                    unbounded = Some(answer);
                 }
-                question.requirements.extend(lacking);
-                question.constraints.extend(too_new.iter().cloned());
-                held.extend(too_new);
-                left_out.extend(doubled);
+                amendments.extend(lacking);
                 continue;
             }
             let unread: Pins = unread
                 .into_iter()
                 .map(|(n, p)| (n.clone(), p.clone()))
                 .collect();
-            for (name, sdist) in self.read(&asked, &unread, progress).await? {
+            for (name, sdist) in
+                archive::read(self.cache, self.offline, &asked, &unread, progress).await?
+            {
                 let version = unread[&name].version.clone();
                 known.entry(name).or_default().insert(version, sdist);
             }
@@ -363,84 +329,10 @@ impl Sources<'_> {
         )))
     }
 
-    /// Returns what the catalog knows of pinned distributions.
-    fn known<'p>(&'p self, pins: &'p Pins) -> impl Iterator<Item = (&'p String, &'p Undeclared)> {
-        pins.iter().flat_map(|(name, pin)| {
-            let entries = self.catalog.undeclared.get(name).into_iter().flatten();
-            let entries = entries.filter(|entry| entry.versions.contains(&pin.version));
-            entries.map(move |entry| (name, entry))
-        })
-    }
-
-    /// Returns requirements that pinned distributions have and do not declare, with those distributions: where
-    /// no alternative of one is pinned, the first.
-    fn undeclared<'p>(&'p self, pins: &'p Pins) -> impl Iterator<Item = (&'p str, &'p str)> {
-        self.known(pins).flat_map(move |(name, undeclared)| {
-            let lacking = undeclared.requires.iter().filter_map(|alternatives| {
-                let there = |a: &str| pins.contains_key(&distribution_of(a));
-                let mut all = alternatives.split(" | ");
-                let first = all.clone().next()?;
-                (!all.any(there)).then_some(first)
-            });
-            lacking.map(move |requirement| (requirement, name.as_str()))
-        })
-    }
-
-    /// Returns constraints that pinned distributions would have if their releases had known what came after them,
-    /// where what is pinned breaks them.
-    fn too_new(&self, pins: &Pins, constraints: &[String]) -> Vec<String> {
-        let holds = self.known(pins).flat_map(|(_, known)| &known.holds);
-        let broken = holds.filter(|held| {
-            let name = distribution_of(held);
-            let versions =
-                held.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "-_.".contains(c));
-            let versions: Option<VersionSpecifiers> = versions.parse().ok();
-            let pinned = pins.get(&name);
-            let breaks = pinned
-                .zip(versions)
-                .is_some_and(|(pin, v)| !v.contains(&pin.version));
-            breaks && !constraints.contains(held)
-        });
-        broken.cloned().collect()
-    }
-
-    /// Returns pinned distributions whose modules another has, with the other: the one that the stack names, else
-    /// the best. Of two that the stack names, none is left out.
-    fn doubled(&self, pins: &Pins) -> BTreeMap<String, String> {
-        let named = |name: &str| self.needs.iter().any(|need| need.distribution == name);
-        let mut out = BTreeMap::new();
-        for same in &self.catalog.same_modules {
-            let there = same.distributions.iter().filter(|d| pins.contains_key(*d));
-            let there: Vec<&String> = there.collect();
-            let by_name = there.iter().find(|d| named(d.as_str()));
-            let Some(kept) = by_name.or(there.first()) else {
-                continue;
-            };
-            let others = there.iter().filter(|d| *d != kept && !named(d.as_str()));
-            out.extend(others.map(|d| ((*d).clone(), (*kept).clone())));
-        }
-        out
-    }
-
-    /// Says of what was added for its importers by whom it is required.
-    fn attribute(&self, pins: &mut Pins) {
-        let mut importers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (name, entries) in &self.catalog.undeclared {
-            let requires = entries.iter().flat_map(|entry| &entry.requires);
-            let all = requires.flat_map(|alternatives| alternatives.split(" | "));
-            for required in all.filter(|_| pins.contains_key(name)) {
-                let of = importers.entry(distribution_of(required)).or_default();
-                of.insert(name.clone());
-            }
-        }
-        let named = |name: &str| self.needs.iter().any(|need| need.distribution == name);
-        for (name, by) in importers {
-            if let Some(pin) = pins.get_mut(&name).filter(|_| !named(&name)) {
-                pin.named = false;
-                pin.via.extend(by);
-                pin.via.sort();
-                pin.via.dedup();
-            }
+    fn knowledge(&self) -> Knowledge<'_> {
+        Knowledge {
+            catalog: self.catalog,
+            needs: self.needs,
         }
     }
 
@@ -449,81 +341,6 @@ impl Sources<'_> {
         let mut needs = self.needs.iter().filter(|n| n.distribution == name);
         needs.any(|n| !is_plain(n) || n.library.from == From::Wheel)
     }
-
-    /// Fetches source distributions into the store and reads them.
-    async fn read(
-        &self,
-        resolver: &Resolver<'_>,
-        pins: &Pins,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<Vec<(String, Sdist)>, ResolveError> {
-        let names: Vec<&str> = pins.keys().map(String::as_str).collect();
-        progress(&format!("reading the source of {}", names.join(", ")));
-        let files = resolver.files(pins).await?;
-        let failed = |name: &str, why: String| ResolveError::Source {
-            name: name.to_owned(),
-            version: pins[name].version.to_string(),
-            why,
-        };
-        let store = Store::open(Some(self.cache)).map_err(|e| failed(names[0], e.to_string()))?;
-        let fetcher = Fetcher::new(RetryPolicy::default());
-        let fetcher = fetcher.map_err(|e| failed(names[0], e.to_string()))?;
-        let mut out = Vec::new();
-        for name in names {
-            let file = files.sdist(name)?;
-            let path = match store.blob(&file.sha256) {
-                Some(path) => path,
-                None if self.offline => return Err(ResolveError::OfflineChoice(name.to_owned())),
-                None => {
-                    let address = files.address(&file.sha256).unwrap_or_default();
-                    fetch(&store, &fetcher, &file, address)
-                        .await
-                        .map_err(|why| failed(name, why))?
-                }
-            };
-            let metadata =
-                sdist::read(&file.file, &path).map_err(|e| failed(name, e.to_string()))?;
-            out.push((name.to_owned(), Sdist { file, metadata }));
-        }
-        Ok(out)
-    }
-}
-
-async fn fetch(
-    store: &Store,
-    fetcher: &Fetcher,
-    file: &PythonFile,
-    address: &str,
-) -> Result<std::path::PathBuf, String> {
-    store.lease([&file.sha256]).map_err(|e| e.to_string())?;
-    if let Ok(url) = reqwest::Url::parse(address)
-        && let Ok(path) = url.to_file_path()
-    {
-        let source = std::fs::File::open(&path).map_err(|e| e.to_string())?;
-        store
-            .put(source, Some(&file.sha256))
-            .map_err(|e| e.to_string())?;
-        return store
-            .blob(&file.sha256)
-            .ok_or_else(|| "the store lost it".to_owned());
-    }
-    let download = Download {
-        name: file.sha256.hex().to_owned(),
-        urls: vec![address.to_owned()],
-        sha256: file.sha256.clone(),
-        size: Some(file.size).filter(|size| *size > 0),
-    };
-    let folder = store.dir("blobs/sha256").map_err(|e| e.to_string())?;
-    let fetched = fetcher.file(&download, &folder, &|_| {}).await;
-    let fetched = fetched.map_err(|e| e.to_string())?;
-    store.verified(&file.sha256);
-    Ok(fetched.path)
-}
-
-/// Returns the name that a requirement begins with.
-fn distribution_of(requirement: &str) -> String {
-    let end = requirement.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
-    stackforge_types::wheel::normalized(&requirement[..end.unwrap_or(requirement.len())])
 }
 
 /// Whether a library has no recipe.
@@ -540,52 +357,5 @@ fn placeholder(name: &str) -> Metadata {
             requires_python: None,
             requires_dist: Vec::new(),
         },
-    }
-}
-
-/// Whether uv found no source of something either, by its words for it.
-fn lacks_source(explanation: &str) -> bool {
-    explanation.contains("no source distribution")
-}
-
-/// Returns the distributions that uv has no wheel of, by its words for it: `x==1 has no usable wheels`, `all
-/// versions of x have no wheels with a matching Python ABI tag`.
-fn without_wheels(explanation: &str) -> BTreeSet<String> {
-    let mut out = BTreeSet::new();
-    let words: Vec<&str> = explanation.split_whitespace().collect();
-    for (at, pair) in words.windows(2).enumerate() {
-        if !["has", "have"].contains(&pair[0]) || pair[1] != "no" {
-            continue;
-        }
-        let rest = words.get(at + 2..).unwrap_or_default();
-        let of_wheels = rest.iter().take(2).any(|word| word.starts_with("wheels"));
-        let Some(subject) = at.checked_sub(1).and_then(|i| words.get(i)) else {
-            continue;
-        };
-        let end = subject.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
-        let name = &subject[..end.unwrap_or(subject.len())];
-        if of_wheels && !name.is_empty() {
-            out.insert(stackforge_types::wheel::normalized(name));
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_has_no_wheel_is_read_from_uvs_words() {
-        let text = "Because all versions of wikipedia have no usable wheels and the stack asks for wikipedia, we can conclude that your requirements are unsatisfiable.\n\
-            hint: Wheels are required for `wikipedia` because building from source is disabled for all packages\n\
-            And because box2d-py==2.3.6 has no wheels with a matching Python ABI tag (e.g., `cp311`)\n\
-            Because gym[accept-rom-license]==0.25.1 has no usable wheels\n\
-            Because Antlr4_python3-runtime>=4.9,<=4.9.3 has no usable wheels and x has no dependencies";
-        let found: Vec<String> = without_wheels(text).into_iter().collect();
-        assert_eq!(
-            found,
-            ["antlr4-python3-runtime", "box2d-py", "gym", "wikipedia"]
-        );
     }
 }

@@ -25,8 +25,8 @@ pub use images::{Bootstrap, Image, Os, OsRoles, Reference};
 pub use jetson::JetsonRelease;
 pub use library::{
     ArchFormat, ArchVariable, Build, BuildSource, Check, Conditions, CxxFloor, CxxStandard,
-    EnvWhen, Extensions, Facts, Fetch, Jobs, Known, OsRequirement, PartialArch, Patch, Recipe,
-    Refusal, SmLimit, StaticMetadata, Way, WheelSource,
+    DistributionKind, EnvWhen, Extensions, Facts, Fetch, Jobs, Known, OsRequirement, PartialArch,
+    Patch, Recipe, Refusal, SmLimit, StaticMetadata, WheelSource,
 };
 pub use load::{CatalogError, parse, schema};
 pub use loader::{BuildDirectory, Loader, Opened};

@@ -362,7 +362,7 @@ pub struct Conditions {
     pub platform: Option<String>,
     /// Holds if the library is installed in this way.
     #[serde(default)]
-    pub from: Option<Way>,
+    pub from: Option<DistributionKind>,
     /// Holds when any target SM is in the list.
     #[serde(default)]
     pub sm: Vec<Sm>,
@@ -371,7 +371,7 @@ pub struct Conditions {
 /// Whether a library is installed from a published wheel or compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub enum DistributionKind {
     Wheel,
     Source,
 }
@@ -384,7 +384,7 @@ pub struct Facts<'a> {
     pub version: Option<&'a Version>,
     pub python: Option<&'a Version>,
     pub platform: Option<&'a str>,
-    pub from: Option<Way>,
+    pub from: Option<DistributionKind>,
     pub sms: &'a [Sm],
 }
 

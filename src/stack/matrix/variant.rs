@@ -1,6 +1,6 @@
 //! One variant, and what is known of its builds before anything is locked.
 
-use crate::catalog::{Catalog, Facts, Recipe, Way, WheelSource};
+use crate::catalog::{Catalog, DistributionKind, Facts, Recipe, WheelSource};
 use crate::spec::{From, IsaName, Library, Platform, PythonVersion, Sm, Stack, Wanted};
 use pep440_rs::{Operator, Version};
 use serde::Serialize;
@@ -124,7 +124,7 @@ impl Known<'_> {
             version,
             python: self.python.as_ref(),
             platform: Some(&self.platform),
-            from: Some(Way::Source),
+            from: Some(DistributionKind::Source),
             sms: self.sms,
         }
     }

@@ -1,7 +1,7 @@
 //! Rules about target, base and the way libraries are installed that need no library's version.
 
 use super::case::{Case, base_cuda, distribution, glibc, name};
-use crate::catalog::{Facts, Image, JetsonRelease, Recipe, Toolkit, Way, WheelSource};
+use crate::catalog::{DistributionKind, Facts, Image, JetsonRelease, Recipe, Toolkit, WheelSource};
 use crate::diag::{Diagnostic, codes};
 use crate::spec::{FileKind, From, Library, Platform, Sm, Wanted};
 use pep440_rs::Version;
@@ -382,8 +382,8 @@ fn refusals(case: &Case<'_>, library: &Library, recipe: &Recipe, findings: &mut 
     let python = Version::from_str(&case.stack.python.value.to_string()).ok();
     let platform = case.stack.platform.value.to_string();
     let from = match library.from {
-        From::Wheel => Some(Way::Wheel),
-        From::Source => Some(Way::Source),
+        From::Wheel => Some(DistributionKind::Wheel),
+        From::Source => Some(DistributionKind::Source),
         From::Auto => None,
     };
     let facts = Facts {
@@ -394,7 +394,9 @@ fn refusals(case: &Case<'_>, library: &Library, recipe: &Recipe, findings: &mut 
         platform: Some(&platform),
         from,
         sms: &match (from, recipe.wheels) {
-            (Some(Way::Source), _) | (None, WheelSource::None) => case.target.sms.clone(),
+            (Some(DistributionKind::Source), _) | (None, WheelSource::None) => {
+                case.target.sms.clone()
+            }
             _ => case.devices(),
         },
     };

@@ -3,7 +3,7 @@
 use super::base::{makes, toolkits_for};
 use super::case::{Case, base_cuda, name, names};
 use super::environment::{Build as Built, Environment};
-use crate::catalog::{Build, Facts, Toolkit, Way};
+use crate::catalog::{Build, DistributionKind, Facts, Toolkit};
 use crate::diag::{Diagnostic, codes};
 use crate::spec::{Library, Sm};
 use pep440_rs::Version;
@@ -50,7 +50,7 @@ impl Environment<'_> {
     }
 
     fn holds<T>(&self, case: &Case<'_>, built: &Built<'_>, ask: impl FnOnce(&Facts<'_>) -> T) -> T {
-        self.with_facts(case, built.version.as_ref(), Way::Source, ask)
+        self.with_facts(case, built.version.as_ref(), DistributionKind::Source, ask)
     }
 }
 
@@ -155,7 +155,7 @@ pub fn compiler_is_not_too_new(
     }
     let torch = env
         .get("torch")
-        .filter(|t| t.way == Way::Wheel)
+        .filter(|t| t.kind == DistributionKind::Wheel)
         .map(|t| &t.version);
     let rows = case
         .catalog
@@ -187,7 +187,10 @@ pub fn toolkit_is_torchs(case: &Case<'_>, env: &Environment<'_>, findings: &mut 
     let (Some(image), Some(base)) = (case.target.base.image(), base_cuda(case)) else {
         return;
     };
-    let Some(torch) = env.get("torch").filter(|t| t.way == Way::Wheel) else {
+    let Some(torch) = env
+        .get("torch")
+        .filter(|t| t.kind == DistributionKind::Wheel)
+    else {
         return;
     };
     let Some((major, minor)) = torch.cuda() else {

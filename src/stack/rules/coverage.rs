@@ -5,7 +5,7 @@ use super::case::{Case, base_cuda, distribution, name, names, recipe_of};
 use super::environment::{Build, Environment, Package};
 use super::fit::{Fit, WheelContext, best, core_code, wheel_fit};
 use super::pick;
-use crate::catalog::{DeviceCode, Facts, Release, Way};
+use crate::catalog::{DeviceCode, DistributionKind, Facts, Release};
 use crate::diag::{Diagnostic, codes};
 use crate::spec::{Library, Platform, Sm};
 use pep440_rs::Version;
@@ -147,14 +147,19 @@ fn can_be_built(case: &Case<'_>, env: &Environment<'_>, package: &Package<'_>) -
         let toolkit = base_cuda(case)
             .and_then(|(major, minor)| case.catalog.toolkit(&format!("{major}.{}", minor?)));
         let made = |sm: Sm| toolkit.is_none_or(|t| makes(t, sm));
-        let refused = env.with_facts(case, Some(&package.version), Way::Source, |facts| {
-            let sms = case.devices();
-            let facts = Facts {
-                sms: &sms,
-                ..facts.clone()
-            };
-            recipe.refusals.iter().any(|r| r.when.hold(&facts))
-        });
+        let refused = env.with_facts(
+            case,
+            Some(&package.version),
+            DistributionKind::Source,
+            |facts| {
+                let sms = case.devices();
+                let facts = Facts {
+                    sms: &sms,
+                    ..facts.clone()
+                };
+                recipe.refusals.iter().any(|r| r.when.hold(&facts))
+            },
+        );
         !refused && case.devices().into_iter().all(made)
     })
 }
@@ -305,7 +310,10 @@ fn cudnn_of_wheels(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Di
 
 /// A compiled torch uses the base's cuDNN unless told otherwise.
 fn cudnn_of_builds(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
-    let Some(torch) = env.get("torch").filter(|t| t.way == Way::Source) else {
+    let Some(torch) = env
+        .get("torch")
+        .filter(|t| t.kind == DistributionKind::Source)
+    else {
         return;
     };
     let library = case.stack.library("torch");

@@ -3,7 +3,7 @@
 use super::case::{Case, base_cuda};
 use super::local_label::{Cuda, Label};
 use super::shared::Clash;
-use crate::catalog::{Facts, Recipe, Release, ReleaseWheel, Way, WheelCuda};
+use crate::catalog::{DistributionKind, Facts, Recipe, Release, ReleaseWheel, WheelCuda};
 use crate::diag::Span;
 use pep440_rs::Version;
 use stackforge_types::wheel::WheelName;
@@ -18,7 +18,7 @@ pub struct Package<'a> {
     pub version: Version,
     pub local: String,
     pub label: Label,
-    pub way: Way,
+    pub kind: DistributionKind,
     pub release: Option<&'a Release>,
     /// The catalog's facts about the wheel that is, or would be, installed.
     pub wheel: Option<&'a ReleaseWheel>,
@@ -59,7 +59,9 @@ impl<'a> Environment<'a> {
 
     /// Returns the CUDA version that the image's libraries use: torch's, else the base's.
     pub fn cuda(&self, case: &Case<'_>) -> Option<Cuda> {
-        let torch = self.get("torch").filter(|t| t.way == Way::Wheel);
+        let torch = self
+            .get("torch")
+            .filter(|t| t.kind == DistributionKind::Wheel);
         torch.and_then(Package::cuda).or_else(|| base_cuda(case))
     }
 
@@ -74,11 +76,11 @@ impl<'a> Environment<'a> {
         &self,
         case: &Case<'_>,
         version: Option<&Version>,
-        way: Way,
+        kind: DistributionKind,
         ask: impl FnOnce(&Facts<'_>) -> T,
     ) -> T {
         // Compiled libraries use the base's toolkit if it has one.
-        let toolkit = base_cuda(case).filter(|_| way == Way::Source);
+        let toolkit = base_cuda(case).filter(|_| kind == DistributionKind::Source);
         let cuda = toolkit
             .or_else(|| self.cuda(case))
             .and_then(|(major, minor)| {
@@ -87,9 +89,9 @@ impl<'a> Environment<'a> {
         let python = Version::from_str(&case.stack.python.value.to_string()).ok();
         let platform = case.stack.platform.value.to_string();
         // Libraries are compiled for the target's SMs, whatever machine runs them.
-        let sms = match way {
-            Way::Source => case.target.sms.clone(),
-            Way::Wheel => case.devices(),
+        let sms = match kind {
+            DistributionKind::Source => case.target.sms.clone(),
+            DistributionKind::Wheel => case.devices(),
         };
         ask(&Facts {
             torch: self.version("torch"),
@@ -97,7 +99,7 @@ impl<'a> Environment<'a> {
             version,
             python: python.as_ref(),
             platform: Some(&platform),
-            from: Some(way),
+            from: Some(kind),
             sms: &sms,
         })
     }
@@ -124,7 +126,7 @@ impl Package<'_> {
     }
 
     pub fn is_cpu_only(&self) -> bool {
-        self.way == Way::Wheel
+        self.kind == DistributionKind::Wheel
             && (self.label.cpu || self.wheel.is_some_and(|w| w.cuda == WheelCuda::Cpu))
     }
 

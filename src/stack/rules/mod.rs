@@ -18,7 +18,7 @@ mod predict;
 mod shared;
 mod versions;
 
-use crate::catalog::{Catalog, Way};
+use crate::catalog::{Catalog, DistributionKind};
 use crate::diag::{Diagnostic, Severity, codes};
 use crate::spec::{From, Library, Stack};
 use crate::target::Target;
@@ -60,7 +60,7 @@ impl<'a> Choice<'a> {
 pub struct Decision {
     pub library: String,
     pub version: String,
-    pub from: Way,
+    pub from: DistributionKind,
     pub reason: String,
 }
 
@@ -116,22 +116,24 @@ impl Checked<'_> {
         let decide = |library: &Library| {
             let name = case::distribution(case, library.name.value.as_str());
             let package = env.get(&name)?;
-            let reason = match package.way {
-                Way::Wheel => match wheel_fit(package, &context) {
+            let reason = match package.kind {
+                DistributionKind::Wheel => match wheel_fit(package, &context) {
                     Fit::Fits(why) | Fit::Unfit(why) => why,
                     Fit::Unknown => coverage::assembler(case, package)
                         .unwrap_or_else(|| "a published wheel".to_owned()),
                 },
-                Way::Source => match (library.from, env.unfit(case, &name, &package.version)) {
-                    (From::Source, _) => "the stack asks for it".to_owned(),
-                    (_, Some(why)) => why,
-                    (_, None) => "no wheel on the index fits".to_owned(),
-                },
+                DistributionKind::Source => {
+                    match (library.from, env.unfit(case, &name, &package.version)) {
+                        (From::Source, _) => "the stack asks for it".to_owned(),
+                        (_, Some(why)) => why,
+                        (_, None) => "no wheel on the index fits".to_owned(),
+                    }
+                }
             };
             Some(Decision {
                 library: library.name.value.to_string(),
                 version: package.version.to_string(),
-                from: package.way,
+                from: package.kind,
                 reason,
             })
         };

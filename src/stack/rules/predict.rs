@@ -6,7 +6,7 @@ use super::fit::{Fit, WheelContext, wheel_fit};
 use super::local_label::Label;
 use super::pick::{Choice, Search};
 use super::shared::{LockedFile, Picked};
-use crate::catalog::{Recipe, Release, ReleaseWheel, Way, WheelSource, split_local};
+use crate::catalog::{DistributionKind, Recipe, Release, ReleaseWheel, WheelSource, split_local};
 use crate::diag::Span;
 use crate::spec::{From, Library};
 use pep440_rs::Version;
@@ -32,14 +32,16 @@ impl<'a> Environment<'a> {
         let mut env = Self::default();
         for file in case.picks.locked(case.stack, || locked_files(case)).iter() {
             let LockedFile { name, version, .. } = file;
-            if let Some(recipe) = recipe_of(case, name).filter(|_| file.way == Way::Source) {
+            if let Some(recipe) =
+                recipe_of(case, name).filter(|_| file.kind == DistributionKind::Source)
+            {
                 env.builds.push(Build {
                     recipe,
                     version: Some(version.clone()),
                     span: file.span,
                 });
             }
-            let mut package = package(case, name, version.clone(), file.way, file.span);
+            let mut package = package(case, name, version.clone(), file.kind, file.span);
             package.file = file.file.clone();
             env.packages.insert(name.clone(), package);
         }
@@ -64,7 +66,7 @@ impl<'a> Environment<'a> {
         };
         for (name, version) in &versions {
             let span = spans.find(name, &asked_by);
-            let package = package(case, name, version.clone(), Way::Wheel, span);
+            let package = package(case, name, version.clone(), DistributionKind::Wheel, span);
             env.packages.insert(name.clone(), package);
         }
         // torch first, because wheels of the others have to fit it.
@@ -72,11 +74,11 @@ impl<'a> Environment<'a> {
         libraries.sort_by_key(|l| l.name.value.as_str() != "torch");
         for library in libraries {
             let name = distribution(case, library.name.value.as_str());
-            if way(case, &env, library, &name) == Way::Wheel {
+            if kind_of(case, &env, library, &name) == DistributionKind::Wheel {
                 continue;
             }
             if let Some(package) = env.packages.get_mut(&name) {
-                package.way = Way::Source;
+                package.kind = DistributionKind::Source;
                 package.wheel = None;
             }
             if let Some(recipe) = recipe_of(case, &name) {
@@ -100,7 +102,13 @@ impl<'a> Environment<'a> {
 
     /// Returns why a release's wheel does not fit the stack. `None` if nothing is known against it.
     pub fn unfit(&self, case: &Case<'a>, name: &str, version: &Version) -> Option<String> {
-        let package = package(case, name, version.clone(), Way::Wheel, Span::default());
+        let package = package(
+            case,
+            name,
+            version.clone(),
+            DistributionKind::Wheel,
+            Span::default(),
+        );
         match wheel_fit(&package, &WheelContext::of(case, self)) {
             Fit::Unfit(why) => Some(why),
             Fit::Fits(_) | Fit::Unknown => None,
@@ -136,7 +144,13 @@ fn versions(case: &Case<'_>) -> Picked {
     }
 }
 
-fn package<'a>(case: &Case<'a>, name: &str, version: Version, way: Way, span: Span) -> Package<'a> {
+fn package<'a>(
+    case: &Case<'a>,
+    name: &str,
+    version: Version,
+    kind: DistributionKind,
+    span: Span,
+) -> Package<'a> {
     let (version, local) = split_local(&version);
     let release = case.catalog.releases(name).and_then(|r| r.get(&version));
     let own_place = |l: &Library| {
@@ -145,7 +159,7 @@ fn package<'a>(case: &Case<'a>, name: &str, version: Version, way: Way, span: Sp
     };
     let foreign = !case.stack.indexes.is_empty() || case.stack.libraries.iter().any(own_place);
     let wheel = release
-        .filter(|_| way == Way::Wheel && !foreign)
+        .filter(|_| kind == DistributionKind::Wheel && !foreign)
         .and_then(|r| wheel_of(case, r, &local));
     Package {
         name: name.to_owned(),
@@ -153,7 +167,7 @@ fn package<'a>(case: &Case<'a>, name: &str, version: Version, way: Way, span: Sp
         wheel,
         version,
         local,
-        way,
+        kind,
         release,
         foreign,
         file: None,
@@ -179,7 +193,7 @@ fn locked_files(case: &Case<'_>) -> Vec<LockedFile> {
         Some(LockedFile {
             name: wheel.name.clone(),
             version: Version::from_str(&wheel.version).ok()?,
-            way: Way::Wheel,
+            kind: DistributionKind::Wheel,
             file: wheel.file.parse().ok(),
             span: spans.find(&wheel.name, &via),
         })
@@ -188,7 +202,7 @@ fn locked_files(case: &Case<'_>) -> Vec<LockedFile> {
         Some(LockedFile {
             name: build.name.clone(),
             version: Version::from_str(&build.version).ok()?,
-            way: Way::Source,
+            kind: DistributionKind::Source,
             file: None,
             span: spans.find(&build.name, &|_| Vec::new()),
         })
@@ -197,23 +211,32 @@ fn locked_files(case: &Case<'_>) -> Vec<LockedFile> {
 }
 
 /// Predicts whether a library without a lock is compiled.
-fn way(case: &Case<'_>, env: &Environment<'_>, library: &Library, name: &str) -> Way {
+fn kind_of(
+    case: &Case<'_>,
+    env: &Environment<'_>,
+    library: &Library,
+    name: &str,
+) -> DistributionKind {
     let buildable = recipe_of(case, name).filter(|r| r.build.is_some());
     let foreign = library.index.is_some() || !case.stack.indexes.is_empty();
     match library.from {
-        From::Source => Way::Source,
-        From::Wheel => Way::Wheel,
-        From::Auto if buildable.is_none() => Way::Wheel,
+        From::Source => DistributionKind::Source,
+        From::Wheel => DistributionKind::Wheel,
+        From::Auto if buildable.is_none() => DistributionKind::Wheel,
         From::Auto if !foreign && buildable.is_some_and(|r| r.wheels == WheelSource::None) => {
-            Way::Source
+            DistributionKind::Source
         }
-        From::Auto if library.git.is_some() || library.git_ref.is_some() => Way::Source,
+        From::Auto if library.git.is_some() || library.git_ref.is_some() => {
+            DistributionKind::Source
+        }
         From::Auto => match env
             .get(name)
             .map(|p| wheel_fit(p, &WheelContext::of(case, env)))
         {
-            Some(Fit::Unfit(_)) if buildable.is_some_and(|r| has_toolkit(case, r)) => Way::Source,
-            _ => Way::Wheel,
+            Some(Fit::Unfit(_)) if buildable.is_some_and(|r| has_toolkit(case, r)) => {
+                DistributionKind::Source
+            }
+            _ => DistributionKind::Wheel,
         },
     }
 }

@@ -1,6 +1,6 @@
 //! Facts that the variants of one stack share, computed once.
 
-use crate::catalog::Way;
+use crate::catalog::DistributionKind;
 use crate::diag::Span;
 use crate::spec::{Platform, PythonVersion, Stack};
 use pep440_rs::{Version, VersionSpecifiers};
@@ -77,7 +77,7 @@ impl Clash {
 pub struct LockedFile {
     pub name: String,
     pub version: Version,
-    pub way: Way,
+    pub kind: DistributionKind,
     pub file: Option<WheelName>,
     pub span: Span,
 }

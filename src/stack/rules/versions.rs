@@ -3,7 +3,7 @@
 use super::case::{Case, distribution, glibc, recipe_of};
 use super::environment::{Environment, Package};
 use super::pick::exact;
-use crate::catalog::{Glibc, Known, Release, ReleaseWheel, Way, WheelCuda};
+use crate::catalog::{DistributionKind, Glibc, Known, Release, ReleaseWheel, WheelCuda};
 use crate::diag::{Diagnostic, Span, codes};
 use crate::fix::Fix;
 use crate::lock::LackingLock;
@@ -23,8 +23,10 @@ pub fn files_fit(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diag
     };
     for package in env.packages.values() {
         let why = match (&package.file, package.release) {
-            (_, Some(release)) if package.way == Way::Source => other_python(release, &target),
-            (None, None) if package.way == Way::Source => None,
+            (_, Some(release)) if package.kind == DistributionKind::Source => {
+                other_python(release, &target)
+            }
+            (None, None) if package.kind == DistributionKind::Source => None,
             (Some(file), _) => file
                 .rank(&target)
                 .is_none()
@@ -121,7 +123,10 @@ pub fn one_cuda_major(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec
             Some((other, _)) if other != major && !package.name.starts_with("nvidia-") => other,
             _ => continue,
         };
-        if package.name == "torch" || package.way == Way::Source || wants_other(package) {
+        if package.name == "torch"
+            || package.kind == DistributionKind::Source
+            || wants_other(package)
+        {
             continue;
         }
         let whose = match &torch {
@@ -176,13 +181,20 @@ fn release_for(
 }
 
 pub fn cxx11_abi(_: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
-    let Some(torch) = env.get("torch").filter(|t| t.way == Way::Wheel) else {
+    let Some(torch) = env
+        .get("torch")
+        .filter(|t| t.kind == DistributionKind::Wheel)
+    else {
         return;
     };
     let abi = |p: &Package<'_>| p.label.cxx11_abi.or_else(|| p.wheel?.cxx11_abi);
     let Some(own) = abi(torch) else { return };
     let text = |new: bool| if new { "the new" } else { "the old" };
-    for package in env.packages.values().filter(|p| p.way == Way::Wheel) {
+    for package in env
+        .packages
+        .values()
+        .filter(|p| p.kind == DistributionKind::Wheel)
+    {
         let other = abi(package).filter(|other| *other != own);
         if let Some(other) = other {
             findings.push(
@@ -258,11 +270,11 @@ pub fn pins_hold(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diag
             );
             // The user may override versions, but a compiled extension works with only one torch.
             let finding = match (overridden(&pin.name), pin.name.as_str()) {
-                (true, "torch") if package.way == Way::Wheel => {
+                (true, "torch") if package.kind == DistributionKind::Wheel => {
                     Diagnostic::warning(codes::WRONG_PAIR, message)
                 }
                 (true, _) => continue,
-                (false, "torch") if package.way == Way::Source => continue,
+                (false, "torch") if package.kind == DistributionKind::Source => continue,
                 (false, _) => Diagnostic::error(codes::WRONG_PAIR, message),
             };
             let help = match exact(&pin.versions) {
@@ -384,7 +396,7 @@ pub fn known_faults(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<D
         let Some(recipe) = recipe_of(case, &package.name) else {
             continue;
         };
-        env.with_facts(case, Some(&package.version), package.way, |facts| {
+        env.with_facts(case, Some(&package.version), package.kind, |facts| {
             for refusal in recipe.refusals.iter().filter(|r| r.when.hold(facts)) {
                 findings.push(
                     Diagnostic::error(

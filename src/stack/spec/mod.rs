@@ -14,6 +14,7 @@ mod read;
 mod requirement;
 
 use crate::diag::{Source, Span};
+pub use crate::span::At;
 use pep440_rs::VersionSpecifiers;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -26,19 +27,6 @@ pub use raw::{AttentionShape, From, Publish, SharedCache};
 pub use read::read;
 pub use requirement::requirement;
 pub use stackforge_types::{IsaName, LibraryName, Platform, PythonVersion, Sm, StackName};
-
-/// A value and where it stands in the stack file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct At<T> {
-    pub value: T,
-    pub span: Span,
-}
-
-impl<T: Serialize> Serialize for At<T> {
-    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        self.value.serialize(s)
-    }
-}
 
 /// What a stack file says: a stack, or the pattern of a matrix's variants.
 #[derive(Debug, Clone, Serialize)]

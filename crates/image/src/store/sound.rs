@@ -10,14 +10,11 @@
 use super::error::StoreError;
 use super::handle::Store;
 use super::layout::VERIFIED;
-use sha2::{Digest as _, Sha256};
 use stackforge_types::Digest;
 use std::fs::{File, Metadata};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-
-const PIECE: usize = 1 << 20;
 
 /// The file attributes by which an unchanged file is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,7 +143,7 @@ impl Store {
         let Some(before) = Note::of(&path) else {
             return false;
         };
-        match hashed(&path) {
+        match File::open(&path).and_then(Digest::of_reader) {
             Ok(found) if found == *digest => {
                 // A file that changed while it was read gets no note.
                 if Note::of(&path) == Some(before) {
@@ -173,20 +170,6 @@ impl Store {
             }
         }
         Ok(())
-    }
-}
-
-fn hashed(path: &Path) -> io::Result<Digest> {
-    let mut file = File::open(path)?;
-    let mut hash = Sha256::new();
-    let mut piece = vec![0; PIECE];
-    loop {
-        match file.read(&mut piece) {
-            Ok(0) => return Ok(Digest::from_hash(&hash.finalize())),
-            Ok(count) => hash.update(&piece[..count]),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
     }
 }
 

@@ -11,6 +11,7 @@ use stackforge_binary::source::{FileSource, bytes};
 use stackforge_binary::tar;
 use stackforge_binary::zip::{Archive, ZipError};
 use stackforge_stack::catalog::StaticMetadata;
+use stackforge_stack::lock::PythonFile;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -31,8 +32,18 @@ const COMPILED: [&str; 12] = [
     "c", "cc", "cpp", "cxx", "cu", "cuh", "pyx", "f", "f90", "rs", "m", "swg",
 ];
 
+/// A source distribution that is to be built.
 #[derive(Debug, Clone)]
-pub(in super::super) struct SdistMetadata {
+pub(super) struct Sdist {
+    pub file: PythonFile,
+    pub metadata: SdistMetadata,
+}
+
+/// Source distributions by name.
+pub(super) type Sdists = BTreeMap<String, Sdist>;
+
+#[derive(Debug, Clone)]
+pub(super) struct SdistMetadata {
     pub dependencies: StaticMetadata,
     pub build_requires: Vec<String>,
     /// Whether there is code to compile.
@@ -40,7 +51,7 @@ pub(in super::super) struct SdistMetadata {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(in super::super) enum SdistError {
+pub(super) enum SdistError {
     #[error("it cannot be read: {0}")]
     Read(#[from] std::io::Error),
     #[error("its archive is of another kind than .tar.gz and .zip")]
@@ -59,7 +70,7 @@ struct Texts {
 }
 
 /// Reads an archive.
-pub(in super::super) fn read(file: &str, path: &Path) -> Result<SdistMetadata, SdistError> {
+pub(super) fn read(file: &str, path: &Path) -> Result<SdistMetadata, SdistError> {
     let texts = if file.ends_with(".tar.gz") || file.ends_with(".tgz") {
         of_tar(path)?
     } else if file.ends_with(".zip") {
@@ -104,7 +115,7 @@ fn of_zip(file: &str, path: &Path) -> Result<Texts, SdistError> {
 }
 
 /// Returns what a wheel's METADATA says.
-pub(in super::super) fn of_wheel(text: &str) -> SdistMetadata {
+pub(super) fn of_wheel(text: &str) -> SdistMetadata {
     let info = Info::of(text);
     SdistMetadata {
         dependencies: StaticMetadata {

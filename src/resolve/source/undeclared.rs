@@ -1,0 +1,176 @@
+//! What the catalog knows of released distributions and their metadata do not say.
+//!
+//! In: an answer's pins. Out: [`Amendments`] of the question: requirements that importers do not declare, upper
+//! bounds that a release could not know, and which of two distributions with the same modules is left out.
+
+use super::super::answer::Pins;
+use super::super::project::Question;
+use super::super::requirements::Need;
+use pep440_rs::VersionSpecifiers;
+use stackforge_stack::catalog::{Catalog, Undeclared};
+use stackforge_types::wheel::normalized;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What an answer shows that its question lacked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in super::super) struct Amendments {
+    /// Requirements that pinned distributions have and do not declare.
+    pub requirements: Vec<String>,
+    /// Upper bounds that pinned distributions would have if their releases had known what came after them.
+    pub bounds: Vec<String>,
+    /// Distributions that are left out, by those that have their modules.
+    pub left_out: BTreeMap<String, String>,
+}
+
+impl Amendments {
+    /// Whether only upper bounds are lacking. Unlike the rest they may contradict the question.
+    pub fn are_bounds(&self) -> bool {
+        self.requirements.is_empty() && self.left_out.is_empty()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.are_bounds() && self.bounds.is_empty()
+    }
+
+    pub fn extend(&mut self, more: Self) {
+        self.requirements.extend(more.requirements);
+        self.bounds.extend(more.bounds);
+        self.left_out.extend(more.left_out);
+    }
+
+    /// Returns the question with what it lacked.
+    pub fn question(&self, question: &Question) -> Question {
+        let mut out = question.clone();
+        out.requirements.extend(self.requirements.iter().cloned());
+        out.constraints.extend(self.bounds.iter().cloned());
+        out
+    }
+
+    /// Returns overrides for uv: one that never applies leaves a requirement out.
+    pub fn overrides(&self) -> impl Iterator<Item = String> {
+        let never = |name: &String| format!("{name} ; python_version < '3'");
+        self.left_out.keys().map(never)
+    }
+}
+
+/// What the catalog knows of the distributions that a stack names and needs.
+pub(super) struct Knowledge<'a> {
+    pub catalog: &'a Catalog,
+    pub needs: &'a [Need<'a>],
+}
+
+impl Knowledge<'_> {
+    /// Returns what an answer shows that its question, with these constraints, lacked.
+    pub fn amendments(&self, pins: &Pins, constraints: &[String]) -> Amendments {
+        Amendments {
+            requirements: self.undeclared(pins),
+            bounds: self.too_new(pins, constraints),
+            left_out: self.doubled(pins),
+        }
+    }
+
+    /// Returns what the catalog knows of pinned distributions.
+    fn known<'p>(&'p self, pins: &'p Pins) -> impl Iterator<Item = (&'p String, &'p Undeclared)> {
+        pins.iter().flat_map(|(name, pin)| {
+            let entries = self.catalog.undeclared.get(name).into_iter().flatten();
+            let entries = entries.filter(|entry| entry.versions.contains(&pin.version));
+            entries.map(move |entry| (name, entry))
+        })
+    }
+
+    /// Returns requirements that pinned distributions have and do not declare: where no alternative of one is
+    /// pinned, the first.
+    fn undeclared(&self, pins: &Pins) -> Vec<String> {
+        let requirements = self.known(pins).flat_map(|(_, known)| &known.requires);
+        let lacking = requirements.filter_map(|alternatives| {
+            let there = |a: &str| pins.contains_key(&distribution_of(a));
+            let mut all = alternatives.split(" | ");
+            let first = all.clone().next()?;
+            (!all.any(there)).then(|| first.to_owned())
+        });
+        lacking.collect()
+    }
+
+    /// Returns constraints that pinned distributions would have if their releases had known what came after them,
+    /// where what is pinned breaks them.
+    fn too_new(&self, pins: &Pins, constraints: &[String]) -> Vec<String> {
+        let bounds = self.known(pins).flat_map(|(_, known)| &known.holds);
+        let broken = bounds.filter(|bound| {
+            let name = distribution_of(bound);
+            let versions =
+                bound.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "-_.".contains(c));
+            let versions: Option<VersionSpecifiers> = versions.parse().ok();
+            let pinned = pins.get(&name);
+            let breaks = pinned
+                .zip(versions)
+                .is_some_and(|(pin, v)| !v.contains(&pin.version));
+            breaks && !constraints.contains(bound)
+        });
+        broken.cloned().collect()
+    }
+
+    /// Returns pinned distributions whose modules another has, with the other: the one that the stack names, else
+    /// the best. Of two that the stack names, none is left out.
+    fn doubled(&self, pins: &Pins) -> BTreeMap<String, String> {
+        let named = |name: &str| self.needs.iter().any(|need| need.distribution == name);
+        let mut out = BTreeMap::new();
+        for same in &self.catalog.same_modules {
+            let there = same.distributions.iter().filter(|d| pins.contains_key(*d));
+            let there: Vec<&String> = there.collect();
+            let by_name = there.iter().find(|d| named(d.as_str()));
+            let Some(kept) = by_name.or(there.first()) else {
+                continue;
+            };
+            let others = there.iter().filter(|d| *d != kept && !named(d.as_str()));
+            out.extend(others.map(|d| ((*d).clone(), (*kept).clone())));
+        }
+        out
+    }
+
+    /// Returns a sentence for each thing in which the answer differs from what its reader would expect.
+    pub fn notes(&self, amendments: &Amendments, pins: &Pins) -> Vec<String> {
+        let left_out = amendments.left_out.iter().map(|(name, other)| {
+            format!(
+                "{name} is left out: {other} has its modules, and an environment holds one of them"
+            )
+        });
+        let bounds = amendments.bounds.iter().flat_map(|bound| {
+            let of = self
+                .known(pins)
+                .filter(|(_, known)| known.holds.contains(bound));
+            of.map(move |(name, _)| {
+                let version = &pins[name].version;
+                format!("{name} {version} does not go with newer releases: {bound} is taken")
+            })
+        });
+        left_out.chain(bounds).collect()
+    }
+
+    /// Says of what was added for its importers by whom it is required.
+    pub fn attribute(&self, pins: &mut Pins) {
+        let mut importers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (name, entries) in &self.catalog.undeclared {
+            let requires = entries.iter().flat_map(|entry| &entry.requires);
+            let all = requires.flat_map(|alternatives| alternatives.split(" | "));
+            for required in all.filter(|_| pins.contains_key(name)) {
+                let of = importers.entry(distribution_of(required)).or_default();
+                of.insert(name.clone());
+            }
+        }
+        let named = |name: &str| self.needs.iter().any(|need| need.distribution == name);
+        for (name, by) in importers {
+            if let Some(pin) = pins.get_mut(&name).filter(|_| !named(&name)) {
+                pin.named = false;
+                pin.via.extend(by);
+                pin.via.sort();
+                pin.via.dedup();
+            }
+        }
+    }
+}
+
+/// Returns the name that a requirement begins with.
+fn distribution_of(requirement: &str) -> String {
+    let end = requirement.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
+    normalized(&requirement[..end.unwrap_or(requirement.len())])
+}
