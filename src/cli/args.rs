@@ -273,6 +273,9 @@ pub struct BuildArgs {
     /// Most compilers at once (default: what cores and memory allow)
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
+    /// Fail if the stack has no lock or changed since it was locked; otherwise it is locked first
+    #[arg(long)]
+    pub locked: bool,
     /// Run every step again
     #[arg(long)]
     pub no_cache: bool,

@@ -8,6 +8,7 @@ use super::progress::{Progress, sizes};
 use super::push::plain_http;
 use super::session::{Session, runtime};
 use super::signals::stop_on_signal;
+use serde_json::Value;
 use stackforge_build::native::{EPOCH, assemble, native};
 use stackforge_build::{
     AUDIT_PATH, BuildError, Built, IndexSettings, Options, Output, StepResult, build, noted,
@@ -35,7 +36,14 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
         return super::variants::run(common, args);
     }
     let session = Session::open(common, &args.stack)?;
-    let (chosen, plan) = session.plan(common, args.variant.as_deref())?;
+    let variant = args.variant.as_deref();
+    let (chosen, plan, new_lock) = if args.locked {
+        let (chosen, plan) = session.plan(common, variant)?;
+        (chosen, plan, None)
+    } else {
+        session.plan_locking(common, variant)?
+    };
+    let new_lock = new_lock.map(|new| new.document(&session));
     let tags = tags(&args.tags, &plan)?;
     let native = of_native(args.compression)?;
     let runtime = runtime()?;
@@ -73,7 +81,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     });
     match result {
         Ok(built) => {
-            show(common, &plan, &built);
+            show(common, &plan, &built, new_lock);
             // An image that already existed has not made the store larger.
             if !built.noop {
                 super::cache::after_build(common, &session.store, &session.config);
@@ -219,7 +227,7 @@ fn tags(asked: &[String], plan: &Plan) -> Result<Vec<String>, Failure> {
         .collect()
 }
 
-fn show(common: &Common, plan: &Plan, built: &Built) {
+fn show(common: &Common, plan: &Plan, built: &Built, new_lock: Option<Value>) {
     if common.json {
         json(&serde_json::json!({
             "ok": true,
@@ -234,6 +242,7 @@ fn show(common: &Common, plan: &Plan, built: &Built) {
             "validation": built.report,
             "audit": built.audit,
             "log": built.log,
+            "locked": new_lock,
         }));
         return;
     }

@@ -2,8 +2,9 @@
 
 use super::Outcome;
 use super::args::{Common, LockArgs};
-use super::output::{Failure, json, print, print_status, shown, warn};
+use super::output::{Failure, json, print, print_status, warn};
 use super::session::{Session, runtime};
+use serde_json::Value;
 use stackforge_distribute::pull::{self, PullError};
 use stackforge_engine::docker::Docker;
 use stackforge_image::store::save;
@@ -26,17 +27,88 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
         return Err(Failure::of(Diagnostic::error(codes::OFFLINE, message)));
     }
     let project = &session.project;
-    let sections = project.sections()?;
     // This command also replaces a lock that does not parse.
     let old = project.lock().unwrap_or(None);
     let options = LockOptions {
         upgrade: upgrade(&args.upgrade, &project.file.pattern)?,
         upgrade_os: args.upgrade_os,
         pull: args.pull,
+        ..options(common, &session)
+    };
+    let Some(new) = write(common, &session, old, &options)? else {
+        return Ok(());
+    };
+    show(common, &session, &new);
+    // The new lock stays even if the checks below fail: it shows what the resolver found.
+    let Some(stack) = project.file.single() else {
+        project.judged(Some(&new.lock), &Machine::default())?;
+        return Ok(());
+    };
+    let checked = project.check(stack, new.lock.section(stack), Machine::default())?;
+    let warnings = project.admitted(checked.findings)?;
+    warn(common, &project.report(warnings));
+    Ok(())
+}
+
+/// A lock that was just made.
+pub(super) struct NewLock {
+    old: Option<Lock>,
+    lock: Lock,
+    /// Whether its text differs from the file's before.
+    changed: bool,
+    /// What somebody who reads the stack would not expect, a sentence each.
+    notes: Vec<String>,
+}
+
+/// Locks a stack for a build, which `lacking` stopped. What is locked stays where the stack still allows it.
+pub(super) fn for_build(
+    common: &Common,
+    session: &Session,
+    lacking: ProjectError,
+) -> Result<NewLock, Failure> {
+    let project = &session.project;
+    match lacking {
+        ProjectError::Stale(report) => {
+            for finding in report.diagnostics {
+                print_status(common, &finding.message);
+            }
+        }
+        other => print_status(common, &other.to_string()),
+    }
+    // Unlike one that is stale, a lock that cannot be read may hold what its user wants back.
+    let old = project.lock()?;
+    let new = write(common, session, old, &options(common, session))?;
+    let new = new.ok_or_else(|| {
+        let what = format!("{} has nothing to lock", project.name());
+        Failure::of(Diagnostic::error(codes::LOCK_MISSING, what))
+    })?;
+    for line in new.text(session).lines() {
+        print_status(common, line);
+    }
+    Ok(new)
+}
+
+/// Returns how a stack is locked where no argument says otherwise.
+fn options(common: &Common, session: &Session) -> LockOptions {
+    LockOptions {
+        upgrade: Upgrade::None,
+        upgrade_os: false,
+        pull: false,
         cache: session.store.root().to_owned(),
         offline: common.offline,
         debian_mirrors: session.config.debian.clone(),
-    };
+    }
+}
+
+/// Locks a project and writes the file if it changes. `None` if nothing is to be locked.
+fn write(
+    common: &Common,
+    session: &Session,
+    old: Option<Lock>,
+    options: &LockOptions,
+) -> Result<Option<NewLock>, Failure> {
+    let project = &session.project;
+    let sections = project.sections()?;
     let mut locks = Vec::new();
     let mut notes: Vec<String> = Vec::new();
     for section in &sections {
@@ -44,7 +116,7 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
             print_status(common, &format!("{}:", place(section.stack())));
         }
         let stack = section.stack();
-        let locked = lock_section(common, &session, stack, old.as_ref(), &options)?;
+        let locked = lock_section(common, session, stack, old.as_ref(), options)?;
         locks.push(locked.lock);
         for note in locked.notes {
             if !notes.contains(&note) {
@@ -53,7 +125,7 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
         }
     }
     let Some(lock) = Lock::join(locks) else {
-        return Ok(());
+        return Ok(None);
     };
     let text = lock
         .to_toml()
@@ -68,16 +140,12 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
             ))
         })?;
     }
-    show(common, &session, old.as_ref(), &lock, (changed, &notes));
-    // The new lock stays even if the checks below fail: it shows what the resolver found.
-    let Some(stack) = project.file.single() else {
-        project.judged(Some(&lock), &Machine::default())?;
-        return Ok(());
-    };
-    let checked = project.check(stack, lock.section(stack), Machine::default())?;
-    let warnings = project.admitted(checked.findings)?;
-    warn(common, &project.report(warnings));
-    Ok(())
+    Ok(Some(NewLock {
+        old,
+        lock,
+        changed,
+        notes,
+    }))
 }
 
 fn place(section: &Stack) -> String {
@@ -161,77 +229,88 @@ fn upgrade(asked: &[String], stack: &Stack) -> Result<Upgrade, Failure> {
     })
 }
 
-fn show(
-    common: &Common,
-    session: &Session,
-    old: Option<&Lock>,
-    lock: &Lock,
-    (changed, notes): (bool, &[String]),
-) {
-    let path = session.project.lock_path.display().to_string();
-    // Sections of one lock mostly change alike: print each change once.
-    let mut differences: Vec<String> = Vec::new();
-    for section in &lock.platforms {
-        for line in of_section(old.and_then(|o| before(o, section)), section) {
-            if !differences.contains(&line) {
-                differences.push(line);
+fn show(common: &Common, session: &Session, new: &NewLock) {
+    if common.json {
+        let mut document = new.document(session);
+        document["ok"] = true.into();
+        json(&document);
+    } else {
+        print(&new.text(session));
+    }
+}
+
+impl NewLock {
+    /// Returns what changed. Sections of one lock mostly change alike: each change stands once.
+    fn differences(&self) -> Vec<String> {
+        let mut out: Vec<String> = Vec::new();
+        for section in &self.lock.platforms {
+            let old = self.old.as_ref().and_then(|old| before(old, section));
+            for line in of_section(old, section) {
+                if !out.contains(&line) {
+                    out.push(line);
+                }
             }
         }
+        out
     }
-    // Packages that wheels need and the stack does not name.
-    let packages = lock.platforms.iter().flat_map(|p| &p.packages);
-    let added: BTreeMap<&str, String> = packages
-        .filter_map(|p| Some((p.name.as_str(), p.why()?)))
-        .collect();
-    if common.json {
-        json(&serde_json::json!({
-            "ok": true, "lock": path, "changed": changed, "differences": differences,
-            "os_libraries": added, "notes": notes,
-        }));
-        return;
+
+    /// Returns packages that wheels need and the stack does not name, with the reason.
+    fn os_libraries(&self) -> BTreeMap<&str, String> {
+        let packages = self.lock.platforms.iter().flat_map(|p| &p.packages);
+        packages
+            .filter_map(|p| Some((p.name.as_str(), p.why()?)))
+            .collect()
     }
-    let mut out = String::new();
-    for p in &lock.platforms {
-        let bytes: u64 = p.wheels.iter().map(|w| w.size).sum();
-        let size = match bytes {
-            0 => String::new(),
-            n => format!(" ({})", super::progress::mib(n)),
-        };
-        let several = lock.platforms.len() > 1;
-        let base = several.then(|| format!(" on {}, Python {}", p.base.name, p.python));
-        let line = format!(
-            "{}{}: {} wheels{size}, {} compiled, CUDA {}",
-            p.platform,
-            base.unwrap_or_default(),
-            p.wheels.len(),
-            p.builds.len(),
-            p.cuda.as_deref().unwrap_or("none"),
-        );
-        out.push_str(&printable::line(&line));
-        out.push('\n');
+
+    /// Returns the JSON document.
+    pub fn document(&self, session: &Session) -> Value {
+        serde_json::json!({
+            "lock": session.project.lock_path.display().to_string(),
+            "changed": self.changed,
+            "differences": self.differences(),
+            "os_libraries": self.os_libraries(),
+            "notes": self.notes,
+        })
     }
-    for (name, why) in added {
-        let line = format!("  {name}: {why}");
-        out.push_str(&printable::line(&line));
-        out.push('\n');
-    }
-    for note in notes {
-        for (place, line) in note.lines().enumerate() {
-            let indent = if place == 0 { "  " } else { "    " };
-            out.push_str(&format!("{indent}{}\n", printable::line(line)));
+
+    /// Returns the text for people.
+    fn text(&self, session: &Session) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for p in &self.lock.platforms {
+            let bytes: u64 = p.wheels.iter().map(|w| w.size).sum();
+            let size = match bytes {
+                0 => String::new(),
+                n => format!(" ({})", super::progress::mib(n)),
+            };
+            let several = self.lock.platforms.len() > 1;
+            let base = several.then(|| format!(" on {}, Python {}", p.base.name, p.python));
+            lines.push(format!(
+                "{}{}: {} wheels{size}, {} compiled, CUDA {}",
+                p.platform,
+                base.unwrap_or_default(),
+                p.wheels.len(),
+                p.builds.len(),
+                p.cuda.as_deref().unwrap_or("none"),
+            ));
         }
-    }
-    if old.is_some() {
-        for line in &differences {
-            out.push_str(&format!("  {}\n", printable::line(line)));
+        let added = self.os_libraries().into_iter();
+        lines.extend(added.map(|(name, why)| format!("  {name}: {why}")));
+        for note in &self.notes {
+            let indents = std::iter::once("  ").chain(std::iter::repeat("    "));
+            lines.extend(
+                note.lines()
+                    .zip(indents)
+                    .map(|(line, indent)| format!("{indent}{line}")),
+            );
         }
+        if self.old.is_some() {
+            lines.extend(self.differences().iter().map(|line| format!("  {line}")));
+        }
+        let state = if self.changed { "written" } else { "unchanged" };
+        lines.push(format!("{}: {state}", session.project.lock_path.display()));
+        let printable = lines.iter().map(|line| printable::line(line) + "\n");
+        printable.collect()
     }
-    out.push_str(&format!(
-        "{}: {}\n",
-        shown(&session.project.lock_path),
-        if changed { "written" } else { "unchanged" }
-    ));
-    print(&out);
 }
 
 /// Returns the section of the old lock that a new one replaces.

@@ -1,6 +1,7 @@
 //! The common start of most commands: the project, the store and the user's configuration.
 
 use super::args::Common;
+use super::lock::{self, NewLock};
 use super::output::{Failure, warn};
 use super::signals::stop_on_signal;
 use stackforge_image::store::Store;
@@ -32,6 +33,25 @@ impl Session {
         let Planned { plan, warnings } = self.project.plan(&chosen)?;
         warn(common, &self.project.report(warnings));
         Ok((chosen, plan))
+    }
+
+    /// As [`Session::plan`]; makes or renews the lock where the stack needs it, and returns what it made.
+    pub fn plan_locking(
+        &self,
+        common: &Common,
+        variant: Option<&str>,
+    ) -> Result<(Chosen, Plan, Option<NewLock>), Failure> {
+        let chosen = self.project.choose(variant)?;
+        let (planned, new) = match self.project.plan(&chosen) {
+            Err(lacking) if lacking.wants_lock() => {
+                let new = lock::for_build(common, self, lacking)?;
+                (self.project.plan(&chosen), Some(new))
+            }
+            planned => (planned, None),
+        };
+        let Planned { plan, warnings } = planned?;
+        warn(common, &self.project.report(warnings));
+        Ok((chosen, plan, new))
     }
 
     /// Marks the steps as cached that a build would find.

@@ -75,9 +75,8 @@ fn the_main_job_and_its_failures() {
     let sandbox = Sandbox::new();
     sandbox.write("s.yaml", STACK);
 
-    // Without a lock nothing is built.
     recipes(&sandbox, "[six]", COMPILE);
-    let run = sandbox.run(&["build", "s.yaml"]);
+    let run = sandbox.run(&["build", "s.yaml", "--locked"]);
     assert_eq!(run.code, 1, "{}", run.stderr);
     assert!(run.stderr.contains("SF0201") && run.stderr.contains("stackforge lock s.yaml"));
 
@@ -137,7 +136,7 @@ fn the_main_job_and_its_failures() {
 
     // A change is named, as a stale lock and then as the reason of a miss.
     sandbox.write("s.yaml", &STACK.replace("packages: [tree]", "packages: []"));
-    let run = sandbox.run(&["build", "s.yaml"]);
+    let run = sandbox.run(&["build", "s.yaml", "--locked"]);
     assert_eq!(run.code, 1);
     assert!(
         run.stderr.contains("SF0202") && run.stderr.contains("packages"),

@@ -127,6 +127,7 @@ impl Fleet<'_> {
         let mut words: Vec<OsString> = vec!["build".into(), args.stack.clone().into()];
         let mut word = |word: &str| words.push(word.into());
         word("--json");
+        word("--locked");
         if self.matrix {
             word("--variant");
             word(&self.jobs[job].variant.name);

@@ -16,8 +16,10 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use stackforge_build::fleet::{self, FleetEvent, JobResult};
 use stackforge_build::wants;
+use stackforge_plan::project::{Project, ProjectError};
 use stackforge_stack::diag::{Diagnostic, codes};
-use stackforge_stack::matrix::Variant;
+use stackforge_stack::lock::Lock;
+use stackforge_stack::matrix::{Expansion, Variant};
 use stackforge_stack::rules::Machine;
 use stackforge_stack::spec::Platform;
 use stackforge_types::Cancel;
@@ -63,9 +65,13 @@ struct Ended {
 pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
     let project = &session.project;
-    let lock = project.required_lock()?;
-    let (expansion, stale) = project.judged(Some(&lock), &Machine::default())?;
-    project.admitted(stale)?;
+    let (lock, expansion) = match judged(project) {
+        Err(lacking) if lacking.wants_lock() && !args.locked => {
+            super::lock::for_build(common, &session, lacking)?;
+            judged(project)?
+        }
+        judged => judged?,
+    };
     let mut jobs = Vec::new();
     for variant in &expansion.variants {
         let plan = project.planned(&variant.stack, &lock)?.plan;
@@ -97,6 +103,14 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let start = Instant::now();
     let (came, lost) = runtime()?.block_on(fleet.build());
     fleet.report(&came, &lost, start.elapsed().as_secs_f64())
+}
+
+/// Returns the lock and the variants that it allows.
+fn judged(project: &Project) -> Result<(Lock, Expansion), ProjectError> {
+    let lock = project.required_lock()?;
+    let (expansion, stale) = project.judged(Some(&lock), &Machine::default())?;
+    project.current(stale)?;
+    Ok((lock, expansion))
 }
 
 /// Returns the builders of the platforms, each once, and this machine for platforms without one.

@@ -23,6 +23,9 @@ pub enum ProjectError {
     /// The stack cannot work; the report says where and why.
     #[error("{} cannot work", .0.source.name)]
     Refused(Report),
+    /// The lock was made for another stack; the report says what changed since.
+    #[error("{} changed since it was locked", .0.source.name)]
+    Stale(Report),
     #[error(transparent)]
     Catalog(#[from] CatalogError),
     #[error("read {}: {source}", path.display())]
@@ -64,12 +67,20 @@ pub enum ProjectError {
 }
 
 impl ProjectError {
+    /// Whether `stackforge lock` is what the stack lacks.
+    pub fn wants_lock(&self) -> bool {
+        matches!(
+            self,
+            Self::NoLock { .. } | Self::NoSection { .. } | Self::Stale(_)
+        )
+    }
+
     /// Returns the exit status of a command that ends with this error: 1 if the stack cannot work, 2 if it
     /// cannot be read.
     pub fn exit(&self) -> u8 {
         match self {
             Self::Invalid(_) => 2,
-            Self::Refused(_) | Self::RefusedVariant(_) => 1,
+            Self::Refused(_) | Self::Stale(_) | Self::RefusedVariant(_) => 1,
             other => other.code().exit(),
         }
     }
@@ -80,7 +91,7 @@ impl ProjectError {
             Self::TooLarge { .. } => codes::TOO_LARGE,
             Self::LockUnreadable { .. } | Self::LockInvalid(_) => codes::LOCK_INVALID,
             Self::NoLock { .. } => codes::LOCK_MISSING,
-            Self::NoSection { .. } => codes::LOCK_STALE,
+            Self::NoSection { .. } | Self::Stale(_) => codes::LOCK_STALE,
             Self::NoneLeft { .. } => codes::NO_VARIANT,
             Self::UnknownVariant { .. } => codes::UNKNOWN_VARIANT,
             Self::RefusedVariant(rejected) => rejected.code,
@@ -94,7 +105,10 @@ impl ProjectError {
     /// Returns the findings, at their places in the stack file or its lock where they have one.
     pub fn report(self) -> Report {
         let this = match self {
-            Self::Invalid(report) | Self::Refused(report) | Self::LockInvalid(report) => {
+            Self::Invalid(report)
+            | Self::Refused(report)
+            | Self::Stale(report)
+            | Self::LockInvalid(report) => {
                 return report;
             }
             other => other,
@@ -130,7 +144,9 @@ impl ProjectError {
             Self::RefusedVariant(rejected) => diagnostic(rejected.help.clone()),
             Self::Catalog(e) => Report::new(Source::default(), vec![e.diagnostic()]),
             Self::Plan(e) => Report::new(Source::default(), vec![e.diagnostic()]),
-            Self::Invalid(_) | Self::Refused(_) | Self::LockInvalid(_) => diagnostic(None),
+            Self::Invalid(_) | Self::Refused(_) | Self::Stale(_) | Self::LockInvalid(_) => {
+                diagnostic(None)
+            }
         }
     }
 }

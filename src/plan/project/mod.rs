@@ -267,7 +267,7 @@ impl Project {
     pub fn plan(&self, chosen: &Chosen) -> Result<Planned, ProjectError> {
         Target::of(&chosen.stack, &self.catalog).map_err(ProjectError::Refused)?;
         let lock = self.required_lock()?;
-        self.admitted(self.stale(&chosen.section, &lock))?;
+        self.current(self.stale(&chosen.section, &lock))?;
         self.planned(&chosen.stack, &lock)
     }
 
@@ -288,6 +288,18 @@ impl Project {
             plan: plan(&checked)?,
             warnings,
         })
+    }
+
+    /// Refuses a lock of which something is stale.
+    ///
+    /// # Errors
+    /// If there is a finding.
+    pub fn current(&self, stale: Vec<Diagnostic>) -> Result<(), ProjectError> {
+        if stale.is_empty() {
+            Ok(())
+        } else {
+            Err(ProjectError::Stale(self.report(stale)))
+        }
     }
 
     /// Returns findings without an error.

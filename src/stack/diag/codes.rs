@@ -221,10 +221,10 @@ codes! {
         "Leave the combination out, or record the machine in `.stackforge/gpus.yaml` (`isas`).",
         source "https://github.com/barstoolbluz/build-vllm (README, build matrix)";
     LOCK_MISSING = 201, "the stack has no lock",
-        "Builds use exact files with digests; nothing is chosen at build time.",
+        "Images are made of exact files with digests. `build` locks a stack that has no lock; with `--locked`, and for all other commands, there has to be one.",
         "Run `stackforge lock STACK` and commit the lock beside the stack.";
     LOCK_STALE = 202, "the lock was made for another stack",
-        "The stack or a recipe changed in a way that can change what is installed.",
+        "The stack or a recipe changed in a way that can change what is installed. `build` locks what changed; with `--locked`, and for all other commands, the lock has to fit.",
         "Run `stackforge lock STACK`; unchanged libraries keep their versions.";
     LOCK_INVALID = 203, "the lock cannot be read",
         "The lock is written by stackforge and not meant to be edited.",

@@ -8,6 +8,7 @@ mod damage;
 mod engine;
 mod files;
 mod hostile;
+mod locking;
 mod prune;
 mod registry;
 mod scripts;
