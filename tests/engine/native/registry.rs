@@ -12,6 +12,7 @@ use serde_json::json;
 /// Each test's own: one that ends removes all tags of its name.
 const OVER: &str = "stackforge-test-over";
 const COMPILED: &str = "stackforge-test-devel";
+/// `packages: [jq]` and what it depends on.
 const PACKAGES: [&str; 3] = ["jq", "libjq1", "libonig5"];
 
 /// A Debian with Python in two layers, the upper of which removes a file of the lower, pushed.
@@ -75,7 +76,7 @@ fn a_registrys_base_gets_what_it_lacks() {
     sandbox.write(
         "s.yaml",
         &format!(
-            "stack: over-registry\nbase: {base}\ntarget: {{ platform: linux/amd64, gpu: [h100] }}\npython: \"3.11\"\nlibraries: {{ six: \"1.17.0\" }}\npackages: [jq]\njit: false\n"
+            "stack: over-registry\nbase: {base}\ntarget: {{ platform: linux/amd64, gpu: [h100] }}\npython: \"3.11\"\nlibraries: {{ six: \"1.17.0\", sounddevice: \"0.5.3\" }}\npackages: [jq]\njit: false\n"
         ),
     );
     let (config, docker) = (sandbox.path("config.yaml"), sandbox.path("docker"));
@@ -97,10 +98,18 @@ fn a_registrys_base_gets_what_it_lacks() {
     let lock = std::fs::read_to_string(sandbox.path("s.lock")).unwrap();
     let lock: toml::Table = toml::from_str(&lock).unwrap();
     let packages = lock["platform"][0]["package"].as_array().unwrap();
-    let names = packages.iter().map(|p| p["name"].as_str().unwrap());
-    let mut names: Vec<&str> = names.collect();
-    names.sort_unstable();
-    assert_eq!(names, PACKAGES);
+    let names: Vec<&str> = (packages.iter().map(|p| p["name"].as_str().unwrap())).collect();
+    assert!(
+        PACKAGES.iter().all(|name| names.contains(name)),
+        "{names:?}"
+    );
+    // A library of the system that a wheel opens, with its reason.
+    let audio = packages
+        .iter()
+        .find(|p| p["name"].as_str() == Some("libportaudio2"));
+    let text = audio.unwrap_or_else(|| panic!("{names:?}")).to_string();
+    assert!(text.contains("sounddevice"), "{text}");
+    assert!(!names.contains(&"libc6"), "the base has it: {names:?}");
     assert!(packages.iter().all(|p| p.get("sha256").is_some()));
     // What is locked so stays so.
     let again = run(&["lock", "--json"]);
