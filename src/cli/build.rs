@@ -43,7 +43,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     } else {
         session.plan_locking(common, variant)?
     };
-    let new_lock = new_lock.map(|new| new.document(&session));
+    let new_lock = new_lock.map(|new| Value::Object(new.document(&session)));
     let tags = tags(&args.tags, &plan)?;
     let native = of_native(args.compression)?;
     let runtime = runtime()?;

@@ -4,11 +4,11 @@ use super::Outcome;
 use super::args::{Common, LockArgs};
 use super::output::{Failure, json, print, print_status, warn};
 use super::session::{Session, runtime};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use stackforge_distribute::pull::{self, PullError};
 use stackforge_engine::docker::Docker;
 use stackforge_image::store::save;
-use stackforge_plan::project::ProjectError;
+use stackforge_plan::project::{Project, ProjectError};
 use stackforge_resolve::{Bases, LockOptions, Locked, OsPackagesError, ResolveError, Upgrade};
 use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_stack::lock::{Lock, PinnedImage, PlatformLock};
@@ -38,16 +38,31 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
     let Some(new) = write(common, &session, old, &options)? else {
         return Ok(());
     };
-    show(common, &session, &new);
-    // The new lock stays even if the checks below fail: it shows what the resolver found.
-    let Some(stack) = project.file.single() else {
-        project.judged(Some(&new.lock), &Machine::default())?;
-        return Ok(());
+    if !common.json {
+        print(&new.text(&session));
+    }
+    // The new lock stays even if the checks fail: it shows what the resolver found.
+    let mut document = new.document(&session);
+    let warnings = match checked(project, &new.lock) {
+        Ok(warnings) => warnings,
+        Err(e) => return Err(Failure::from(e).with_all(document)),
     };
-    let checked = project.check(stack, new.lock.section(stack), Machine::default())?;
-    let warnings = project.admitted(checked.findings)?;
+    if common.json {
+        document.insert("ok".to_owned(), true.into());
+        json(&document);
+    }
     warn(common, &project.report(warnings));
     Ok(())
+}
+
+/// Judges a stack by all rules with its new lock, and returns the warnings.
+fn checked(project: &Project, lock: &Lock) -> Result<Vec<Diagnostic>, ProjectError> {
+    let Some(stack) = project.file.single() else {
+        project.judged(Some(lock), &Machine::default())?;
+        return Ok(Vec::new());
+    };
+    let checked = project.check(stack, lock.section(stack), Machine::default())?;
+    project.admitted(checked.findings)
 }
 
 /// A lock that was just made.
@@ -229,16 +244,6 @@ fn upgrade(asked: &[String], stack: &Stack) -> Result<Upgrade, Failure> {
     })
 }
 
-fn show(common: &Common, session: &Session, new: &NewLock) {
-    if common.json {
-        let mut document = new.document(session);
-        document["ok"] = true.into();
-        json(&document);
-    } else {
-        print(&new.text(session));
-    }
-}
-
 impl NewLock {
     /// Returns what changed. Sections of one lock mostly change alike: each change stands once.
     fn differences(&self) -> Vec<String> {
@@ -263,14 +268,19 @@ impl NewLock {
     }
 
     /// Returns the JSON document.
-    pub fn document(&self, session: &Session) -> Value {
-        serde_json::json!({
-            "lock": session.project.lock_path.display().to_string(),
-            "changed": self.changed,
-            "differences": self.differences(),
-            "os_libraries": self.os_libraries(),
-            "notes": self.notes,
-        })
+    pub fn document(&self, session: &Session) -> Map<String, Value> {
+        let path = session.project.lock_path.display().to_string();
+        let parts = [
+            ("lock", path.into()),
+            ("changed", self.changed.into()),
+            ("differences", self.differences().into()),
+            ("os_libraries", serde_json::json!(self.os_libraries())),
+            ("notes", self.notes.clone().into()),
+        ];
+        parts
+            .map(|(key, value)| (key.to_owned(), value))
+            .into_iter()
+            .collect()
     }
 
     /// Returns the text for people.

@@ -66,6 +66,12 @@ impl Failure {
         self
     }
 
+    /// Adds parts to the JSON document.
+    pub fn with_all(mut self, parts: serde_json::Map<String, serde_json::Value>) -> Self {
+        self.0.json.extend(parts);
+        self
+    }
+
     pub(super) fn report(self, common: &Common) -> ExitCode {
         let failure = *self.0;
         if common.json {

@@ -167,7 +167,14 @@ impl ResolveError {
             Self::Unsatisfiable { explanation, .. } => (
                 codes::UNSATISFIABLE,
                 named_in(stack, explanation),
-                "loosen one of these requirements, or add an entry to `overrides`".to_owned(),
+                match by_address(explanation) {
+                    Some(name) => format!(
+                        "a dependency asks for `{name}` by an address, not from an index. To take the index's, add `overrides: [\"{name}\"]`"
+                    ),
+                    None => {
+                        "loosen one of these requirements, or add an entry to `overrides`".to_owned()
+                    }
+                },
             ),
             Self::NoFile { name, .. } => (
                 codes::NO_MATCHING_FILE,
@@ -245,6 +252,12 @@ impl ResolveError {
     }
 }
 
+/// Returns the distribution that a dependency asks for by an address, by uv's words for it.
+fn by_address(explanation: &str) -> Option<&str> {
+    let (before, _) = explanation.split_once("` was included as a URL dependency")?;
+    Some(before.rsplit_once('`')?.1)
+}
+
 /// Returns the first library of the stack that an explanation mentions.
 fn named_in<'a>(stack: &'a Stack, explanation: &str) -> Option<&'a str> {
     let word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -256,4 +269,16 @@ fn named_in<'a>(stack: &'a Stack, explanation: &str) -> Option<&'a str> {
         .filter_map(|n| Some((words.iter().position(|w| *w == n)?, n)))
         .min()
         .map(|(_, n)| n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_by_an_address_is_read_from_uvs_words() {
+        let text = "Package `torch-complex` was included as a URL dependency. URL dependencies must be expressed as direct requirements or constraints. Consider adding `torch-complex @ <url>` to your dependencies or constraints file.";
+        assert_eq!(by_address(text), Some("torch-complex"));
+        assert_eq!(by_address("Because six==99 has no usable wheels"), None);
+    }
 }

@@ -11,10 +11,16 @@ pub(super) fn lacks_source(explanation: &str) -> bool {
     explanation.contains("no source distribution")
 }
 
+/// What begins uv's hint on a distribution that something else requires and that has no wheel. The explanation
+/// itself may name only what requires it.
+const HINT: &str = "Wheels are required for `";
+
 /// Returns the distributions that uv has no wheel of, by its words for it: `x==1 has no usable wheels`, `all
-/// versions of x have no wheels with a matching Python ABI tag`.
+/// versions of x have no wheels with a matching Python ABI tag`, and its hints.
 pub(super) fn without_wheels(explanation: &str) -> BTreeSet<String> {
-    let mut out = BTreeSet::new();
+    let hints = explanation.split(HINT).skip(1);
+    let hinted = hints.filter_map(|rest| rest.split_once('`'));
+    let mut out: BTreeSet<String> = hinted.map(|(name, _)| normalized(name)).collect();
     let words: Vec<&str> = explanation.split_whitespace().collect();
     for (at, pair) in words.windows(2).enumerate() {
         if !["has", "have"].contains(&pair[0]) || pair[1] != "no" {
@@ -41,14 +47,20 @@ mod tests {
     #[test]
     fn what_has_no_wheel_is_read_from_uvs_words() {
         let text = "Because all versions of wikipedia have no usable wheels and the stack asks for wikipedia, we can conclude that your requirements are unsatisfiable.\n\
-            hint: Wheels are required for `wikipedia` because building from source is disabled for all packages\n\
+            hint: Wheels are required for `Lang_Detect` because building from source is disabled for all packages\n\
             And because box2d-py==2.3.6 has no wheels with a matching Python ABI tag (e.g., `cp311`)\n\
             Because gym[accept-rom-license]==0.25.1 has no usable wheels\n\
             Because Antlr4_python3-runtime>=4.9,<=4.9.3 has no usable wheels and x has no dependencies";
         let found: Vec<String> = without_wheels(text).into_iter().collect();
         assert_eq!(
             found,
-            ["antlr4-python3-runtime", "box2d-py", "gym", "wikipedia"]
+            [
+                "antlr4-python3-runtime",
+                "box2d-py",
+                "gym",
+                "lang-detect",
+                "wikipedia"
+            ]
         );
     }
 }

@@ -611,6 +611,12 @@ codes! {
     LIBRARY_UNLOADABLE = 749, "the loader refuses a library",
         "The library is there and cannot be loaded: damaged, cut short, or in conflict with the process.",
         "Install it again, or load it first with `LD_PRELOAD`.";
+    WRITTEN_FOR_ANOTHER = 750, "a package was written for another release of what it imports",
+        "Names go from libraries with their major releases, and many packages put no upper bound on what they require.",
+        "Update the package that imports, or hold back what it imports with the line that the diagnosis gives.";
+    MODEL_FILES_MISSING = 751, "files of a model are missing",
+        "Weights, tokenizers and data sets are fetched when a program first asks for them; a build, a validation and many devices have no network.",
+        "Bring the files before: in the image, by a mounted cache, or as a package.";
     GPU_WITHOUT_DRIVER = 801, "an NVIDIA GPU without its driver",
         "The GPU is on the PCI bus, but no kernel module of NVIDIA's drives it, so no program can use it.",
         "Install the driver of your distribution or NVIDIA's, then restart. Images can be built without it.";

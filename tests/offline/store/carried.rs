@@ -89,6 +89,108 @@ fn steps_and_names_of_files_are_taken_from_signed_exports_alone() {
     assert!(matches!(error.unwrap_err(), StoreError::Unsigned(_)));
 }
 
+/// Changes the entries of a layout's index.
+fn reindex(layout: &Path, change: impl FnOnce(&mut Vec<serde_json::Value>)) {
+    let path = layout.join("index.json");
+    let text = std::fs::read(&path).unwrap();
+    let mut index: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    change(index["manifests"].as_array_mut().unwrap());
+    std::fs::write(&path, index.to_string()).unwrap();
+}
+
+/// The entries of a layout's index.
+fn entries_of(layout: &Path) -> Vec<serde_json::Value> {
+    let mut out = Vec::new();
+    reindex(layout, |entries| out = entries.clone());
+    out
+}
+
+#[test]
+fn a_record_beside_a_signed_one_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let signed = dir.path().join("signed/");
+    std::fs::create_dir(&signed).unwrap();
+    filled(&dir.path().join("from"));
+    let from = open(&dir.path().join("from"));
+    from.export(None, Some(&sign), &signed, &|_, _| true)
+        .unwrap();
+
+    // Whose steps the signed record does not have.
+    let forged = dir.path().join("forged/");
+    std::fs::create_dir(&forged).unwrap();
+    let theirs = open(&dir.path().join("theirs"));
+    let output = theirs.put(&bytes(9, 1000)[..], None).unwrap();
+    let action = Action {
+        step: "image".into(),
+        outputs: [("layer".to_owned(), output.digest)].into(),
+        ..Action::default()
+    };
+    let key = Digest::of(b"their key");
+    theirs.record(&key, &action).unwrap();
+    theirs.export(None, None, &forged, &|_, _| true).unwrap();
+    let blobs = std::fs::read_dir(forged.join("blobs/sha256")).unwrap();
+    for blob in blobs.map(|blob| blob.unwrap()) {
+        let to = signed.join("blobs/sha256").join(blob.file_name());
+        std::fs::copy(blob.path(), to).unwrap();
+    }
+    reindex(&signed, |entries| entries.extend(entries_of(&forged)));
+
+    let new = open(&dir.path().join("new"));
+    let error = new.import(&signed, Some(&has_signed), &|_, _| true);
+    assert!(matches!(error.unwrap_err(), StoreError::Foreign { .. }));
+    assert!(!new.has(&key) && new.refs().unwrap().is_empty());
+    // Nor is either taken without a key: nobody says which of the two counts.
+    assert!(new.import(&signed, None, &|_, _| true).is_err());
+}
+
+#[test]
+fn a_signature_is_of_the_images_names_too() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(&dir.path().join("from"));
+    let from = open(&dir.path().join("from"));
+    image(&from, "other:1", "etc/motd", b"another");
+    let images = |layout: &Path| {
+        let all = entries_of(layout).into_iter();
+        all.filter(|e| {
+            !e["annotations"]["org.opencontainers.image.ref.name"]
+                .as_str()
+                .unwrap()
+                .contains("cache")
+        })
+        .map(|e| e["digest"].as_str().unwrap().to_owned())
+        .collect::<Vec<_>>()
+    };
+    let name = "org.opencontainers.image.ref.name";
+    let changes: [(&str, &dyn Fn(&mut Vec<serde_json::Value>)); 3] = [
+        ("another image under a name", &|entries| {
+            let other = entries[1]["digest"].clone();
+            entries[0]["digest"] = other;
+        }),
+        ("another name", &|entries| {
+            entries[0]["annotations"][name] = "new:1".into()
+        }),
+        ("a name more", &|entries| {
+            let mut more = entries[0].clone();
+            more["annotations"][name] = "new:1".into();
+            entries.push(more);
+        }),
+    ];
+    for (what, change) in changes {
+        let layout = dir.path().join(what);
+        std::fs::create_dir(&layout).unwrap();
+        from.export(None, Some(&sign), &layout, &|_, _| true)
+            .unwrap();
+        assert_eq!(images(&layout).len(), 2);
+        reindex(&layout, |entries| change(entries));
+        let own = open(&dir.path().join(format!("own {what}")));
+        let mine = image(&own, "demo:latest", "etc/motd", b"mine");
+        let error = own.import(&layout, Some(&has_signed), &|_, _| true);
+        assert!(matches!(error, Err(StoreError::Unsigned(_))), "{what}");
+        let refs = own.refs().unwrap();
+        assert_eq!((refs.len(), &refs[0].digest), (1, &mine), "{what}");
+    }
+}
+
 #[test]
 fn an_unsigned_import_moves_no_name() {
     let dir = tempfile::tempdir().unwrap();

@@ -96,8 +96,8 @@ pub enum StoreError {
         /// What is missing or wrong.
         why: String,
     },
-    /// The signature is missing, or made by another key.
-    #[error("{} is not signed by that key", .0.display())]
+    /// The signature is missing, or made by another key, or does not cover an image that is there.
+    #[error("{} is not signed by that key, or not all of it", .0.display())]
     Unsigned(PathBuf),
     /// An output would be written into the store's own directory.
     #[error("{} is in the store {}, which holds nothing but its own files", path.display(), store.display())]

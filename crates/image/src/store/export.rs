@@ -36,7 +36,8 @@ const SIGNATURE: &str = "io.stackforge.cache.signature";
 /// Signs a statement and returns the signature.
 pub type Sign<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
 
-/// The statement that an export's signature covers: the manifest names the record and all blobs by digest.
+/// The statement that an export's signature covers: the manifest names the record and all blobs by digest, and
+/// the record names the images.
 pub(super) fn statement(manifest: &Digest) -> Vec<u8> {
     format!("stackforge cache export\n{manifest}\n").into_bytes()
 }
@@ -53,6 +54,9 @@ pub(super) struct Record {
     pub version: u32,
     pub actions: BTreeMap<Digest, Action>,
     pub names: BTreeMap<Digest, Vec<String>>,
+    /// The images by name. Records of before have none.
+    #[serde(default)]
+    pub images: BTreeMap<String, Digest>,
 }
 
 /// What to export.
@@ -187,6 +191,9 @@ impl Store {
             let closure = self.closure(&top);
             if closure.missing.is_empty() {
                 blobs.extend(closure.blobs.into_keys());
+                if let Some(name) = name {
+                    record.images.insert(name.to_owned(), top);
+                }
                 images.push(entry.clone());
             }
         }

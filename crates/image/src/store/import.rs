@@ -8,7 +8,6 @@ use super::error::StoreError;
 use super::export::{RECORD, REF, Record, signature, statement};
 use super::files::entries;
 use super::handle::{OnProgress, Store};
-use super::images::Ref;
 use super::images::{REF_NAME, digest};
 use serde::Serialize;
 use serde_json::Value;
@@ -192,26 +191,40 @@ impl Import<'_> {
             .map_err(|e| self.foreign(format!("its `index.json` is no JSON: {e}")))?;
         let entries = index["manifests"].as_array();
         let entries = entries.ok_or_else(|| self.foreign("its `index.json` has no manifests"))?;
-        let entries: Vec<&Value> = entries.iter().collect();
-        let record = |entry: &&&Value| entry["annotations"][REF_NAME] == REF;
-        let signed = self.is_signed(entries.iter().find(record).copied())?;
-        let here = self.store.refs()?;
-        let mut images = Vec::new();
-        for entry in entries {
-            let name = entry["annotations"][REF_NAME].as_str();
-            let Some((name, top)) = name.zip(digest(entry)) else {
-                continue;
+        let (records, images): (Vec<&Value>, Vec<&Value>) = (entries.iter())
+            .filter(|entry| entry["annotations"][REF_NAME].is_string())
+            .partition(|entry| entry["annotations"][REF_NAME] == REF);
+        if records.len() > 1 {
+            // A signature is of one of them.
+            return Err(self.foreign(format!("it has {} records", records.len())));
+        }
+        let signed = self.is_signed(records.first().copied())?;
+        let record = match records.first().and_then(|entry| digest(entry)) {
+            Some(top) => self.record(&top)?,
+            None => Record::default(),
+        };
+        let images = images.into_iter().filter_map(|entry| {
+            let name = entry["annotations"][REF_NAME].as_str()?;
+            Some((name.to_owned(), digest(entry)?))
+        });
+        let mut images: Vec<(String, Digest)> = images.collect();
+        if signed {
+            let is_recorded = |(name, top): &(String, Digest)| record.images.get(name) == Some(top);
+            if !images.iter().all(is_recorded) {
+                return Err(StoreError::Unsigned(self.from.to_owned()));
+            }
+            self.apply(&record)?;
+        } else {
+            self.out.untrusted = record.actions.len();
+            let here = self.store.refs()?;
+            let is_moved = |(name, top): &(String, Digest)| {
+                let mut here = here.iter();
+                here.any(|image| image.name.as_ref() == Some(name) && image.digest != *top)
             };
-            if name == REF {
-                self.record(&top, signed)?;
-                continue;
-            }
-            let other = |image: &Ref| image.name.as_deref() == Some(name) && image.digest != top;
-            if !signed && here.iter().any(other) {
-                self.out.kept_names.push(name.to_owned());
-                continue;
-            }
-            images.push((name.to_owned(), top));
+            let (moved, taken) = images.into_iter().partition(is_moved);
+            images = taken;
+            let moved: Vec<(String, Digest)> = moved;
+            self.out.kept_names = moved.into_iter().map(|(name, _)| name).collect();
         }
         match self.store.tag_all(&images) {
             Ok(()) => self.out.images = images.len(),
@@ -239,8 +252,8 @@ impl Import<'_> {
         }
     }
 
-    /// Imports actions and names, skipping those whose blobs are missing.
-    fn record(&mut self, top: &Digest, signed: bool) -> Result<(), StoreError> {
+    /// Reads the record that a manifest names.
+    fn record(&self, top: &Digest) -> Result<Record, StoreError> {
         let manifest = self.store.read_json(top);
         let manifest =
             manifest.ok_or_else(|| self.foreign("it lacks the manifest of its record"))?;
@@ -261,10 +274,11 @@ impl Import<'_> {
         if record.version != 1 {
             return Err(self.foreign(format!("its record has format {}", record.version)));
         }
-        if !signed {
-            self.out.untrusted = record.actions.len();
-            return Ok(());
-        }
+        Ok(record)
+    }
+
+    /// Imports actions and names, skipping those whose blobs are missing.
+    fn apply(&mut self, record: &Record) -> Result<(), StoreError> {
         for (digest, names) in &record.names {
             for name in names.iter().filter(|_| self.came.contains(digest)) {
                 self.store.named(digest, name)?;

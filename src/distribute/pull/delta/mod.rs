@@ -23,7 +23,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use plan::Older;
+use plan::Index;
 use toc::{FOOTER, Toc};
 
 /// Smallest layer, in bytes, for which this is worth the additional requests.
@@ -36,10 +36,12 @@ const LEAST_SHARE: u64 = 50;
 const LEAST_SAVED: u64 = 128 << 10;
 /// Older layers that are compared at most.
 const MOST: usize = 256;
+/// Bytes of inflated tables of older layers that are read at most. A layer of torch's environment has some 5 MB.
+const MOST_TABLES: u64 = 256 << 20;
 
 /// Layers of the store that have a table of contents, each once.
 #[derive(Default)]
-pub(super) struct Olders(Vec<Older>);
+pub(super) struct Olders(Index);
 
 impl Olders {
     /// Returns the layers of the store's images, without those that are about to be fetched.
@@ -47,7 +49,8 @@ impl Olders {
         let store = settings.store;
         let wanted: BTreeSet<&Digest> = resolved.blobs.iter().map(|blob| &blob.digest).collect();
         let mut seen = BTreeSet::new();
-        let mut olders = Vec::new();
+        let mut olders = Index::default();
+        let (mut compared, mut left) = (0, MOST_TABLES);
         for named in store.refs().unwrap_or_default().into_iter().rev() {
             let size = std::fs::metadata(store.blob_path(&named.digest));
             let image = size.map(|file| oci::of_manifest(store.root(), &named.digest, file.len()));
@@ -55,11 +58,14 @@ impl Olders {
             for layer in &image.layers {
                 let digest = &layer.digest;
                 let new = !wanted.contains(digest) && seen.insert(digest.clone());
-                if !new || layer.size < LEAST || olders.len() == MOST {
+                if !new || layer.size < LEAST || compared == MOST {
                     continue;
                 }
-                if let Some(path) = store.blob(digest) {
-                    olders.extend(older(&path));
+                if let Some(path) = store.blob(digest)
+                    && let Some(toc) = table(&path, &mut left)
+                {
+                    compared += 1;
+                    olders.add(&path, &toc);
                 }
             }
         }
@@ -116,16 +122,17 @@ impl Olders {
     }
 }
 
-/// Opens a local layer. `None` if it has no table of contents.
-fn older(path: &Path) -> Option<Older> {
+/// Reads the table of a local layer, which may take `left` bytes. `None` if it has none.
+fn table(path: &Path, left: &mut u64) -> Option<Toc> {
     let file = File::open(path).ok()?;
     let size = file.metadata().ok()?.len();
     let mut footer = [0; FOOTER];
     file.read_exact_at(&mut footer, size.checked_sub(FOOTER as u64)?)
         .ok()?;
     let at = toc::place(&footer)?;
-    let length = size.checked_sub(at).filter(|l| *l <= toc::LONGEST)?;
+    let allowed = |length: &u64| *length <= toc::LONGEST && *left > 0;
+    let length = size.checked_sub(at).filter(allowed)?;
     let mut tail = vec![0; usize::try_from(length).ok()?];
     file.read_exact_at(&mut tail, at).ok()?;
-    Some(Older::new(path, Toc::read(&tail, at)?))
+    Toc::read_within(&tail, at, left)
 }

@@ -3,6 +3,7 @@
 use super::member;
 use super::toc::{Chunk, Key, Toc};
 use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
 use stackforge_transfer::registry::Piece;
 use stackforge_types::Digest;
 use std::collections::HashMap;
@@ -14,94 +15,152 @@ const LEAST_LOCAL: u64 = 32 << 10;
 /// Shortest member, in bytes, that is worth inflating the older member to measure it.
 const LEAST_MEMBER: u64 = 64 << 10;
 
-/// A layer of the store.
-pub struct Older {
-    path: PathBuf,
-    toc: Toc,
-    /// Chunks by the digest of their content.
-    places: HashMap<Digest, Vec<usize>>,
+/// Most chunks of older layers that are kept, for some 50 MB of memory.
+const MOST_CHUNKS: usize = 500_000;
+
+/// What a chunk is recognised by: a part of a SHA-256. A wrong guess is found by the blob's digest.
+type Name = [u8; 16];
+
+/// A chunk of an older layer.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Number of the layer in [`Index::layers`].
+    layer: u32,
+    offset: u64,
+    /// Offset of the next chunk.
+    until: u64,
 }
 
-impl Older {
-    pub fn new(path: &Path, toc: Toc) -> Self {
-        let mut places: HashMap<Digest, Vec<usize>> = HashMap::new();
-        for (place, chunk) in toc.chunks.iter().enumerate() {
-            if let Some(digest) = &chunk.digest {
-                places.entry(digest.clone()).or_default().push(place);
-            }
+/// The chunks of the store's layers. Of equal ones, the first that was added counts.
+#[derive(Default)]
+pub struct Index {
+    layers: Vec<PathBuf>,
+    /// Layers by the bytes before their first chunk, and their number.
+    heads: HashMap<(Key, u64), u32>,
+    /// Chunks by their content and everything up to the next chunk.
+    with_gap: HashMap<Name, Place>,
+    /// Chunks by their content.
+    by_content: HashMap<Name, Place>,
+    chunks: usize,
+}
+
+impl Index {
+    pub fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
+    /// Adds a layer, unless the index would become too large.
+    pub fn add(&mut self, path: &Path, toc: &Toc) {
+        self.chunks += toc.chunks.len();
+        let Ok(layer) = u32::try_from(self.layers.len()) else {
+            return;
+        };
+        if self.chunks > MOST_CHUNKS {
+            self.chunks -= toc.chunks.len();
+            return;
         }
-        Self {
-            path: path.to_owned(),
-            toc,
-            places,
+        self.layers.push(path.to_owned());
+        let first = toc.chunks.first().map_or(toc.end, |chunk| chunk.offset);
+        self.heads.entry((toc.head, first)).or_insert(layer);
+        for (at, chunk) in toc.chunks.iter().enumerate() {
+            let Some(digest) = &chunk.digest else {
+                continue;
+            };
+            let place = Place {
+                layer,
+                offset: chunk.offset,
+                until: toc.until(at),
+            };
+            let gap = with_gap(digest, chunk, place.until - place.offset);
+            self.with_gap.entry(gap).or_insert(place);
+            let content = content(digest, chunk);
+            self.by_content.entry(content).or_insert(place);
         }
     }
 
-    fn local(&self, offset: u64, length: u64) -> Piece {
+    fn local(&self, layer: u32, offset: u64, length: u64) -> Piece {
         Piece::Local {
-            path: self.path.clone(),
+            path: self.layers[layer as usize].clone(),
             offset,
             length,
         }
     }
+}
 
-    /// Returns the chunks with the same content.
-    fn like<'a>(&'a self, chunk: &'a Chunk) -> impl Iterator<Item = usize> + 'a {
-        let same = |place: &usize| self.toc.chunks[*place].length == chunk.length;
-        let places = chunk.digest.as_ref().and_then(|d| self.places.get(d));
-        let places = places.into_iter().flatten().copied();
-        places.filter(move |place| same(place))
+fn content(digest: &Digest, chunk: &Chunk) -> Name {
+    let length = chunk.length.to_le_bytes();
+    name(&[digest.hex().as_bytes(), &length])
+}
+
+/// `span` is the number of bytes from the chunk's start to the next one's.
+fn with_gap(digest: &Digest, chunk: &Chunk, span: u64) -> Name {
+    let numbers = [chunk.length.to_le_bytes(), span.to_le_bytes()].concat();
+    name(&[digest.hex().as_bytes(), &numbers, &chunk.behind])
+}
+
+fn name(parts: &[&[u8]]) -> Name {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part);
     }
+    let mut name = Name::default();
+    name.copy_from_slice(&hash.finalize()[..16]);
+    name
 }
 
 /// Returns the new layer as pieces. `tail` is the layer's end, from its table of contents.
-pub fn pieces(toc: &Toc, tail: Bytes, olders: &[Older]) -> Vec<Piece> {
+pub fn pieces(toc: &Toc, tail: Bytes, olders: &Index) -> Vec<Piece> {
     let mut all = vec![head(toc, olders)];
+    let mut measured = Measured::new();
     for (place, chunk) in toc.chunks.iter().enumerate() {
-        append_pieces(toc, place, chunk, olders, &mut all);
+        append_pieces(toc, place, chunk, olders, &mut measured, &mut all);
     }
     all.push(Piece::Memory(tail));
     joined(few(joined(all)))
 }
 
-fn head(toc: &Toc, olders: &[Older]) -> Piece {
+fn head(toc: &Toc, olders: &Index) -> Piece {
     let length = toc.chunks.first().map_or(toc.end, |chunk| chunk.offset);
-    let first = |older: &Older| older.toc.chunks.first().map(|chunk| chunk.offset);
-    let same: Option<(&Older, &Key)> = (olders.iter())
-        .map(|older| (older, &older.toc.head))
-        .find(|(older, key)| **key == toc.head && first(older) == Some(length));
-    match same {
-        Some((older, _)) => older.local(0, length),
+    match olders.heads.get(&(toc.head, length)) {
+        Some(layer) => olders.local(*layer, 0, length),
         None => Piece::Remote { length },
     }
 }
 
+/// Lengths of members by layer and offset: each is inflated once, however often a table names it.
+type Measured = HashMap<(u32, u64), Option<u64>>;
+
 /// Adds the pieces from one chunk's start to the next one's.
-fn append_pieces(toc: &Toc, place: usize, chunk: &Chunk, olders: &[Older], all: &mut Vec<Piece>) {
-    let length = toc.until(place) - chunk.offset;
-    let mut content = None;
-    for older in olders {
-        for other in older.like(chunk) {
-            let found = &older.toc.chunks[other];
-            let until = older.toc.until(other);
-            if found.behind == chunk.behind && until - found.offset == length {
-                all.push(older.local(found.offset, length));
-                return;
-            }
-            content = content.or(Some((older, found.offset, until)));
-        }
+fn append_pieces(
+    toc: &Toc,
+    place: usize,
+    chunk: &Chunk,
+    olders: &Index,
+    measured: &mut Measured,
+    all: &mut Vec<Piece>,
+) {
+    let span = toc.until(place) - chunk.offset;
+    let digest = chunk.digest.as_ref();
+    let same = digest.and_then(|digest| olders.with_gap.get(&with_gap(digest, chunk, span)));
+    if let Some(found) = same {
+        all.push(olders.local(found.layer, found.offset, span));
+        return;
     }
-    let own = content.filter(|_| length >= LEAST_MEMBER);
-    let own = own.and_then(|(older, offset, until)| {
-        let own = member::length(&older.path, offset, until, chunk.length)?;
-        (own <= length).then(|| (older.local(offset, own), length - own))
+    let alike = digest.filter(|_| span >= LEAST_MEMBER);
+    let alike = alike.and_then(|digest| olders.by_content.get(&content(digest, chunk)));
+    let own = alike.and_then(|found| {
+        let key = (found.layer, found.offset);
+        let path = &olders.layers[found.layer as usize];
+        let measure = || member::length(path, found.offset, found.until, chunk.length);
+        let own = (*measured.entry(key).or_insert_with(measure))?;
+        (own <= span).then(|| (olders.local(found.layer, found.offset, own), span - own))
     });
     match own {
         Some((piece, behind)) => {
             all.push(piece);
             all.push(Piece::Remote { length: behind });
         }
-        None => all.push(Piece::Remote { length }),
+        None => all.push(Piece::Remote { length: span }),
     }
 }
 

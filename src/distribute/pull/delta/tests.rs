@@ -1,6 +1,6 @@
 //! Tests layers of wheels of which the next version differs in some files.
 
-use super::plan::{Older, pieces};
+use super::plan::{Index, pieces};
 use super::toc::{self, FOOTER, Toc};
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -109,10 +109,13 @@ fn made(pieces: &[Piece], new: &[u8]) -> (Vec<u8>, u64) {
     (out, fetched)
 }
 
-fn older(dir: &Path, layer: &[u8]) -> Older {
+/// An index of one older layer.
+fn older(dir: &Path, layer: &[u8]) -> Index {
     let path = dir.join("old");
     std::fs::write(&path, layer).unwrap();
-    Older::new(&path, table(layer).0)
+    let mut index = Index::default();
+    index.add(&path, &table(layer).0);
+    index
 }
 
 /// Also holds for chunks whose compressed size is below the shortest member that is measured.
@@ -125,7 +128,7 @@ fn chunks_of_a_file_that_has_another_length_are_not_fetched_again() {
     let old = cut(&[("x.so", content), ("y", noise(3, 900))], 100_000);
     let new = cut(&[("x.so", longer), ("y", noise(3, 900))], 100_000);
     let (toc, tail) = table(&new);
-    let (blob, fetched) = made(&pieces(&toc, tail, &[older(dir.path(), &old)]), &new);
+    let (blob, fetched) = made(&pieces(&toc, tail, &older(dir.path(), &old)), &new);
     assert!(blob == new);
     assert!(fetched < 60_000, "{fetched} of {}", new.len());
 }
@@ -149,10 +152,73 @@ fn only_what_changed_is_fetched_and_every_byte_is_right() {
         ("vllm-0.33.0.dist-info/METADATA", noise(6, 950)),
     ]);
     let (toc, tail) = table(&new);
-    let pieces = pieces(&toc, tail, &[older(dir.path(), &old)]);
+    let pieces = pieces(&toc, tail, &older(dir.path(), &old));
     let (bytes, fetched) = made(&pieces, &new);
     assert!(bytes == new);
     assert!((70_000..75_000).contains(&fetched), "{fetched}");
+}
+
+/// A table of `count` chunks of 64 KiB with one content and other neighbours each.
+fn alike(count: u64, neighbours: u8) -> Toc {
+    let digest = stackforge_types::Digest::of(b"one");
+    let chunk = |n: u64| {
+        let mut behind = [neighbours; 32];
+        behind[..8].copy_from_slice(&n.to_le_bytes());
+        toc::Chunk {
+            offset: n * 70_000,
+            digest: Some(digest.clone()),
+            length: 100_000,
+            behind,
+        }
+    };
+    Toc {
+        chunks: (0..count).map(chunk).collect(),
+        head: [neighbours; 32],
+        end: count * 70_000,
+    }
+}
+
+/// The time would be some hours if each chunk were compared with each, or inflated the other again.
+#[test]
+fn many_chunks_with_one_content_cost_what_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("old");
+    std::fs::write(&path, layer(&[("a", noise(1, 100_000))])).unwrap();
+    let mut olders = Index::default();
+    olders.add(&path, &alike(150_000, 1));
+    let all = pieces(&alike(150_000, 2), Bytes::new(), &olders);
+    assert!(matches!(all[..], [Piece::Remote { length }] if length == 150_000 * 70_000));
+}
+
+#[test]
+fn no_more_chunks_are_kept_than_memory_is_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut olders = Index::default();
+    for n in 0..4 {
+        olders.add(&dir.path().join(n.to_string()), &alike(200_000, n));
+    }
+    let pieces = |n| pieces(&alike(10, n), Bytes::new(), &olders);
+    assert!(matches!(pieces(1)[0], Piece::Local { .. }));
+    assert!(
+        matches!(pieces(3)[0], Piece::Remote { .. }),
+        "there was no room"
+    );
+}
+
+#[test]
+fn tables_are_read_within_a_bound() {
+    let files: Vec<(String, Vec<u8>)> = (0..50).map(|n| (format!("f{n}"), noise(n, 10))).collect();
+    let files: Vec<(&str, Vec<u8>)> = files.iter().map(|(n, c)| (&n[..], c.clone())).collect();
+    let layer = layer(&files);
+    let at = toc::place(&layer[layer.len() - FOOTER..]).unwrap();
+    let tail = &layer[at as usize..];
+    let mut left = 1 << 20;
+    assert!(Toc::read_within(tail, at, &mut left).is_some());
+    let taken = (1 << 20) - left;
+    assert!(taken > 5_000, "{taken}");
+    let mut left = taken / 2;
+    assert!(Toc::read_within(tail, at, &mut left).is_none());
+    assert_eq!(left, 0, "it was used up");
 }
 
 #[test]
@@ -194,7 +260,7 @@ proptest! {
         };
         let (old, new) = (plain(&old), plain(&new));
         let (toc, tail) = table(&new);
-        let pieces = pieces(&toc, tail, &[older(dir.path(), &old)]);
+        let pieces = pieces(&toc, tail, &older(dir.path(), &old));
         let (bytes, _) = made(&pieces, &new);
         prop_assert!(bytes == new);
     }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 use stackforge_types::Digest;
 use std::fmt;
-use std::io::{BufReader, Read as _};
+use std::io::{BufReader, Read};
 
 pub const FOOTER: usize = 51;
 /// Longest table that is fetched, in bytes, and the most that it may inflate to.
@@ -270,7 +270,19 @@ impl Builder {
 impl Toc {
     /// Reads the table from the layer's bytes that begin at offset `at`.
     pub fn read(tail: &[u8], at: u64) -> Option<Self> {
-        let inflated = GzDecoder::new(tail).take(PLAIN);
+        Self::read_within(tail, at, &mut { PLAIN })
+    }
+
+    /// As [`Toc::read`], with at most `left` bytes to inflate, which become fewer.
+    pub(super) fn read_within(tail: &[u8], at: u64, left: &mut u64) -> Option<Self> {
+        let mut inflated = GzDecoder::new(tail).take(PLAIN.min(*left));
+        let allowed = inflated.limit();
+        let toc = Self::inflated(&mut inflated, at);
+        *left -= allowed - inflated.limit();
+        toc
+    }
+
+    fn inflated(inflated: impl Read, at: u64) -> Option<Self> {
         let mut tar = stackforge_binary::tar::Reader::new(inflated);
         let mut entry = tar.next().ok()??;
         if entry.header.path != NAME {
