@@ -38,7 +38,6 @@ use project::{Question, UvSettings};
 use python::Resolver;
 use requirements::{Need, needs};
 use select::{Selection, Selector};
-use source::Sources;
 use stackforge_stack::catalog::Catalog;
 use stackforge_stack::lock::{BaseLock, FORMAT, Lock, PinnedImage, PlatformLock, PythonFile};
 use stackforge_stack::rules::Choice;
@@ -126,6 +125,7 @@ where
         source,
     };
     let work = tempfile::tempdir().map_err(io)?;
+    let stubs = work.path().join("stubs");
     let mut resolver = Resolver {
         uv: &uv,
         settings: uv_settings(stack, target, &indexes, options.offline),
@@ -141,36 +141,14 @@ where
         offline: options.offline,
     };
     let direct = reader.read(&needs, progress).await?;
-    resolver
-        .settings
-        .add(&needs, &direct, &work.path().join("stubs"))?;
-
+    resolver.settings.add(&needs, &direct, &stubs)?;
     let mut question = Question {
         requirements: needs.iter().map(Need::line).collect(),
         preferences: old.preferences(&needs),
         constraints: stack.constraints.iter().map(|c| c.value.clone()).collect(),
         ..Question::default()
     };
-    let sources = Sources {
-        needs: &needs,
-        old: &old,
-        catalog,
-        cache: &options.cache,
-        offline: options.offline,
-    };
-    let selector = Selector {
-        sources,
-        needs: &needs,
-        direct: &direct,
-        objects: system::Reader {
-            catalog,
-            cache: &options.cache,
-            offline: options.offline,
-        },
-    };
-    let selection = selector
-        .select(&mut resolver, &mut question, progress)
-        .await?;
+    let selector = Selector::new(&needs, &direct, &old, catalog, options);
     let Selection {
         pins,
         plain,
@@ -179,8 +157,9 @@ where
         sdists,
         mut notes,
         ..
-    } = selection;
-    let reader = selector.objects;
+    } = selector
+        .select(&mut resolver, &mut question, progress)
+        .await?;
     let base_cuda = target.base.image().and_then(|i| i.cuda.clone());
     let resolution = StackResolution {
         needs: &needs,
@@ -207,13 +186,9 @@ where
     for need in ordered(&needs)? {
         progress(&format!("choosing what builds {}", need.name()));
         devel |= facts.toolkit(need)? == Toolkit::Base;
-        builds.push(
-            facts
-                .lock(&resolver, need, sdists.get(&need.distribution))
-                .await?,
-        );
+        let sdist = sdists.get(&need.distribution);
+        builds.push(facts.lock(&resolver, need, sdist).await?);
     }
-
     for (name, sdist) in &plain {
         progress(&format!("choosing what builds {name}"));
         let library = stack.library(name);
@@ -221,18 +196,18 @@ where
     }
 
     let mut base = base_lock(stack, target, devel, old.platform, options, bases.digest_of).await;
-    let mut taken = Taken {
-        complete: true,
-        ..Taken::default()
-    };
     let by_file = options.pull || old.platform.is_some_and(os::was_read);
-    if stack.os_libraries && (by_file || os::is_made_here(target)) {
-        taken = reader.taken(&wheels, &builds, &files, progress).await;
+    let taken = if stack.os_libraries && (by_file || os::is_made_here(target)) {
+        let objects = &selector.objects;
+        let mut taken = objects.taken(&wheels, &builds, &files, progress).await;
         // A base with CUDA has its libraries.
         if target.base.image().is_none_or(|i| i.cuda.is_some()) {
             taken.lacking.clear();
         }
-    }
+        taken
+    } else {
+        Taken::nothing()
+    };
     progress("choosing OS packages");
     let os = OsQuestion {
         stack,

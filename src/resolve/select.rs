@@ -3,16 +3,18 @@
 //! In: the stack's question. Out: a [`Selection`]. What was built for numpy 1 is loaded by no numpy 2, and few
 //! distributions of those years say so: where such a one is chosen, numpy is held below 2.
 
-use super::ResolveError;
 use super::answer::{self, Pins};
 use super::direct::DirectFiles;
+use super::old::Old;
 use super::project::Question;
 use super::python::Resolver;
 use super::requirements::{Need, PackageSource};
 use super::sdist;
 use super::source::{Resolved, Sources};
 use super::system;
+use super::{LockOptions, ResolveError};
 use pep440_rs::Version;
+use stackforge_stack::catalog::Catalog;
 use stackforge_stack::lock::PythonFile;
 use std::collections::BTreeMap;
 
@@ -40,6 +42,34 @@ pub(super) struct Selector<'a> {
     pub needs: &'a [Need<'a>],
     pub direct: &'a DirectFiles,
     pub objects: system::Reader<'a>,
+}
+
+impl<'a> Selector<'a> {
+    pub fn new(
+        needs: &'a [Need<'a>],
+        direct: &'a DirectFiles,
+        old: &'a Old<'a>,
+        catalog: &'a Catalog,
+        options: &'a LockOptions,
+    ) -> Self {
+        let (cache, offline) = (options.cache.as_path(), options.offline);
+        Self {
+            sources: Sources {
+                needs,
+                old,
+                catalog,
+                cache,
+                offline,
+            },
+            needs,
+            direct,
+            objects: system::Reader {
+                catalog,
+                cache,
+                offline,
+            },
+        }
+    }
 }
 
 impl Selector<'_> {

@@ -48,7 +48,7 @@ pub fn run(common: &Common, args: &CacheArgs) -> Outcome {
             let sign = key.map(|key| move |bytes: &[u8]| key.sign(bytes));
             let sign = sign.as_ref().map(|sign| sign as Sign<'_>);
             let selection = match stack {
-                Some(stack) => Some(select::of_stack(common, stack, variant.as_deref())?),
+                Some(stack) => Some(select::of_stack(common, &store, stack, variant.as_deref())?),
                 None => None,
             };
             let done = with_progress(common, "export", |on_progress| {

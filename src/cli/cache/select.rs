@@ -1,8 +1,10 @@
-//! Selects what a stack needs of the cache: the files of its lock and the results of its steps.
+//! Selects what a stack needs of the cache: the files of its lock and the results of its steps, of both engines.
 
-use crate::cli::args::Common;
+use crate::cli::args::{Common, CompressionChoice};
+use crate::cli::build::of_native;
 use crate::cli::output::Failure;
-use stackforge_image::store::Selection;
+use stackforge_build::native::planned;
+use stackforge_image::store::{Selection, Store};
 use stackforge_plan::project::Project;
 use stackforge_stack::lock::PlatformLock;
 use stackforge_stack::spec::Stack;
@@ -10,7 +12,12 @@ use stackforge_types::Digest;
 use std::path::Path;
 
 /// Selects for one variant, or for all.
-pub fn of_stack(common: &Common, path: &Path, variant: Option<&str>) -> Result<Selection, Failure> {
+pub fn of_stack(
+    common: &Common,
+    store: &Store,
+    path: &Path,
+    variant: Option<&str>,
+) -> Result<Selection, Failure> {
     let project = Project::open(path, common.catalog.as_deref())?;
     let lock = project.required_lock()?;
     let stacks: Vec<Stack> = if variant.is_none() && project.file.single().is_none() {
@@ -22,10 +29,17 @@ pub fn of_stack(common: &Common, path: &Path, variant: Option<&str>) -> Result<S
     let mut selection = Selection::default();
     for stack in stacks {
         let plan = project.planned(&stack, &lock)?.plan;
-        selection
-            .keys
-            .extend(plan.steps.iter().map(|s| s.key.clone()));
-        selection.images.insert(plan.variant.clone());
+        let mut plans = Vec::new();
+        for compression in [CompressionChoice::Gzip, CompressionChoice::Zstd] {
+            plans.push(planned(&plan, &of_native(compression)?, store));
+        }
+        for plan in plans.iter().chain([&plan]) {
+            let keys = plan.steps.iter().map(|step| step.key.clone());
+            selection.keys.extend(keys);
+            selection.keys.insert(plan.image_key().clone());
+        }
+        // What `build` calls it where its user does not say.
+        selection.images.insert(format!("{}:latest", plan.variant));
         selection
             .blobs
             .extend(lock.section(&stack).into_iter().flat_map(digests));

@@ -60,6 +60,54 @@ struct Answer {
 /// Distributions that are taken as source, with what was read of their releases.
 type Known = BTreeMap<String, BTreeMap<Version, Sdist>>;
 
+/// What was found out between the rounds of a resolution.
+#[derive(Default)]
+struct Rounds {
+    /// What is taken as source.
+    names: BTreeSet<String>,
+    known: Known,
+    amendments: Amendments,
+    /// Releases of which uv was asked why it passes them over.
+    explained: BTreeSet<(String, Version)>,
+}
+
+impl Rounds {
+    /// Returns a resolver that knows all this.
+    fn resolver<'r>(&self, resolver: &Resolver<'r>) -> Resolver<'r> {
+        let mut settings = resolver.settings.clone();
+        for name in &self.names {
+            settings.compiled.push(name.clone());
+            settings.metadata.push(placeholder(name));
+            let releases = self.known.get(name).into_iter().flatten();
+            let read = releases.map(|(version, sdist)| Metadata {
+                distribution: name.clone(),
+                version: Some(version.clone()),
+                content: sdist.metadata.dependencies.clone(),
+            });
+            settings.metadata.extend(read);
+        }
+        settings.overrides.extend(self.amendments.overrides());
+        Resolver {
+            settings,
+            ..*resolver
+        }
+    }
+
+    /// Returns the pins that are taken as source and were not read.
+    fn unread(&self, pins: &Pins) -> Pins {
+        let is_read = |name: &String, pin: &Pin| {
+            let releases = self.known.get(name);
+            releases.is_some_and(|releases| releases.contains_key(&pin.version))
+        };
+        let unread = pins
+            .iter()
+            .filter(|(name, pin)| self.names.contains(*name) && !is_read(name, pin));
+        unread
+            .map(|(name, pin)| (name.clone(), pin.clone()))
+            .collect()
+    }
+}
+
 pub(super) struct Sources<'a> {
     pub needs: &'a [Need<'a>],
     pub old: &'a Old<'a>,
@@ -235,35 +283,20 @@ impl Sources<'_> {
         &self,
         resolver: &Resolver<'_>,
         question: &Question,
-        mut names: BTreeSet<String>,
+        names: BTreeSet<String>,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Result<Answer, String>, ResolveError> {
-        let mut known = Known::new();
-        let mut amendments = Amendments::default();
+        let mut state = Rounds {
+            names,
+            ..Rounds::default()
+        };
         // The answer before upper bounds were added.
         let mut unbounded: Option<Answer> = None;
         // What uv said before it was told to take something as source.
         let mut before: Option<String> = None;
         for _ in 0..MOST_ROUNDS {
-            let mut settings = resolver.settings.clone();
-            for name in &names {
-                settings.compiled.push(name.clone());
-                settings.metadata.push(placeholder(name));
-                let releases = known.get(name).into_iter().flatten();
-                settings
-                    .metadata
-                    .extend(releases.map(|(version, sdist)| Metadata {
-                        distribution: name.clone(),
-                        version: Some(version.clone()),
-                        content: sdist.metadata.dependencies.clone(),
-                    }));
-            }
-            settings.overrides.extend(amendments.overrides());
-            let question = amendments.question(question);
-            let asked = Resolver {
-                settings,
-                ..*resolver
-            };
+            let asked = state.resolver(resolver);
+            let question = state.amendments.question(question);
             let pins = match asked.versions(&question).await? {
                 Ok(pins) => pins,
                 Err(explanation) => {
@@ -274,59 +307,88 @@ impl Sources<'_> {
                     if let Some(before) = before.filter(|_| lacks_source(&explanation)) {
                         return Ok(Err(before));
                     }
-                    let found: Vec<String> = without_wheels(&explanation)
-                        .into_iter()
-                        .filter(|name| !names.contains(name) && !self.wants_wheel(name))
-                        .collect();
+                    let found = self.new_sources(&explanation, &state);
                     if found.is_empty() {
                         return Ok(Err(explanation));
                     }
-                    names.extend(found);
+                    state.names.extend(found);
                     before = Some(explanation);
                     continue;
                 }
             };
-            let unread: BTreeMap<&String, &Pin> = pins
-                .iter()
-                .filter(|(name, _)| names.contains(*name))
-                .filter(|(name, pin)| {
-                    let releases = known.get(*name);
-                    releases.is_none_or(|r| !r.contains_key(&pin.version))
-                })
-                .collect();
-            if unread.is_empty() {
-                let lacking = self.knowledge().amendments(&pins, &question.constraints);
-                let answer = Answer {
-                    pins,
-                    known: known.clone(),
-                    settings: asked.settings,
-                    amendments: amendments.clone(),
-                };
-                if lacking.is_empty() {
-                    return Ok(Ok(answer));
+            let unread = state.unread(&pins);
+            if !unread.is_empty() {
+                let found = self.passed_over(&asked, &question, &unread, &mut state);
+                let found = found.await?;
+                if found.is_empty() {
+                    let read = archive::read(self.cache, self.offline, &asked, &unread, progress);
+                    for (name, sdist) in read.await? {
+                        let version = unread[&name].version.clone();
+                        let releases = state.known.entry(name).or_default();
+                        releases.insert(version, sdist);
+                    }
                 }
-                if lacking.are_bounds() {
-                    unbounded = Some(answer);
-                }
-                amendments.extend(lacking);
+                state.names.extend(found);
                 continue;
             }
-            let unread: Pins = unread
-                .into_iter()
-                .map(|(n, p)| (n.clone(), p.clone()))
-                .collect();
-            for (name, sdist) in
-                archive::read(self.cache, self.offline, &asked, &unread, progress).await?
-            {
-                let version = unread[&name].version.clone();
-                known.entry(name).or_default().insert(version, sdist);
+            let lacking = self.knowledge().amendments(&pins, &question.constraints);
+            let answer = Answer {
+                pins,
+                known: state.known.clone(),
+                settings: asked.settings,
+                amendments: state.amendments.clone(),
+            };
+            if lacking.is_empty() {
+                return Ok(Ok(answer));
             }
+            if lacking.are_bounds() {
+                unbounded = Some(answer);
+            }
+            state.amendments.extend(lacking);
         }
-        let names: Vec<String> = names.into_iter().collect();
+        let names: Vec<String> = state.names.into_iter().collect();
         Ok(Err(format!(
             "the metadata of {} change what is chosen at every look",
             names.join(", ")
         )))
+    }
+
+    /// Returns what uv's explanation lacks wheels of and is not taken as source yet.
+    fn new_sources(&self, explanation: &str, state: &Rounds) -> BTreeSet<String> {
+        let lacking = without_wheels(explanation).into_iter();
+        lacking
+            .filter(|name| !state.names.contains(name) && !self.wants_wheel(name))
+            .collect()
+    }
+
+    /// uv goes on to an older release, of which it knows nothing, where one that was read requires something
+    /// without a wheel. Returns what that is, so that the newer one can be taken.
+    async fn passed_over(
+        &self,
+        asked: &Resolver<'_>,
+        question: &Question,
+        unread: &Pins,
+        state: &mut Rounds,
+    ) -> Result<BTreeSet<String>, ResolveError> {
+        let mut found = BTreeSet::new();
+        for (name, pin) in unread {
+            let newest = state.known.get(name).and_then(|r| r.keys().next_back());
+            let Some(newest) = newest.filter(|newest| **newest > pin.version).cloned() else {
+                continue;
+            };
+            let mut question = question.clone();
+            question.constraints.push(format!("{name}=={newest}"));
+            if state.explained.insert((name.clone(), newest))
+                && let Err(explanation) = asked.versions(&question).await?
+            {
+                found.extend(self.new_sources(&explanation, state));
+            }
+        }
+        // One of them may be what lets all others pass: then it may be asked again.
+        if !found.is_empty() {
+            state.explained.clear();
+        }
+        Ok(found)
     }
 
     fn knowledge(&self) -> Knowledge<'_> {

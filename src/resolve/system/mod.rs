@@ -57,6 +57,16 @@ pub(super) struct Taken {
     pub lacking: Vec<LackingLock>,
 }
 
+impl Taken {
+    /// What wheels take that nobody reads.
+    pub fn nothing() -> Self {
+        Self {
+            complete: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// Finds out what wheels take from the system.
 pub(super) struct Reader<'a> {
     pub catalog: &'a Catalog,

@@ -4,7 +4,7 @@
 use super::server::{Kind, Server};
 use super::support::recipe::MARKUPSAFE;
 use super::support::{CleanUp, Sandbox};
-use super::{STACK, ok, out};
+use super::{STACK, build_tiny, digest, ok, out, tiny};
 use serde_json::Value;
 
 const NAME: &str = "stackforge-test-shared";
@@ -139,4 +139,81 @@ fn what_one_machine_compiled_no_other_compiles() {
         compiled(&alone) && stderr.contains("cache of compiled wheels"),
         "{stderr}"
     );
+}
+
+/// What one stack needs, carried to a machine without a network.
+#[test]
+fn an_export_of_a_stack_has_what_its_native_build_needs() {
+    let sandbox = tiny();
+    let [first, second] = ["first", "second"].map(|name| sandbox.path(name));
+    let image = digest(
+        &build_tiny(&sandbox, &first, &sandbox.path("layout"))
+            .output()
+            .unwrap(),
+    );
+    let path = |name: &str| sandbox.path(name).display().to_string();
+    out(
+        "openssl",
+        &[
+            "ecparam",
+            "-name",
+            "prime256v1",
+            "-genkey",
+            "-noout",
+            "-out",
+            &path("ec.pem"),
+        ],
+    );
+    out(
+        "openssl",
+        &[
+            "pkcs8",
+            "-topk8",
+            "-nocrypt",
+            "-in",
+            &path("ec.pem"),
+            "-out",
+            &path("team.key"),
+        ],
+    );
+    out(
+        "openssl",
+        &[
+            "ec",
+            "-in",
+            &path("ec.pem"),
+            "-pubout",
+            "-out",
+            &path("team.pub"),
+        ],
+    );
+    let store = |store: &std::path::Path, args: &[&str]| {
+        let place = store.display().to_string();
+        ok(&sandbox.run(&[args, &["--store", &place, "--json"]].concat()))
+    };
+    let all = ["cache", "export", "all.tar"];
+    let everything = store(&first, &all);
+    let export = [
+        "cache",
+        "export",
+        "tiny.tar",
+        "--stack",
+        "tiny.yaml",
+        "--key",
+        "team.key",
+    ];
+    let exported = store(&first, &export);
+    assert_eq!(exported["images"], 1, "{exported}");
+    assert!(exported["actions"].as_u64() >= Some(5), "{exported}");
+    assert!(exported["bytes"].as_u64() <= everything["bytes"].as_u64());
+
+    store(
+        &second,
+        &["cache", "import", "tiny.tar", "--verify", "team.pub"],
+    );
+    let mut again = build_tiny(&sandbox, &second, &sandbox.path("again"));
+    let again = again.args(["--offline"]).output().unwrap();
+    assert_eq!(digest(&again), image);
+    let document: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(document["cached"], true, "{document:#}");
 }
