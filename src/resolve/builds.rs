@@ -157,15 +157,25 @@ impl BuildFacts<'_> {
         };
         let mut requirements = need.build().map(|b| b.requires.clone()).unwrap_or_default();
         requirements.extend(need.library.build_requires.iter().cloned());
+        let brings_toolkit = matches!(toolkit, Toolkit::Wheels(_));
         if let Toolkit::Wheels(line) = toolkit {
             requirements.push(line);
         }
-        let requires = self.requires(resolver, need.name(), requirements, true);
+        let mut requires = self
+            .requires(resolver, need.name(), &requirements, self.pins)
+            .await;
+        // Some library of the image may bring headers of a newer toolkit, which its compiler does not go with.
+        if brings_toolkit && matches!(requires, Err(ResolveError::Unsatisfiable { .. })) {
+            let held = self.pins.iter().filter(|(name, _)| !is_compiler(name));
+            let held: Pins = held.map(|(n, p)| (n.clone(), p.clone())).collect();
+            let again = self.requires(resolver, need.name(), &requirements, &held);
+            requires = again.await.or(requires);
+        }
         Ok(BuildLock {
             name: need.name().to_owned(),
             version,
             source,
-            requires: requires.await?,
+            requires: requires?,
             via: pin.locked_via(),
         })
     }
@@ -189,11 +199,12 @@ impl BuildFacts<'_> {
         requirements.extend(known.iter().flat_map(|k| k.requires.iter().cloned()));
         // As pip isolates builds, one may want another version than the image has.
         let requires = match self
-            .requires(resolver, name, requirements.clone(), true)
+            .requires(resolver, name, &requirements, self.pins)
             .await
         {
             Err(ResolveError::Unsatisfiable { .. }) => {
-                self.requires(resolver, name, requirements, false).await
+                let none = Pins::new();
+                self.requires(resolver, name, &requirements, &none).await
             }
             done => done,
         };
@@ -234,14 +245,14 @@ impl BuildFacts<'_> {
         git::revision(need.name(), url, reference, self.offline).await
     }
 
-    /// Returns the files of build requirements that are not in the image. Those that are have the image's versions,
-    /// if they are to be `beside` its wheels.
+    /// Returns the files of build requirements that are not in the image. Of what is `held`, they have these
+    /// versions.
     async fn requires(
         &self,
         resolver: &Resolver<'_>,
         name: &str,
-        requirements: Vec<String>,
-        beside: bool,
+        requirements: &[String],
+        held: &Pins,
     ) -> Result<Vec<PythonFile>, ResolveError> {
         if requirements.is_empty() {
             return Ok(Vec::new());
@@ -257,20 +268,17 @@ impl BuildFacts<'_> {
             })
             .unwrap_or_default();
         let question = Question {
-            requirements,
-            constraints: if beside {
-                pin_lines(self.pins)
-            } else {
-                Vec::new()
-            },
+            requirements: requirements.to_vec(),
+            constraints: pin_lines(held),
             preferences,
             ..Question::default()
         };
         let mut pins = resolver.versions(&question).await?.map_err(|explanation| {
             ResolveError::Unsatisfiable {
-                of: match beside {
-                    true => format!("the build requirements of `{name}` beside the image's wheels"),
-                    false => format!("the build requirements of `{name}`"),
+                of: if held.is_empty() {
+                    format!("the build requirements of `{name}`")
+                } else {
+                    format!("the build requirements of `{name}` beside the image's wheels")
                 },
                 explanation,
             }
@@ -300,6 +308,21 @@ impl BuildFacts<'_> {
             })
             .collect()
     }
+}
+
+/// Whether a distribution has parts of CUDA's compiler: programs and headers that no image loads.
+fn is_compiler(name: &str) -> bool {
+    let parts = [
+        "nvidia-cuda-cccl",
+        "nvidia-cuda-crt",
+        "nvidia-cuda-nvcc",
+        "nvidia-nvvm",
+    ];
+    let of_major = |part: &str| {
+        let rest = name.strip_prefix(part);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("-cu"))
+    };
+    parts.into_iter().any(of_major)
 }
 
 /// Returns the CUDA version of the resolved libraries, major and minor.
@@ -335,6 +358,12 @@ mod tests {
             Some("12.8")
         );
         assert_eq!(cuda_of(&pins("six==1.17.0\n")), None);
+    }
+
+    #[test]
+    fn headers_and_compilers_are_no_libraries_of_an_image() {
+        assert!(is_compiler("nvidia-cuda-cccl") && is_compiler("nvidia-cuda-nvcc-cu12"));
+        assert!(!is_compiler("nvidia-cuda-runtime") && !is_compiler("nvidia-cuda-cccl-extra"));
     }
 
     #[test]
