@@ -30,7 +30,8 @@ def stack(base, python, libraries, packages):
     lines = [
         f"stack: {NAME}",
         f"base: {base}",
-        "target: { platform: linux/amd64, gpu: [h100] }",
+        # Every torch since 1.8 has code for it.
+        "target: { platform: linux/amd64, gpu: [a100] }",
         f'python: "{python}"',
         "libraries:",
         *(f"  {json.dumps(name)}: {json.dumps(wanted)}" for name, wanted in libraries.items()),

@@ -16,6 +16,10 @@ use stackforge_stack::spec::Library;
 use stackforge_types::wheel::normalized;
 use std::collections::BTreeSet;
 
+/// The last setuptools with `pkg_resources`, which many build scripts import without a word in their metadata. Builds
+/// that want another get it.
+const SETUPTOOLS: &str = "setuptools==80.9.0";
+
 /// The known facts when builds are locked.
 pub(super) struct BuildFacts<'a> {
     pub catalog: &'a Catalog,
@@ -258,15 +262,16 @@ impl BuildFacts<'_> {
             return Ok(Vec::new());
         }
         let old = self.old.and_then(|o| o.build(name));
-        let preferences = old
-            .filter(|_| self.unchanged.contains(name))
-            .map(|b| {
-                b.requires
-                    .iter()
+        let kept = old.filter(|_| self.unchanged.contains(name));
+        let preferences = match kept {
+            Some(kept) => {
+                let files = kept.requires.iter();
+                files
                     .map(|f| format!("{}=={}", f.name, f.version))
                     .collect()
-            })
-            .unwrap_or_default();
+            }
+            None => vec![SETUPTOOLS.to_owned()],
+        };
         let question = Question {
             requirements: requirements.to_vec(),
             constraints: pin_lines(held),

@@ -28,6 +28,8 @@ use undeclared::{Amendments, Knowledge};
 
 /// How often versions are resolved before that is called endless.
 const MOST_ROUNDS: usize = 40;
+/// How often, where an older release with a wheel may do instead: each round reads a release that does not fit.
+const MOST_ROUNDS_FOR_NEWEST: usize = 10;
 
 /// The versions of a stack.
 pub(super) struct Resolved {
@@ -134,13 +136,18 @@ impl Sources<'_> {
             .collect();
         let mut notes = Vec::new();
         let names = || fixed.iter().chain(newer.keys().copied()).cloned();
+        let most = if newer.is_empty() {
+            MOST_ROUNDS
+        } else {
+            MOST_ROUNDS_FOR_NEWEST
+        };
         let mut tried = self
-            .rounds(resolver, question, names().collect(), progress)
+            .rounds(resolver, question, names().collect(), most, progress)
             .await?;
         if tried.is_err() && !newer.is_empty() {
             // An older release with a wheel may go with the rest where the newest does not.
             let again = self
-                .rounds(resolver, question, fixed.clone(), progress)
+                .rounds(resolver, question, fixed.clone(), MOST_ROUNDS, progress)
                 .await?;
             if let Ok(answer) = &again {
                 notes.extend(newer.iter().filter_map(|(name, newest)| {
@@ -168,7 +175,9 @@ impl Sources<'_> {
                     .constraints
                     .push(format!("{name}=={}", newest.version));
                 let names = fixed.iter().chain(answer.known.keys()).cloned().collect();
-                let again = self.rounds(resolver, &question, names, progress).await?;
+                let again = self
+                    .rounds(resolver, &question, names, MOST_ROUNDS, progress)
+                    .await?;
                 answer = match again {
                     Ok(newer) if self.none_is_older(&answer.pins, &newer.pins) => newer,
                     _ => answer,
@@ -284,25 +293,32 @@ impl Sources<'_> {
         resolver: &Resolver<'_>,
         question: &Question,
         names: BTreeSet<String>,
+        most: usize,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Result<Answer, String>, ResolveError> {
         let mut state = Rounds {
             names,
             ..Rounds::default()
         };
-        // The answer before upper bounds were added.
-        let mut unbounded: Option<Answer> = None;
+        // The answer before bounds were added, and which.
+        let mut unbounded: Option<(Answer, Amendments)> = None;
         // What uv said before it was told to take something as source.
         let mut before: Option<String> = None;
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..most {
             let asked = state.resolver(resolver);
             let question = state.amendments.question(question);
             let pins = match asked.versions(&question).await? {
                 Ok(pins) => pins,
                 Err(explanation) => {
-                    // Something asks for what is too new: then that is taken, as it would be by others.
-                    if let Some(answer) = unbounded.take() {
-                        return Ok(Ok(answer));
+                    // Something asks for what a bound excludes. Then an older release of what has the bound may do;
+                    // else what is asked for is taken, as it would be by others.
+                    if let Some((answer, last)) = unbounded.take() {
+                        if last.instead.is_empty() {
+                            return Ok(Ok(answer));
+                        }
+                        state.amendments = answer.amendments.clone().with_older(&last);
+                        unbounded = Some((answer, Amendments::default()));
+                        continue;
                     }
                     if let Some(before) = before.filter(|_| lacks_source(&explanation)) {
                         return Ok(Err(before));
@@ -339,10 +355,14 @@ impl Sources<'_> {
                 amendments: state.amendments.clone(),
             };
             if lacking.is_empty() {
-                return Ok(Ok(answer));
+                // What the stack names is not made older for a bound.
+                return Ok(Ok(match unbounded {
+                    Some((first, _)) if !self.none_is_older(&first.pins, &answer.pins) => first,
+                    _ => answer,
+                }));
             }
             if lacking.are_bounds() {
-                unbounded = Some(answer);
+                unbounded = Some((answer, lacking.clone()));
             }
             state.amendments.extend(lacking);
         }

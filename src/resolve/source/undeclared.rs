@@ -6,7 +6,7 @@
 use super::super::answer::Pins;
 use super::super::project::Question;
 use super::super::requirements::Need;
-use pep440_rs::VersionSpecifiers;
+use pep440_rs::{Operator, VersionSpecifiers};
 use stackforge_stack::catalog::{Catalog, Undeclared};
 use stackforge_types::wheel::normalized;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,14 +16,22 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(in super::super) struct Amendments {
     /// Requirements that pinned distributions have and do not declare.
     pub requirements: Vec<String>,
-    /// Upper bounds that pinned distributions would have if their releases had known what came after them.
+    /// Bounds that pinned distributions would have if their metadata said what they import.
     pub bounds: Vec<String>,
+    /// Upper bounds on those distributions themselves, where theirs cannot be met.
+    pub instead: Vec<String>,
     /// Distributions that are left out, by those that have their modules.
     pub left_out: BTreeMap<String, String>,
 }
 
 impl Amendments {
-    /// Whether only upper bounds are lacking. Unlike the rest they may contradict the question.
+    /// Returns these with older releases of what asks for the last `bounds`, in place of the bounds.
+    pub fn with_older(mut self, last: &Self) -> Self {
+        self.bounds.extend(last.instead.iter().cloned());
+        self
+    }
+
+    /// Whether only bounds are lacking. Unlike the rest they may contradict the question.
     pub fn are_bounds(&self) -> bool {
         self.requirements.is_empty() && self.left_out.is_empty()
     }
@@ -35,6 +43,7 @@ impl Amendments {
     pub fn extend(&mut self, more: Self) {
         self.requirements.extend(more.requirements);
         self.bounds.extend(more.bounds);
+        self.instead.extend(more.instead);
         self.left_out.extend(more.left_out);
     }
 
@@ -62,11 +71,23 @@ pub(super) struct Knowledge<'a> {
 impl Knowledge<'_> {
     /// Returns what an answer shows that its question, with these constraints, lacked.
     pub fn amendments(&self, pins: &Pins, constraints: &[String]) -> Amendments {
-        Amendments {
+        let mut out = Amendments {
             requirements: self.undeclared(pins),
-            bounds: self.too_new(pins, constraints),
             left_out: self.doubled(pins),
+            ..Amendments::default()
+        };
+        for (name, known, bound) in self.broken(pins, constraints) {
+            let newest = is_from_on(known);
+            let named = self.needs.iter().any(|need| need.distribution == name);
+            let older = below(name, known, pins);
+            if newest && !named {
+                out.bounds.push(older);
+            } else {
+                out.bounds.push(bound.clone());
+                out.instead.push(older);
+            }
         }
+        out
     }
 
     /// Returns what the catalog knows of pinned distributions.
@@ -91,22 +112,28 @@ impl Knowledge<'_> {
         lacking.collect()
     }
 
-    /// Returns constraints that pinned distributions would have if their releases had known what came after them,
-    /// where what is pinned breaks them.
-    fn too_new(&self, pins: &Pins, constraints: &[String]) -> Vec<String> {
-        let bounds = self.known(pins).flat_map(|(_, known)| &known.holds);
-        let broken = bounds.filter(|bound| {
+    /// Returns constraints that pinned distributions would have if their metadata said what they import, where
+    /// what is pinned breaks them; with those distributions.
+    fn broken<'p>(
+        &'p self,
+        pins: &'p Pins,
+        constraints: &[String],
+    ) -> Vec<(&'p str, &'p Undeclared, &'p String)> {
+        let all = self.known(pins);
+        let bounds = all
+            .flat_map(|(name, known)| known.holds.iter().map(move |b| (name.as_str(), known, b)));
+        let broken = bounds.filter(|(_, _, bound)| {
             let name = distribution_of(bound);
             let versions =
                 bound.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "-_.".contains(c));
             let versions: Option<VersionSpecifiers> = versions.parse().ok();
-            let pinned = pins.get(&name);
-            let breaks = pinned
+            let breaks = pins
+                .get(&name)
                 .zip(versions)
                 .is_some_and(|(pin, v)| !v.contains(&pin.version));
             breaks && !constraints.contains(bound)
         });
-        broken.cloned().collect()
+        broken.collect()
     }
 
     /// Returns pinned distributions whose modules another has, with the other: the one that the stack names, else
@@ -138,10 +165,22 @@ impl Knowledge<'_> {
             let of = self
                 .known(pins)
                 .filter(|(_, known)| known.holds.contains(bound));
-            of.map(move |(name, _)| {
-                let version = &pins[name].version;
-                format!("{name} {version} does not go with newer releases: {bound} is taken")
-            })
+            let of: Vec<&String> = of.map(|(name, _)| name).collect();
+            let of = match of.as_slice() {
+                [] => vec![format!(
+                    "{bound} is taken: newer releases do not go with the rest"
+                )],
+                of => {
+                    let note = |name: &&String| {
+                        let version = &pins[*name].version;
+                        format!(
+                            "{name} {version} does not say so, but needs {bound}: that is taken"
+                        )
+                    };
+                    of.iter().map(note).collect()
+                }
+            };
+            of.into_iter()
         });
         left_out.chain(bounds).collect()
     }
@@ -167,6 +206,20 @@ impl Knowledge<'_> {
             }
         }
     }
+}
+
+/// Whether an entry is of all releases from one on.
+fn is_from_on(known: &Undeclared) -> bool {
+    matches!(&known.versions[..], [only] if *only.operator() == Operator::GreaterThanEqual)
+}
+
+/// Returns a constraint that leaves out the releases of an entry, `x<3` for those from 3 on.
+fn below(name: &str, known: &Undeclared, pins: &Pins) -> String {
+    let from = match &known.versions[..] {
+        [only] if is_from_on(known) => only.version(),
+        _ => &pins[name].version,
+    };
+    format!("{name}<{from}")
 }
 
 /// Returns the name that a requirement begins with.

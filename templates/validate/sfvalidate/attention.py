@@ -157,17 +157,33 @@ def implementation(unit, torch, job, wanted):
 
 
 def sdpa(torch, name, causal):
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    backend = getattr(SDPBackend, name, None)
-    if backend is None:
-        raise Unavailable("torch {} has no such backend".format(torch.__version__))
+    if not hasattr(torch.nn.functional, "scaled_dot_product_attention"):
+        raise Unavailable("torch {} has no scaled_dot_product_attention, which came with 2.0".format(torch.__version__))
+    alone = backend_alone(torch, name)
 
     def attend(q, k, v):
-        with sdpa_kernel(backend):
+        with alone():
             return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
     return attend
+
+
+def backend_alone(torch, name):
+    """Returns a function that makes a context in which torch takes one backend and no other."""
+    missing = Unavailable("torch {} has no such backend".format(torch.__version__))
+    try:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+    except ImportError:
+        # Before 2.3.
+        flags = {"MATH": "enable_math", "FLASH_ATTENTION": "enable_flash", "EFFICIENT_ATTENTION": "enable_mem_efficient"}
+        if name not in flags:
+            raise missing from None
+        chosen = {flag: flag == flags[name] for flag in flags.values()}
+        return lambda: torch.backends.cuda.sdp_kernel(**chosen)
+    backend = getattr(SDPBackend, name, None)
+    if backend is None:
+        raise missing
+    return lambda: sdpa_kernel(backend)
 
 
 def flash_attn(job, causal, dtype):

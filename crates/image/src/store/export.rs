@@ -55,7 +55,7 @@ pub(super) struct Record {
     pub actions: BTreeMap<Digest, Action>,
     pub names: BTreeMap<Digest, Vec<String>>,
     /// The images by name. Records of before have none.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub images: BTreeMap<String, Digest>,
 }
 
