@@ -174,6 +174,9 @@ impl Sources<'_> {
                 question
                     .constraints
                     .push(format!("{name}=={}", newest.version));
+                question
+                    .constraints
+                    .extend(self.not_older(&answer.pins, name));
                 let names = fixed.iter().chain(answer.known.keys()).cloned().collect();
                 let again = self
                     .rounds(resolver, &question, names, MOST_ROUNDS, progress)
@@ -232,6 +235,21 @@ impl Sources<'_> {
                 .map(str::to_owned),
         );
         out
+    }
+
+    /// Returns constraints by which no other library of the stack becomes older than in the answer: uv would try
+    /// each release of what pins `name`.
+    fn not_older(&self, pins: &Pins, name: &str) -> Vec<String> {
+        let others = self.needs.iter().filter(|need| need.distribution != name);
+        let pinned = others.filter_map(|need| {
+            let version = pins.get(&need.distribution)?.version.clone();
+            Some(format!(
+                "{}>={}",
+                need.distribution,
+                version.without_local()
+            ))
+        });
+        pinned.collect()
     }
 
     /// Whether no library of the stack is older in the second answer than in the first.

@@ -227,3 +227,43 @@ fn distribution_of(requirement: &str) -> String {
     let end = requirement.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)));
     normalized(&requirement[..end.unwrap_or(requirement.len())])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::answer::pins;
+    use super::*;
+
+    fn amendments(text: &str) -> Amendments {
+        let catalog = stackforge_stack::catalog::load(None).unwrap();
+        let knowledge = Knowledge {
+            catalog: &catalog,
+            needs: &[],
+        };
+        knowledge.amendments(&pins(text), &[])
+    }
+
+    #[test]
+    fn a_dependency_gives_way_to_what_it_does_not_go_with() {
+        let found = amendments("numpy==1.26.4\npyarrow==26.0.1\n");
+        assert_eq!(found.bounds, ["pyarrow<26"]);
+        assert!(found.are_bounds() && found.instead.is_empty());
+        assert!(amendments("numpy==1.26.4\npyarrow==25.0.1\n").is_empty());
+        assert!(amendments("numpy==2.4.6\npyarrow==26.0.1\n").is_empty());
+    }
+
+    #[test]
+    fn what_newer_releases_removed_is_held_back_else_the_asker_is() {
+        let found = amendments("diffusers==0.25.0\nhuggingface-hub==1.0.0\n");
+        assert_eq!(found.bounds, ["huggingface-hub<0.26"]);
+        assert_eq!(found.instead, ["diffusers<0.25.0"]);
+        let older = Amendments::default().with_older(&found);
+        assert_eq!(older.bounds, ["diffusers<0.25.0"]);
+    }
+
+    #[test]
+    fn what_is_imported_and_not_required_is_lacking() {
+        let found = amendments("insightface==0.7.3\n");
+        assert_eq!(found.requirements, ["onnxruntime"]);
+        assert!(amendments("insightface==0.7.3\nonnxruntime-gpu==1.23.0\n").is_empty());
+    }
+}
