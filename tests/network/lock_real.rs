@@ -340,6 +340,42 @@ fn releases_that_came_after_a_distribution_and_break_it_are_held_back() {
     assert!(!asked.starts_with("0.25."), "{asked}");
 }
 
+/// The numbers of a version.
+fn release(version: &str) -> Vec<u32> {
+    let parts = version.split('.');
+    parts.map_while(|part| part.parse().ok()).collect()
+}
+
+#[test]
+fn what_does_not_go_with_what_others_pin_becomes_older() {
+    let version = |libraries: &str, name: &str| {
+        let stack = stack("linux/amd64", "3.11", libraries);
+        let lock = lock(&stack, None, Upgrade::None).unwrap();
+        let wheel = lock.platforms[0].wheel(name).unwrap();
+        release(&wheel.version)
+    };
+    // pyarrow 26 refuses numpy 1, and says so only when it is imported.
+    let pinned = "  numpy: \"1.26.4\"\n  datasets: auto\n";
+    assert!(version(pinned, "pyarrow") < release("26"));
+    let pinned = "  huggingface-hub: \"0.20.2\"\n  peft: auto\n  torch: \"2.2.2\"\n";
+    assert!(version(pinned, "peft") < release("0.13"));
+    assert!(version(pinned, "accelerate") < release("0.32"));
+    assert!(
+        version(pinned, "numpy") < release("2"),
+        "torch was built for 1"
+    );
+}
+
+/// uv would take gruut 1, of which it knows nothing, for what gruut 2 requires has no wheels either.
+#[test]
+fn sources_behind_sources_are_found() {
+    let stack = stack("linux/amd64", "3.11", "  gruut: auto\n");
+    let lock = lock(&stack, None, Upgrade::None).unwrap();
+    let section = &lock.platforms[0];
+    assert!(section.build("gruut").unwrap().version.starts_with("2."));
+    assert!(section.build("gruut-ipa").is_some() && section.build("gruut-lang-en").is_some());
+}
+
 /// Each is a fact of the catalog; the versions are those that import.
 #[test]
 fn known_bounds_hold() {
@@ -351,10 +387,6 @@ fn known_bounds_hold() {
         let wheel = section.wheel(name).map(|w| &w.version);
         let version = wheel.or(section.build(name).map(|b| &b.version));
         version.unwrap().clone()
-    };
-    let release = |version: &str| -> Vec<u32> {
-        let parts = version.split('.');
-        parts.map_while(|part| part.parse().ok()).collect()
     };
     let below = [
         ("werkzeug", "3"),

@@ -24,7 +24,7 @@ use stackforge_stack::catalog::{Catalog, StaticMetadata};
 use stackforge_stack::spec::From;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use undeclared::{Amendments, Knowledge};
+use undeclared::{Amendments, Bound, Knowledge};
 
 /// How often versions are resolved before that is called endless.
 const MOST_ROUNDS: usize = 40;
@@ -71,6 +71,8 @@ struct Rounds {
     amendments: Amendments,
     /// Releases of which uv was asked why it passes them over.
     explained: BTreeSet<(String, Version)>,
+    /// Bounds that cannot be met: what is asked for is taken, as it would be by others.
+    given_up: BTreeSet<String>,
 }
 
 impl Rounds {
@@ -93,6 +95,19 @@ impl Rounds {
             settings,
             ..*resolver
         }
+    }
+
+    /// Goes back to the answer before a bound that cannot be met, and tries an older release of what has it.
+    fn give_up(&mut self, answer: Answer, bound: Bound) -> Option<(Answer, Bound)> {
+        self.amendments = answer.amendments.clone();
+        self.given_up.insert(bound.constraint.clone());
+        let instead = bound.instead?;
+        self.amendments.bounds.push(instead.clone());
+        let older = Bound {
+            constraint: instead,
+            instead: None,
+        };
+        Some((answer, older))
     }
 
     /// Returns the pins that are taken as source and were not read.
@@ -169,7 +184,7 @@ impl Sources<'_> {
                 pin.is_some_and(|pin| pin.version < newest.version)
             };
             if newest.has_wheel && older(&answer) {
-                let mut question = question.clone();
+                let mut question = answer.amendments.question(question);
                 // Without an upper bound, uv would go on to releases that are not final.
                 question
                     .constraints
@@ -318,8 +333,8 @@ impl Sources<'_> {
             names,
             ..Rounds::default()
         };
-        // The answer before bounds were added, and which.
-        let mut unbounded: Option<(Answer, Amendments)> = None;
+        // The bound that was added last, and the answer without it.
+        let mut trial: Option<(Answer, Bound)> = None;
         // What uv said before it was told to take something as source.
         let mut before: Option<String> = None;
         for _ in 0..most {
@@ -328,14 +343,8 @@ impl Sources<'_> {
             let pins = match asked.versions(&question).await? {
                 Ok(pins) => pins,
                 Err(explanation) => {
-                    // Something asks for what a bound excludes. Then an older release of what has the bound may do;
-                    // else what is asked for is taken, as it would be by others.
-                    if let Some((answer, last)) = unbounded.take() {
-                        if last.instead.is_empty() {
-                            return Ok(Ok(answer));
-                        }
-                        state.amendments = answer.amendments.clone().with_older(&last);
-                        unbounded = Some((answer, Amendments::default()));
+                    if let Some((answer, bound)) = trial.take() {
+                        trial = state.give_up(answer, bound);
                         continue;
                     }
                     if let Some(before) = before.filter(|_| lacks_source(&explanation)) {
@@ -365,24 +374,31 @@ impl Sources<'_> {
                 state.names.extend(found);
                 continue;
             }
-            let lacking = self.knowledge().amendments(&pins, &question.constraints);
+            if let Some((answer, bound)) = trial.take()
+                && bound.instead.is_some()
+                && !self.none_is_older(&answer.pins, &pins)
+            {
+                // A bound makes nothing older that the stack names, but for what has the bound itself.
+                trial = state.give_up(answer, bound);
+                continue;
+            }
+            let lacking = self.knowledge().amendments(&pins);
+            let broken = self.knowledge().broken(&pins, &state.given_up);
             let answer = Answer {
                 pins,
                 known: state.known.clone(),
                 settings: asked.settings,
                 amendments: state.amendments.clone(),
             };
-            if lacking.is_empty() {
-                // What the stack names is not made older for a bound.
-                return Ok(Ok(match unbounded {
-                    Some((first, _)) if !self.none_is_older(&first.pins, &answer.pins) => first,
-                    _ => answer,
-                }));
+            if !lacking.is_empty() {
+                state.amendments.extend(lacking);
+                continue;
             }
-            if lacking.are_bounds() {
-                unbounded = Some((answer, lacking.clone()));
-            }
-            state.amendments.extend(lacking);
+            let Some(bound) = broken else {
+                return Ok(Ok(answer));
+            };
+            state.amendments.bounds.push(bound.constraint.clone());
+            trial = Some((answer, bound));
         }
         let names: Vec<String> = state.names.into_iter().collect();
         Ok(Err(format!(

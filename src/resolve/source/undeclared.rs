@@ -18,32 +18,26 @@ pub(in super::super) struct Amendments {
     pub requirements: Vec<String>,
     /// Bounds that pinned distributions would have if their metadata said what they import.
     pub bounds: Vec<String>,
-    /// Upper bounds on those distributions themselves, where theirs cannot be met.
-    pub instead: Vec<String>,
     /// Distributions that are left out, by those that have their modules.
     pub left_out: BTreeMap<String, String>,
 }
 
+/// A bound that an answer breaks. Unlike what else a question lacks, it may contradict the question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Bound {
+    pub constraint: String,
+    /// An older release of what has the bound, where the bound cannot be met.
+    pub instead: Option<String>,
+}
+
 impl Amendments {
-    /// Returns these with older releases of what asks for the last `bounds`, in place of the bounds.
-    pub fn with_older(mut self, last: &Self) -> Self {
-        self.bounds.extend(last.instead.iter().cloned());
-        self
-    }
-
-    /// Whether only bounds are lacking. Unlike the rest they may contradict the question.
-    pub fn are_bounds(&self) -> bool {
-        self.requirements.is_empty() && self.left_out.is_empty()
-    }
-
     pub fn is_empty(&self) -> bool {
-        self.are_bounds() && self.bounds.is_empty()
+        self.requirements.is_empty() && self.left_out.is_empty() && self.bounds.is_empty()
     }
 
     pub fn extend(&mut self, more: Self) {
         self.requirements.extend(more.requirements);
         self.bounds.extend(more.bounds);
-        self.instead.extend(more.instead);
         self.left_out.extend(more.left_out);
     }
 
@@ -69,25 +63,45 @@ pub(super) struct Knowledge<'a> {
 }
 
 impl Knowledge<'_> {
-    /// Returns what an answer shows that its question, with these constraints, lacked.
-    pub fn amendments(&self, pins: &Pins, constraints: &[String]) -> Amendments {
-        let mut out = Amendments {
+    /// Returns what an answer shows that its question lacked, but for bounds.
+    pub fn amendments(&self, pins: &Pins) -> Amendments {
+        Amendments {
             requirements: self.undeclared(pins),
             left_out: self.doubled(pins),
-            ..Amendments::default()
-        };
-        for (name, known, bound) in self.broken(pins, constraints) {
-            let newest = is_from_on(known);
-            let named = self.needs.iter().any(|need| need.distribution == name);
-            let older = below(name, known, pins);
-            if newest && !named {
-                out.bounds.push(older);
-            } else {
-                out.bounds.push(bound.clone());
-                out.instead.push(older);
-            }
+            bounds: Vec::new(),
         }
-        out
+    }
+
+    /// Returns a bound that pinned distributions would have if their metadata said what they import, where what is
+    /// pinned breaks it. Of those that were `given_up`, none.
+    pub fn broken(&self, pins: &Pins, given_up: &BTreeSet<String>) -> Option<Bound> {
+        let all = self.known(pins);
+        let mut bounds =
+            all.flat_map(|(name, known)| known.holds.iter().map(move |b| (name, known, b)));
+        let breaks = |bound: &str| {
+            let name = distribution_of(bound);
+            let versions =
+                bound.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "-_.".contains(c));
+            let versions: Option<VersionSpecifiers> = versions.parse().ok();
+            let pinned = pins.get(&name).zip(versions);
+            pinned.is_some_and(|(pin, versions)| !versions.contains(&pin.version))
+        };
+        let (name, known, bound) = bounds.find(|(_, _, b)| breaks(b) && !given_up.contains(*b))?;
+        let named = self.needs.iter().any(|need| need.distribution == *name);
+        let older = below(name, known, pins);
+        Some(
+            if is_from_on(known) && !named && !given_up.contains(&older) {
+                Bound {
+                    constraint: older,
+                    instead: None,
+                }
+            } else {
+                Bound {
+                    constraint: bound.clone(),
+                    instead: Some(older),
+                }
+            },
+        )
     }
 
     /// Returns what the catalog knows of pinned distributions.
@@ -110,30 +124,6 @@ impl Knowledge<'_> {
             (!all.any(there)).then(|| first.to_owned())
         });
         lacking.collect()
-    }
-
-    /// Returns constraints that pinned distributions would have if their metadata said what they import, where
-    /// what is pinned breaks them; with those distributions.
-    fn broken<'p>(
-        &'p self,
-        pins: &'p Pins,
-        constraints: &[String],
-    ) -> Vec<(&'p str, &'p Undeclared, &'p String)> {
-        let all = self.known(pins);
-        let bounds = all
-            .flat_map(|(name, known)| known.holds.iter().map(move |b| (name.as_str(), known, b)));
-        let broken = bounds.filter(|(_, _, bound)| {
-            let name = distribution_of(bound);
-            let versions =
-                bound.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "-_.".contains(c));
-            let versions: Option<VersionSpecifiers> = versions.parse().ok();
-            let breaks = pins
-                .get(&name)
-                .zip(versions)
-                .is_some_and(|(pin, v)| !v.contains(&pin.version));
-            breaks && !constraints.contains(bound)
-        });
-        broken.collect()
     }
 
     /// Returns pinned distributions whose modules another has, with the other: the one that the stack names, else
@@ -233,37 +223,42 @@ mod tests {
     use super::super::super::answer::pins;
     use super::*;
 
-    fn amendments(text: &str) -> Amendments {
+    fn known<T>(text: &str, ask: impl Fn(&Knowledge<'_>, &Pins) -> T) -> T {
         let catalog = stackforge_stack::catalog::load(None).unwrap();
         let knowledge = Knowledge {
             catalog: &catalog,
             needs: &[],
         };
-        knowledge.amendments(&pins(text), &[])
+        ask(&knowledge, &pins(text))
+    }
+
+    fn broken(text: &str) -> Option<(String, Option<String>)> {
+        let bound = known(text, |k, pins| k.broken(pins, &BTreeSet::new()));
+        bound.map(|bound| (bound.constraint, bound.instead))
     }
 
     #[test]
     fn a_dependency_gives_way_to_what_it_does_not_go_with() {
-        let found = amendments("numpy==1.26.4\npyarrow==26.0.1\n");
-        assert_eq!(found.bounds, ["pyarrow<26"]);
-        assert!(found.are_bounds() && found.instead.is_empty());
-        assert!(amendments("numpy==1.26.4\npyarrow==25.0.1\n").is_empty());
-        assert!(amendments("numpy==2.4.6\npyarrow==26.0.1\n").is_empty());
+        let older = ("pyarrow<26".to_owned(), None);
+        assert_eq!(broken("numpy==1.26.4\npyarrow==26.0.1\n"), Some(older));
+        assert_eq!(broken("numpy==1.26.4\npyarrow==25.0.1\n"), None);
+        assert_eq!(broken("numpy==2.4.6\npyarrow==26.0.1\n"), None);
     }
 
     #[test]
     fn what_newer_releases_removed_is_held_back_else_the_asker_is() {
-        let found = amendments("diffusers==0.25.0\nhuggingface-hub==1.0.0\n");
-        assert_eq!(found.bounds, ["huggingface-hub<0.26"]);
-        assert_eq!(found.instead, ["diffusers<0.25.0"]);
-        let older = Amendments::default().with_older(&found);
-        assert_eq!(older.bounds, ["diffusers<0.25.0"]);
+        let text = "diffusers==0.25.0\nhuggingface-hub==1.0.0\n";
+        let (constraint, instead) = broken(text).unwrap();
+        assert_eq!(constraint, "huggingface-hub<0.26");
+        assert_eq!(instead.as_deref(), Some("diffusers<0.25.0"));
+        let given_up = BTreeSet::from([constraint]);
+        assert_eq!(known(text, |k, pins| k.broken(pins, &given_up)), None);
     }
 
     #[test]
     fn what_is_imported_and_not_required_is_lacking() {
-        let found = amendments("insightface==0.7.3\n");
-        assert_eq!(found.requirements, ["onnxruntime"]);
-        assert!(amendments("insightface==0.7.3\nonnxruntime-gpu==1.23.0\n").is_empty());
+        let lacking = |text: &str| known(text, |k, pins| k.amendments(pins).requirements);
+        assert_eq!(lacking("insightface==0.7.3\n"), ["onnxruntime"]);
+        assert!(lacking("insightface==0.7.3\nonnxruntime-gpu==1.23.0\n").is_empty());
     }
 }
