@@ -143,6 +143,9 @@ fn a_record_beside_a_signed_one_is_refused() {
     assert!(new.import(&signed, None, &|_, _| true).is_err());
 }
 
+/// A change of an index's entries.
+type Change<'a> = &'a dyn Fn(&mut Vec<serde_json::Value>);
+
 #[test]
 fn a_signature_is_of_the_images_names_too() {
     let dir = tempfile::tempdir().unwrap();
@@ -161,7 +164,7 @@ fn a_signature_is_of_the_images_names_too() {
         .collect::<Vec<_>>()
     };
     let name = "org.opencontainers.image.ref.name";
-    let changes: [(&str, &dyn Fn(&mut Vec<serde_json::Value>)); 3] = [
+    let changes: [(&str, Change<'_>); 3] = [
         ("another image under a name", &|entries| {
             let other = entries[1]["digest"].clone();
             entries[0]["digest"] = other;
