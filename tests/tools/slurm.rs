@@ -182,7 +182,7 @@ fn slurm_runs_every_variant() {
             let image = format!("ghcr.io/acme/small:{v}");
             expected.push(format!("[docker][push][{image}]"));
             expected.push(format!(
-                "[stackforge][build][small.yaml][--variant][{v}][--tag][{image}][--jobs][8]"
+                "[stackforge][build][small.yaml][--locked][--variant][{v}][--tag][{image}][--jobs][8]"
             ));
         }
     }
@@ -205,7 +205,7 @@ fn slurm_runs_every_variant() {
     );
     let store = sandbox.path("stackforge");
     let part = store.join("images/tiny.tar.part");
-    let built = format!("[stackforge][build][{stack}][--tag][tiny:latest][--jobs][4]");
+    let built = format!("[stackforge][build][{stack}][--locked][--tag][tiny:latest][--jobs][4]");
     let saved = format!("[docker][save][--output][{}][tiny:latest]", part.display());
     assert_eq!(calls(&sandbox), [saved, built]);
     assert!(store.join("images/tiny.tar").is_file() && !part.exists());
