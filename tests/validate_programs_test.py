@@ -26,9 +26,9 @@ FIXTURE = ROOT / "tests" / "fixtures" / "validation-h200.json"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(PROGRAM.parent))
 
-accuracy, compilers, coverage, failure, imports, machine, report, spec, vllm_smoke = (
+accuracy, attention, compilers, coverage, failure, imports, machine, report, spec, vllm_smoke = (
     importlib.import_module("sfvalidate." + name)
-    for name in ("accuracy", "compilers", "coverage", "failure", "imports", "machine", "report", "spec", "vllm_smoke"))
+    for name in ("accuracy", "attention", "compilers", "coverage", "failure", "imports", "machine", "report", "spec", "vllm_smoke"))
 
 NO_GPU = {"gpu": None, "no_gpu": "no GPU: a test says so", "machine": "x86_64"}
 
@@ -428,6 +428,26 @@ class Programs(Validation):
         _, document, _ = self.validate(self.stack(cuda="13.0", sm=["75", "90"], checks=["cuda"]))
         statuses = [result["status"] for result in document["checks"][0]["results"]]
         self.assertEqual(statuses[:3], ["passed", "failed", "passed"])
+
+    def test_one_backend_alone_in_each_torch(self):
+        # torch.nn.attention came with 2.3; before, flags chose.
+        old = mock.MagicMock(__version__="2.0.1")
+        with mock.patch.dict(sys.modules, {"torch.nn.attention": None}):
+            attention.backend_alone(old, "FLASH_ATTENTION")()
+            with self.assertRaisesRegex(attention.Unavailable, "torch 2.0.1 has no such backend"):
+                attention.backend_alone(old, "CUDNN_ATTENTION")
+        old.backends.cuda.sdp_kernel.assert_called_once_with(
+            enable_math=False, enable_flash=True, enable_mem_efficient=False)
+        new = mock.MagicMock()
+        with mock.patch.dict(sys.modules, {"torch": mock.MagicMock(), "torch.nn": mock.MagicMock(), "torch.nn.attention": new}):
+            attention.backend_alone(mock.MagicMock(__version__="2.13.0"), "MATH")()
+        new.sdpa_kernel.assert_called_once_with(new.SDPBackend.MATH)
+
+    def test_a_torch_without_attention_of_its_own_is_not_asked(self):
+        torch = mock.MagicMock(__version__="1.13.1")
+        del torch.nn.functional.scaled_dot_product_attention
+        with self.assertRaisesRegex(attention.Unavailable, "came with 2.0"):
+            attention.sdpa(torch, "MATH", False)
 
     def test_vllm_s_generation(self):
         for length, status in ((vllm_smoke.NEW_TOKENS, "passed"), (1, "failed")):

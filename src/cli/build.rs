@@ -37,13 +37,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     }
     let session = Session::open(common, &args.stack)?;
     let variant = args.variant.as_deref();
-    let (chosen, plan, new_lock) = if args.locked {
-        let (chosen, plan) = session.plan(common, variant)?;
-        (chosen, plan, None)
-    } else {
-        session.plan_locking(common, variant)?
-    };
-    let new_lock = new_lock.map(|new| Value::Object(new.document(&session)));
+    let (chosen, plan, new_lock) = session.plan_locking(common, variant, args.locked)?;
     let tags = tags(&args.tags, &plan)?;
     let native = of_native(args.compression)?;
     let runtime = runtime()?;

@@ -35,9 +35,7 @@ pub fn run(common: &Common, args: &LockArgs) -> Outcome {
         pull: args.pull,
         ..options(common, &session)
     };
-    let Some(new) = write(common, &session, old, &options)? else {
-        return Ok(());
-    };
+    let new = write(common, &session, old, &options)?;
     if !common.json {
         print(&new.text(&session));
     }
@@ -66,7 +64,7 @@ fn checked(project: &Project, lock: &Lock) -> Result<Vec<Diagnostic>, ProjectErr
 }
 
 /// A lock that was just made.
-pub(super) struct NewLock {
+struct NewLock {
     old: Option<Lock>,
     lock: Lock,
     /// Whether its text differs from the file's before.
@@ -75,8 +73,26 @@ pub(super) struct NewLock {
     notes: Vec<String>,
 }
 
+/// Asks for what a build needs of the lock. Unless the lock has to stay as it is (`--locked`), makes the one that is
+/// lacking and asks again; returns its document for `--json` too.
+pub(super) fn locking<T>(
+    common: &Common,
+    session: &Session,
+    locked: bool,
+    ask: impl Fn(&Project) -> Result<T, ProjectError>,
+) -> Result<(T, Option<Value>), Failure> {
+    match ask(&session.project) {
+        Err(lacking) if lacking.wants_lock() && !locked => {
+            let new = for_build(common, session, lacking)?;
+            let document = Value::Object(new.document(session));
+            Ok((ask(&session.project)?, Some(document)))
+        }
+        asked => Ok((asked?, None)),
+    }
+}
+
 /// Locks a stack for a build, which `lacking` stopped. What is locked stays where the stack still allows it.
-pub(super) fn for_build(
+fn for_build(
     common: &Common,
     session: &Session,
     lacking: ProjectError,
@@ -93,10 +109,6 @@ pub(super) fn for_build(
     // Unlike one that is stale, a lock that cannot be read may hold what its user wants back.
     let old = project.lock()?;
     let new = write(common, session, old, &options(common, session))?;
-    let new = new.ok_or_else(|| {
-        let what = format!("{} has nothing to lock", project.name());
-        Failure::of(Diagnostic::error(codes::LOCK_MISSING, what))
-    })?;
     for line in new.text(session).lines() {
         print_status(common, line);
     }
@@ -115,13 +127,13 @@ fn options(common: &Common, session: &Session) -> LockOptions {
     }
 }
 
-/// Locks a project and writes the file if it changes. `None` if nothing is to be locked.
+/// Locks a project and writes the file if it changes.
 fn write(
     common: &Common,
     session: &Session,
     old: Option<Lock>,
     options: &LockOptions,
-) -> Result<Option<NewLock>, Failure> {
+) -> Result<NewLock, Failure> {
     let project = &session.project;
     let sections = project.sections()?;
     let mut locks = Vec::new();
@@ -139,9 +151,10 @@ fn write(
             }
         }
     }
-    let Some(lock) = Lock::join(locks) else {
-        return Ok(None);
-    };
+    let lock = Lock::join(locks).ok_or_else(|| {
+        let what = format!("{} has nothing to lock", project.name());
+        Failure::of(Diagnostic::error(codes::LOCK_MISSING, what))
+    })?;
     let text = lock
         .to_toml()
         .map_err(|e| Failure::of(Diagnostic::error(codes::LOCK_INVALID, e.to_string())))?;
@@ -155,12 +168,12 @@ fn write(
             ))
         })?;
     }
-    Ok(Some(NewLock {
+    Ok(NewLock {
         old,
         lock,
         changed,
         notes,
-    }))
+    })
 }
 
 fn place(section: &Stack) -> String {
@@ -268,7 +281,7 @@ impl NewLock {
     }
 
     /// Returns the JSON document.
-    pub fn document(&self, session: &Session) -> Map<String, Value> {
+    fn document(&self, session: &Session) -> Map<String, Value> {
         let path = session.project.lock_path.display().to_string();
         let parts = [
             ("lock", path.into()),

@@ -1,9 +1,10 @@
 //! The common start of most commands: the project, the store and the user's configuration.
 
 use super::args::Common;
-use super::lock::{self, NewLock};
+use super::lock;
 use super::output::{Failure, warn};
 use super::signals::stop_on_signal;
+use serde_json::Value;
 use stackforge_image::store::Store;
 use stackforge_plan::Plan;
 use stackforge_plan::project::{Chosen, Planned, Project};
@@ -29,27 +30,21 @@ impl Session {
 
     /// Returns the file's stack or the named variant, and its plan. Prints warnings.
     pub fn plan(&self, common: &Common, variant: Option<&str>) -> Result<(Chosen, Plan), Failure> {
-        let chosen = self.project.choose(variant)?;
-        let Planned { plan, warnings } = self.project.plan(&chosen)?;
-        warn(common, &self.project.report(warnings));
+        let (chosen, plan, _) = self.plan_locking(common, variant, true)?;
         Ok((chosen, plan))
     }
 
-    /// As [`Session::plan`]; makes or renews the lock where the stack needs it, and returns what it made.
+    /// As [`Session::plan`]. Unless `locked`, makes or renews the lock where the stack needs it, and returns what it
+    /// made.
     pub fn plan_locking(
         &self,
         common: &Common,
         variant: Option<&str>,
-    ) -> Result<(Chosen, Plan, Option<NewLock>), Failure> {
+        locked: bool,
+    ) -> Result<(Chosen, Plan, Option<Value>), Failure> {
         let chosen = self.project.choose(variant)?;
-        let (planned, new) = match self.project.plan(&chosen) {
-            Err(lacking) if lacking.wants_lock() => {
-                let new = lock::for_build(common, self, lacking)?;
-                (self.project.plan(&chosen), Some(new))
-            }
-            planned => (planned, None),
-        };
-        let Planned { plan, warnings } = planned?;
+        let ask = |project: &Project| project.plan(&chosen);
+        let (Planned { plan, warnings }, new) = lock::locking(common, self, locked, ask)?;
         warn(common, &self.project.report(warnings));
         Ok((chosen, plan, new))
     }

@@ -31,7 +31,7 @@ pub(super) struct Selection {
     pub wheels: Vec<PythonFile>,
     /// Source distributions that recipes build.
     pub sdists: Sdists,
-    /// Upper bounds that the question did not have.
+    /// Bounds that the question did not have.
     pub bounds: Vec<String>,
     /// What somebody who reads the stack would not expect, a sentence each.
     pub notes: Vec<String>,

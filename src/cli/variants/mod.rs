@@ -6,6 +6,7 @@ mod show;
 
 use super::Outcome;
 use super::args::{BuildArgs, Common, EngineChoice};
+use super::lock::locking;
 use super::matrix::counted;
 use super::output::{Failure, json, print};
 use super::progress::sizes;
@@ -65,13 +66,7 @@ struct Ended {
 pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let session = Session::open(common, &args.stack)?;
     let project = &session.project;
-    let (lock, expansion) = match judged(project) {
-        Err(lacking) if lacking.wants_lock() && !args.locked => {
-            super::lock::for_build(common, &session, lacking)?;
-            judged(project)?
-        }
-        judged => judged?,
-    };
+    let ((lock, expansion), new_lock) = locking(common, &session, args.locked, judged)?;
     let mut jobs = Vec::new();
     for variant in &expansion.variants {
         let plan = project.planned(&variant.stack, &lock)?.plan;
@@ -99,6 +94,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
         places: &places,
         matrix: project.file.single().is_none(),
         show: Show::new(common),
+        new_lock,
     };
     let start = Instant::now();
     let (came, lost) = runtime()?.block_on(fleet.build());
@@ -148,6 +144,8 @@ struct Fleet<'a> {
     /// Whether the stack has a matrix, so that variants have to be named.
     matrix: bool,
     show: Show,
+    /// What was locked before the first build.
+    new_lock: Option<Value>,
 }
 
 /// Places that were lost, with the reason.
@@ -212,6 +210,7 @@ impl Fleet<'_> {
             "variants": rows.iter().map(|row| &row.document).collect::<Vec<_>>(),
             "lost": lost,
             "seconds": seconds,
+            "locked": self.new_lock,
         });
         let table = table(&rows);
         if built == rows.len() {

@@ -35,7 +35,7 @@ const MOST_ROUNDS_FOR_NEWEST: usize = 10;
 pub(super) struct Resolved {
     pub pins: Pins,
     pub sdists: Sdists,
-    /// Upper bounds that the question did not have.
+    /// Bounds that the question did not have.
     pub bounds: Vec<String>,
     /// What somebody who reads the stack would not expect, a sentence each.
     pub notes: Vec<String>,
@@ -400,6 +400,10 @@ impl Sources<'_> {
             state.amendments.bounds.push(bound.constraint.clone());
             trial = Some((answer, bound));
         }
+        // There is an answer, if not one that meets every bound.
+        if let Some((answer, _)) = trial {
+            return Ok(Ok(answer));
+        }
         let names: Vec<String> = state.names.into_iter().collect();
         Ok(Err(format!(
             "the metadata of {} change what is chosen at every look",
@@ -438,7 +442,7 @@ impl Sources<'_> {
                 found.extend(self.new_sources(&explanation, state));
             }
         }
-        // One of them may be what lets all others pass: then it may be asked again.
+        // What is taken as source from now on may change the answers.
         if !found.is_empty() {
             state.explained.clear();
         }

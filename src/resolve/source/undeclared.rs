@@ -1,7 +1,7 @@
 //! What the catalog knows of released distributions and their metadata do not say.
 //!
-//! In: an answer's pins. Out: [`Amendments`] of the question: requirements that importers do not declare, upper
-//! bounds that a release could not know, and which of two distributions with the same modules is left out.
+//! In: an answer's pins. Out: [`Amendments`] of the question: requirements that importers do not declare,
+//! bounds that their metadata do not have, and which of two distributions with the same modules is left out.
 
 use super::super::answer::Pins;
 use super::super::project::Question;
@@ -151,28 +151,25 @@ impl Knowledge<'_> {
                 "{name} is left out: {other} has its modules, and an environment holds one of them"
             )
         });
-        let bounds = amendments.bounds.iter().flat_map(|bound| {
-            let of = self
-                .known(pins)
-                .filter(|(_, known)| known.holds.contains(bound));
-            let of: Vec<&String> = of.map(|(name, _)| name).collect();
-            let of = match of.as_slice() {
-                [] => vec![format!(
-                    "{bound} is taken: newer releases do not go with the rest"
-                )],
-                of => {
-                    let note = |name: &&String| {
-                        let version = &pins[*name].version;
-                        format!(
-                            "{name} {version} does not say so, but needs {bound}: that is taken"
-                        )
-                    };
-                    of.iter().map(note).collect()
-                }
-            };
-            of.into_iter()
-        });
-        left_out.chain(bounds).collect()
+        let bounds = amendments.bounds.iter();
+        left_out
+            .chain(bounds.map(|bound| self.note(bound, pins)))
+            .collect()
+    }
+
+    /// Returns a sentence on a bound that was added.
+    fn note(&self, bound: &String, pins: &Pins) -> String {
+        let known = self.known(pins);
+        let of: Vec<String> = known
+            .filter(|(_, known)| known.holds.contains(bound))
+            .map(|(name, _)| format!("{name} {}", pins[name].version))
+            .collect();
+        if of.is_empty() {
+            format!("{bound} is taken: newer releases do not go with the rest")
+        } else {
+            let of = of.join(", ");
+            format!("{bound} is taken for {of}, whose metadata do not say that it is needed")
+        }
     }
 
     /// Says of what was added for its importers by whom it is required.

@@ -106,5 +106,6 @@ fn all_variants_are_locked_once_before_the_first_is_built() {
     assert!(run.stderr.contains("has no lock"), "{}", run.stderr);
     let variants = document["variants"].as_array().unwrap();
     assert_eq!(variants.len(), 2, "{document:#}");
+    assert_eq!(document["locked"]["changed"], true);
     assert!(locked(&sandbox).contains("six-"));
 }

@@ -93,3 +93,23 @@ fn a_stack_that_wants_none_is_told_what_is_missing() {
     let fix = found["fix"].as_str().unwrap();
     assert!(fix.contains("packages: [libgomp1]"), "{fix}");
 }
+
+/// Of CUDA's libraries no OS package has one: their extra brings them.
+#[test]
+fn a_lock_that_is_refused_is_one_document_and_its_fix_works() {
+    let sandbox = Sandbox::new();
+    let stack = "stack: refused\nbase: debian-bookworm\ntarget: { platform: linux/amd64, gpu: [h100] }\n\
+                 python: \"3.11\"\nlibraries:\n  cupy-cuda12x: \"14.*\"\njit: false\n";
+    sandbox.write("s.yaml", stack);
+    let refused = sandbox.run(&["lock", "s.yaml", "--json"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    let document: serde_json::Value = serde_json::from_str(&refused.stdout).unwrap();
+    assert_eq!(
+        (&document["ok"], &document["changed"]),
+        (&false.into(), &true.into())
+    );
+    assert_eq!(document["diagnostics"][0]["code"], "SF0214");
+    assert!(sandbox.path("s.lock").exists(), "it shows what was found");
+    sandbox.run(&["check", "--fix", "s.yaml"]);
+    ok(&sandbox.run(&["lock", "s.yaml", "--json"]));
+}

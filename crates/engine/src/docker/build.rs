@@ -172,7 +172,7 @@ struct Run<'a> {
 enum End {
     Image(String),
     /// The engine reported that the build failed, with this text.
-    EngineError(String),
+    BuildFailed(String),
     /// The image's ID never arrived.
     Silence,
     Failed(EngineError),
@@ -207,7 +207,7 @@ impl Run<'_> {
                 }
                 answer = answers.next() => match answer {
                     None => return image.map_or(End::Silence, End::Image),
-                    Some(Err(Client::DockerStreamError { error })) => return End::EngineError(error),
+                    Some(Err(Client::DockerStreamError { error })) => return End::BuildFailed(error),
                     Some(Err(error)) => return End::Failed(self.why(error)),
                     Some(Ok(BuildInfo { aux: Some(BuildInfoAux::BuildKit(status)), .. })) => {
                         self.report_upload(on_event);
@@ -240,7 +240,7 @@ impl Run<'_> {
     ) -> Result<BuildOutcome, EngineError> {
         let fate = match &end {
             End::Image(_) => None,
-            End::EngineError(text) => Some(text.as_str()),
+            End::BuildFailed(text) => Some(text.as_str()),
             End::Silence | End::Failed(_) => Some("the build was interrupted"),
         };
         if let Some(podman) = &mut self.podman {
@@ -264,7 +264,7 @@ impl Run<'_> {
                 steps: self.progress.summary(),
             }),
             // If the upload failed, the engine's error would only name what is missing, not why.
-            End::EngineError(text) => Err(self
+            End::BuildFailed(text) => Err(self
                 .upload
                 .take_failure()
                 .unwrap_or_else(|| self.progress.failure(&text))),

@@ -10,7 +10,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::draft::{Assembled, MANIFEST};
 use super::error::AssembleError;
@@ -184,17 +183,8 @@ fn place(digest: &Digest, size: u64, from: &Path, to: &Path) -> Result<()> {
 
 /// Whether a copy's bytes have the digest that it is named by.
 fn is_sound(path: &Path, digest: &Digest) -> bool {
-    let found = || {
-        let (mut file, mut buffer) = (File::open(path)?, vec![0; 256 << 10]);
-        let mut hash = Sha256::new();
-        loop {
-            match file.read(&mut buffer)? {
-                0 => return io::Result::Ok(Digest::from_hash(&hash.finalize())),
-                read => hash.update(&buffer[..read]),
-            }
-        }
-    };
-    found().is_ok_and(|found| found == *digest)
+    let found = File::open(path).and_then(Digest::of_reader);
+    found.is_ok_and(|found| found == *digest)
 }
 
 /// Whether a file of the layout itself, not a link out of it, has the content.

@@ -221,9 +221,8 @@ impl Import<'_> {
                 let mut here = here.iter();
                 here.any(|image| image.name.as_ref() == Some(name) && image.digest != *top)
             };
-            let (moved, taken) = images.into_iter().partition(is_moved);
+            let (moved, taken): (Vec<_>, Vec<_>) = images.into_iter().partition(is_moved);
             images = taken;
-            let moved: Vec<(String, Digest)> = moved;
             self.out.kept_names = moved.into_iter().map(|(name, _)| name).collect();
         }
         match self.store.tag_all(&images) {

@@ -19,7 +19,7 @@ const LEAST_MEMBER: u64 = 64 << 10;
 const MOST_CHUNKS: usize = 500_000;
 
 /// What a chunk is recognised by: a part of a SHA-256. A wrong guess is found by the blob's digest.
-type Name = [u8; 16];
+type Fingerprint = [u8; 16];
 
 /// A chunk of an older layer.
 #[derive(Clone, Copy)]
@@ -38,9 +38,9 @@ pub struct Index {
     /// Layers by the bytes before their first chunk, and their number.
     heads: HashMap<(Key, u64), u32>,
     /// Chunks by their content and everything up to the next chunk.
-    with_gap: HashMap<Name, Place>,
+    with_gap: HashMap<Fingerprint, Place>,
     /// Chunks by their content.
-    by_content: HashMap<Name, Place>,
+    by_content: HashMap<Fingerprint, Place>,
     chunks: usize,
 }
 
@@ -51,14 +51,12 @@ impl Index {
 
     /// Adds a layer, unless the index would become too large.
     pub fn add(&mut self, path: &Path, toc: &Toc) {
-        self.chunks += toc.chunks.len();
-        let Ok(layer) = u32::try_from(self.layers.len()) else {
+        let chunks = self.chunks + toc.chunks.len();
+        let layer = u32::try_from(self.layers.len()).ok();
+        let Some(layer) = layer.filter(|_| chunks <= MOST_CHUNKS) else {
             return;
         };
-        if self.chunks > MOST_CHUNKS {
-            self.chunks -= toc.chunks.len();
-            return;
-        }
+        self.chunks = chunks;
         self.layers.push(path.to_owned());
         let first = toc.chunks.first().map_or(toc.end, |chunk| chunk.offset);
         self.heads.entry((toc.head, first)).or_insert(layer);
@@ -87,25 +85,25 @@ impl Index {
     }
 }
 
-fn content(digest: &Digest, chunk: &Chunk) -> Name {
+fn content(digest: &Digest, chunk: &Chunk) -> Fingerprint {
     let length = chunk.length.to_le_bytes();
-    name(&[digest.hex().as_bytes(), &length])
+    fingerprint(&[digest.hex().as_bytes(), &length])
 }
 
 /// `span` is the number of bytes from the chunk's start to the next one's.
-fn with_gap(digest: &Digest, chunk: &Chunk, span: u64) -> Name {
+fn with_gap(digest: &Digest, chunk: &Chunk, span: u64) -> Fingerprint {
     let numbers = [chunk.length.to_le_bytes(), span.to_le_bytes()].concat();
-    name(&[digest.hex().as_bytes(), &numbers, &chunk.behind])
+    fingerprint(&[digest.hex().as_bytes(), &numbers, &chunk.behind])
 }
 
-fn name(parts: &[&[u8]]) -> Name {
+fn fingerprint(parts: &[&[u8]]) -> Fingerprint {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update(part);
     }
-    let mut name = Name::default();
-    name.copy_from_slice(&hash.finalize()[..16]);
-    name
+    let mut out = Fingerprint::default();
+    out.copy_from_slice(&hash.finalize()[..16]);
+    out
 }
 
 /// Returns the new layer as pieces. `tail` is the layer's end, from its table of contents.
