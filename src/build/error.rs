@@ -1,6 +1,7 @@
 //! Errors of a build.
 
 use crate::render::RenderError;
+use crate::service::AccountError;
 use crate::validate::Report;
 use stackforge_audit::prune::PruneError;
 use stackforge_audit::{Audit, TreeError};
@@ -95,6 +96,16 @@ pub enum BuildError {
     Prunes,
     #[error("a Docker engine writes no files")]
     EngineWritesNoFiles,
+    #[error(transparent)]
+    Account(#[from] AccountError),
+    #[error("{} changed while the image was built", path.display())]
+    AppChanged { path: PathBuf },
+    #[error("`{path}` leads through `{link}`, which the base has as a link to `{to}`")]
+    ThroughLink {
+        path: String,
+        link: String,
+        to: String,
+    },
     #[error("stopped")]
     Stopped,
     #[error(transparent)]
@@ -164,6 +175,8 @@ impl Explained for BuildError {
             Self::WrongArchitecture { .. } => codes::ENGINE_REFUSED,
             Self::MustCompile { .. } | Self::MustInstall { .. } => codes::NEEDS_ENGINE,
             Self::NoShell { .. } | Self::Prunes | Self::EngineWritesNoFiles => codes::NEEDS_NATIVE,
+            Self::Account(_) | Self::ThroughLink { .. } => codes::APP_UNFIT,
+            Self::AppChanged { .. } => codes::APP_CHANGED,
             Self::Stopped => codes::INTERRUPTED,
             Self::Io { source, .. } => of_disk(source),
             Self::Unread(e) => e.code(),
@@ -199,6 +212,10 @@ impl Explained for BuildError {
             Self::MustInstall { .. } => {
                 "`stackforge lock STACK --pull` reads what the base has and locks what it lacks; or build with `--engine docker`".to_owned()
             }
+            Self::Account(_) => {
+                "choose another name or number for `image.user`, or leave the numbers out".to_owned()
+            }
+            Self::ThroughLink { to, .. } => format!("write the place that it leads to, `{to}`"),
             Self::NoImage { .. } => {
                 "`docker images` lists what is there; pull or build it first".to_owned()
             }

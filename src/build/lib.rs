@@ -24,6 +24,7 @@ mod reach;
 mod recorded;
 pub mod render;
 mod secrets;
+mod service;
 mod shared;
 mod trusted;
 mod unmet;

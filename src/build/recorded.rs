@@ -20,12 +20,16 @@ pub fn cached(store: &Store, plan: &Plan, step: &Step) -> bool {
         }
         Op::Base(_) if plan.is_native() => layers(store, plan, step).is_some(),
         Op::Packages(_) | Op::Environment(_) | Op::Layer(_) => layers(store, plan, step).is_some(),
+        Op::App(_) if plan.is_native() => layers(store, plan, step).is_some(),
         Op::Validate(_) if plan.is_native() => {
             let below = plan.steps.iter().filter(|s| s.op.makes_layers());
             let below: Option<Vec<Vec<Layer>>> = below.map(|s| layers(store, plan, s)).collect();
             below.is_some_and(|l| report(store, step, &l.concat()).is_some())
         }
-        Op::Image(_) if plan.is_native() => existing::recorded(store, plan).is_some(),
+        Op::Image(_) if plan.is_native() => {
+            existing::recorded(store, &plan.of_environment()).is_some()
+        }
+        Op::Service(_) if plan.is_native() => existing::recorded(store, plan).is_some(),
         _ => store.has(&step.key),
     }
 }

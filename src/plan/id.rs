@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The ID of a step. Documents and the store use its text: `base`, `tools`, `wheels:torch`,
-/// `compile:flash-attn`, `runtime`, `packages`, `environment`, `wheel:torch`, `validate`, `image`.
+/// `compile:flash-attn`, `runtime`, `packages`, `environment`, `wheel:torch`, `validate`, `image`, `app`, `service`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StepId {
     /// The base image with a Python interpreter.
@@ -28,8 +28,12 @@ pub enum StepId {
     SmallWheels(String),
     /// Imports and tries the libraries.
     Validate,
-    /// The image with its configuration.
+    /// The image of the Python environment.
     Image,
+    /// The layer of the user's own files.
+    App,
+    /// The image with the app and its configuration.
+    Service,
 }
 
 /// A group of wheels that change together, from the least to the most frequent changes.
@@ -91,6 +95,8 @@ impl fmt::Display for StepId {
             Self::SmallWheels(first) => write!(f, "wheels:{first}…"),
             Self::Validate => f.write_str("validate"),
             Self::Image => f.write_str("image"),
+            Self::App => f.write_str("app"),
+            Self::Service => f.write_str("service"),
         }
     }
 }

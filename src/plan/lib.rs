@@ -12,6 +12,7 @@ mod layers;
 mod make;
 mod native;
 mod op;
+mod own;
 pub mod project;
 
 pub use compile::{Cloned, Compile};
@@ -20,9 +21,10 @@ pub use layers::{below_builders, wheel_layers};
 pub use make::{PlanError, plan};
 pub use native::{LEVEL, Native};
 pub use op::{
-    Base, Environment, HOME, Image, Layer, LayerWheel, Member, Op, Packages, Runtime, Tools,
-    Validate, WheelLayer,
+    Added, App, AppFile, AppSource, Base, Environment, HOME, Image, Layer, LayerWheel, Member, Op,
+    Packages, Runtime, Service, Tools, Validate, WheelLayer,
 };
+pub use own::Own;
 use serde::Serialize;
 use stackforge_stack::lock::{OsPackageLock, PythonFile, SourceLock};
 use stackforge_stack::rules::Decision;
@@ -48,6 +50,9 @@ pub struct Plan {
     pub libraries: Vec<Decision>,
     /// The key of the image by what is in it, whichever engine makes it.
     pub identity: Digest,
+    /// The same of the image without the app: the Python environment. Equal to `identity` if there is no app.
+    #[serde(skip)]
+    pub environment: Digest,
     /// Every step, each after those that it depends on. An engine does these and nothing else.
     pub steps: Vec<Step>,
 }
@@ -202,6 +207,33 @@ impl Plan {
             _ => None,
         });
         image.unwrap_or_else(|| unreachable!("every plan ends with its image"))
+    }
+
+    /// Returns the layer of the user's own files. `None` if the stack has none.
+    pub fn app(&self) -> Option<(&Step, &App)> {
+        self.steps.iter().find_map(|s| match &s.op {
+            Op::App(app) => Some((s, app.as_ref())),
+            _ => None,
+        })
+    }
+
+    /// Returns what makes a service of the image. `None` if the stack says nothing of it.
+    pub fn service(&self) -> Option<&Service> {
+        self.steps.iter().find_map(|s| match &s.op {
+            Op::Service(service) => Some(service.as_ref()),
+            _ => None,
+        })
+    }
+
+    /// Returns the plan of the image without the app and its configuration.
+    #[must_use]
+    pub fn of_environment(&self) -> Self {
+        let own = |step: &&Step| !matches!(step.op, Op::App(_) | Op::Service(_));
+        Self {
+            steps: self.steps.iter().filter(own).cloned().collect(),
+            identity: self.environment.clone(),
+            ..self.clone()
+        }
     }
 
     /// Returns the names of compiled libraries in rounds. A library is in the first round after all those that

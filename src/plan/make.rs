@@ -1,6 +1,7 @@
 //! Assembles the graph of a plan.
 
 use super::compile::compile;
+use super::own::Own;
 use super::{
     Base as BaseOp, Compile, Image as ImageOp, Kind, Op, Plan, Runtime, Step, StepId, Tools,
     Validate, below_builders, rounds, source_text, wheel_layers,
@@ -36,8 +37,8 @@ impl Explained for PlanError {
     }
 }
 
-/// Returns the plan of a stack that was checked with its lock.
-pub fn plan(checked: &Checked<'_>) -> Result<Plan, PlanError> {
+/// Returns the plan of a stack that was checked with its lock, and of what the user puts into the image.
+pub fn plan(checked: &Checked<'_>, own: Option<Own>) -> Result<Plan, PlanError> {
     let Case {
         stack,
         target,
@@ -83,6 +84,7 @@ pub fn plan(checked: &Checked<'_>) -> Result<Plan, PlanError> {
         isa: isa.map(|i| i.name.clone()),
         libraries,
         identity: Digest::of(b""),
+        environment: Digest::of(b""),
         steps: Vec::new(),
     };
     let facts = ImageOp {
@@ -101,8 +103,13 @@ pub fn plan(checked: &Checked<'_>) -> Result<Plan, PlanError> {
     steps.runtime(lock, slim(lock, catalog), stack.jit, stack.prune);
     steps.validate(validation(stack, target, catalog, lock));
     steps.image(facts);
+    let environment = steps.done.last().map(|image| image.key.clone());
+    if let Some(own) = own {
+        steps.own(own);
+    }
     plan.steps = steps.done;
     plan.identity = plan.image_key().clone();
+    plan.environment = environment.unwrap_or_else(|| plan.identity.clone());
     Ok(plan)
 }
 
@@ -434,6 +441,23 @@ impl<'a> Steps<'a> {
             Op::Image(image),
             inputs,
         ));
+    }
+
+    /// Adds the layer of the user's own files, and the image with it.
+    fn own(&mut self, own: Own) {
+        let below = |steps: &Self| steps.done.last().map(chain);
+        if !own.app.is_empty() {
+            let mut inputs = own.app.inputs();
+            inputs.extend(below(self));
+            let op = Op::App(Box::new(own.app));
+            let mut step = Step::new(StepId::App, Kind::Layer, op, inputs);
+            step.note = own.note;
+            self.add(step);
+        }
+        let mut inputs = own.service.inputs();
+        inputs.extend(below(self));
+        let op = Op::Service(Box::new(own.service));
+        self.add(Step::new(StepId::Service, Kind::Image, op, inputs));
     }
 
     fn compile(

@@ -96,7 +96,7 @@ impl Layers<'_> {
     fn add(&mut self, id: StepId, op: Op, inputs: Inputs, after: Vec<StepId>) {
         let kind = match &op {
             Op::Validate(_) => Kind::Validate,
-            Op::Image(_) => Kind::Image,
+            Op::Image(_) | Op::Service(_) => Kind::Image,
             _ => Kind::Layer,
         };
         let mut step = Step::new(id, kind, op, inputs);
@@ -281,11 +281,30 @@ impl Layers<'_> {
         self.add(StepId::Validate, op, inputs, after);
         let image = self.plan.image();
         let mut inputs = self.packed();
-        inputs.insert("plan".into(), self.plan.identity.to_string());
+        inputs.insert("plan".into(), self.plan.environment.to_string());
         if image.prune {
             inputs.insert("prune".into(), self.native.pruner.to_string());
         }
         let op = Op::Image(image.clone());
         self.add(StepId::Image, op, inputs, vec![StepId::Validate]);
+        self.own();
+    }
+
+    /// Adds the layer of the user's own files, and the image with it.
+    fn own(&mut self) {
+        let own = self.plan.steps.iter();
+        for step in own.filter(|s| matches!(s.op, Op::App(_) | Op::Service(_))) {
+            let mut inputs = step.inputs.clone();
+            inputs.retain(|name, _| !name.starts_with("step:"));
+            inputs.extend(self.packed());
+            inputs.extend(self.done.last().map(chain));
+            let after = self.done.last().map(|s| s.id.clone());
+            self.add(
+                step.id.clone(),
+                step.op.clone(),
+                inputs,
+                after.into_iter().collect(),
+            );
+        }
     }
 }

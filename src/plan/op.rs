@@ -3,8 +3,11 @@
 use super::{Compile, WheelGroup};
 use serde::Serialize;
 use stackforge_stack::lock::{BaseLock, OsPackageLock, PythonFile};
-use stackforge_types::{PythonVersion, Sm};
+use stackforge_stack::spec::service::User;
+use stackforge_stack::spec::{AppChecks, ImageConfig};
+use stackforge_types::{Digest, PythonVersion, Sm};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// The operation of a step. [`Op::Wheels`] and [`Op::Runtime`] are a Docker engine's; [`Op::Packages`],
 /// [`Op::Environment`] and [`Op::Layer`] are the native engine's; both have the others.
@@ -31,6 +34,10 @@ pub enum Op {
     Validate(Validate),
     /// Audits the image, and gives it its configuration.
     Image(Image),
+    /// Makes the layer with the user's own files, over that image.
+    App(Box<App>),
+    /// Gives the image what the stack's `image` says, and runs the app's checks.
+    Service(Box<Service>),
 }
 
 /// The image below everything else.
@@ -130,6 +137,67 @@ pub struct Image {
     pub prune: bool,
 }
 
+/// The last layer: an app's files, files that the stack adds, and the user that they run as.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct App {
+    /// Directory of the app's files. `None` if the stack has no app.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    pub source: AppSource,
+    /// Files by their absolute paths in the image, each with its own path here.
+    pub added: Vec<Added>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<User>,
+    /// Directories that belong to the user.
+    pub volumes: Vec<String>,
+    /// The directory that programs start in, which is made if it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+}
+
+/// The files of an app.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct AppSource {
+    /// Sorted by path.
+    pub files: Vec<AppFile>,
+    /// Where they are on this machine.
+    #[serde(skip)]
+    pub folder: PathBuf,
+}
+
+/// A file that the stack adds.
+#[derive(Debug, Clone, Serialize)]
+pub struct Added {
+    pub to: String,
+    pub file: AppFile,
+    #[serde(skip)]
+    pub from: PathBuf,
+}
+
+/// A file or symbolic link of an app, by its path in the app's directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum AppFile {
+    File {
+        path: String,
+        sha256: Digest,
+        /// In bytes.
+        size: u64,
+        executable: bool,
+    },
+    Link {
+        path: String,
+        to: String,
+    },
+}
+
+/// What makes a service of an image.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Service {
+    pub config: ImageConfig,
+    pub checks: AppChecks,
+}
+
 /// Where the Python environment is in every image.
 pub const HOME: &str = "/opt/venv";
 
@@ -138,6 +206,65 @@ impl Member {
         match self {
             Self::Folder { path } | Self::File { path, .. } | Self::Link { path, .. } => path,
         }
+    }
+}
+
+impl AppFile {
+    pub fn path(&self) -> &str {
+        match self {
+            Self::File { path, .. } | Self::Link { path, .. } => path,
+        }
+    }
+
+    /// Returns the file's size in bytes, 0 for a link.
+    pub fn size(&self) -> u64 {
+        match self {
+            Self::File { size, .. } => *size,
+            Self::Link { .. } => 0,
+        }
+    }
+
+    /// Returns what decides the file's part of a layer.
+    fn input(&self) -> String {
+        match self {
+            Self::File {
+                sha256, executable, ..
+            } => format!("{sha256}{}", if *executable { " x" } else { "" }),
+            Self::Link { to, .. } => format!("-> {to}"),
+        }
+    }
+}
+
+impl App {
+    /// Whether there is nothing to make a layer of.
+    pub fn is_empty(&self) -> bool {
+        let places = self.volumes.is_empty() && self.workdir.is_none();
+        self.to.is_none() && self.added.is_empty() && self.user.is_none() && places
+    }
+
+    /// Returns everything that decides the layer besides the image below, by name.
+    pub(super) fn inputs(&self) -> BTreeMap<String, String> {
+        let mut inputs = BTreeMap::new();
+        if let Some(to) = &self.to {
+            inputs.insert("to".to_owned(), to.clone());
+        }
+        if let Some(workdir) = &self.workdir {
+            inputs.insert("workdir".to_owned(), workdir.clone());
+        }
+        if let Some(user) = &self.user {
+            let text = serde_json::to_string(user).unwrap_or_default();
+            inputs.insert("user".to_owned(), text);
+        }
+        for volume in &self.volumes {
+            inputs.insert(format!("volume:{volume}"), String::new());
+        }
+        for file in &self.source.files {
+            inputs.insert(format!("file:{}", file.path()), file.input());
+        }
+        for added in &self.added {
+            inputs.insert(format!("file:{}", added.to), added.file.input());
+        }
+        inputs
     }
 }
 

@@ -10,6 +10,7 @@ use stackforge_debian::resolve::ResolveError as DebianError;
 use stackforge_stack::diag::{Code, Diagnostic, Explained, Report, chain, codes, of_disk};
 use stackforge_stack::spec::{Stack, Wanted};
 use stackforge_transfer::fetch::FetchError;
+use stackforge_types::wheel::normalized;
 use std::io;
 use std::path::PathBuf;
 
@@ -171,9 +172,10 @@ impl ResolveError {
                     Some(name) => format!(
                         "a dependency asks for `{name}` by an address, not from an index. To take the index's, add `overrides: [\"{name}\"]`"
                     ),
-                    None => {
-                        "loosen one of these requirements, or add an entry to `overrides`".to_owned()
-                    }
+                    None => format!(
+                        "{}loosen one of these requirements, or add an entry to `overrides`",
+                        lines_of_app(stack, explanation)
+                    ),
                 },
             ),
             Self::NoFile { name, .. } => (
@@ -247,9 +249,43 @@ impl ResolveError {
                 Wanted::Specifier(_) => library.version_span,
                 Wanted::Auto => library.name.span,
             }),
-            None => diagnostic,
+            None => match stack.app.as_ref().and_then(|app| app.requirements.first()) {
+                Some(file) if matches!(self, Self::Unsatisfiable { .. }) => {
+                    diagnostic.at(file.span)
+                }
+                _ => diagnostic,
+            },
         }
     }
+}
+
+/// Most lines of an app's requirements that a message names.
+const MOST_LINES: usize = 5;
+
+/// Returns which lines of the app's requirements an explanation speaks of, for the beginning of a help.
+fn lines_of_app(stack: &Stack, explanation: &str) -> String {
+    let words = words(explanation);
+    let asked = stack.app.iter().flat_map(|app| &app.asked);
+    let named = asked.filter(|asked| {
+        let name = asked.requirement.split(|c: char| !is_of_name(c)).next();
+        name.is_some_and(|name| words.contains(&normalized(name)))
+    });
+    let lines: Vec<String> = named
+        .map(|asked| format!("{} asks for `{}`", asked.place, asked.requirement))
+        .collect();
+    match lines.as_slice() {
+        [] => String::new(),
+        lines => format!("{}; ", lines[..lines.len().min(MOST_LINES)].join(", ")),
+    }
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_.".contains(c)
+}
+
+fn words(text: &str) -> Vec<String> {
+    let words = text.split(|c| !is_of_name(c)).filter(|w| !w.is_empty());
+    words.map(normalized).collect()
 }
 
 /// Returns the distribution that a dependency asks for by an address, by uv's words for it.

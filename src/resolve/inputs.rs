@@ -49,6 +49,10 @@ pub fn inputs(stack: &Stack, catalog: &Catalog, target: &Target<'_>) -> BTreeMap
         "constraints",
         super::redact::redact(&words(&stack.constraints).join(", ")),
     );
+    for (what, constraints) in [("app.requirements", false), ("app.constraints", true)] {
+        let all: Vec<String> = super::asked_by_app(stack, constraints).collect();
+        put(what, super::redact::redact(&all.join(", ")));
+    }
     let indexes = words(&stack.indexes);
     if !indexes.is_empty() || stack.overrides.iter().any(|o| o.value.contains("://")) {
         put("indexes", short(&(indexes, words(&stack.overrides))));

@@ -143,9 +143,18 @@ where
     let direct = reader.read(&needs, progress).await?;
     resolver.settings.add(&needs, &direct, &stubs)?;
     let mut question = Question {
-        requirements: needs.iter().map(Need::line).collect(),
+        requirements: needs
+            .iter()
+            .map(Need::line)
+            .chain(asked_by_app(stack, false))
+            .collect(),
         preferences: old.preferences(&needs),
-        constraints: stack.constraints.iter().map(|c| c.value.clone()).collect(),
+        constraints: stack
+            .constraints
+            .iter()
+            .map(|c| c.value.clone())
+            .chain(asked_by_app(stack, true))
+            .collect(),
         ..Question::default()
     };
     let selector = Selector::new(&needs, &direct, &old, catalog, options);
@@ -245,6 +254,13 @@ where
         platforms: vec![section],
     };
     Ok(Locked { lock, notes })
+}
+
+/// Returns the requirements, or the constraints, of the stack's app.
+fn asked_by_app(stack: &Stack, constraints: bool) -> impl Iterator<Item = String> {
+    let asked = stack.app.iter().flat_map(|app| &app.asked);
+    let asked = asked.filter(move |a| a.is_constraint == constraints);
+    asked.map(|a| a.requirement.clone())
 }
 
 /// What decides which OS packages are locked.

@@ -164,7 +164,11 @@ pub struct CleanUp {
 }
 
 /// Repositories of the images that builds share.
-const SHARED: [&str; 2] = ["stackforge/base", "stackforge/build"];
+const SHARED: [&str; 3] = [
+    "stackforge/base",
+    "stackforge/build",
+    "stackforge/environment",
+];
 
 impl CleanUp {
     pub fn of(names: &[&str]) -> Self {

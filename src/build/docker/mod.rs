@@ -8,6 +8,7 @@ mod image_push;
 mod layers;
 mod left;
 pub(super) mod run;
+mod service;
 mod stages;
 
 use super::audit::{AUDIT_PATH, AuditSpec, audit_image};
@@ -52,6 +53,9 @@ pub async fn build(
         renamed(options, &built.id)?;
         image_push::push(docker, &built.id, plan, options, cancel).await?;
         return Ok(built);
+    }
+    if plan.service().is_some() {
+        return service::serve(plan, docker, options, cancel, on).await;
     }
     by_dockerfile(plan)?;
     // Every step that installs wheels mounts the installer from its stage.

@@ -54,6 +54,7 @@ impl<'a, 'on> UnnamedImage<'a, 'on> {
             env: variables(),
             cmd: vec!["python".to_owned()],
             labels,
+            keys: Default::default(),
         };
         let image = draft.assemble()?;
         self.builder.store_documents(&image)?;

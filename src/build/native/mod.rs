@@ -18,6 +18,7 @@ mod outputs;
 mod push;
 mod report;
 mod scripts;
+mod service;
 mod toolchain;
 mod trees;
 mod wheels;
@@ -87,6 +88,9 @@ pub async fn assemble(
         let size = size(&image.layers);
         return Ok(known.built(&own, options, size, image.layers));
     }
+    if own.service().is_some() {
+        return service::serve(plan, &own, native, options, cancel, on).await;
+    }
     if plan
         .wheels()
         .any(|file| size_of(options.store, file).is_none())
@@ -152,6 +156,8 @@ async fn walk(
             }
             // The common end of every build does these.
             Op::Validate(_) | Op::Image(_) => {}
+            // They are done over the image that this walk makes.
+            Op::App(_) | Op::Service(_) => {}
             // A Docker engine's own steps are in none of its plans.
             Op::Wheels(_) | Op::Runtime(_) => {}
         }

@@ -25,6 +25,7 @@ impl NativeBuilder<'_, '_> {
             env: Vec::new(),
             cmd: Vec::new(),
             labels: Default::default(),
+            keys: Default::default(),
         };
         let image = draft.assemble()?;
         self.store_documents(&image)?;

@@ -4,9 +4,10 @@
 //! rules found, and of that a [`Plan`]. Each is computed once and handed on. Needs neither network, engine
 //! nor store, and prints nothing.
 
+mod app;
 mod error;
 
-use crate::{Plan, plan};
+use crate::{Own, Plan, plan};
 use stackforge_stack::catalog::Catalog;
 use stackforge_stack::diag::{Diagnostic, Report, Source, Span, codes, nearest};
 use stackforge_stack::lock::{Change, Lock, PlatformLock};
@@ -285,9 +286,17 @@ impl Project {
         let checked = self.check(stack, Some(locked), Machine::default())?;
         let warnings = self.admitted(checked.findings.clone())?;
         Ok(Planned {
-            plan: plan(&checked)?,
+            plan: plan(&checked, self.own(stack)?)?,
             warnings,
         })
+    }
+
+    /// Reads what the user puts into the image. `None` if the stack says nothing of it.
+    fn own(&self, stack: &Stack) -> Result<Option<Own>, ProjectError> {
+        let failed = |fault| ProjectError::Invalid(self.report(vec![fault]));
+        let source = app::read(stack).map_err(failed)?;
+        let added = app::added(stack).map_err(failed)?;
+        Ok(Own::of(stack, source, added))
     }
 
     /// Refuses a lock of which something is stale.
@@ -325,11 +334,13 @@ pub fn read(path: &Path) -> Result<StackFile, ProjectError> {
     parsed(&path.display().to_string(), &text)
 }
 
-/// Reads a stack's text, and the files of constraints that it names.
+/// Reads a stack's text, and the files of constraints and of an app's requirements that it names.
 fn parsed(name: &str, text: &str) -> Result<StackFile, ProjectError> {
     let mut file = spec::read(name, text).map_err(ProjectError::Invalid)?;
     let stack = &mut file.pattern;
-    spec::constraints::expand(stack, &|path| File::open(path).and_then(self::text))
+    let read = |path: &Path| File::open(path).and_then(self::text);
+    spec::constraints::expand(stack, &read)
+        .and_then(|()| spec::service::expand(stack, &read))
         .map_err(|faults| ProjectError::Invalid(Report::new(stack.source.clone(), faults)))?;
     Ok(file)
 }
@@ -384,6 +395,10 @@ fn span_of(stack: &Stack, key: &str) -> Span {
             "base" => stack.base.span,
             "python" => stack.python.span,
             "platform" => stack.platform.span,
+            "app.requirements" | "app.constraints" => {
+                let app = stack.app.as_ref().and_then(|app| app.requirements.first());
+                app.map(|file| file.span).unwrap_or_default()
+            }
             _ => Span::default(),
         },
     }

@@ -185,6 +185,9 @@ codes! {
     UNKNOWN_VARIANT = 23, "a variant that the stack does not have",
         "A stack with a matrix stands for many images; plan, build, render and validate work on one of them.",
         "Name one with `--variant`; `stackforge matrix STACK` lists them.";
+    SECRET_IN_IMAGE = 24, "a secret in an image",
+        "What stands in `image.env` becomes part of the image's configuration: everybody who can pull the image reads it, and it stays in the registry when it is changed.",
+        "Leave the variable out, and give it to the container when it starts: `docker run -e NAME`, a secret of Compose or Kubernetes, or a file whose path the variable holds.";
     CATALOG_INVALID = 101, "a catalog file is wrong",
         "The catalog (embedded, `--catalog DIR`, or `.stackforge/` beside the stack) is checked whole before it is used.",
         "Correct the file that the message names; catalog/README.md describes every key.";
@@ -365,6 +368,12 @@ codes! {
     COMPILE_OFFLINE = 420, "a compile wants to download",
         "Compiles run foreign code, so they have no network and no settings of package indexes. Build requirements, the source and its git submodules are fetched before; this build fetches something else by itself.",
         "Name the repository and its commit in `fetch` of the recipe, use a source that has it (git with `submodules: true`), add it to `requires` or `packages`, or set in `env` the switch with which the build leaves it out or uses the system's.";
+    APP_UNFIT = 431, "the app does not fit the base",
+        "The user that `image.user` asks for is in the base with other numbers, or a file would be written through a link of the base, so that it would land elsewhere.",
+        "Change the name, the numbers or the path as the message says.";
+    APP_CHANGED = 432, "a file of the app changed during the build",
+        "What the plan read decides the image's key, so a file with other content is not put into it.",
+        "Run the build again.";
     NOT_THE_LOCKS = 430, "the image does not hold what the lock says",
         "The distributions that are installed in the finished image are compared with the lock, and compiled ones with the wheel that was audited. A difference means that the engine took a layer of another build from its cache.",
         "Run the build again with `--no-cache`. If it comes back, remove the engine's build cache (`docker builder prune`, `podman image prune`) and report it.";

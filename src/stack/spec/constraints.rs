@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// How deep files may name files.
-const DEEPEST: usize = 8;
+pub(super) const DEEPEST: usize = 8;
 
 /// Whether an entry is the path of a file.
 pub(super) fn is_path(entry: &str) -> bool {
@@ -83,14 +83,14 @@ impl Expanded<'_> {
             let at = format!("{shown}:{number}");
             match Line::of(&line) {
                 Line::Nothing => {}
-                Line::Constraint(value) => match requirement(&value) {
+                Line::Requirement(value) => match requirement(&value) {
                     Ok(_) => self.found.push(At { value, span }),
                     Err(why) => {
                         let help = "a line is a name with versions: `numpy<2.3`";
                         self.fault(span, format!("{at} is not a requirement: {why}"), help);
                     }
                 },
-                Line::File(other) => {
+                Line::Requirements(other) | Line::Constraints(other) => {
                     let folder = path.parent().unwrap_or(Path::new(""));
                     let next: PathBuf = folder.join(&other);
                     let shown = next.display().to_string();
@@ -110,15 +110,19 @@ impl Expanded<'_> {
     }
 }
 
-enum Line {
+/// A line of a file of requirements or constraints.
+pub(super) enum Line {
     Nothing,
-    Constraint(String),
-    File(String),
+    Requirement(String),
+    /// Another file of requirements.
+    Requirements(String),
+    /// Another file of constraints.
+    Constraints(String),
     Option(String),
 }
 
 impl Line {
-    fn of(line: &str) -> Self {
+    pub(super) fn of(line: &str) -> Self {
         let line = match line.find(" #") {
             _ if line.starts_with('#') => "",
             Some(comment) => &line[..comment],
@@ -130,18 +134,19 @@ impl Line {
             return Self::Nothing;
         }
         if !line.starts_with('-') {
-            return Self::Constraint(line.to_owned());
+            return Self::Requirement(line.to_owned());
         }
         let (option, value) = line.split_once(['=', ' ']).unwrap_or((line, ""));
         match option {
-            "-c" | "--constraint" | "-r" | "--requirement" => Self::File(value.trim().to_owned()),
+            "-c" | "--constraint" => Self::Constraints(value.trim().to_owned()),
+            "-r" | "--requirement" => Self::Requirements(value.trim().to_owned()),
             _ => Self::Option(option.to_owned()),
         }
     }
 }
 
 /// Returns lines with their numbers; those that end in a backslash go on in the next.
-fn lines(text: &str) -> Vec<(usize, String)> {
+pub(super) fn lines(text: &str) -> Vec<(usize, String)> {
     let mut out: Vec<(usize, String)> = Vec::new();
     let mut goes_on = false;
     for (number, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {

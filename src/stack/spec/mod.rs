@@ -12,6 +12,7 @@ mod fault;
 pub mod raw;
 mod read;
 mod requirement;
+pub mod service;
 
 use crate::diag::{Source, Span};
 pub use crate::span::At;
@@ -26,6 +27,7 @@ pub use direct::{DirectFile, DirectFileError, FileKind, Place};
 pub use raw::{AttentionShape, From, Publish, SharedCache};
 pub use read::read;
 pub use requirement::requirement;
+pub use service::{App, AppChecks, ImageConfig, SmokeTest};
 pub use stackforge_types::{IsaName, LibraryName, Platform, PythonVersion, Sm, StackName};
 
 /// What a stack file says: a stack, or the pattern of a matrix's variants.
@@ -74,6 +76,15 @@ pub struct Stack {
     /// wheels.
     pub prune: bool,
     pub attention: Option<AttentionShape>,
+    /// The user's own project.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub app: Option<App>,
+    /// What the image starts, and how.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageConfig>,
+    /// Checks of the user's own.
+    #[serde(skip_serializing_if = "AppChecks::is_empty")]
+    pub checks: AppChecks,
     pub publish: Option<Publish>,
     pub cache: Option<SharedCache>,
     #[serde(skip)]
@@ -151,7 +162,13 @@ impl Stack {
             .constraint_files
             .iter()
             .map(|f| f.display().to_string());
-        paths.map(DirectFile::shown).chain(constraints).collect()
+        let app = self.app.iter().flat_map(|app| &app.files);
+        let requirements = app.map(|f| f.display().to_string());
+        paths
+            .map(DirectFile::shown)
+            .chain(constraints)
+            .chain(requirements)
+            .collect()
     }
 
     /// File name of the stack without its extension's directory, for messages.

@@ -3,6 +3,7 @@
 //! Only structure is decided here; [`super::read`] checks the values. Neither `untagged`
 //! nor `flatten` appear: serde buffers under them and the spans would be lost.
 
+use super::service::raw::{RawApp, RawImage, RawSmokeTest};
 use crate::diag::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
@@ -118,6 +119,10 @@ pub struct RawStack {
     pub prune: Option<bool>,
     #[serde(default)]
     pub validate: RawValidate,
+    /// A project of your own in the image.
+    pub app: Option<RawApp>,
+    /// What the image starts, and how.
+    pub image: Option<RawImage>,
     #[serde(default)]
     pub matrix: RawMatrix,
     pub publish: Option<Publish>,
@@ -156,6 +161,13 @@ pub struct RawTarget {
 #[serde(deny_unknown_fields)]
 pub struct RawValidate {
     pub attention: Option<AttentionShape>,
+    /// Modules of the app that are imported in the finished image.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub imports: Vec<Positioned<String>>,
+    /// Programs that have to end with exit status 0 in the finished image.
+    #[serde(default)]
+    pub run: Vec<RawSmokeTest>,
 }
 
 /// Shape of the attention benchmark: elements, not bytes.

@@ -132,6 +132,9 @@ impl Checker<'_> {
         let constraints = self.constraints(raw.constraints);
         let indexes = self.indexes(raw.indexes);
         self.attention(raw.validate.attention.as_ref());
+        let app = self.app(raw.app);
+        let image = self.image(raw.image);
+        let checks = self.checks(raw.validate.imports, raw.validate.run);
         self.references(raw.publish.as_ref(), raw.cache.as_ref());
         let pattern = Stack {
             stack: stack?,
@@ -152,6 +155,9 @@ impl Checker<'_> {
             os_libraries: raw.os_libraries.unwrap_or(true),
             prune: raw.prune.unwrap_or(false),
             attention: raw.validate.attention,
+            app,
+            image,
+            checks,
             publish: raw.publish,
             cache: raw.cache,
             source: source.clone(),
@@ -456,7 +462,7 @@ impl Checker<'_> {
     }
 
     /// Returns each extra once, normalized.
-    fn extras(&mut self, extras: Vec<Positioned<String>>) -> Vec<String> {
+    pub(super) fn extras(&mut self, extras: Vec<Positioned<String>>) -> Vec<String> {
         let extras = self.each(extras, |s| {
             pep508_rs::ExtraName::from_str(s)
                 .map(|e| e.to_string())
@@ -471,7 +477,7 @@ impl Checker<'_> {
         once
     }
 
-    fn variables<'a>(&mut self, names: impl Iterator<Item = &'a Positioned<String>>) {
+    pub(super) fn variables<'a>(&mut self, names: impl Iterator<Item = &'a Positioned<String>>) {
         for key in names {
             let valid = !key.0.value.is_empty()
                 && key
@@ -590,7 +596,7 @@ fn other_notation(value: &str) -> Option<String> {
     Some(format!("\">={version},<{}\"", next.join(".")))
 }
 
-fn clip(s: &str) -> String {
+pub(super) fn clip(s: &str) -> String {
     let mut out: String = s.chars().take(80).collect();
     if s.chars().count() > 80 {
         out.push('…');

@@ -13,6 +13,7 @@ mod prune;
 mod registry;
 mod scripts;
 mod sdists;
+mod service;
 mod steps;
 mod system;
 

@@ -19,6 +19,7 @@ mod failure;
 mod faults;
 mod files;
 mod image;
+mod kinds;
 mod lines;
 mod load;
 mod podman;
@@ -31,3 +32,4 @@ mod temporary;
 
 pub use client::Docker;
 pub use files::Files;
+pub use kinds::FileKind;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use oci_spec::image::ImageConfiguration;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::error::AssembleError;
 use crate::oci::Layer;
@@ -35,6 +35,9 @@ pub struct Draft {
     pub cmd: Vec<String>,
     /// Labels; they override the base's.
     pub labels: BTreeMap<String, String>,
+    /// Further keys of the configuration's `config`. An object is added to the base's, another value replaces it, and
+    /// null removes it.
+    pub keys: Map<String, Value>,
 }
 
 /// An image: its documents, and the layers that they name.
@@ -149,7 +152,23 @@ impl Draft {
         for (name, value) in &self.labels {
             config["Labels"][name] = value.as_str().into();
         }
+        for (key, value) in &self.keys {
+            set(config, key, value);
+        }
         Ok(document)
+    }
+}
+
+fn set(config: &mut Value, key: &str, value: &Value) {
+    let own = &mut config[key];
+    match (own.as_object_mut(), value) {
+        (Some(own), Value::Object(more)) => own.extend(more.clone()),
+        _ => own.clone_from(value),
+    }
+    if value.is_null()
+        && let Some(config) = config.as_object_mut()
+    {
+        config.remove(key);
     }
 }
 

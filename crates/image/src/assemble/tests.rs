@@ -33,6 +33,7 @@ fn draft(layers: Vec<Layer>) -> Draft {
         env: vec![("PATH".into(), "/opt/venv/bin".into())],
         cmd: vec!["python".into()],
         labels: BTreeMap::from([("k".into(), "v".into()), ("a".into(), "w".into())]),
+        keys: serde_json::Map::new(),
     }
 }
 
