@@ -1,0 +1,378 @@
+//! Lines of `libraries`, `constraints` and `overrides`: each requirement once, as a stack writes it.
+
+use super::Question;
+use super::base::{exact, pinned, pypi_cuda};
+use super::text::Out;
+use super::yaml::{list, quoted, remark};
+use crate::convert::{Asked, Item, Known, Note, TorchIndex, Wants};
+use pep440_rs::{Version, VersionSpecifier, VersionSpecifiers};
+use pep508_rs::MarkerEnvironment;
+use stackforge_stack::catalog::{BuildSource, Recipe, WheelSource};
+use stackforge_stack::spec::{From, LibraryName, Platform};
+use std::collections::BTreeMap;
+
+/// What decides how libraries are written.
+pub(super) struct Lines<'a> {
+    pub question: &'a Question<'a>,
+    pub environment: Option<MarkerEnvironment>,
+    pub torch: Torch,
+}
+
+/// How torch and what its indexes have for each CUDA comes.
+pub(super) struct Torch {
+    /// torch's index of the file.
+    index: Option<(String, TorchIndex)>,
+    /// Whether PyPI's wheel of the torch that is wanted is for the CUDA that is wanted.
+    of_pypi: bool,
+}
+
+impl Torch {
+    pub fn of(question: &Question<'_>, platform: Platform) -> Self {
+        let (found, known) = (question.found, question.known);
+        let of_libraries = found.libraries.iter().filter_map(|item| match item {
+            Item::Take(asked) => asked.index.as_deref(),
+            Item::Note(_) => None,
+        });
+        let of_file = found.indexes.iter().filter_map(|item| match item {
+            Item::Take(index) => Some(index.value.as_str()),
+            Item::Note(_) => None,
+        });
+        let mut all = of_file.chain(of_libraries).filter_map(|url| {
+            let index = known.torch_index(url)?;
+            Some((url.to_owned(), index))
+        });
+        let index = all.find(|(_, index)| !index.label.is_empty());
+        let torch = pinned(found, "torch");
+        let local = torch.as_ref().and_then(|v| local_cuda(v, known));
+        let wanted = local.or_else(|| index.as_ref().and_then(|i| i.1.cuda.clone()));
+        let own = torch.and_then(|v| {
+            let public = Version::new(v.release().iter().copied());
+            pypi_cuda(question.catalog, "torch", &public, platform)
+        });
+        Self {
+            of_pypi: wanted.is_some() && wanted == own,
+            index,
+        }
+    }
+}
+
+/// Returns the CUDA of a version's local label: `12.8` of `2.9.1+cu128`.
+fn local_cuda(version: &Version, known: &Known) -> Option<String> {
+    known.cuda_of_label(&label(version)?)
+}
+
+fn label(version: &Version) -> Option<String> {
+    let text = version.to_string();
+    text.split_once('+').map(|(_, label)| label.to_owned())
+}
+
+enum Line {
+    Library(Asked),
+    Comment(String),
+}
+
+impl Lines<'_> {
+    /// Writes `libraries`; returns how many there are.
+    pub fn libraries(&self, out: &mut Out) -> usize {
+        let mut lines: Vec<Line> = Vec::new();
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        for item in &self.question.found.libraries {
+            let asked = match item {
+                Item::Take(asked) => asked,
+                Item::Note(note) => {
+                    lines.push(Line::Comment(shown(note)));
+                    continue;
+                }
+            };
+            if let Some(why) = self.elsewhere(asked) {
+                lines.push(Line::Comment(why));
+                continue;
+            }
+            match places.get(&asked.name).map(|at| &mut lines[*at]) {
+                Some(Line::Library(before)) => {
+                    if let Some(why) = merge(before, asked) {
+                        lines.push(Line::Comment(why));
+                    }
+                }
+                _ => {
+                    places.insert(asked.name.clone(), lines.len());
+                    lines.push(Line::Library(asked.clone()));
+                }
+            }
+        }
+        out.text.push_str("libraries:\n");
+        let mut count = 0;
+        for line in lines {
+            match line {
+                Line::Comment(text) => out.note(2, &text),
+                Line::Library(asked) => match self.library(&asked) {
+                    Ok(line) => {
+                        out.text.push_str(&line);
+                        count += 1;
+                    }
+                    Err(why) => out.note(2, &why),
+                },
+            }
+        }
+        count
+    }
+
+    /// Returns a comment if the requirement is for other systems.
+    fn elsewhere(&self, asked: &Asked) -> Option<String> {
+        let environment = self.environment.as_ref()?;
+        if asked.holds(environment) {
+            return None;
+        }
+        let marker = asked.marker.try_to_string().unwrap_or_default();
+        let name = whole(asked);
+        Some(format!("`{name}` ({}): only where {marker}", asked.at))
+    }
+
+    /// Returns one line of `libraries`.
+    fn library(&self, asked: &Asked) -> Result<String, String> {
+        let catalog = self.question.catalog;
+        let mut recipes = catalog.recipes.values();
+        let recipe = recipes.find(|r| r.distribution == asked.name);
+        let name = recipe.map_or(asked.name.as_str(), |r| r.library.as_str());
+        let refuse = |why: &str| format!("`{}` ({}): {why}", whole(asked), asked.at);
+        if name.parse::<LibraryName>().is_err() {
+            return Err(refuse("not the name of a distribution"));
+        }
+        let mut fields: Vec<(&str, String)> = Vec::new();
+        let mut remarks: Vec<String> = asked.remark.iter().cloned().collect();
+        let mut from = asked.from;
+        match &asked.wants {
+            Wants::Versions(versions) => {
+                let (versions, index, why) = self.versions(asked, versions);
+                remarks.extend(why);
+                fields.push(("version", written(&versions)));
+                fields.extend(index.map(|url| ("index", quoted(&url))));
+                if recipe.is_some_and(|r| r.wheels == WheelSource::None && r.build.is_some()) {
+                    from = From::Source;
+                }
+            }
+            Wants::File(file) => fields.push((
+                "file",
+                quoted(&super::text::from(self.question.folder, file)),
+            )),
+            Wants::Git { url, reference } => {
+                let git = built(recipe).ok_or_else(|| refuse(&format!(
+                    "no recipe builds it: build a wheel (`pip wheel --no-deps git+{url}`) and name that file, or write `{name}: auto` if PyPI has it"
+                )))?;
+                if git {
+                    fields.push(("git", quoted(url)));
+                    fields.extend(reference.as_ref().map(|r| ("ref", quoted(r))));
+                }
+                from = From::Source;
+            }
+        }
+        match from {
+            From::Source => fields.insert(1.min(fields.len()), ("from", "source".to_owned())),
+            From::Wheel | From::Auto => {}
+        }
+        if !asked.extras.is_empty() {
+            fields.push(("extras", list(&asked.extras)));
+        }
+        let value = match fields.as_slice() {
+            [("version" | "file", one)] => one.clone(),
+            all => {
+                let all: Vec<String> = all
+                    .iter()
+                    .map(|(key, value)| format!("{key}: {value}"))
+                    .collect();
+                format!("{{ {} }}", all.join(", "))
+            }
+        };
+        let remarks = remark(&remarks.join("; "));
+        let remarks = if remarks.is_empty() {
+            remarks
+        } else {
+            format!("  # {remarks}")
+        };
+        Ok(format!("  {name}: {value}{remarks}\n"))
+    }
+
+    /// Returns the versions of a library, the index that it comes from, and why.
+    fn versions(
+        &self,
+        asked: &Asked,
+        versions: &VersionSpecifiers,
+    ) -> (VersionSpecifiers, Option<String>, Option<String>) {
+        let known = self.question.known;
+        let own = asked.index.clone();
+        if !known.of_torch(&asked.name) {
+            return (versions.clone(), own, None);
+        }
+        let version = exact(versions);
+        let of_version = version.and_then(label);
+        let of_index = own.as_deref().and_then(|url| known.torch_index(url));
+        let of_index =
+            of_index.or_else(|| self.torch.index.as_ref().map(|(_, index)| index.clone()));
+        let Some(label) = of_version.clone().or(of_index.map(|i| i.label)) else {
+            return (versions.clone(), own, None);
+        };
+        let public = || match version {
+            Some(v) if of_version.is_some() => {
+                VersionSpecifier::equals_version(v.clone().without_local()).into()
+            }
+            _ => versions.clone(),
+        };
+        let Some(cuda) = known.cuda_of_label(&label) else {
+            let other = ["cpu", "rocm", "xpu"].iter().any(|o| label.starts_with(o));
+            let why =
+                other.then(|| format!("{label} in {}: a stack's torch is for CUDA", asked.at));
+            return (
+                if other { public() } else { versions.clone() },
+                own.filter(|_| !other),
+                why,
+            );
+        };
+        if self.torch.of_pypi {
+            return (
+                public(),
+                None,
+                Some(format!("PyPI's build is for CUDA {cuda} too")),
+            );
+        }
+        let url = own.or_else(|| self.torch.index.as_ref().map(|(url, _)| url.clone()));
+        let url = url.filter(|url| known.torch_index(url).is_some_and(|i| i.label == label));
+        let url = url.or_else(|| known.torch_address(&label));
+        (versions.clone(), url, None)
+    }
+
+    /// Writes a list of requirements.
+    pub fn requirements(&self, key: &str, items: &[Item<Asked>], out: &mut Out) {
+        let mut body = Out::default();
+        let mut count = 0;
+        for item in items {
+            let asked = match item {
+                Item::Take(asked) => asked,
+                Item::Note(note) => {
+                    body.note(2, &shown(note));
+                    continue;
+                }
+            };
+            if let Some(why) = self.elsewhere(asked) {
+                body.note(2, &why);
+                continue;
+            }
+            match &asked.wants {
+                Wants::Versions(versions) if !versions.is_empty() => {
+                    let (versions, _, _) = self.versions(asked, versions);
+                    let text = format!("{}{}", asked.name, joined(&versions));
+                    let remark = asked.remark.as_deref().map(remark).unwrap_or_default();
+                    let remark = if remark.is_empty() {
+                        remark
+                    } else {
+                        format!("  # {remark}")
+                    };
+                    body.text
+                        .push_str(&format!("  - {}{remark}\n", quoted(&text)));
+                    count += 1;
+                }
+                Wants::Versions(_) => {}
+                _ => body.note(
+                    2,
+                    &format!(
+                        "`{}` ({}): name the file in `libraries`",
+                        whole(asked),
+                        asked.at
+                    ),
+                ),
+            }
+        }
+        out.section(key, &body, count);
+    }
+}
+
+/// Whether a recipe builds the library from a repository. `None` if it has no build.
+fn built(recipe: Option<&Recipe>) -> Option<bool> {
+    let build = recipe?.build.as_ref()?;
+    // An sdist's recipe builds the repository too.
+    Some(matches!(
+        build.source,
+        BuildSource::Git { .. } | BuildSource::Sdist
+    ))
+}
+
+/// Adds a second requirement of the same distribution. Returns a comment if the two cannot be one.
+fn merge(before: &mut Asked, other: &Asked) -> Option<String> {
+    for extra in &other.extras {
+        if !before.extras.contains(extra) {
+            before.extras.push(extra.clone());
+        }
+    }
+    before.index = before.index.take().or_else(|| other.index.clone());
+    if before.from == From::Auto {
+        before.from = other.from;
+    }
+    if before.wants == other.wants {
+        return None;
+    }
+    match (&mut before.wants, &other.wants) {
+        (Wants::Versions(a), Wants::Versions(b)) => {
+            let mut all: Vec<VersionSpecifier> = a.iter().cloned().collect();
+            all.extend(b.iter().filter(|s| !a.iter().any(|o| o == *s)).cloned());
+            *a = all.into_iter().collect();
+            None
+        }
+        (Wants::Versions(versions), of_place) if versions.is_empty() => {
+            before.wants = of_place.clone();
+            None
+        }
+        (_, Wants::Versions(versions)) if versions.is_empty() => None,
+        _ => Some(format!(
+            "`{}` ({}): `{}` is there already",
+            whole(other),
+            other.at,
+            before.name
+        )),
+    }
+}
+
+/// Returns versions as `libraries` has them.
+fn written(versions: &VersionSpecifiers) -> String {
+    if versions.is_empty() {
+        return "auto".to_owned();
+    }
+    let text = joined(versions);
+    match text.strip_prefix("==") {
+        Some(version) if versions.len() == 1 && !version.starts_with('=') => quoted(version),
+        _ => quoted(&text),
+    }
+}
+
+fn joined(versions: &VersionSpecifiers) -> String {
+    let parts: Vec<String> = versions.iter().map(ToString::to_string).collect();
+    parts.join(",")
+}
+
+/// Returns a requirement as people write it.
+fn whole(asked: &Asked) -> String {
+    let extras = match asked.extras.is_empty() {
+        true => String::new(),
+        false => format!("[{}]", asked.extras.join(",")),
+    };
+    let wants = match &asked.wants {
+        Wants::Versions(versions) => joined(versions),
+        Wants::File(file) => format!(
+            " @ {}",
+            stackforge_types::printable::without_credentials(file)
+        ),
+        Wants::Git { url, reference } => {
+            let reference = reference
+                .as_ref()
+                .map(|r| format!("@{r}"))
+                .unwrap_or_default();
+            format!(
+                " @ git+{}{reference}",
+                stackforge_types::printable::without_credentials(url)
+            )
+        }
+    };
+    format!("{}{extras}{wants}", asked.name)
+}
+
+pub(super) fn shown(note: &Note) -> String {
+    format!("`{}` ({}): {}", note.text, note.at, note.why)
+}
