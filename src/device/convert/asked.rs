@@ -42,6 +42,29 @@ pub(super) const FOLDER: &str = "a stack installs wheels and source distribution
 pub(super) const EDITABLE: &str =
     "an image takes no editable installs: build a wheel of it and name that file in `libraries`";
 
+/// Why a login is not written down.
+pub(super) const SECRET: &str =
+    "a stack is no place for secrets: keep it in a .netrc or in uv's settings";
+
+/// Returns where the login of an address is in a text. `git@` is none: the key is elsewhere.
+fn login(text: &str) -> Option<std::ops::Range<usize>> {
+    let start = text.find("://")? + 3;
+    let host = text[start..]
+        .find(['/', '?', '#'])
+        .map_or(text.len(), |at| start + at);
+    let at = start + text[start..host].rfind('@')?;
+    (&text[start..at] != "git").then_some(start..at + 1)
+}
+
+/// Returns a text without the login of its address.
+pub(super) fn without_login(text: &str) -> String {
+    let mut out = text.to_owned();
+    if let Some(range) = login(text) {
+        out.replace_range(range, "");
+    }
+    out
+}
+
 impl Asked {
     /// A distribution of an index.
     pub fn versions(at: &str, name: &str, versions: VersionSpecifiers) -> Self {
@@ -62,7 +85,7 @@ impl Asked {
     pub fn parse(at: &str, text: &str, folder: &Path) -> Item<Self> {
         match Self::parsed(at, text, folder) {
             Ok(asked) => Item::Take(asked),
-            Err(why) => Item::Note(Note::new(at, text, why)),
+            Err(why) => Item::Note(Note::new(at, without_login(text), why)),
         }
     }
 
@@ -71,6 +94,9 @@ impl Asked {
             return Err("it has an environment variable: write the requirement out".to_owned());
         }
         let text = text.trim();
+        if login(text).is_some() {
+            return Err(format!("its login is left out, since {SECRET}"));
+        }
         let addressed = text.contains("://") || text.starts_with(['.', '/', '~']);
         let named = text.split_once('@').is_some_and(|(name, _)| {
             let name = name.split('[').next().unwrap_or(name).trim();
@@ -140,9 +166,13 @@ impl Asked {
             }
             Err(DirectFileError::Repository(_)) => {
                 let (url, reference, egg) = repository(text);
-                let Some(name) = name.map(str::to_owned).or(egg) else {
-                    return Err("the repository's address does not say the name: write `NAME @ git+https://…`".to_owned());
-                };
+                let last = url
+                    .trim_end_matches('/')
+                    .rsplit('/')
+                    .next()
+                    .unwrap_or_default();
+                let last = last.strip_suffix(".git").unwrap_or(last).to_owned();
+                let name = name.map(str::to_owned).or(egg).unwrap_or(last);
                 Ok(asked(&name, Wants::Git { url, reference }))
             }
             Err(DirectFileError::Folder(_)) => Err(FOLDER.to_owned()),
@@ -247,7 +277,8 @@ mod tests {
                 reference: Some("feature/x".into())
             }
         );
-        assert_eq!(take("git+https://github.com/a/b#egg=b[x]").name, "b");
+        assert_eq!(take("git+https://github.com/a/c#egg=b[x]").name, "b");
+        assert_eq!(take("git+https://github.com/a/C_d.git@v1").name, "c-d");
         assert_eq!(
             take("git+ssh://git@github.com/a/b.git@v1#egg=b").wants,
             Wants::Git {
@@ -264,7 +295,6 @@ mod tests {
             ("./pkg", "folders"),
             ("pkg @ file:///srv/pkg", "folders"),
             ("=1", "not a requirement"),
-            ("git+https://github.com/a/b", "does not say the name"),
             (
                 "https://${TOKEN}@h.test/x-1.0.tar.gz",
                 "environment variable",
@@ -275,6 +305,24 @@ mod tests {
                 Item::Note(note) => assert!(note.why.contains(why), "{text}: {}", note.why),
                 Item::Take(asked) => panic!("{text}: {asked:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_login_is_written_nowhere() {
+        for text in [
+            "x @ https://user:secret@h.test/x-1-py3-none-any.whl",
+            "git+https://secret@github.com/a/b@v1",
+            "https://u:secret@h.test/x-1.0.tar.gz#egg=x",
+        ] {
+            let Item::Note(note) = Asked::parse("r:1", text, Path::new("")) else {
+                panic!("{text}");
+            };
+            assert!(
+                !note.text.contains("secret") && note.text.contains("://"),
+                "{}",
+                note.text
+            );
         }
     }
 

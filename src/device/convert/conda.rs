@@ -108,17 +108,10 @@ pub(super) fn document(
         let value = value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
-        match known.variable(name) {
-            Some(why) => {
-                found
-                    .image
-                    .notes
-                    .push(Note::new(&at(file, name), format!("{name}={value}"), why))
-            }
-            None => {
-                found.image.env.insert(name.clone(), value);
-            }
-        }
+        let shown = format!("{name}={value}");
+        found
+            .image
+            .variable(known, &at(file, name), name, value, shown);
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What a stack takes of a foreign file.
 
 use super::asked::Asked;
+use super::known::Known;
 use pep440_rs::VersionSpecifiers;
 use stackforge_stack::spec::Platform;
 use std::collections::BTreeMap;
@@ -58,7 +59,7 @@ pub struct Note {
     pub at: String,
     /// The text there.
     pub text: String,
-    /// Why the stack does not have it, and what to do.
+    /// Why the stack does not have it, and what to do; empty if that goes without saying.
     pub why: String,
 }
 
@@ -98,11 +99,33 @@ pub struct ImageKeys {
     pub notes: Vec<Note>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum User {
-    Name(String),
-    /// A number, with the group's if it is named.
-    Id(u32, Option<u32>),
+impl ImageKeys {
+    /// Takes a variable, unless a stack sets it itself. `shown` is its text in the file.
+    pub(super) fn variable(
+        &mut self,
+        known: &Known,
+        at: &str,
+        name: &str,
+        value: String,
+        shown: String,
+    ) {
+        match known.variable(name) {
+            Some(rule) if rule.silent => {}
+            Some(rule) => self.notes.push(Note::new(at, shown, rule.why.clone())),
+            None => {
+                self.env.insert(name.to_owned(), value);
+            }
+        }
+    }
+}
+
+/// A user that is not root.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct User {
+    /// `None` if the file says only a number.
+    pub name: Option<String>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,9 +4,11 @@
 //! own examples are never loaded.
 
 use super::found::Os;
+use pep440_rs::Version;
 use regex::Regex;
 use serde::{Deserialize, Deserializer};
 use stackforge_stack::catalog::{CatalogError, parse, schema};
+use stackforge_stack::spec::PythonVersion;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -40,8 +42,17 @@ struct Torch {
     prefixes: Vec<String>,
     /// Distributions that they have builds of for each CUDA.
     libraries: Vec<String>,
+    /// The newest Python of releases before a version, oldest first.
+    pythons: Vec<TorchPython>,
     #[allow(dead_code, reason = "for readers of the file")]
     source: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TorchPython {
+    before: Version,
+    newest: PythonVersion,
 }
 
 /// An index of torch's.
@@ -113,6 +124,9 @@ pub struct OsRule {
 pub struct Variable {
     pub name: Expression,
     pub why: String,
+    /// Whether no reader misses it.
+    #[serde(default)]
+    pub silent: bool,
 }
 
 /// An expression that has to match the whole of a text.
@@ -163,6 +177,8 @@ impl Known {
         let mut own = read(&path.display().to_string(), &content)?;
         all.torch.prefixes.append(&mut own.torch.prefixes);
         all.torch.libraries.append(&mut own.torch.libraries);
+        own.torch.pythons.append(&mut all.torch.pythons);
+        all.torch.pythons = own.torch.pythons;
         all.conda_same.append(&mut own.conda_same);
         all.conda.append(&mut own.conda);
         own.images.append(&mut all.images);
@@ -207,6 +223,12 @@ impl Known {
         plain.then(|| format!("{}.{}", &digits[..2], &digits[2..]))
     }
 
+    /// Returns the newest Python that a release of torch has wheels for. `None` if it is not known, or of today.
+    pub fn python_of_torch(&self, torch: &Version) -> Option<PythonVersion> {
+        let older = self.torch.pythons.iter().find(|p| *torch < p.before);
+        older.map(|p| p.newest)
+    }
+
     /// Whether torch's indexes have builds of that distribution for each CUDA.
     pub fn of_torch(&self, name: &str) -> bool {
         self.torch.libraries.iter().any(|l| l == name)
@@ -230,10 +252,9 @@ impl Known {
         self.commands.iter().any(|c| c.is_match(command))
     }
 
-    /// Returns why a variable is left out.
-    pub fn variable(&self, name: &str) -> Option<&str> {
-        let rule = self.variables.iter().find(|v| v.name.is_match(name));
-        rule.map(|v| v.why.as_str())
+    /// Returns the rule by which a variable is left out.
+    pub fn variable(&self, name: &str) -> Option<&Variable> {
+        self.variables.iter().find(|v| v.name.is_match(name))
     }
 
     pub fn os_package(&self, name: &str) -> Option<&OsRule> {

@@ -1,6 +1,6 @@
 //! Arguments of pip and uv, on a command line or in a requirements file.
 
-use super::asked::{Asked, EDITABLE};
+use super::asked::{Asked, EDITABLE, SECRET, without_login};
 use super::files::Files;
 use super::found::{Found, Item, Note, Why};
 use super::known::Known;
@@ -296,16 +296,11 @@ pub(super) fn index(url: &str, place: &Place<'_>, default: bool, known: &Known, 
             .push(Item::Note(Note::new(place.at, url, why)));
         return;
     }
-    let login = url
-        .split("://")
-        .nth(1)
-        .and_then(|rest| rest.split('/').next());
-    if login.is_some_and(|host| host.contains('@')) {
-        let shown = stackforge_types::printable::without_credentials(url);
-        let why = "its login is left out, since a stack is no place for secrets: keep it in a .netrc or in uv's settings";
-        found
-            .indexes
-            .push(Item::Note(Note::new(place.at, shown.clone(), why)));
+    let shown = without_login(url);
+    if shown != url {
+        let why = format!("its login is left out, since {SECRET}");
+        let note = Note::new(place.at, shown.clone(), why);
+        found.indexes.push(Item::Note(note));
         return index(&shown, place, default, known, found);
     }
     let taken = Item::Take(Why {

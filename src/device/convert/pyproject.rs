@@ -13,9 +13,6 @@ use std::path::Path;
 use std::str::FromStr as _;
 use toml::{Table, Value};
 
-/// How deep groups may include each other.
-const DEEPEST: usize = 8;
-
 /// A file's tables, and where their values stand.
 pub(super) struct Document<'a> {
     pub file: &'a File,
@@ -171,34 +168,13 @@ fn of_project(
     Ok(())
 }
 
-/// Dependency groups: for developers by convention, so comments.
+/// Dependency groups: for developers by convention, so comments. A group's own lines say what others include.
 fn groups(document: &Document<'_>, found: &mut Found) {
-    let Some(groups) = document.table(&["dependency-groups"]) else {
-        return;
-    };
-    for (name, list) in groups {
-        let mut lines = Vec::new();
-        of_group(list, groups, 0, &mut lines);
-        for text in lines {
+    for (name, list) in document.table(&["dependency-groups"]).into_iter().flatten() {
+        for text in texts(Some(list)) {
             let why = format!("of the group `{name}`: write it as a library if the image needs it");
-            found
-                .libraries
-                .push(Item::Note(Note::new(&document.at(text), text, why)));
-        }
-    }
-}
-
-fn of_group<'a>(list: &'a Value, groups: &'a Table, depth: usize, lines: &mut Vec<&'a str>) {
-    for entry in list.as_array().into_iter().flatten() {
-        match entry {
-            Value::String(text) => lines.push(text),
-            Value::Table(t) if depth < DEEPEST && lines.len() < 1000 => {
-                let other = t.get("include-group").and_then(Value::as_str);
-                if let Some(list) = other.and_then(|name| groups.get(name)) {
-                    of_group(list, groups, depth + 1, lines);
-                }
-            }
-            _ => {}
+            let note = Note::new(&document.at(text), text, why);
+            found.libraries.push(Item::Note(note));
         }
     }
 }

@@ -2,13 +2,14 @@
 
 use super::{knows, no_base, no_gpu, sm_of};
 use crate::Device;
-use crate::convert::{Found, Item, Wants, Why};
+use crate::convert::{Found, Item, Known, Wants};
 use crate::doctor;
 use pep440_rs::{Operator, Version, VersionSpecifiers};
 use stackforge_stack::catalog::{Catalog, Image, WheelCuda, numbers};
 use stackforge_stack::diag::Diagnostic;
 use stackforge_stack::spec::{Platform, PythonVersion, Sm};
 use std::cmp::Reverse;
+use std::str::FromStr as _;
 
 /// Where the stack is to run.
 pub(super) struct Place<'a> {
@@ -104,6 +105,7 @@ impl<'a> Place<'a> {
     pub fn candidates(
         &self,
         catalog: &'a Catalog,
+        known: &Known,
         found: &Found,
     ) -> Result<Vec<Candidate<'a>>, Diagnostic> {
         let of_jetson = |image: &&Image| {
@@ -127,15 +129,20 @@ impl<'a> Place<'a> {
                 && image.has_shell()
                 && (image.cuda.is_none() || knows(catalog, image, &self.sms))
         };
-        let asked = found.python.as_ref().map(|p| &p.value);
+        let of_torch = older_python(found, known);
+        let asked = found
+            .python
+            .as_ref()
+            .map(|p| &p.value)
+            .or(of_torch.as_ref());
         let mut all: Vec<Candidate<'a>> = images
             .into_iter()
             .filter(fits)
             .filter_map(|image| python(image, asked))
             .collect();
         let Some(sm) = self.sms.first().filter(|_| all.is_empty()) else {
-            let wish = wish(catalog, found, self.platform);
-            let far = |c: &Candidate<'_>| far(c, found, wish.as_deref());
+            let wish = wish(catalog, known, found, self.platform);
+            let far = |c: &Candidate<'_>| far(c, found, asked, wish.as_deref());
             all.sort_by_cached_key(far);
             let fitting = all.iter().any(|c| c.fits);
             all.retain(|c| c.fits || !fitting);
@@ -188,13 +195,26 @@ fn admits(asked: &VersionSpecifiers, python: PythonVersion) -> bool {
     })
 }
 
+/// Returns the Pythons that the torch that the file pins has wheels for, if not those of today.
+fn older_python(found: &Found, known: &Known) -> Option<VersionSpecifiers> {
+    let newest = known.python_of_torch(&pinned(found, "torch")?)?;
+    VersionSpecifiers::from_str(&format!("<={newest}.9999")).ok()
+}
+
 /// Returns the CUDA version that is wanted: the file's, else that of the torch that it pins.
-fn wish(catalog: &Catalog, found: &Found, platform: Platform) -> Option<String> {
-    let of_file = found.cuda.as_ref().map(|c: &Why<String>| c.value.clone());
+fn wish(catalog: &Catalog, known: &Known, found: &Found, platform: Platform) -> Option<String> {
+    let of_file = found.cuda.as_ref().map(|c| c.value.clone());
     of_file.or_else(|| {
         let torch = pinned(found, "torch")?;
-        pypi_cuda(catalog, "torch", &torch.only_release(), platform)
+        let of_label = label(&torch).and_then(|label| known.cuda_of_label(&label));
+        of_label.or_else(|| pypi_cuda(catalog, "torch", &torch.only_release(), platform))
     })
+}
+
+/// Returns a version's local label: `cu128` of `2.9.1+cu128`.
+pub(super) fn label(version: &Version) -> Option<String> {
+    let text = version.to_string();
+    text.split_once('+').map(|(_, label)| label.to_owned())
 }
 
 /// Returns the one version that the file pins a library to.
@@ -248,10 +268,15 @@ struct Distance {
     newest_os: Reverse<Vec<u32>>,
 }
 
-fn far(candidate: &Candidate<'_>, found: &Found, cuda: Option<&str>) -> Distance {
+fn far(
+    candidate: &Candidate<'_>,
+    found: &Found,
+    python: Option<&VersionSpecifiers>,
+    cuda: Option<&str>,
+) -> Distance {
     let image = candidate.image;
-    let asked = found.python.as_ref().filter(|_| !candidate.fits);
-    let asked = asked.and_then(|p| p.value.iter().next()?.version().release().get(1).copied());
+    let asked = python.filter(|_| !candidate.fits);
+    let asked = asked.and_then(|p| p.iter().next()?.version().release().get(1).copied());
     let own = image.cuda.as_deref().map(numbers);
     let wish = cuda.map(numbers);
     let minor = |v: &[u32]| v.get(1).copied().unwrap_or(0);
@@ -283,7 +308,6 @@ fn far(candidate: &Candidate<'_>, found: &Found, cuda: Option<&str>) -> Distance
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::str::FromStr as _;
 
     #[test]
     fn a_minor_version_is_admitted_by_any_of_its_patches() {

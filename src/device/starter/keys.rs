@@ -1,7 +1,8 @@
 //! The keys `image` and `app` of a stack that `init` writes.
 
+use super::libraries::shown;
 use super::yaml::{comment, list, quoted, scalar};
-use crate::convert::{App, Health, ImageKeys, Note, User};
+use crate::convert::{App, Health, ImageKeys, User};
 use std::collections::BTreeMap;
 
 /// Whether the keys are written as comments: until the stack file has them.
@@ -45,19 +46,7 @@ fn image_lines(keys: &ImageKeys) -> String {
     if let Some(cmd) = &keys.cmd {
         line("cmd", list(cmd));
     }
-    line(
-        "user",
-        match &keys.user {
-            None => USER.to_owned(),
-            Some(User::Name(name)) => scalar(name),
-            Some(User::Id(uid, gid)) => {
-                format!(
-                    "{{ name: {USER}, uid: {uid}, gid: {} }}",
-                    gid.unwrap_or(*uid)
-                )
-            }
-        },
-    );
+    line("user", user(keys.user.as_ref()));
     if let Some(workdir) = &keys.workdir {
         line("workdir", scalar(workdir));
     }
@@ -81,10 +70,24 @@ fn image_lines(keys: &ImageKeys) -> String {
     ] {
         mapping(&mut out, key, values);
     }
-    for Note { at, text, why } in &keys.notes {
-        comment(&mut out, 2, &format!("`{text}` ({at}): {why}"));
+    for note in &keys.notes {
+        comment(&mut out, 2, &shown(note));
     }
     out
+}
+
+fn user(user: Option<&User>) -> String {
+    let Some(User { name, uid, gid }) = user else {
+        return USER.to_owned();
+    };
+    let name = scalar(name.as_deref().unwrap_or(USER));
+    match (uid, gid) {
+        (None, _) => name,
+        (Some(uid), gid) => format!(
+            "{{ name: {name}, uid: {uid}, gid: {} }}",
+            gid.unwrap_or(*uid)
+        ),
+    }
 }
 
 fn of_health(health: &Health) -> String {
@@ -118,6 +121,7 @@ fn mapping(out: &mut String, key: &str, values: &BTreeMap<String, String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::convert::Note;
 
     fn full() -> ImageKeys {
         let map = |pairs: &[(&str, &str)]| {
@@ -130,7 +134,10 @@ mod tests {
             entrypoint: Some(vec!["python".into(), "-m".into(), "service".into()]),
             cmd: Some(vec!["--port".into(), "8000".into()]),
             env: map(&[("LOG_LEVEL", "info"), ("N", "1")]),
-            user: Some(User::Id(1000, None)),
+            user: Some(User {
+                uid: Some(1000),
+                ..User::default()
+            }),
             workdir: Some("/app".into()),
             ports: vec!["8000".into(), "9000/udp".into()],
             volumes: vec!["/data".into()],

@@ -1,7 +1,7 @@
 //! Lines of `libraries`, `constraints` and `overrides`: each requirement once, as a stack writes it.
 
 use super::Question;
-use super::base::{exact, pinned, pypi_cuda};
+use super::base::{exact, label, pinned, pypi_cuda};
 use super::text::Out;
 use super::yaml::{list, quoted, remark};
 use crate::convert::{Asked, Item, Known, Note, TorchIndex, Wants};
@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 /// What decides how libraries are written.
 pub(super) struct Lines<'a> {
     pub question: &'a Question<'a>,
+    /// Lines that a starter stack on the base has, if not the newest torch is for it.
+    pub starter: &'a [String],
     pub environment: Option<MarkerEnvironment>,
     pub torch: Torch,
 }
@@ -61,11 +63,6 @@ fn local_cuda(version: &Version, known: &Known) -> Option<String> {
     known.cuda_of_label(&label(version)?)
 }
 
-fn label(version: &Version) -> Option<String> {
-    let text = version.to_string();
-    text.split_once('+').map(|(_, label)| label.to_owned())
-}
-
 enum Line {
     Library(Asked),
     Comment(String),
@@ -85,7 +82,9 @@ impl Lines<'_> {
                 }
             };
             if let Some(why) = self.elsewhere(asked) {
-                lines.push(Line::Comment(why));
+                if !self.taken(asked) {
+                    lines.push(Line::Comment(why));
+                }
                 continue;
             }
             match places.get(&asked.name).map(|at| &mut lines[*at]) {
@@ -105,6 +104,10 @@ impl Lines<'_> {
         for line in lines {
             match line {
                 Line::Comment(text) => out.note(2, &text),
+                Line::Library(asked) if self.starts(&asked) => {
+                    count += 1;
+                    self.started(&asked, &places, out);
+                }
                 Line::Library(asked) => match self.library(&asked) {
                     Ok(line) => {
                         out.text.push_str(&line);
@@ -126,6 +129,45 @@ impl Lines<'_> {
         let marker = asked.marker.try_to_string().unwrap_or_default();
         let name = whole(asked);
         Some(format!("`{name}` ({}): only where {marker}", asked.at))
+    }
+
+    /// Whether the base's own line is one of the versions that are asked for: any, or a range.
+    fn starts(&self, asked: &Asked) -> bool {
+        let Wants::Versions(versions) = &asked.wants else {
+            return false;
+        };
+        let labelled = self.question.known.of_torch(&asked.name) && self.torch.index.is_some();
+        let placed = asked.index.is_some() || labelled || !asked.extras.is_empty();
+        let Some(line) = starter_line(self.starter, &asked.name).filter(|_| !placed) else {
+            return false;
+        };
+        let version = line.split('"').nth(1).map(|v| v.trim_end_matches(".*"));
+        let version = version.and_then(|v| v.parse::<Version>().ok());
+        exact(versions).is_none() && version.is_some_and(|v| versions.contains(&v))
+    }
+
+    /// Writes the base's own line, with torch's those of what it needs beside it.
+    fn started(&self, asked: &Asked, asked_for: &BTreeMap<String, usize>, out: &mut Out) {
+        for line in self.starter {
+            let name = line.split(':').next().unwrap_or_default();
+            let beside = asked.name == "torch" && !asked_for.contains_key(name);
+            if name == asked.name || beside {
+                out.text.push_str(&format!("  {line}\n"));
+            }
+        }
+    }
+
+    /// Whether the same is asked for under a marker that holds.
+    fn taken(&self, other: &Asked) -> bool {
+        let Some(environment) = &self.environment else {
+            return false;
+        };
+        self.question.found.libraries.iter().any(|item| match item {
+            Item::Take(asked) => {
+                asked.name == other.name && asked.wants == other.wants && asked.holds(environment)
+            }
+            Item::Note(_) => false,
+        })
     }
 
     /// Returns one line of `libraries`.
@@ -156,8 +198,12 @@ impl Lines<'_> {
                 quoted(&super::text::from(self.question.folder, file)),
             )),
             Wants::Git { url, reference } => {
+                let at = reference
+                    .as_ref()
+                    .map(|r| format!("@{r}"))
+                    .unwrap_or_default();
                 let git = built(recipe).ok_or_else(|| refuse(&format!(
-                    "no recipe builds it: build a wheel (`pip wheel --no-deps git+{url}`) and name that file, or write `{name}: auto` if PyPI has it"
+                    "no recipe builds it: build a wheel (`pip wheel --no-deps git+{url}{at}`) and name that file, or write `{name}: auto` if PyPI has it"
                 )))?;
                 if git {
                     fields.push(("git", quoted(url)));
@@ -228,11 +274,8 @@ impl Lines<'_> {
             );
         };
         if self.torch.of_pypi {
-            return (
-                public(),
-                None,
-                Some(format!("PyPI's build is for CUDA {cuda} too")),
-            );
+            let why = format!("PyPI's build is for CUDA {cuda} too");
+            return (public(), None, (asked.name == "torch").then_some(why));
         }
         let url = own.or_else(|| self.torch.index.as_ref().map(|(url, _)| url.clone()));
         let url = url.filter(|url| known.torch_index(url).is_some_and(|i| i.label == label));
@@ -283,6 +326,14 @@ impl Lines<'_> {
         }
         out.section(key, &body, count);
     }
+}
+
+fn starter_line<'a>(lines: &'a [String], name: &str) -> Option<&'a str> {
+    let of = |line: &&String| {
+        line.strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with(':'))
+    };
+    lines.iter().find(of).map(String::as_str)
 }
 
 /// Whether a recipe builds the library from a repository. `None` if it has no build.
@@ -373,6 +424,11 @@ fn whole(asked: &Asked) -> String {
     format!("{}{extras}{wants}", asked.name)
 }
 
+/// Returns the text of a comment.
 pub(super) fn shown(note: &Note) -> String {
-    format!("`{}` ({}): {}", note.text, note.at, note.why)
+    let Note { at, text, why } = note;
+    match why.is_empty() {
+        true => format!("`{text}` ({at})"),
+        false => format!("`{text}` ({at}): {why}"),
+    }
 }

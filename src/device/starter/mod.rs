@@ -53,7 +53,7 @@ pub struct Question<'a> {
 pub fn of_file(question: &Question<'_>) -> Result<Starter, Diagnostic> {
     let (catalog, found) = (question.catalog, question.found);
     let place = Place::of(catalog, found, question.gpu, question.device)?;
-    let candidates = place.candidates(catalog, found)?;
+    let candidates = place.candidates(catalog, question.known, found)?;
     let mut best: Option<Starter> = None;
     for candidate in &candidates {
         let starter = on(question, &place, candidate)?;

@@ -83,6 +83,7 @@ pub(super) fn of_file(
         .push_str(&format!("python: \"{}\"\n", candidate.python));
     let lines = Lines {
         question,
+        starter: &candidate.image.starter,
         environment: environment(candidate.python, place.platform),
         torch: Torch::of(question, place.platform),
     };
@@ -99,7 +100,11 @@ pub(super) fn of_file(
     out.text.push_str(&keys::image(&found.image));
     out.notes += found.image.notes.len();
     if !found.rest.is_empty() {
-        comment(&mut out.text, 0, "Not in the stack:");
+        comment(
+            &mut out.text,
+            0,
+            "Not in the stack, which has libraries, packages, the project (`app`) and single files (`image.files`), and runs no commands:",
+        );
         for note in &found.rest {
             out.note(0, &shown(note));
         }
@@ -158,7 +163,7 @@ fn base_comments(found: &Found, candidate: &Candidate<'_>) -> Vec<String> {
                 cuda.at, cuda.value
             ),
             None => format!(
-                "{} asks for CUDA {}, which torch's wheels bring",
+                "{} asks for CUDA {}, which no base has so: here torch's wheels bring theirs",
                 cuda.at, cuda.value
             ),
         });

@@ -10,10 +10,13 @@ const OTHERS: [&str; 13] = [
 /// Returns a scalar: plain where that is safe, else in double quotes.
 pub(super) fn scalar(text: &str) -> String {
     let of_word = |b: u8| b.is_ascii_alphanumeric() || b"-_./".contains(&b);
+    // An option of a program begins with dashes, a number does not have a letter behind them.
     let plain = text
+        .trim_start_matches('-')
         .bytes()
         .next()
         .is_some_and(|b| b.is_ascii_alphabetic() || b == b'/')
+        && !text.starts_with("---")
         && text.bytes().all(of_word)
         && !OTHERS.contains(&text.to_ascii_lowercase().as_str());
     if plain { text.to_owned() } else { quoted(text) }

@@ -42,6 +42,8 @@ struct Walk<'a, 'f> {
     role: Role,
     /// What `COPY` put where: sources and the directory or file.
     copied: Vec<(String, String)>,
+    /// Users that commands make, with their numbers.
+    users: Vec<(String, Option<u32>)>,
     /// Copies of parts of the project.
     parts: Vec<copy::Part>,
     /// Stages that files are copied from and that are still to be read.
@@ -74,6 +76,7 @@ pub fn read(
         shell: vec!["/bin/sh".to_owned(), "-c".to_owned()],
         role: Role::Final,
         copied: Vec::new(),
+        users: Vec::new(),
         parts: Vec::new(),
         pending: Vec::new(),
     };
@@ -182,7 +185,7 @@ impl Walk<'_, '_> {
             }
         }
         self.found.from = Some(Why {
-            value: image.text.clone(),
+            value: image.text.split('@').next().unwrap_or_default().to_owned(),
             at: at.clone(),
         });
         if image.text == "scratch" {
@@ -195,9 +198,10 @@ impl Walk<'_, '_> {
                 .push(Note::new(&at, format!("FROM {}", image.text), why));
             return;
         };
+        let short = image.text.split('@').next().unwrap_or_default().to_owned();
         let why = |value: String| Why {
             value,
-            at: image.text.clone(),
+            at: short.clone(),
         };
         if let Some(cuda) = based.cuda {
             self.found.cuda = Some(why(cuda));
@@ -212,13 +216,13 @@ impl Walk<'_, '_> {
         {
             self.found.python = Some(Why {
                 value,
-                at: image.text.clone(),
+                at: short.clone(),
             });
         }
         for library in based.libraries {
             let item = match Asked::parse(&at, &library, Path::new("")) {
                 Item::Take(asked) => Item::Take(Asked {
-                    remark: Some(format!("of {}", image.text)),
+                    remark: Some(format!("of {short}")),
                     ..asked
                 }),
                 note => note,

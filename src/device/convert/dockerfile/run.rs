@@ -6,7 +6,10 @@ use super::super::{ConvertError, conda, pip, pyproject, requirements};
 use super::{Role, Walk};
 use crate::convert::files::Files;
 use parse_dockerfile::{Command as Form, RunInstruction};
+use pep440_rs::VersionSpecifiers;
+use stackforge_stack::spec::PythonVersion;
 use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
 
 /// Longest text of a comment, in bytes.
 const LONGEST: usize = 2000;
@@ -20,7 +23,7 @@ impl Walk<'_, '_> {
         }
         let found = match (&run.arguments, run.here_docs.first()) {
             // Only a document that is the whole command is a script of the shell.
-            (Form::Shell(text), Some(document)) if text.value.trim_start().starts_with("<<") => {
+            (Form::Shell(text), Some(document)) if of_shell(text.value) => {
                 script(&document.value, &self.variables, '\\')
             }
             (Form::Shell(text), Some(_)) => {
@@ -71,6 +74,7 @@ impl Walk<'_, '_> {
                 Some(names) => self.packages(names, at),
                 None => self.unless_needless(command, at),
             },
+            "useradd" | "adduser" => self.made(after(1)),
             "export" => after(1).iter().for_each(|w| self.assign(w)),
             "cd" => {
                 let to = self.absolute(text(1));
@@ -144,7 +148,7 @@ impl Walk<'_, '_> {
 
     fn unless_needless(&mut self, command: &Command, at: &str) {
         if !self.known.needless(&command.text) {
-            self.other(at, &command.text, "a command that `init` does not know: `libraries`, `packages`, `app` and `image.files` are what a stack has");
+            self.other(at, &command.text, "");
         }
     }
 
@@ -196,6 +200,13 @@ impl Walk<'_, '_> {
     fn package(&mut self, text: &str, at: &str) {
         let name = text.split(['=', '/', ':']).next().unwrap_or(text);
         let name = name.trim_end_matches('-');
+        let python = name
+            .strip_prefix("python")
+            .filter(|v| v.parse::<PythonVersion>().is_ok());
+        if let Some(Ok(value)) = python.map(|v| VersionSpecifiers::from_str(&format!("=={v}.*"))) {
+            let at = format!("{name} ({at})");
+            self.found.python.get_or_insert(Why { value, at });
+        }
         if let Some(rule) = self.known.os_package(name) {
             let (now, left, silent) = (rule.now.clone(), rule.left.clone(), rule.silent);
             if let Some(why) = left.filter(|_| !silent) {
@@ -261,6 +272,7 @@ impl Walk<'_, '_> {
             constrains: false,
         };
         let first = self.found.libraries.len();
+        let (indexes, default) = (self.found.indexes.len(), self.found.own_default_index);
         let without = words
             .iter()
             .position(|w| ["-e", "--editable"].contains(&w.text.as_str()));
@@ -271,6 +283,26 @@ impl Walk<'_, '_> {
             &words
         };
         let arguments = pip::arguments(words, &place, self.files, self.known, self.found)?;
+        // An index in the place of PyPI is one for this command alone.
+        let own = self
+            .found
+            .indexes
+            .get(indexes..)
+            .unwrap_or_default()
+            .to_vec();
+        if let (true, [Item::Take(index)]) =
+            (!default && self.found.own_default_index, own.as_slice())
+        {
+            let named = self.found.libraries[first..].iter_mut();
+            for asked in named.filter_map(|item| match item {
+                Item::Take(asked) => Some(asked),
+                Item::Note(_) => None,
+            }) {
+                asked.index.get_or_insert_with(|| index.value.clone());
+            }
+            self.found.indexes.truncate(indexes);
+            self.found.own_default_index = false;
+        }
         for (name, from) in arguments.from {
             requirements::built(&mut self.found.libraries[first..], &name, from);
         }
@@ -362,6 +394,12 @@ impl Walk<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// Whether a here-document is the whole of a command: the parser leaves `<<NAME` out of it, or not.
+fn of_shell(text: &str) -> bool {
+    let text = text.trim();
+    text.is_empty() || text.starts_with("<<") && !text.contains(char::is_whitespace)
 }
 
 /// Returns the words behind a subcommand, in front of which only options stand.

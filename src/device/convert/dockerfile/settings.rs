@@ -1,7 +1,7 @@
 //! What a Dockerfile says of the container: the stack's `image`.
 
 use super::super::found::{Health, Note, User};
-use super::super::shell::{script, words};
+use super::super::shell::{Word, script, words};
 use super::{Role, Walk};
 use parse_dockerfile::{Command as Form, HealthcheckArguments, Instruction, JsonOrStringArray};
 use std::collections::BTreeMap;
@@ -103,18 +103,9 @@ impl Walk<'_, '_> {
             if self.role == Role::Copied {
                 continue;
             }
-            match self.known.variable(&name) {
-                Some(why) => {
-                    let why = why.to_owned();
-                    self.found
-                        .image
-                        .notes
-                        .push(Note::new(at, format!("ENV {name}={value}"), why));
-                }
-                None => {
-                    self.found.image.env.insert(name, value);
-                }
-            }
+            let shown = format!("ENV {name}={value}");
+            let image = &mut self.found.image;
+            image.variable(self.known, at, &name, value, shown);
         }
     }
 
@@ -134,7 +125,7 @@ impl Walk<'_, '_> {
         };
         if ["root", "0"].contains(&user) || word.opaque {
             self.found.image.user = None;
-            let why = "a container that runs as root owns what it escapes to: `app` is the user unless you say so here";
+            let why = "a service needs no root, so the user is `app`: name another here if it does";
             self.found
                 .image
                 .notes
@@ -145,10 +136,50 @@ impl Walk<'_, '_> {
             .image
             .notes
             .retain(|n| !n.text.starts_with("USER "));
-        self.found.image.user = Some(match user.parse() {
-            Ok(id) => User::Id(id, group.and_then(|g| g.parse().ok())),
-            Err(_) => User::Name(user.to_owned()),
+        let id = |text: &str| text.parse::<u32>().ok();
+        let (name, uid) = match id(user) {
+            Some(uid) => (
+                self.users
+                    .iter()
+                    .find(|u| u.1 == Some(uid))
+                    .map(|u| u.0.clone()),
+                Some(uid),
+            ),
+            None => {
+                let made = self.users.iter().find(|u| u.0 == user);
+                (Some(user.to_owned()), made.and_then(|u| u.1))
+            }
+        };
+        self.found.image.user = Some(User {
+            name,
+            uid,
+            gid: group.and_then(id),
         });
+    }
+
+    /// Notes the user that `useradd` or `adduser` makes, for `USER`.
+    pub(super) fn made(&mut self, words: &[Word]) {
+        let mut name = None;
+        let mut uid = None;
+        let mut words = words.iter().map(|w| w.text.as_str());
+        while let Some(word) = words.next() {
+            match word {
+                "-u" | "--uid" => uid = words.next().and_then(|w| w.parse().ok()),
+                "-g" | "--gid" | "-G" | "--groups" | "-s" | "--shell" | "-d" | "--home"
+                | "--home-dir" | "-c" | "--comment" | "--gecos" | "--ingroup" => {
+                    words.next();
+                }
+                _ if word.starts_with("-u") && !word.starts_with("--") => {
+                    uid = word[2..].parse().ok()
+                }
+                _ if word.starts_with("--uid=") => uid = word["--uid=".len()..].parse().ok(),
+                _ if word.starts_with('-') => {}
+                _ => name = Some(word.to_owned()),
+            }
+        }
+        if let Some(name) = name {
+            self.users.push((name, uid));
+        }
     }
 
     fn port(&mut self, text: &str, at: &str) {
@@ -222,7 +253,7 @@ fn pairs(text: &str, variables: &BTreeMap<String, String>) -> Vec<(String, Strin
         let value = value.first().map(|w| emptied(&w.text)).unwrap_or_default();
         return vec![(name.to_owned(), value)];
     }
-    let split = |word: super::Word| {
+    let split = |word: Word| {
         let (name, value) = word.text.split_once('=')?;
         let valid = !name.is_empty();
         let value = if word.opaque {
