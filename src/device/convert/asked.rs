@@ -128,10 +128,7 @@ impl Asked {
     /// Reads `name[extra] @ ADDRESS ; marker`.
     fn at_place(at: &str, text: &str, folder: &Path) -> Result<Self, String> {
         let (name, place) = text.split_once('@').unwrap_or((text, ""));
-        let (place, marker) = match place.split_once(" ;") {
-            Some((place, marker)) => (place, Some(marker)),
-            None => (place, None),
-        };
+        let (place, marker) = split_marker(place);
         let read = requirement(name.trim())
             .map_err(|why| format!("its name is not one of a distribution ({why})"))?;
         let mut asked = Self::place(at, Some(read.name.as_ref()), place.trim(), folder)?;
@@ -144,10 +141,8 @@ impl Asked {
 
     /// Reads the address or path of a file or repository, whose fragment may hold the name.
     fn place(at: &str, name: Option<&str>, text: &str, folder: &Path) -> Result<Self, String> {
-        let (text, marker) = match text.split_once(" ;") {
-            Some((text, marker)) => (text.trim(), marker_of(marker)?),
-            None => (text, MarkerTree::TRUE),
-        };
+        let (text, marker) = split_marker(text);
+        let marker = marker.map_or(Ok(MarkerTree::TRUE), marker_of)?;
         let asked = |name: &str, wants| Self {
             wants,
             marker,
@@ -183,6 +178,18 @@ impl Asked {
     /// Whether its marker holds there.
     pub fn holds(&self, environment: &MarkerEnvironment) -> bool {
         self.marker.evaluate(environment, &[])
+    }
+}
+
+/// Splits what follows an address: pip takes the `;` with white space on either side.
+fn split_marker(text: &str) -> (&str, Option<&str>) {
+    let at = text.find(" ;").or_else(|| text.find("; "));
+    match at {
+        Some(at) => (
+            text[..at].trim(),
+            Some(text[at..].trim_start_matches([' ', ';'])),
+        ),
+        None => (text.trim(), None),
     }
 }
 

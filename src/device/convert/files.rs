@@ -58,7 +58,10 @@ impl<'a> Files<'a> {
     /// If it cannot be read, is too large, or is not text.
     pub fn open(&mut self, path: &Path, by: Option<&str>) -> Result<File, ConvertError> {
         let path = plain(path);
-        let shown = path.display().to_string();
+        let shown = match path.as_os_str() == "-" {
+            true => "stdin".to_owned(),
+            false => path.display().to_string(),
+        };
         let by = by.map(str::to_owned);
         if self.count == MOST || self.open.len() == DEEPEST {
             let by = by.unwrap_or(shown);
@@ -140,7 +143,10 @@ fn plain(path: &Path) -> PathBuf {
             _ => out.push(part),
         }
     }
-    out
+    match out.as_os_str().is_empty() {
+        true => PathBuf::from("."),
+        false => out,
+    }
 }
 
 /// Decodes UTF-8 with or without a byte order mark, and UTF-16 with one, which PowerShell writes.
@@ -193,7 +199,8 @@ mod tests {
             ("./a/../b", "b"),
             ("../a", "../a"),
             ("/x/./y", "/x/y"),
-            ("a/..", ""),
+            ("a/..", "."),
+            ("", "."),
         ] {
             assert_eq!(plain(Path::new(path)), Path::new(same));
         }

@@ -119,7 +119,13 @@ impl Kind {
             ));
         }
         let ending = file.path.extension().and_then(|e| e.to_str()).unwrap_or("");
-        match (ending, by_content(&file.text)) {
+        let content = match by_content(&file.text) {
+            None if ["txt", "in"].contains(&ending) && requirements(&file.text).0 > 0 => {
+                Some(Content::Kind(Self::Requirements))
+            }
+            content => content,
+        };
+        match (ending, content) {
             (_, Some(Content::Kind(kind))) => Ok(kind),
             (_, Some(Content::Stack)) => {
                 Err(refused("a stack already", "run `stackforge check` on it"))
@@ -151,8 +157,7 @@ enum Content {
 }
 
 fn by_content(text: &str) -> Option<Content> {
-    let written = |l: &&str| !l.trim().is_empty() && !l.trim_start().starts_with('#');
-    let mut lines = text.lines().filter(written);
+    let mut lines = text.lines().filter(|l| written(l));
     let first = lines.next()?.trim();
     let word = first.split_whitespace().next()?.to_ascii_uppercase();
     if ["FROM", "ARG"].contains(&word.as_str()) && first.len() > word.len() {
@@ -187,16 +192,24 @@ fn by_content(text: &str) -> Option<Content> {
     if text.lines().any(table) {
         return Some(Content::Kind(Kind::Pyproject));
     }
-    // Nearly all lines are requirements or options.
+    let (good, bad) = requirements(text);
+    (good > 3 * bad).then_some(Content::Kind(Kind::Requirements))
+}
+
+fn written(line: &str) -> bool {
+    !line.trim().is_empty() && !line.trim_start().starts_with('#')
+}
+
+/// Counts lines that are requirements or options, and those that are not.
+fn requirements(text: &str) -> (usize, usize) {
     let (mut good, mut bad) = (0, 0);
-    for line in text.lines().filter(written) {
+    for line in text.lines().filter(|l| written(l)) {
         let line = line.split(" #").next().unwrap_or(line).trim();
-        let option = line.starts_with('-') || line.starts_with("git+");
-        if option || stackforge_stack::spec::requirement(line).is_ok() {
-            good += 1;
-        } else {
-            bad += 1;
+        let option = line.starts_with('-') || line.contains("://");
+        match option || stackforge_stack::spec::requirement(line).is_ok() {
+            true => good += 1,
+            false => bad += 1,
         }
     }
-    (good > 3 * bad).then_some(Content::Kind(Kind::Requirements))
+    (good, bad)
 }

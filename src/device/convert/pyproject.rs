@@ -9,6 +9,7 @@ use super::found::{App, Found, Item, Note, Why};
 use super::known::Known;
 use super::{ConvertError, poetry, requirements, uv};
 use pep440_rs::VersionSpecifiers;
+use stackforge_types::wheel::normalized;
 use std::path::Path;
 use std::str::FromStr as _;
 use toml::{Table, Value};
@@ -54,7 +55,21 @@ pub fn read(
     found: &mut Found,
 ) -> Result<(), ConvertError> {
     files.enter(file);
-    tables(file, files, known, found)
+    tables(file, &Chosen::default(), files, known, found)
+}
+
+/// Extras and groups that somebody installs.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    pub names: Vec<String>,
+    pub all: bool,
+}
+
+impl Chosen {
+    fn has(&self, name: &str) -> bool {
+        let name = normalized(name);
+        self.all || self.names.iter().any(|chosen| normalized(chosen) == name)
+    }
 }
 
 /// Reads its tables, also where a Dockerfile installs the project.
@@ -63,6 +78,7 @@ pub fn read(
 /// As [`read`].
 pub(super) fn tables(
     file: &File,
+    chosen: &Chosen,
     files: &mut Files<'_>,
     known: &Known,
     found: &mut Found,
@@ -100,12 +116,12 @@ pub(super) fn tables(
         }
     }
     if let Some(project) = project {
-        of_project(project, &document, files, known, found)?;
+        of_project(project, &document, chosen, files, known, found)?;
     }
     if let Some(poetry) = poetry {
         poetry::read(poetry, &document, known, found);
     }
-    groups(&document, found);
+    groups(&document, chosen, found);
     uv::read(&document, known, found);
     pdm(&document, known, found);
     if project.is_some() || poetry.is_some() {
@@ -125,6 +141,7 @@ pub(super) fn tables(
 fn of_project(
     project: &Table,
     document: &Document<'_>,
+    chosen: &Chosen,
     files: &mut Files<'_>,
     known: &Known,
     found: &mut Found,
@@ -137,12 +154,7 @@ fn of_project(
         .get("optional-dependencies")
         .and_then(Value::as_table);
     for (name, list) in extras.into_iter().flatten() {
-        let why = format!("of the extra `{name}`: write it as a library if the image needs it");
-        for text in texts(Some(list)) {
-            found
-                .libraries
-                .push(Item::Note(Note::new(&document.at(text), text, &*why)));
-        }
+        choice(name, list, "extra", document, chosen, found);
     }
     let dynamic = texts(project.get("dynamic")).any(|d| d == "dependencies");
     let of_setuptools = document.table(&["tool", "setuptools", "dynamic"]);
@@ -169,13 +181,30 @@ fn of_project(
 }
 
 /// Dependency groups: for developers by convention, so comments. A group's own lines say what others include.
-fn groups(document: &Document<'_>, found: &mut Found) {
+fn groups(document: &Document<'_>, chosen: &Chosen, found: &mut Found) {
     for (name, list) in document.table(&["dependency-groups"]).into_iter().flatten() {
-        for text in texts(Some(list)) {
-            let why = format!("of the group `{name}`: write it as a library if the image needs it");
-            let note = Note::new(&document.at(text), text, why);
-            found.libraries.push(Item::Note(note));
-        }
+        choice(name, list, "group", document, chosen, found);
+    }
+}
+
+/// Takes the requirements of an extra or a group if it is chosen.
+fn choice(
+    name: &str,
+    list: &Value,
+    what: &str,
+    document: &Document<'_>,
+    chosen: &Chosen,
+    found: &mut Found,
+) {
+    for text in texts(Some(list)) {
+        let at = document.at(text);
+        found.libraries.push(if chosen.has(name) {
+            Asked::parse(&at, text, document.folder())
+        } else {
+            let why =
+                format!("of the {what} `{name}`: write it as a library if the image needs it");
+            Item::Note(Note::new(&at, text, why))
+        });
     }
 }
 

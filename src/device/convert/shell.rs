@@ -270,14 +270,16 @@ impl Lexer<'_> {
     }
 
     fn backticks(&mut self, word: &mut Word) {
-        word.opaque = true;
+        let from = self.at;
         self.at += 1;
         while let Some(&c) = self.chars.get(self.at) {
             self.at += 1;
             if c == '`' {
-                return;
+                break;
             }
         }
+        word.opaque = true;
+        word.text.extend(&self.chars[from..self.at]);
     }
 
     /// Reads `$NAME`, `${NAME}`, `${NAME:-other}` or `$(command)`.
@@ -285,8 +287,10 @@ impl Lexer<'_> {
         self.at += 1;
         match self.chars.get(self.at) {
             Some('(') => {
-                word.opaque = true;
+                let from = self.at - 1;
                 self.nested('(', ')');
+                word.opaque = true;
+                word.text.extend(&self.chars[from..self.at]);
             }
             Some('{') => {
                 let from = self.at + 1;

@@ -220,6 +220,7 @@ pub(super) fn from(folder: &Path, path: &str) -> String {
         let absolute = std::path::absolute(path);
         return absolute.map_or_else(|_| path.to_owned(), |p| p.display().to_string());
     }
+    let path = path.strip_prefix("./").unwrap_or(path);
     let up = folder
         .components()
         .filter(|c| matches!(c, Component::Normal(_)))

@@ -4,7 +4,9 @@ use super::super::found::{Item, Note, Why};
 use super::super::shell::{Command, Script, Word, script};
 use super::super::{ConvertError, conda, pip, pyproject, requirements};
 use super::{Role, Walk};
+use crate::convert::asked::FOLDER;
 use crate::convert::files::Files;
+use crate::convert::pyproject::Chosen;
 use parse_dockerfile::{Command as Form, RunInstruction};
 use pep440_rs::VersionSpecifiers;
 use stackforge_stack::spec::PythonVersion;
@@ -39,10 +41,14 @@ impl Walk<'_, '_> {
             self.other(at, &text.join("; "), "control flow, which `init` does not follow: write what it installs into `libraries` and `packages`");
             return Ok(());
         }
-        for command in &found.commands {
-            self.command(command, at)?;
-        }
-        Ok(())
+        // A `cd` holds within one instruction.
+        self.folder_before.clone_from(&self.workdir);
+        let read = found
+            .commands
+            .iter()
+            .try_for_each(|command| self.command(command, at));
+        self.workdir.clone_from(&self.folder_before);
+        read
     }
 
     /// Notes files of the context that a command sees.
@@ -103,10 +109,10 @@ impl Walk<'_, '_> {
             },
             "uv" if text(1) == "add" => self.pip(after(2), at)?,
             "uv" if ["sync", "export", "run"].contains(&text(1)) => {
-                self.project_file("pyproject.toml", command, at)?
+                self.synced(after(2), command, at)?
             }
             "poetry" | "pdm" if ["install", "sync", "export"].contains(&text(1)) => {
-                self.project_file("pyproject.toml", command, at)?;
+                self.synced(after(2), command, at)?;
             }
             "conda" | "mamba" | "micromamba" => self.conda(words, command, at)?,
             "yum" | "dnf" | "microdnf" | "apk" | "zypper" => {
@@ -252,13 +258,17 @@ impl Walk<'_, '_> {
             !tools.contains(&name)
         };
         let words: Vec<Word> = words.iter().filter(plain).cloned().collect();
-        let project = words
-            .iter()
-            .any(|w| w.text == "." || w.text.starts_with(".["));
-        let words: Vec<Word> = words
-            .into_iter()
-            .filter(|w| w.text != "." && !w.text.starts_with(".["))
-            .collect();
+        let own = |text: &str| text == "." || text.starts_with(".[");
+        let extras = words.iter().find(|w| own(&w.text)).map(|w| {
+            let names = w
+                .text
+                .trim_start_matches(".[")
+                .trim_end_matches(']')
+                .split(',');
+            let names = names.map(|name| name.trim().to_owned());
+            names.filter(|name| name != ".").collect()
+        });
+        let words: Vec<Word> = words.into_iter().filter(|w| !own(&w.text)).collect();
         let (folder, workdir, copied) = (
             self.folder().to_owned(),
             self.workdir.clone(),
@@ -306,31 +316,54 @@ impl Walk<'_, '_> {
         for (name, from) in arguments.from {
             requirements::built(&mut self.found.libraries[first..], &name, from);
         }
-        if project {
-            self.project_requirements("pyproject.toml", at)?;
+        let Some(names) = extras else {
+            return Ok(());
+        };
+        let chosen = Chosen { names, all: false };
+        let elsewhere = self.workdir != self.folder_before;
+        if elsewhere || !self.project_requirements(&chosen, at)? {
+            let why = match elsewhere {
+                true => FOLDER,
+                false => {
+                    "there is no pyproject.toml beside the Dockerfile: write here what the project requires"
+                }
+            };
+            let text = format!("pip install . (in {})", self.workdir);
+            self.found
+                .libraries
+                .push(Item::Note(Note::new(at, text, why)));
         }
         Ok(())
     }
 
-    /// Reads the requirements of the project that is installed.
-    fn project_file(
-        &mut self,
-        name: &str,
-        command: &Command,
-        at: &str,
-    ) -> Result<(), ConvertError> {
-        if self.project_requirements(name, at)? {
+    /// Reads the requirements of the project that uv, Poetry or PDM installs.
+    fn synced(&mut self, words: &[Word], command: &Command, at: &str) -> Result<(), ConvertError> {
+        let mut chosen = Chosen::default();
+        let mut words = words.iter().map(|w| w.text.as_str());
+        while let Some(word) = words.next() {
+            match word {
+                "--extra" | "--group" | "--with" | "-E" | "--extras" | "-G" => {
+                    let names = words.next().unwrap_or_default();
+                    chosen
+                        .names
+                        .extend(names.split([',', ' ']).map(str::to_owned));
+                }
+                "--all-extras" | "--all-groups" => chosen.all = true,
+                _ => {}
+            }
+        }
+        if self.project_requirements(&chosen, at)? {
             return Ok(());
         }
-        let why = format!("there is no {name} beside the Dockerfile: write what it installs here");
-        self.found
-            .libraries
-            .push(Item::Note(Note::new(at, command.text.clone(), why)));
+        let why = "there is no pyproject.toml beside the Dockerfile: write what it installs here";
+        let note = Note::new(at, command.text.clone(), why);
+        self.found.libraries.push(Item::Note(note));
         Ok(())
     }
 
     /// Takes the dependencies of the project beside the Dockerfile, once. Returns whether it has such a file.
-    fn project_requirements(&mut self, name: &str, at: &str) -> Result<bool, ConvertError> {
+    fn project_requirements(&mut self, chosen: &Chosen, at: &str) -> Result<bool, ConvertError> {
+        let name = "pyproject.toml";
         let Some(path) = beside(self.files, name, self.folder(), &self.workdir, &self.copied)
         else {
             return Ok(false);
@@ -342,7 +375,7 @@ impl Walk<'_, '_> {
         let (known, found) = (self.known, &mut *self.found);
         let app = found.app.take();
         self.files.within(&path, at, |files, file| {
-            pyproject::tables(file, files, known, found)
+            pyproject::tables(file, chosen, files, known, found)
         })?;
         // The image's own Python is what the project runs with, and its `COPY` says where the project lies.
         self.found.python = python.or(self.found.python.take());
