@@ -39,7 +39,11 @@ pub const TARGETS: [Target; 26] = [
     },
     target("elf", elf),
     target("fatbin", fatbin),
-    target("foreign", foreign::foreign),
+    // The catalog, and expressions.
+    Target {
+        buffers: 64 << 20,
+        ..target("foreign", foreign::foreign)
+    },
     target("headers", web::headers),
     // Buffers of blobs on their way, and of their verification.
     Target {

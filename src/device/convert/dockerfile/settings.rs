@@ -150,6 +150,11 @@ impl Walk<'_, '_> {
                 (Some(user.to_owned()), made.and_then(|u| u.1))
             }
         };
+        if let Some(group) = group.filter(|g| *g != user && id(g).is_none()) {
+            let why = "the user's group is the one of its own number";
+            let note = Note::new(at, format!("USER {user}:{group}"), why);
+            self.found.image.notes.push(note);
+        }
         self.found.image.user = Some(User {
             name,
             uid,
