@@ -38,7 +38,8 @@ pub struct Files<'a> {
     disk: &'a dyn Disk,
     /// Files that are being read, outermost first.
     open: Vec<PathBuf>,
-    count: usize,
+    /// Files that were read.
+    done: Vec<PathBuf>,
     left: u64,
 }
 
@@ -47,7 +48,7 @@ impl<'a> Files<'a> {
         Self {
             disk,
             open: Vec::new(),
-            count: 0,
+            done: Vec::new(),
             left: MAX_BYTES,
         }
     }
@@ -63,11 +64,11 @@ impl<'a> Files<'a> {
             false => path.display().to_string(),
         };
         let by = by.map(str::to_owned);
-        if self.count == MOST || self.open.len() == DEEPEST {
+        if self.done.len() == MOST || self.open.len() == DEEPEST {
             let by = by.unwrap_or(shown);
             return Err(ConvertError::TooMany { by });
         }
-        self.count += 1;
+        self.done.push(path.clone());
         let bytes = match self.disk.read(&path, self.left + 1) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::IsADirectory => {
@@ -116,6 +117,11 @@ impl<'a> Files<'a> {
 
     pub fn is_file(&self, path: &Path) -> bool {
         self.disk.is_file(&plain(path))
+    }
+
+    /// Whether the file was read.
+    pub fn was_read(&self, path: &Path) -> bool {
+        self.done.contains(&plain(path))
     }
 
     fn directory(&self, path: &Path, shown: String) -> ConvertError {

@@ -149,6 +149,14 @@ pub fn arguments(
                     "a stack's files come from indexes: name yours in `indexes`, or single files in `libraries`",
                 );
             }
+            "--no-deps" => {
+                note(
+                    found,
+                    place,
+                    text,
+                    "a stack installs what its libraries require: `overrides` change what they ask for",
+                );
+            }
             "-t" | "--target" | "--root" => {
                 let to = value().unwrap_or_default();
                 note(

@@ -1,14 +1,15 @@
 //! Lines of `libraries`, `constraints` and `overrides`: each requirement once, as a stack writes it.
 
 use super::Question;
-use super::base::{exact, label, pinned, pypi_cuda};
+use super::base::{exact, label};
 use super::text::Out;
+use super::torch::Torch;
 use super::yaml::{list, quoted, remark};
-use crate::convert::{Asked, Item, Known, Note, TorchIndex, Wants};
+use crate::convert::{Asked, Item, Note, Wants};
 use pep440_rs::{Version, VersionSpecifier, VersionSpecifiers};
 use pep508_rs::MarkerEnvironment;
 use stackforge_stack::catalog::{BuildSource, Recipe, WheelSource};
-use stackforge_stack::spec::{From, LibraryName, Platform};
+use stackforge_stack::spec::{From, LibraryName};
 use std::collections::BTreeMap;
 
 /// What decides how libraries are written.
@@ -18,49 +19,6 @@ pub(super) struct Lines<'a> {
     pub starter: &'a [String],
     pub environment: Option<MarkerEnvironment>,
     pub torch: Torch,
-}
-
-/// How torch and what its indexes have for each CUDA comes.
-pub(super) struct Torch {
-    /// torch's index of the file.
-    index: Option<(String, TorchIndex)>,
-    /// Whether PyPI's wheel of the torch that is wanted is for the CUDA that is wanted.
-    of_pypi: bool,
-}
-
-impl Torch {
-    pub fn of(question: &Question<'_>, platform: Platform) -> Self {
-        let (found, known) = (question.found, question.known);
-        let of_libraries = found.libraries.iter().filter_map(|item| match item {
-            Item::Take(asked) => asked.index.as_deref(),
-            Item::Note(_) => None,
-        });
-        let of_file = found.indexes.iter().filter_map(|item| match item {
-            Item::Take(index) => Some(index.value.as_str()),
-            Item::Note(_) => None,
-        });
-        let mut all = of_file.chain(of_libraries).filter_map(|url| {
-            let index = known.torch_index(url)?;
-            Some((url.to_owned(), index))
-        });
-        let index = all.find(|(_, index)| !index.label.is_empty());
-        let torch = pinned(found, "torch");
-        let local = torch.as_ref().and_then(|v| local_cuda(v, known));
-        let wanted = local.or_else(|| index.as_ref().and_then(|i| i.1.cuda.clone()));
-        let own = torch.and_then(|v| {
-            let public = Version::new(v.release().iter().copied());
-            pypi_cuda(question.catalog, "torch", &public, platform)
-        });
-        Self {
-            of_pypi: wanted.is_some() && wanted == own,
-            index,
-        }
-    }
-}
-
-/// Returns the CUDA of a version's local label: `12.8` of `2.9.1+cu128`.
-fn local_cuda(version: &Version, known: &Known) -> Option<String> {
-    known.cuda_of_label(&label(version)?)
 }
 
 enum Line {

@@ -8,6 +8,7 @@ mod base;
 mod keys;
 mod libraries;
 mod text;
+mod torch;
 mod yaml;
 
 use crate::Device;

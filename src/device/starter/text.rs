@@ -1,7 +1,8 @@
 //! The text of a stack that a file asks for.
 
 use super::base::{Candidate, Place};
-use super::libraries::{Lines, Torch, shown};
+use super::libraries::{Lines, shown};
+use super::torch::Torch;
 use super::yaml::{comment, quoted, scalar};
 use super::{Question, keys};
 use crate::convert::{App, Found, Item, Known, environment};

@@ -48,7 +48,7 @@ impl Walk<'_, '_> {
         let to = self.absolute(dest);
         if let Some(from) = from {
             let from = self.fill(&from.value).text;
-            return self.from_stage(&from, &sources, &to, at);
+            return self.other_stage(&from, &sources, &to, at);
         }
         for source in sources {
             if source == "<<" {
@@ -77,7 +77,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn from_stage(&mut self, from: &str, sources: &[String], to: &str, at: &str) {
+    fn other_stage(&mut self, from: &str, sources: &[String], to: &str, at: &str) {
         self.pending.push(from.to_owned());
         if from.contains("astral-sh/uv") || from.contains("astral/uv") {
             return;
@@ -136,8 +136,12 @@ impl Walk<'_, '_> {
         self.parts.push(part);
     }
 
-    /// Takes the project's folder for its parts.
+    /// Takes the project's folder for its parts, at the end.
     pub(super) fn project(&mut self) {
+        // What only said what to install is not needed in the image.
+        let (folder, files) = (self.folder().to_owned(), &*self.files);
+        let needed = |_: &String, source: &mut String| !files.was_read(&folder.join(&*source));
+        self.found.image.files.retain(needed);
         let parts = std::mem::take(&mut self.parts);
         if parts.is_empty() {
             return;

@@ -4,6 +4,9 @@
 //! image that the last stage starts from.
 
 mod copy;
+mod documents;
+mod find;
+mod packages;
 mod run;
 mod settings;
 
@@ -63,7 +66,7 @@ pub fn read(
     found: &mut Found,
 ) -> Result<(), ConvertError> {
     files.enter(file);
-    let text = without_documents(&file.text);
+    let text = documents::without(&file.text);
     let dockerfile = parse(&text).map_err(|e| invalid(file, e.line(), &format!("{e:#}")))?;
     let escape = dockerfile.parser_directives.escape.as_ref();
     let mut walk = Walk {
@@ -98,70 +101,6 @@ fn invalid(file: &File, line: usize, message: &str) -> ConvertError {
         message: message.to_owned(),
         what: "a Dockerfile: `docker build --check` says more",
     }
-}
-
-/// Empties the lines of here-documents that a command in front of `<<NAME` reads, which the parser takes for
-/// instructions. Documents that are a whole `RUN` or `COPY` stay: the parser has them.
-fn without_documents(text: &str) -> String {
-    let escape = if text
-        .lines()
-        .next()
-        .is_some_and(|l| l.replace(' ', "") == "#escape=`")
-    {
-        '`'
-    } else {
-        '\\'
-    };
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let mut out = String::with_capacity(text.len());
-    let mut at = 0;
-    while at < lines.len() {
-        let first = at;
-        while at + 1 < lines.len() && goes_on(lines[at], escape) {
-            at += 1;
-        }
-        at += 1;
-        lines[first..at].iter().for_each(|line| out.push_str(line));
-        for name in documents(&lines[first..at]) {
-            let end = |l: &&str| l.trim_start_matches('\t').trim_end_matches(['\r', '\n']) == name;
-            let Some(length) = lines[at..].iter().position(end) else {
-                break;
-            };
-            (0..=length).for_each(|_| out.push('\n'));
-            at += length + 1;
-        }
-    }
-    out
-}
-
-/// Whether an instruction goes on in the next line.
-fn goes_on(line: &str, escape: char) -> bool {
-    let line = line.trim();
-    line.ends_with(escape) && !line.starts_with('#')
-}
-
-/// Returns the names of documents that a `RUN` reads behind a command.
-fn documents(lines: &[&str]) -> Vec<String> {
-    let mut words = lines.iter().flat_map(|l| l.split_whitespace());
-    let run = words
-        .next()
-        .is_some_and(|word| word.eq_ignore_ascii_case("RUN"));
-    let mut words = words.skip_while(|w| w.starts_with("--"));
-    let whole = words.next().is_none_or(|word| word.starts_with("<<"));
-    if !run || whole {
-        return Vec::new();
-    }
-    let name = |word: &str| {
-        let word = word.trim_start_matches(|c: char| c.is_ascii_digit());
-        let name = word.strip_prefix("<<")?;
-        let name = name
-            .strip_prefix('-')
-            .unwrap_or(name)
-            .trim_matches(['"', '\'']);
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        (!name.is_empty() && name.chars().all(plain)).then(|| name.to_owned())
-    };
-    words.filter_map(name).collect()
 }
 
 /// Returns where each line starts.

@@ -1,17 +1,15 @@
 //! `RUN`: packages that a command installs; every other command is a comment.
 
-use super::super::found::{Item, Note, Why};
+use super::super::found::{Item, Note};
 use super::super::shell::{Command, Script, Word, script};
 use super::super::{ConvertError, conda, pip, pyproject, requirements};
+use super::find::beside;
 use super::{Role, Walk};
 use crate::convert::asked::FOLDER;
 use crate::convert::files::Files;
 use crate::convert::pyproject::Chosen;
 use parse_dockerfile::{Command as Form, RunInstruction};
-use pep440_rs::VersionSpecifiers;
-use stackforge_stack::spec::PythonVersion;
-use std::path::{Path, PathBuf};
-use std::str::FromStr as _;
+use std::path::Path;
 
 /// Longest text of a comment, in bytes.
 const LONGEST: usize = 2000;
@@ -170,70 +168,6 @@ impl Walk<'_, '_> {
         let more = if end < text.len() { " …" } else { "" };
         let text = format!("RUN {}{more}", &text[..end]);
         self.found.rest.push(Note::new(at, text, why));
-    }
-
-    fn packages_note(&mut self, text: &str, at: &str, why: &str) {
-        self.found
-            .packages
-            .push(Item::Note(Note::new(at, text, why)));
-    }
-
-    /// Takes names behind `apt-get install`.
-    fn packages(&mut self, words: &[Word], at: &str) {
-        if self.role == Role::Copied {
-            let names: Vec<&str> = words.iter().map(|w| w.text.as_str()).collect();
-            let names: Vec<&str> = names.into_iter().filter(|n| !n.starts_with('-')).collect();
-            let why = "of a stage that builds: name in `build_packages` of a library what its build needs";
-            return self.packages_note(&names.join(" "), at, why);
-        }
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let text = word.text.as_str();
-            match text {
-                "-t" | "-o" | "-c" | "--target-release" | "--option" => {
-                    words.next();
-                }
-                _ if text.starts_with('-') => {}
-                _ if word.opaque => {
-                    let why = "what it stands for is known only when the image is built: write the name out";
-                    self.packages_note(text, at, why);
-                }
-                _ => self.package(text, at),
-            }
-        }
-    }
-
-    fn package(&mut self, text: &str, at: &str) {
-        let name = text.split(['=', '/', ':']).next().unwrap_or(text);
-        let name = name.trim_end_matches('-');
-        let python = name
-            .strip_prefix("python")
-            .filter(|v| v.parse::<PythonVersion>().is_ok());
-        if let Some(Ok(value)) = python.map(|v| VersionSpecifiers::from_str(&format!("=={v}.*"))) {
-            let at = format!("{name} ({at})");
-            self.found.python.get_or_insert(Why { value, at });
-        }
-        if let Some(rule) = self.known.os_package(name) {
-            let (now, left, silent) = (rule.now.clone(), rule.left.clone(), rule.silent);
-            if let Some(why) = left.filter(|_| !silent) {
-                self.packages_note(text, at, &why);
-            }
-            for value in now {
-                self.found.packages.push(Item::Take(Why {
-                    value,
-                    at: at.to_owned(),
-                }));
-            }
-            return;
-        }
-        if text.starts_with(['.', '/']) || name.parse::<stackforge_types::OsPackage>().is_err() {
-            let why = "not the name of a package of Debian or Ubuntu";
-            return self.packages_note(text, at, why);
-        }
-        self.found.packages.push(Item::Take(Why {
-            value: name.to_owned(),
-            at: at.to_owned(),
-        }));
     }
 
     /// Takes arguments behind `pip install`.
@@ -469,59 +403,4 @@ fn exec(list: Vec<String>) -> Script {
             }
         }
     }
-}
-
-/// Finds a file beside the Dockerfile or in the folder above it, by its path in the image.
-fn beside(
-    files: &Files<'_>,
-    name: &str,
-    folder: &Path,
-    workdir: &str,
-    copied: &[(String, String)],
-) -> Option<PathBuf> {
-    let whole = match name.starts_with('/') {
-        true => name.to_owned(),
-        false => format!(
-            "{}/{}",
-            workdir.trim_end_matches('/'),
-            name.trim_start_matches("./")
-        ),
-    };
-    let mut candidates = Vec::new();
-    for (source, dest) in copied.iter().rev() {
-        let source = source.trim_start_matches("./").trim_end_matches('/');
-        let last = source.rsplit('/').next().unwrap_or(source);
-        let dest = dest.trim_end_matches('/');
-        if whole == dest || whole == format!("{dest}/{last}") {
-            candidates.push(source.to_owned());
-        }
-        if let Some(rest) = whole.strip_prefix(dest).and_then(|r| r.strip_prefix('/')) {
-            let source = if source == "." { "" } else { source };
-            candidates.push(
-                format!("{source}/{rest}")
-                    .trim_start_matches('/')
-                    .to_owned(),
-            );
-        }
-    }
-    let mut rest = whole.trim_start_matches('/');
-    candidates.push(name.trim_start_matches("./").to_owned());
-    while let Some((_, shorter)) = rest.split_once('/') {
-        candidates.push(rest.to_owned());
-        rest = shorter;
-    }
-    candidates.push(rest.to_owned());
-    let inside = |c: &String| !c.starts_with('/') && !c.split('/').any(|part| part == "..");
-    let folders = [Some(folder), folder.parent()];
-    candidates
-        .iter()
-        .filter(|c| inside(c))
-        .take(32)
-        .find_map(|candidate| {
-            let paths = folders
-                .iter()
-                .flatten()
-                .map(|folder| folder.join(candidate));
-            paths.into_iter().find(|path| files.is_file(path))
-        })
 }
