@@ -12,7 +12,7 @@ use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_stack::spec::Sm;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub fn run(common: &Common, args: &InitArgs) -> Outcome {
     let catalog = stackforge_stack::catalog::load(common.catalog.as_deref())?;
@@ -83,16 +83,17 @@ fn folder_name(file: &Path) -> String {
 }
 
 /// Says what was written and what is to do.
-fn told(starter: &Starter, path: &PathBuf) -> String {
+fn told(starter: &Starter, path: &Path) -> String {
     let path = shown(path);
     let notes = match starter.notes {
         0 => String::new(),
         1 => " (a comment says what it lacks)".to_owned(),
         n => format!(" ({n} comments say what it lacks)"),
     };
-    let next = match starter.errors.is_empty() {
-        true => "lock",
-        false => "check",
+    let next = if starter.errors.is_empty() {
+        "lock"
+    } else {
+        "check"
     };
     format!("{path}: written{notes}; next: stackforge {next} {path}\n")
 }

@@ -241,9 +241,10 @@ fn versions(rest: &str) -> Option<VersionSpecifiers> {
                 _ => fuzzy(version.trim_end_matches('=')),
             };
         }
-        match part.starts_with(|c: char| c.is_ascii_digit()) {
-            true => fuzzy(part.split(['=', ' ']).next().unwrap_or(part)),
-            false => part.to_owned(),
+        if part.starts_with(|c: char| c.is_ascii_digit()) {
+            fuzzy(part.split(['=', ' ']).next().unwrap_or(part))
+        } else {
+            part.to_owned()
         }
     };
     let all: Vec<String> = rest.split(',').map(part).collect();

@@ -59,9 +59,10 @@ impl<'a> Files<'a> {
     /// If it cannot be read, is too large, or is not text.
     pub fn open(&mut self, path: &Path, by: Option<&str>) -> Result<File, ConvertError> {
         let path = plain(path);
-        let shown = match path.as_os_str() == "-" {
-            true => "stdin".to_owned(),
-            false => path.display().to_string(),
+        let shown = if path.as_os_str() == "-" {
+            "stdin".to_owned()
+        } else {
+            path.display().to_string()
         };
         let by = by.map(str::to_owned);
         if self.done.len() == MOST || self.open.len() == DEEPEST {
@@ -149,9 +150,10 @@ fn plain(path: &Path) -> PathBuf {
             _ => out.push(part),
         }
     }
-    match out.as_os_str().is_empty() {
-        true => PathBuf::from("."),
-        false => out,
+    if out.as_os_str().is_empty() {
+        PathBuf::from(".")
+    } else {
+        out
     }
 }
 

@@ -206,9 +206,10 @@ fn requirements(text: &str) -> (usize, usize) {
     for line in text.lines().filter(|l| written(l)) {
         let line = line.split(" #").next().unwrap_or(line).trim();
         let option = line.starts_with('-') || line.contains("://");
-        match option || stackforge_stack::spec::requirement(line).is_ok() {
-            true => good += 1,
-            false => bad += 1,
+        if option || stackforge_stack::spec::requirement(line).is_ok() {
+            good += 1
+        } else {
+            bad += 1
         }
     }
     (good, bad)

@@ -312,9 +312,10 @@ fn plain_reference(reference: &str) -> String {
         name = name.strip_prefix(prefix).unwrap_or(name);
     }
     let last = name.rsplit('/').next().unwrap_or(name);
-    match last.contains(':') {
-        true => name.to_owned(),
-        false => format!("{name}:latest"),
+    if last.contains(':') {
+        name.to_owned()
+    } else {
+        format!("{name}:latest")
     }
 }
 

@@ -225,9 +225,10 @@ fn note(found: &mut Found, place: &Place<'_>, text: &str, why: &str) {
 }
 
 pub(super) fn add(item: Item<Asked>, place: &Place<'_>, found: &mut Found) {
-    match place.constrains {
-        true => found.constraints.push(item),
-        false => found.libraries.push(item),
+    if place.constrains {
+        found.constraints.push(item)
+    } else {
+        found.libraries.push(item)
     }
 }
 
@@ -317,9 +318,10 @@ pub(super) fn index(url: &str, place: &Place<'_>, default: bool, known: &Known, 
     });
     found.own_default_index |= default;
     // The one in the place of PyPI is asked last.
-    match default {
-        true => found.indexes.push(taken),
-        false => found.indexes.insert(0, taken),
+    if default {
+        found.indexes.push(taken)
+    } else {
+        found.indexes.insert(0, taken)
     }
 }
 

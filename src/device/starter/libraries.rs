@@ -358,9 +358,10 @@ fn joined(versions: &VersionSpecifiers) -> String {
 
 /// Returns a requirement as people write it.
 fn whole(asked: &Asked) -> String {
-    let extras = match asked.extras.is_empty() {
-        true => String::new(),
-        false => format!("[{}]", asked.extras.join(",")),
+    let extras = if asked.extras.is_empty() {
+        String::new()
+    } else {
+        format!("[{}]", asked.extras.join(","))
     };
     let wants = match &asked.wants {
         Wants::Versions(versions) => joined(versions),
@@ -385,8 +386,9 @@ fn whole(asked: &Asked) -> String {
 /// Returns the text of a comment.
 pub(super) fn shown(note: &Note) -> String {
     let Note { at, text, why } = note;
-    match why.is_empty() {
-        true => format!("`{text}` ({at})"),
-        false => format!("`{text}` ({at}): {why}"),
+    if why.is_empty() {
+        format!("`{text}` ({at})")
+    } else {
+        format!("`{text}` ({at}): {why}")
     }
 }

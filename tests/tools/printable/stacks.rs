@@ -207,18 +207,8 @@ pub fn settings() -> World {
         world.case(&["diagnose", "log", "--catalog", catalog]);
         world.case(&["check", "s.yaml", "--catalog", catalog]);
         world.case(&["init", "--gpu", "h100", "-o", "-", "--catalog", catalog]);
-        world.case(&[
-            "init",
-            "--from",
-            "evil.txt",
-            "--gpu",
-            "h100",
-            "-o",
-            "-",
-            "--catalog",
-            catalog,
-        ]);
     }
+    foreign(&mut world);
     world.sandbox.write(
         "config.yaml",
         &format!("registries: {{ {evil}: {evil} }}\n"),

@@ -11,13 +11,14 @@ pub(super) fn beside(
     workdir: &str,
     copied: &[(String, String)],
 ) -> Option<PathBuf> {
-    let whole = match name.starts_with('/') {
-        true => name.to_owned(),
-        false => format!(
+    let whole = if name.starts_with('/') {
+        name.to_owned()
+    } else {
+        format!(
             "{}/{}",
             workdir.trim_end_matches('/'),
             name.trim_start_matches("./")
-        ),
+        )
     };
     let mut candidates = Vec::new();
     for (source, dest) in copied.iter().rev() {

@@ -256,11 +256,10 @@ impl Walk<'_, '_> {
         let chosen = Chosen { names, all: false };
         let elsewhere = self.workdir != self.folder_before;
         if elsewhere || !self.project_requirements(&chosen, at)? {
-            let why = match elsewhere {
-                true => FOLDER,
-                false => {
-                    "there is no pyproject.toml beside the Dockerfile: write here what the project requires"
-                }
+            let why = if elsewhere {
+                FOLDER
+            } else {
+                "there is no pyproject.toml beside the Dockerfile: write here what the project requires"
             };
             let text = format!("pip install . (in {})", self.workdir);
             self.found
