@@ -165,9 +165,15 @@ pub struct InitArgs {
     /// In place of this machine, the one whose root file system is mounted there
     #[arg(long, value_name = "DIR", conflicts_with = "gpu")]
     pub root: Option<PathBuf>,
+    /// Start from what there is: requirements, a pyproject.toml, a Dockerfile, a conda environment.yml; `-` for stdin
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
     /// File to write; `-` for stdout
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Replace the file if there is one
+    #[arg(long)]
+    pub force: bool,
 }
 
 #[derive(Debug, Args)]

@@ -19,6 +19,7 @@ ends!(
     stackforge_build::BuildError,
     stackforge_build::emit::EmitError,
     stackforge_build::render::RenderError,
+    stackforge_device::convert::ConvertError,
     stackforge_distribute::evidence::EvidenceError,
     stackforge_distribute::evidence::KeyError,
     stackforge_distribute::publish::PublishError,

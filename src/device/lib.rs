@@ -6,6 +6,7 @@
 //! Reads no UUID, serial number or host name.
 
 pub mod containers;
+pub mod convert;
 mod disk;
 pub mod doctor;
 mod driver;

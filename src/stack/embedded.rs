@@ -17,7 +17,7 @@ static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../templates");
 /// Loads the embedded catalog, with `overlay`'s entries added or replacing those of the same name. An
 /// overlay has the layout of the catalog: `gpus.yaml`, `cuda.yaml`,
 /// `cpus.yaml`, `jetson.yaml`, `tools.yaml`, `components.yaml`, `conflicts.yaml`,
-/// `diagnoses.yaml` ([`crate::diagnose::Diagnoses`]), `loader.yaml`, `slim.yaml`, `libraries/`, `images/`, `templates/`.
+/// `diagnoses.yaml` ([`crate::diagnose::Diagnoses`]), `foreign.yaml` (what `init --from` knows), `loader.yaml`, `slim.yaml`, `libraries/`, `images/`, `templates/`.
 pub fn load(overlay: Option<&Path>) -> Result<Catalog, CatalogError> {
     let mut catalog: Catalog =
         serde_json::from_slice(COMPILED).map_err(|e| CatalogError::Invalid {

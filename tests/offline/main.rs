@@ -12,6 +12,7 @@ mod emit;
 mod errors;
 mod fetch;
 mod fixes;
+mod from;
 mod hostile;
 mod incompatibilities;
 mod locks;

@@ -10,7 +10,9 @@ use serde::de::DeserializeOwned;
 /// # Errors
 /// If the bytes are no YAML of that depth, or are not the value that is wanted.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, serde_saphyr::Error> {
+    // Comments mean nothing here, and the parser refuses more than 96 in front of one value.
     let options = serde_saphyr::options! {
+        emit_comments: false,
         budget: serde_saphyr::budget! { max_aliases: 50, max_anchors: 50, max_depth: 32 },
     };
     serde_saphyr::from_slice_with_options(bytes, options)
@@ -19,6 +21,13 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, serde_saphyr::
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn comments_are_not_counted() {
+        let text = format!("a:\n{}  - x\n", "  # y\n".repeat(300));
+        let read: serde_json::Value = from_slice(text.as_bytes()).unwrap();
+        assert_eq!(read["a"][0], "x");
+    }
 
     #[test]
     fn depth_is_bounded() {

@@ -200,8 +200,8 @@ impl Catalog {
                     a.l4t.iter().any(|l4t| b.l4t.contains(l4t))
                 });
             }
-            // Read only to diagnose a log, so that plans do not wait for its regular expressions.
-            ("", "diagnoses") => {}
+            // Read only to diagnose a log and to convert a file, so that plans do not wait for their expressions.
+            ("", "diagnoses" | "foreign") => {}
             ("libraries", _) => {
                 let recipe: Recipe = parse(shown, content)?;
                 schema(shown, recipe.schema)?;

@@ -91,7 +91,8 @@ impl Code {
             | BAD_REFERENCE | UNREADABLE | CONFIG_INVALID | PLACEHOLDER | UNKNOWN_ISA
             | UNKNOWN_VARIANT | CATALOG_INVALID | NO_EXPORTED_CACHE | NOTHING_TO_AUDIT
             | NO_SUCH_IMAGE | NO_SUCH_VARIANT | KEY_UNUSABLE | UPDATE_SETTINGS | UPDATE_STATE
-            | UPDATE_FOREIGN => 2,
+            | UPDATE_FOREIGN | FOREIGN_KIND | FOREIGN_INVALID | FOREIGN_TOO_LARGE
+            | NOTHING_TO_TAKE => 2,
             _ => 1,
         }
     }
@@ -188,6 +189,18 @@ codes! {
     SECRET_IN_IMAGE = 24, "a secret in an image",
         "What stands in `image.env` becomes part of the image's configuration: everybody who can pull the image reads it, and it stays in the registry when it is changed.",
         "Leave the variable out, and give it to the container when it starts: `docker run -e NAME`, a secret of Compose or Kubernetes, or a file whose path the variable holds.";
+    FOREIGN_KIND = 40, "a file that `init --from` does not read",
+        "`stackforge init --from` starts a stack from requirements, a pyproject.toml, a Dockerfile or a conda environment. Programs are not run, and other tools' locks say less than what they were made from.",
+        "Give one of those files; the message says how to get one.";
+    FOREIGN_INVALID = 41, "a file that is not what its name says",
+        "`init --from` reads the file as the tool does that it is for, and that tool would refuse it too: a syntax error, or files that include each other.",
+        "Correct the line that the message names.";
+    FOREIGN_TOO_LARGE = 42, "a file is larger than people write them",
+        "`init --from` reads at most 1 MiB and 64 files.",
+        "Check that the path names the right file; split generated content off.";
+    NOTHING_TO_TAKE = 43, "a file without a library",
+        "A stack installs at least one library, and the file names none that it could.",
+        "Add the libraries that the image needs, or start with `stackforge init --gpu NAME`.";
     CATALOG_INVALID = 101, "a catalog file is wrong",
         "The catalog (embedded, `--catalog DIR`, or `.stackforge/` beside the stack) is checked whole before it is used.",
         "Correct the file that the message names; catalog/README.md describes every key.";

@@ -65,7 +65,9 @@ pub fn read(name: &str, text: &str) -> Result<StackFile, Report> {
 }
 
 fn options() -> serde_saphyr::Options {
+    // Comments mean nothing here, and the parser refuses more than 96 in front of one value.
     serde_saphyr::options! {
+        emit_comments: false,
         budget: serde_saphyr::budget! { max_events: 20_000, max_aliases: 50, max_anchors: 50, max_depth: 32 },
     }
 }
@@ -623,6 +625,13 @@ mod tests {
         );
         assert_eq!(stack.library("x").unwrap().jobs, Some(2));
         assert!(stack.jit);
+    }
+
+    #[test]
+    fn hundreds_of_comments_in_front_of_a_value_are_read() {
+        let comments = "  # left out\n".repeat(300);
+        let text = GOOD.replace("libraries:\n", &format!("libraries:\n{comments}"));
+        assert!(read("s.yaml", &text).is_ok());
     }
 
     proptest! {

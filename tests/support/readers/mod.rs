@@ -3,6 +3,7 @@
 
 mod debian;
 mod documents;
+mod foreign;
 mod images;
 mod imports;
 mod inflated;
@@ -28,7 +29,7 @@ pub struct Target {
     pub buffers: usize,
 }
 
-pub const TARGETS: [Target; 25] = [
+pub const TARGETS: [Target; 26] = [
     target("cdi", documents::cdi),
     target("control", debian::control),
     // xz and zstd say themselves how large a window they want.
@@ -38,6 +39,11 @@ pub const TARGETS: [Target; 25] = [
     },
     target("elf", elf),
     target("fatbin", fatbin),
+    // The catalog, and expressions.
+    Target {
+        buffers: 64 << 20,
+        ..target("foreign", foreign::foreign)
+    },
     target("headers", web::headers),
     // Buffers of blobs on their way, and of their verification.
     Target {

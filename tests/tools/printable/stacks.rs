@@ -208,6 +208,7 @@ pub fn settings() -> World {
         world.case(&["check", "s.yaml", "--catalog", catalog]);
         world.case(&["init", "--gpu", "h100", "-o", "-", "--catalog", catalog]);
     }
+    foreign(&mut world);
     world.sandbox.write(
         "config.yaml",
         &format!("registries: {{ {evil}: {evil} }}\n"),
@@ -216,4 +217,39 @@ pub fn settings() -> World {
     world.case(&["cache", "gc"]);
     world.case(&["doctor", "--root", "."]);
     world
+}
+
+/// Files that a stack starts from.
+fn foreign(world: &mut World) {
+    let line = EVIL.replace(['\n', '\r'], " ");
+    let files = [
+        (
+            "evil.txt",
+            format!("six  # {line}\n-e {line}\n--index-url https://{line}\n"),
+        ),
+        ("broken/Dockerfile", format!("FROM {line}\n{EVIL}")),
+        (
+            "Dockerfile",
+            format!(
+                "FROM {line}\nRUN pip install six {line} && {line}\nENV A=\"{line}\"\nUSER {line}\n"
+            ),
+        ),
+        (
+            "pyproject.toml",
+            format!(
+                "[project]\ndependencies = [\"six\", \"\"\"{}\"\"\"]\n",
+                line.replace('\u{1b}', "\\u001b")
+                    .replace(|c: char| c.is_control(), "")
+            ),
+        ),
+        (
+            "environment.yml",
+            format!("name: '{line}'\ndependencies: [six, '{line}', pip: ['{line}']]\n"),
+        ),
+        ("include.txt", format!("-r {line}.txt\n")),
+    ];
+    for (name, text) in files {
+        world.sandbox.write(name, &text);
+        world.case(&["init", "--from", name, "--gpu", "h100", "-o", "-"]);
+    }
 }

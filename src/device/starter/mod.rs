@@ -1,19 +1,135 @@
-//! Writes a first stack for a GPU: a fitting base, torch and Triton, everything else as comments.
+//! Writes a first stack: for a GPU, with torch and Triton, or of what a file asks for.
 //!
-//! In: the catalog, and a GPU's name or a device. Out: [`Starter`], whose text passes `check`, or the diagnostic
-//! that says why there is none. Reads and writes no file.
+//! In: the catalog, a GPU's name or a device, and what [`crate::convert`] found in a file. Out: [`Starter`], whose text
+//! passes `check`, or the diagnostic that says why there is none. Of the bases that a file's libraries may stand on, the
+//! nearest on which `check` finds no error is taken. Reads and writes no file.
+
+mod base;
+mod keys;
+mod libraries;
+mod text;
+mod torch;
+mod yaml;
 
 use crate::Device;
+use crate::convert::{ConvertError, Found, ImageKeys, Known};
 use crate::doctor;
+use base::{Candidate, Place};
 use stackforge_stack::catalog::{Catalog, Image, numbers};
-use stackforge_stack::diag::{Diagnostic, codes, nearest};
-use stackforge_stack::spec::{Platform, Sm};
+use stackforge_stack::diag::{Diagnostic, Explained as _, Severity, codes, nearest};
+use stackforge_stack::rules::{self, Case, Machine, Picks};
+use stackforge_stack::spec::{self, Platform, Sm};
+use stackforge_stack::target::Target;
+use std::path::Path;
 
 #[derive(Debug)]
 pub struct Starter {
     /// Name of the stack.
     pub name: String,
     pub text: String,
+    /// Number of things in the file that the stack has only as comments.
+    pub notes: usize,
+    /// Errors that `check` finds in it on every base.
+    pub errors: Vec<Diagnostic>,
+}
+
+/// The input of a stack that a file asks for.
+pub struct Question<'a> {
+    pub catalog: &'a Catalog,
+    pub known: &'a Known,
+    pub found: &'a Found,
+    pub gpu: Option<&'a str>,
+    /// The machine that the stack is for, if nothing else says a GPU.
+    pub device: &'a dyn Fn() -> Device,
+    /// Name of the stack if the file says none.
+    pub name: &'a str,
+    /// Folder of the stack file, which paths of its own start at.
+    pub folder: &'a Path,
+}
+
+/// Returns a stack of what a file asks for.
+///
+/// # Errors
+/// If nothing says a GPU, no base is for it, or the file names no library.
+pub fn of_file(question: &Question<'_>) -> Result<Starter, Diagnostic> {
+    let (catalog, found) = (question.catalog, question.found);
+    let place = Place::of(catalog, found, question.gpu, question.device)?;
+    let candidates = place.candidates(catalog, question.known, found)?;
+    let mut best: Option<Starter> = None;
+    for candidate in &candidates {
+        let starter = on(question, &place, candidate)?;
+        let better = best
+            .as_ref()
+            .is_none_or(|b| starter.errors.len() < b.errors.len());
+        let done = starter.errors.is_empty();
+        if better {
+            best = Some(starter);
+        }
+        if done {
+            break;
+        }
+    }
+    let nearest = candidates
+        .first()
+        .filter(|_| best.as_ref().is_some_and(|b| !b.errors.is_empty()));
+    let mut starter = match (nearest, best) {
+        // If no base is right, the one that the file asks for is.
+        (Some(nearest), _) => on(question, &place, nearest)?,
+        (None, Some(best)) => return Ok(best),
+        (None, None) => return Err(no_base_at_all(found)),
+    };
+    starter.text = text::refused(&starter.errors) + &starter.text;
+    Ok(starter)
+}
+
+fn no_base_at_all(found: &Found) -> Diagnostic {
+    let text = format!("no base of the catalog is for what `{}` asks", found.shown);
+    Diagnostic::error(codes::UNKNOWN_BASE, text).help("name another GPU with `--gpu`")
+}
+
+/// Writes the stack on one base, and judges it.
+fn on(
+    question: &Question<'_>,
+    place: &Place<'_>,
+    candidate: &Candidate<'_>,
+) -> Result<Starter, Diagnostic> {
+    let written = text::of_file(question, place, candidate);
+    if written.libraries == 0 {
+        let shown = question.found.shown.clone();
+        return Err(ConvertError::Nothing { shown }.diagnostic());
+    }
+    let errors = errors(question.catalog, &written.text)?;
+    Ok(Starter {
+        name: written.name,
+        text: written.text,
+        notes: written.notes,
+        errors,
+    })
+}
+
+/// Returns the errors that `check` finds in a stack.
+///
+/// # Errors
+/// If the text is not a stack: it is larger than one can be.
+fn errors(catalog: &Catalog, text: &str) -> Result<Vec<Diagnostic>, Diagnostic> {
+    let first = |report: stackforge_stack::diag::Report| {
+        let first = report.diagnostics.into_iter().next();
+        first.unwrap_or_else(|| Diagnostic::error(codes::TOO_LARGE, "the stack cannot be read"))
+    };
+    let file = spec::read("the stack", text).map_err(first)?;
+    let stack = &file.pattern;
+    let target = Target::of(stack, catalog).map_err(first)?;
+    let case = Case {
+        stack,
+        target,
+        catalog,
+        lock: None,
+        machine: Machine::default(),
+        picks: Picks::default(),
+    };
+    let mut findings = rules::check(case).findings;
+    findings.retain(|f| f.severity == Severity::Error);
+    Ok(findings)
 }
 
 /// Returns the SM of a GPU's name.
@@ -144,9 +260,12 @@ fn write(gpus: &[String], platform: Platform, image: &Image) -> Starter {
              base: {}\n\
              target:\n  platform: {platform}\n  gpu: [{gpus}]\n\
              python: \"{python}\"\n\
-             libraries:\n{libraries}",
-            image.image
+             libraries:\n{libraries}{}",
+            image.image,
+            keys::image(&ImageKeys::default()),
         ),
         name,
+        notes: 0,
+        errors: Vec::new(),
     }
 }

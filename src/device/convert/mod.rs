@@ -1,0 +1,51 @@
+//! Reads what people have instead of a stack: requirements, `pyproject.toml`, a Dockerfile, a conda environment.
+//!
+//! In: the file, and what the catalog knows of names that are not a stack's ([`Known`]). Out: [`Found`], what a stack
+//! takes of it, each part with its place, and what it cannot take with the reason. Nothing is chosen here: base,
+//! Python, platform and GPU are decided in [`crate::starter`]. Runs nothing, opens no connection, reads no file that
+//! the given one does not name, and reads each one within a limit.
+
+mod asked;
+mod conda;
+mod dockerfile;
+mod error;
+mod files;
+mod found;
+mod kind;
+mod known;
+mod pip;
+mod poetry;
+mod pyproject;
+mod requirements;
+mod shell;
+mod uv;
+
+pub use asked::{Asked, Wants, environment};
+pub use error::ConvertError;
+pub use files::{Disk, MAX_BYTES};
+pub use found::{App, Found, Health, ImageKeys, Item, Note, Os, User, Why};
+pub use known::{Known, TorchIndex};
+
+use files::Files;
+use kind::Kind;
+use std::path::Path;
+
+/// Reads a file of any kind that `init --from` takes.
+///
+/// # Errors
+/// If it, or a file that it includes, cannot be read or is of another kind.
+pub fn read(path: &Path, known: &Known, source: &dyn Disk) -> Result<Found, ConvertError> {
+    let mut files = Files::new(source);
+    let file = files.open(path, None)?;
+    let mut found = Found {
+        shown: file.shown.clone(),
+        ..Found::default()
+    };
+    match Kind::of(&file)? {
+        Kind::Requirements => requirements::read(&file, &mut files, known, &mut found)?,
+        Kind::Pyproject => pyproject::read(&file, &mut files, known, &mut found)?,
+        Kind::Conda => conda::read(&file, &mut files, known, &mut found)?,
+        Kind::Dockerfile => dockerfile::read(&file, &mut files, known, &mut found)?,
+    }
+    Ok(found)
+}

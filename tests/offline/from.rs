@@ -1,0 +1,296 @@
+//! `init --from`: a first stack of what people have, and what it says of files that it cannot take.
+
+use crate::support::Sandbox;
+use std::path::{Path, PathBuf};
+
+const PROJECTS: [(&str, &[&str]); 10] = [
+    ("webui/requirements.txt", &["--gpu", "rtx4090"]),
+    ("fastapi/Dockerfile", &["--gpu", "l4"]),
+    ("hf-space/Dockerfile", &["--gpu", "a10"]),
+    ("vision-lab/environment.yml", &["--gpu", "a100"]),
+    ("poetry-ocr/pyproject.toml", &["--gpu", "h100"]),
+    ("uv-diffusion/pyproject.toml", &["--gpu", "h100"]),
+    ("l4t-robot/Dockerfile", &[]),
+    ("vllm-server/Dockerfile", &[]),
+    ("finetune/requirements.txt", &["--gpu", "h100"]),
+    ("notebook/environment.yaml", &["--gpu", "t4"]),
+];
+
+fn of_tree(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn copied(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copied(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// The stack of a file of the sandbox, which `check` reads and finds no error in.
+fn stack(sandbox: &Sandbox, args: &[&str]) -> String {
+    let all = [&["init", "-o", "s.yaml", "--force"], args].concat();
+    let run = sandbox.run(&all);
+    assert_eq!(run.code, 0, "{args:?}: {}", run.stderr);
+    let check = sandbox.run(&["check", "s.yaml"]);
+    let text = std::fs::read_to_string(sandbox.path("s.yaml")).unwrap();
+    assert_eq!(check.code, 0, "{text}{}", check.stderr);
+    text
+}
+
+#[test]
+fn each_project_becomes_a_stack() {
+    for (file, gpu) in PROJECTS {
+        let folder = file.split('/').next().unwrap();
+        let sandbox = Sandbox::new();
+        copied(
+            &of_tree(&format!("tests/fixtures/from/{folder}")),
+            &sandbox.path(folder),
+        );
+        let text = stack(&sandbox, &[&["--from", file], gpu].concat());
+        insta::assert_snapshot!(folder, text);
+    }
+}
+
+/// Requirements of 120 public projects: a stack each, and none that cannot be read.
+#[test]
+fn requirements_of_all_fields_become_stacks() {
+    let sandbox = Sandbox::new();
+    let mut refused = Vec::new();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(of_tree("tests/ordinary/requirements"))
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.extension().is_some_and(|e| e == "txt"))
+        .collect();
+    files.sort();
+    for file in &files {
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        let from = file.to_str().unwrap();
+        let args = [
+            "init", "--from", from, "--gpu", "a100", "-o", "s.yaml", "--force",
+        ];
+        let run = sandbox.run(&args);
+        assert_eq!(run.code, 0, "{name}: {}", run.stderr);
+        let check = sandbox.run(&["check", "s.yaml"]);
+        assert_ne!(check.code, 2, "{name}: {}", check.stderr);
+        if check.code != 0 {
+            // The stack says so itself, and so does the command.
+            let text = std::fs::read_to_string(sandbox.path("s.yaml")).unwrap();
+            assert!(text.starts_with("# `stackforge check` refuses"), "{text}");
+            assert!(
+                run.stdout.contains("next: stackforge check"),
+                "{}",
+                run.stdout
+            );
+            refused.push(name);
+        }
+    }
+    assert_eq!(files.len(), 120);
+    insta::assert_snapshot!(refused.join("\n"));
+}
+
+#[test]
+fn bad_input_is_told_and_leaves_everything_as_it_was() {
+    let sandbox = Sandbox::new();
+    let files: [(&str, &[u8]); 20] = [
+        ("not-utf8.txt", b"six\n\xff"),
+        ("binary.txt", b"six\0\n"),
+        ("circle.txt", b"six\n-r other.txt\n"),
+        ("other.txt", b"\n-c circle.txt\n"),
+        ("includes-requirements.txt", b"six\n-r gone.txt\n"),
+        (
+            "deep/Dockerfile",
+            b"FROM python:3.11\nRUN pip install six\nFROG x\n",
+        ),
+        (
+            "quote/Dockerfile",
+            b"FROM python:3.11\nRUN <<EOF\npip install six\n",
+        ),
+        ("pyproject.toml", b"[project\n"),
+        ("environment.yml", b"dependencies: [\n"),
+        ("list/environment.yml", b"- python\n"),
+        ("setup.py", b"from setuptools import setup\n"),
+        ("setup.cfg", b"[options]\n"),
+        ("Pipfile", b"[packages]\n"),
+        ("uv.lock", b"version = 1\n"),
+        ("compose.yaml", b"services:\n  web: {}\n"),
+        ("stack.yaml", b"stack: s\nbase: b\nlibraries: {}\n"),
+        ("prose.md", b"# A project\n\nIt does this and that.\n"),
+        (
+            "windows-requirements.txt",
+            b"pywin32 ; sys_platform == 'win32'\n",
+        ),
+        ("train.py", b"import torch\nprint(torch)\n"),
+        ("explicit.txt", b"@EXPLICIT\nhttps://h.test/x.conda\n"),
+    ];
+    let mut told = String::new();
+    let many: String = (0..80).map(|n| format!("-r many/{n}.txt\n")).collect();
+    sandbox.write("many-requirements.txt", &many);
+    for n in 0..80 {
+        sandbox.write(&format!("many/{n}.txt"), "six\n");
+    }
+    sandbox.write("large-requirements.txt", &"six\n".repeat(300_000));
+    // A stack of it would be larger than a stack can be.
+    let lines: String = (0..20_000).map(|n| format!("package-{n}\n")).collect();
+    sandbox.write("long-requirements.txt", &lines);
+    for (name, content) in files {
+        let path = sandbox.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    let others = [
+        "many-requirements.txt",
+        "large-requirements.txt",
+        "long-requirements.txt",
+        "many",
+        "deep",
+        ".",
+        "gone.txt",
+    ];
+    for name in files
+        .iter()
+        .map(|f| f.0)
+        .filter(|n| *n != "other.txt")
+        .chain(others)
+    {
+        let run = sandbox.run(&["init", "--from", name, "--gpu", "h100", "-o", "new.yaml"]);
+        assert_eq!(run.code, 2, "{name}: {}{}", run.stdout, run.stderr);
+        assert!(!sandbox.path("new.yaml").exists(), "{name}");
+        told += &format!("{name}\n{}\n", run.stderr);
+    }
+    insta::assert_snapshot!(told);
+}
+
+#[test]
+fn a_file_is_replaced_only_by_force() {
+    let sandbox = Sandbox::new();
+    sandbox.write("requirements.txt", "six\n");
+    sandbox.write("s.yaml", "mine\n");
+    let args = [
+        "init",
+        "--from",
+        "requirements.txt",
+        "--gpu",
+        "h100",
+        "-o",
+        "s.yaml",
+    ];
+    let run = sandbox.run(&args);
+    assert_eq!(run.code, 2);
+    assert!(
+        run.stderr.contains("overwritten with `--force` only"),
+        "{}",
+        run.stderr
+    );
+    let kept = || std::fs::read_to_string(sandbox.path("s.yaml")).unwrap();
+    assert_eq!(kept(), "mine\n");
+    let run = sandbox.run(&[&args[..], &["--force"]].concat());
+    assert_eq!(
+        (run.code, run.stdout.as_str()),
+        (0, "s.yaml: written; next: stackforge lock s.yaml\n")
+    );
+    assert!(kept().contains("six: auto"));
+    // A source is not the stack's own file.
+    let run = sandbox.run(&[
+        "init",
+        "--from",
+        "requirements.txt",
+        "--gpu",
+        "h100",
+        "-o",
+        "requirements.txt",
+    ]);
+    assert_eq!(run.code, 2);
+}
+
+#[test]
+fn markers_are_judged_for_the_chosen_python_and_platform() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "m/requirements.txt",
+        "a ; platform_machine == 'aarch64'\nb ; platform_machine == 'x86_64'\n\
+         c==1 ; python_version < '3.12'\nc==2 ; python_version >= '3.12'\n\
+         d>=1\nd<2\nd[x]\ne ; extra == 'e'\n",
+    );
+    let text = stack(&sandbox, &["--from", "m/requirements.txt", "--gpu", "thor"]);
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn what_windows_and_pipes_write_is_read() {
+    let sandbox = Sandbox::new();
+    let utf16: Vec<u8> = "\u{feff}six==1.17.0\r\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    std::fs::write(sandbox.path("frozen.txt"), utf16).unwrap();
+    let text = stack(&sandbox, &["--from", "frozen.txt", "--gpu", "h100"]);
+    assert!(text.contains("  six: \"1.17.0\"\n"), "{text}");
+    sandbox.write("list", "six==1.17.0\n");
+    let mut command = sandbox.command();
+    command.args(["init", "--from", "-", "--gpu", "h100", "-o", "-"]);
+    let out = command
+        .stdin(std::fs::File::open(sandbox.path("list")).unwrap())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(
+        text.contains("  six: \"1.17.0\"\n") && text.contains("from stdin"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_stack_elsewhere_names_files_from_its_own_folder() {
+    let sandbox = Sandbox::new();
+    sandbox.write("requirements.txt", "./wheels/mine-1.0-py3-none-any.whl\n");
+    std::fs::create_dir(sandbox.path("stacks")).unwrap();
+    let run = sandbox.run(&[
+        "init",
+        "--from",
+        "requirements.txt",
+        "--gpu",
+        "h100",
+        "-o",
+        "stacks/s.yaml",
+    ]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let text = std::fs::read_to_string(sandbox.path("stacks/s.yaml")).unwrap();
+    assert!(
+        text.contains("  mine: \"../wheels/mine-1.0-py3-none-any.whl\"\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_dockerfiles_instructions_of_every_form_are_read() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "p/docker/Dockerfile",
+        "# escape=`\nARG TAG=12.8.1-devel\nFROM --platform=linux/amd64 nvidia/cuda:${TAG}-ubuntu24.04 as Base\n\
+         ENV A=\"x y\" B=z\nENV OLD some text\nRUN apt-get install -y `\n  # a comment\n  vim `\n\n  tini=0.19*\n\
+         RUN [\"pip\", \"install\", \"transformers==4.57.1\"]\nRUN [\"/bin/sh\", \"-c\", \"pip install peft && true\"]\n\
+         FROM base AS made\nRUN <<END\nset -e\npip install \\\n  trl\nEND\nRUN python3 <<END\nimport x\nEND\n\
+         FROM made\nCOPY --from=0 /x /y\nCOPY <<END /etc/motd\nhello\nEND\n\
+         RUN pip install $(cat list) \"a${UNSET}\" b${B} && if true; then pip install c; fi\n\
+         RUN pip install d && (cd /src && pip install .) && uv sync --extra server\n\
+         ADD https://h.test/m.bin /m/\nONBUILD RUN true\nMAINTAINER me\nEXPOSE 80-82 $PORT 53/UDP\nVOLUME /a /b\n\
+         USER app:users\nSTOPSIGNAL 9\nHEALTHCHECK NONE\nENTRYPOINT python3 -m \"my app\"\nCMD run $A\n",
+    );
+    sandbox.write(
+        "p/pyproject.toml",
+        "[project]\nname = \"p\"\nrequires-python = \">=3.9\"\ndependencies = [\"httpx\"]\n\
+         [project.optional-dependencies]\nserver = [\"fastapi\"]\nother = [\"flask\"]\n",
+    );
+    let text = stack(
+        &sandbox,
+        &["--from", "p/docker/Dockerfile", "--gpu", "h100"],
+    );
+    insta::assert_snapshot!(text);
+}
