@@ -4,7 +4,8 @@
 //! mapped to itself ([`own_namespace`]): as root it has power over its files but not over the machine.
 //! Without CAP_SYS_ADMIN the program is root in a user namespace: with the caller's subordinate IDs if
 //! `newuidmap` maps them, otherwise with the caller's ID alone; then calls that change IDs report
-//! success without doing anything (`confine`).
+//! success without doing anything (`confine`). A program that is to run as another user than root has a
+//! namespace of its own there, in which the only ID has that number.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -16,6 +17,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Stage};
+use super::request::User;
 use super::system::{self, Fork};
 
 /// Which IDs a program in the sandbox has.
@@ -133,6 +135,28 @@ fn same_ids(map: &str) -> String {
     map.lines().filter_map(line).collect()
 }
 
+/// The IDs in the user namespace of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OwnIds {
+    /// Every ID is the one outside.
+    Same,
+    /// This user and group are root outside, and there is no other ID.
+    Only { uid: u32, gid: u32 },
+}
+
+/// Returns the IDs of the program's own user namespace; `None` if it needs none. The only ID of an ordinary
+/// user without subordinate IDs can have any number there.
+pub(crate) fn own_ids(identity: Identity, user: Option<&User>) -> Option<OwnIds> {
+    match (identity, user) {
+        (Identity::Real, _) => Some(OwnIds::Same),
+        (Identity::Single, Some(user)) => Some(OwnIds::Only {
+            uid: user.uid,
+            gid: user.gid,
+        }),
+        (Identity::Subordinate | Identity::Single, _) => None,
+    }
+}
+
 /// In the program's process: enters a user namespace and waits until process 1 has mapped its IDs. If
 /// the kernel has no user namespaces, the program keeps the machine's IDs.
 pub(crate) fn enter_own_namespace(
@@ -153,6 +177,7 @@ pub(crate) fn enter_own_namespace(
 /// namespace, with capabilities, may do this.
 pub(crate) fn own_namespace(
     program: Pid,
+    ids: OwnIds,
     asked: &mut impl io::Read,
     answer: &mut impl io::Write,
 ) -> io::Result<()> {
@@ -163,7 +188,11 @@ pub(crate) fn own_namespace(
     }
     if made == *b"m" {
         for file in ["uid_map", "gid_map"] {
-            let map = same_ids(&std::fs::read_to_string(format!("/proc/self/{file}"))?);
+            let map = match ids {
+                OwnIds::Same => same_ids(&std::fs::read_to_string(format!("/proc/self/{file}"))?),
+                OwnIds::Only { uid, .. } if file == "uid_map" => format!("{uid} 0 1"),
+                OwnIds::Only { gid, .. } => format!("{gid} 0 1"),
+            };
             let of = program.as_raw_nonzero();
             std::fs::write(format!("/proc/{of}/{file}"), map)?;
         }

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, RawFd};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 
 fn checked(result: libc::c_long) -> io::Result<()> {
     match result {
@@ -95,6 +95,37 @@ pub(crate) fn reset_signals() {
         let mut none = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+}
+
+/// Blocks every signal, for this process and those that it forks: they stay pending.
+pub(crate) fn block_signals() -> io::Result<()> {
+    let all = all_signals();
+    // SAFETY: `all` is an initialised set.
+    checked(
+        unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut()) }.into(),
+    )
+}
+
+/// Waits for one of the signals that [`block_signals`] blocked; `None` for one without a name.
+pub(crate) fn next_signal() -> io::Result<Option<Signal>> {
+    let all = all_signals();
+    // SAFETY: `all` is an initialised set, and no information about the signal is asked for.
+    match unsafe { libc::sigwaitinfo(&raw const all, std::ptr::null_mut()) } {
+        -1 => match io::Error::last_os_error() {
+            e if e.kind() == io::ErrorKind::Interrupted => Ok(None),
+            e => Err(e),
+        },
+        number => Ok(Signal::from_named_raw(number)),
+    }
+}
+
+fn all_signals() -> libc::sigset_t {
+    // SAFETY: sigfillset initialises the set, which is plain data.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        all
     }
 }
 
