@@ -44,7 +44,7 @@ pub enum RunError {
         program: &'static str,
         server: String,
     },
-    #[error("{0} names no program to start")]
+    #[error("`{0}` names no program to start")]
     NoCommand(String),
     #[error("the image's user `{0}` is not in its /etc/passwd or /etc/group")]
     NoUser(String),

@@ -150,6 +150,7 @@ fn cdi(asked: &Gpus, available: &[String], why: String) -> Result<Choice, RunErr
     };
     if let Some(absent) = devices.iter().find(|d| !available.contains(d)) {
         let names = available.iter().filter_map(|d| d.strip_prefix(CDI));
+        let names = names.filter(|name| *name != "all");
         return Err(RunError::NoSuchGpu {
             name: absent[CDI.len()..].to_owned(),
             available: names.map(str::to_owned).collect(),

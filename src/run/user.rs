@@ -52,7 +52,7 @@ fn of_files(text: &str, passwd: &str, group: &str) -> Option<Found> {
         (None, None) => return None,
     };
     let groups: Vec<Vec<String>> = group.lines().map(fields).filter(|f| f.len() >= 4).collect();
-    let (gid, more) = match own_group {
+    let (gid, more): (u32, Vec<u32>) = match own_group {
         Some(wanted) => {
             let entry = groups.iter().find(|f| f[0] == wanted);
             let gid = entry.and_then(|f| f[2].parse().ok());
@@ -68,7 +68,11 @@ fn of_files(text: &str, passwd: &str, group: &str) -> Option<Found> {
         user: User {
             uid,
             gid,
-            groups: more,
+            groups: more
+                .into_iter()
+                .filter(|g| *g != gid)
+                .chain([gid])
+                .collect(),
         },
         home: if home.is_empty() { "/" } else { home }.to_owned(),
     })
@@ -91,12 +95,12 @@ mod tests {
     #[test]
     fn users_are_found_as_engines_find_them() {
         let app = |gid, groups| Some((1000, gid, groups, "/srv/app".to_owned()));
-        assert_eq!(found("app"), app(1001, vec![44]));
-        assert_eq!(found("1000"), app(1001, vec![44]));
-        assert_eq!(found("app:video"), app(44, vec![]));
-        assert_eq!(found("app:7"), app(7, vec![]));
-        assert_eq!(found("77"), Some((77, 0, vec![], "/".to_owned())));
-        assert_eq!(found(""), Some((0, 0, vec![], "/root".to_owned())));
+        assert_eq!(found("app"), app(1001, vec![44, 1001]));
+        assert_eq!(found("1000"), app(1001, vec![44, 1001]));
+        assert_eq!(found("app:video"), app(44, vec![44]));
+        assert_eq!(found("app:7"), app(7, vec![7]));
+        assert_eq!(found("77"), Some((77, 0, vec![0], "/".to_owned())));
+        assert_eq!(found(""), Some((0, 0, vec![0], "/root".to_owned())));
         assert_eq!(found("nobody"), None);
         assert_eq!(found("app:nogroup"), None);
     }

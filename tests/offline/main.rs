@@ -21,6 +21,7 @@ mod output;
 mod package;
 mod proposals;
 mod rules;
+mod run;
 mod sboms;
 mod schema;
 mod stacks;

@@ -2,13 +2,14 @@
 //!
 //! On a terminal the program gets one of its own, in the sandbox: keys and output are passed between the
 //! two, and the caller's terminal is raw meanwhile, so Ctrl-C is a byte that the program's terminal
-//! makes a signal of. Without one, the program has the caller's descriptors themselves.
+//! makes a signal of. Without one, the program has the caller's standard input and pipes (`outputs`).
 
 use std::future::poll_fn;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Stdio;
 use std::task::Poll;
+use std::thread::JoinHandle;
 
 use rustix::termios::{tcgetwinsize, tcsetwinsize};
 use tokio::io::{AsyncWriteExt as _, Interest};
@@ -19,6 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::descriptors;
 use super::error::SandboxError;
 use super::outcome::Outcome;
+use super::outputs::Outputs;
 use super::request::Sandbox;
 use super::run::command;
 use super::terminal::{Raw, Relay};
@@ -65,7 +67,7 @@ impl Sandbox {
         } else {
             Attached::Streams
         };
-        let (mut child, control) = self.begin(to).map_err(setup("start its process"))?;
+        let (mut child, control, copies) = self.begin(to).map_err(setup("start its process"))?;
         let mut session = Session {
             control,
             terminal: None,
@@ -74,6 +76,7 @@ impl Sandbox {
         // Writes the rest of the output, then gives the terminal back.
         drop(session);
         let _ = child.wait().await;
+        Outputs::end(copies);
         match answer.map_err(setup("hear of the program"))? {
             Some(Message::Ended(outcome)) => Ok(outcome),
             Some(Message::Failed(fault)) => Err(SandboxError::from_fault(fault)),
@@ -84,7 +87,7 @@ impl Sandbox {
     }
 
     /// Starts the launcher and sends it the request.
-    fn begin(&self, to: Attached) -> io::Result<(Child, UnixStream)> {
+    fn begin(&self, to: Attached) -> io::Result<(Child, UnixStream, Vec<JoinHandle<()>>)> {
         let (mut ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         let child = command(self.launcher.as_deref())
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -93,12 +96,15 @@ impl Sandbox {
             .spawn()?;
         let task = Task::Attach(Box::new(self.clone()), to);
         ours.write_all(&request(&task, &[])?)?;
+        let mut copies = Vec::new();
         if to == Attached::Streams {
-            let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
+            let (input, outputs) = (io::stdin(), Outputs::begin()?);
+            let [output, error] = &outputs.streams;
             descriptors::send(&ours, &[input.as_fd(), output.as_fd(), error.as_fd()])?;
+            copies = outputs.given();
         }
         ours.set_nonblocking(true)?;
-        Ok((child, UnixStream::from_std(ours)?))
+        Ok((child, UnixStream::from_std(ours)?, copies))
     }
 }
 

@@ -135,26 +135,14 @@ fn same_ids(map: &str) -> String {
     map.lines().filter_map(line).collect()
 }
 
-/// The IDs in the user namespace of the program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OwnIds {
-    /// Every ID is the one outside.
-    Same,
-    /// This user and group are root outside, and there is no other ID.
-    Only { uid: u32, gid: u32 },
-}
-
-/// Returns the IDs of the program's own user namespace; `None` if it needs none. The only ID of an ordinary
-/// user without subordinate IDs can have any number there.
-pub(crate) fn own_ids(identity: Identity, user: Option<&User>) -> Option<OwnIds> {
-    match (identity, user) {
-        (Identity::Real, _) => Some(OwnIds::Same),
-        (Identity::Single, Some(user)) => Some(OwnIds::Only {
-            uid: user.uid,
-            gid: user.gid,
-        }),
-        (Identity::Subordinate | Identity::Single, _) => None,
-    }
+/// In the program's process, which is root and has the only ID that there is: enters a user namespace in
+/// which that ID has these numbers.
+pub(crate) fn enter_as(user: &User) -> io::Result<()> {
+    system::unshare(libc::CLONE_NEWUSER)?;
+    // Only then do the files below belong to this process. Nothing else runs in the sandbox yet.
+    system::show_to_others()?;
+    std::fs::write("/proc/self/uid_map", format!("{} 0 1", user.uid))?;
+    std::fs::write("/proc/self/gid_map", format!("{} 0 1", user.gid))
 }
 
 /// In the program's process: enters a user namespace and waits until process 1 has mapped its IDs. If
@@ -177,7 +165,6 @@ pub(crate) fn enter_own_namespace(
 /// namespace, with capabilities, may do this.
 pub(crate) fn own_namespace(
     program: Pid,
-    ids: OwnIds,
     asked: &mut impl io::Read,
     answer: &mut impl io::Write,
 ) -> io::Result<()> {
@@ -188,11 +175,7 @@ pub(crate) fn own_namespace(
     }
     if made == *b"m" {
         for file in ["uid_map", "gid_map"] {
-            let map = match ids {
-                OwnIds::Same => same_ids(&std::fs::read_to_string(format!("/proc/self/{file}"))?),
-                OwnIds::Only { uid, .. } if file == "uid_map" => format!("{uid} 0 1"),
-                OwnIds::Only { gid, .. } => format!("{gid} 0 1"),
-            };
+            let map = same_ids(&std::fs::read_to_string(format!("/proc/self/{file}"))?);
             let of = program.as_raw_nonzero();
             std::fs::write(format!("/proc/{of}/{file}"), map)?;
         }

@@ -93,7 +93,6 @@ impl Init<'_> {
         let command = Command::new(self.sandbox).map_err(|_| {
             Fault::setup("read the command: it has a NUL byte")(rustix::io::Errno::INVAL)
         })?;
-        let own_ids = identity::own_ids(self.identity, self.sandbox.user.as_ref());
         let (mut failed, failing) = std::io::pipe().map_err(Fault::setup("make a pipe"))?;
         let (mut asked, mut ask) = std::io::pipe().map_err(Fault::setup("make a pipe"))?;
         let (mut answer, mut reply) = std::io::pipe().map_err(Fault::setup("make a pipe"))?;
@@ -101,9 +100,10 @@ impl Init<'_> {
             Fork::Parent(pid) => pid,
             Fork::Child => {
                 drop((failed, asked, reply));
-                let own = match own_ids {
-                    Some(_) => identity::enter_own_namespace(&mut ask, &mut answer),
-                    None => Ok(()),
+                let own = match (self.identity, &self.sandbox.user) {
+                    (Identity::Real, _) => identity::enter_own_namespace(&mut ask, &mut answer),
+                    (Identity::Single, Some(user)) => identity::enter_as(user),
+                    (Identity::Subordinate | Identity::Single, _) => Ok(()),
                 };
                 let own = own.map_err(Fault::at(Stage::Namespaces, "enter a user namespace"));
                 let fault = match own.and_then(|()| self.prepare()) {
@@ -116,8 +116,8 @@ impl Init<'_> {
             }
         };
         drop((failing, ask, answer));
-        if let Some(ids) = own_ids {
-            identity::own_namespace(program, ids, &mut asked, &mut reply)
+        if self.identity == Identity::Real {
+            identity::own_namespace(program, &mut asked, &mut reply)
                 .map_err(Fault::at(Stage::Namespaces, "map the ids of the program"))?;
         }
         let mut fault = Vec::new();

@@ -26,6 +26,7 @@ mod init;
 mod lines;
 pub mod mountinfo;
 mod outcome;
+mod outputs;
 mod place;
 mod probe;
 mod refusal;

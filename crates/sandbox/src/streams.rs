@@ -1,7 +1,7 @@
 //! What becomes the program's standard input, output and error.
 
 use std::io::{self, Seek as _, Write as _};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Gid, MemfdFlags, Mode, OFlags, Uid, fchown, fstatfs, memfd_create, open};
 use rustix::process::ioctl_tiocsctty;
@@ -98,7 +98,8 @@ fn terminal(
     (0..3).try_for_each(|number| system::become_fd(theirs.as_fd(), number))
 }
 
-fn is_pipe(stream: &OwnedFd) -> bool {
+/// Whether a descriptor is a pipe without a name.
+pub(crate) fn is_pipe(stream: impl AsFd) -> bool {
     fstatfs(stream).is_ok_and(|fs| fs.f_type as u64 == PIPES)
 }
 

@@ -141,6 +141,12 @@ pub(crate) fn hide_from_others() -> io::Result<()> {
     checked(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) }.into())
 }
 
+/// Reverses [`hide_from_others`], which a forked process inherits.
+pub(crate) fn show_to_others() -> io::Result<()> {
+    // SAFETY: takes no pointer.
+    checked(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }.into())
+}
+
 /// Starts the loopback interface of a new network namespace.
 pub(crate) fn loopback_up(socket: impl AsFd) -> io::Result<()> {
     // SAFETY: an ifreq of zeros is valid: it has no name and no flags.

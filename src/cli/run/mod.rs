@@ -21,6 +21,7 @@ use stackforge_run::{
 };
 use stackforge_stack::diag::{Diagnostic, Report, Source, codes};
 use stackforge_types::Cancel;
+use stackforge_types::printable::line;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -136,9 +137,15 @@ fn only_at_rest(args: &RunArgs) -> Failure {
     Failure::of(
         Diagnostic::error(
             codes::BAD_VALUE,
-            format!("`{}` lies in files, and a container engine starts its own images", args.image),
+            format!(
+                "`{}` lies in files, and a container engine starts its own images",
+                args.image
+            ),
         )
-        .help("leave `--engine docker` out, or load the image first: `docker load`, or `stackforge pull -o docker`"),
+        .help(
+            "leave `--engine docker` and `--print` out, or load the image first: `docker load`, or \
+             `stackforge pull -o docker`",
+        ),
     )
 }
 
@@ -258,10 +265,11 @@ fn tell(common: &Common, choices: &[Choice]) {
 }
 
 fn reason(choice: &Choice) -> String {
-    match choice.arguments.as_slice() {
-        [] => format!("{}: {}", choice.what, choice.why),
-        arguments => format!("{}: {}", arguments.join(" "), choice.why),
-    }
+    let subject = match choice.arguments.as_slice() {
+        [] => choice.what.to_owned(),
+        arguments => arguments.join(" "),
+    };
+    line(&format!("{subject}: {}", choice.why)).into_owned()
 }
 
 /// Warns of an image that by its labels does not run on the engine's device.

@@ -74,10 +74,13 @@ impl Subject {
         if path.is_dir() {
             return Ok(Self::Root { path });
         }
-        Err(Failure::of(Diagnostic::error(
-            codes::NO_SUCH_IMAGE,
-            format!("`{}` is not a directory", path.display()),
-        )))
+        Err(Failure::of(
+            Diagnostic::error(
+                codes::NO_SUCH_IMAGE,
+                format!("`{}` is not a directory", path.display()),
+            )
+            .help("name the directory of a root file system, as `stackforge pull REF -o rootfs:DIR` writes it"),
+        ))
     }
 
     fn stack(common: &Common, args: &RunArgs, file: PathBuf) -> Result<Self, Failure> {
