@@ -78,10 +78,12 @@ impl Engine {
             }
             Kind::Podman => !own_podman(&address),
         };
-        let paths: &[&str] = if podman { &CATATONIT } else { &INIT };
         let is_local = docker.is_local();
-        let has_init = paths.iter().any(|path| Path::new(path).exists())
-            || !program::on_path("docker-init").is_empty();
+        let there = |paths: &[&str]| paths.iter().any(|path| Path::new(path).exists());
+        let has_init = match info.is_podman {
+            true => there(&CATATONIT),
+            false => there(&INIT) || !program::on_path("docker-init").is_empty(),
+        };
         Self {
             kind,
             server: Some(docker.server()),

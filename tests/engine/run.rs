@@ -269,6 +269,7 @@ fn a_stacks_image_is_found_and_one_of_another_plan_is_told() {
         "own.yaml",
         &text.replacen("stack: tiny", &format!("stack: {stack}"), 1),
     );
+    std::fs::copy(sandbox.path("tiny.lock"), sandbox.path("own.lock")).unwrap();
     let missing = run(&sandbox, &["own.yaml"]);
     assert_eq!(missing.code, 2, "{}", missing.stderr);
     assert!(

@@ -77,12 +77,12 @@ impl Found {
         else {
             return;
         };
-        // A stack without a lock, or that cannot work, was another one when it was built.
-        let key = project
-            .plan(chosen)
-            .ok()
-            .map(|p| p.plan.image_key().to_string());
-        if self.labels.get(labels::KEY) == key.as_ref() {
+        // Without a lock, or if the stack cannot work, there is no plan to compare with.
+        let Ok(planned) = project.plan(chosen) else {
+            return;
+        };
+        let key = planned.plan.image_key().to_string();
+        if self.labels.get(labels::KEY) == Some(&key) {
             return;
         }
         let warning = Diagnostic::warning(

@@ -305,7 +305,8 @@ fn doubted_here(
                 "by its labels `{}` does not run on this device: {why}",
                 args.image
             ),
-        );
+        )
+        .help("expect what uses the GPU to fail; `--gpus none` says that none is meant");
         warn(common, &Report::new(Source::default(), vec![warning]));
     }
 }
