@@ -80,9 +80,10 @@ impl Engine {
         };
         let is_local = docker.is_local();
         let there = |paths: &[&str]| paths.iter().any(|path| Path::new(path).exists());
-        let has_init = match info.is_podman {
-            true => there(&CATATONIT),
-            false => there(&INIT) || !program::on_path("docker-init").is_empty(),
+        let has_init = if info.is_podman {
+            there(&CATATONIT)
+        } else {
+            there(&INIT) || !program::on_path("docker-init").is_empty()
         };
         Self {
             kind,

@@ -22,51 +22,46 @@ pub(crate) fn gpus(asked: &Gpus, device: &Device, engine: &Engine) -> Result<Cho
     if engine.elsewhere.is_some() {
         return of_another_machine(asked, engine);
     }
-    if !device.has_gpu() {
-        let why = match device.pci.is_empty() {
-            true => "this device has no NVIDIA GPU",
-            false => "no driver of NVIDIA's drives the GPU of this device",
-        };
-        return match asked {
-            Gpus::Auto => Ok(Choice::nothing(WHAT, why)),
-            _ => Err(RunError::NoGpu(why.to_owned())),
-        };
+    if device.has_gpu() {
+        return of_this_device(asked, device, engine);
     }
+    let why = if device.pci.is_empty() {
+        "this device has no NVIDIA GPU"
+    } else {
+        "no driver of NVIDIA's drives the GPU of this device"
+    };
+    match asked {
+        Gpus::Auto => Ok(Choice::nothing(WHAT, why)),
+        _ => Err(RunError::NoGpu(why.to_owned())),
+    }
+}
+
+fn of_this_device(asked: &Gpus, device: &Device, engine: &Engine) -> Result<Choice, RunError> {
     let jetson = device.is_jetson();
     let has_runtime = engine.kind == Kind::Docker && engine.runtimes.iter().any(|r| r == "nvidia");
-    let specified = device.containers.cdi.iter().any(|d| d.starts_with(CDI));
+    let named = &device.containers.cdi;
+    let specified = named.iter().any(|d| d.starts_with(CDI));
+    let toolkit = device.containers.toolkit.as_deref();
     if jetson && has_runtime {
         let release = device.l4t.as_deref().map(|l4t| format!(" with L4T {l4t}"));
-        let why = format!(
-            "a Jetson{}: its `nvidia` runtime brings the libraries of L4T",
-            release.unwrap_or_default()
-        );
+        let release = release.unwrap_or_default();
+        let why = format!("a Jetson{release}: its `nvidia` runtime brings the libraries of L4T");
         return Ok(runtime(asked, why));
     }
     if specified && engine.cdi {
         let spec = device.containers.cdi_specs.first();
         let spec = spec.map_or("a specification", String::as_str);
-        return cdi(
-            asked,
-            &device.containers.cdi,
-            format!("CDI: {spec} names nvidia.com/gpu"),
-        );
+        return cdi(asked, named, format!("CDI: {spec} names nvidia.com/gpu"));
     }
-    let toolkit = device.containers.toolkit.as_deref();
-    if engine.kind == Kind::Docker && !jetson {
-        let old = match specified {
-            true => format!("; {} does not read CDI", engine.shown()),
-            false => String::new(),
+    if engine.kind == Kind::Docker && !jetson && (toolkit.is_some() || has_runtime) {
+        let mut why = match toolkit {
+            Some(path) => format!("{path} of the NVIDIA Container Toolkit"),
+            None => "Docker has the `nvidia` runtime".to_owned(),
         };
-        if let Some(path) = toolkit {
-            return Ok(flag(
-                asked,
-                format!("{path} of the NVIDIA Container Toolkit{old}"),
-            ));
+        if specified {
+            why += &format!("; {} does not read CDI", engine.shown());
         }
-        if has_runtime {
-            return Ok(flag(asked, format!("Docker has the `nvidia` runtime{old}")));
-        }
+        return Ok(flag(asked, why));
     }
     Err(RunError::NoGpuAccess {
         why: missing(engine, jetson, specified),
@@ -177,4 +172,90 @@ fn flag(asked: &Gpus, why: String) -> Choice {
         _ => "all".to_owned(),
     };
     Choice::new(WHAT, ["--gpus".to_owned(), value], why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// A server with a GPU, two of whose files say how containers get it.
+    fn server(cdi: bool, toolkit: bool) -> Device {
+        let mut device = Device::read(Path::new("/nonexistent"));
+        device.driver = Some(stackforge_device::Driver {
+            module: Some("580.65.06".to_owned()),
+            ..Default::default()
+        });
+        if cdi {
+            let names = ["0", "1", "GPU-8932f937"];
+            device.containers.cdi = names.map(|n| format!("{CDI}{n}")).into();
+            device.containers.cdi_specs = vec!["/etc/cdi/nvidia.yaml".to_owned()];
+        }
+        device.containers.toolkit = toolkit.then(|| "/usr/bin/hook".to_owned());
+        device
+    }
+
+    fn engine(kind: Kind, cdi: bool) -> Engine {
+        Engine {
+            kind,
+            server: Some("Docker 20.10.24".to_owned()),
+            cdi,
+            ..Engine::expected(&Device::read(Path::new("/nonexistent")))
+        }
+    }
+
+    fn arguments(asked: &Gpus, device: &Device, engine: &Engine) -> Vec<String> {
+        gpus(asked, device, engine).unwrap().arguments
+    }
+
+    #[test]
+    fn an_engine_before_cdi_gets_the_flag_and_says_why() {
+        let (device, old) = (server(true, true), engine(Kind::Docker, false));
+        let choice = gpus(&Gpus::Auto, &device, &old).unwrap();
+        assert_eq!(choice.arguments, ["--gpus", "all"]);
+        assert!(
+            choice.why.ends_with("; Docker 20.10.24 does not read CDI"),
+            "{}",
+            choice.why
+        );
+        let only_cdi = gpus(&Gpus::Auto, &server(true, false), &old).unwrap_err();
+        assert!(
+            only_cdi.to_string().contains("does not read CDI"),
+            "{only_cdi}"
+        );
+    }
+
+    #[test]
+    fn a_specification_without_all_names_each_gpu_once() {
+        let (device, engine) = (server(true, false), engine(Kind::Podman, true));
+        let zero = ["--device", "nvidia.com/gpu=0"];
+        let all = [&zero[..], &["--device", "nvidia.com/gpu=1"]].concat();
+        assert_eq!(arguments(&Gpus::Auto, &device, &engine), all);
+        let by_name = "0,GPU-8932f937".parse().unwrap();
+        let named = [&zero[..], &["--device", "nvidia.com/gpu=GPU-8932f937"]].concat();
+        assert_eq!(arguments(&by_name, &device, &engine), named);
+    }
+
+    #[test]
+    fn podman_takes_nothing_but_cdi() {
+        let podman = engine(Kind::Podman, true);
+        let error = gpus(&Gpus::Auto, &server(false, true), &podman).unwrap_err();
+        let help = stackforge_stack::diag::Explained::help(&error);
+        assert!(help.contains("nvidia-ctk cdi generate"), "{help}");
+    }
+
+    #[test]
+    fn another_machine_is_known_by_its_engine_alone() {
+        let laptop = Device::read(Path::new("/nonexistent"));
+        let mut far = engine(Kind::Docker, true);
+        far.elsewhere = Some("ssh://thor".to_owned());
+        assert!(arguments(&Gpus::Auto, &server(true, true), &far).is_empty());
+        assert!(gpus(&Gpus::All, &laptop, &far).is_err());
+        far.runtimes = vec!["nvidia".to_owned()];
+        let runtime = ["--runtime", "nvidia", "-e", "NVIDIA_VISIBLE_DEVICES=all"];
+        assert_eq!(arguments(&Gpus::Auto, &laptop, &far), runtime);
+        far.cdi_devices = vec!["nvidia.com/gpu=all".to_owned()];
+        let cdi = ["--device", "nvidia.com/gpu=all"];
+        assert_eq!(arguments(&Gpus::Auto, &laptop, &far), cdi);
+    }
 }

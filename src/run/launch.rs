@@ -105,9 +105,10 @@ fn ways(request: &Request, engine: &Engine) -> Vec<Choice> {
     } else {
         let why = "nothing of the container is left behind";
         choices.push(Choice::new("end", ["--rm"], why));
-        let (flag, why) = match request.terminal {
-            true => ("-it", "standard input and output are a terminal"),
-            false => ("-i", "standard input is passed on"),
+        let (flag, why) = if request.terminal {
+            ("-it", "standard input and output are a terminal")
+        } else {
+            ("-i", "standard input is passed on")
         };
         choices.push(Choice::new("streams", [flag], why));
     }
@@ -247,9 +248,10 @@ pub(crate) fn ports_are_free(ports: &[Port]) -> Result<(), RunError> {
     for port in ports {
         let address = port.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let place = (address, port.host);
-        let opened = match port.udp {
-            true => UdpSocket::bind(place).map(drop),
-            false => TcpListener::bind(place).map(drop),
+        let opened = if port.udp {
+            UdpSocket::bind(place).map(drop)
+        } else {
+            TcpListener::bind(place).map(drop)
         };
         if opened.is_err_and(|e| e.kind() == io::ErrorKind::AddrInUse) {
             return Err(RunError::PortInUse {

@@ -25,9 +25,10 @@ impl Outputs {
         let mut copies = Vec::new();
         let first = stream(out.as_fd(), io::stdout(), &mut copies)?;
         // One file under two numbers: one pipe keeps the order of what is written.
-        let second = match are_one(out.as_fd(), err.as_fd()) {
-            true => first.try_clone()?,
-            false => stream(err.as_fd(), io::stderr(), &mut copies)?,
+        let second = if are_one(out.as_fd(), err.as_fd()) {
+            first.try_clone()?
+        } else {
+            stream(err.as_fd(), io::stderr(), &mut copies)?
         };
         Ok(Outputs {
             streams: [first, second],

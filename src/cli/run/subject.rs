@@ -58,9 +58,10 @@ impl Subject {
             return Self::root(path);
         }
         if is_path {
-            let message = match path.is_dir() {
-                true => "is not an image layout, and not a root file system that `pull` wrote",
-                false => "is not there",
+            let message = if path.is_dir() {
+                "is not an image layout, and not a root file system that `pull` wrote"
+            } else {
+                "is not there"
             };
             return Err(Failure::of(
                 Diagnostic::error(codes::NO_SUCH_IMAGE, format!("`{}` {message}", args.image))
