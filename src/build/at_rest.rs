@@ -33,9 +33,8 @@ pub async fn validate_at_rest(
     if let Some(host) = Platform::host() {
         image.is_for(host)?;
     }
-    let threads = std::thread::available_parallelism().map_or(1, Into::into);
-    let layers = block_in_place(|| trees(store, image, threads, cancel))?;
-    let spec = promised.unwrap_or_else(|| recorded(topmost(&layers).as_deref()));
+    let layers = unpacked(store, image, cancel)?;
+    let spec = promised.unwrap_or_else(|| recorded(topmost(&layers, SPEC_PATH).as_deref()));
     let config = image.config.config().as_ref();
     let env = config.and_then(|c| c.env().clone()).unwrap_or_default();
     let mut env = environment(&env);
@@ -49,15 +48,22 @@ pub async fn validate_at_rest(
     validate_root(root, env, spec, gpu, cancel, line).await
 }
 
-/// Reads the spec that the image recorded of itself from the highest layer that has it. Layers are
-/// untrusted, so symbolic links in them are not followed.
-fn topmost(layers: &[PathBuf]) -> Option<Vec<u8>> {
-    layers.iter().rev().find_map(|layer| recorded_in(layer))
+/// Unpacks the layers of `image` that the store does not have unpacked, and returns the directory of each, the
+/// lowest first. They stay while the store is open.
+pub fn unpacked(store: &Store, image: &Image, cancel: &Cancel) -> Result<Vec<PathBuf>, BuildError> {
+    let threads = std::thread::available_parallelism().map_or(1, Into::into);
+    block_in_place(|| trees(store, image, threads, cancel))
 }
 
-fn recorded_in(layer: &Path) -> Option<Vec<u8>> {
+/// Reads a small file of an image from the highest layer that has it. Layers are untrusted, so symbolic links
+/// in them are not followed.
+pub fn topmost(layers: &[PathBuf], path: &str) -> Option<Vec<u8>> {
+    layers.iter().rev().find_map(|layer| file_in(layer, path))
+}
+
+fn file_in(layer: &Path, file: &str) -> Option<Vec<u8>> {
     let mut path = layer.to_owned();
-    for part in SPEC_PATH.split('/').filter(|part| !part.is_empty()) {
+    for part in file.split('/').filter(|part| !part.is_empty()) {
         path.push(part);
         if path.symlink_metadata().ok()?.is_symlink() {
             return None;
@@ -97,7 +103,7 @@ mod tests {
         let layer = |name: &str| dir.path().join(name);
         let record = |name: &str| layer(name).join(SPEC_PATH.trim_start_matches('/'));
         let layers = ["low", "high", "link", "folder"].map(layer).to_vec();
-        assert_eq!(topmost(&layers), None);
+        assert_eq!(topmost(&layers, SPEC_PATH), None);
         for name in ["low", "high", "link"] {
             std::fs::create_dir_all(record(name).parent().unwrap()).unwrap();
         }
@@ -106,6 +112,6 @@ mod tests {
         std::fs::write(record("high"), "2").unwrap();
         std::os::unix::fs::symlink("/etc/hostname", record("link")).unwrap();
         std::os::unix::fs::symlink(layer("low").join("usr"), layer("folder").join("usr")).unwrap();
-        assert_eq!(topmost(&layers).unwrap(), b"2");
+        assert_eq!(topmost(&layers, SPEC_PATH).unwrap(), b"2");
     }
 }

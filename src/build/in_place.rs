@@ -47,7 +47,7 @@ pub async fn validate_rootfs(
     });
     validate_root(
         Root::directory(dir),
-        environment(dir),
+        root_environment(dir),
         spec,
         gpu,
         cancel,
@@ -125,8 +125,9 @@ async fn run(
     })
 }
 
-/// Returns the caller's environment for this machine's own root, else that of a stackforge image.
-fn environment(dir: &Path) -> BTreeMap<OsString, OsString> {
+/// Returns the environment of programs in a root file system whose image's configuration is not known: the
+/// caller's for this machine's own root, else that of a stackforge image.
+pub fn root_environment(dir: &Path) -> BTreeMap<OsString, OsString> {
     let here = std::fs::canonicalize(dir).is_ok_and(|d| d == Path::new("/"));
     let mut env: BTreeMap<OsString, OsString> = if here {
         SURROUNDINGS

@@ -32,13 +32,13 @@ mod unpacked;
 pub mod validate;
 mod validation;
 
-pub use at_rest::validate_at_rest;
+pub use at_rest::{topmost, unpacked, validate_at_rest};
 pub use audit::{AUDIT_PATH, OnProgress, audit_image};
 pub use choice::{EngineNeed, wants};
 pub use context::render_context;
 pub use docker::{build, noted, plan_step, push_image, stage};
 pub use error::BuildError;
-pub use in_place::validate_rootfs;
+pub use in_place::{root_environment, validate_rootfs};
 pub use output::Output;
 pub use recorded::cached;
 pub use secrets::{IndexSettings, ca_bundle};

@@ -6,6 +6,7 @@ use stackforge_build::Output;
 use stackforge_distribute::evidence::Kind;
 use stackforge_distribute::pull::Place;
 use stackforge_gpu::DriverVersion;
+use stackforge_run::{Gpus, Port, Variable, Volume};
 use stackforge_stack::config::Size;
 use stackforge_stack::spec::{Platform, PythonVersion};
 use stackforge_transfer::registry::Reference;
@@ -54,6 +55,13 @@ impl Cli {
                     ErrorKind::ArgumentConflict,
                     "with '--all-variants' images go to docker or an index of variants: write \
                      '--push REF --index'",
+                ));
+            }
+            Command::Run(a) if a.print && a.engine == RunEngine::Native => {
+                return Err(Self::command().error(
+                    ErrorKind::ArgumentConflict,
+                    "with '--engine native' the argument '--print' cannot be used: it prints the \
+                     command of a container engine",
                 ));
             }
             Command::Matrix(a) if a.emit.is_some() => "--emit",
@@ -123,6 +131,8 @@ pub enum Command {
     Build(BuildArgs),
     /// Run the validation on an existing image
     Validate(ValidateArgs),
+    /// Start an image on this device as it should be: GPUs, shared memory, models
+    Run(RunArgs),
     /// Push an image to a registry, alone or as a variant of an index
     Push(PushArgs),
     /// Fetch the image, or the variant of it, that fits this device
@@ -347,6 +357,83 @@ pub struct ValidateArgs {
     /// Write the report to a file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// A stack file, whose image is started; an image of the engine or the store; what needs no engine:
+    /// `oci:DIR[:TAG]`, `oci-archive:FILE`, a root file system that `pull` wrote, `rootfs:DIR`; or a
+    /// reference, which is pulled if it is not here
+    #[arg(value_name = "IMAGE|STACK")]
+    pub image: String,
+    /// Arguments in place of the image's own; without an entry point in the image, the program too
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+    /// Variant of a stack with a matrix, or of an index that is pulled, whatever the device is
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
+    /// What runs it: a container engine, or stackforge itself
+    #[arg(long, value_enum, default_value_t = RunEngine::Auto)]
+    pub engine: RunEngine,
+    /// `none`, `all`, or numbers such as `0,1` (default: what the device has)
+    #[arg(long, value_name = "WHICH", default_value = "auto", hide_default_value = true, value_parser = gpus)]
+    pub gpus: Gpus,
+    /// Size of /dev/shm, `8GB` for instance (default: half of the memory)
+    #[arg(long, value_name = "SIZE")]
+    pub shm_size: Option<Size>,
+    /// Directory of models, for HF_HOME (default: what HF_HOME, HF_HUB_CACHE, TRANSFORMERS_CACHE and
+    /// TORCH_HOME name, and the Hugging Face cache if it is there)
+    #[arg(long, value_name = "DIR", conflicts_with = "no_model_cache")]
+    pub model_cache: Option<PathBuf>,
+    /// Share no directory of models
+    #[arg(long)]
+    pub no_model_cache: bool,
+    /// Port of the program that this device answers on, `[[ADDRESS:]HOST-PORT:]PORT[/udp]`; may be
+    /// repeated
+    #[arg(short, long, value_name = "PORT")]
+    pub publish: Vec<Port>,
+    /// Variable of the program; without a value, that of this shell; may be repeated
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<Variable>,
+    /// Directory or file that the program sees, `SOURCE:TARGET[:ro]`; may be repeated
+    #[arg(long, value_name = "VOLUME")]
+    pub volume: Vec<Volume>,
+    /// Name of the container
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Program in place of the image's entry point
+    #[arg(long, value_name = "PROGRAM")]
+    pub entrypoint: Option<String>,
+    /// Leave the container running
+    #[arg(short, long)]
+    pub detach: bool,
+    /// Print the `docker run` line and the reasons, and start nothing
+    #[arg(long)]
+    pub print: bool,
+    /// Print it for the machine whose root file system is mounted there
+    #[arg(long, value_name = "DIR", requires = "print")]
+    pub root: Option<PathBuf>,
+    /// Talk plain HTTP to a registry that is not on this machine
+    #[arg(long)]
+    pub plain_http: bool,
+}
+
+/// What runs an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RunEngine {
+    /// Docker or Podman where it answers, else native; what is at rest, native
+    Auto,
+    /// Docker or Podman
+    Docker,
+    /// stackforge itself, in namespaces: no daemon, no root
+    Native,
+}
+
+fn gpus(text: &str) -> Result<Gpus, String> {
+    match text {
+        "auto" => Ok(Gpus::Auto),
+        text => text.parse(),
+    }
 }
 
 #[derive(Debug, Args)]

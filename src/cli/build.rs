@@ -133,13 +133,15 @@ async fn engine(
 ///
 /// # Errors
 /// The user's setting does not name an engine.
-fn reached(connected: Result<Docker, EngineError>) -> Result<Option<Docker>, EngineError> {
+pub(super) fn reached(
+    connected: Result<Docker, EngineError>,
+) -> Result<Option<Docker>, EngineError> {
     match connected {
         Ok(docker) => Ok(Some(docker)),
         Err(e @ EngineError::Invalid { .. }) => Err(e),
         Err(e) => {
             if names_engine() {
-                tracing::warn!("{e}: building without it");
+                tracing::warn!("{e}: going on without it");
             }
             Ok(None)
         }
@@ -147,7 +149,7 @@ fn reached(connected: Result<Docker, EngineError>) -> Result<Option<Docker>, Eng
 }
 
 /// Whether the environment names an engine.
-fn names_engine() -> bool {
+pub(super) fn names_engine() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     is_set("DOCKER_HOST") || is_set("DOCKER_CONTEXT")
 }

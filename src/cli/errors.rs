@@ -2,6 +2,7 @@
 
 use super::output::Failure;
 use stackforge_plan::project::ProjectError;
+use stackforge_run::RunError;
 use stackforge_stack::diag::Explained as _;
 
 macro_rules! ends {
@@ -35,6 +36,13 @@ ends!(
     stackforge_types::reference::BadReference,
     stackforge_update::UpdateError,
 );
+
+impl From<RunError> for Failure {
+    fn from(e: RunError) -> Self {
+        let exit = e.of_program().unwrap_or_else(|| e.exit());
+        Self::ending(exit, e.diagnostic())
+    }
+}
 
 impl From<ProjectError> for Failure {
     fn from(e: ProjectError) -> Self {

@@ -2,7 +2,7 @@
 //!
 //! Results go to stdout, progress and logs to stderr. Exit status: 0 success; 1 the stack, image or build is
 //! bad; 2 wrong usage or a stack that does not parse; 3 the environment lacks something; 4 and 5 are those of
-//! `update`; 130 after Ctrl-C (`stack/diag/codes.rs` has the table). No module below this one knows arguments or
+//! `update`; that of the program from `run`; 130 after Ctrl-C (`stack/diag/codes.rs` has the table). No module below this one knows arguments or
 //! terminals.
 
 mod args;
@@ -27,6 +27,7 @@ mod progress;
 mod pull;
 mod push;
 mod render;
+mod run;
 mod sbom;
 mod session;
 mod sign;
@@ -66,6 +67,11 @@ pub fn main() -> ExitCode {
         Command::Render(a) => render::run(common, &a),
         Command::Build(a) => build::run(common, &a),
         Command::Validate(a) => validate::run(common, &a),
+        Command::Run(a) => match run::run(common, &a) {
+            // The program's own status, whatever it means.
+            Ok(status) => return status,
+            Err(failure) => Err(failure),
+        },
         Command::Push(a) => push::run(common, &a),
         Command::Pull(a) => pull::run(common, &a),
         Command::Update(a) => update::run(common, &a),

@@ -3,22 +3,25 @@
 use super::output::print_message;
 use stackforge_types::Cancel;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::AbortHandle;
 
 /// Cancels the work on the first Ctrl-C, and exits at once on the second. SIGHUP, at the end of a terminal or
 /// an ssh session, acts like Ctrl-C, except for a process that was started by `nohup`.
-pub(super) fn stop_on_signal(cancel: &Cancel) {
+///
+/// Returns a handle that ends this, for work that goes on with signals of its own.
+pub(super) fn stop_on_signal(cancel: &Cancel) -> Option<AbortHandle> {
     let cancel = cancel.clone();
     // Install the handlers now, not when the task first runs.
     let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(interrupt), signal(terminate)) else {
-        return;
+        return None;
     };
     let mut hangup = if ignores_hangup() {
         None
     } else {
         signal(SignalKind::hangup()).ok()
     };
-    tokio::spawn(async move {
+    let waiting = tokio::spawn(async move {
         let hung_up = async {
             match &mut hangup {
                 Some(hangup) => drop(hangup.recv().await),
@@ -35,6 +38,7 @@ pub(super) fn stop_on_signal(cancel: &Cancel) {
         let _ = interrupt.recv().await;
         std::process::exit(130);
     });
+    Some(waiting.abort_handle())
 }
 
 /// Whether SIGHUP was ignored when this process started. Listening for the signal would end that.

@@ -8,38 +8,55 @@ use stackforge_types::yaml;
 pub struct Containers {
     /// Devices in NVIDIA's CDI specifications: `nvidia.com/gpu=0`.
     pub cdi: Vec<String>,
+    /// Paths of NVIDIA's CDI specifications.
+    pub cdi_specs: Vec<String>,
+    /// Path of the NVIDIA Container Toolkit's program that Docker asks for GPUs.
+    pub toolkit: Option<String>,
     /// Runtimes in Docker's configuration, without the built-in ones.
     pub runtimes: Vec<String>,
     pub default_runtime: Option<String>,
 }
 
 const CDI: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
+/// The program has been called by both names.
+const TOOLKIT: [&str; 4] = [
+    "/usr/bin/nvidia-container-runtime-hook",
+    "/usr/local/bin/nvidia-container-runtime-hook",
+    "/usr/bin/nvidia-container-toolkit",
+    "/usr/local/nvidia/toolkit/nvidia-container-runtime-hook",
+];
 const LONGEST_SPEC: u64 = 1 << 20;
 const MOST_DEVICES: usize = 256;
 
 pub fn read(root: &Root) -> Containers {
-    let mut cdi: Vec<String> = CDI
-        .iter()
-        .flat_map(|dir| {
-            root.list(dir)
-                .into_iter()
-                .map(move |f| format!("{dir}/{f}"))
-        })
-        .filter(|p| {
-            [".yaml", ".yml", ".json"]
-                .iter()
-                .any(|end| p.ends_with(end))
-        })
-        .filter_map(|p| root.bytes(&p, LONGEST_SPEC))
-        .flat_map(|bytes| cdi_devices(&bytes))
-        .collect();
+    let files = CDI.iter().flat_map(|dir| {
+        let names = root.list(dir).into_iter();
+        names.map(move |name| format!("{dir}/{name}"))
+    });
+    let mut cdi = Vec::new();
+    let mut cdi_specs = Vec::new();
+    for path in files {
+        let ends = [".yaml", ".yml", ".json"];
+        if !ends.iter().any(|end| path.ends_with(end)) {
+            continue;
+        }
+        let devices = root.bytes(&path, LONGEST_SPEC).map(|b| cdi_devices(&b));
+        let devices = devices.unwrap_or_default();
+        if !devices.is_empty() {
+            cdi_specs.push(clean(&path));
+            cdi.extend(devices);
+        }
+    }
     cdi.sort();
     cdi.dedup();
     cdi.truncate(MOST_DEVICES);
+    let toolkit = TOOLKIT.iter().find(|path| root.exists(path));
     let docker = root.text("/etc/docker/daemon.json");
     let (runtimes, default_runtime) = docker.map(|t| docker_runtimes(&t)).unwrap_or_default();
     Containers {
         cdi,
+        cdi_specs,
+        toolkit: toolkit.map(|path| (*path).to_owned()),
         runtimes,
         default_runtime,
     }

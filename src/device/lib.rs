@@ -93,6 +93,29 @@ impl Device {
         }
     }
 
+    /// Whether programs can use a GPU of NVIDIA's here: the driver reports one, or the device is a Jetson.
+    pub fn has_gpu(&self) -> bool {
+        let driven = self.driver.as_ref().is_some_and(|d| d.module.is_some());
+        !self.gpus.is_empty() || driven || self.is_jetson()
+    }
+
+    /// Whether the GPU is part of a Jetson's module.
+    pub fn is_jetson(&self) -> bool {
+        let tegra = |board: &Board| {
+            board
+                .compatible
+                .iter()
+                .any(|c| c.starts_with("nvidia,tegra"))
+        };
+        self.l4t.is_some() || self.board.as_ref().is_some_and(tegra)
+    }
+
+    /// Returns the memory of this machine in bytes.
+    pub fn memory_here() -> Option<u64> {
+        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+        processor::meminfo(&text).total
+    }
+
     /// Reads this machine.
     pub fn here() -> Self {
         let mut device = Self {

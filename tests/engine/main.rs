@@ -17,3 +17,4 @@ mod layer;
 mod native;
 mod oci_images;
 mod publish;
+mod run;

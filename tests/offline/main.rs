@@ -22,6 +22,7 @@ mod output;
 mod package;
 mod proposals;
 mod rules;
+mod run;
 mod sboms;
 mod schema;
 mod stacks;

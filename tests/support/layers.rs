@@ -1,6 +1,6 @@
 //! Images of layers that a test writes down.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use stackforge_types::Digest;
 use std::io::Write as _;
 use std::path::Path;
@@ -38,6 +38,20 @@ pub fn named(
     dir: &Path,
     layers: &[&[Member]],
     stated: impl FnOnce(Vec<Digest>) -> Vec<Digest>,
+) -> Vec<Digest> {
+    written(dir, layers, stated, json!({}))
+}
+
+/// An image that says how it is started.
+pub fn configured(dir: &Path, layers: &[&[Member]], config: Value) -> Vec<Digest> {
+    written(dir, layers, |diff_ids| diff_ids, config)
+}
+
+fn written(
+    dir: &Path,
+    layers: &[&[Member]],
+    stated: impl FnOnce(Vec<Digest>) -> Vec<Digest>,
+    config: Value,
 ) -> Vec<Digest> {
     let blobs = dir.join("blobs/sha256");
     std::fs::create_dir_all(&blobs).unwrap();
@@ -95,7 +109,7 @@ pub fn named(
         descriptor["mediaType"] = "application/vnd.oci.image.layer.v1.tar+gzip".into();
         descriptors.push(descriptor);
     }
-    let config = json!({ "architecture": "amd64", "os": "linux",
+    let config = json!({ "architecture": "amd64", "os": "linux", "config": config,
         "rootfs": { "type": "layers", "diff_ids": stated(diff_ids) } });
     let mut config = put(config.to_string().as_bytes());
     config["mediaType"] = "application/vnd.oci.image.config.v1+json".into();

@@ -226,6 +226,23 @@ pub fn h100(sandbox: &Sandbox) {
     );
 }
 
+/// The same with the NVIDIA Container Toolkit in place of a CDI specification.
+pub fn h100_with_toolkit(sandbox: &Sandbox) {
+    h100(sandbox);
+    std::fs::remove_file(sandbox.path("machine/etc/cdi/nvidia.yaml")).unwrap();
+    file(sandbox, "usr/bin/nvidia-container-runtime-hook", "");
+}
+
+/// With JetPack 6 and Docker's runtime, as NVIDIA's installer sets it up.
+pub fn orin_with_runtime(sandbox: &Sandbox) {
+    orin_r36(sandbox);
+    file(
+        sandbox,
+        "etc/docker/daemon.json",
+        "{\"runtimes\": {\"nvidia\": {\"args\": [], \"path\": \"nvidia-container-runtime\"}}}\n",
+    );
+}
+
 pub fn a100_old_driver(sandbox: &Sandbox) {
     x86_cpu(
         sandbox,

@@ -19,6 +19,7 @@ pub mod proxy;
 pub mod published;
 pub mod python;
 pub mod recipe;
+pub mod runnable;
 pub mod server;
 pub mod shared;
 pub mod stored;

@@ -10,6 +10,7 @@ mod outside;
 mod printable;
 mod publish;
 mod registry;
+mod run;
 mod sandbox;
 mod slurm;
 mod store;

@@ -119,6 +119,8 @@ pub struct EngineInfo {
     pub runtimes: Vec<String>,
     /// Whether the engine gives devices to containers by CDI.
     pub cdi: bool,
+    /// Devices that it found by CDI: `nvidia.com/gpu=0`. Docker before 28.2 does not tell.
+    pub cdi_devices: Vec<String>,
     /// Storage driver, such as `overlay2`.
     pub storage_driver: String,
     /// Whether the engine stores images in containerd, as they come from a registry, and not with a

@@ -20,10 +20,11 @@ use super::identity::{self, Identity};
 use super::init::{Init, Report};
 use super::outcome::{Applied, End, Memory, Outcome};
 use super::request::{Sandbox, Writes};
+use super::streams::Streams;
 use super::stubs::Stubs;
 use super::system::{self, Fork};
-use super::wire::{Message, NAME, Task, read_request};
-use super::{probe, rootfs};
+use super::wire::{Attached, Message, NAME, Task, read_request};
+use super::{descriptors, probe, rootfs};
 
 /// Does the work of a sandbox and returns its exit code, if this process was started for that. Call it
 /// first in `main`, before any thread is started or any descriptor is opened.
@@ -42,7 +43,8 @@ fn serve() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let message = match read_request(&mut control) {
-        Ok((Task::Run(sandbox), stdin)) => run(&sandbox, &stdin, control.as_fd()),
+        Ok((Task::Run(sandbox), stdin)) => run(&sandbox, &Streams::Lines(&stdin), control.as_fd()),
+        Ok((Task::Attach(sandbox, to), _)) => attach(&sandbox, to, control.as_fd()),
         Ok((Task::Probe, _)) => Ok(Message::Tried(probe::try_all())),
         Ok((Task::Archive(task), _)) => archive(&task).map(|()| Message::Archived),
         Ok((Task::Remove(directory), _)) => remove(&directory).map(|()| Message::Removed),
@@ -66,10 +68,33 @@ struct Running {
     reports: BufReader<io::PipeReader>,
 }
 
-fn run(sandbox: &Sandbox, stdin: &[u8], control: BorrowedFd<'_>) -> Result<Message, Fault> {
+fn attach(sandbox: &Sandbox, to: Attached, control: BorrowedFd<'_>) -> Result<Message, Fault> {
+    let streams = match to {
+        Attached::Terminal { rows, columns } => Streams::Terminal {
+            rows,
+            columns,
+            control,
+        },
+        Attached::Streams => {
+            let received = descriptors::receive(control, &mut [0]);
+            let (_, all) = received.map_err(Fault::setup("receive the caller's streams"))?;
+            let all = all.try_into().map_err(|_| rustix::io::Errno::BADF);
+            Streams::Inherited(all.map_err(Fault::setup("receive the caller's streams"))?)
+        }
+    };
+    // Process 1 gets this mask. It passes signals on once there is a program; until then they wait.
+    system::block_signals().map_err(Fault::setup("hold signals back"))?;
+    run(sandbox, &streams, control)
+}
+
+fn run(
+    sandbox: &Sandbox,
+    streams: &Streams<'_>,
+    control: BorrowedFd<'_>,
+) -> Result<Message, Fault> {
     let written = written(sandbox)?;
     let (group, applied) = Cgroup::new(&sandbox.limits);
-    let result = supervise(sandbox, stdin, control, &group, applied, written.as_ref());
+    let result = supervise(sandbox, streams, control, &group, applied, written.as_ref());
     group.remove();
     if let Writes::Keep(upper) = &sandbox.root.writes {
         drop_work(&rootfs::work(upper));
@@ -79,7 +104,7 @@ fn run(sandbox: &Sandbox, stdin: &[u8], control: BorrowedFd<'_>) -> Result<Messa
 
 fn supervise(
     sandbox: &Sandbox,
-    stdin: &[u8],
+    streams: &Streams<'_>,
     control: BorrowedFd<'_>,
     group: &Cgroup,
     applied: Applied,
@@ -106,7 +131,7 @@ fn supervise(
             drop(reader);
             let init = Init {
                 sandbox,
-                stdin,
+                streams,
                 identity,
                 doors,
                 reports: writer,
@@ -121,7 +146,7 @@ fn supervise(
         handle,
         reports: BufReader::new(reader),
     };
-    running.wait(control);
+    running.wait(control, streams.are_attached());
     let (stubs, end) = running.read();
     if let (Some(stubs), Some(written)) = (stubs, written) {
         stubs.remove(written.as_fd());
@@ -136,8 +161,9 @@ fn supervise(
 }
 
 impl Running {
-    /// Returns when process 1 has ended, by itself or because the caller closed its end of the socket.
-    fn wait(&mut self, control: BorrowedFd<'_>) {
+    /// Returns when process 1 has ended, by itself or because the caller closed its end of the socket. If
+    /// `relays`, what the caller sends are signals, which process 1 gets.
+    fn wait(&mut self, control: BorrowedFd<'_>, relays: bool) {
         loop {
             let mut watched = [
                 PollFd::new(&self.handle, PollFlags::IN),
@@ -146,7 +172,8 @@ impl Running {
             match poll(&mut watched, None) {
                 Err(rustix::io::Errno::INTR) => continue,
                 Ok(_) if !watched[0].revents().is_empty() => break,
-                // The caller sends nothing after its request, so this is the end of its stream.
+                Ok(_) if relays && self.relay(control) => {}
+                // The caller sends nothing else after its request, so this is the end of its stream.
                 _ => {
                     let _ = pidfd_send_signal(&self.handle, Signal::KILL);
                     break;
@@ -154,6 +181,23 @@ impl Running {
             }
         }
         while let Err(rustix::io::Errno::INTR) = waitpid(Some(self.pid), WaitOptions::empty()) {}
+    }
+
+    /// Sends process 1 the signals that the caller sent. Returns `false` at the end of its stream.
+    fn relay(&self, control: BorrowedFd<'_>) -> bool {
+        let mut numbers = [0; 16];
+        let received = match rustix::io::read(control, &mut numbers) {
+            Err(rustix::io::Errno::INTR) => return true,
+            Ok(n) if n > 0 => n,
+            Ok(_) | Err(_) => return false,
+        };
+        for number in &numbers[..received] {
+            if let Some(signal) = Signal::from_named_raw(i32::from(*number)) {
+                // It fails only if process 1 has just ended.
+                let _ = pidfd_send_signal(&self.handle, signal);
+            }
+        }
+        true
     }
 
     fn read(self) -> (Option<Stubs>, Result<End, Fault>) {

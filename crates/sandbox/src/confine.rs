@@ -4,6 +4,7 @@ use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 
+use rustix::process::{Gid, Uid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
@@ -11,7 +12,7 @@ use rustix::thread::{
 
 use super::fault::{Fault, Stage};
 use super::identity::Identity;
-use super::request::Sandbox;
+use super::request::{Sandbox, User};
 use super::{seccomp, system};
 
 /// The capabilities that installing packages and compiling as root need, and no more: no devices,
@@ -29,11 +30,13 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SETFCAP);
 
 /// Drops what the program must not have. Nothing is opened after this.
-pub(crate) fn confine(identity: Identity) -> io::Result<()> {
+pub(crate) fn confine(identity: Identity, user: Option<&User>) -> io::Result<()> {
     if identity == Identity::Real {
         // The program must not keep the caller's groups. In a user namespace they stay: one of them may
         // grant this user access to a GPU, and the program runs as that user.
-        rustix::thread::set_thread_groups(&[])?;
+        let groups = user.map_or(&[][..], |user| &user.groups);
+        let groups: Vec<Gid> = groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+        rustix::thread::set_thread_groups(&groups)?;
     }
     // Set before the capabilities are dropped: without them the kernel loads a seccomp filter only with
     // `no_new_privs`.
@@ -44,7 +47,18 @@ pub(crate) fn confine(identity: Identity) -> io::Result<()> {
     }
     let _ = clear_ambient_capability_set();
     let now = rustix::thread::capabilities(None)?;
-    let kept = now.permitted.intersection(KEPT);
+    let mut kept = now.permitted.intersection(KEPT);
+    if let Some(user) = user {
+        // Where there is one ID only, the program has it already.
+        if identity != Identity::Single {
+            let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+            rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+            rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+        }
+        if user.uid != 0 {
+            kept = CapabilitySet::empty();
+        }
+    }
     set_capabilities(
         None,
         CapabilitySets {
@@ -102,11 +116,16 @@ impl Command {
                     continue;
                 };
                 let e = system::exec(&full, &self.arguments, &self.environment);
-                // The error of a program that exists but cannot be run says more than that of a missing
-                // one.
-                if !matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) {
-                    error = e;
-                    break;
+                match e.raw_os_error() {
+                    Some(libc::ENOENT | libc::ENOTDIR) => {}
+                    // A later directory may have one that this user may run, as in a shell.
+                    Some(libc::EACCES) => error = e,
+                    // The error of a program that exists but cannot be run says more than that of a
+                    // missing one.
+                    _ => {
+                        error = e;
+                        break;
+                    }
                 }
             }
         }

@@ -4,7 +4,8 @@
 //! mapped to itself ([`own_namespace`]): as root it has power over its files but not over the machine.
 //! Without CAP_SYS_ADMIN the program is root in a user namespace: with the caller's subordinate IDs if
 //! `newuidmap` maps them, otherwise with the caller's ID alone; then calls that change IDs report
-//! success without doing anything (`confine`).
+//! success without doing anything (`confine`). A program that is to run as another user than root has a
+//! namespace of its own there, in which the only ID has that number.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -16,6 +17,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Stage};
+use super::request::User;
 use super::system::{self, Fork};
 
 /// Which IDs a program in the sandbox has.
@@ -131,6 +133,16 @@ fn same_ids(map: &str) -> String {
         Some(format!("{first} {first} {count}\n"))
     };
     map.lines().filter_map(line).collect()
+}
+
+/// In the program's process, which is root and has the only ID that there is: enters a user namespace in
+/// which that ID has these numbers.
+pub(crate) fn enter_as(user: &User) -> io::Result<()> {
+    system::unshare(libc::CLONE_NEWUSER)?;
+    // Only then do the files below belong to this process. Nothing else runs in the sandbox yet.
+    system::show_to_others()?;
+    std::fs::write("/proc/self/uid_map", format!("{} 0 1", user.uid))?;
+    std::fs::write("/proc/self/gid_map", format!("{} 0 1", user.gid))
 }
 
 /// In the program's process: enters a user namespace and waits until process 1 has mapped its IDs. If

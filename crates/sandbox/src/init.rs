@@ -5,9 +5,11 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
-use rustix::fs::{MemfdFlags, Mode, memfd_create};
+use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketType, socket};
-use rustix::process::{WaitOptions, WaitStatus, chdir, setsid, umask, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, chdir, kill_process, setsid, umask, wait,
+};
 use serde::{Deserialize, Serialize};
 
 use super::confine::{Command, confine};
@@ -16,6 +18,7 @@ use super::identity::{self, Identity};
 use super::outcome::End;
 use super::request::{Network, Sandbox};
 use super::rootfs;
+use super::streams::Streams;
 use super::stubs::Stubs;
 use super::system::{self, Fork};
 
@@ -31,7 +34,7 @@ const HOST_NAME: &[u8] = b"stackforge";
 
 pub(crate) struct Init<'a> {
     pub sandbox: &'a Sandbox,
-    pub stdin: &'a [u8],
+    pub streams: &'a Streams<'a>,
     pub identity: Identity,
     /// Files that a process writes to in order to enter its control groups.
     pub doors: Vec<std::fs::File>,
@@ -97,9 +100,10 @@ impl Init<'_> {
             Fork::Parent(pid) => pid,
             Fork::Child => {
                 drop((failed, asked, reply));
-                let own = match self.identity {
-                    Identity::Real => identity::enter_own_namespace(&mut ask, &mut answer),
-                    Identity::Subordinate | Identity::Single => Ok(()),
+                let own = match (self.identity, &self.sandbox.user) {
+                    (Identity::Real, _) => identity::enter_own_namespace(&mut ask, &mut answer),
+                    (Identity::Single, Some(user)) => identity::enter_as(user),
+                    (Identity::Subordinate | Identity::Single, _) => Ok(()),
                 };
                 let own = own.map_err(Fault::at(Stage::Namespaces, "enter a user namespace"));
                 let fault = match own.and_then(|()| self.prepare()) {
@@ -122,6 +126,9 @@ impl Init<'_> {
         if let Ok(fault) = serde_json::from_slice(&fault) {
             return Err(fault);
         }
+        if self.streams.are_attached() {
+            return relay(program);
+        }
         loop {
             match wait(WaitOptions::empty()) {
                 Ok(Some((pid, status))) if pid == program => {
@@ -139,18 +146,38 @@ impl Init<'_> {
         let io = |doing: &'static str| Fault::setup::<std::io::Error>(doing);
         setsid().map_err(Fault::setup("start a session"))?;
         system::reset_signals();
-        let input = memfd_create("stdin", MemfdFlags::CLOEXEC)
-            .map_err(Fault::setup("make the program's input"))?;
-        let mut input = std::fs::File::from(input);
-        input
-            .write_all(self.stdin)
-            .and_then(|()| std::io::Seek::rewind(&mut input))
-            .and_then(|()| system::become_fd(input.as_fd(), 0))
-            .map_err(io("make the program's input"))?;
+        let user = self.sandbox.user.as_ref();
+        self.streams.install(user)?;
         let cwd: &Path = &self.sandbox.cwd;
+        if self.streams.are_attached() {
+            // An image may name a working directory that no layer has; engines make it too.
+            let _ = std::fs::create_dir_all(cwd);
+        }
         chdir(cwd).map_err(Fault::setup(format!("enter {}", cwd.display())))?;
         system::close_from(3, true).map_err(io("close files"))?;
-        confine(self.identity).map_err(io("give up what the program may not have"))
+        confine(self.identity, user).map_err(io("give up what the program may not have"))
+    }
+}
+
+/// Waits for the program, and sends it the signals that this process gets. They are blocked, so none is lost
+/// between two looks, and this process, which has no handlers, can still receive them.
+fn relay(program: Pid) -> Result<End, Fault> {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid == program => {
+                if let Some(end) = end(status) {
+                    return Ok(end);
+                }
+            }
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => {
+                let next = system::next_signal().map_err(Fault::setup("wait for a signal"))?;
+                if let Some(signal) = next.filter(|signal| *signal != Signal::CHILD) {
+                    let _ = kill_process(program, signal);
+                }
+            }
+            Err(e) => return Err(Fault::setup("wait for the program")(e)),
+        }
     }
 }
 

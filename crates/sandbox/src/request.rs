@@ -28,6 +28,8 @@ pub struct Sandbox {
     /// The working directory, inside the root.
     #[serde(with = "text::one")]
     pub cwd: PathBuf,
+    /// Who the program runs as; `None` for root.
+    pub user: Option<User>,
     /// Mounts, made in this order after `/dev`, `/proc` and `/sys`.
     pub mounts: Vec<Mount>,
     /// The program's standard input.
@@ -43,6 +45,21 @@ pub struct Sandbox {
     /// absent.
     #[serde(skip)]
     pub launcher: Option<PathBuf>,
+}
+
+/// The IDs of a program that does not run as root. It has no capability.
+///
+/// Where this user has no subordinate IDs, the program has these IDs and every file of the root belongs
+/// to them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// User ID.
+    pub uid: u32,
+    /// Group ID.
+    pub gid: u32,
+    /// Further groups. They are set only with the machine's own IDs: an ordinary user's own groups stay,
+    /// because one of them may grant access to a GPU.
+    pub groups: Vec<u32>,
 }
 
 /// A root file system.
@@ -181,6 +198,7 @@ impl Sandbox {
                 "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into(),
             )]),
             cwd: "/".into(),
+            user: None,
             mounts: Vec::new(),
             stdin: Vec::new(),
             network: Network::None,

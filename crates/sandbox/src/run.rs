@@ -45,7 +45,7 @@ impl Sandbox {
         }
     }
 
-    fn check(&self) -> Result<(), SandboxError> {
+    pub(super) fn check(&self) -> Result<(), SandboxError> {
         let invalid = |what: String| Err(SandboxError::Invalid { what });
         let layers = self.root.layers.len();
         if layers == 0 || layers > MOST_LAYERS {
@@ -100,13 +100,20 @@ pub async fn archive(launcher: Option<&Path>, archive: &Archive) -> Result<(), S
     }
 }
 
+/// The re-executed process. Of the environment it gets PATH alone, to find `newuidmap`.
+pub(super) fn command(launcher: Option<&Path>) -> Command {
+    let mut command = Command::new(launcher.unwrap_or(Path::new(EXECUTABLE)));
+    command
+        .arg0(NAME)
+        .env_clear()
+        .envs(std::env::vars_os().filter(|(name, _)| name == "PATH"));
+    command
+}
+
 fn start(launcher: Option<&Path>) -> std::io::Result<(Child, UnixStream)> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
-    let child = Command::new(launcher.unwrap_or(Path::new(EXECUTABLE)))
-        .arg0(NAME)
-        .env_clear()
-        .envs(std::env::vars_os().filter(|(name, _)| name == "PATH"))
+    let child = command(launcher)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, RawFd};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 
 fn checked(result: libc::c_long) -> io::Result<()> {
     match result {
@@ -98,6 +98,37 @@ pub(crate) fn reset_signals() {
     }
 }
 
+/// Blocks every signal, for this process and those that it forks: they stay pending.
+pub(crate) fn block_signals() -> io::Result<()> {
+    let all = all_signals();
+    // SAFETY: `all` is an initialised set.
+    checked(
+        unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut()) }.into(),
+    )
+}
+
+/// Waits for one of the signals that [`block_signals`] blocked; `None` for one without a name.
+pub(crate) fn next_signal() -> io::Result<Option<Signal>> {
+    let all = all_signals();
+    // SAFETY: `all` is an initialised set, and no information about the signal is asked for.
+    match unsafe { libc::sigwaitinfo(&raw const all, std::ptr::null_mut()) } {
+        -1 => match io::Error::last_os_error() {
+            e if e.kind() == io::ErrorKind::Interrupted => Ok(None),
+            e => Err(e),
+        },
+        number => Ok(Signal::from_named_raw(number)),
+    }
+}
+
+fn all_signals() -> libc::sigset_t {
+    // SAFETY: sigfillset initialises the set, which is plain data.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        all
+    }
+}
+
 /// Asks the kernel to kill this process when its parent ends.
 pub(crate) fn die_with_parent() -> io::Result<()> {
     // SAFETY: takes no pointer.
@@ -108,6 +139,12 @@ pub(crate) fn die_with_parent() -> io::Result<()> {
 pub(crate) fn hide_from_others() -> io::Result<()> {
     // SAFETY: takes no pointer.
     checked(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) }.into())
+}
+
+/// Reverses [`hide_from_others`], which a forked process inherits.
+pub(crate) fn show_to_others() -> io::Result<()> {
+    // SAFETY: takes no pointer.
+    checked(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }.into())
 }
 
 /// Starts the loopback interface of a new network namespace.

@@ -1,7 +1,8 @@
 //! The messages between the caller and the re-executed process, over one socket.
 //!
 //! A request is two lengths of eight bytes each, little endian, then JSON, then the program's standard
-//! input. Replies are JSON, one value per line. If the caller closes its end, everything is stopped.
+//! input. Replies are JSON, one value per line. If the caller closes its end, everything is stopped. To an
+//! attached program the caller sends signals afterwards, one number of one byte each.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -21,11 +22,21 @@ pub(crate) const NAME: &str = "stackforge-sandbox";
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Task {
     Run(Box<Sandbox>),
+    /// Runs a program on the caller's streams, whose descriptors follow the request, or on a terminal of its
+    /// own, whose other end the caller gets.
+    Attach(Box<Sandbox>, Attached),
     Probe,
     /// Writes a directory as a tar, with the IDs that a run has.
     Archive(Archive),
     /// Removes a directory, with the IDs that a run has.
     Remove(#[serde(with = "text::one")] PathBuf),
+}
+
+/// What an attached program reads from and writes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Attached {
+    Streams,
+    Terminal { rows: u16, columns: u16 },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

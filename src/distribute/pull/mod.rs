@@ -28,7 +28,7 @@ use stackforge_stack::spec::Platform;
 use stackforge_transfer::RetryPolicy;
 use stackforge_transfer::registry::{Observer, Options, PlainHttp, Reference, Registry};
 
-pub use choose::{Choice, Machine, Reason, choose};
+pub use choose::{Choice, Machine, Reason, choose, doubt};
 pub use docker::{load, replace};
 pub use error::PullError;
 pub use fetch::{Fetched, fetch};

@@ -6,7 +6,7 @@
 use super::choose::{Choice, Machine, Reason, choose, doubt};
 use super::{PullError, Settings};
 use crate::evidence::{self, Signed, Trust};
-use crate::publish::{Facts, Variant, index};
+use crate::publish::{Facts, index};
 use bytes::Bytes;
 use stackforge_image::oci::{self, parse};
 use stackforge_image::store::Store;
@@ -203,15 +203,7 @@ impl Resolved {
             let labels = config.config().as_ref().and_then(|c| c.labels().clone());
             let labels = labels.unwrap_or_default().into_iter().collect();
             let platform = format!("{}/{}", config.os(), config.architecture());
-            let only = Variant {
-                name: None,
-                platform: platform.parse().ok(),
-                digest: self.manifest.digest.clone(),
-                size: self.manifest.bytes.len() as u64,
-                media_type: self.manifest.media_type.clone(),
-                facts: Facts::read(&labels),
-            };
-            self.doubt = doubt(machine, &only);
+            self.doubt = doubt(machine, platform.parse().ok(), &Facts::read(&labels));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! SF00xx the stack file · SF01xx the target · SF02xx locking · SF03xx the machine and its
 //! engine · SF04xx building · SF05xx validation · SF06xx compatibility ·
 //! SF07xx failures recognised in logs · SF08xx this machine · SF09xx binaries and images ·
-//! SF10xx publishing and pulling · SF11xx what is attached to images.
+//! SF10xx publishing and pulling · SF11xx what is attached to images · SF12xx running images.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -83,6 +83,7 @@ impl Code {
             | NEEDS_NATIVE | STORE_DENIED | STORE_NO_LOCKS | STORE_NEWER | OFFLINE
             | NAMESPACES_REFUSED | OVERLAY_REFUSED | SANDBOX_FAILED | MISNAMED | ENGINE_TOO_OLD
             | ENGINE_FAULT | OUTPUT_LOST | INDEX_BUSY | UPDATE_SERVICE | UPDATE_FAILED
+            | NO_SUCH_GPU | PORT_IN_USE
             // What is found of this machine.
             | Self(800..=899) => 3,
             YAML_SYNTAX | UNKNOWN_KEY | WRONG_TYPE | DUPLICATE_KEY | MISSING_KEY | TOO_LARGE
@@ -92,7 +93,7 @@ impl Code {
             | UNKNOWN_VARIANT | CATALOG_INVALID | NO_EXPORTED_CACHE | NOTHING_TO_AUDIT
             | NO_SUCH_IMAGE | NO_SUCH_VARIANT | KEY_UNUSABLE | UPDATE_SETTINGS | UPDATE_STATE
             | UPDATE_FOREIGN | FOREIGN_KIND | FOREIGN_INVALID | FOREIGN_TOO_LARGE
-            | NOTHING_TO_TAKE => 2,
+            | NOTHING_TO_TAKE | STACK_NOT_BUILT | RUN_NEEDS_ENGINE | VOLUME_MISSING | NO_COMMAND => 2,
             _ => 1,
         }
     }
@@ -299,8 +300,9 @@ codes! {
         "The engine answered with an error that is neither a failed step nor a lost connection.",
         "Read the engine's message; update the engine if it says that something is not supported.";
     GPU_UNAVAILABLE = 306, "the engine cannot give containers a GPU",
-        "`--gpu` needs the NVIDIA container toolkit in the engine.",
-        "Install nvidia-container-toolkit and restart the engine, or validate without `--gpu`.";
+        "A container gets a GPU by a CDI specification that its engine reads, by the NVIDIA Container Toolkit, or on a Jetson by NVIDIA's runtime. The engine has none of these.",
+        "Install nvidia-container-toolkit, configure the engine with `nvidia-ctk` and restart it; or validate without `--gpu`, and run with `--gpus none`.",
+        source "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html";
     STORE_IO = 307, "the store cannot be written",
         "Logs, records and downloads are kept below the store directory.",
         "Check its permissions and free space, or name another with `--store DIR`.";
@@ -794,6 +796,27 @@ codes! {
     SIGNATURE_NAME = 1107, "an image that was signed under another name",
         "The key did sign this image, for another repository or tag than the one it was asked for. A key signs many products: whoever holds a registry could put any of them, or an old one, under this tag.",
         "For a mirror, give the name that was signed with `--verify-name`. Else do not use the image, and ask the publisher.";
+    STACK_NOT_BUILT = 1201, "a stack whose image is not there",
+        "`run` starts the image that `build` made of a stack, by the name that `build` gives it. Neither the engine nor the store has one of that name.",
+        "Build it: `stackforge build STACK`. If it was built with `-t`, run it by that tag.";
+    STACK_CHANGED = 1202, "an image of an earlier form of the stack",
+        "The image's labels name the plan that made it, and the stack's plan is another one now.",
+        "Build it again if the change matters: `stackforge build STACK`.";
+    NO_SUCH_GPU = 1203, "a GPU that the device does not have",
+        "`--gpus` names a GPU, or asks for all of them, and this device or its CDI specification has none of that name.",
+        "Name one that the message lists, or leave `--gpus` out: then the program gets what the device has.";
+    RUN_NEEDS_ENGINE = 1204, "something that only a container engine does",
+        "Without an engine the program runs in namespaces below this process, with the host's network: it cannot go on without this process, and its ports are the host's.",
+        "Leave it out, or run the image with Docker or Podman.";
+    VOLUME_MISSING = 1205, "a volume whose source is not there",
+        "An engine would make a directory of that name that belongs to root, and the program would find it empty.",
+        "Correct the path, or create the directory.";
+    NO_COMMAND = 1206, "an image that names no program",
+        "The image's configuration has neither an entry point nor a command, or it is not known: a root file system is started by the configuration of its image, which the store keeps.",
+        "Name a program after `--`. For a root file system whose image the store does not have any more, pull it again.";
+    NO_SUCH_USER = 1207, "an image whose user it does not have",
+        "The configuration names a user or a group that is not in the image's /etc/passwd or /etc/group, so nobody knows the number.",
+        "Correct the image: create the user in it, or name the user by number.";
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::codes::{Explanation, TABLE};
 
 /// What the hundreds of a code's number mean.
-const GROUPS: [(u16, &str); 12] = [
+const GROUPS: [(u16, &str); 13] = [
     (0, "The stack file"),
     (1, "The target"),
     (2, "Locking"),
@@ -16,6 +16,7 @@ const GROUPS: [(u16, &str); 12] = [
     (9, "What `audit` finds in binaries"),
     (10, "Publishing and pulling"),
     (11, "What is attached to images"),
+    (12, "Running images"),
 ];
 
 /// Every code in Markdown.

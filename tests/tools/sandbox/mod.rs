@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::left_out;
 use stackforge_sandbox::{
-    End, Identity, Kind, Limits, Memory, Mount, Network, Root, SandboxError, Writes, changes,
+    End, Identity, Kind, Limits, Memory, Mount, Network, Root, SandboxError, User, Writes, changes,
 };
 use world::{World, both};
 
@@ -388,6 +388,31 @@ fn ids_change_or_are_pretended_to() {
 }
 
 #[test]
+fn a_user_who_is_not_root_has_its_ids_and_no_capability() {
+    both(
+        "a_user_who_is_not_root_has_its_ids_and_no_capability",
+        |w| {
+            let mut sandbox = w.sandbox(
+            "id -u; id -g; grep -E '^(CapEff|CapPrm|CapAmb|NoNewPrivs|Seccomp):' /proc/self/status; \
+             mount -t tmpfs t /srv || echo no mount; cat /proc/1/environ 2>/dev/null || echo no reading; \
+             kill -TERM 1; echo still here",
+        );
+            sandbox.user = Some(User {
+                uid: 1000,
+                gid: 1001,
+                groups: vec![1001, 44],
+            });
+            let out = w.run(&sandbox).text();
+            let none = "0000000000000000";
+            let expected = format!(
+                "1000\n1001\nCapPrm:\t{none}\nCapEff:\t{none}\nCapAmb:\t{none}\nNoNewPrivs:\t1\nSeccomp:\t2\nno mount\nno reading\nstill here"
+            );
+            assert_eq!(out, expected);
+        },
+    );
+}
+
+#[test]
 fn subordinate_ids_are_used_where_newuidmap_is() {
     if !machine::is_root() {
         return left_out("sandboxes with subordinate ids: only root can give some");
@@ -395,6 +420,10 @@ fn subordinate_ids_are_used_where_newuidmap_is() {
     let world = World::new();
     world.as_user_with_ids("ids_change_or_are_pretended_to", "subordinate");
     world.as_user_with_ids("what_a_run_changed_is_told", "subordinate");
+    world.as_user_with_ids(
+        "a_user_who_is_not_root_has_its_ids_and_no_capability",
+        "subordinate",
+    );
     world.as_user_with_ids(
         "locked_directories_of_other_ids_can_be_removed",
         "subordinate",

@@ -215,6 +215,10 @@ impl Docker {
             memory: count("MemTotal"),
             runtimes,
             cdi: !texts(&info["CDISpecDirs"]).is_empty(),
+            cdi_devices: list(&info["DiscoveredDevices"])
+                .filter(|device| device["Source"] == "cdi")
+                .map(|device| text(&device["ID"]))
+                .collect(),
             storage_driver: text(&info["Driver"]),
             in_containerd: list(&info["DriverStatus"]).any(|pair| {
                 pair[0] == "driver-type" && text(&pair[1]).starts_with("io.containerd.")

@@ -20,7 +20,22 @@ pub struct Access {
     pub programs: Vec<PathBuf>,
 }
 
+/// Device files of GPUs, each with a number after it.
+const NUMBERED: &str = "/dev/nvidia";
+
 impl Access {
+    /// Returns the numbers of the GPUs that have a device file of their own, in ascending order.
+    pub fn gpus(&self) -> Vec<u32> {
+        let mut numbers: Vec<u32> = self.mounts.iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// Leaves out the device files of GPUs for whose number `stays` is false.
+    pub fn retain_gpus(&mut self, stays: impl Fn(u32) -> bool) {
+        self.mounts.retain(|mount| number(mount).is_none_or(&stays));
+    }
+
     /// Adds the mounts and variables to a sandbox.
     pub fn give(&self, sandbox: &mut Sandbox) {
         sandbox.mounts.extend(self.mounts.iter().cloned());
@@ -41,6 +56,12 @@ impl Access {
                 .or_insert_with(|| directory.into());
         }
     }
+}
+
+/// Returns the number of the GPU whose device file a mount is.
+fn number(mount: &Mount) -> Option<u32> {
+    let digits = mount.target().to_str()?.strip_prefix(NUMBERED)?;
+    digits.parse().ok()
 }
 
 fn prepend(sandbox: &mut Sandbox, name: &str, directories: &[PathBuf]) {
@@ -69,6 +90,23 @@ fn prepend(sandbox: &mut Sandbox, name: &str, directories: &[PathBuf]) {
 mod tests {
     use super::*;
     use crate::Root;
+
+    #[test]
+    fn gpus_are_left_out_by_their_number() {
+        let device = |name: &str| Mount::read_only("/x", format!("/dev/{name}"));
+        let mut access = Access {
+            mounts: ["nvidia1", "nvidiactl", "nvidia0", "nvidia-caps"]
+                .map(device)
+                .into(),
+            ..Access::default()
+        };
+        assert_eq!(access.gpus(), [0, 1]);
+        access.retain_gpus(|n| n == 1);
+        assert_eq!(
+            access.mounts,
+            ["nvidia1", "nvidiactl", "nvidia-caps"].map(device)
+        );
+    }
 
     #[test]
     fn directories_of_the_driver_come_first_for_libraries_and_last_for_programs() {

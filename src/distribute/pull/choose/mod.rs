@@ -86,7 +86,7 @@ pub fn choose(machine: &Machine, variants: &[Variant]) -> Choice {
     let judged: Vec<Result<(Fit<'_>, String), String>> = variants
         .iter()
         .zip(&cuda)
-        .map(|(variant, cuda)| judge(machine, variant, cuda))
+        .map(|(variant, cuda)| judge(machine, variant.platform, &variant.facts, cuda))
         .collect();
     let mut best: Option<(usize, Fit<'_>)> = None;
     for (place, judgement) in judged.iter().enumerate() {
@@ -121,10 +121,15 @@ pub fn choose(machine: &Machine, variants: &[Variant]) -> Choice {
     choice
 }
 
-/// Returns why a single image does not run on the device. `None` if nothing speaks against it.
-pub fn doubt(machine: &Machine, variant: &Variant) -> Option<String> {
-    let cuda = variant.facts.as_ref().map_or(Vec::new(), cuda_numbers);
-    judge(machine, variant, &cuda).err()
+/// Returns why a single image does not run on the device, by its platform and its labels. `None` if nothing
+/// speaks against it.
+pub fn doubt(
+    machine: &Machine,
+    platform: Option<Platform>,
+    facts: &Result<Facts, String>,
+) -> Option<String> {
+    let cuda = facts.as_ref().map_or(Vec::new(), cuda_numbers);
+    judge(machine, platform, facts, &cuda).err()
 }
 
 fn cuda_numbers(facts: &Facts) -> Vec<u32> {
@@ -134,17 +139,18 @@ fn cuda_numbers(facts: &Facts) -> Vec<u32> {
 /// Returns how well a variant runs on the device, with a reason. An error says why it does not run.
 fn judge<'a>(
     machine: &Machine,
-    variant: &Variant,
+    platform: Option<Platform>,
+    facts: &Result<Facts, String>,
     cuda: &'a [u32],
 ) -> Result<(Fit<'a>, String), String> {
-    match (machine.platform, variant.platform) {
+    match (machine.platform, platform) {
         (_, None) => return Err("it is for a platform that stacks are not for".to_owned()),
         (Some(own), Some(other)) if own != other => {
             return Err(format!("it is for {other}, and this is {own}"));
         }
         _ => {}
     }
-    let facts = variant.facts.as_ref().map_err(Clone::clone)?;
+    let facts = facts.as_ref().map_err(Clone::clone)?;
     let l4t = l4t(machine, facts)?;
     let isa = isa(machine, facts)?;
     let (code, how) = code(machine, facts, cuda)?;

@@ -1,0 +1,157 @@
+//! The container engine of a device: what it is, what it can, and the command that starts containers.
+
+use stackforge_device::{Device, program};
+use stackforge_engine::EngineInfo;
+use stackforge_engine::docker::Docker;
+use std::path::Path;
+
+/// Docker's own place to listen, which its command uses without being told.
+const USUAL: &str = "unix:///var/run/docker.sock";
+/// Where engines look for the program that they make process 1 with `--init`, besides PATH.
+const INIT: [&str; 8] = [
+    "/usr/local/libexec/docker/docker-init",
+    "/usr/libexec/docker/docker-init",
+    "/usr/local/lib/docker/docker-init",
+    "/usr/lib/docker/docker-init",
+    "/usr/bin/docker-init",
+    "/usr/sbin/docker-init",
+    "/snap/docker/current/bin/docker-init",
+    "/usr/local/bin/docker-init",
+];
+const CATATONIT: [&str; 3] = [
+    "/usr/libexec/podman/catatonit",
+    "/usr/libexec/catatonit/catatonit",
+    "/usr/bin/catatonit",
+];
+
+/// Whose command starts containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Docker,
+    Podman,
+}
+
+impl Kind {
+    /// Returns the name of the command.
+    pub fn program(self) -> &'static str {
+        match self {
+            Kind::Docker => "docker",
+            Kind::Podman => "podman",
+        }
+    }
+}
+
+/// A container engine, as far as starting a container depends on it.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    pub kind: Kind,
+    /// `Docker 28.2.2`; `None` if it was not asked.
+    pub server: Option<String>,
+    /// Where its command has to be told to find it.
+    pub address: Option<String>,
+    /// Where it is, for messages, if it runs on another machine than this one.
+    pub elsewhere: Option<String>,
+    pub runtimes: Vec<String>,
+    /// Whether it gives devices by CDI.
+    pub cdi: bool,
+    /// CDI devices that it names itself.
+    pub cdi_devices: Vec<String>,
+    /// Memory of its machine in bytes.
+    pub memory: Option<u64>,
+    /// Whether it can put a small process 1 before the program.
+    pub init: bool,
+}
+
+impl Engine {
+    /// Describes the engine that answered.
+    pub fn of(docker: &Docker, info: &EngineInfo) -> Self {
+        let podman = info.is_podman && docker.is_local() && !program::on_path("podman").is_empty();
+        let kind = if podman { Kind::Podman } else { Kind::Docker };
+        let address = docker.address();
+        // The commands read these settings themselves.
+        let found_by = docker.found_by();
+        let told = match kind {
+            Kind::Docker => {
+                address != USUAL
+                    && found_by != "DOCKER_HOST"
+                    && !found_by.starts_with("docker context")
+            }
+            Kind::Podman => !own_podman(&address),
+        };
+        let is_local = docker.is_local();
+        let there = |paths: &[&str]| paths.iter().any(|path| Path::new(path).exists());
+        let has_init = if info.is_podman {
+            there(&CATATONIT)
+        } else {
+            there(&INIT) || !program::on_path("docker-init").is_empty()
+        };
+        Self {
+            kind,
+            server: Some(docker.server()),
+            address: told.then(|| address.clone()),
+            elsewhere: (!is_local).then_some(address),
+            runtimes: info.runtimes.clone(),
+            cdi: info.cdi || info.is_podman,
+            cdi_devices: info.cdi_devices.clone(),
+            memory: Some(info.memory).filter(|bytes| *bytes > 0),
+            // Another machine's files are not known; Docker comes with its own.
+            init: has_init || !is_local,
+        }
+    }
+
+    /// Podman on PATH, which needs no service. `None` if it is not there.
+    pub fn podman() -> Option<Self> {
+        let path = program::on_path("podman").into_iter().next()?;
+        let version = program::output(&path, &["--version"]);
+        let version = version.and_then(|text| {
+            let words = text.split_whitespace();
+            words.last().map(|version| format!("Podman {version}"))
+        });
+        Some(Self {
+            kind: Kind::Podman,
+            server: version,
+            address: None,
+            elsewhere: None,
+            runtimes: Vec::new(),
+            cdi: true,
+            cdi_devices: Vec::new(),
+            memory: None,
+            init: CATATONIT.iter().any(|path| Path::new(path).exists()),
+        })
+    }
+
+    /// The engine that a device of which only files are known most likely has: a Docker of today, with the
+    /// runtimes of its configuration.
+    pub fn expected(device: &Device) -> Self {
+        Self {
+            kind: Kind::Docker,
+            server: None,
+            address: None,
+            elsewhere: None,
+            runtimes: device.containers.runtimes.clone(),
+            cdi: true,
+            cdi_devices: Vec::new(),
+            memory: device.memory.total,
+            init: true,
+        }
+    }
+
+    /// Returns the name for messages.
+    pub fn shown(&self) -> &str {
+        let name = match self.kind {
+            Kind::Docker => "Docker",
+            Kind::Podman => "Podman",
+        };
+        self.server.as_deref().unwrap_or(name)
+    }
+}
+
+/// Whether `podman` without a setting uses the storage behind this socket: each user has an own one.
+fn own_podman(address: &str) -> bool {
+    let uid = rustix::process::geteuid();
+    if uid.is_root() {
+        address == "unix:///run/podman/podman.sock"
+    } else {
+        address.contains(&format!("/run/user/{}/", uid.as_raw()))
+    }
+}

@@ -1,0 +1,47 @@
+//! Decides how large `/dev/shm` is.
+
+use crate::choice::Choice;
+
+pub(crate) const WHAT: &str = "shared memory";
+
+/// Returns the size in bytes, rounded down to GiB or MiB: half of the memory. That is what Linux gives every
+/// program outside of containers, and memory is used only as it fills. `None` if the memory is not known.
+pub(crate) fn size(memory: Option<u64>) -> Option<u64> {
+    let half = memory? / 2;
+    let whole = |unit: u32| half >> unit << unit;
+    Some(if half >> 30 > 0 { whole(30) } else { whole(20) }).filter(|size| *size > 0)
+}
+
+/// Formats bytes as engines take them, without rounding.
+pub(crate) fn shown(bytes: u64) -> String {
+    match bytes {
+        n if n > 0 && n.is_multiple_of(1 << 30) => format!("{}g", n >> 30),
+        n if n > 0 && n.is_multiple_of(1 << 20) => format!("{}m", n >> 20),
+        n => format!("{n}b"),
+    }
+}
+
+/// Decides about the size, if nobody asked for one.
+pub(crate) fn choice(memory: Option<u64>) -> Option<Choice> {
+    let size = size(memory)?;
+    Some(Choice::new(
+        WHAT,
+        ["--shm-size".to_owned(), shown(size)],
+        "half of the memory, as outside of containers: torch's data loaders and NCCL pass data \
+         through /dev/shm, and engines give it 64 MB",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_memory_in_whole_units() {
+        assert_eq!(size(Some(128_789_024 << 10)).map(shown).unwrap(), "61g");
+        assert_eq!(size(Some(1 << 30)).map(shown).unwrap(), "512m");
+        assert_eq!(size(Some(1000)), None);
+        assert_eq!(size(None), None);
+        assert_eq!(shown(1001), "1001b");
+    }
+}
