@@ -20,8 +20,8 @@ pub use layers::{below_builders, wheel_layers};
 pub use make::{PlanError, plan};
 pub use native::{LEVEL, Native};
 pub use op::{
-    Base, Environment, HOME, Image, Layer, LayerWheel, Member, Op, Packages, Runtime, Tools,
-    Validate, WheelLayer,
+    Base, Bytecode, Environment, HOME, Image, Layer, LayerWheel, Member, Op, Packages, Runtime,
+    Tools, Validate, WheelLayer,
 };
 use serde::Serialize;
 use stackforge_stack::lock::{OsPackageLock, PythonFile, SourceLock};

@@ -1,6 +1,6 @@
 //! What a step does, with everything that an engine needs to do it.
 
-use super::{Compile, WheelGroup};
+use super::{Compile, StepId, WheelGroup};
 use serde::Serialize;
 use stackforge_stack::lock::{BaseLock, OsPackageLock, PythonFile};
 use stackforge_types::{PythonVersion, Sm};
@@ -27,6 +27,8 @@ pub enum Op {
     Environment(Environment),
     /// Makes a layer of wheels.
     Layer(Layer),
+    /// Makes byte code of installed Python files.
+    Bytecode(Bytecode),
     /// Imports and tries the libraries.
     Validate(Validate),
     /// Audits the image, and gives it its configuration.
@@ -112,6 +114,15 @@ pub struct LayerWheel {
     pub drop: Vec<String>,
 }
 
+/// Byte code files (PEP 552, not checked against their source) beside the Python files below site-packages.
+#[derive(Debug, Clone, Serialize)]
+pub struct Bytecode {
+    /// The layer of wheels whose files it is of. `None` for all that is installed.
+    pub of: Option<StepId>,
+    /// Whether this machine runs the image's interpreter. If it does not, the step makes nothing.
+    pub runs: bool,
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub struct Validate {
     /// What the image promises, for the programs that check it.
@@ -173,7 +184,11 @@ impl Op {
     pub fn makes_layers(&self) -> bool {
         matches!(
             self,
-            Self::Base(_) | Self::Packages(_) | Self::Environment(_) | Self::Layer(_)
+            Self::Base(_)
+                | Self::Packages(_)
+                | Self::Environment(_)
+                | Self::Layer(_)
+                | Self::Bytecode(_)
         )
     }
 }

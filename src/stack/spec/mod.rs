@@ -73,6 +73,8 @@ pub struct Stack {
     /// Whether device code that none of the GPUs runs, symbols and debug information are left out of
     /// wheels.
     pub prune: bool,
+    /// Whether the image has byte code of its installed Python files.
+    pub bytecode: bool,
     pub attention: Option<AttentionShape>,
     pub publish: Option<Publish>,
     pub cache: Option<SharedCache>,

@@ -151,6 +151,7 @@ impl Checker<'_> {
             jit: raw.jit.unwrap_or(true),
             os_libraries: raw.os_libraries.unwrap_or(true),
             prune: raw.prune.unwrap_or(false),
+            bytecode: raw.bytecode.unwrap_or(true),
             attention: raw.validate.attention,
             publish: raw.publish,
             cache: raw.cache,

@@ -24,6 +24,8 @@ mod write;
 
 pub use error::{Problem, PycError};
 
+/// Increased when the same code becomes other bytes.
+pub const FORMAT: u32 = 1;
 /// Bytes of the header: magic number, flags, hash of the source.
 const HEADER: usize = 16;
 /// Largest file that is read, in bytes. The largest of torch, vLLM and what they need has 1.6 MB.
