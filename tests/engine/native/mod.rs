@@ -3,6 +3,7 @@
 //!
 //! Needs the network, Docker, docker-registry, skopeo and umoci.
 
+mod bytecode;
 mod cache;
 mod damage;
 mod engine;

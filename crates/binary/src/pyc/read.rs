@@ -94,7 +94,7 @@ pub(super) fn read(file: &[u8], at: usize, format: Format) -> Result<Objects, Py
         },
         numbered: Vec::new(),
         known: HashMap::new(),
-        sorting: write::Budget::of(file),
+        sorting: write::Budget::default(),
     };
     let code = reader.object(0)?;
     reader.is(code, at, |kind| kind == CODE)?;

@@ -10,14 +10,16 @@ const REFERENCE: usize = 5;
 /// Bytes that may still be compared to sort the elements of sets.
 pub(super) struct Budget(usize);
 
+impl Default for Budget {
+    fn default() -> Self {
+        Self(4 << 20)
+    }
+}
+
 /// Sets of this file are too large, or share too much, to be sorted.
 pub(super) struct Spent;
 
 impl Budget {
-    pub(super) fn of(file: &[u8]) -> Self {
-        Self((1 << 20) + 8 * file.len())
-    }
-
     fn take(&mut self, bytes: usize) -> Result<(), Spent> {
         self.0 = self.0.checked_sub(bytes).ok_or(Spent)?;
         Ok(())
