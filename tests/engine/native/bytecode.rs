@@ -120,11 +120,20 @@ fn another_platforms_byte_code_is_the_same_or_is_said_to_be_missing() {
     let here = stack(&text);
     let there = stack(&text.replace("amd64", "arm64").replace("h100", "thor"));
     let args = [
-        "build", "s.yaml", "--json", "--engine", "native", "-t", NAME,
+        "build",
+        "s.yaml",
+        "--json",
+        "--engine",
+        "native",
+        "-t",
+        NAME,
+        "-o",
+        "oci:layout",
     ];
-    // A PATH without emulators.
+    // A PATH without emulators: uv needs a Python.
     let none = there.path("none");
     std::fs::create_dir(&none).unwrap();
+    std::os::unix::fs::symlink("/usr/bin/python3", none.join("python3")).unwrap();
     let none = [("PATH", none.to_str().unwrap())];
     let run: Run = there.run_with(&args, &none);
     let registered = std::path::Path::new("/proc/sys/fs/binfmt_misc/qemu-aarch64").exists();
@@ -133,8 +142,10 @@ fn another_platforms_byte_code_is_the_same_or_is_said_to_be_missing() {
         assert_eq!(of_byte_code(&built), []);
         let why = "the image has no byte code of its Python files: no program of linux/arm64 runs on this machine";
         assert_eq!(run.stderr.matches(why).count(), 1, "{}", run.stderr);
-        let label = there.run_with(&["inspect", &format!("store:{NAME}"), "--json"], &none);
-        let _ = label;
+        let image = format!("oci:{}:{NAME}", there.path("layout").display());
+        let inspect = ["--override-arch", "arm64", "inspect", &image];
+        let said: Value = serde_json::from_slice(&out("skopeo", &inspect)).unwrap();
+        assert_eq!(said["Labels"]["io.stackforge.bytecode"], "none", "{said}");
         assert_eq!(ok(&there.run_with(&args, &none))["cached"], true);
         let plan = there.run_with(&["plan", "s.yaml"], &none);
         assert!(
