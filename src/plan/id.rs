@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// The ID of a step. Documents and the store use its text: `base`, `tools`, `wheels:torch`,
 /// `compile:flash-attn`, `runtime`, `packages`, `environment`, `wheel:torch`, `bytecode`,
-/// `bytecode:torch`, `validate`, `image`.
+/// `bytecode:torch`, `bytecode:python3.11`, `validate`, `image`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StepId {
     /// The base image with a Python interpreter.
@@ -29,7 +29,7 @@ pub enum StepId {
     SmallWheels(String),
     /// Byte code of everything that is installed.
     Bytecode,
-    /// A layer with the byte code of a layer of wheels, by that layer's name.
+    /// A layer with the byte code of a layer of wheels, by that layer's name, or of Python's own library.
     LayerBytecode(String),
     /// Imports and tries the libraries.
     Validate,

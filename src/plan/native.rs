@@ -69,6 +69,7 @@ impl Plan {
             }
         }
         layers.packages(self.packages());
+        layers.system_bytecode();
         layers.environment();
         layers.wheels();
         layers.last();
@@ -275,6 +276,14 @@ impl Layers<'_> {
         self.add(id, Op::Layer(Layer { wheels, prune }), inputs, after);
     }
 
+    /// Adds the byte code of Python's own library and of that of OS packages.
+    fn system_bytecode(&mut self) {
+        if let Some(runs) = self.bytecode {
+            let name = format!("python{}", self.plan.python);
+            self.bytecode_of(StepId::Base, name, runs);
+        }
+    }
+
     /// Adds the byte code of the layer that was added last, right above it: what changes above that layer changes
     /// no layer below.
     fn layer_bytecode(&mut self, runs: bool) {
@@ -286,7 +295,10 @@ impl Layers<'_> {
             StepId::SmallWheels(first) => format!("{first}…"),
             _ => return,
         };
-        let of = layer.id.clone();
+        self.bytecode_of(layer.id.clone(), name, runs);
+    }
+
+    fn bytecode_of(&mut self, of: StepId, name: String, runs: bool) {
         let mut inputs = self.inputs();
         inputs.insert("python".into(), self.plan.python.to_string());
         inputs.insert("level".into(), LEVEL.to_string());

@@ -114,10 +114,11 @@ pub struct LayerWheel {
     pub drop: Vec<String>,
 }
 
-/// Byte code files (PEP 552, not checked against their source) beside the Python files below site-packages.
+/// Byte code files (PEP 552, not checked against their source) beside installed Python files.
 #[derive(Debug, Clone, Serialize)]
 pub struct Bytecode {
-    /// The layer of wheels whose files it is of. `None` for all that is installed.
+    /// The layer of wheels whose files it is of; the base for its own library and that of OS packages. `None` for all
+    /// that is installed.
     pub of: Option<StepId>,
     /// Whether this machine runs the image's interpreter. If it does not, the step makes nothing.
     pub runs: bool,

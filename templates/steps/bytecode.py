@@ -1,28 +1,41 @@
-"""Writes byte code (PEP 552, not checked against its source) beside the Python files of the environment.
+"""Writes byte code (PEP 552, not checked against its source) beside installed Python files.
 
-Compiles and runs nothing. What does not compile, such as a template in old Python, has no byte code, as after
+Usage: bytecode.py [environment] [system]: of all files of the image's environment; of those of this Python's own
+library, and of OS packages, that have none yet. Runs none of them. What does not compile, such as a template in old Python, has no byte code, as after
 `compileall`; it is said at the end. A file whose compiler is killed by it is left out alone. For each core there
 is a process. The paths in the code are those of the image.
 """
 
 import glob
+import importlib.util
 import os
 import py_compile
 import signal
 import sys
 import warnings
 
-SITES = "/opt/venv/lib/python*/site-packages"
+ENVIRONMENT = "/opt/venv/lib/python*/site-packages"
+SYSTEM = (os.path.dirname(os.__file__), "/usr/lib/python3")
 LARGEST = 16 << 20  # bytes of a source; the compiler needs a hundred times as much
 
 
-def sources():
-    found = []
-    for site in glob.glob(SITES):
-        for folder, folders, files in os.walk(site):
-            folders.sort()
-            found += [os.path.join(folder, file) for file in files if file.endswith(".py")]
-    return sorted(path for path in found if os.path.isfile(path) and os.path.getsize(path) <= LARGEST)
+def below(root):
+    for folder, _, files in os.walk(root):
+        paths = (os.path.join(folder, file) for file in files if file.endswith(".py"))
+        yield from (path for path in paths if os.path.isfile(path) and os.path.getsize(path) <= LARGEST)
+
+
+def has_code(path):
+    return os.path.exists(importlib.util.cache_from_source(path, optimization=""))
+
+
+def sources(of):
+    found = set()
+    if "environment" in of:
+        found.update(path for root in glob.glob(ENVIRONMENT) for path in below(root))
+    if "system" in of:
+        found.update(path for root in SYSTEM for path in below(root) if not has_code(path))
+    return sorted(found)
 
 
 def compiled(path):
@@ -74,7 +87,7 @@ def run(batches, paths):
 
 def main():
     warnings.simplefilter("ignore")
-    paths = sources()
+    paths = sources(sys.argv[1:])
     cores = len(os.sched_getaffinity(0)) or 1
     made, refused, left = run([range(core, len(paths), cores) for core in range(cores)], paths)
     for number in left:

@@ -122,13 +122,14 @@ async fn walk(
 ) -> Result<(Base, Vec<Layer>), BuildError> {
     let (mut base, mut toolchain, mut disjoint) = (Base::default(), None, false);
     let mut layers = Vec::new();
-    // The layers below the environment: they have the interpreter.
+    // The layers of the base and of OS packages: they have the interpreter.
     let mut system = 0;
     for step in &builder.plan.steps {
         match &step.op {
             Op::Base(what) => {
                 base = builder.base(step, what, inputs).await?;
                 layers.extend(base.layers.clone());
+                system = layers.len();
             }
             Op::Tools(tools) => toolchain = builder.tools(step, tools, &base, inputs).await?,
             Op::Compile(compile) => match inputs.compile(&compile.library) {
@@ -145,11 +146,13 @@ async fn walk(
                 }
                 None => builder.found(step),
             },
-            Op::Packages(packages) => layers.push(block_in_place(|| {
-                builder.packages(step, &base, packages, inputs)
-            })?),
-            Op::Environment(environment) => {
+            Op::Packages(packages) => {
+                layers.push(block_in_place(|| {
+                    builder.packages(step, &base, packages, inputs)
+                })?);
                 system = layers.len();
+            }
+            Op::Environment(environment) => {
                 layers.push(block_in_place(|| builder.environment(step, environment))?);
             }
             Op::Layer(layer) => {
