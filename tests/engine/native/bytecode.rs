@@ -68,9 +68,8 @@ fn containers_load_byte_code_and_compile_nothing() {
     // All of it is used, and what it says is the path in the image.
     let said = imported(&native, "six, setuptools, cookiecutter.main");
     let site = "/opt/venv/lib/python3.11/site-packages/";
-    let is_compiled = |line: &&str| {
-        line.starts_with(&format!("# code object from '{site}")) && !line.contains("__pycache__")
-    };
+    let is_compiled =
+        |line: &&str| line.starts_with("# code object from '/") && !line.contains("__pycache__");
     assert_eq!(said.lines().find(is_compiled), None);
     assert!(said.contains(&format!("# {site}__pycache__/six.cpython-311.pyc matches")));
     let script = "import six; print(six.add_metaclass.__code__.co_filename)";
@@ -92,8 +91,12 @@ fn containers_load_byte_code_and_compile_nothing() {
     let less = build("native", &native, &["-o", "docker"]);
     assert_eq!(byte_code(&native), [""; 0]);
     assert_ne!(built["image"]["key"], less["image"]["key"]);
-    let lower = |built: &Value| built["image"]["layers"][2]["digest"].clone();
-    assert_eq!(lower(&built), lower(&less), "wheels stay where they are");
+    let others = |built: &Value| {
+        let mut all = layers(built);
+        all.retain(|(about, _)| !about.starts_with("byte code"));
+        all
+    };
+    assert_eq!(others(&built), others(&less), "wheels stay where they are");
     build("docker", &docker, &[]);
     assert_eq!(byte_code(&docker), [""; 0]);
 }
@@ -107,9 +110,10 @@ fn layers(built: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
+/// The byte code of wheels. That of Python's own library also has files of a processor's settings.
 fn of_byte_code(built: &Value) -> Vec<(String, String)> {
     let mut all = layers(built);
-    all.retain(|(about, _)| about.starts_with("byte code"));
+    all.retain(|(about, _)| about.starts_with("byte code of wheel"));
     all
 }
 
@@ -142,7 +146,7 @@ fn another_platforms_byte_code_is_the_same_or_is_said_to_be_missing() {
         assert_eq!(of_byte_code(&built), []);
         let why = "the image has no byte code of its Python files: no program of linux/arm64 runs on this machine";
         assert_eq!(run.stderr.matches(why).count(), 1, "{}", run.stderr);
-        let image = format!("oci:{}:{NAME}", there.path("layout").display());
+        let image = format!("oci:{}:latest", there.path("layout").display());
         let inspect = ["--override-arch", "arm64", "inspect", &image];
         let said: Value = serde_json::from_slice(&out("skopeo", &inspect)).unwrap();
         assert_eq!(said["Labels"]["io.stackforge.bytecode"], "none", "{said}");
