@@ -304,6 +304,10 @@ impl Layers<'_> {
         inputs.insert("level".into(), LEVEL.to_string());
         inputs.insert("normal".into(), self.native.bytecode.to_string());
         inputs.insert("script".into(), templates_digest(BYTECODE));
+        // The user's own script is among the user's templates.
+        let base = self.plan.step(&StepId::Base);
+        let own = base.and_then(|step| step.inputs.get_key_value("templates"));
+        inputs.extend(own.map(|(name, digest)| (name.clone(), digest.clone())));
         let is_below = |s: &&Step| s.id == StepId::Base || s.id == StepId::Packages || s.id == of;
         let below: Vec<&Step> = self.done.iter().filter(is_below).collect();
         inputs.extend(below.iter().map(|step| chain(step)));

@@ -151,7 +151,7 @@ impl NativeBuilder<'_, '_> {
         };
         let mut sources = 0;
         std::fs::create_dir(tree).map_err(|e| failed_at("create", tree, e))?;
-        layer::installed(&spec, &installs, &wanted, &mut |path, content| {
+        layer::installed(&spec, &installs, &wanted, |path, content| {
             sources += 1;
             write(&tree.join(path), content)
         })?;

@@ -4,7 +4,7 @@ use super::error::{Problem, PycError};
 use super::read::{FLAG_REF, Id, Object, Objects, REF};
 use std::ops::Range;
 
-/// Bytes of a reference. A value that has no more is written again each time.
+/// Bytes of a reference. A value that has no more, with its type's byte, is written again each time.
 const REFERENCE: usize = 5;
 
 /// Bytes that may still be compared to sort the elements of sets.
@@ -123,7 +123,7 @@ impl Writer<'_> {
         }
         let object = &self.objects.all[place];
         let head = bytes(self.file, &object.head);
-        let is_short = object.parts.is_empty() && 1 + head.len() <= REFERENCE;
+        let is_short = object.parts.is_empty() && head.len() < REFERENCE;
         let is_shared = self.uses[place] > 1 && !is_short;
         if is_shared {
             self.numbers[place] = Some(self.next);

@@ -22,7 +22,7 @@ pub fn installed<S: Source + Clone, E: From<LayerError>>(
     spec: &Spec,
     installs: &[Install<'_, S>],
     wanted: &dyn Fn(&str, u64) -> bool,
-    each: &mut dyn FnMut(&str, &[u8]) -> Result<(), E>,
+    mut each: impl FnMut(&str, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let tree = write::tree(spec, installs)?;
     for (path, file) in &tree.files {
