@@ -66,6 +66,8 @@ pub fn entries(tar: impl Read) -> BTreeMap<String, Entry> {
             entries.insert(path, entry);
         }
     }
+    // Who writes the tar may not be done with what follows its end.
+    std::io::copy(&mut archive.into_inner(), &mut std::io::sink()).unwrap();
     entries
 }
 
