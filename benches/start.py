@@ -132,10 +132,12 @@ def main():
     try:
         assemble.load_base(layout)
         shutil.rmtree(layout)
+        assemble.fresh(f"{DIR}/store")
         print(f"image: {size(OURS):.0f} MB", flush=True)
         for name, install in OTHERS.items():
             if install is None:
                 native(stackforge, f"{DIR}/{library}/less.yaml", OTHER)
+                assemble.fresh(f"{DIR}/store")
             else:
                 assemble.docker(install, f"{DIR}/{library}/context", OTHER)
             print(f"{name}: {size(OTHER):.0f} MB", flush=True)
