@@ -112,12 +112,12 @@ def forget(before):
         engine("POST", f"build/prune?all=1&filters={filters}")
 
 
-def docker(install):
-    context = f"{DIR}/context"
+def docker(install, context, tag="bench-torch"):
+    """Builds an image of the wheels in the context's folder `wheels`; returns the seconds."""
     os.makedirs(context, exist_ok=True)
     with open(f"{context}/Dockerfile", "w") as file:
         file.write(DOCKERFILE.format(install=install))
-    subprocess.run(["docker", "rmi", "-f", "bench-torch"], capture_output=True)
+    subprocess.run(["docker", "rmi", "-f", tag], capture_output=True)
     wheels = "FROM scratch AS wheels\nCOPY wheels /\n"
     with open(f"{context}/Dockerfile", "r+") as file:
         text = file.read()
@@ -125,13 +125,23 @@ def docker(install):
         file.write(wheels + text)
     before = kept()
     # What `docker build` asks of the engine, which needs no buildx.
-    ask = "http://docker/v1.41/build?version=2&t=bench-torch&nocache=1"
+    ask = f"http://docker/v1.41/build?version=2&t={tag}&nocache=1"
     seconds, said = run(["sh", "-c", f"tar -C {context} -cf - . | curl -sS -T - -X POST "
                          f"-H 'Content-Type: application/x-tar' --unix-socket /var/run/docker.sock '{ask}'"])
     if b"Successfully tagged" not in said:
         sys.exit(f"the engine's build failed: {said[-2000:].decode()}")
     forget(before)
     return seconds
+
+
+def load_base(layout):
+    """Loads the lowest layer of a layout's image into Docker, as bench-base."""
+    with open(f"{layout}/index.json") as file:
+        manifest = json.load(file)["manifests"][0]["digest"].split(":")[1]
+    with open(f"{layout}/blobs/sha256/{manifest}") as file:
+        base = json.load(file)["layers"][0]["digest"].split(":")[1]
+    with open(f"{layout}/blobs/sha256/{base}", "rb") as file:
+        run(["docker", "import", "-", "bench-base"], stdin=file)
 
 
 def together(command, size):
@@ -174,13 +184,7 @@ def main():
     if not os.path.exists(f"{DIR}/context/wheels/uv"):
         run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", f"{DIR}/uv", "uv"])
         shutil.copy(f"{DIR}/uv/bin/uv", f"{DIR}/context/wheels/uv")
-    # The base alone, in Docker.
-    with open(f"{DIR}/layout/index.json") as file:
-        manifest = json.load(file)["manifests"][0]["digest"].split(":")[1]
-    with open(f"{DIR}/layout/blobs/sha256/{manifest}") as file:
-        base = json.load(file)["layers"][0]["digest"].split(":")[1]
-    with open(f"{DIR}/layout/blobs/sha256/{base}", "rb") as file:
-        run(["docker", "import", "-", "bench-base"], stdin=file)
+    load_base(f"{DIR}/layout")
     rows = []
     try:
         for _ in range(runs):
@@ -189,12 +193,12 @@ def main():
             row["noop"] = peak([stackforge, "build", f"{DIR}/stack.yaml", "--engine", "native", "--json",
                                 "--store", store, "-o", f"oci:{DIR}/layout"])
             row["limit"] = limit(inflate, glob.glob(f"{DIR}/context/wheels/*.whl"), built)
-            row["pip"] = docker(PIP)
+            row["pip"] = docker(PIP, f"{DIR}/context")
             row["save"] = run(["docker", "save", "-o", f"{DIR}/saved.tar", "bench-torch"])[0]
             shutil.rmtree(f"{DIR}/copied", ignore_errors=True)
             source = f"docker-archive:{DIR}/saved.tar"
             row["copy"] = run(["skopeo", "copy", "-q", source, f"oci:{DIR}/copied:x"])[0]
-            row["uv"] = docker(UV)
+            row["uv"] = docker(UV, f"{DIR}/context")
             rows.append(row)
             print(json.dumps({k: v if isinstance(v, float) else None for k, v in row.items()}), flush=True)
     finally:
@@ -215,4 +219,5 @@ def main():
         print(f"{name}: {seconds:.1f} s, {ratio:.1f}×")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -19,6 +19,7 @@ pub fn cached(store: &Store, plan: &Plan, step: &Step) -> bool {
             compiles.all(|s| wheel(store, s).is_some())
         }
         Op::Base(_) if plan.is_native() => layers(store, plan, step).is_some(),
+        Op::Bytecode(_) if plan.is_native() => layers(store, plan, step).is_some(),
         Op::Packages(_) | Op::Environment(_) | Op::Layer(_) => layers(store, plan, step).is_some(),
         Op::App(_) if plan.is_native() => layers(store, plan, step).is_some(),
         Op::Validate(_) if plan.is_native() => {
@@ -57,9 +58,13 @@ pub(super) fn layers(store: &Store, plan: &Plan, step: &Step) -> Option<Vec<Laye
     layers.iter().all(here).then_some(layers)
 }
 
-/// Returns the compiled wheels that go into a step's layer, as outputs of its action.
+/// Returns the compiled wheels that a step's layer is made of, as outputs of its action.
 pub(super) fn compiled(store: &Store, plan: &Plan, step: &Step) -> BTreeMap<String, Digest> {
-    let Op::Layer(layer) = &step.op else {
+    let of = match &step.op {
+        Op::Bytecode(bytecode) => bytecode.of.as_ref().and_then(|id| plan.step(id)),
+        _ => Some(step),
+    };
+    let Some(Op::Layer(layer)) = of.map(|s| &s.op) else {
         return BTreeMap::new();
     };
     let compiled = layer.wheels.iter().filter(|w| w.file.is_none());

@@ -5,7 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The ID of a step. Documents and the store use its text: `base`, `tools`, `wheels:torch`,
-/// `compile:flash-attn`, `runtime`, `packages`, `environment`, `wheel:torch`, `validate`, `image`, `app`, `service`.
+/// `compile:flash-attn`, `runtime`, `packages`, `environment`, `wheel:torch`, `bytecode`,
+/// `bytecode:torch`, `bytecode:python3.11`, `validate`, `image`, `app`, `service`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StepId {
     /// The base image with a Python interpreter.
@@ -26,6 +27,10 @@ pub enum StepId {
     Wheel(String),
     /// A layer of several wheels, by the name of the first.
     SmallWheels(String),
+    /// Byte code of everything that is installed.
+    Bytecode,
+    /// A layer with the byte code of a layer of wheels, by that layer's name, or of Python's own library.
+    LayerBytecode(String),
     /// Imports and tries the libraries.
     Validate,
     /// The image of the Python environment.
@@ -93,6 +98,8 @@ impl fmt::Display for StepId {
             Self::Environment => f.write_str("environment"),
             Self::Wheel(name) => write!(f, "wheel:{name}"),
             Self::SmallWheels(first) => write!(f, "wheels:{first}…"),
+            Self::Bytecode => f.write_str("bytecode"),
+            Self::LayerBytecode(of) => write!(f, "bytecode:{of}"),
             Self::Validate => f.write_str("validate"),
             Self::Image => f.write_str("image"),
             Self::App => f.write_str("app"),

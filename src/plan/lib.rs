@@ -21,8 +21,8 @@ pub use layers::{below_builders, wheel_layers};
 pub use make::{PlanError, plan};
 pub use native::{LEVEL, Native};
 pub use op::{
-    Added, App, AppFile, AppSource, Base, Environment, HOME, Image, Layer, LayerWheel, Member, Op,
-    Packages, Runtime, Service, Tools, Validate, WheelLayer,
+    Added, App, AppFile, AppSource, Base, Bytecode, Environment, HOME, Image, Layer, LayerWheel,
+    Member, Op, Packages, Runtime, Service, Tools, Validate, WheelLayer,
 };
 pub use own::Own;
 use serde::Serialize;

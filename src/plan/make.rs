@@ -3,8 +3,8 @@
 use super::compile::compile;
 use super::own::Own;
 use super::{
-    Base as BaseOp, Compile, Image as ImageOp, Kind, Op, Plan, Runtime, Step, StepId, Tools,
-    Validate, below_builders, rounds, source_text, wheel_layers,
+    Base as BaseOp, Bytecode, Compile, Image as ImageOp, Kind, Op, Plan, Runtime, Step, StepId,
+    Tools, Validate, below_builders, rounds, source_text, wheel_layers,
 };
 use stackforge_stack::catalog::{Catalog, Check, Image, Recipe, templates_in};
 use stackforge_stack::diag::{Code, Explained, codes};
@@ -101,6 +101,9 @@ pub fn plan(checked: &Checked<'_>, own: Option<Own>) -> Result<Plan, PlanError> 
         steps.compile(compile, &from, &lock.builder_packages);
     }
     steps.runtime(lock, slim(lock, catalog), stack.jit, stack.prune);
+    if stack.bytecode {
+        steps.bytecode();
+    }
     steps.validate(validation(stack, target, catalog, lock));
     steps.image(facts);
     let environment = steps.done.last().map(|image| image.key.clone());
@@ -244,6 +247,9 @@ fn validation(
         "cuda": lock.cuda,
     })
 }
+
+/// The script that makes byte code.
+pub(super) const BYTECODE: &str = "steps/bytecode.py";
 
 pub(super) type Inputs = BTreeMap<String, String>;
 
@@ -419,6 +425,17 @@ impl<'a> Steps<'a> {
         self.add(Step::new(StepId::Runtime, Kind::Layer, op, inputs));
     }
 
+    /// Adds the byte code of all that is installed. No compile depends on it.
+    fn bytecode(&mut self) {
+        let mut inputs: Inputs = self.last().into_iter().collect();
+        inputs.insert("script".into(), templates_digest(BYTECODE));
+        let op = Op::Bytecode(Bytecode {
+            of: None,
+            runs: true,
+        });
+        self.add(Step::new(StepId::Bytecode, Kind::Layer, op, inputs));
+    }
+
     fn validate(&mut self, spec: serde_json::Value) {
         let mut inputs: Inputs = self.last().into_iter().collect();
         inputs.insert("programs".into(), templates_digest("validate"));
@@ -547,7 +564,7 @@ fn package_text(p: &OsPackageLock) -> String {
 }
 
 /// Returns the digest of the templates below a path, so that a changed script changes the step's key.
-fn templates_digest(path: &str) -> String {
+pub(super) fn templates_digest(path: &str) -> String {
     let (folder, only) = match path.rsplit_once('/') {
         Some((folder, file)) => (folder, Some(file)),
         None if path.contains('.') => ("", Some(path)),

@@ -3,9 +3,10 @@
 //!
 //! A layer's key is over everything that decides its bytes and nothing else, so that stacks share equal layers.
 
-use super::make::{Inputs, chain};
+use super::make::{BYTECODE, Inputs, chain, templates_digest};
 use super::{
-    Environment, HOME, Kind, Layer, LayerWheel, Op, Packages, Plan, Step, StepId, Validate,
+    Bytecode, Environment, HOME, Kind, Layer, LayerWheel, Op, Packages, Plan, Step, StepId,
+    Validate,
 };
 use stackforge_debian::{configure, finish};
 use stackforge_image::layer::{Limits, Part, group};
@@ -29,17 +30,27 @@ pub struct Native {
     pub epoch: u32,
     /// Format of what pruning leaves.
     pub pruner: u32,
+    /// Format of byte code files.
+    pub bytecode: u32,
 }
 
 impl Plan {
     /// Returns the native engine's plan of the same image. `size` returns the size of a locked wheel in bytes,
-    /// which decides the layer that it goes to; one of unknown size counts as small.
+    /// which decides the layer that it goes to; one of unknown size counts as small. `runs` says whether this
+    /// machine runs the image's interpreter, which makes byte code.
     #[must_use]
-    pub fn native(&self, native: &Native, size: &dyn Fn(&PythonFile) -> Option<u64>) -> Self {
+    pub fn native(
+        &self,
+        native: &Native,
+        runs: bool,
+        size: &dyn Fn(&PythonFile) -> Option<u64>,
+    ) -> Self {
+        let bytecode = self.step(&StepId::Bytecode).is_some();
         let mut layers = Layers {
             plan: self,
             native,
             size,
+            bytecode: bytecode.then_some(runs),
             slim: BTreeMap::new(),
             done: Vec::new(),
         };
@@ -58,6 +69,7 @@ impl Plan {
             }
         }
         layers.packages(self.packages());
+        layers.system_bytecode();
         layers.environment();
         layers.wheels();
         layers.last();
@@ -82,6 +94,8 @@ struct Layers<'a> {
     plan: &'a Plan,
     native: &'a Native,
     size: &'a dyn Fn(&PythonFile) -> Option<u64>,
+    /// Whether the interpreter runs that makes byte code. `None` if the image has none.
+    bytecode: Option<bool>,
     slim: BTreeMap<String, Vec<String>>,
     done: Vec<Step>,
 }
@@ -211,6 +225,9 @@ impl Layers<'_> {
             if let (unknown @ 1.., Some(step)) = (unknown.count(), self.done.last_mut()) {
                 step.note = Some(unknown_sizes(unknown));
             }
+            if let Some(runs) = self.bytecode {
+                self.layer_bytecode(runs);
+            }
         }
     }
 
@@ -259,6 +276,56 @@ impl Layers<'_> {
         self.add(id, Op::Layer(Layer { wheels, prune }), inputs, after);
     }
 
+    /// Adds the byte code of Python's own library and of that of OS packages.
+    fn system_bytecode(&mut self) {
+        if let Some(runs) = self.bytecode {
+            let name = format!("python{}", self.plan.python);
+            self.bytecode_of(StepId::Base, name, runs);
+        }
+    }
+
+    /// Adds the byte code of the layer that was added last, right above it: what changes above that layer changes
+    /// no layer below.
+    fn layer_bytecode(&mut self, runs: bool) {
+        let Some(layer) = self.done.last() else {
+            return;
+        };
+        let name = match &layer.id {
+            StepId::Wheel(name) => name.clone(),
+            StepId::SmallWheels(first) => format!("{first}…"),
+            _ => return,
+        };
+        self.bytecode_of(layer.id.clone(), name, runs);
+    }
+
+    fn bytecode_of(&mut self, of: StepId, name: String, runs: bool) {
+        let mut inputs = self.inputs();
+        inputs.insert("python".into(), self.plan.python.to_string());
+        inputs.insert("level".into(), LEVEL.to_string());
+        inputs.insert("normal".into(), self.native.bytecode.to_string());
+        inputs.insert("script".into(), templates_digest(BYTECODE));
+        // The user's own script is among the user's templates.
+        let base = self.plan.step(&StepId::Base);
+        let own = base.and_then(|step| step.inputs.get_key_value("templates"));
+        inputs.extend(own.map(|(name, digest)| (name.clone(), digest.clone())));
+        let is_below = |s: &&Step| s.id == StepId::Base || s.id == StepId::Packages || s.id == of;
+        let below: Vec<&Step> = self.done.iter().filter(is_below).collect();
+        inputs.extend(below.iter().map(|step| chain(step)));
+        let after = below.iter().map(|step| step.id.clone()).collect();
+        if !runs {
+            inputs.insert("interpreter".into(), "none".into());
+        }
+        let of = Some(of);
+        let op = Op::Bytecode(Bytecode { of, runs });
+        self.add(StepId::LayerBytecode(name), op, inputs, after);
+        if let (false, Some(step)) = (runs, self.done.last_mut()) {
+            let platform = self.plan.platform;
+            step.note = Some(format!(
+                "none: no program of {platform} runs on this machine"
+            ));
+        }
+    }
+
     /// Adds the validation and the image itself.
     fn last(&mut self) {
         let layers = |s: &&Step| s.kind == Kind::Layer || s.id == StepId::Base;
@@ -284,6 +351,9 @@ impl Layers<'_> {
         inputs.insert("plan".into(), self.plan.environment.to_string());
         if image.prune {
             inputs.insert("prune".into(), self.native.pruner.to_string());
+        }
+        if self.bytecode == Some(false) {
+            inputs.insert("bytecode".into(), "none".into());
         }
         let op = Op::Image(image.clone());
         self.add(StepId::Image, op, inputs, vec![StepId::Validate]);

@@ -1,6 +1,6 @@
 //! What a step does, with everything that an engine needs to do it.
 
-use super::{Compile, WheelGroup};
+use super::{Compile, StepId, WheelGroup};
 use serde::Serialize;
 use stackforge_stack::lock::{BaseLock, OsPackageLock, PythonFile};
 use stackforge_stack::spec::service::User;
@@ -30,6 +30,8 @@ pub enum Op {
     Environment(Environment),
     /// Makes a layer of wheels.
     Layer(Layer),
+    /// Makes byte code of installed Python files.
+    Bytecode(Bytecode),
     /// Imports and tries the libraries.
     Validate(Validate),
     /// Audits the image, and gives it its configuration.
@@ -117,6 +119,16 @@ pub struct LayerWheel {
     pub requested: bool,
     /// Globs of files that the layer leaves out.
     pub drop: Vec<String>,
+}
+
+/// Byte code files (PEP 552, not checked against their source) beside installed Python files.
+#[derive(Debug, Clone, Serialize)]
+pub struct Bytecode {
+    /// The layer of wheels whose files it is of; the base for its own library and that of OS packages. `None` for all
+    /// that is installed.
+    pub of: Option<StepId>,
+    /// Whether this machine runs the image's interpreter. If it does not, the step makes nothing.
+    pub runs: bool,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -300,7 +312,11 @@ impl Op {
     pub fn makes_layers(&self) -> bool {
         matches!(
             self,
-            Self::Base(_) | Self::Packages(_) | Self::Environment(_) | Self::Layer(_)
+            Self::Base(_)
+                | Self::Packages(_)
+                | Self::Environment(_)
+                | Self::Layer(_)
+                | Self::Bytecode(_)
         )
     }
 }

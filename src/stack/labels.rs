@@ -25,6 +25,8 @@ pub const SM: &str = "io.stackforge.sm";
 pub const PTX: &str = "io.stackforge.ptx";
 /// SMs whose device code was kept when wheels were pruned.
 pub const PRUNED: &str = "io.stackforge.pruned";
+/// `none` if the image should have byte code of its Python files, and nothing could make it where it was built.
+pub const BYTECODE: &str = "io.stackforge.bytecode";
 /// Oldest driver that runs the image.
 pub const DRIVER: &str = "io.stackforge.driver";
 /// Oldest driver that compiles the image's PTX.

@@ -56,6 +56,8 @@ shows! {
     bad_package: format!("{GOOD}packages: [git, \"x; rm -rf /\"]\n");
     bad_override: format!("{GOOD}overrides: [\"certifi >> 1\"]\n");
     an_override_whose_name_ends_with_a_dash: format!("{GOOD}overrides: [\"certifi->=1\"]\n");
+    byte_code_that_is_no_yes_or_no: format!("{GOOD}bytecode: never\n");
+    byte_code_misspelt: format!("{GOOD}byte_code: false\n");
     attention_out_of_range: format!("{GOOD}validate: {{ attention: {{ batch: 0, heads: 1, seq: 1, head_dim: 1, dtype: float16 }} }}\n");
     app_without_a_source: format!("{GOOD}app: {{ to: /app }}\n");
     app_to_a_place_of_the_image: format!("{GOOD}app: {{ source: ., to: /opt/venv/app }}\n");

@@ -47,7 +47,11 @@ pub fn entries(tar: impl Read) -> BTreeMap<String, Entry> {
                     tar::EntryType::Symlink => ('l', link.unwrap()),
                     _ => ('f', String::new()),
                 };
-                let hash = digest(&mut member);
+                let hash = if path.ends_with(".pyc") {
+                    normal(&mut member)
+                } else {
+                    digest(&mut member)
+                };
                 (
                     kind,
                     header.mode().unwrap() & 0o7777,
@@ -62,7 +66,17 @@ pub fn entries(tar: impl Read) -> BTreeMap<String, Entry> {
             entries.insert(path, entry);
         }
     }
+    // Who writes the tar may not be done with what follows its end.
+    std::io::copy(&mut archive.into_inner(), &mut std::io::sink()).unwrap();
     entries
+}
+
+/// Digest of a byte code file's normal form, which is what the native engine writes.
+fn normal(content: &mut impl Read) -> String {
+    let mut bytes = Vec::new();
+    content.read_to_end(&mut bytes).unwrap();
+    let normal = stackforge_binary::pyc::normalized(&bytes);
+    digest(&mut normal.unwrap_or(bytes).as_slice())
 }
 
 fn digest(content: &mut impl Read) -> String {

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bytecode;
 mod crash;
 mod diagnose;
 mod evidence;

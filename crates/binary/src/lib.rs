@@ -1,4 +1,5 @@
-//! Readers of untrusted bytes: ELF objects, CUDA fat binaries, zip archives, tar streams.
+//! Readers of untrusted bytes: ELF objects, CUDA fat binaries, zip archives, tar streams, Python's byte
+//! code.
 //!
 //! In: a [`source::Source`], which gives bytes at any offset, or a stream. Out: headers as plain types,
 //! and content on request. What two programs could read differently is an error, memory does not grow
@@ -8,6 +9,7 @@
 
 pub mod elf;
 pub mod fatbin;
+pub mod pyc;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
 pub mod source;

@@ -18,6 +18,7 @@ pub fn plan_step(stage: &str) -> Option<StepId> {
         "base" | "base-os" => StepId::Base,
         "tools" => StepId::Tools,
         "runtime" => StepId::Runtime,
+        "bytecode" => StepId::Bytecode,
         "validate" | "validated" => StepId::Validate,
         "final" | "stage-0" => StepId::Image,
         _ => match stage.strip_prefix("wheels-") {

@@ -7,13 +7,14 @@ use super::base::Base;
 use super::environment::variables;
 use super::layers::NativeBuilder;
 use super::{name, outputs, size};
-use crate::render::labels;
+use crate::render;
 use crate::validate::{Report, SPEC_PATH};
 use stackforge_audit::{AtRest, Audit, Target};
 use stackforge_image::Layer;
 use stackforge_image::assemble::{Assembled, Draft};
 use stackforge_image::store::Action;
 use stackforge_plan::{Member, StepId};
+use stackforge_stack::labels;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -43,8 +44,11 @@ impl<'a, 'on> UnnamedImage<'a, 'on> {
         more: BTreeMap<String, String>,
     ) -> Result<Assembled, BuildError> {
         let plan = self.builder.plan;
-        let mut labels = labels(plan);
+        let mut labels = render::labels(plan);
         labels.extend(more);
+        if self.builder.without_bytecode {
+            labels.insert(labels::BYTECODE.to_owned(), "none".to_owned());
+        }
         let draft = Draft {
             platform: plan.platform,
             epoch: self.builder.native.epoch,

@@ -17,7 +17,7 @@ use stackforge_types::Digest;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Does the steps of a plan.
@@ -29,6 +29,10 @@ pub(super) struct NativeBuilder<'a, 'on> {
     pub on: &'on mut (dyn FnMut(BuildEvent) + Send),
     pub steps: Vec<StepResult>,
     pub threads: usize,
+    /// Whether byte code of the plan is missing, because nothing here runs the image's interpreter.
+    pub without_bytecode: bool,
+    /// Where programs that run in the image write their output, once one did.
+    pub log: Option<PathBuf>,
 }
 
 impl<'a, 'on> NativeBuilder<'a, 'on> {
@@ -47,6 +51,8 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
             on,
             steps: Vec::new(),
             threads: std::thread::available_parallelism().map_or(1, Into::into),
+            without_bytecode: false,
+            log: None,
         }
     }
 
@@ -68,6 +74,25 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
         });
     }
 
+    /// Returns the layers that a step made before, if the store has them.
+    pub fn known(&self, step: &Step) -> Option<Vec<Layer>> {
+        let known = recorded::layers(self.options.store, self.plan, step);
+        known.filter(|_| !self.options.no_cache)
+    }
+
+    /// Records that a step makes no layer.
+    pub fn nothing(&mut self, step: &Step) -> Result<(), BuildError> {
+        let action = Action {
+            step: step.id.to_string(),
+            outputs: recorded::compiled(self.options.store, self.plan, step),
+            made: Some(serde_json::json!([])),
+            ..Action::default()
+        };
+        self.options.store.record(&step.key, &action)?;
+        self.finished(&step.id, Instant::now());
+        Ok(())
+    }
+
     /// Returns the layer of a step from the store, or calls `make` to write its blob.
     pub fn layer(
         &mut self,
@@ -75,9 +100,11 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
         make: impl FnOnce(&mut Self, &File) -> Result<Layer, BuildError>,
     ) -> Result<Layer, BuildError> {
         let start = Instant::now();
-        let (store, no_cache) = (self.options.store, self.options.no_cache);
-        let known = recorded::layers(store, self.plan, step).filter(|_| !no_cache);
-        if let Some(layer) = known.and_then(|layers| layers.into_iter().next()) {
+        let store = self.options.store;
+        if let Some(layer) = self
+            .known(step)
+            .and_then(|layers| layers.into_iter().next())
+        {
             self.found(step);
             return Ok(layer);
         }
@@ -105,7 +132,8 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
         self.made(id, key, BTreeMap::new(), make)
     }
 
-    fn made(
+    /// Makes a layer and records it.
+    pub fn made(
         &mut self,
         id: &str,
         key: &Digest,

@@ -7,9 +7,11 @@
 //! the image was audited and, if this machine can run it, validated.
 
 mod base;
+mod bytecode;
 mod clone;
 mod compile;
 mod docker;
+mod emulator;
 mod environment;
 mod image;
 mod inputs;
@@ -28,10 +30,12 @@ use super::shared::Shared;
 use super::{BuildError, BuildEvent, Built, Options, existing};
 use base::Base;
 pub(super) use compile::source as sdist;
+use emulator::Runner;
 use image::UnnamedImage;
 use inputs::Inputs;
 use layers::NativeBuilder;
 use stackforge_audit::prune;
+use stackforge_binary::pyc;
 use stackforge_engine::ImageSize;
 use stackforge_image::Layer;
 use stackforge_image::pack::Compression;
@@ -53,6 +57,7 @@ pub fn native(compression: Compression, epoch: u32) -> Native {
         compression,
         epoch,
         pruner: prune::FORMAT,
+        bytecode: pyc::FORMAT,
     }
 }
 
@@ -67,7 +72,8 @@ pub fn size_of(store: &Store, file: &PythonFile) -> Option<u64> {
 
 /// Turns a plan into the native engine's, with the sizes of wheels that the lock or the store knows.
 pub fn planned(plan: &Plan, native: &Native, store: &Store) -> Plan {
-    plan.native(native, &|file| size_of(store, file))
+    let runs = Runner::of(plan.platform).is_some();
+    plan.native(native, runs, &|file| size_of(store, file))
 }
 
 /// Assembles a plan's image, or returns an existing one, and writes it to its outputs.
@@ -120,11 +126,14 @@ async fn walk(
 ) -> Result<(Base, Vec<Layer>), BuildError> {
     let (mut base, mut toolchain, mut disjoint) = (Base::default(), None, false);
     let mut layers = Vec::new();
+    // The layers of the base and of OS packages: they have the interpreter.
+    let mut system = 0;
     for step in &builder.plan.steps {
         match &step.op {
             Op::Base(what) => {
                 base = builder.base(step, what, inputs).await?;
                 layers.extend(base.layers.clone());
+                system = layers.len();
             }
             Op::Tools(tools) => toolchain = builder.tools(step, tools, &base, inputs).await?,
             Op::Compile(compile) => match inputs.compile(&compile.library) {
@@ -141,9 +150,12 @@ async fn walk(
                 }
                 None => builder.found(step),
             },
-            Op::Packages(packages) => layers.push(block_in_place(|| {
-                builder.packages(step, &base, packages, inputs)
-            })?),
+            Op::Packages(packages) => {
+                layers.push(block_in_place(|| {
+                    builder.packages(step, &base, packages, inputs)
+                })?);
+                system = layers.len();
+            }
             Op::Environment(environment) => {
                 layers.push(block_in_place(|| builder.environment(step, environment))?);
             }
@@ -154,6 +166,9 @@ async fn walk(
                 }
                 layers.push(block_in_place(|| builder.wheels(step, layer, inputs))?);
             }
+            Op::Bytecode(bytecode) => layers.extend(block_in_place(|| {
+                builder.bytecode(step, bytecode, &layers[..system], inputs)
+            })?),
             // The common end of every build does these.
             Op::Validate(_) | Op::Image(_) => {}
             // They are done over the image that this walk makes.

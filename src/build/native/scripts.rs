@@ -9,6 +9,7 @@ use super::super::base::io as failed_at;
 use super::super::unpacked::unpack_error;
 use super::super::{BuildError, BuildEvent};
 use super::compile::{failure, write};
+use super::emulator::emulated_by_kernel;
 use super::layers::NativeBuilder;
 use stackforge_debian::configure::{CONFIGURE, INSTALL};
 use stackforge_debian::finish::FinishError;
@@ -31,27 +32,12 @@ use tokio::runtime::Handle;
 /// Lines of a failed step's log that are shown.
 const TAIL: usize = 30;
 
-/// Where the kernel lists the interpreters of programs of other machines.
-const BINFMT: &str = "/proc/sys/fs/binfmt_misc";
-
 /// Returns what is not understood of the packages, if that is why a layer could not be made.
 pub(super) fn not_understood(error: BuildError) -> Result<Box<FinishError>, BuildError> {
     match error {
         BuildError::System(reason) if reason.is_not_understood() => Ok(reason),
         other => Err(other),
     }
-}
-
-/// Whether the kernel runs programs of a platform by an emulator that it holds open: one that it looks up at
-/// each start (without the flag F) is not found in another root.
-fn emulated(platform: Platform, binfmt: &Path) -> bool {
-    let name = match platform.arch() {
-        "arm64" => "qemu-aarch64",
-        _ => "qemu-x86_64",
-    };
-    let entry = std::fs::read_to_string(binfmt.join(name)).unwrap_or_default();
-    let flags = entry.lines().find_map(|line| line.strip_prefix("flags: "));
-    entry.starts_with("enabled") && flags.is_some_and(|flags| flags.contains('F'))
 }
 
 impl NativeBuilder<'_, '_> {
@@ -123,7 +109,7 @@ impl NativeBuilder<'_, '_> {
             return Err(BuildError::ScriptsNeedRoot { reason });
         }
         let platform = self.plan.platform;
-        if Platform::host() == Some(platform) || emulated(platform, Path::new(BINFMT)) {
+        if Platform::host() == Some(platform) || emulated_by_kernel(platform) {
             return Ok(());
         }
         Err(BuildError::ForeignScripts { reason, platform })
@@ -156,11 +142,25 @@ impl NativeBuilder<'_, '_> {
         let target = Path::new(OWN).join("scripts");
         let files = [(name.to_owned(), script.to_owned())].into();
         sandbox.mounts.push(Mount::Files { target, files });
-        let log = self.options.store.new_log(&self.plan.variant)?;
+        self.run_logged(step, "run the packages' scripts", &sandbox)
+    }
+
+    /// Runs a program of the image, whose output goes to the log. `what` says what it does.
+    pub fn run_logged(
+        &mut self,
+        step: &StepId,
+        what: &str,
+        sandbox: &Sandbox,
+    ) -> Result<(), BuildError> {
+        let log = match &self.log {
+            Some(log) => log.clone(),
+            None => self.options.store.new_log(&self.plan.variant)?,
+        };
+        self.log = Some(log.clone());
         let file = File::options().create(true).append(true).open(&log);
         let mut file = file.map_err(|e| failed_at("write", &log, e))?;
         let (id, start) = (1, Instant::now());
-        let name = format!("[{step}] run the packages' scripts");
+        let name = format!("[{step}] {what}");
         let on = &mut *self.on;
         on(BuildEvent::Engine(Event::StepStarted {
             id,
@@ -232,25 +232,5 @@ impl NativeBuilder<'_, '_> {
             }
         }
         Ok(layer)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_emulator_counts_if_the_kernel_holds_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let arm = Platform::LinuxArm64;
-        let entry = |text: &str| std::fs::write(dir.path().join("qemu-aarch64"), text).unwrap();
-        assert!(!emulated(arm, dir.path()));
-        let body = "interpreter /usr/bin/qemu-aarch64\nflags: POCF\noffset 0\n";
-        entry(&format!("enabled\n{body}"));
-        assert!(emulated(arm, dir.path()) && !emulated(Platform::LinuxAmd64, dir.path()));
-        entry(&format!("disabled\n{body}"));
-        assert!(!emulated(arm, dir.path()));
-        entry("enabled\ninterpreter /usr/bin/qemu-aarch64\nflags: \n");
-        assert!(!emulated(arm, dir.path()));
     }
 }

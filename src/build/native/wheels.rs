@@ -130,6 +130,16 @@ impl NativeBuilder<'_, '_> {
         self.layer(step, |builder, file| builder.stitch(layer, &wheels, file))
     }
 
+    /// Opens the wheels of a layer.
+    pub fn opened(
+        &self,
+        layer: &plan::Layer,
+        inputs: &Inputs,
+    ) -> Result<Vec<Wheel<FileSource>>, BuildError> {
+        let wheels = self.of_layer(layer, inputs)?;
+        wheels.iter().map(open).collect()
+    }
+
     fn of_layer(&self, layer: &plan::Layer, inputs: &Inputs) -> Result<Vec<Fetched>, BuildError> {
         let fetched = |wheel: &LayerWheel| match &wheel.file {
             None => compiled(self.plan, &wheel.name, &wheel.version, self.options),
@@ -155,9 +165,7 @@ impl NativeBuilder<'_, '_> {
         }
         let (mut opened, mut drops) = (Vec::new(), Vec::new());
         for layer in layers {
-            for fetched in self.of_layer(layer, inputs)? {
-                opened.push(open(&fetched)?);
-            }
+            opened.extend(self.opened(layer, inputs)?);
             drops.extend(layer.wheels.iter().map(|w| w.drop.as_slice()));
         }
         let unchanged = BTreeMap::new();
@@ -174,7 +182,7 @@ impl NativeBuilder<'_, '_> {
         Ok(disjoint(&self.spec(), &installs)?)
     }
 
-    fn spec(&self) -> Spec {
+    pub fn spec(&self) -> Spec {
         Spec {
             scheme: scheme(self.plan.python),
             python: interpreter(),

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 /// The scripts of `templates/steps` that each kind of RUN reads. A RUN mounts a folder that has these and no
 /// other, so that it runs again when one of them changes and not when another one does.
-const SCRIPTS: [(&str, &[&str]); 9] = [
+const SCRIPTS: [(&str, &[&str]); 10] = [
     ("packages", &["packages.sh", "net.sh"]),
     ("tools", &["tools.sh", "net.sh"]),
     ("venv", &["venv.sh"]),
@@ -20,6 +20,7 @@ const SCRIPTS: [(&str, &[&str]); 9] = [
     ("compile", &["compile.sh", "offline.py"]),
     ("compiled", &["compiled.sh", "guard.sh", "forget.sh"]),
     ("slim", &["slim.py"]),
+    ("bytecode", &["bytecode.py"]),
 ];
 
 /// Returns what a Dockerfile adds over the wheels.

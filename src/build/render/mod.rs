@@ -13,7 +13,7 @@ pub use files::{builder, requirements};
 
 use handlebars::Handlebars;
 use serde_json::json;
-use stackforge_plan::{Plan, WheelLayer, below_builders};
+use stackforge_plan::{Plan, StepId, WheelLayer, below_builders};
 use stackforge_stack::catalog::template;
 use stackforge_stack::config::Config;
 use stackforge_stack::diag::{Code, Explained, codes, of_disk};
@@ -148,6 +148,7 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
         // The image with CUDA's compilers has no Python.
         toolchain_packages.splice(..0, base.python_packages.iter().cloned());
     }
+    let bytecode = plan.step(&StepId::Bytecode).is_some();
     let data = json!({
         "stack": plan.variant,
         "about": plan.image().about,
@@ -178,6 +179,8 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
         "builder_debs": files::locked(builder_packages),
         "runtime_packages": names(runtime_packages),
         "runtime_debs": base.bootstrap && files::locked(runtime_packages),
+        "bytecode": bytecode,
+        "image": if bytecode { "bytecode" } else { "runtime" },
         "labels": labels(plan),
     });
     fill("Dockerfile.hbs", options.overlay, &data)

@@ -6,7 +6,7 @@ use crate::convert::{App, Health, ImageKeys, User};
 use std::collections::BTreeMap;
 
 /// Whether the keys are written as comments: until the stack file has them.
-const COMMENTED: bool = true;
+const COMMENTED: bool = false;
 
 /// User of a new image, if nothing else is asked for: not root.
 const USER: &str = "app";

@@ -75,6 +75,8 @@ pub struct Stack {
     /// Whether device code that none of the GPUs runs, symbols and debug information are left out of
     /// wheels.
     pub prune: bool,
+    /// Whether the image has byte code of its installed Python files.
+    pub bytecode: bool,
     pub attention: Option<AttentionShape>,
     /// The user's own project.
     #[serde(skip_serializing_if = "Option::is_none")]

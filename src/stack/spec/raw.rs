@@ -117,6 +117,9 @@ pub struct RawStack {
     /// Whether libraries are installed without what nothing in the image loads: device code that none
     /// of the target's GPUs runs, symbol tables, debug information. Only the native engine does it.
     pub prune: Option<bool>,
+    /// Whether the image has byte code of its installed Python files, so that a new container does not compile
+    /// them again.
+    pub bytecode: Option<bool>,
     #[serde(default)]
     pub validate: RawValidate,
     /// A project of your own in the image.

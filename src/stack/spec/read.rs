@@ -156,6 +156,7 @@ impl Checker<'_> {
             jit: raw.jit.unwrap_or(true),
             os_libraries: raw.os_libraries.unwrap_or(true),
             prune: raw.prune.unwrap_or(false),
+            bytecode: raw.bytecode.unwrap_or(true),
             attention: raw.validate.attention,
             app,
             image,

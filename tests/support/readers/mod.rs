@@ -1,6 +1,7 @@
 //! Everything that the readers of foreign bytes can be asked about some bytes, and what has to
 //! hold of any answer. Tests and the fuzz targets share it.
 
+mod bytecode;
 mod debian;
 mod documents;
 mod foreign;
@@ -57,6 +58,11 @@ pub const TARGETS: [Target; 26] = [
     target("names", names::names),
     target("packages", debian::packages),
     target("page", web::page),
+    // Elements of sets are compared by their bytes.
+    Target {
+        buffers: 8 << 20,
+        ..target("pyc", bytecode::pyc)
+    },
     Target {
         buffers: 4 << 20,
         ..target("records", imports::records)

@@ -35,12 +35,13 @@ pub struct Limits {
 
 impl Default for Limits {
     /// A stack has some 200 wheels, of which some 30 have more than 8 MiB. Eight layers for the others stay
-    /// small, and leave most of the 127 layers that overlayfs mounts in Docker to the rest.
+    /// small. A layer of byte code may stand above each of the 54, and the base needs some too: Docker's overlayfs
+    /// mounts 127.
     fn default() -> Self {
         Self {
             large: 8 << 20,
             shared: 8,
-            layers: 80,
+            layers: 54,
         }
     }
 }

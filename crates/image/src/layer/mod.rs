@@ -15,7 +15,7 @@
 //! layer specification; `docs/estargz.md` of stargz-snapshotter; RFC 1951, RFC 1952; POSIX pax.
 //!
 //! Differs from pip where the specification or an image requires it: scripts are executable even if the
-//! archive has no modes, no byte code, no `direct_url.json`, and RECORD is sorted. Two wheels with different
+//! archive has no modes, no byte code (a layer of [`files`] may hold it), no `direct_url.json`, and RECORD is sorted. Two wheels with different
 //! files of one name are refused, where pip keeps the one that it installs last. A deflate stream cannot be
 //! entered in its middle, so such a file is one chunk for a snapshotter, however large; files that are
 //! stored in the wheel are compressed here in chunks, and so are those that replace a member, cut by their
@@ -24,6 +24,7 @@
 mod content;
 mod cut;
 mod error;
+mod files;
 mod group;
 mod gzip;
 mod install;
@@ -46,6 +47,7 @@ mod write;
 
 pub use cut::Changed;
 pub use error::{LayerError, WheelFault};
+pub use files::{files, installed};
 pub use group::{Limits, Part, group};
 pub use install::Install;
 pub use metadata::{LONGEST_METADATA, is_metadata, metadata};

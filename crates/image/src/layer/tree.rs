@@ -38,13 +38,7 @@ impl Tree {
         is_nobodys: &dyn Fn(&str) -> bool,
     ) -> Result<(), LayerError> {
         for placed in files {
-            let mut path = placed.path.as_str();
-            while let Some((folder, _)) = path.rsplit_once('/') {
-                if !self.folders.insert(folder.to_owned()) {
-                    break;
-                }
-                path = folder;
-            }
+            self.add_folders(&placed.path);
             let Some(file) = self.files.get_mut(&placed.path) else {
                 let file = File {
                     mode: placed.mode,
@@ -68,6 +62,22 @@ impl Tree {
             file.owners.push((place, placed.member));
         }
         Ok(())
+    }
+
+    /// Adds a file of no wheel, in place of one of that path.
+    pub(super) fn add_file(&mut self, path: String, file: File) {
+        self.add_folders(&path);
+        self.files.insert(path, file);
+    }
+
+    /// Adds the folders above a path.
+    fn add_folders(&mut self, mut path: &str) {
+        while let Some((folder, _)) = path.rsplit_once('/') {
+            if !self.folders.insert(folder.to_owned()) {
+                break;
+            }
+            path = folder;
+        }
     }
 
     /// Fails if a path is a file of one wheel and a folder of another.

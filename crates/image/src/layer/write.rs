@@ -91,6 +91,15 @@ pub fn write<S: Source + Clone + Send + Sync>(
     installs: &[Install<'_, S>],
     out: impl Write,
 ) -> Result<Stitched, LayerError> {
+    let tree = tree(spec, installs)?;
+    of_tree(spec, &tree, installs, out)
+}
+
+/// Returns the files and folders that the wheels install.
+pub(super) fn tree<S: Source + Clone>(
+    spec: &Spec,
+    installs: &[Install<'_, S>],
+) -> Result<Tree, LayerError> {
     spec.scheme.check()?;
     scripts::check_python(&spec.python)?;
     let plan = Plan {
@@ -107,13 +116,27 @@ pub fn write<S: Source + Clone + Send + Sync>(
         tree.add(place, plan.files(install, place)?, installs, &is_nobodys)?;
     }
     tree.check(installs)?;
+    Ok(tree)
+}
+
+/// Writes the layer of a tree, which was made of `installs`.
+pub(super) fn of_tree<S: Source + Clone + Send + Sync>(
+    spec: &Spec,
+    tree: &Tree,
+    installs: &[Install<'_, S>],
+    out: impl Write,
+) -> Result<Stitched, LayerError> {
+    let plan = Plan {
+        scheme: &spec.scheme,
+        python: &spec.python,
+    };
     let landmark = File {
         mode: 0o644,
         size: layout::LANDMARK.len() as u64,
         content: install::Content::Bytes(layout::LANDMARK.to_vec()),
         owners: Vec::new(),
     };
-    let entries = layout::entries(&tree, &landmark);
+    let entries = layout::entries(tree, &landmark);
     let jobs = layout::jobs(&entries, installs);
     thread::scope(|scope| {
         let mut writer = Writer::start(scope, spec, out);
