@@ -5,28 +5,17 @@ use super::yaml::{comment, list, quoted, scalar};
 use crate::convert::{App, Health, ImageKeys, User};
 use std::collections::BTreeMap;
 
-/// Whether the keys are written as comments: until the stack file has them.
-const COMMENTED: bool = false;
-
 /// User of a new image, if nothing else is asked for: not root.
 const USER: &str = "app";
 
 /// Returns the key `image`, with a user that is not root.
 pub(super) fn image(keys: &ImageKeys) -> String {
-    written(&image_lines(keys), COMMENTED)
+    image_lines(keys)
 }
 
 /// Returns the key `app`. Empty if there is none.
 pub(super) fn app(app: Option<&App>) -> String {
-    app.map(|app| written(&app_lines(app), COMMENTED))
-        .unwrap_or_default()
-}
-
-fn written(text: &str, commented: bool) -> String {
-    if !commented {
-        return text.to_owned();
-    }
-    text.lines().map(|line| format!("# {line}\n")).collect()
+    app.map(app_lines).unwrap_or_default()
 }
 
 fn app_lines(app: &App) -> String {
@@ -186,17 +175,5 @@ mod tests {
     #[test]
     fn a_new_image_does_not_run_as_root() {
         assert_eq!(image_lines(&ImageKeys::default()), "image:\n  user: app\n");
-    }
-
-    #[test]
-    fn as_comments_they_are_the_same_lines() {
-        let text = image_lines(&full());
-        let commented = written(&text, true);
-        assert!(
-            commented
-                .lines()
-                .zip(text.lines())
-                .all(|(c, l)| c == format!("# {l}"))
-        );
     }
 }

@@ -30,7 +30,7 @@ pub struct Target {
     pub buffers: usize,
 }
 
-pub const TARGETS: [Target; 26] = [
+pub const TARGETS: [Target; 27] = [
     target("cdi", documents::cdi),
     target("control", debian::control),
     // xz and zstd say themselves how large a window they want.
