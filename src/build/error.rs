@@ -100,6 +100,8 @@ pub enum BuildError {
     Account(#[from] AccountError),
     #[error("{} changed while the image was built", path.display())]
     AppChanged { path: PathBuf },
+    #[error("the app's project cannot be installed: {why}")]
+    Project { why: String },
     #[error("`{path}` leads through `{link}`, which the base has as a link to `{to}`")]
     ThroughLink {
         path: String,
@@ -175,7 +177,7 @@ impl Explained for BuildError {
             Self::WrongArchitecture { .. } => codes::ENGINE_REFUSED,
             Self::MustCompile { .. } | Self::MustInstall { .. } => codes::NEEDS_ENGINE,
             Self::NoShell { .. } | Self::Prunes | Self::EngineWritesNoFiles => codes::NEEDS_NATIVE,
-            Self::Account(_) | Self::ThroughLink { .. } => codes::APP_UNFIT,
+            Self::Account(_) | Self::ThroughLink { .. } | Self::Project { .. } => codes::APP_UNFIT,
             Self::AppChanged { .. } => codes::APP_CHANGED,
             Self::Stopped => codes::INTERRUPTED,
             Self::Io { source, .. } => of_disk(source),
@@ -214,6 +216,9 @@ impl Explained for BuildError {
             }
             Self::Account(_) => {
                 "choose another name or number for `image.user`, or leave the numbers out".to_owned()
+            }
+            Self::Project { .. } => {
+                "correct its `pyproject.toml`, or set `install: false`".to_owned()
             }
             Self::ThroughLink { to, .. } => format!("write the place that it leads to, `{to}`"),
             Self::NoImage { .. } => {

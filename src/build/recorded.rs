@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// by what it did: another engine, or one that was cleaned up, does the step again.
 pub fn cached(store: &Store, plan: &Plan, step: &Step) -> bool {
     match &step.op {
-        Op::Compile(_) => wheel(store, step).is_some(),
+        Op::Compile(_) | Op::Project(_) => wheel(store, step).is_some(),
         // They are set up whenever something is compiled, out of trees that the store keeps.
         Op::Tools(_) if plan.is_native() => {
             let mut compiles = plan.steps.iter().filter(|s| matches!(s.op, Op::Compile(_)));

@@ -136,6 +136,7 @@ fn write(
 ) -> Result<NewLock, Failure> {
     let project = &session.project;
     let sections = project.sections()?;
+    session.store.prepare()?;
     let mut locks = Vec::new();
     let mut notes: Vec<String> = Vec::new();
     for section in &sections {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// The ID of a step. Documents and the store use its text: `base`, `tools`, `wheels:torch`,
 /// `compile:flash-attn`, `runtime`, `packages`, `environment`, `wheel:torch`, `bytecode`,
-/// `bytecode:torch`, `bytecode:python3.11`, `validate`, `image`, `app`, `service`.
+/// `bytecode:torch`, `bytecode:python3.11`, `validate`, `image`, `project`, `app`, `service`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StepId {
     /// The base image with a Python interpreter.
@@ -35,6 +35,8 @@ pub enum StepId {
     Validate,
     /// The image of the Python environment.
     Image,
+    /// The wheel of the app's own project.
+    Project,
     /// The layer of the user's own files.
     App,
     /// The image with the app and its configuration.
@@ -102,6 +104,7 @@ impl fmt::Display for StepId {
             Self::LayerBytecode(of) => write!(f, "bytecode:{of}"),
             Self::Validate => f.write_str("validate"),
             Self::Image => f.write_str("image"),
+            Self::Project => f.write_str("project"),
             Self::App => f.write_str("app"),
             Self::Service => f.write_str("service"),
         }

@@ -22,7 +22,7 @@ pub use make::{PlanError, plan};
 pub use native::{LEVEL, Native};
 pub use op::{
     Added, App, AppFile, AppSource, Base, Bytecode, Environment, HOME, Image, Layer, LayerWheel,
-    Member, Op, Packages, Runtime, Service, Tools, Validate, WheelLayer,
+    Member, Op, Packages, Project, Runtime, Service, Tools, Validate, WheelLayer,
 };
 pub use own::Own;
 use serde::Serialize;
@@ -217,6 +217,14 @@ impl Plan {
         })
     }
 
+    /// Returns how the app's own project is built. `None` if it is not installed.
+    pub fn project(&self) -> Option<(&Step, &Project)> {
+        self.steps.iter().find_map(|s| match &s.op {
+            Op::Project(project) => Some((s, project.as_ref())),
+            _ => None,
+        })
+    }
+
     /// Returns what makes a service of the image. `None` if the stack says nothing of it.
     pub fn service(&self) -> Option<&Service> {
         self.steps.iter().find_map(|s| match &s.op {
@@ -228,7 +236,7 @@ impl Plan {
     /// Returns the plan of the image without the app and its configuration.
     #[must_use]
     pub fn of_environment(&self) -> Self {
-        let own = |step: &&Step| !matches!(step.op, Op::App(_) | Op::Service(_));
+        let own = |step: &&Step| !step.op.is_own();
         Self {
             steps: self.steps.iter().filter(own).cloned().collect(),
             identity: self.environment.clone(),

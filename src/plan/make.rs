@@ -463,9 +463,24 @@ impl<'a> Steps<'a> {
     /// Adds the layer of the user's own files, and the image with it.
     fn own(&mut self, own: Own) {
         let below = |steps: &Self| steps.done.last().map(chain);
+        let image = below(self);
+        if let Some(project) = own.project {
+            let mut inputs = project.inputs(&own.app.source);
+            inputs.extend(requires(&project.requires));
+            inputs.insert("script".into(), templates_digest("steps/project.py"));
+            // Not by the step's name: the image of either engine holds the same.
+            inputs.extend(
+                image
+                    .iter()
+                    .map(|(_, key)| ("environment".into(), key.clone())),
+            );
+            let op = Op::Project(Box::new(project));
+            self.add(Step::new(StepId::Project, Kind::Compile, op, inputs));
+        }
         if !own.app.is_empty() {
             let mut inputs = own.app.inputs();
             inputs.extend(below(self));
+            inputs.extend(image);
             let op = Op::App(Box::new(own.app));
             let mut step = Step::new(StepId::App, Kind::Layer, op, inputs);
             step.note = own.note;
@@ -509,11 +524,7 @@ impl<'a> Steps<'a> {
         for (n, command) in compile.commands.iter().enumerate() {
             inputs.insert(format!("command:{n}"), command.clone());
         }
-        inputs.extend(
-            wheels(&compile.requires)
-                .into_iter()
-                .map(|(name, value)| (name.replacen("wheel:", "requires:", 1), value)),
-        );
+        inputs.extend(requires(&compile.requires));
         inputs.extend(packages.iter().map(package));
         for name in &compile.after {
             let before = self
@@ -553,6 +564,14 @@ fn wheels(files: &[PythonFile]) -> Inputs {
                 format!("{} {}", w.version, w.sha256),
             )
         })
+        .collect()
+}
+
+/// Returns the inputs that name the requirements of a build.
+fn requires(files: &[PythonFile]) -> Inputs {
+    let files = wheels(files).into_iter();
+    files
+        .map(|(name, value)| (name.replacen("wheel:", "requires:", 1), value))
         .collect()
 }
 

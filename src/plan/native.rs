@@ -363,12 +363,21 @@ impl Layers<'_> {
     /// Adds the layer of the user's own files, and the image with it.
     fn own(&mut self) {
         let own = self.plan.steps.iter();
-        for step in own.filter(|s| matches!(s.op, Op::App(_) | Op::Service(_))) {
+        for step in own.filter(|s| s.op.is_own()) {
+            let after = self.done.last().map(|s| s.id.clone());
+            // Its wheel is the same from either engine.
+            if matches!(step.op, Op::Project(_)) {
+                self.push_step(step, after.into_iter().collect());
+                continue;
+            }
+            let image = self.done.iter().find(|s| s.id == StepId::Image);
             let mut inputs = step.inputs.clone();
             inputs.retain(|name, _| !name.starts_with("step:"));
             inputs.extend(self.packed());
             inputs.extend(self.done.last().map(chain));
-            let after = self.done.last().map(|s| s.id.clone());
+            if step.id == StepId::App {
+                inputs.extend(image.map(chain));
+            }
             self.add(
                 step.id.clone(),
                 step.op.clone(),

@@ -36,6 +36,8 @@ pub enum Op {
     Validate(Validate),
     /// Audits the image, and gives it its configuration.
     Image(Image),
+    /// Builds the wheel of the app's own project, in that image.
+    Project(Box<Project>),
     /// Makes the layer with the user's own files, over that image.
     App(Box<App>),
     /// Gives the image what the stack's `image` says, and runs the app's checks.
@@ -167,6 +169,16 @@ pub struct App {
     pub workdir: Option<String>,
 }
 
+/// The build of an app's own project (PEP 517). Its source is [`App::source`].
+#[derive(Debug, Clone, Serialize)]
+pub struct Project {
+    pub backend: String,
+    /// Folders of the project in which the backend lies.
+    pub backend_path: Vec<String>,
+    /// Build requirements beyond the image's wheels.
+    pub requires: Vec<PythonFile>,
+}
+
 /// The files of an app.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct AppSource {
@@ -256,7 +268,7 @@ impl App {
 
     /// Returns everything that decides the layer besides the image below, by name.
     pub(super) fn inputs(&self) -> BTreeMap<String, String> {
-        let mut inputs = BTreeMap::new();
+        let mut inputs = self.source.inputs();
         if let Some(to) = &self.to {
             inputs.insert("to".to_owned(), to.clone());
         }
@@ -270,12 +282,29 @@ impl App {
         for volume in &self.volumes {
             inputs.insert(format!("volume:{volume}"), String::new());
         }
-        for file in &self.source.files {
-            inputs.insert(format!("file:{}", file.path()), file.input());
-        }
         for added in &self.added {
             inputs.insert(format!("file:{}", added.to), added.file.input());
         }
+        inputs
+    }
+}
+
+impl AppSource {
+    /// Returns what decides the files, by name.
+    fn inputs(&self) -> BTreeMap<String, String> {
+        let files = self.files.iter();
+        files
+            .map(|file| (format!("file:{}", file.path()), file.input()))
+            .collect()
+    }
+}
+
+impl Project {
+    /// Returns everything that decides the wheel besides the image, by name.
+    pub(super) fn inputs(&self, source: &AppSource) -> BTreeMap<String, String> {
+        let mut inputs = source.inputs();
+        inputs.insert("backend".to_owned(), self.backend.clone());
+        inputs.insert("backend-path".to_owned(), self.backend_path.join(":"));
         inputs
     }
 }
@@ -308,6 +337,11 @@ impl Environment {
 }
 
 impl Op {
+    /// Whether it is done over the image of the Python environment, by what is the user's own.
+    pub fn is_own(&self) -> bool {
+        matches!(self, Self::Project(_) | Self::App(_) | Self::Service(_))
+    }
+
     /// Whether the native engine makes layers of the image by it.
     pub fn makes_layers(&self) -> bool {
         matches!(

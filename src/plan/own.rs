@@ -1,6 +1,7 @@
 //! What a stack's `app`, `image` and own checks become in a plan.
 
-use super::op::{Added, App, AppSource, Service};
+use super::op::{Added, App, AppSource, Project, Service};
+use stackforge_stack::lock::PlatformLock;
 use stackforge_stack::spec::Stack;
 use std::collections::BTreeMap;
 
@@ -8,6 +9,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone)]
 pub struct Own {
     pub app: App,
+    /// How the app's own project is built. `None` if it is not installed.
+    pub project: Option<Project>,
     pub service: Service,
     /// How much the layer holds, for people.
     pub note: Option<String>,
@@ -15,7 +18,12 @@ pub struct Own {
 
 impl Own {
     /// Returns `None` if the stack says nothing of it.
-    pub fn of(stack: &Stack, source: Option<AppSource>, added: Vec<Added>) -> Option<Self> {
+    pub fn of(
+        stack: &Stack,
+        lock: &PlatformLock,
+        source: Option<AppSource>,
+        added: Vec<Added>,
+    ) -> Option<Self> {
         if stack.app.is_none() && stack.image.is_none() && stack.checks.is_empty() {
             return None;
         }
@@ -32,7 +40,14 @@ impl Own {
             };
             format!("{files}, {bytes} bytes, in {to}")
         });
+        let project = stack.app.as_ref().and_then(|app| app.project.as_ref());
+        let project = project.map(|project| Project {
+            backend: project.backend.clone(),
+            backend_path: project.backend_path.clone(),
+            requires: lock.app_requires.clone(),
+        });
         Some(Self {
+            project,
             app: App {
                 source: source.unwrap_or_default(),
                 added,

@@ -13,6 +13,7 @@ use super::sdist::Sdist;
 use stackforge_stack::catalog::{Catalog, Image};
 use stackforge_stack::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
 use stackforge_stack::spec::Library;
+use stackforge_stack::spec::service::Project;
 use stackforge_types::wheel::normalized;
 use std::collections::BTreeSet;
 
@@ -31,6 +32,18 @@ pub(super) struct BuildFacts<'a> {
     /// Libraries whose requirements are the same as in the old lock.
     pub unchanged: BTreeSet<&'a str>,
     pub offline: bool,
+}
+
+/// A question for the files of build requirements.
+struct Asked<'a> {
+    /// Whose they are.
+    of: &'a str,
+    requirements: &'a [String],
+    held: &'a Pins,
+    /// Those of the old lock.
+    old: &'a [PythonFile],
+    /// Whether these are preferred.
+    kept: bool,
 }
 
 /// The source of nvcc for a build.
@@ -165,15 +178,13 @@ impl BuildFacts<'_> {
         if let Toolkit::Wheels(line) = toolkit {
             requirements.push(line);
         }
-        let mut requires = self
-            .requires(resolver, need.name(), &requirements, self.pins)
-            .await;
+        let asked = |held| self.asked(need.name(), &requirements, held);
+        let mut requires = self.requires(resolver, asked(self.pins)).await;
         // Some library of the image may bring headers of a newer toolkit, which its compiler does not go with.
         if brings_toolkit && matches!(requires, Err(ResolveError::Unsatisfiable { .. })) {
             let held = self.pins.iter().filter(|(name, _)| !is_compiler(name));
             let held: Pins = held.map(|(n, p)| (n.clone(), p.clone())).collect();
-            let again = self.requires(resolver, need.name(), &requirements, &held);
-            requires = again.await.or(requires);
+            requires = self.requires(resolver, asked(&held)).await.or(requires);
         }
         Ok(BuildLock {
             name: need.name().to_owned(),
@@ -202,13 +213,11 @@ impl BuildFacts<'_> {
         let known = self.catalog.sources.get(name);
         requirements.extend(known.iter().flat_map(|k| k.requires.iter().cloned()));
         // As pip isolates builds, one may want another version than the image has.
-        let requires = match self
-            .requires(resolver, name, &requirements, self.pins)
-            .await
-        {
+        let asked = |held| self.asked(name, &requirements, held);
+        let requires = match self.requires(resolver, asked(self.pins)).await {
             Err(ResolveError::Unsatisfiable { .. }) => {
                 let none = Pins::new();
-                self.requires(resolver, name, &requirements, &none).await
+                self.requires(resolver, asked(&none)).await
             }
             done => done,
         };
@@ -223,6 +232,42 @@ impl BuildFacts<'_> {
             requires: requires?,
             via: pin.locked_via(),
         })
+    }
+
+    /// Locks what the build of the app's own project requires.
+    pub async fn lock_project(
+        &self,
+        resolver: &Resolver<'_>,
+        project: &Project,
+    ) -> Result<Vec<PythonFile>, ResolveError> {
+        let old = self.old.map(|old| old.app_requires.as_slice());
+        let asked = |held| Asked {
+            of: "the app",
+            requirements: &project.requires,
+            held,
+            old: old.unwrap_or_default(),
+            kept: old.is_some(),
+        };
+        // As pip isolates builds, one may want another version than the image has.
+        match self.requires(resolver, asked(self.pins)).await {
+            Err(ResolveError::Unsatisfiable { .. }) => {
+                let none = Pins::new();
+                self.requires(resolver, asked(&none)).await
+            }
+            done => done,
+        }
+    }
+
+    /// What a library's build requires, beside pins that it is held to.
+    fn asked<'q>(&'q self, name: &'q str, requirements: &'q [String], held: &'q Pins) -> Asked<'q> {
+        let old = self.old.and_then(|o| o.build(name));
+        Asked {
+            of: name,
+            requirements,
+            held,
+            old: old.map(|b| b.requires.as_slice()).unwrap_or_default(),
+            kept: old.is_some() && self.unchanged.contains(name),
+        }
     }
 
     /// Returns a source's revision. An unchanged library keeps that of the old lock: a moved tag is not followed
@@ -249,28 +294,30 @@ impl BuildFacts<'_> {
         git::revision(need.name(), url, reference, self.offline).await
     }
 
-    /// Returns the files of build requirements that are not in the image. Of what is `held`, they have these
+    /// Returns the files of build requirements that are not in the image. Of what is held, they have these
     /// versions.
     async fn requires(
         &self,
         resolver: &Resolver<'_>,
-        name: &str,
-        requirements: &[String],
-        held: &Pins,
+        asked: Asked<'_>,
     ) -> Result<Vec<PythonFile>, ResolveError> {
+        let Asked {
+            of,
+            requirements,
+            held,
+            old,
+            kept,
+        } = asked;
         if requirements.is_empty() {
             return Ok(Vec::new());
         }
-        let old = self.old.and_then(|o| o.build(name));
-        let kept = old.filter(|_| self.unchanged.contains(name));
-        let preferences = match kept {
-            Some(kept) => {
-                let files = kept.requires.iter();
-                files
-                    .map(|f| format!("{}=={}", f.name, f.version))
-                    .collect()
-            }
-            None => vec![SETUPTOOLS.to_owned()],
+        let preferences = if kept {
+            let files = old.iter();
+            files
+                .map(|f| format!("{}=={}", f.name, f.version))
+                .collect()
+        } else {
+            vec![SETUPTOOLS.to_owned()]
         };
         let question = Question {
             requirements: requirements.to_vec(),
@@ -281,9 +328,9 @@ impl BuildFacts<'_> {
         let mut pins = resolver.versions(&question).await?.map_err(|explanation| {
             ResolveError::Unsatisfiable {
                 of: if held.is_empty() {
-                    format!("the build requirements of `{name}`")
+                    format!("the build requirements of `{of}`")
                 } else {
-                    format!("the build requirements of `{name}` beside the image's wheels")
+                    format!("the build requirements of `{of}` beside the image's wheels")
                 },
                 explanation,
             }
@@ -293,8 +340,7 @@ impl BuildFacts<'_> {
             of_image.is_none_or(|image| image.version != pin.version)
         });
         let known = |name: &str, version: String| {
-            let files = old.map(|b| b.requires.as_slice()).unwrap_or_default();
-            files.iter().any(|f| f.name == name && f.version == version)
+            old.iter().any(|f| f.name == name && f.version == version)
         };
         if self.offline
             && let Some((name, _)) = pins.iter().find(|(n, p)| !known(n, p.version.to_string()))

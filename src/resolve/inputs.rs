@@ -53,6 +53,12 @@ pub fn inputs(stack: &Stack, catalog: &Catalog, target: &Target<'_>) -> BTreeMap
         let all: Vec<String> = super::asked_by_app(stack, constraints).collect();
         put(what, super::redact::redact(&all.join(", ")));
     }
+    if let Some(project) = stack.app.as_ref().and_then(|app| app.project.as_ref()) {
+        put(
+            "app.build-system",
+            super::redact::redact(&project.requires.join(", ")),
+        );
+    }
     let indexes = words(&stack.indexes);
     if !indexes.is_empty() || stack.overrides.iter().any(|o| o.value.contains("://")) {
         put("indexes", short(&(indexes, words(&stack.overrides))));

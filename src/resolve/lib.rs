@@ -204,6 +204,15 @@ where
         builds.push(facts.lock_sdist(&resolver, name, sdist, library).await?);
     }
 
+    let project = stack.app.as_ref().and_then(|app| app.project.as_ref());
+    let app_requires = match project {
+        Some(project) => {
+            progress("choosing what builds the app");
+            facts.lock_project(&resolver, project).await?
+        }
+        None => Vec::new(),
+    };
+
     let mut base = base_lock(stack, target, devel, old.platform, options, bases.digest_of).await;
     let by_file = options.pull || old.platform.is_some_and(os::was_read);
     let taken = if stack.os_libraries && (by_file || os::is_made_here(target)) {
@@ -245,6 +254,7 @@ where
         packages: packages.runtime,
         builder_packages: packages.builder,
         lacking: taken.lacking.clone(),
+        app_requires,
     };
     old.keep_sizes(&mut section);
     let lock = Lock {

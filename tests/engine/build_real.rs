@@ -405,7 +405,9 @@ fn a_rendered_context_builds_with_docker_alone(sandbox: &Sandbox) {
     let spec = std::fs::read_to_string(sandbox.path("context/validate/spec.json")).unwrap();
     let installed = std::fs::read_to_string(sandbox.path("context/locks/installed.txt")).unwrap();
     let stale = "FROM stackforge-test-small:rendered AS validate";
-    let (before, stage) = dockerfile.split_once("FROM runtime AS validate\n").unwrap();
+    let (before, stage) = dockerfile
+        .split_once("FROM bytecode AS validate\n")
+        .unwrap();
     let (_, after) = stage.split_once("\n\n").unwrap();
     sandbox.write("context/Dockerfile", &format!("{before}{stale}\n\n{after}"));
     let (built, text) = build("stale");

@@ -207,8 +207,9 @@ impl Device {
 /// Lines of a Dockerfile for an image that lacks what it promises.
 const BROKEN: &str = "RUN rm -r /opt/venv/lib/python3*/site-packages/six*";
 /// And for one whose validation does not end.
-const HANGS: &str = "RUN for f in /opt/venv/lib/python3*/site-packages/six.py; do \
-                     echo 'import time; time.sleep(1000)' > \"$f\"; done";
+const HANGS: &str = "RUN for d in /opt/venv/lib/python3*/site-packages; do \
+                     rm \"$d\"/__pycache__/six.*; \
+                     echo 'import time; time.sleep(1000)' > \"$d/six.py\"; done";
 /// A health check with which power fails.
 const POWER_FAILS: &str = "health: { command: 'kill -9 $PPID' }";
 

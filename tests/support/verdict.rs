@@ -140,6 +140,7 @@ fn lock(text: &str, wheels: &[&str], catalog: Option<&Path>) -> Lock {
             packages: vec![],
             builder_packages: vec![],
             lacking: vec![],
+            app_requires: vec![],
         }],
     }
 }

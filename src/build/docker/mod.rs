@@ -7,6 +7,7 @@
 mod image_push;
 mod layers;
 mod left;
+mod project;
 pub(super) mod run;
 mod service;
 mod stages;

@@ -1,19 +1,20 @@
 //! Puts the user's own files over the image of the Python environment, and gives it its configuration.
 
 use super::super::base::io as failed_at;
+use super::super::service::project as service_project;
 use super::super::service::{
     Below, Ended, LAYER, account, added, check, dockerfile, of_environment, user, variables,
     within, write,
 };
 use super::super::{BuildError, BuildEvent, Built, Options, last};
-use super::{build, image_push, renamed};
+use super::{build, image_push, project, renamed};
 use crate::validate::Check;
 use stackforge_engine::docker::Docker;
 use stackforge_engine::{BuildRequest, ContextEntry, RunRequest, Source};
 use stackforge_image::store::Action;
 use stackforge_plan::{Plan, Service, StepId};
 use stackforge_stack::labels;
-use stackforge_types::{Cancel, LogStream};
+use stackforge_types::{Cancel, Digest, LogStream};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
@@ -38,7 +39,10 @@ pub(super) async fn serve(
     let start = Instant::now();
     on(BuildEvent::Phase { name: "service" });
     let temporary = docker.temporary(&format!("stackforge/build:{}", plan.key().short()));
-    let made = make(plan, docker, options, &below, &temporary, cancel).await;
+    let wheel = project::wheel(plan, docker, options, &below, cancel, on).await?;
+    let files = wheel.as_ref().map(|(wheel, _)| wheel);
+    let images = (below.as_str(), temporary.as_str());
+    let made = make(plan, docker, options, images, files, cancel).await;
     let checked = match made {
         Ok(id) => checked(plan, docker, options, &temporary, cancel, on)
             .await
@@ -78,11 +82,12 @@ pub(super) async fn serve(
     renamed(options, &image.id)?;
     image_push::push(docker, &image.id, plan, options, cancel).await?;
     let mut steps = built.steps;
-    for id in [StepId::App, StepId::Service] {
+    for id in [StepId::Project, StepId::App, StepId::Service] {
+        let found = id == StepId::Project && wheel.as_ref().is_some_and(|(_, found)| *found);
         if let Some(step) = plan.step(&id) {
             steps.push(super::StepResult {
                 id: step.id.clone(),
-                cached: false,
+                cached: found,
                 seconds: start.elapsed().as_secs_f64(),
             });
         }
@@ -112,8 +117,8 @@ async fn make(
     plan: &Plan,
     docker: &Docker,
     options: &Options<'_>,
-    below: &str,
-    temporary: &str,
+    (below, temporary): (&str, &str),
+    wheel: Option<&Digest>,
     cancel: &Cancel,
 ) -> Result<String, BuildError> {
     let nothing = Service::default();
@@ -128,7 +133,8 @@ async fn make(
     // Kept until the engine has read it.
     let mut layer = None;
     if let Some((_, app)) = plan.app() {
-        let files = Below::in_engine(docker, below, app).await?;
+        let installed = block_in_place(|| service_project::files(plan, options, wheel))?;
+        let files = Below::in_engine(docker, below, app, &installed).await?;
         if let Some(user) = &app.user {
             account_of = Some(account(user, &files.passwd, &files.group)?);
         }
@@ -138,7 +144,8 @@ async fn make(
         let epoch = super::super::native::EPOCH;
         block_in_place(|| {
             let out = std::io::BufWriter::new(file.as_file_mut());
-            let mut out = write(app, account_of.as_ref(), &files, epoch, out)?;
+            let account = account_of.as_ref();
+            let mut out = write(app, installed, account, &files, epoch, out)?;
             out.flush().map_err(failed)
         })?;
         context.push(ContextEntry {

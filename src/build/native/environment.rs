@@ -21,11 +21,11 @@ pub(super) fn variables() -> Vec<(String, String)> {
         .to_vec()
 }
 
-pub(super) fn scheme(python: PythonVersion) -> Scheme {
+pub(in super::super) fn scheme(python: PythonVersion) -> Scheme {
     Scheme::posix_prefix(HOME, &python.to_string())
 }
 
-pub(super) fn interpreter() -> String {
+pub(in super::super) fn interpreter() -> String {
     format!("{HOME}/bin/python")
 }
 

@@ -12,11 +12,12 @@ mod clone;
 mod compile;
 mod docker;
 mod emulator;
-mod environment;
+pub(super) mod environment;
 mod image;
 mod inputs;
 mod layers;
 mod outputs;
+mod project;
 mod push;
 mod report;
 mod scripts;
@@ -172,7 +173,7 @@ async fn walk(
             // The common end of every build does these.
             Op::Validate(_) | Op::Image(_) => {}
             // They are done over the image that this walk makes.
-            Op::App(_) | Op::Service(_) => {}
+            Op::Project(_) | Op::App(_) | Op::Service(_) => {}
             // A Docker engine's own steps are in none of its plans.
             Op::Wheels(_) | Op::Runtime(_) => {}
         }

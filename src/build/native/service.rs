@@ -3,8 +3,8 @@
 use super::super::at_rest::environment;
 use super::super::base::io as failed_at;
 use super::super::service::{
-    Below, Ended, account, added, check, document, not_run, of_environment, user, variables,
-    within, write,
+    Below, Ended, account, added, check, document, not_run, of_environment, project, user,
+    variables, within, write,
 };
 use super::super::unpacked::trees;
 use super::super::{BuildError, BuildEvent, Built, Options, StepResult, existing, last};
@@ -15,10 +15,10 @@ use oci_spec::image::ImageConfiguration;
 use stackforge_image::assemble::{Assembled, Draft};
 use stackforge_image::store::Action;
 use stackforge_plan::{Native, Plan, Service, StepId};
-use stackforge_sandbox::{Root, Sandbox, SandboxError, Writes, gpu};
+use stackforge_sandbox::{Root, Sandbox, SandboxError, User, Writes, gpu};
 use stackforge_stack::labels;
 use stackforge_stack::spec::Platform;
-use stackforge_types::{Cancel, LogStream};
+use stackforge_types::{Cancel, Digest, LogStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::task::block_in_place;
@@ -52,7 +52,8 @@ pub(super) async fn serve(
     let start = Instant::now();
     let mut builder = NativeBuilder::new(&own, native, options, cancel, on);
     builder.steps = below.steps;
-    let made = builder.service(&environment, &image)?;
+    let wheel = builder.project(&image).await?;
+    let made = builder.service(&environment, &image, wheel.as_ref())?;
     let check = builder.own_checks(&made).await?;
     let report = match check {
         Some(check) => added(below.report, check),
@@ -113,7 +114,13 @@ fn record(
 
 impl NativeBuilder<'_, '_> {
     /// Makes the image's documents, and the layer of the user's own files if there are any.
-    fn service(&mut self, environment: &Plan, below: &Assembled) -> Result<Assembled, BuildError> {
+    /// `wheel` is that of the app's own project.
+    fn service(
+        &mut self,
+        environment: &Plan,
+        below: &Assembled,
+        wheel: Option<&Digest>,
+    ) -> Result<Assembled, BuildError> {
         let plan = self.plan;
         let nothing = Service::default();
         let config = &plan.service().unwrap_or(&nothing).config;
@@ -130,7 +137,8 @@ impl NativeBuilder<'_, '_> {
             layers.push(block_in_place(|| {
                 self.layer(step, |builder, file| {
                     builder.packed("the app", Vec::new(), file, |out| {
-                        write(app, account, &files, epoch, out).map(drop)
+                        let installed = project::files(plan, builder.options, wheel)?;
+                        write(app, installed, account, &files, epoch, out).map(drop)
                     })
                 })
             })?);
@@ -192,6 +200,9 @@ impl NativeBuilder<'_, '_> {
 
 /// Returns a sandbox as the image's configuration has it, without a command. What is written is discarded.
 fn of_image(config: &ImageConfiguration, layers: Vec<PathBuf>) -> Sandbox {
+    let numbers = config.config().as_ref().and_then(|c| c.user().as_deref());
+    let user = numbers.and_then(user_of);
+    let home = user.as_ref().map(|user| home(&layers, user.uid));
     let root = Root {
         layers,
         writes: Writes::Discard,
@@ -204,7 +215,32 @@ fn of_image(config: &ImageConfiguration, layers: Vec<PathBuf>) -> Sandbox {
             sandbox.cwd = dir.into();
         }
     }
+    sandbox.user = user;
+    if let Some(home) = home {
+        sandbox.env.entry("HOME".into()).or_insert(home.into());
+    }
     sandbox
+}
+
+/// Reads a user as this module writes it into a configuration, by numbers. `None` for root.
+fn user_of(numbers: &str) -> Option<User> {
+    let (uid, gid) = numbers.split_once(':')?;
+    let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
+    let groups = vec![gid];
+    (uid != 0 || gid != 0).then_some(User { uid, gid, groups })
+}
+
+/// Returns the home of a user by the highest `/etc/passwd`, as engines set `HOME`.
+fn home(layers: &[PathBuf], uid: u32) -> String {
+    let files = layers.iter().rev().map(|layer| layer.join("etc/passwd"));
+    let text = files
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .next();
+    let text = text.unwrap_or_default();
+    let mut lines = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let line = lines.find(|line| line.get(2).is_some_and(|id| *id == uid.to_string()));
+    let home = line.and_then(|line| line.get(5).map(|home| (*home).to_owned()));
+    home.unwrap_or_else(|| "/".to_owned())
 }
 
 async fn run(

@@ -5,6 +5,7 @@
 use super::super::base::io as failed_at;
 use super::super::{BuildError, Options, recorded};
 use super::layer::needed;
+use super::project::Files as Installed;
 use serde::{Deserialize, Serialize};
 use stackforge_binary::tar::{Kind, Reader};
 use stackforge_engine::docker::{Docker, FileKind};
@@ -81,7 +82,12 @@ impl Below {
     }
 
     /// Describes an image of an engine, as far as the app's layer needs.
-    pub async fn in_engine(docker: &Docker, image: &str, app: &App) -> Result<Self, BuildError> {
+    pub async fn in_engine(
+        docker: &Docker,
+        image: &str,
+        app: &App,
+        installed: &Installed,
+    ) -> Result<Self, BuildError> {
         let read = async |path: &str| {
             let bytes = docker.read_file(image, path, MAX_ACCOUNTS as usize).await?;
             Ok::<_, BuildError>(String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned())
@@ -91,7 +97,7 @@ impl Below {
             group: read("/etc/group").await?,
             ..Self::default()
         };
-        let asked: Vec<String> = needed(app).into_iter().collect();
+        let asked: Vec<String> = needed(app, installed).into_iter().collect();
         let kinds = docker.kinds(image, &asked).await?;
         for (path, kind) in asked.into_iter().zip(kinds) {
             match kind {

@@ -4,9 +4,10 @@ use super::super::BuildError;
 use super::super::base::io as failed_at;
 use super::accounts::Account;
 use super::below::Below;
+use super::project::Files as Installed;
 use sha2::{Digest as _, Sha256};
 use stackforge_binary::tar::{Attributes, Format, Owner, Writer};
-use stackforge_plan::{App, AppFile};
+use stackforge_plan::{App, AppFile, AppSource, HOME};
 use stackforge_stack::spec::service::User;
 use stackforge_types::Digest;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +25,7 @@ enum Member {
 }
 
 enum Content {
-    Text(String),
+    Bytes(Vec<u8>),
     /// A file, whose content the plan has read.
     File {
         path: PathBuf,
@@ -34,7 +35,7 @@ enum Content {
 }
 
 /// Returns the folders that the layer needs, without a leading slash: only the image below says which it has.
-pub(super) fn needed(app: &App) -> BTreeSet<String> {
+pub(super) fn needed(app: &App, installed: &Installed) -> BTreeSet<String> {
     let mut needed: BTreeSet<String> = own_folders(app).into_iter().collect();
     if let Some(User::Named { name, .. }) = &app.user {
         needed.insert(format!("home/{name}"));
@@ -44,6 +45,7 @@ pub(super) fn needed(app: &App) -> BTreeSet<String> {
             .iter()
             .flat_map(|added| above(relative(&added.to))),
     );
+    needed.extend(installed.keys().flat_map(|path| above(path)));
     let parents: Vec<String> = needed.iter().flat_map(|path| above(path)).collect();
     needed.extend(parents);
     needed
@@ -73,18 +75,19 @@ fn relative(path: &str) -> &str {
     path.trim_start_matches('/')
 }
 
-/// Writes the layer. Returns `out` at the end of the tar.
+/// Writes the layer. `installed` is what the project's wheel installs. Returns `out` at the end of the tar.
 ///
 /// # Errors
 /// If a file of the app changed since the plan was made, or a path leads through a link of the image below.
 pub(in super::super) fn write<W: Write>(
     app: &App,
+    installed: Installed,
     account: Option<&Account>,
     below: &Below,
     epoch: u32,
     out: W,
 ) -> Result<W, BuildError> {
-    let members = members(app, account, below);
+    let members = members(app, installed, account, below);
     for path in members.keys() {
         let through =
             above(path).find_map(|folder| Some((below.links.get(&folder)?.clone(), folder)));
@@ -96,6 +99,32 @@ pub(in super::super) fn write<W: Write>(
             });
         }
     }
+    archive(&members, epoch, out)
+}
+
+/// Writes a tar of an app's files alone, with paths as in its folder.
+///
+/// # Errors
+/// If a file changed since the plan was made.
+pub(super) fn source<W: Write>(source: &AppSource, epoch: u32, out: W) -> Result<W, BuildError> {
+    let files = source.files.iter();
+    let mut members: BTreeMap<String, Member> = files
+        .map(|file| {
+            let from = source.folder.join(file.path());
+            (file.path().to_owned(), Member::of(file, from))
+        })
+        .collect();
+    let parents: BTreeSet<String> = members.keys().flat_map(|path| above(path)).collect();
+    let folder = |path| (path, Member::Folder { owner: ROOT });
+    members.extend(parents.into_iter().map(folder));
+    archive(&members, epoch, out)
+}
+
+fn archive<W: Write>(
+    members: &BTreeMap<String, Member>,
+    epoch: u32,
+    out: W,
+) -> Result<W, BuildError> {
     let failed = |e| failed_at("make the layer of", Path::new("the app"), e);
     let mut tar = Writer::new(Format::Ustar, out);
     let attributes = |mode, (uid, gid): (u32, u32)| Attributes {
@@ -106,7 +135,7 @@ pub(in super::super) fn write<W: Write>(
         }),
         ..Attributes::new(mode)
     };
-    for (path, member) in &members {
+    for (path, member) in members {
         match member {
             Member::Folder { owner } => {
                 tar.directory(path, attributes(0o755, *owner))
@@ -116,11 +145,11 @@ pub(in super::super) fn write<W: Write>(
                 .symlink(path, to, attributes(0o777, ROOT))
                 .map_err(failed)?,
             Member::File {
-                content: Content::Text(text),
+                content: Content::Bytes(bytes),
                 mode,
             } => {
-                let size = text.len() as u64;
-                tar.file(path, attributes(*mode, ROOT), size, text.as_bytes())
+                let size = bytes.len() as u64;
+                tar.file(path, attributes(*mode, ROOT), size, bytes.as_slice())
                     .map_err(failed)?;
             }
             Member::File {
@@ -156,25 +185,41 @@ fn changed(path: &Path) -> BuildError {
     }
 }
 
-fn members(app: &App, account: Option<&Account>, below: &Below) -> BTreeMap<String, Member> {
+impl Member {
+    /// Describes a file or link that lies at `from` on this machine.
+    fn of(file: &AppFile, from: PathBuf) -> Self {
+        match file {
+            AppFile::Link { to, .. } => Self::Link { to: to.clone() },
+            AppFile::File {
+                sha256,
+                size,
+                executable,
+                ..
+            } => Self::File {
+                content: Content::File {
+                    path: from,
+                    size: *size,
+                    sha256: sha256.clone(),
+                },
+                mode: if *executable { 0o755 } else { 0o644 },
+            },
+        }
+    }
+}
+
+fn members(
+    app: &App,
+    installed: Installed,
+    account: Option<&Account>,
+    below: &Below,
+) -> BTreeMap<String, Member> {
     let mut members = BTreeMap::new();
     let owner = account.map_or(ROOT, |a| (a.uid, a.gid));
-    let file = |file: &AppFile, from: PathBuf| match file {
-        AppFile::Link { to, .. } => Member::Link { to: to.clone() },
-        AppFile::File {
-            sha256,
-            size,
-            executable,
-            ..
-        } => Member::File {
-            content: Content::File {
-                path: from,
-                size: *size,
-                sha256: sha256.clone(),
-            },
-            mode: if *executable { 0o755 } else { 0o644 },
-        },
-    };
+    for (path, file) in installed {
+        let content = Content::Bytes(file.content);
+        let mode = if file.executable { 0o755 } else { 0o644 };
+        members.insert(path, Member::File { content, mode });
+    }
     for path in app.volumes.iter().chain(&app.workdir) {
         let path = relative(path);
         if !below.folders.contains(path) {
@@ -187,16 +232,16 @@ fn members(app: &App, account: Option<&Account>, below: &Below) -> BTreeMap<Stri
         members.entry(to.to_owned()).or_insert(root);
         for one in &app.source.files {
             let from = app.source.folder.join(one.path());
-            members.insert(format!("{to}/{}", one.path()), file(one, from));
+            members.insert(format!("{to}/{}", one.path()), Member::of(one, from));
         }
     }
     for added in &app.added {
         let path = relative(&added.to).to_owned();
-        members.insert(path, file(&added.file, added.from.clone()));
+        members.insert(path, Member::of(&added.file, added.from.clone()));
     }
     if let Some(created) = account.and_then(|a| a.created.as_ref()) {
         let text = |text: &String| Member::File {
-            content: Content::Text(text.clone()),
+            content: Content::Bytes(text.clone().into_bytes()),
             mode: 0o644,
         };
         members.insert("etc/passwd".to_owned(), text(&created.passwd));
@@ -208,12 +253,19 @@ fn members(app: &App, account: Option<&Account>, below: &Below) -> BTreeMap<Stri
     }
     let parents: BTreeSet<String> = members.keys().flat_map(|path| above(path)).collect();
     for parent in parents {
-        if !below.folders.contains(&parent) {
+        // Of the environment only one engine knows the packages' folders, so both name them.
+        if !below.folders.contains(&parent) || is_of_package(&parent) {
             let root = Member::Folder { owner: ROOT };
             members.entry(parent).or_insert(root);
         }
     }
     members
+}
+
+/// Whether a folder is one of an installed package, which has no other owner or mode in any layer.
+fn is_of_package(folder: &str) -> bool {
+    let below = folder.strip_prefix(HOME.trim_start_matches('/'));
+    below.is_some_and(|below| below.contains("/site-packages/"))
 }
 
 /// Hashes what is read.
@@ -235,13 +287,13 @@ mod tests {
     use super::super::accounts::account;
     use super::*;
     use stackforge_binary::tar::{Kind, Reader};
-    use stackforge_plan::AppSource;
 
     /// Returns `kind mode owner path` of each member.
     fn listed(app: &App, below: &Below) -> Result<Vec<String>, BuildError> {
         let user = app.user.as_ref();
         let account = user.map(|user| account(user, &below.passwd, &below.group).unwrap());
-        let tar = write(app, account.as_ref(), below, 7, Vec::new())?;
+        let installed = Installed::new();
+        let tar = write(app, installed, account.as_ref(), below, 7, Vec::new())?;
         let mut reader = Reader::new(tar.as_slice());
         let mut lines = Vec::new();
         while let Some(entry) = reader.next().unwrap() {

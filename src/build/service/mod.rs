@@ -9,6 +9,7 @@ mod below;
 mod checks;
 mod instructions;
 mod layer;
+pub(super) mod project;
 
 pub use accounts::AccountError;
 pub(super) use accounts::{Account, account};

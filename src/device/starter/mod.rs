@@ -9,6 +9,7 @@ mod keys;
 mod libraries;
 mod text;
 mod torch;
+mod unfit;
 mod yaml;
 
 use crate::Device;
@@ -98,11 +99,12 @@ fn on(
         let shown = question.found.shown.clone();
         return Err(ConvertError::Nothing { shown }.diagnostic());
     }
-    let errors = errors(question.catalog, &written.text)?;
+    let (text, unfit) = unfit::commented(written.text);
+    let errors = errors(question.catalog, &text)?;
     Ok(Starter {
         name: written.name,
-        text: written.text,
-        notes: written.notes,
+        text,
+        notes: written.notes + unfit,
         errors,
     })
 }

@@ -286,17 +286,17 @@ impl Project {
         let checked = self.check(stack, Some(locked), Machine::default())?;
         let warnings = self.admitted(checked.findings.clone())?;
         Ok(Planned {
-            plan: plan(&checked, self.own(stack)?)?,
+            plan: plan(&checked, self.own(stack, locked)?)?,
             warnings,
         })
     }
 
     /// Reads what the user puts into the image. `None` if the stack says nothing of it.
-    fn own(&self, stack: &Stack) -> Result<Option<Own>, ProjectError> {
+    fn own(&self, stack: &Stack, lock: &PlatformLock) -> Result<Option<Own>, ProjectError> {
         let failed = |fault| ProjectError::Invalid(self.report(vec![fault]));
         let source = app::read(stack).map_err(failed)?;
         let added = app::added(stack).map_err(failed)?;
-        Ok(Own::of(stack, source, added))
+        Ok(Own::of(stack, lock, source, added))
     }
 
     /// Refuses a lock of which something is stale.
@@ -398,6 +398,10 @@ fn span_of(stack: &Stack, key: &str) -> Span {
             "app.requirements" | "app.constraints" => {
                 let app = stack.app.as_ref().and_then(|app| app.requirements.first());
                 app.map(|file| file.span).unwrap_or_default()
+            }
+            "app.build-system" => {
+                let app = stack.app.as_ref();
+                app.map(|app| app.source.span).unwrap_or_default()
             }
             _ => Span::default(),
         },

@@ -383,15 +383,15 @@ codes! {
     COMPILE_OFFLINE = 420, "a compile wants to download",
         "Compiles run foreign code, so they have no network and no settings of package indexes. Build requirements, the source and its git submodules are fetched before; this build fetches something else by itself.",
         "Name the repository and its commit in `fetch` of the recipe, use a source that has it (git with `submodules: true`), add it to `requires` or `packages`, or set in `env` the switch with which the build leaves it out or uses the system's.";
-    APP_UNFIT = 431, "the app does not fit the base",
-        "The user that `image.user` asks for is in the base with other numbers, or a file would be written through a link of the base, so that it would land elsewhere.",
-        "Change the name, the numbers or the path as the message says.";
-    APP_CHANGED = 432, "a file of the app changed during the build",
-        "What the plan read decides the image's key, so a file with other content is not put into it.",
-        "Run the build again.";
     NOT_THE_LOCKS = 430, "the image does not hold what the lock says",
         "The distributions that are installed in the finished image are compared with the lock, and compiled ones with the wheel that was audited. A difference means that the engine took a layer of another build from its cache.",
         "Run the build again with `--no-cache`. If it comes back, remove the engine's build cache (`docker builder prune`, `podman image prune`) and report it.";
+    APP_UNFIT = 431, "the app does not fit the base",
+        "The user that `image.user` asks for is in the base with other numbers, or a file would be written through a link of the base, so that it would land elsewhere; or the wheel of the app's project cannot be installed beside the locked ones.",
+        "Change the name, the numbers, the path or the project as the message says.";
+    APP_CHANGED = 432, "a file of the app changed during the build",
+        "What the plan read decides the image's key, so a file with other content is not put into it.",
+        "Run the build again.";
     VALIDATION_FAILED = 501, "the image does not validate",
         "A check inside the image failed, so the image was not given its tag.",
         "The table shows the check and the reason; the report holds the traceback.";

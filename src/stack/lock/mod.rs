@@ -54,6 +54,13 @@ pub struct PlatformLock {
     /// Distributions that lack libraries which extras of theirs bring.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacking: Vec<LackingLock>,
+    /// Wheels that the build of the app's own project needs beyond those of the image.
+    #[serde(
+        rename = "app-requires",
+        default,
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub app_requires: Vec<PythonFile>,
 }
 
 /// A distribution whose objects need libraries that nothing in the image has, and the extras that bring them.
@@ -328,6 +335,7 @@ mod tests {
                 packages: vec![],
                 builder_packages: vec![],
                 lacking: vec![],
+                app_requires: vec![],
             }],
         }
     }

@@ -121,11 +121,12 @@ impl Checker<'_> {
             matrix.python.first(),
             codes::BAD_PYTHON,
         );
-        if raw.libraries.0.value.is_empty() {
+        let asks = |app: &super::service::raw::RawApp| !app.requirements.0.is_empty();
+        if raw.libraries.0.value.is_empty() && !raw.app.as_ref().is_some_and(asks) {
             self.push(
                 raw.libraries.0.span,
                 Diagnostic::error(codes::EMPTY_LIBRARIES, "`libraries` is empty")
-                    .help("name at least one, `torch: \"2.13.*\"` for instance"),
+                    .help("name at least one, `torch: \"2.13.*\"` for instance, or an app's `requirements`"),
             );
         }
         let libraries = self.libraries(raw.libraries.0.value);

@@ -230,3 +230,168 @@ fn a_user_or_a_path_that_the_base_has_otherwise_is_refused() {
         }
     }
 }
+
+/// A project of one package, with a program and a library that it needs.
+const PROJECT: &str = "[project]\nname = \"my-service\"\nversion = \"1.0\"\nrequires-python = \">=3.9\"\n\
+                       dependencies = [\"idna==3.10\"]\n[project.scripts]\nmy-service = \"my_service:main\"\n";
+
+/// A stack that installs the project beside it.
+fn installing(system: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    let stack = "stack: NAME\nbase: debian-bookworm\ntarget: { platform: linux/amd64, gpu: [h100] }\npython: \"3.11\"\n\
+                 libraries: { six: \"1.17.0\" }\njit: false\napp: { source: . }\nimage: { entrypoint: [my-service], user: app }\n\
+                 validate:\n  imports: [my_service]\n  run: [{ cmd: [my-service] }, { cmd: [sh, -c, 'test \"$(id -un) $HOME\" = \"app /home/app\"'] }]\n";
+    sandbox.write("s.yaml", &stack.replace("NAME", NAME));
+    sandbox.write("pyproject.toml", &format!("{system}{PROJECT}"));
+    sandbox.write("src/my_service/__init__.py", RUNS);
+    sandbox
+}
+
+const RUNS: &str = "import idna\ndef main():\n    print('runs from', __file__)\n";
+
+#[test]
+fn a_project_is_built_and_installed_by_both_engines() {
+    let _clean = CleanUp::of(&[NAME, BY_DOCKER]);
+    let sandbox = installing(
+        "[build-system]\nrequires = [\"setuptools>=77\"]\nbuild-backend = \"setuptools.build_meta\"\n",
+    );
+    let built = ok(&build(&sandbox, "native", NAME));
+    let ids = |document: &Value| -> Vec<String> {
+        let steps = document["steps"].as_array().unwrap().iter();
+        steps
+            .map(|s| s["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let order = ids(&built);
+    assert_eq!(order[order.len() - 3..], ["project", "app", "service"]);
+    // Each engine builds it by itself.
+    let other = sandbox.run(&[
+        "build", "s.yaml", "--engine", "docker", "-t", BY_DOCKER, "--json", "--store", "other",
+    ]);
+    let other = ok(&other);
+    assert_eq!(step(&other, "project")["cached"], false);
+    assert_eq!(config(NAME), config(BY_DOCKER));
+    let own = |image: &str| {
+        let mut all = exported(image);
+        all.retain(|path, _| path.contains("my_service") || path.contains("my-service"));
+        all
+    };
+    let files = own(NAME);
+    assert_eq!(files, own(BY_DOCKER));
+    let site = "opt/venv/lib/python3.11/site-packages";
+    for path in [
+        format!("{site}/my_service/__init__.py"),
+        format!("{site}/my_service-1.0.dist-info/RECORD"),
+        "opt/venv/bin/my-service".to_owned(),
+    ] {
+        assert!(files.contains_key(&path), "{path}");
+    }
+    for image in [NAME, BY_DOCKER] {
+        let text = out("docker", &["run", "--rm", image]);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert_eq!(text, format!("runs from /{site}/my_service/__init__.py\n"));
+    }
+
+    // A changed line: the wheel and the layer above, nothing else.
+    sandbox.write("src/my_service/__init__.py", &RUNS.replace("runs", "ran"));
+    let after = ok(&build(&sandbox, "native", NAME));
+    for done in after["steps"].as_array().unwrap() {
+        let is_own = ["project", "app", "service"]
+            .iter()
+            .any(|id| done["id"] == *id);
+        assert_eq!(done["cached"], !is_own, "{done}");
+    }
+    // What comes back is found.
+    sandbox.write("src/my_service/__init__.py", RUNS);
+    let again = ok(&build(&sandbox, "native", NAME));
+    assert_eq!(again["image"]["digest"], built["image"]["digest"]);
+    assert_eq!(again["cached"], true);
+}
+
+#[test]
+fn backends_that_people_use_build_projects() {
+    let _clean = CleanUp::of(&[NAME]);
+    let own = "import zipfile\ndef build_wheel(to, settings=None, metadata=None):\n    name = 'my_service-1.0-py3-none-any.whl'\n    info = 'my_service-1.0.dist-info/'\n    with zipfile.ZipFile(to + '/' + name, 'w') as z:\n        z.write('src/my_service/__init__.py', 'my_service/__init__.py')\n        z.writestr(info + 'METADATA', 'Metadata-Version: 2.1\\nName: my-service\\nVersion: 1.0\\nRequires-Dist: idna\\n')\n        z.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n        z.writestr(info + 'entry_points.txt', '[console_scripts]\\nmy-service = my_service:main\\n')\n        z.writestr(info + 'RECORD', '')\n    return name\n";
+    for (requires, backend, more) in [
+        (
+            "\"hatchling\", \"hatch-vcs\"",
+            "hatchling.build",
+            "[tool.hatch.build.targets.wheel]\npackages = [\"src/my_service\"]\n",
+        ),
+        (
+            "\"flit_core>=3.11\"",
+            "flit_core.buildapi",
+            "[tool.flit.module]\nname = \"my_service\"\n",
+        ),
+        (
+            "\"poetry-core>=2\"",
+            "poetry.core.masonry.api",
+            "[tool.poetry]\npackages = [{ include = \"my_service\", from = \"src\" }]\n",
+        ),
+        ("\"pdm-backend\"", "pdm.backend", ""),
+        ("\"uv_build\"", "uv_build", ""),
+        (
+            "\"setuptools\", \"setuptools-scm\"",
+            "setuptools.build_meta",
+            "",
+        ),
+        ("", "own_backend\"\nbackend-path = [\"tools", ""),
+    ] {
+        let sandbox = installing(&format!(
+            "[build-system]\nrequires = [{requires}]\nbuild-backend = \"{backend}\"\n{more}"
+        ));
+        let flit = PROJECT.replace("[project]\n", "[project]\ndescription = \"x\"\n");
+        if backend.starts_with("flit") {
+            let system = format!(
+                "[build-system]\nrequires = [{requires}]\nbuild-backend = \"{backend}\"\n{more}"
+            );
+            sandbox.write("pyproject.toml", &format!("{system}{flit}"));
+        }
+        sandbox.write("tools/own_backend.py", own);
+        let run = build(&sandbox, "native", NAME);
+        assert_eq!(run.code, 0, "{backend}: {}\n{}", run.stdout, run.stderr);
+    }
+}
+
+#[test]
+fn a_project_that_cannot_be_installed_says_why() {
+    let _clean = CleanUp::of(&[NAME, BY_DOCKER]);
+    let system =
+        "[build-system]\nrequires = [\"setuptools\"]\nbuild-backend = \"setuptools.build_meta\"\n";
+    let refused = |sandbox: &Sandbox, engine: &str| {
+        let run = build(sandbox, engine, BY_DOCKER);
+        assert_ne!(run.code, 0, "{}", run.stdout);
+        let text = run.stdout.clone() + &run.stderr;
+        // The environment is built by then; no image has the name.
+        let images = out("docker", &["images", "--quiet", BY_DOCKER]);
+        assert!(images.is_empty(), "{text}");
+        text
+    };
+    for engine in ["native", "docker"] {
+        // Its build needs what its metadata does not say.
+        let sandbox = installing(system);
+        sandbox.write("setup.py", "import numpy\n");
+        assert!(refused(&sandbox, engine).contains("No module named 'numpy'"));
+        // It reaches for the network.
+        sandbox.write(
+            "setup.py",
+            "import urllib.request as u\nu.urlopen('https://pypi.org/', timeout=5)\n",
+        );
+        let text = refused(&sandbox, engine);
+        assert!(text.contains("urlopen error"), "{text}");
+        // The wheel needs what no lock has.
+        sandbox.write(
+            "setup.py",
+            "from setuptools import setup\nsetup(install_requires=['never-locked'])\n",
+        );
+        let dynamic = PROJECT.replace(
+            "dependencies = [\"idna==3.10\"]",
+            "dynamic = [\"dependencies\"]",
+        );
+        sandbox.write("pyproject.toml", &format!("{system}{dynamic}"));
+        let text = refused(&sandbox, engine);
+        assert!(text.contains("requires `never-locked`"), "{text}");
+    }
+    let sandbox = installing(&system.replace("\"setuptools\"", "\"six\""));
+    assert!(refused(&sandbox, "native").contains("`setuptools.build_meta` cannot be imported"));
+}

@@ -18,6 +18,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const FORMAT: u32 = 1;
 const FORMAT_FILE: &str = "store.json";
 const LAYOUT: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
+/// Marks a cache for programs that copy folders (Cache Directory Tagging Specification).
+const CACHE: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# What stackforge made and fetched: `stackforge cache` shows it.\n";
 pub(super) const EMPTY_INDEX: &str = "{\"schemaVersion\":2,\"mediaType\":\"application/vnd.oci.image.index.v1+json\",\"manifests\":[]}";
 /// Folder with the notes on blobs that were read against their digests.
 pub(super) const VERIFIED: &str = "verified";
@@ -111,7 +113,10 @@ impl Store {
     }
 
     /// Makes the directory a store, once for each process.
-    pub(super) fn prepare(&self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn prepare(&self) -> Result<(), StoreError> {
         if self.0.prepared.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -128,6 +133,7 @@ impl Store {
             ("oci-layout", LAYOUT),
             ("index.json", EMPTY_INDEX),
             (FORMAT_FILE, format.as_str()),
+            ("CACHEDIR.TAG", CACHE),
         ] {
             let path = root.join(name);
             if !path.exists() {
@@ -282,6 +288,15 @@ mod tests {
         std::fs::set_permissions(dir.path().join("shared"), open).unwrap();
         of("shared").dir("blobs").unwrap();
         assert_eq!(mode("shared"), 0o775);
+    }
+
+    #[test]
+    fn a_store_says_that_it_is_a_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(&dir.path().join("store"))).unwrap();
+        store.prepare().unwrap();
+        let tag = std::fs::read_to_string(store.root().join("CACHEDIR.TAG")).unwrap();
+        assert!(tag.starts_with("Signature: 8a477f597d28d172789f06886806bc55\n"));
     }
 
     #[test]

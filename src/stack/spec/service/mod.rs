@@ -5,6 +5,7 @@
 
 mod health;
 mod port;
+mod project;
 pub mod raw;
 mod read;
 mod requirements;
@@ -12,6 +13,7 @@ mod secret;
 
 pub use health::Health;
 pub use port::{Port, Protocol};
+pub use project::Project;
 pub use requirements::{Asked, expand};
 
 use super::At;
@@ -38,6 +40,12 @@ pub struct App {
     /// Extras of its `pyproject.toml`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extras: Vec<String>,
+    /// Whether it is installed. `None` if its `pyproject.toml` decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub install: Option<At<bool>>,
+    /// How its wheel is built. `None` if it is not installed, or before its folder was looked at.
+    #[serde(skip)]
+    pub project: Option<Project>,
     /// What the files of requirements ask for.
     #[serde(skip)]
     pub asked: Vec<Asked>,

@@ -27,6 +27,10 @@ pub struct RawApp {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub extras: Vec<Positioned<String>>,
+    /// Whether the project is built to a wheel and installed; if it is not set, it is if its `pyproject.toml` has
+    /// `[build-system]`.
+    #[schemars(with = "Option<bool>")]
+    pub install: Option<Positioned<bool>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]

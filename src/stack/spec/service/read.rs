@@ -70,6 +70,8 @@ impl Checker<'_> {
             requirements: raw.requirements.0.into_iter().map(|file| file.0).collect(),
             groups,
             extras: self.extras(raw.extras),
+            install: raw.install.map(|install| install.0),
+            project: None,
             asked: Vec::new(),
             files: Vec::new(),
         })
@@ -408,7 +410,8 @@ fn is_user(name: &str) -> bool {
     first && name.len() <= 32 && name.bytes().all(rest)
 }
 
-fn is_module(name: &str) -> bool {
+/// Whether a text is a dotted name of Python.
+pub(super) fn is_module(name: &str) -> bool {
     let part = |part: &str| {
         let first = part.starts_with(|c: char| c.is_alphabetic() || c == '_');
         first && part.chars().all(|c| c.is_alphanumeric() || c == '_')

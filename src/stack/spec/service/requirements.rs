@@ -3,6 +3,7 @@
 //! In: a `requirements.txt`, a `pyproject.toml` or a `uv.lock`. Out: [`Asked`], requirements with their places. A
 //! `uv.lock` asks for what its project requires, and holds everything to the versions that it names.
 
+use super::project;
 use crate::diag::{Diagnostic, Span, codes};
 use crate::spec::constraints::{DEEPEST, Line, lines};
 use crate::spec::requirement::requirement;
@@ -74,6 +75,21 @@ pub fn expand(
         all.span = *span;
         all.file(&folder.join(value), value);
     }
+    let project = match project::of(app, &folder, read) {
+        Ok(project) => project,
+        Err(fault) => {
+            all.faults.push(*fault);
+            None
+        }
+    };
+    if let Some((project, path)) = &project {
+        all.files.push(path.clone());
+        // What is installed needs what it depends on.
+        if app.requirements.is_empty() && project.says_dependencies {
+            all.span = app.source.span;
+            all.file(path, "pyproject.toml");
+        }
+    }
     let Reader {
         asked,
         files,
@@ -84,6 +100,7 @@ pub fn expand(
         return Err(faults);
     }
     (app.asked, app.files) = (asked, files);
+    app.project = project.map(|(project, _)| project);
     Ok(())
 }
 
