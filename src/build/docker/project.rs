@@ -100,7 +100,7 @@ fn dockerfile(below: &str) -> String {
         "--mount=type=bind,source={CONTEXT},target={}",
         project::INPUTS
     );
-    format!("FROM {below}\nUSER 0\nRUN {mount} {command}\n")
+    format!("FROM {below} AS project\nUSER 0\nRUN {mount} {command}\n")
 }
 
 /// Reads and stores the wheel that the script left in the image.

@@ -21,6 +21,7 @@ pub fn plan_step(stage: &str) -> Option<StepId> {
         "bytecode" => StepId::Bytecode,
         "validate" | "validated" => StepId::Validate,
         "final" | "stage-0" => StepId::Image,
+        "project" => StepId::Project,
         _ => match stage.strip_prefix("wheels-") {
             Some(group) => StepId::Wheels(group.parse().ok()?),
             None => StepId::compile(stage.strip_prefix("builder-")?),

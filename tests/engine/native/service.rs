@@ -6,12 +6,11 @@ use serde_json::Value;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 
-const NAME: &str = "stackforge-test-service";
-const BY_DOCKER: &str = "stackforge-test-service-docker";
+const STACK: &str = "stackforge-test-service";
 
 fn stack() -> String {
     format!(
-        r#"stack: {NAME}
+        r#"stack: {STACK}
 base: debian-bookworm
 target: {{ platform: linux/amd64, gpu: [h100] }}
 python: "3.11"
@@ -78,6 +77,8 @@ fn step<'a>(document: &'a Value, id: &str) -> &'a Value {
 
 #[test]
 fn a_service_is_the_same_from_both_engines() {
+    const NAME: &str = "stackforge-test-service-same";
+    const BY_DOCKER: &str = "stackforge-test-service-same-docker";
     let _clean = CleanUp::of(&[NAME, BY_DOCKER]);
     let sandbox = project();
     let built = ok(&build(&sandbox, "native", NAME));
@@ -151,6 +152,7 @@ fn a_service_is_the_same_from_both_engines() {
 
 #[test]
 fn a_changed_line_makes_the_last_layer_anew_and_nothing_else() {
+    const NAME: &str = "stackforge-test-service-line";
     let _clean = CleanUp::of(&[NAME]);
     let sandbox = project();
     let before = ok(&build(&sandbox, "native", NAME));
@@ -181,6 +183,8 @@ fn a_changed_line_makes_the_last_layer_anew_and_nothing_else() {
 
 #[test]
 fn a_failed_check_of_the_app_leaves_the_image_without_a_name() {
+    const NAME: &str = "stackforge-test-service-failed";
+    const BY_DOCKER: &str = "stackforge-test-service-failed-docker";
     let _clean = CleanUp::of(&[NAME, BY_DOCKER]);
     let sandbox = project();
     ok(&build(&sandbox, "native", NAME));
@@ -203,6 +207,8 @@ fn a_failed_check_of_the_app_leaves_the_image_without_a_name() {
 
 #[test]
 fn a_user_or_a_path_that_the_base_has_otherwise_is_refused() {
+    const NAME: &str = "stackforge-test-service-refused";
+    const BY_DOCKER: &str = "stackforge-test-service-refused-docker";
     let _clean = CleanUp::of(&[NAME, BY_DOCKER]);
     let sandbox = project();
     for (from, to, code) in [
@@ -241,7 +247,7 @@ fn installing(system: &str) -> Sandbox {
     let stack = "stack: NAME\nbase: debian-bookworm\ntarget: { platform: linux/amd64, gpu: [h100] }\npython: \"3.11\"\n\
                  libraries: { six: \"1.17.0\" }\njit: false\napp: { source: . }\nimage: { entrypoint: [my-service], user: app }\n\
                  validate:\n  imports: [my_service]\n  run: [{ cmd: [my-service] }, { cmd: [sh, -c, 'test \"$(id -un) $HOME\" = \"app /home/app\"'] }]\n";
-    sandbox.write("s.yaml", &stack.replace("NAME", NAME));
+    sandbox.write("s.yaml", &stack.replace("NAME", STACK));
     sandbox.write("pyproject.toml", &format!("{system}{PROJECT}"));
     sandbox.write("src/my_service/__init__.py", RUNS);
     sandbox
@@ -251,6 +257,8 @@ const RUNS: &str = "import idna\ndef main():\n    print('runs from', __file__)\n
 
 #[test]
 fn a_project_is_built_and_installed_by_both_engines() {
+    const NAME: &str = "stackforge-test-service-project";
+    const BY_DOCKER: &str = "stackforge-test-service-project-docker";
     let _clean = CleanUp::of(&[NAME, BY_DOCKER]);
     let sandbox = installing(
         "[build-system]\nrequires = [\"setuptools>=77\"]\nbuild-backend = \"setuptools.build_meta\"\n",
@@ -310,8 +318,10 @@ fn a_project_is_built_and_installed_by_both_engines() {
 
 #[test]
 fn backends_that_people_use_build_projects() {
+    const NAME: &str = "stackforge-test-service-backends";
     let _clean = CleanUp::of(&[NAME]);
     let own = "import zipfile\ndef build_wheel(to, settings=None, metadata=None):\n    name = 'my_service-1.0-py3-none-any.whl'\n    info = 'my_service-1.0.dist-info/'\n    with zipfile.ZipFile(to + '/' + name, 'w') as z:\n        z.write('src/my_service/__init__.py', 'my_service/__init__.py')\n        z.writestr(info + 'METADATA', 'Metadata-Version: 2.1\\nName: my-service\\nVersion: 1.0\\nRequires-Dist: idna\\n')\n        z.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n        z.writestr(info + 'entry_points.txt', '[console_scripts]\\nmy-service = my_service:main\\n')\n        z.writestr(info + 'RECORD', '')\n    return name\n";
+    let sandbox = installing("");
     for (requires, backend, more) in [
         (
             "\"hatchling\", \"hatch-vcs\"",
@@ -335,18 +345,13 @@ fn backends_that_people_use_build_projects() {
             "setuptools.build_meta",
             "",
         ),
-        ("", "own_backend\"\nbackend-path = [\"tools", ""),
+        ("", "own_backend", "backend-path = [\"tools\"]\n"),
     ] {
-        let sandbox = installing(&format!(
-            "[build-system]\nrequires = [{requires}]\nbuild-backend = \"{backend}\"\n{more}"
-        ));
-        let flit = PROJECT.replace("[project]\n", "[project]\ndescription = \"x\"\n");
-        if backend.starts_with("flit") {
-            let system = format!(
-                "[build-system]\nrequires = [{requires}]\nbuild-backend = \"{backend}\"\n{more}"
-            );
-            sandbox.write("pyproject.toml", &format!("{system}{flit}"));
-        }
+        let system =
+            format!("[build-system]\nrequires = [{requires}]\nbuild-backend = \"{backend}\"\n");
+        // What belongs into the table of the build system stands before other tables.
+        let project = PROJECT.replace("[project]\n", "[project]\ndescription = \"x\"\n");
+        sandbox.write("pyproject.toml", &format!("{system}{more}{project}"));
         sandbox.write("tools/own_backend.py", own);
         let run = build(&sandbox, "native", NAME);
         assert_eq!(run.code, 0, "{backend}: {}\n{}", run.stdout, run.stderr);
@@ -355,6 +360,8 @@ fn backends_that_people_use_build_projects() {
 
 #[test]
 fn a_project_that_cannot_be_installed_says_why() {
+    const NAME: &str = "stackforge-test-service-unfit";
+    const BY_DOCKER: &str = "stackforge-test-service-unfit-docker";
     let _clean = CleanUp::of(&[NAME, BY_DOCKER]);
     let system =
         "[build-system]\nrequires = [\"setuptools\"]\nbuild-backend = \"setuptools.build_meta\"\n";
