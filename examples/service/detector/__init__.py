@@ -1,0 +1,1 @@
+"""A service around a small model."""
