@@ -5,6 +5,7 @@ mod support;
 
 mod coherent;
 mod crash;
+mod deploy;
 mod diagnose;
 mod diagnostics;
 mod doctor;

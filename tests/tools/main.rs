@@ -5,6 +5,7 @@ mod support;
 
 mod bytecode;
 mod crash;
+mod deploy;
 mod diagnose;
 mod evidence;
 mod outside;
