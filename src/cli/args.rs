@@ -391,6 +391,13 @@ pub struct ValidateArgs {
     /// Write the report to a file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Fail if a start takes longer than this YAML file allows:
+    /// `import: { torch: { warm: 3s, cold: 12s } }`, `kernel: { warm: 5s }`
+    #[arg(long, value_name = "FILE")]
+    pub limits: Option<PathBuf>,
+    /// Do not measure how long programs take to start
+    #[arg(long, conflicts_with = "limits")]
+    pub no_start: bool,
 }
 
 #[derive(Debug, Args)]

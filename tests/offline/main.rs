@@ -16,6 +16,7 @@ mod fixes;
 mod from;
 mod hostile;
 mod incompatibilities;
+mod limits;
 mod locks;
 mod matrix;
 mod one_finding;

@@ -15,5 +15,6 @@ mod registry;
 mod run;
 mod sandbox;
 mod slurm;
+mod start;
 mod store;
 mod tls;
