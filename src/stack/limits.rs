@@ -14,7 +14,7 @@ use crate::diag::{Code, Diagnostic, Report, Source, codes};
 use crate::spec::At;
 use crate::spec::fault::{structural, widen};
 use crate::spec::raw::Positioned;
-use serde::de::{Error as _, MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -113,9 +113,7 @@ impl<'de> Deserialize<'de> for RawLimit {
             }
 
             fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<RawLimit, M::Error> {
-                RawMapping::deserialize(MapAccessDeserializer::new(map))
-                    .map(RawLimit::Mapping)
-                    .map_err(M::Error::custom)
+                RawMapping::deserialize(MapAccessDeserializer::new(map)).map(RawLimit::Mapping)
             }
         }
 
