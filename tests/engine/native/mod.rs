@@ -234,7 +234,7 @@ fn own(path: &Path, user: u32) {
 }
 
 /// Every library has a warm time, and a cold one or the reason why there is none.
-fn assert_start_was_measured(document: &Value) {
+fn assert_start_was_measured(document: &serde_json::Value) {
     let start = &document["validation"]["start"];
     let libraries = start["libraries"].as_array().unwrap();
     assert!(!libraries.is_empty(), "{document:#}");
