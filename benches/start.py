@@ -1,16 +1,18 @@
 """How long a new container takes to import a library: stackforge's image beside those of pip and uv.
 
-Usage: start.py PATH_OF_STACKFORGE [ROUNDS] [LIBRARY==VERSION]. The library is torch==2.13.0 unless one is named. All
-images are made of the same wheels over the same base. In each round stackforge's and the other one's `docker run
-IMAGE python -c "import LIBRARY"` come one after the other, in turns first; figures are medians, ratios medians over
-the rounds.
+Usage: start.py PATH_OF_STACKFORGE [ROUNDS] [LIBRARY==VERSION] [OTHER...]. The library is torch==2.13.0 unless one is
+named, and the others are all of those below unless some are (`pip`, `uv`, `uv --compile-bytecode`). All
+images are made of the same wheels over the same base. In each round `docker run IMAGE python -c "import LIBRARY"` of
+stackforge's image, of its pruned one and of another one come one after the other, in turns first; seconds are medians,
+ratios medians over the rounds of this one's time divided by the other one's: below 1 it starts sooner.
 
+- pruned: stackforge's image of a stack with `prune: true`, for an H100
 - without byte code: stackforge's image of a stack with `bytecode: false`
 - pip: `pip install`, which compiles what it installs
 - uv --compile-bytecode; uv: `uv pip install` with that option and without
 
 warm: what the container reads is in memory. cold: the page cache is dropped before each run, if this user may.
-Sizes are Docker's, unpacked. Needs Docker, curl and pip. At most two of the images are there at once; wheels are
+Sizes are Docker's, unpacked. Needs Docker, curl and pip. At most three of the images are there at once; wheels are
 kept in target/bench.
 """
 
@@ -40,7 +42,7 @@ OTHERS = {
     "uv --compile-bytecode": assemble.UV.replace("pip install", "pip install --compile-bytecode"),
     "uv": assemble.UV,
 }
-OURS, OTHER = "bench-start", "bench-start-other"
+OURS, PRUNED, OTHER = "bench-start", "bench-start-pruned", "bench-start-other"
 
 
 def native(stackforge, path, tag, *more):
@@ -73,30 +75,33 @@ def start(image, code):
 
 
 def beside(code, rounds):
-    """Pairs of seconds, ours and the other one's, by what was in memory."""
-    pairs = {"warm": [], "cold": []}
-    for kind in pairs:
+    """The seconds of each image in each round, by what was in memory."""
+    measured = {"warm": [], "cold": []}
+    for kind in measured:
         for number in range(rounds):
             taken = {}
-            for image in (OURS, OTHER)[:: -1 if number % 2 else 1]:
+            for image in (OURS, PRUNED, OTHER)[:: -1 if number % 2 else 1]:
                 if kind == "cold" and not drop():
                     continue
                 if kind == "warm":
                     start(image, code)
                 taken[image] = start(image, code)
             if taken:
-                pairs[kind].append((taken[OURS], taken[OTHER]))
-    return pairs
+                measured[kind].append(taken)
+    return measured
 
 
-def tell(name, pairs):
-    for kind, seconds in pairs.items():
-        if not seconds:
+def tell(name, measured):
+    for kind, rounds in measured.items():
+        if not rounds:
             print(f"{name}, {kind}: left out, the page cache cannot be dropped", flush=True)
             continue
-        ours, other = (statistics.median(side) for side in zip(*seconds))
-        ratio = statistics.median(b / a for a, b in seconds)
-        print(f"{name}, {kind}: {other:.2f} s, this {ours:.2f} s: {ratio:.2f}×", flush=True)
+        shown = [f"{statistics.median(taken[OTHER] for taken in rounds):.2f} s"]
+        for whose, image in (("this", OURS), ("pruned", PRUNED)):
+            seconds = statistics.median(taken[image] for taken in rounds)
+            ratio = statistics.median(taken[image] / taken[OTHER] for taken in rounds)
+            shown.append(f"{whose} {seconds:.2f} s, ratio {ratio:.2f}")
+        print(f"{name}, {kind}: {'; '.join(shown)}", flush=True)
 
 
 def main():
@@ -106,7 +111,7 @@ def main():
     wheels = f"{DIR}/{library}/context/wheels"
     os.makedirs(wheels, exist_ok=True)
     path = f"{DIR}/{library}/stack.yaml"
-    for name, more in (("stack", ""), ("less", "bytecode: false\n")):
+    for name, more in (("stack", ""), ("pruned", "prune: true\n"), ("less", "bytecode: false\n")):
         with open(f"{DIR}/{library}/{name}.yaml", "w") as file:
             file.write(STACK.format(stack=f"bench-{library}", library=library, version=version) + more)
         if not os.path.exists(f"{DIR}/{library}/{name}.lock"):
@@ -133,8 +138,11 @@ def main():
         assemble.load_base(layout)
         shutil.rmtree(layout)
         assemble.fresh(f"{DIR}/store")
-        print(f"image: {size(OURS):.0f} MB", flush=True)
-        for name, install in OTHERS.items():
+        native(stackforge, f"{DIR}/{library}/pruned.yaml", PRUNED)
+        assemble.fresh(f"{DIR}/store")
+        print(f"image: {size(OURS):.0f} MB, pruned {size(PRUNED):.0f} MB", flush=True)
+        for name in sys.argv[4:] or OTHERS:
+            install = OTHERS[name]
             if install is None:
                 native(stackforge, f"{DIR}/{library}/less.yaml", OTHER)
                 assemble.fresh(f"{DIR}/store")
@@ -144,7 +152,7 @@ def main():
             tell(name, beside(code, rounds))
             subprocess.run(["docker", "rmi", "-f", OTHER], capture_output=True)
     finally:
-        subprocess.run(["docker", "rmi", "-f", OURS, OTHER, "bench-base"], capture_output=True)
+        subprocess.run(["docker", "rmi", "-f", OURS, PRUNED, OTHER, "bench-base"], capture_output=True)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ if [ "${1:-}" = tests ]; then
     need podman podman
     need umoci umoci
     need docker-registry docker-registry
+    need docker-compose docker-compose
     need openssl openssl
     need nghttpd nghttp2-server
     need busybox busybox-static

@@ -4,9 +4,8 @@
 use super::BuildError;
 use super::in_place::{SYSTEM_PATH, validate_root};
 use super::unpacked::trees;
-use super::validation::{OUTPUT, recorded};
+use super::validation::{OUTPUT, ValidationRequest, recorded};
 use crate::validate::{Report, SPEC_PATH};
-use serde_json::Value;
 use stackforge_image::oci::Image;
 use stackforge_image::store::Store;
 use stackforge_sandbox::{Root, Writes};
@@ -20,13 +19,11 @@ use std::path::{Path, PathBuf};
 use tokio::task::block_in_place;
 
 /// Runs the validation programs in `image`, whose layers are unpacked into the store, and returns their
-/// report. `promised` is what the image should hold, as for `validate_image`; `gpu` requires a GPU of this
-/// machine. Fails if `image` is for another platform than this machine's.
+/// report. Fails if `image` is for another platform than this machine's.
 pub async fn validate_at_rest(
     store: &Store,
     image: &Image,
-    promised: Option<Value>,
-    gpu: bool,
+    request: ValidationRequest,
     cancel: &Cancel,
     line: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Report, BuildError> {
@@ -34,7 +31,8 @@ pub async fn validate_at_rest(
         image.is_for(host)?;
     }
     let layers = unpacked(store, image, cancel)?;
-    let spec = promised.unwrap_or_else(|| recorded(topmost(&layers, SPEC_PATH).as_deref()));
+    let own = || recorded(topmost(&layers, SPEC_PATH).as_deref());
+    let request = request.with(own);
     let config = image.config.config().as_ref();
     let env = config.and_then(|c| c.env().clone()).unwrap_or_default();
     let mut env = environment(&env);
@@ -45,7 +43,7 @@ pub async fn validate_at_rest(
         layers,
         writes: Writes::Discard,
     };
-    validate_root(root, env, spec, gpu, cancel, line).await
+    validate_root(root, env, request, cancel, line).await
 }
 
 /// Unpacks the layers of `image` that the store does not have unpacked, and returns the directory of each, the

@@ -6,7 +6,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::BuildError;
-use super::validation::{OUTPUT, SHARED, command, is_progress, no_report, programs, recorded};
+use super::validation::{
+    OUTPUT, SHARED, ValidationRequest, command, is_progress, no_report, programs, recorded,
+};
 use crate::validate::{Report, SPEC_PATH};
 use stackforge_sandbox::{Memory, Mount, OWN, Root, Sandbox, gpu};
 use stackforge_types::{Cancel, LogStream};
@@ -28,11 +30,10 @@ const SURROUNDINGS: [&str; 9] = [
 ];
 
 /// Runs the validation programs in the root file system at `dir`, which is not changed, and returns their
-/// report. `promised` is what it should hold, as for `validate_image`.
+/// report.
 pub async fn validate_rootfs(
     dir: &Path,
-    promised: Option<serde_json::Value>,
-    gpu: bool,
+    request: ValidationRequest,
     cancel: &Cancel,
     line: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Report, BuildError> {
@@ -41,15 +42,14 @@ pub async fn validate_rootfs(
             path: dir.to_owned(),
         });
     }
-    let spec = promised.unwrap_or_else(|| {
+    let request = request.with(|| {
         let file = dir.join(SPEC_PATH.trim_start_matches('/'));
         recorded(std::fs::read(file).ok().as_deref())
     });
     validate_root(
         Root::directory(dir),
         root_environment(dir),
-        spec,
-        gpu,
+        request,
         cancel,
         line,
     )
@@ -60,23 +60,24 @@ pub async fn validate_rootfs(
 pub(super) async fn validate_root(
     root: Root,
     env: BTreeMap<OsString, OsString>,
-    mut spec: serde_json::Value,
-    gpu: bool,
+    request: ValidationRequest,
     cancel: &Cancel,
     line: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Report, BuildError> {
+    let (gpu, start) = (request.gpu, request.start);
+    let mut spec = request.promised.unwrap_or_else(|| recorded(None));
     if gpu {
         spec["require_gpu"] = true.into();
     }
     let own = Path::new(OWN);
     let inside = own.join("validate");
-    let mut sandbox = Sandbox::new(root, command(&inside.display().to_string()));
+    let mut sandbox = Sandbox::new(root, command(&inside.display().to_string(), start));
     sandbox.env = env;
     sandbox.shm_size = Some(SHARED);
     // The files are in the sandbox's memory: nothing is left even if this process is killed.
     sandbox.mounts = vec![Mount::Files {
         target: inside,
-        files: programs(&spec).collect(),
+        files: programs(&spec, start).collect(),
     }];
     // Kernels are compiled and run in these folders, even if the root is read-only or mounted noexec.
     for (name, place) in [("HOME", "home"), ("TMPDIR", "tmp")] {

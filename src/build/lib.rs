@@ -42,7 +42,7 @@ pub use in_place::{root_environment, validate_rootfs};
 pub use output::Output;
 pub use recorded::cached;
 pub use secrets::{IndexSettings, ca_bundle};
-pub use validation::validate_image;
+pub use validation::{ValidationRequest, validate_image};
 
 use crate::validate::Report;
 use serde::Serialize;

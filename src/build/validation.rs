@@ -12,13 +12,32 @@ use stackforge_types::{Cancel, LogStream};
 pub(super) const OUTPUT: usize = 4 << 20;
 const PROGRAMS: &str = "opt/stackforge-validate";
 
-/// Runs the programs in `image` and returns their report. `promised` is what the image should hold; without
-/// it, the image's own record is used, else what any torch image can do.
+/// How an image is validated.
+#[derive(Debug, Clone, Default)]
+pub struct ValidationRequest {
+    /// What the image should hold. `None`: its own record, else what any torch image can do.
+    pub promised: Option<serde_json::Value>,
+    /// Whether there has to be a GPU, which the programs get.
+    pub gpu: bool,
+    /// Whether the start of programs is measured too, if all checks pass.
+    pub start: bool,
+}
+
+impl ValidationRequest {
+    /// Takes what an image recorded of itself, if nobody said what it should hold.
+    pub(super) fn with(self, recorded: impl FnOnce() -> serde_json::Value) -> Self {
+        Self {
+            promised: Some(self.promised.unwrap_or_else(recorded)),
+            ..self
+        }
+    }
+}
+
+/// Runs the programs in `image` and returns their report.
 pub async fn validate_image(
     docker: &Docker,
     image: &str,
-    promised: Option<serde_json::Value>,
-    gpu: bool,
+    request: ValidationRequest,
     cancel: &Cancel,
     line: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Report, BuildError> {
@@ -27,6 +46,11 @@ pub async fn validate_image(
             image: image.to_owned(),
         });
     }
+    let ValidationRequest {
+        promised,
+        gpu,
+        start,
+    } = request;
     let mut spec = match promised {
         Some(spec) => spec,
         None => {
@@ -37,16 +61,16 @@ pub async fn validate_image(
     if gpu {
         spec["require_gpu"] = true.into();
     }
-    let files = programs(&spec).map(|(path, text)| ContextEntry {
+    let files = programs(&spec, start).map(|(path, text)| ContextEntry {
         path: format!("{PROGRAMS}/{path}"),
         mode: 0o644,
         source: Source::Bytes(text.into_bytes()),
     });
-    let request = RunRequest {
+    let run = RunRequest {
         image: image.to_owned(),
         entrypoint: Some(Vec::new()),
         // Not through a shell, because an image may have none.
-        cmd: command(&format!("/{PROGRAMS}")).into(),
+        cmd: command(&format!("/{PROGRAMS}"), start).into(),
         files: files.collect(),
         gpus: gpu,
         network: Some("none".into()),
@@ -59,7 +83,7 @@ pub async fn validate_image(
             line(text);
         }
     };
-    let outcome = docker.run(request, cancel, &mut show).await;
+    let outcome = docker.run(run, cancel, &mut show).await;
     let outcome = outcome.map_err(|e| match e.to_string() {
         message if message.contains("executable file not found") => BuildError::NoReport {
             reason: format!("there is no python3 in its PATH: {message}"),
@@ -82,16 +106,30 @@ pub async fn validate_image(
 /// Bytes of `/dev/shm`, through which torch's workers share data.
 pub(super) const SHARED: u64 = 1 << 30;
 
-/// Returns the programs and the spec that they check, by their paths in a folder.
-pub(super) fn programs(spec: &serde_json::Value) -> impl Iterator<Item = (String, String)> {
+/// Returns the programs and the spec that they check, by their paths in a folder. With `start` the one that measures
+/// is among them.
+pub(super) fn programs(
+    spec: &serde_json::Value,
+    start: bool,
+) -> impl Iterator<Item = (String, String)> {
     let spec = ("spec.json".to_owned(), promise(spec));
     let text = |(path, text): (String, &'static str)| (path, text.to_owned());
-    templates_in("validate").into_iter().map(text).chain([spec])
+    let measuring = if start {
+        templates_in("start")
+    } else {
+        Vec::new()
+    };
+    let all = templates_in("validate").into_iter().chain(measuring);
+    all.map(text).chain([spec])
 }
 
 /// Returns the command that runs the programs in the folder `path`.
-pub(super) fn command(path: &str) -> [String; 6] {
-    let program = format!("{path}/validate.py");
+pub(super) fn command(path: &str, start: bool) -> [String; 6] {
+    let program = if start {
+        format!("{path}/start.py")
+    } else {
+        format!("{path}/validate.py")
+    };
     let spec = format!("{path}/spec.json");
     [
         "python3".into(),

@@ -265,12 +265,46 @@ pub struct PlanArgs {
 pub struct RenderArgs {
     /// The stack file
     pub stack: PathBuf,
-    /// Variant of a stack with a matrix
-    #[arg(long, value_name = "NAME")]
-    pub variant: Option<String>,
-    /// Directory to write; must be new, empty, or rendered before
-    #[arg(short, long, value_name = "DIR")]
-    pub output: PathBuf,
+    /// Variant of a stack with a matrix; with `--kubernetes` may be repeated (default there: every variant)
+    #[arg(long = "variant", value_name = "NAME")]
+    pub variants: Vec<String>,
+    /// Directory to write; must be new, empty, or rendered before. With `--compose` or `--kubernetes` the file
+    /// (default there: stdout)
+    #[arg(
+        short,
+        long,
+        value_name = "DIR|FILE",
+        required_unless_present = "service"
+    )]
+    pub output: Option<PathBuf>,
+    /// Write a Compose file that starts the stack's service, by the digest of the image that was pushed or,
+    /// without one, of the engine's
+    #[arg(long, group = "service", conflicts_with = "kubernetes")]
+    pub compose: bool,
+    /// Write manifests for Kubernetes that start it: a Deployment for each variant, on the nodes with its GPUs
+    #[arg(long, group = "service")]
+    pub kubernetes: bool,
+    /// Image or index of variants in a registry, in place of what this machine pushed
+    #[arg(long, value_name = "REF", requires = "service")]
+    pub image: Option<Reference>,
+    /// `all`, or how many GPUs; 0 for none (default: all of a machine, one in a cluster)
+    #[arg(long, value_name = "all|N", requires = "service", value_parser = gpu_count)]
+    pub gpus: Option<stackforge_deploy::Gpus>,
+    /// Size of /dev/shm, `8GB` for instance (default: half of this machine's memory, what a node allows)
+    #[arg(long, value_name = "SIZE", requires = "service")]
+    pub shm_size: Option<Size>,
+    /// Size of each volume's claim
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "10GiB",
+        requires = "kubernetes",
+        conflicts_with = "compose"
+    )]
+    pub volume_size: Size,
+    /// Talk plain HTTP to a registry that is not on this machine
+    #[arg(long, requires = "image")]
+    pub plain_http: bool,
 }
 
 #[derive(Debug, Args)]
@@ -357,6 +391,13 @@ pub struct ValidateArgs {
     /// Write the report to a file
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Fail if a start takes longer than this YAML file allows:
+    /// `import: { torch: { warm: 3s, cold: 12s } }`, `kernel: { warm: 5s }`
+    #[arg(long, value_name = "FILE")]
+    pub limits: Option<PathBuf>,
+    /// Do not measure how long programs take to start
+    #[arg(long, conflicts_with = "limits")]
+    pub no_start: bool,
 }
 
 #[derive(Debug, Args)]
@@ -427,6 +468,15 @@ pub enum RunEngine {
     Docker,
     /// stackforge itself, in namespaces: no daemon, no root
     Native,
+}
+
+/// Reads the GPUs that a service asks for.
+fn gpu_count(text: &str) -> Result<stackforge_deploy::Gpus, String> {
+    match (text, text.parse()) {
+        ("all", _) => Ok(stackforge_deploy::Gpus::All),
+        (_, Ok(count)) => Ok(stackforge_deploy::Gpus::Count(count)),
+        _ => Err("GPUs are `all` or a number".to_owned()),
+    }
 }
 
 fn gpus(text: &str) -> Result<Gpus, String> {

@@ -20,6 +20,7 @@ ends!(
     stackforge_build::BuildError,
     stackforge_build::emit::EmitError,
     stackforge_build::render::RenderError,
+    stackforge_deploy::DeployError,
     stackforge_device::convert::ConvertError,
     stackforge_distribute::evidence::EvidenceError,
     stackforge_distribute::evidence::KeyError,

@@ -11,6 +11,7 @@ mod audit;
 mod build;
 mod cache;
 mod check;
+mod deploy;
 mod diagnose;
 mod doctor;
 mod emit;

@@ -28,8 +28,13 @@ const RENDERED: [&str; 7] = [
 ];
 
 pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
+    if args.compose || args.kubernetes {
+        return super::deploy::run(common, args);
+    }
+    // clap asks for it where the context is written.
+    let output = args.output.as_deref().unwrap_or_else(|| Path::new("."));
     let session = Session::open(common, &args.stack)?;
-    let (chosen, plan) = session.plan(common, args.variant.as_deref())?;
+    let (chosen, plan) = session.plan(common, only(&args.variants)?)?;
     let options = Options {
         store: &session.store,
         catalog: &session.project.catalog,
@@ -45,21 +50,21 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
         config: &session.config,
         gpu: false,
     };
-    prepare(&args.output)?;
+    prepare(output)?;
     let mut progress = Progress::new(common);
     let (context, _scratch) = runtime()?.block_on(async {
         let mut on = |event| progress.on_event(&event);
         render_context(&plan, &options, &mut on).await
     })?;
     let files = context.len();
-    clear(&args.output, &context)?;
+    clear(output, &context)?;
     for (path, content) in context {
-        write(&args.output.join(path), &content)?;
+        write(&output.join(path), &content)?;
     }
     if common.json {
-        json(&serde_json::json!({ "ok": true, "directory": args.output, "files": files }));
+        json(&serde_json::json!({ "ok": true, "directory": output, "files": files }));
     } else {
-        let dir = args.output.to_string_lossy();
+        let dir = output.to_string_lossy();
         print(&format!(
             "{}: {files} files; build with `docker build {}`\n",
             printable::line(&dir),
@@ -67,6 +72,24 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
         ));
     }
     Ok(())
+}
+
+/// Returns the one variant that was named, if any.
+pub(super) fn only(variants: &[String]) -> Result<Option<&str>, Failure> {
+    match variants {
+        [] => Ok(None),
+        [one] => Ok(Some(one)),
+        _ => Err(Failure::of(
+            Diagnostic::error(
+                codes::BAD_VALUE,
+                format!(
+                    "{} variants were named, and this is written for one",
+                    variants.len()
+                ),
+            )
+            .help("name one `--variant`; manifests of `--kubernetes` take several"),
+        )),
+    }
 }
 
 fn failed(what: &str, path: &Path, e: &std::io::Error) -> Failure {

@@ -4,20 +4,23 @@ use super::Outcome;
 use super::args::{Common, ValidateArgs};
 use super::audit::Target;
 use super::diagnose::{of_report, text};
-use super::output::{Failure, colored, json, print, print_status};
+use super::output::{Failure, colored, json, print, print_status, warn};
 use super::push::stored;
 use super::session::{Session, runtime};
 use super::signals::stop_on_signal;
-use serde_json::Value;
-use stackforge_build::validate::Report;
-use stackforge_build::{BuildError, noted, validate_at_rest, validate_image, validate_rootfs};
+use stackforge_build::validate::{Report, judge};
+use stackforge_build::{
+    BuildError, ValidationRequest, noted, validate_at_rest, validate_image, validate_rootfs,
+};
 use stackforge_engine::docker::Docker;
 use stackforge_image::oci;
 use stackforge_image::store::{Store, save};
-use stackforge_stack::diag::{Diagnostic, codes};
+use stackforge_stack::diag::{self, Diagnostic, codes};
+use stackforge_stack::limits::Limits;
 use stackforge_stack::spec::Platform;
 use stackforge_types::Cancel;
-use std::io::IsTerminal as _;
+use std::fs::File;
+use std::io::{IsTerminal as _, Read as _};
 use std::path::Path;
 
 /// Prefix of a root file system's directory.
@@ -32,7 +35,13 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
         }
         None => None,
     };
-    let report = runtime()?.block_on(report(common, args, promised))?;
+    let limits = args.limits.as_deref().map(limits).transpose()?;
+    let request = ValidationRequest {
+        promised,
+        gpu: args.gpu,
+        start: !args.no_start,
+    };
+    let report = runtime()?.block_on(report(common, args, request))?;
     let document = serde_json::to_string_pretty(&report).unwrap_or_default() + "\n";
     if let Some(path) = &args.output {
         save(path, document.as_bytes()).map_err(|e| {
@@ -43,12 +52,7 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
         })?;
     }
     if report.ok {
-        if common.json {
-            json(&serde_json::json!({ "ok": true, "validation": report }));
-        } else {
-            print(&report.table());
-        }
-        return Ok(());
+        return passed(common, limits.as_ref(), &report);
     }
     let mut failure = Failure::of(
         Diagnostic::error(
@@ -74,17 +78,66 @@ pub fn run(common: &Common, args: &ValidateArgs) -> Outcome {
     Err(failure)
 }
 
+/// Longest file of limits that is read.
+const MOST_LIMITS: u64 = 1 << 20;
+
+fn limits(path: &Path) -> Result<Limits, Failure> {
+    let text = File::open(path).and_then(|file| {
+        let mut text = String::new();
+        file.take(MOST_LIMITS).read_to_string(&mut text)?;
+        Ok(text)
+    });
+    let text = text.map_err(|e| {
+        let what = format!("cannot read the limits {}: {e}", path.display());
+        Failure::of(
+            Diagnostic::error(codes::UNREADABLE, what).help("name a YAML file with `--limits`"),
+        )
+    })?;
+    let name = path.display().to_string();
+    stackforge_stack::limits::read(&name, &text)
+        .map_err(|report| Failure::new(codes::LIMITS_INVALID.exit(), report))
+}
+
+/// Shows a good report, and fails if a limit is not kept.
+fn passed(common: &Common, limits: Option<&Limits>, report: &Report) -> Outcome {
+    let Some(limits) = limits else {
+        if common.json {
+            json(&serde_json::json!({ "ok": true, "validation": report }));
+        } else {
+            print(&report.table());
+        }
+        return Ok(());
+    };
+    let judged = judge(limits, report.start.as_ref());
+    let findings: Vec<Diagnostic> = judged.iter().filter_map(|j| j.finding.clone()).collect();
+    let findings = diag::Report::new(limits.source.clone(), findings);
+    if !findings.has_errors() {
+        warn(common, &findings);
+        if common.json {
+            json(&serde_json::json!({ "ok": true, "validation": report, "limits": judged }));
+        } else {
+            print(&report.table());
+        }
+        return Ok(());
+    }
+    let mut failure = Failure::new(codes::LIMIT_EXCEEDED.exit(), findings);
+    failure.before = Some(report.table());
+    let document = serde_json::to_value(report).unwrap_or_default();
+    let failure = failure.with("validation", document);
+    Err(failure.with("limits", serde_json::to_value(&judged).unwrap_or_default()))
+}
+
 async fn report(
     common: &Common,
     args: &ValidateArgs,
-    promised: Option<Value>,
+    request: ValidationRequest,
 ) -> Result<Report, Failure> {
     let mut line = |text: &str| print_status(common, text);
     let cancel = Cancel::new();
     stop_on_signal(&cancel);
     if let Some(dir) = args.image.strip_prefix(ROOTFS) {
         let dir = Path::new(dir);
-        return Ok(validate_rootfs(dir, promised, args.gpu, &cancel, &mut line).await?);
+        return Ok(validate_rootfs(dir, request, &cancel, &mut line).await?);
     }
     let store = || Store::open(common.store.as_deref());
     let (name, image) = match Target::read(&args.image) {
@@ -122,14 +175,13 @@ async fn report(
             match own.filter(|own| !same(own)) {
                 Some(image) => image,
                 None => {
-                    let (gpu, docker) = (args.gpu, noted(docker?, &store()?).await);
-                    let report =
-                        validate_image(&docker, &name, promised, gpu, &cancel, &mut line).await;
-                    return Ok(report?);
+                    let docker = noted(docker?, &store()?).await;
+                    let report = validate_image(&docker, &name, request, &cancel, &mut line);
+                    return Ok(report.await?);
                 }
             }
         }
     };
-    let (gpu, store) = (args.gpu, store()?);
-    Ok(validate_at_rest(&store, &at_rest, promised, gpu, &cancel, &mut line).await?)
+    let store = store()?;
+    Ok(validate_at_rest(&store, &at_rest, request, &cancel, &mut line).await?)
 }

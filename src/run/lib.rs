@@ -15,7 +15,7 @@ mod models;
 pub mod native;
 mod quote;
 mod request;
-mod shared_memory;
+pub mod shared_memory;
 mod user;
 
 pub use choice::Choice;

@@ -6,14 +6,14 @@ pub(crate) const WHAT: &str = "shared memory";
 
 /// Returns the size in bytes, rounded down to GiB or MiB: half of the memory. That is what Linux gives every
 /// program outside of containers, and memory is used only as it fills. `None` if the memory is not known.
-pub(crate) fn size(memory: Option<u64>) -> Option<u64> {
+pub fn size(memory: Option<u64>) -> Option<u64> {
     let half = memory? / 2;
     let whole = |unit: u32| half >> unit << unit;
     Some(if half >> 30 > 0 { whole(30) } else { whole(20) }).filter(|size| *size > 0)
 }
 
 /// Formats bytes as engines take them, without rounding.
-pub(crate) fn shown(bytes: u64) -> String {
+pub fn shown(bytes: u64) -> String {
     match bytes {
         n if n > 0 && n.is_multiple_of(1 << 30) => format!("{}g", n >> 30),
         n if n > 0 && n.is_multiple_of(1 << 20) => format!("{}m", n >> 20),

@@ -9,6 +9,7 @@ pub mod diagnose;
 mod embedded;
 pub mod fix;
 pub mod labels;
+pub mod limits;
 pub mod lock;
 pub mod matrix;
 pub mod rules;

@@ -5,6 +5,7 @@ mod support;
 
 mod audit;
 mod audit_planted;
+mod deploy;
 mod emit;
 mod killed_build;
 mod lock_real;

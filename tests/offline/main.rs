@@ -5,6 +5,7 @@ mod support;
 
 mod coherent;
 mod crash;
+mod deploy;
 mod diagnose;
 mod diagnostics;
 mod doctor;
@@ -15,6 +16,7 @@ mod fixes;
 mod from;
 mod hostile;
 mod incompatibilities;
+mod limits;
 mod locks;
 mod matrix;
 mod one_finding;

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod daemon;
+pub mod deployed;
 pub mod exported;
 pub mod fetching;
 pub mod http;

@@ -5,6 +5,7 @@ mod support;
 
 mod bytecode;
 mod crash;
+mod deploy;
 mod diagnose;
 mod evidence;
 mod outside;
@@ -14,5 +15,6 @@ mod registry;
 mod run;
 mod sandbox;
 mod slurm;
+mod start;
 mod store;
 mod tls;

@@ -64,6 +64,8 @@ pub struct ImageInfo {
     pub size: ImageSize,
     /// Environment variables as `NAME=value`, in the image's order.
     pub env: Vec<String>,
+    /// User that its programs run as, as the image names it; empty for root.
+    pub user: String,
     /// Time of creation in RFC 3339, as the engine writes it.
     pub created: Option<String>,
 }

@@ -2,9 +2,14 @@
 
 use super::super::output::{Output, facts, settings};
 use super::super::{BuildError, Options};
-use stackforge_distribute::publish::{Facts, Listed, PublishError, PushTarget, Settings};
+use stackforge_distribute::publish::{
+    Facts, Listed, PublishError, PushTarget, PushedImage, Settings,
+};
+use stackforge_engine::ImageInfo;
 use stackforge_engine::docker::Docker;
+use stackforge_image::store::Store;
 use stackforge_plan::Plan;
+use stackforge_stack::labels;
 use stackforge_stack::spec::Platform;
 use stackforge_transfer::registry::{Keychain, Login, Reference, Target};
 use stackforge_types::Cancel;
@@ -23,15 +28,21 @@ pub(super) async fn push(
         match output {
             // The engine already has the image.
             Output::Docker => {}
-            Output::Registry(reference) => drop(one(docker, id, reference, cancel).await?),
+            Output::Registry(reference) => {
+                let digest = one(docker, id, reference, cancel).await?;
+                let image = docker.image(id).await?;
+                remember(Some(options.store), image, reference, digest, None);
+            }
             Output::Index(index) => {
                 let image = docker.image(id).await?;
-                let labels = image.map(|image| image.labels).unwrap_or_default();
-                let facts = facts(&labels, options)?;
+                let labels = image.as_ref().map(|image| &image.labels);
+                let facts = facts(labels.unwrap_or(&BTreeMap::new()), options)?;
                 let settings = settings(options);
                 let target = PushTarget::open(index, &plan.variant, &settings).await?;
                 one(docker, id, &target.reference(), cancel).await?;
-                target.enter(id, plan.platform, facts).await?;
+                let (digest, _) = target.enter(id, plan.platform, facts.clone()).await?;
+                let variant = Some((plan.variant.as_str(), &facts));
+                remember(Some(options.store), image, index, Some(digest), variant);
             }
             Output::Oci(_) | Output::Archive(_) => return Err(BuildError::EngineWritesNoFiles),
         }
@@ -50,13 +61,47 @@ pub async fn push_image(
     cancel: &Cancel,
 ) -> Result<Option<Listed>, BuildError> {
     let Some((name, platform, facts)) = variant else {
-        one(docker, id, reference, cancel).await?;
+        let digest = one(docker, id, reference, cancel).await?;
+        let image = docker.image(id).await?;
+        remember(settings.store, image, reference, digest, None);
         return Ok(None);
     };
     let target = PushTarget::open(reference, name, settings).await?;
     one(docker, id, &target.reference(), cancel).await?;
-    let (_, listed) = target.enter(id, platform, facts).await?;
+    let (digest, listed) = target.enter(id, platform, facts.clone()).await?;
+    let (image, variant) = (docker.image(id).await?, Some((name, &facts)));
+    remember(settings.store, image, reference, Some(digest), variant);
     Ok(Some(listed))
+}
+
+/// Remembers what was pushed, if the engine said under which digest.
+fn remember(
+    store: Option<&Store>,
+    image: Option<ImageInfo>,
+    reference: &Reference,
+    digest: Option<Digest>,
+    variant: Option<(&str, &Facts)>,
+) {
+    let (Some(store), Some(image), Some(digest)) = (store, image, digest) else {
+        return;
+    };
+    let platform = format!("{}/{}", image.os, image.architecture);
+    let Ok(platform) = platform.parse() else {
+        return;
+    };
+    let mut labels = image.labels;
+    if let Some((name, facts)) = variant {
+        labels.extend(facts.annotations());
+        labels.insert(labels::VARIANT.to_owned(), name.to_owned());
+    }
+    let pushed = PushedImage {
+        repository: PushedImage::repository_of(reference),
+        digest,
+        platform,
+        labels,
+        user: Some(image.user).filter(|user| !user.is_empty()),
+    };
+    pushed.record(store);
 }
 
 /// Pushes the image `id` as `reference` and then restores what that name meant in the engine. Returns the

@@ -17,8 +17,8 @@ use super::context::{by_dockerfile, compiled, entries, fetch_sources, rendered};
 use super::finish::{Candidate, Sealed, document, finish};
 use super::shared::Shared;
 use super::{
-    BuildError, BuildEvent, Built, Options, StepResult, base, existing, installed, secrets,
-    validate_image,
+    BuildError, BuildEvent, Built, Options, StepResult, ValidationRequest, base, existing,
+    installed, secrets, validate_image,
 };
 use crate::render::BaseImage;
 use crate::validate::{REPORT_PATH, Report};
@@ -352,9 +352,13 @@ async fn on_gpu(
     image: &str,
     cancel: &Cancel,
 ) -> Result<Report, BuildError> {
-    let spec = Some(plan.validation().clone());
+    let request = ValidationRequest {
+        promised: Some(plan.validation().clone()),
+        gpu: true,
+        start: false,
+    };
     let mut on_line = |line: &str| tracing::info!("{line}");
-    let report = validate_image(docker, image, spec, true, cancel, &mut on_line).await?;
+    let report = validate_image(docker, image, request, cancel, &mut on_line).await?;
     if report.ok {
         Ok(report)
     } else {

@@ -1,7 +1,7 @@
 //! Validates an assembled image on its unpacked layers, in namespaces, if this machine can run it.
 
 use super::super::at_rest::validate_at_rest;
-use super::super::{BuildError, BuildEvent};
+use super::super::{BuildError, BuildEvent, ValidationRequest};
 use super::layers::NativeBuilder;
 use crate::validate::{Check, Report, Status};
 use serde_json::Value;
@@ -22,9 +22,13 @@ impl NativeBuilder<'_, '_> {
             return Ok(not_run(plan.validation(), &plan.variant, &why));
         }
         let at_rest = self.at_rest(image)?;
-        let spec = Some(plan.validation().clone());
+        let request = ValidationRequest {
+            promised: Some(plan.validation().clone()),
+            gpu,
+            start: false,
+        };
         let mut on_line = |line: &str| tracing::info!("{line}");
-        match validate_at_rest(store, &at_rest, spec, gpu, cancel, &mut on_line).await {
+        match validate_at_rest(store, &at_rest, request, cancel, &mut on_line).await {
             Ok(report) if report.ok => Ok(report),
             Ok(report) => Err(BuildError::Invalid {
                 report: Box::new(report),
@@ -58,6 +62,7 @@ fn not_run(spec: &Value, stack: &str, why: &str) -> Report {
         ok: true,
         device: Value::Null,
         checks: checks.collect(),
+        start: None,
     }
 }
 

@@ -3,10 +3,14 @@
 //! In: the report that `templates/validate` wrote inside an image. Out: [`Report`], its one-line summary, and
 //! a table for people. Nothing here measures or completes anything: only the report's content is shown.
 
+mod start;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stackforge_types::{Digest, printable};
 use std::fmt::Write as _;
+
+pub use start::{Judged, LibraryStart, Outcome, Start, Times, judge};
 
 /// Path of the report in an image.
 pub const REPORT_PATH: &str = "/usr/share/stackforge/validation.json";
@@ -27,6 +31,9 @@ pub struct Report {
     #[serde(default)]
     pub device: Value,
     pub checks: Vec<Check>,
+    /// How long programs take to start. `None` if that was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Start>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -162,6 +169,9 @@ impl Report {
                 let line = format!("        {line}");
                 let _ = writeln!(out, "{}", printable::line(line.trim_end()));
             }
+        }
+        for line in self.start.iter().flat_map(Start::lines) {
+            let _ = writeln!(out, "{}", printable::line(line.trim_end()));
         }
         out
     }

@@ -11,24 +11,28 @@ mod history;
 pub mod index;
 mod push_request;
 mod push_target;
+mod pushed;
 pub mod variant;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use stackforge_image::store::Store;
+use stackforge_stack::labels;
 use stackforge_transfer::RetryPolicy;
 use stackforge_transfer::registry::{
     Keychain, Observer, Options, PlainHttp, Pushed, Reference, Registry, RegistryError, Repository,
     Target,
 };
 use stackforge_types::Digest;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use error::PublishError;
 pub use index::Listed;
 pub use push_request::PushRequest;
 pub use push_target::PushTarget;
+pub use pushed::PushedImage;
 pub use variant::{Facts, Variant};
 
 /// Blobs that are pushed in parallel.
@@ -87,6 +91,7 @@ pub async fn push(
             .put_manifest(repository, &tag, kind, manifest)
             .await?;
     }
+    remember(request, reference, &BTreeMap::new(), settings);
     Ok(done)
 }
 
@@ -121,7 +126,32 @@ pub async fn add_variant(
         facts: Ok(facts.clone()),
     };
     let listed = place.add(&own, &variant).await?;
+    let mut of_index = facts.annotations();
+    of_index.insert(labels::VARIANT.to_owned(), name.to_owned());
+    remember(request, reference, &of_index, settings);
     Ok((done, listed))
+}
+
+/// Remembers what was pushed. `facts` win over the labels.
+fn remember(
+    request: &PushRequest,
+    reference: &Reference,
+    facts: &BTreeMap<String, String>,
+    settings: &Settings<'_>,
+) {
+    let Some(store) = settings.store else {
+        return;
+    };
+    let mut labels = request.labels.clone();
+    labels.extend(facts.clone());
+    let pushed = PushedImage {
+        repository: PushedImage::repository_of(reference),
+        digest: request.digest.clone(),
+        platform: request.platform,
+        labels,
+        user: request.user.clone(),
+    };
+    pushed.record(store);
 }
 
 fn connect(reference: &Reference, settings: &Settings<'_>) -> Result<Registry, RegistryError> {

@@ -22,6 +22,8 @@ pub struct PushRequest {
     pub manifest: Bytes,
     /// Labels of the image's configuration.
     pub labels: BTreeMap<String, String>,
+    /// User of the image's configuration. `None` is root.
+    pub user: Option<String>,
     pub(super) blobs: Vec<Blob>,
 }
 
@@ -57,6 +59,7 @@ impl PushRequest {
             media_type: MANIFEST.to_owned(),
             manifest: image.manifest.clone().into(),
             labels: labels(&image.config),
+            user: user(&image.config),
             blobs: with_config(layers, &image.config_digest, &image.config),
         }
     }
@@ -86,6 +89,7 @@ impl PushRequest {
             media_type: documents.media_type.clone(),
             manifest: documents.manifest.clone().into(),
             labels: labels(&documents.config),
+            user: user(&documents.config),
             blobs: with_config(layers, &documents.config_digest, &documents.config),
         })
     }
@@ -116,6 +120,12 @@ fn labels(config: &[u8]) -> BTreeMap<String, String> {
     labels
         .and_then(|labels| serde_json::from_value(labels).ok())
         .unwrap_or_default()
+}
+
+fn user(config: &[u8]) -> Option<String> {
+    let config: Value = serde_json::from_slice(config).ok()?;
+    let user = config["config"]["User"].as_str()?;
+    (!user.is_empty()).then(|| user.to_owned())
 }
 
 /// Returns the annotations of each layer of a manifest.

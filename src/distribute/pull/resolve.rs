@@ -6,7 +6,7 @@
 use super::choose::{Choice, Machine, Reason, choose, doubt};
 use super::{PullError, Settings};
 use crate::evidence::{self, Signed, Trust};
-use crate::publish::{Facts, index};
+use crate::publish::{Facts, PushedImage, index};
 use bytes::Bytes;
 use stackforge_image::oci::{self, parse};
 use stackforge_image::store::Store;
@@ -230,6 +230,23 @@ impl Resolved {
             }
             _ => Ok(signed),
         }
+    }
+
+    /// Returns the image by digest, with what its configuration and its entry in an index say of it. `None` if it is
+    /// for a platform that stacks are not for.
+    pub fn image(&self, reference: &Reference) -> Option<PushedImage> {
+        let config = self.configuration()?;
+        let platform = format!("{}/{}", config.os(), config.architecture());
+        let settings = config.config().as_ref();
+        let labels = settings.and_then(|c| c.labels().clone());
+        let user = settings.and_then(|c| c.user().clone());
+        Some(PushedImage {
+            repository: PushedImage::repository_of(reference),
+            digest: self.manifest.digest.clone(),
+            platform: platform.parse().ok()?,
+            labels: labels.unwrap_or_default().into_iter().collect(),
+            user: user.filter(|user| !user.is_empty()),
+        })
     }
 
     fn configuration(&self) -> Option<oci_spec::image::ImageConfiguration> {

@@ -4,7 +4,8 @@
 //! SF00xx the stack file · SF01xx the target · SF02xx locking · SF03xx the machine and its
 //! engine · SF04xx building · SF05xx validation · SF06xx compatibility ·
 //! SF07xx failures recognised in logs · SF08xx this machine · SF09xx binaries and images ·
-//! SF10xx publishing and pulling · SF11xx what is attached to images · SF12xx running images.
+//! SF10xx publishing and pulling · SF11xx what is attached to images · SF12xx running images ·
+//! SF13xx starting services elsewhere.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -93,7 +94,8 @@ impl Code {
             | UNKNOWN_VARIANT | CATALOG_INVALID | NO_EXPORTED_CACHE | NOTHING_TO_AUDIT
             | NO_SUCH_IMAGE | NO_SUCH_VARIANT | KEY_UNUSABLE | UPDATE_SETTINGS | UPDATE_STATE
             | UPDATE_FOREIGN | FOREIGN_KIND | FOREIGN_INVALID | FOREIGN_TOO_LARGE
-            | NOTHING_TO_TAKE | STACK_NOT_BUILT | RUN_NEEDS_ENGINE | VOLUME_MISSING | NO_COMMAND => 2,
+            | NOTHING_TO_TAKE | STACK_NOT_BUILT | RUN_NEEDS_ENGINE | VOLUME_MISSING | NO_COMMAND
+            | NOT_PUSHED | LIMITS_INVALID => 2,
             _ => 1,
         }
     }
@@ -401,6 +403,15 @@ codes! {
     AUDIT_FAILED = 503, "what was built does not fit the stack",
         "Each compiled wheel is read before it is used, and the image before it gets its tag. One of them holds binaries that would fail at import or at the first kernel.",
         "Each finding names the object, its code and what to do; `stackforge explain CODE` says more.";
+    LIMITS_INVALID = 510, "limits of a start that cannot be read",
+        "`validate --limits FILE` reads a YAML file: `import` with libraries, `kernel`, and below each `warm` and `cold` with a time, or with `{ at_most: TIME, required: false }`. A limit that is misread would never fail.",
+        "Mend the underlined place: `import: { torch: { warm: 3s, cold: 12s } }`, `kernel: { warm: 5s }`.";
+    LIMIT_EXCEEDED = 511, "a start that takes longer than is allowed",
+        "The time from a new process until a library is imported, or until the first kernel has given its result, is longer than the file of `--limits` allows. `cold` is without what the page cache had of the image's files.",
+        "Find out what grew: `python -X importtime -c 'import LIBRARY'` in the image. Byte code (`bytecode: true`) shortens a warm start, `prune: true` a cold one. On a slower machine, allow more.";
+    LIMIT_NOT_MEASURED = 512, "a limit on a start that was not measured",
+        "The file of `--limits` has a limit on something that this run could not measure: the first kernel without a GPU, a cold start where the page cache keeps the files, or a library that the image does not have. A limit that nobody checks would seem to be kept.",
+        "Validate where it can be measured, with `--gpu` for the kernel; or write the limit as `{ at_most: TIME, required: false }`.";
     DRIVER_TOO_OLD = 601, "the driver is too old for the CUDA of the stack",
         "Every CUDA release needs a driver of its own age. Within one major release an older driver will do (minor-version compatibility), across majors it will not: `CUDA driver version is insufficient for CUDA runtime version`.",
         "Update the driver to the version that the message names, or use a base and a torch with an older CUDA.",
@@ -813,10 +824,20 @@ codes! {
         "Correct the path, or create the directory.";
     NO_COMMAND = 1206, "an image that names no program",
         "The image's configuration has neither an entry point nor a command, or it is not known: a root file system is started by the configuration of its image, which the store keeps.",
-        "Name a program after `--`. For a root file system whose image the store does not have any more, pull it again.";
+        "Name a program after `--`, or set `image.cmd` in the stack. For a root file system whose image the store does not have any more, pull it again.";
     NO_SUCH_USER = 1207, "an image whose user it does not have",
         "The configuration names a user or a group that is not in the image's /etc/passwd or /etc/group, so nobody knows the number.",
         "Correct the image: create the user in it, or name the user by number.";
+    NOT_PUSHED = 1301, "an image whose digest is not known",
+        "What starts a service names its image by digest, so that every machine runs the same bytes. A registry gives the digest when the image is pushed, and the store remembers it for the stack as it was then.",
+        "Build and push the stack: `stackforge build STACK --push REF`. If another machine pushed it, name that image with `--image REF`.";
+    NO_NODE = 1302, "a variant that no node of a cluster would start",
+        "Each variant's pods go to the nodes whose GPUs it serves best, by the labels that NVIDIA's GPU feature discovery gives nodes. Those labels tell compute capabilities apart, not instruction sets, CUDA releases or Python versions; and an image whose labels name no known GPU fits none of them.",
+        "Name the variants that are meant, one for each GPU, with `--variant`.",
+        source "https://github.com/NVIDIA/k8s-device-plugin/blob/main/docs/gpu-feature-discovery/README.md";
+    FOREIGN_IMAGE = 1303, "an image of another stack than the one that is rendered",
+        "`--image` names an image in a registry, and its labels or its platform say that another stack or variant made it: ports, volumes and health check of this stack would not be its own.",
+        "Name the image that was pushed of this stack, or render the stack that the image is of.";
 }
 
 #[cfg(test)]

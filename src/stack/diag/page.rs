@@ -3,7 +3,7 @@
 use super::codes::{Explanation, TABLE};
 
 /// What the hundreds of a code's number mean.
-const GROUPS: [(u16, &str); 13] = [
+const GROUPS: [(u16, &str); 14] = [
     (0, "The stack file"),
     (1, "The target"),
     (2, "Locking"),
@@ -17,6 +17,7 @@ const GROUPS: [(u16, &str); 13] = [
     (10, "Publishing and pulling"),
     (11, "What is attached to images"),
     (12, "Running images"),
+    (13, "Starting services elsewhere"),
 ];
 
 /// Every code in Markdown.

@@ -6,7 +6,7 @@ use crate::fix::Fix;
 use serde_saphyr::Error as YamlError;
 
 /// Converts the parser's error to our words and codes.
-pub(super) fn structural(error: &YamlError, text: &str) -> Diagnostic {
+pub(crate) fn structural(error: &YamlError, text: &str) -> Diagnostic {
     let span = error.location().map(|l| span_of(&l)).unwrap_or_default();
     let at = |d: Diagnostic| d.at(widen(span, text));
     match error {
@@ -123,7 +123,7 @@ fn plain_words(message: &str) -> String {
 }
 
 /// Extends a location without a length to the word at that place.
-pub(super) fn widen(span: Span, text: &str) -> Span {
+pub(crate) fn widen(span: Span, text: &str) -> Span {
     let offset = span.offset.min(text.len());
     let rest = text.get(offset..).unwrap_or("");
     let word = rest

@@ -8,7 +8,7 @@
 mod axis;
 pub mod constraints;
 mod direct;
-mod fault;
+pub(crate) mod fault;
 pub mod raw;
 mod read;
 mod requirement;

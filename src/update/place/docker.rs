@@ -2,8 +2,8 @@
 
 use super::Back;
 use crate::UpdateError;
-use stackforge_build::BuildError;
 use stackforge_build::validate::Report;
+use stackforge_build::{BuildError, ValidationRequest};
 use stackforge_distribute::pull::{self, PullError};
 use stackforge_engine::docker::Docker;
 use stackforge_image::oci::Image;
@@ -58,13 +58,13 @@ pub async fn bring(
 
 pub async fn validate(
     id: &str,
-    gpu: bool,
+    request: ValidationRequest,
     store: &Store,
     cancel: &Cancel,
     line: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Report, BuildError> {
     let docker = stackforge_build::noted(Docker::connect(None).await?, store).await;
-    stackforge_build::validate_image(&docker, id, None, gpu, cancel, line).await
+    stackforge_build::validate_image(&docker, id, request, cancel, line).await
 }
 
 pub async fn switch(name: &str, id: &str, before: Option<&str>) -> Result<(), UpdateError> {

@@ -8,6 +8,7 @@ mod layout;
 mod rootfs;
 
 use super::UpdateError;
+use stackforge_build::ValidationRequest;
 use stackforge_build::validate::Report;
 use stackforge_distribute::pull::{self, Resolved};
 use stackforge_image::store::{Limits, Store};
@@ -128,16 +129,20 @@ impl PlaceContext<'_> {
         cancel: &Cancel,
         line: &mut (dyn FnMut(&str) + Send),
     ) -> Result<Report, UpdateError> {
+        let request = ValidationRequest {
+            gpu,
+            ..ValidationRequest::default()
+        };
         Ok(match self.place {
-            Place::Docker(_) => docker::validate(id, gpu, self.store, cancel, line).await?,
+            Place::Docker(_) => docker::validate(id, request, self.store, cancel, line).await?,
             Place::Rootfs(dir) => {
                 let other = rootfs::other(dir);
-                stackforge_build::validate_rootfs(&other, None, gpu, cancel, line).await?
+                stackforge_build::validate_rootfs(&other, request, cancel, line).await?
             }
             Place::Layout(_) => {
                 let image = self.of_store(id)?;
                 let validate = stackforge_build::validate_at_rest;
-                validate(self.store, &image, None, gpu, cancel, line).await?
+                validate(self.store, &image, request, cancel, line).await?
             }
         })
     }

@@ -233,6 +233,21 @@ fn own(path: &Path, user: u32) {
     }
 }
 
+/// Every library has a warm time, and a cold one or the reason why there is none.
+fn assert_start_was_measured(document: &serde_json::Value) {
+    let start = &document["validation"]["start"];
+    let libraries = start["libraries"].as_array().unwrap();
+    assert!(!libraries.is_empty(), "{document:#}");
+    for library in libraries {
+        assert!(
+            library["warm"]["import"].as_f64().unwrap() > 0.0,
+            "{start:#}"
+        );
+        let is_cold = library["cold"]["import"].is_f64();
+        assert_ne!(is_cold, start["cold"]["reason"].is_string(), "{start:#}");
+    }
+}
+
 #[test]
 fn a_base_without_a_shell_is_all_that_python_needs() {
     let _clean = CleanUp::of(&[SLIM]);
@@ -269,6 +284,7 @@ fn a_base_without_a_shell_is_all_that_python_needs() {
     // Nor does the engine need one to validate it.
     let validated = ok(&sandbox.run(&["validate", &tag, "--json"]));
     assert_eq!(validated["validation"]["ok"], true);
+    assert_start_was_measured(&validated);
 
     // Nor does anyone need the engine: the store has the image, and a layout is one.
     let nowhere = [("DOCKER_HOST", "tcp://127.0.0.1:9")];
@@ -279,6 +295,7 @@ fn a_base_without_a_shell_is_all_that_python_needs() {
         let checks = &validated["validation"]["checks"];
         assert_eq!(checks[0]["name"], "imports", "{validated:#}");
         assert_eq!(checks[0]["status"], "passed", "{validated:#}");
+        assert_start_was_measured(&validated);
     }
     let none = sandbox.run_with(&["validate", "no-such-image"], &nowhere);
     assert_eq!(none.code, 3, "{}", none.stderr);

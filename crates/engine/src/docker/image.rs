@@ -37,6 +37,7 @@ impl Docker {
             os: text(&image["Os"]),
             size: size(&image, self.is_podman()),
             env: texts(&config["Env"]),
+            user: text(&config["User"]),
             created: image["Created"].as_str().map(str::to_owned),
         }))
     }
