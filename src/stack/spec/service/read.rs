@@ -316,7 +316,7 @@ impl Checker<'_> {
         &mut self,
         raw: BTreeMap<Positioned<String>, Positioned<String>>,
     ) -> BTreeMap<String, String> {
-        for (Positioned(key), _) in &raw {
+        for Positioned(key) in raw.keys() {
             if key.value.is_empty() || key.value.chars().any(char::is_control) {
                 let text = format!("`{}` is not the key of a label", clip(&key.value));
                 self.bad(

@@ -257,8 +257,9 @@ impl Reader<'_> {
             }
         }
         let groups = document.get("dependency-groups").and_then(Value::as_table);
-        for group in self.groups.to_vec() {
-            self.group(groups, &group, shown, &mut wanted, 0);
+        let asked = self.groups;
+        for group in asked {
+            self.group(groups, group, shown, &mut wanted, 0);
         }
         for text in wanted {
             self.add(&text, shown, false);
