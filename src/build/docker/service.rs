@@ -74,7 +74,7 @@ pub(super) async fn serve(
         image: Some(image.id.clone()),
         seconds: start.elapsed().as_secs_f64(),
         report: serde_json::to_value(&report).ok(),
-        audit: serde_json::to_value(&built.audit).ok(),
+        audit: serde_json::to_value(built.audit).ok(),
         ..Action::default()
     };
     options.store.record(plan.image_key(), &action)?;

@@ -31,7 +31,6 @@ pub(super) fn of_environment<'a>(options: &Options<'a>, tags: Vec<String>) -> Op
     Options {
         tags,
         outputs: Vec::new(),
-        plain_http: options.plain_http.clone(),
         index: options.index.clone(),
         ..*options
     }
