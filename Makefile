@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up what they need on a fresh machine.
-.PHONY: demo test check fmt lint bench docs setup build
+.PHONY: demo demo-service test check fmt lint bench docs setup build
 
 CARGO ?= cargo
 export SCRIPTS := $(CURDIR)/scripts
@@ -13,6 +13,10 @@ setup:
 
 demo: setup build
 	sh scripts/demo.sh
+
+# The example service: built, started, and called over HTTP.
+demo-service: setup build
+	sh scripts/demo-service.sh
 
 test:
 	sh scripts/setup.sh tests
