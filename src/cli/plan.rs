@@ -3,8 +3,9 @@
 use super::Outcome;
 use super::args::{Common, CompressionChoice, EngineChoice, PlanArgs};
 use super::build::of_native;
-use super::output::{Failure, json, print};
+use super::output::{Each, Failure, json_as_is, print};
 use super::session::Session;
+use serde::Serialize;
 use stackforge_build::last::{self, Changed};
 use stackforge_build::native::planned;
 use stackforge_build::{EngineNeed, wants};
@@ -30,10 +31,8 @@ pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
     }
     let why = args.why.then(|| last::why(&session.store, &plan)).flatten();
     if common.json {
-        json(&document(
-            &plan.stack,
-            vec![variant(&plan, &engine, why.as_ref())],
-        ));
+        let variants = [variant(&plan, &engine, why.as_ref())].into_iter();
+        json_as_is(&Document::of(&plan.stack, variants));
         return Ok(());
     }
     print(&table(&plan, &engine));
@@ -65,7 +64,7 @@ fn all(common: &Common, args: &PlanArgs, session: &Session) -> Outcome {
         let variants = plans.iter().zip(&engines);
         let variants = variants.map(|(p, engine)| variant(p, engine, why(p).as_ref()));
         let name = project.file.pattern.stack.value.as_str();
-        json(&document(name, variants.collect()));
+        json_as_is(&Document::of(name, variants));
     } else {
         print(&summary(&plans));
     }
@@ -109,8 +108,23 @@ fn summary(plans: &[Plan]) -> String {
     out
 }
 
-fn document(stack: &str, variants: Vec<serde_json::Value>) -> serde_json::Value {
-    serde_json::json!({ "stack": stack, "variants": variants })
+/// What `--json` prints. A matrix has megabytes of steps: one variant is made at a time.
+#[derive(Serialize)]
+#[serde(bound = "")]
+struct Document<'a, I: Iterator<Item: Serialize>> {
+    schema: u8,
+    stack: &'a str,
+    variants: Each<I>,
+}
+
+impl<'a, I: Iterator<Item: Serialize>> Document<'a, I> {
+    fn of(stack: &'a str, variants: I) -> Self {
+        Self {
+            schema: 1,
+            stack,
+            variants: Each::of(variants),
+        }
+    }
 }
 
 fn variant(
