@@ -3,6 +3,7 @@
 //! In: the stack's keys. Out: [`App`], [`ImageConfig`] and [`AppChecks`], whose values are checked. The folder that
 //! `app` names is not read here.
 
+mod gpu_variables;
 mod health;
 mod port;
 mod project;

@@ -1,8 +1,11 @@
 //! Checks the values of `app`, `image` and `validate`.
 
 use super::raw::{RawApp, RawHealth, RawImage, RawNamedUser, RawSmokeTest, RawUserBody};
-use super::{APP_HOME, App, AppChecks, Health, ImageConfig, SmokeTest, User, requirements, secret};
-use crate::diag::{Diagnostic, Span, codes};
+use super::{
+    APP_HOME, App, AppChecks, Health, ImageConfig, SmokeTest, User, gpu_variables, requirements,
+    secret,
+};
+use crate::diag::{Diagnostic, Severity, Span, codes};
 use crate::spec::At;
 use crate::spec::raw::Positioned;
 use crate::spec::read::{Checker, clip};
@@ -258,6 +261,13 @@ impl Checker<'_> {
                     clip(&name.value)
                 ));
                 self.push(value.span, secret);
+            } else if let Some(fault) = gpu_variables::fault(&name.value, &value.value) {
+                let text = format!("`{}`: {}", name.value, fault.why);
+                let diagnostic = match fault.severity {
+                    Severity::Warning => Diagnostic::warning(codes::GPU_VARIABLE, text),
+                    _ => Diagnostic::error(codes::GPU_VARIABLE, text),
+                };
+                self.push(value.span, diagnostic.help(fault.help));
             }
             env.insert(name.value, value.value);
         }

@@ -20,7 +20,7 @@ use toml::{Table, Value};
 pub struct Asked {
     /// As PEP 508 has it.
     pub requirement: String,
-    /// Where it stands: `requirements.txt:12`, `pyproject.toml`.
+    /// Where it stands: `requirements.txt:12`, `pyproject.toml:7`.
     pub place: String,
     /// Whether it only holds versions back, and installs nothing.
     pub is_constraint: bool,
@@ -144,9 +144,10 @@ impl Reader<'_> {
         let Some(text) = self.text(path, shown) else {
             return;
         };
+        let file = File { shown, text: &text };
         match text.parse::<Table>() {
-            Ok(document) if is_project(shown) => self.project(&document, shown),
-            Ok(document) => self.lock(&document, shown),
+            Ok(document) if is_project(shown) => self.project(&document, file),
+            Ok(document) => self.lock(&document, file),
             Err(e) => {
                 let message = format!("`{shown}` is not TOML: {}", e.message());
                 self.fault(message, "correct it there");
@@ -202,7 +203,8 @@ impl Reader<'_> {
         }
     }
 
-    fn project(&mut self, document: &Table, shown: &str) {
+    fn project(&mut self, document: &Table, file: File<'_>) {
+        let shown = file.shown;
         let Some(project) = document.get("project").and_then(Value::as_table) else {
             let help = match document.get("tool").and_then(|tool| tool.get("poetry")) {
                 Some(_) => {
@@ -262,7 +264,8 @@ impl Reader<'_> {
             self.group(groups, group, shown, &mut wanted, 0);
         }
         for text in wanted {
-            self.add(&text, shown, false);
+            let quoted = [format!("\"{text}\""), format!("'{text}'")];
+            self.add(&text, &file.place("", &quoted), false);
         }
     }
 
@@ -315,7 +318,8 @@ impl Reader<'_> {
         }
     }
 
-    fn lock(&mut self, document: &Table, shown: &str) {
+    fn lock(&mut self, document: &Table, file: File<'_>) {
+        let shown = file.shown;
         let version = document.get("version").and_then(Value::as_integer);
         let packages = document.get("package").and_then(Value::as_array);
         let (Some(1), Some(packages)) = (version, packages) else {
@@ -328,7 +332,7 @@ impl Reader<'_> {
             let help = "a workspace's app is taken by its requirements: `uv export --package NAME > requirements.txt`";
             return self.fault(message, help);
         };
-        self.asked_by_root(root, shown);
+        self.asked_by_root(root, file);
         let is_several =
             |name: &str| packages.iter().filter(|p| text(p, "name") == name).count() > 1;
         for package in packages.iter().filter(|p| !is_root(p)) {
@@ -346,17 +350,21 @@ impl Reader<'_> {
                 .next()
                 .unwrap_or_default();
             let held = format!("{name}=={version}");
+            let heading = format!("name = \"{name}\"");
             if !is_several(name) {
-                self.add(&held, shown, true);
+                self.add(&held, &file.place(&heading, &[&heading]), true);
                 continue;
             }
+            let place = file.place(&heading, &[text(package, "version")]);
             for marker in texts(package.get("resolution-markers")) {
-                self.add(&format!("{held} ; {marker}"), shown, true);
+                self.add(&format!("{held} ; {marker}"), &place, true);
             }
         }
     }
 
-    fn asked_by_root(&mut self, root: &Value, shown: &str) {
+    fn asked_by_root(&mut self, root: &Value, file: File<'_>) {
+        let shown = file.shown;
+        let heading = format!("name = \"{}\"", text(root, "name"));
         let mut lists = vec![root.get("dependencies")];
         for (key, wanted) in [
             ("optional-dependencies", self.extras),
@@ -391,6 +399,7 @@ impl Reader<'_> {
             .flatten();
         for entry in entries {
             let mut line = text(entry, "name").to_owned();
+            let place = file.place(&heading, &[format!("{{ name = \"{line}\"")]);
             let extras = texts(entry.get("extra"));
             if !extras.is_empty() {
                 line.push_str(&format!("[{}]", extras.join(",")));
@@ -398,7 +407,28 @@ impl Reader<'_> {
             if let Some(marker) = entry.get("marker").and_then(Value::as_str) {
                 line.push_str(&format!(" ; {marker}"));
             }
-            self.add(&line, shown, false);
+            self.add(&line, &place, false);
+        }
+    }
+}
+
+/// A file that is read as TOML, whose tables do not say where they stand.
+#[derive(Clone, Copy)]
+struct File<'a> {
+    shown: &'a str,
+    text: &'a str,
+}
+
+impl File<'_> {
+    /// Returns the place of the first line that has one of the parts, from a line on that begins as said:
+    /// `pyproject.toml:7`. TOML can write it otherwise; then the file alone is the place.
+    fn place(&self, after: &str, parts: &[impl AsRef<str>]) -> String {
+        let has = |line: &str| parts.iter().any(|part| line.contains(part.as_ref()));
+        let lines = self.text.lines().zip(1..);
+        let mut lines = lines.skip_while(|(line, _)| !line.trim_start().starts_with(after));
+        match lines.find(|(line, _)| !line.trim_start().starts_with('#') && has(line)) {
+            Some((_, number)) => format!("{}:{number}", self.shown),
+            None => self.shown.to_owned(),
         }
     }
 }
@@ -519,6 +549,7 @@ torch = { git = "https://example.test/torch" }
         let files = [("d/pyproject.toml", PROJECT)];
         let app = "requirements: [pyproject.toml], extras: [all], groups: [prod]";
         let found = asked(&files, app).unwrap();
+        assert_eq!(found[1], "pynvml @pyproject.toml:8");
         let names: Vec<&str> = found.iter().map(|l| l.split(' ').next().unwrap()).collect();
         assert_eq!(
             names,
@@ -600,16 +631,16 @@ resolution-markers = ["python_full_version >= '3.11'"]
         assert_eq!(
             asked(&files, "requirements: uv.lock").unwrap(),
             [
-                "fastapi @uv.lock",
-                "uvicorn[standard] ; sys_platform != 'win32' @uv.lock",
-                "holds fastapi==0.115.6 @uv.lock",
-                "holds numpy==2.2.0 ; python_full_version < '3.11' @uv.lock",
-                "holds numpy==2.3.0 ; python_full_version >= '3.11' @uv.lock",
+                "fastapi @uv.lock:8",
+                "uvicorn[standard] ; sys_platform != 'win32' @uv.lock:9",
+                "holds fastapi==0.115.6 @uv.lock:14",
+                "holds numpy==2.2.0 ; python_full_version < '3.11' @uv.lock:23",
+                "holds numpy==2.3.0 ; python_full_version >= '3.11' @uv.lock:28",
             ]
         );
         let with_dev = asked(&files, "requirements: uv.lock, groups: [dev]").unwrap();
         assert!(
-            with_dev.contains(&"pytest @uv.lock".to_owned()),
+            with_dev.contains(&"pytest @uv.lock:12".to_owned()),
             "{with_dev:?}"
         );
         assert!(asked(&files, "requirements: uv.lock, groups: [test]").is_err());

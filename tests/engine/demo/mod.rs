@@ -1,5 +1,7 @@
 //! The demo, whole: real CUDA wheels, a real CUDA compile, judged from outside.
 
+mod service;
+
 use crate::support;
 use serde_json::Value;
 use std::process::Command;
