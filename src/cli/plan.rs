@@ -10,10 +10,10 @@ use stackforge_build::last::{self, Changed};
 use stackforge_build::native::planned;
 use stackforge_build::{EngineNeed, wants};
 use stackforge_image::store::Store;
-use stackforge_plan::{Op, Plan, StepId};
+use stackforge_plan::{Kind, Op, Plan, Step, StepId};
 use stackforge_stack::catalog::DistributionKind;
 use stackforge_stack::rules::{Decision, Machine};
-use stackforge_types::printable;
+use stackforge_types::{Digest, Platform, PythonVersion, printable};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
@@ -61,8 +61,9 @@ fn all(common: &Common, args: &PlanArgs, session: &Session) -> Outcome {
     }
     if common.json {
         let why = |plan| args.why.then(|| last::why(&session.store, plan)).flatten();
-        let variants = plans.iter().zip(&engines);
-        let variants = variants.map(|(p, engine)| variant(p, engine, why(p).as_ref()));
+        let reasons: Vec<_> = plans.iter().map(why).collect();
+        let variants = plans.iter().zip(&engines).zip(&reasons);
+        let variants = variants.map(|((plan, engine), why)| variant(plan, engine, why.as_ref()));
         let name = project.file.pattern.stack.value.as_str();
         json_as_is(&Document::of(name, variants));
     } else {
@@ -127,40 +128,64 @@ impl<'a, I: Iterator<Item: Serialize>> Document<'a, I> {
     }
 }
 
-fn variant(
-    plan: &Plan,
+#[derive(Serialize)]
+struct VariantDocument<'a> {
+    cuda: Option<&'a str>,
+    engine: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    isa: Option<&'a str>,
+    key: &'a Digest,
+    libraries: &'a [Decision],
+    name: &'a str,
+    platform: Platform,
+    python: PythonVersion,
+    sm: Vec<String>,
+    steps: Vec<StepDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct StepDocument<'a> {
+    by: &'a BTreeMap<String, String>,
+    cached: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed: Option<&'a [Changed]>,
+    id: &'a StepId,
+    inputs: &'a [StepId],
+    key: &'a Digest,
+    kind: Kind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
+    op: &'a Op,
+}
+
+fn variant<'a>(
+    plan: &'a Plan,
     engine: &EngineNeed,
-    why: Option<&BTreeMap<StepId, Vec<Changed>>>,
-) -> serde_json::Value {
-    let steps: Vec<_> = plan
-        .steps
-        .iter()
-        .map(|s| {
-            let mut step = serde_json::json!({
-                "id": s.id, "kind": s.kind, "key": s.key, "cached": s.cached,
-                "inputs": s.after, "by": s.inputs, "op": s.op,
-            });
-            if let Some(note) = &s.note {
-                step["note"] = note.as_str().into();
-            }
-            if let Some(changes) = why.and_then(|w| w.get(&s.id)) {
-                step["changed"] = serde_json::json!(changes);
-            }
-            step
-        })
-        .collect();
-    let mut variant = serde_json::json!({
-        "name": plan.variant, "platform": plan.platform, "python": plan.python,
-        "cuda": plan.cuda, "sm": plan.sm.iter().map(|s| s.digits()).collect::<Vec<_>>(),
-        "libraries": plan.libraries,
-        "engine": engine.to_string(),
-        "key": plan.key(),
-        "steps": steps,
-    });
-    if let Some(isa) = &plan.isa {
-        variant["isa"] = isa.as_str().into();
+    why: Option<&'a BTreeMap<StepId, Vec<Changed>>>,
+) -> VariantDocument<'a> {
+    let step = |step: &'a Step| StepDocument {
+        by: &step.inputs,
+        cached: step.cached,
+        changed: why.and_then(|why| why.get(&step.id)).map(Vec::as_slice),
+        id: &step.id,
+        inputs: &step.after,
+        key: &step.key,
+        kind: step.kind,
+        note: step.note.as_deref(),
+        op: &step.op,
+    };
+    VariantDocument {
+        cuda: plan.cuda.as_deref(),
+        engine: engine.to_string(),
+        isa: plan.isa.as_ref().map(|isa| isa.as_str()),
+        key: plan.key(),
+        libraries: &plan.libraries,
+        name: &plan.variant,
+        platform: plan.platform,
+        python: plan.python,
+        sm: plan.sm.iter().map(|sm| sm.digits()).collect(),
+        steps: plan.steps.iter().map(step).collect(),
     }
-    variant
 }
 
 fn table(plan: &Plan, engine: &EngineNeed) -> String {
