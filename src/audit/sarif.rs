@@ -6,8 +6,8 @@
 use super::tree::Kind;
 use super::{Audit, Finding};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use stackforge_stack::diag::{Code, Severity};
+use stackforge_types::Sha256;
 use std::collections::BTreeSet;
 use std::path::Path;
 

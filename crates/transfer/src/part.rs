@@ -4,8 +4,7 @@
 //! killed process left is resumed. All calls except [`PartFile::lock`] block. Never: gives a final name
 //! before the bytes are on disk, writes through a link.
 
-use sha2::{Digest as _, Sha256};
-use stackforge_types::Digest;
+use stackforge_types::{Digest, Sha256};
 use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};

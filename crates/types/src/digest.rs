@@ -1,6 +1,6 @@
 //! The digest of a blob or file, and its two spellings: `sha256:HEX`, and bare hex digits.
 
-use super::{Malformed, malformed};
+use super::{Malformed, Sha256, malformed};
 use std::fmt;
 use std::io;
 use std::str::FromStr;
@@ -15,8 +15,7 @@ pub struct Digest(String);
 impl Digest {
     /// The SHA-256 of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
-        use sha2::Digest as _;
-        Self::from_hash(&sha2::Sha256::digest(bytes))
+        Self::from_hash(&Sha256::digest(bytes))
     }
 
     /// Returns the digest of all that `content` still has.
@@ -24,8 +23,7 @@ impl Digest {
     /// # Errors
     /// If it cannot be read.
     pub fn of_reader(mut content: impl io::Read) -> io::Result<Self> {
-        use sha2::Digest as _;
-        let mut hash = sha2::Sha256::new();
+        let mut hash = Sha256::new();
         let mut piece = vec![0; PIECE];
         loop {
             match content.read(&mut piece) {

@@ -15,6 +15,7 @@ pub mod printable;
 pub mod reference;
 mod remove;
 pub mod root;
+mod sha256;
 mod stream;
 pub mod wheel;
 pub mod yaml;
@@ -26,6 +27,7 @@ pub use nouns::{
     malformed,
 };
 pub use remove::{remove, remove_at};
+pub use sha256::Sha256;
 pub use stream::LogStream;
 
 /// Compiles the example of the README.

@@ -171,9 +171,8 @@ fn of_store(path: &Path) -> Option<Digest> {
 }
 
 fn file_digest(path: &Path) -> std::io::Result<Digest> {
-    use sha2::Digest as _;
     let mut file = std::fs::File::open(path)?;
-    let mut hash = sha2::Sha256::new();
+    let mut hash = stackforge_types::Sha256::new();
     let mut piece = vec![0; 1 << 20];
     loop {
         match file.read(&mut piece)? {

@@ -134,7 +134,7 @@ fn the_example_service_answers_from_both_engines() {
     assert_ne!(text, changed);
     std::fs::write(&code, changed).unwrap();
     let again = built(&sandbox, &native);
-    assert_eq!(done(&again), ["project", "app", "validation"], "{again:#}");
+    assert_eq!(done(&again), ["project", "app", "service"], "{again:#}");
     let second = detected(&Service::start(&sandbox, &at_rest));
     assert_ne!(first["scores"], second["scores"]);
 

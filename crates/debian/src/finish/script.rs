@@ -5,7 +5,7 @@
 //! that debhelper generates. The rest has to be empty, or known by its digest ([`super::known`]).
 //! Nothing is ever guessed, and nothing is run.
 
-use sha2::{Digest, Sha256};
+use stackforge_types::Sha256;
 
 use super::alternatives::Alternative;
 use super::known::Effect;

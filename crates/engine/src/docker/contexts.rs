@@ -95,8 +95,7 @@ fn of_context(folder: &Path, name: &str) -> Result<Option<Address>, EngineError>
 
 /// Returns the directory name of a context: the SHA-256 of its name.
 fn id(name: &str) -> String {
-    use sha2::Digest as _;
-    let digest = sha2::Sha256::digest(name.as_bytes());
+    let digest = stackforge_types::Sha256::digest(name.as_bytes());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use sha2::{Digest as _, Sha256};
+use stackforge_types::Sha256;
 
 /// A wheel to place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +80,7 @@ fn bucket(name: &str, count: u64) -> u64 {
         let mut hash = Sha256::new();
         hash.update(bucket.to_le_bytes());
         hash.update(name);
-        <[u8; 32]>::from(hash.finalize())
+        hash.finalize()
     };
     (0..count).max_by_key(weight).unwrap_or_default()
 }

@@ -15,8 +15,7 @@ use super::error::WheelFault;
 pub(super) type Sha256 = [u8; 32];
 
 pub(super) fn sha256(bytes: &[u8]) -> Sha256 {
-    use sha2::Digest as _;
-    sha2::Sha256::digest(bytes).into()
+    stackforge_types::Sha256::digest(bytes)
 }
 
 /// The digest that RECORD states for each file: `sha256=…`, in URL-safe base64 without padding, or nothing.

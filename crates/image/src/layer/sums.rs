@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 
-use sha2::{Digest as _, Sha256};
+use stackforge_types::Sha256;
 
 use super::LayerError;
 use super::record;
@@ -75,7 +75,7 @@ fn sum(batches: Receiver<Vec<Piece>>) -> Vec<record::Sha256> {
     for piece in batches.into_iter().flatten() {
         match piece {
             Piece::Bytes(bytes) => hash.update(&*bytes),
-            Piece::End => digests.push(hash.finalize_reset().into()),
+            Piece::End => digests.push(hash.finalize_reset()),
         }
     }
     digests

@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 
-use sha2::{Digest as _, Sha256, Sha384, Sha512};
+use sha2::{Digest as _, Sha384, Sha512};
+use stackforge_types::Sha256;
 
 use super::LayerError;
 use super::error::{MAX_DEPTH, WheelFault};
@@ -140,7 +141,7 @@ impl<S: Source + Clone> Wheel<S> {
     pub(super) fn sha256(&self, member: &Member) -> Result<record::Sha256, LayerError> {
         let mut hash = Sha256::new();
         self.each_piece(member, |piece| hash.update(piece))?;
-        Ok(hash.finalize().into())
+        Ok(hash.finalize())
     }
 
     /// Fails if RECORD states another digest of a member than `found` and the wheel is not vouched for.

@@ -6,9 +6,8 @@ use super::place::Place;
 use super::stream::{Proof, Stream, Tar};
 use oci_spec::image::Descriptor;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use stackforge_binary::source::Source as _;
-use stackforge_types::Digest;
+use stackforge_types::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::Path;
 

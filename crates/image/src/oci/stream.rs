@@ -3,11 +3,10 @@
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read};
 
 use flate2::bufread::MultiGzDecoder;
-use sha2::{Digest as _, Sha256};
 
 use super::parse::Compression;
 use stackforge_binary::source::{FileSource, Source as _, Window};
-use stackforge_types::Digest;
+use stackforge_types::{Digest, Sha256};
 
 const BUFFER: usize = 64 << 10;
 

@@ -18,10 +18,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use compress::Compressor;
-use sha2::{Digest as _, Sha256};
 
 use crate::oci::Layer;
-use stackforge_types::Digest;
+use stackforge_types::{Digest, Sha256};
 
 pub use compress::Compression;
 

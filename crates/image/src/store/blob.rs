@@ -3,8 +3,7 @@
 use super::error::StoreError;
 use super::files::sync_folder;
 use super::handle::Store;
-use sha2::{Digest as _, Sha256};
-use stackforge_types::Digest;
+use stackforge_types::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt as _;

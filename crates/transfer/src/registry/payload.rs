@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use futures_util::stream;
 use reqwest::Body;
-use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-use stackforge_types::Digest;
+use stackforge_types::{Digest, Sha256};
 
 use super::RegistryError;
 

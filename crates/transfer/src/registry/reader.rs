@@ -7,9 +7,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sha2::{Digest as _, Sha256};
 
-use stackforge_types::Digest;
+use stackforge_types::{Digest, Sha256};
 
 use super::blob::{self, BlobStream};
 use super::endpoint::Ask;

@@ -3,9 +3,8 @@
 use super::member;
 use super::toc::{Chunk, Key, Toc};
 use bytes::Bytes;
-use sha2::{Digest as _, Sha256};
 use stackforge_transfer::registry::Piece;
-use stackforge_types::Digest;
+use stackforge_types::{Digest, Sha256};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 

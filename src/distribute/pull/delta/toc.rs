@@ -8,8 +8,7 @@ use flate2::bufread::GzDecoder;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use sha2::{Digest as _, Sha256};
-use stackforge_types::Digest;
+use stackforge_types::{Digest, Sha256};
 use std::fmt;
 use std::io::{BufReader, Read};
 
@@ -115,7 +114,7 @@ impl<'de> Visitor<'de> for EntryVisitor {
                 }
             }
         }
-        entry.rest = rest.finalize().into();
+        entry.rest = rest.finalize();
         Ok(entry)
     }
 }
@@ -224,7 +223,7 @@ impl Builder {
         if !content {
             return Some(());
         }
-        let key = std::mem::take(&mut self.between).finalize().into();
+        let key = self.between.finalize_reset();
         match self.chunks.last_mut() {
             Some(before) => before.behind = key,
             None => self.head = Some(key),
@@ -257,7 +256,7 @@ impl Builder {
     }
 
     fn finish(mut self) -> Option<Toc> {
-        let last: Key = self.between.finalize().into();
+        let last: Key = self.between.finalize();
         self.chunks.last_mut()?.behind = last;
         Some(Toc {
             chunks: self.chunks,
