@@ -12,6 +12,7 @@ mod coverage;
 mod driver;
 mod environment;
 mod fit;
+mod gpu_variables;
 mod local_label;
 mod pick;
 mod predict;
@@ -98,6 +99,7 @@ pub fn check(case: Case<'_>) -> Checked<'_> {
         compile::memory,
         driver::driver_is_new_enough,
         driver::toolkit_skew,
+        gpu_variables::gpus_are_hidden,
     ] {
         rule(&case, &env, &mut findings);
     }

@@ -3,7 +3,7 @@
 //! Sources: NVIDIA Container Toolkit, "Specialized Configurations with Docker"; the messages of its runtime hook
 //! and of libnvidia-container.
 
-use crate::diag::Severity;
+use crate::diag::{Diagnostic, Severity, codes};
 use crate::spec::read::clip;
 
 /// Parts of the driver that a container can ask for.
@@ -20,6 +20,18 @@ pub struct Fault {
     pub severity: Severity,
     pub why: String,
     pub help: &'static str,
+}
+
+impl Fault {
+    /// Returns the finding about the variable of that name.
+    pub fn diagnostic(&self, name: &str) -> Diagnostic {
+        let text = format!("`{name}`: {}", self.why);
+        let diagnostic = match self.severity {
+            Severity::Warning => Diagnostic::warning(codes::GPU_VARIABLE, text),
+            _ => Diagnostic::error(codes::GPU_VARIABLE, text),
+        };
+        diagnostic.help(self.help)
+    }
 }
 
 /// Returns what a container with this variable would lack, or why it would not start.

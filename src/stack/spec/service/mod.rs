@@ -3,7 +3,7 @@
 //! In: the stack's keys. Out: [`App`], [`ImageConfig`] and [`AppChecks`], whose values are checked. The folder that
 //! `app` names is not read here.
 
-mod gpu_variables;
+pub mod gpu_variables;
 mod health;
 mod port;
 mod project;
@@ -18,6 +18,7 @@ pub use project::Project;
 pub use requirements::{Asked, expand};
 
 use super::At;
+use crate::diag::Span;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -64,6 +65,9 @@ pub struct ImageConfig {
     pub cmd: Option<Vec<String>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// Where the values of variables stand that only a rule can judge.
+    #[serde(skip)]
+    pub env_spans: BTreeMap<String, Span>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<User>,
     #[serde(skip_serializing_if = "Option::is_none")]

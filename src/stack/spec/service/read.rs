@@ -83,7 +83,7 @@ impl Checker<'_> {
     pub(in crate::spec) fn image(&mut self, raw: Option<RawImage>) -> Option<ImageConfig> {
         let raw = raw?;
         self.variables(raw.env.keys());
-        let env = self.env(raw.env);
+        let (env, env_spans) = self.env(raw.env);
         let ports = raw.ports.into_iter();
         let ports: Vec<_> = ports
             .filter_map(|port| self.parse_or(port, "ports are `8000` or `\"9000/udp\"`"))
@@ -92,6 +92,7 @@ impl Checker<'_> {
             entrypoint: self.command(raw.entrypoint),
             cmd: self.command(raw.cmd),
             env,
+            env_spans,
             user: raw.user.and_then(|user| self.user(user.0.0)),
             workdir: raw.workdir.and_then(|dir| self.image_path(&dir.0)),
             ports,
@@ -236,8 +237,8 @@ impl Checker<'_> {
     fn env(
         &mut self,
         raw: BTreeMap<Positioned<String>, Positioned<String>>,
-    ) -> BTreeMap<String, String> {
-        let mut env = BTreeMap::new();
+    ) -> (BTreeMap<String, String>, BTreeMap<String, Span>) {
+        let (mut env, mut spans) = (BTreeMap::new(), BTreeMap::new());
         for (Positioned(name), Positioned(value)) in raw {
             if value.value.chars().any(char::is_control) {
                 let text = format!(
@@ -262,16 +263,15 @@ impl Checker<'_> {
                 ));
                 self.push(value.span, secret);
             } else if let Some(fault) = gpu_variables::fault(&name.value, &value.value) {
-                let text = format!("`{}`: {}", name.value, fault.why);
-                let diagnostic = match fault.severity {
-                    Severity::Warning => Diagnostic::warning(codes::GPU_VARIABLE, text),
-                    _ => Diagnostic::error(codes::GPU_VARIABLE, text),
-                };
-                self.push(value.span, diagnostic.help(fault.help));
+                if fault.severity == Severity::Error {
+                    self.push(value.span, fault.diagnostic(&name.value));
+                } else {
+                    spans.insert(name.value.clone(), value.span);
+                }
             }
             env.insert(name.value, value.value);
         }
-        env
+        (env, spans)
     }
 
     fn user(&mut self, user: At<RawUserBody>) -> Option<User> {
