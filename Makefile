@@ -1,3 +1,4 @@
+# `make dist` makes what is published, `make docs` the book.
 # `make demo` and `make test` set up what they need on a fresh machine.
 .PHONY: demo demo-service test check fmt lint bench docs setup build dist
 

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 out=target/dist
 tools=target/dist-tools
 # The oldest glibc that the programs run on: Debian 10, RHEL 8 and JetPack 5 have no older one.
-# docs/src/install.md says why they are not static.
+# docs/install.md says why they are not static.
 glibc=2.28
 
 if [ ! -x "$tools/bin/cargo-zigbuild" ]; then

@@ -99,7 +99,13 @@ pub struct Common {
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
     /// Where logs, records and downloads are kept
-    #[arg(long, global = true, value_name = "DIR", env = "STACKFORGE_STORE")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "STACKFORGE_STORE",
+        hide_env_values = true
+    )]
     pub store: Option<PathBuf>,
     /// Catalog files that extend or replace the built-in ones (default: .stackforge beside the stack)
     #[arg(long, global = true, value_name = "DIR")]
