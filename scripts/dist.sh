@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes what is published, in target/dist: programs, wheels, Debian packages, an SBOM, checksums and, with
-# STACKFORGE_KEY (a file or env://NAME), signatures. Needs rustup, Python 3, crates.io and PyPI; zig links for
-# the other processor and for the old glibc.
+# Makes what is published, in target/dist: programs, wheels, Debian packages, an SBOM and checksums
+# (scripts/sign-dist.sh signs those). Needs rustup, Python 3, crates.io and PyPI; zig links for the other processor
+# and for the old glibc.
 #
 # The same commit and the same tools give the same bytes: no clock and no path of this machine is in a file.
 #
@@ -19,7 +19,7 @@ if [ ! -x "$tools/bin/cargo-zigbuild" ]; then
     "$tools/bin/pip" install --quiet --disable-pip-version-check --requirement scripts/dist-tools.txt
 fi
 if ! command -v cargo-deb >/dev/null 2>&1 && [ ! -x "$tools/bin/cargo-deb" ]; then
-    cargo install --locked --quiet --root "$tools" --version 3.7.0 cargo-deb
+    cargo install --locked --quiet --debug --root "$tools" --version 3.8.0 cargo-deb
 fi
 PATH=$PWD/$tools/bin:$PATH
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
