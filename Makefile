@@ -1,5 +1,6 @@
+# `make dist` makes what is published, `make docs` the book.
 # `make demo` and `make test` set up what they need on a fresh machine.
-.PHONY: demo demo-service test check fmt lint bench docs setup build
+.PHONY: demo demo-service test check fmt lint bench docs setup build dist
 
 CARGO ?= cargo
 export SCRIPTS := $(CURDIR)/scripts
@@ -36,5 +37,9 @@ lint:
 bench: setup build
 	sh benches/run.sh
 
+# Programs, wheels, Debian packages, an SBOM and checksums for publishing, in target/dist.
+dist:
+	sh scripts/dist.sh
+
 docs: build
-	target/release/stackforge explain --markdown > docs/rules.md
+	sh scripts/docs.sh

@@ -1,7 +1,7 @@
 //! The command line's arguments.
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use stackforge_build::Output;
 use stackforge_distribute::evidence::Kind;
 use stackforge_distribute::pull::Place;
@@ -34,7 +34,9 @@ impl Cli {
     pub fn read(
         typed: impl Iterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
-        let cli = Self::try_parse_from(typed)?;
+        let mut command = super::help::command();
+        let matches = command.try_get_matches_from_mut(typed)?;
+        let cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
         let other = match &cli.command {
             Command::Build(a)
                 if a.engine == EngineChoice::Docker && !a.outputs.iter().all(Output::of_engine) =>
@@ -66,7 +68,8 @@ impl Cli {
             }
             Command::Matrix(a) if a.emit.is_some() => "--emit",
             Command::Plan(a) if a.dot => "--dot",
-            Command::Explain(a) if a.markdown => "--markdown",
+            Command::Explain(ExplainArgs { markdown: true, .. })
+            | Command::Schema(SchemaArgs { markdown: true }) => "--markdown",
             Command::Inspect(a) if a.print.is_some() => "--print",
             _ => return Ok(cli),
         };
@@ -96,7 +99,13 @@ pub struct Common {
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
     /// Where logs, records and downloads are kept
-    #[arg(long, global = true, value_name = "DIR", env = "STACKFORGE_STORE")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "STACKFORGE_STORE",
+        hide_env_values = true
+    )]
     pub store: Option<PathBuf>,
     /// Catalog files that extend or replace the built-in ones (default: .stackforge beside the stack)
     #[arg(long, global = true, value_name = "DIR")]
@@ -160,11 +169,28 @@ pub enum Command {
     /// Explain a diagnostic's code
     Explain(ExplainArgs),
     /// Print the JSON Schema of a stack file
-    Schema,
+    Schema(SchemaArgs),
     /// Print completions for a shell
     Completions { shell: clap_complete::Shell },
     /// Print the manual page
-    Man,
+    Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// Every key as a Markdown page
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Directory to write a page for each command to, in place of stdout; made if it is missing
+    #[arg(short, long, value_name = "DIR", conflicts_with = "markdown")]
+    pub output: Option<PathBuf>,
+    /// Every command as a Markdown page
+    #[arg(long)]
+    pub markdown: bool,
 }
 
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use super::Outcome;
 use super::args::{Common, DoctorArgs};
 use super::output::{colored, json, print, print_report};
 use super::session::runtime;
-use stackforge_device::doctor::{Question, examine, table};
+use stackforge_device::doctor::{Question, examine, next, table};
 use stackforge_image::store::Store;
 use stackforge_stack::config::Config;
 use stackforge_stack::diag::{Report, Source, render};
@@ -26,8 +26,10 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Outcome {
         return Ok(());
     }
     print(&table(&report));
+    let (command, purpose) = next(&report, &catalog, args.root.as_deref());
     let findings = Report::new(Source::default(), report.findings);
     let color = colored(common, std::io::stdout().is_terminal());
     print_report(&render(&findings, color));
+    print(&format!("next: {command}   ({purpose})\n"));
     Ok(())
 }

@@ -1,27 +1,50 @@
 //! `stackforge schema`, `completions` and `man`: what is generated from the types.
 
-use super::Outcome;
-use super::args::{Cli, Common};
-use super::output::{print, print_document};
-use clap::CommandFactory as _;
+use super::args::{Common, ManArgs, SchemaArgs};
+use super::output::{Failure, print, print_document};
+use super::{Outcome, help, keys};
+use stackforge_stack::diag::{Diagnostic, codes};
+use std::path::Path;
 
-pub fn schema(_: &Common) -> Outcome {
-    let text = serde_json::to_string_pretty(&stackforge_stack::spec::schema()).unwrap_or_default();
+pub fn schema(_: &Common, args: &SchemaArgs) -> Outcome {
+    let schema = stackforge_stack::spec::schema();
+    if args.markdown {
+        print(&keys::markdown(&schema));
+        return Ok(());
+    }
+    let text = serde_json::to_string_pretty(&schema).unwrap_or_default();
     print_document(&format!("{text}\n"));
     Ok(())
 }
 
 pub fn completions(shell: clap_complete::Shell) -> Outcome {
     let mut out = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "stackforge", &mut out);
+    clap_complete::generate(shell, &mut help::command(), "stackforge", &mut out);
     print(&String::from_utf8_lossy(&out));
     Ok(())
 }
 
-pub fn man() -> Outcome {
+pub fn man(args: &ManArgs) -> Outcome {
+    if args.markdown {
+        print(&help::markdown());
+        return Ok(());
+    }
+    if let Some(folder) = &args.output {
+        return pages(folder);
+    }
     let mut out = Vec::new();
     // Writing to a Vec cannot fail.
-    let _ = clap_mangen::Man::new(Cli::command()).render(&mut out);
+    let _ = clap_mangen::Man::new(help::command()).render(&mut out);
     print(&String::from_utf8_lossy(&out));
     Ok(())
+}
+
+/// Writes the page of each command: `stackforge.1`, `stackforge-build.1` …
+fn pages(folder: &Path) -> Outcome {
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(help::command(), folder));
+    written.map_err(|e| {
+        let what = format!("write {}: {e}", folder.display());
+        Failure::of(Diagnostic::error(codes::STORE_IO, what))
+    })
 }

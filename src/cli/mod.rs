@@ -18,8 +18,10 @@ mod emit;
 mod errors;
 mod explain;
 mod generate;
+mod help;
 mod init;
 mod inspect;
+mod keys;
 mod lock;
 mod matrix;
 mod output;
@@ -86,9 +88,9 @@ pub fn main() -> ExitCode {
         Command::Cache(a) => cache::run(common, &a),
         Command::Diagnose(a) => diagnose::run(common, &a),
         Command::Explain(a) => explain::run(common, &a),
-        Command::Schema => generate::schema(common),
+        Command::Schema(a) => generate::schema(common, &a),
         Command::Completions { shell } => generate::completions(shell),
-        Command::Man => generate::man(),
+        Command::Man(a) => generate::man(&a),
     };
     match result.err().or_else(output::output_lost) {
         None => ExitCode::SUCCESS,

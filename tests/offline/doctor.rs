@@ -76,8 +76,10 @@ fn this_machine_is_reported_whatever_it_is() {
         .stdout
         .lines()
         .take_while(|l| !l.contains("SF0"))
-        .filter(|l| l.starts_with(|c: char| c.is_ascii_alphabetic()))
+        .filter(|l| l.starts_with(|c: char| c.is_ascii_alphabetic()) && !l.starts_with("next: "))
         .collect();
+    let last = run.stdout.lines().next_back().unwrap_or_default();
+    assert!(last.starts_with("next: stackforge "), "{last}");
     assert_eq!(
         sections,
         [

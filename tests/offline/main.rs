@@ -8,6 +8,7 @@ mod crash;
 mod deploy;
 mod diagnose;
 mod diagnostics;
+mod docs;
 mod doctor;
 mod emit;
 mod errors;

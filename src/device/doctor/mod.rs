@@ -8,6 +8,7 @@ mod engines;
 mod fit;
 mod judge;
 mod network;
+mod next;
 mod table;
 
 use crate::{Device, Identified, free};
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 pub use engines::{Engine, Program};
 pub use fit::{Build, Can, Run, bases};
 pub use network::{Answer, Network};
+pub use next::next;
 pub use table::table;
 
 /// The input of a report.

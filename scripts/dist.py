@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""The parts of `make dist` that no other tool does as we need them.
+
+    scripts/dist.py check PROGRAM --glibc 2.28 --private DIR...   that a program runs where we say
+    scripts/dist.py wheel PROGRAM --version V --tag TAG -o DIR    a wheel that installs the program
+    scripts/dist.py sbom --version V <METADATA                    cargo's metadata as CycloneDX 1.6
+
+Bytes depend on the input and on SOURCE_DATE_EPOCH alone.
+"""
+import argparse
+import base64
+import hashlib
+import json
+import os
+import re
+import struct
+import sys
+import time
+import zipfile
+
+# What glibc itself brings: nothing else has to be installed.
+LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
+             "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+LIMIT = 20_000_000
+
+
+def epoch():
+    return int(os.environ.get("SOURCE_DATE_EPOCH", "315532800"))
+
+
+def text(data, at):
+    return data[at:data.index(b"\0", at)].decode()
+
+
+def sections(data):
+    """Yields type, offset, size and linked section of each section of a 64-bit little-endian ELF file."""
+    if data[:6] != b"\x7fELF\x02\x01":
+        sys.exit("dist: not a 64-bit little-endian ELF file")
+    table, = struct.unpack_from("<Q", data, 40)
+    size, count = struct.unpack_from("<HH", data, 58)
+    for i in range(count):
+        kind, = struct.unpack_from("<I", data, table + i * size + 4)
+        offset, length, link = struct.unpack_from("<QQI", data, table + i * size + 24)
+        yield kind, offset, length, link
+
+
+def needs(data):
+    """Returns the libraries that a program needs, and the symbol versions that it asks of them."""
+    table = list(sections(data))
+    libraries, versions = set(), set()
+    for kind, offset, size, link in table:
+        if kind == 6:  # SHT_DYNAMIC
+            for at in range(offset, offset + size, 16):
+                tag, value = struct.unpack_from("<QQ", data, at)
+                if tag == 1:  # DT_NEEDED
+                    libraries.add(text(data, table[link][1] + value))
+        elif kind == 0x6FFFFFFE:  # SHT_GNU_verneed
+            at = offset
+            while True:
+                _, count, _, first, following = struct.unpack_from("<HHIII", data, at)
+                aux = at + first
+                for _ in range(count):
+                    _, _, _, name, step = struct.unpack_from("<IHHII", data, aux)
+                    versions.add(text(data, table[link][1] + name))
+                    aux += step
+                if not following:
+                    break
+                at += following
+    return libraries, versions
+
+
+def numbers(version):
+    return tuple(int(part) for part in version.split("."))
+
+
+def check(arguments):
+    with open(arguments.program, "rb") as file:
+        data = file.read()
+    libraries, versions = needs(data)
+    faults = []
+    if len(data) > LIMIT:
+        faults.append(f"has {len(data)} bytes, more than {LIMIT}")
+    if libraries - LIBRARIES:
+        faults.append(f"needs {', '.join(sorted(libraries - LIBRARIES))}, which glibc does not bring")
+    glibc = [v.removeprefix("GLIBC_") for v in versions if re.fullmatch(r"GLIBC_[0-9.]+", v)]
+    newest = max(glibc, key=numbers, default="none")
+    if not glibc or numbers(newest) > numbers(arguments.glibc):
+        faults.append(f"needs glibc {newest}, and {arguments.glibc} is promised")
+    for private in arguments.private:
+        if private.encode() in data:
+            faults.append(f"holds the path {private} of this machine")
+    for fault in faults:
+        print(f"dist: {arguments.program} {fault}", file=sys.stderr)
+    if faults:
+        sys.exit(1)
+    print(f"{arguments.program}: {len(data)} bytes, glibc {newest}, {', '.join(sorted(libraries))}")
+
+
+def wheel(arguments):
+    with open("README.md") as file:
+        readme = file.read()
+    with open("LICENSE", "rb") as file:
+        license = file.read()
+    with open(arguments.program, "rb") as file:
+        program = file.read()
+    name = f"stackforge-{arguments.version}"
+    info = f"{name}.dist-info"
+    metadata = (f"Metadata-Version: 2.4\nName: stackforge\nVersion: {arguments.version}\n"
+                "Summary: CUDA machine-learning stacks that work, as container images, from one YAML file\n"
+                "License-Expression: Apache-2.0\nLicense-File: LICENSE\nRequires-Python: >=3.8\n"
+                f"Description-Content-Type: text/markdown\n\n{readme}")
+    tags = f"Wheel-Version: 1.0\nGenerator: stackforge-dist\nRoot-Is-Purelib: false\nTag: {arguments.tag}\n"
+    files = [(f"{name}.data/scripts/stackforge", program, 0o755),
+             (f"{info}/licenses/LICENSE", license, 0o644),
+             (f"{info}/METADATA", metadata.encode(), 0o644),
+             (f"{info}/WHEEL", tags.encode(), 0o644)]
+    record = ""
+    for path, data, _ in files:
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        record += f"{path},sha256={digest},{len(data)}\n"
+    record += f"{info}/RECORD,,\n"
+    files.append((f"{info}/RECORD", record.encode(), 0o644))
+    # ZIP has no time before 1980.
+    stamp = time.gmtime(max(epoch(), 315532800))[:6]
+    target = os.path.join(arguments.output, f"{name}-{arguments.tag}.whl")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for path, data, mode in files:
+            member = zipfile.ZipInfo(path, stamp)
+            member.create_system = 3
+            member.external_attr = (0o100000 | mode) << 16
+            member.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(member, data)
+    print(target)
+
+
+def sbom(arguments):
+    metadata = json.load(sys.stdin)
+    packages = {p["id"]: p for p in metadata["packages"]}
+    nodes = {n["id"]: n for n in metadata["resolve"]["nodes"]}
+    root = next(i for i, p in packages.items() if p["name"] == "stackforge")
+    # What is linked: neither tests' nor build scripts' dependencies.
+    linked, waiting = {}, [root]
+    while waiting:
+        at = waiting.pop()
+        if at in linked:
+            continue
+        linked[at] = sorted(d["pkg"] for d in nodes[at]["deps"] if any(k["kind"] is None for k in d["dep_kinds"]))
+        waiting.extend(linked[at])
+
+    def purl(i):
+        return f"pkg:cargo/{packages[i]['name']}@{packages[i]['version']}"
+
+    def component(i):
+        package = packages[i]
+        entry = {"type": "application" if i == root else "library", "bom-ref": purl(i), "name": package["name"],
+                 "version": package["version"], "purl": purl(i)}
+        if package.get("license"):
+            entry["licenses"] = [{"expression": package["license"].replace("/", " OR ")}]
+        return entry
+
+    order = sorted(linked, key=purl)
+    document = {
+        "bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
+        "metadata": {"timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch())),
+                     "component": component(root)},
+        "components": [component(i) for i in order if i != root],
+        "dependencies": [{"ref": purl(i), "dependsOn": sorted({purl(d) for d in linked[i]})} for i in order],
+    }
+    json.dump(document, sys.stdout, indent=1)
+    print()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("check")
+    one.add_argument("program")
+    one.add_argument("--glibc", required=True)
+    one.add_argument("--private", action="append", default=[])
+    one.set_defaults(run=check)
+    one = commands.add_parser("wheel")
+    one.add_argument("program")
+    one.add_argument("--version", required=True)
+    one.add_argument("--tag", required=True)
+    one.add_argument("-o", "--output", required=True)
+    one.set_defaults(run=wheel)
+    one = commands.add_parser("sbom")
+    one.add_argument("--version", required=True)
+    one.set_defaults(run=sbom)
+    arguments = parser.parse_args()
+    arguments.run(arguments)
+
+
+main()

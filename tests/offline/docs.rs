@@ -1,0 +1,198 @@
+//! README and the book: no broken link, every page in the table of contents, commands that exist.
+
+use crate::support::{Sandbox, project};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Pages of the book and the texts of the root folder.
+fn pages() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = [
+        "README.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+        "ARCHITECTURE.md",
+    ]
+    .into_iter()
+    .map(project)
+    .collect();
+    let mut folders = vec![project("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// Text outside of blocks and of code.
+fn prose(text: &str) -> String {
+    let mut out = String::new();
+    let mut fenced = false;
+    for line in text.lines() {
+        if line.starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            let outside = line.split('`').step_by(2);
+            out.push_str(&outside.collect::<Vec<_>>().join("`"));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// Targets of links to files of this repository.
+fn links(text: &str) -> Vec<String> {
+    let parts = text.split("](").skip(1);
+    let targets = parts.filter_map(|p| p.split(')').next());
+    targets
+        .filter(|t| !t.contains("://"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Names by which a heading of the page can be linked, as mdBook and code hosts make them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|l| l.starts_with('#'));
+    let name = |l: &str| {
+        let words = l.trim_start_matches('#').trim().to_lowercase();
+        let kept = words
+            .chars()
+            .filter(|c| c.is_alphanumeric() || *c == ' ' || *c == '-' || *c == '_');
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(name).collect()
+}
+
+fn broken(page: &Path, target: &str) -> bool {
+    let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let path = if file.is_empty() {
+        page.to_owned()
+    } else {
+        page.parent().unwrap().join(file)
+    };
+    if !path.exists() {
+        return true;
+    }
+    !anchor.is_empty() && !anchors(&std::fs::read_to_string(path).unwrap()).contains(anchor)
+}
+
+#[test]
+fn no_link_is_broken() {
+    let mut seen = 0;
+    let mut faults = Vec::new();
+    for page in pages() {
+        for target in links(&prose(&std::fs::read_to_string(&page).unwrap())) {
+            seen += 1;
+            if broken(&page, &target) {
+                faults.push(format!("{}: {target}", page.display()));
+            }
+        }
+    }
+    assert!(seen > 100, "only {seen} links were found");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// The book is a folder of its own: a link that leaves it leads nowhere once it is a site.
+#[test]
+fn every_page_of_the_book_is_in_its_contents_and_links_within_it() {
+    let docs = project("docs");
+    let contents = std::fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    let listed: BTreeSet<PathBuf> = links(&contents).iter().map(|l| docs.join(l)).collect();
+    let book = pages()
+        .into_iter()
+        .filter(|p| p.starts_with(&docs) && !p.ends_with("SUMMARY.md"));
+    let book: BTreeSet<PathBuf> = book.collect();
+    assert_eq!(book, listed);
+    for page in book {
+        for target in links(&prose(&std::fs::read_to_string(&page).unwrap())) {
+            let path = page
+                .parent()
+                .unwrap()
+                .join(target.split('#').next().unwrap());
+            let path = path.canonicalize().unwrap();
+            assert!(
+                path.starts_with(docs.canonicalize().unwrap()),
+                "{}: {target}",
+                page.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn the_readme_is_short() {
+    let text = std::fs::read_to_string(project("README.md")).unwrap();
+    assert!(text.lines().count() <= 170);
+}
+
+/// Commands of code in a line and of console blocks are commands of the program, and so are their options.
+#[test]
+fn every_command_and_option_exists() {
+    let mut seen = BTreeSet::new();
+    let mut faults = Vec::new();
+    for page in pages()
+        .iter()
+        .filter(|p| !p.ends_with("commands.md") && !p.ends_with("rules.md"))
+    {
+        let text = std::fs::read_to_string(page).unwrap();
+        let code = text
+            .split("`stackforge ")
+            .skip(1)
+            .map(|p| p.split('`').next().unwrap());
+        let console = text.lines().filter_map(|l| l.strip_prefix("$ stackforge "));
+        for call in code.chain(console) {
+            let call = call
+                .split(" # ")
+                .next()
+                .unwrap()
+                .split(" -- ")
+                .next()
+                .unwrap();
+            let words: Vec<&str> = call.split_whitespace().collect();
+            let Some(command) = words
+                .first()
+                .filter(|w| w.chars().all(|c| c.is_ascii_lowercase()))
+            else {
+                continue;
+            };
+            let options = words.iter().filter_map(|w| {
+                let w = w.trim_start_matches('[').trim_end_matches([']', '…']);
+                w.starts_with("--")
+                    .then(|| w.split(['|', '=']).next().unwrap().trim_end_matches(']'))
+            });
+            for option in std::iter::once("").chain(options) {
+                seen.insert(((*command).to_owned(), option.to_owned(), page.clone()));
+            }
+        }
+    }
+    assert!(seen.len() > 60, "only {} were found", seen.len());
+    let mut helps = std::collections::BTreeMap::new();
+    for (command, option, page) in seen {
+        let help = helps.entry(command.clone()).or_insert_with(|| {
+            let below = match command.as_str() {
+                "cache" => vec!["ls", "gc", "verify", "export", "import"],
+                _ => Vec::new(),
+            };
+            let sandbox = Sandbox::new();
+            let own = sandbox.run(&[&command, "--help"]);
+            let more = below
+                .iter()
+                .map(|b| sandbox.run(&[&command, b, "--help"]).stdout);
+            let text = if own.code == 0 {
+                own.stdout
+            } else {
+                String::new()
+            };
+            text + &more.collect::<String>()
+        });
+        if help.is_empty() || !help.contains(&option) {
+            faults.push(format!("{}: stackforge {command} {option}", page.display()));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
