@@ -31,13 +31,12 @@ fn member() -> impl Strategy<Value = Member> {
     let mode = || prop::sample::select(vec![0o755, 0o700, 0o4755, 0o640, 0o1777]);
     prop_oneof![
         4 => (path(), mode()).prop_map(|(path, mode)| Directory(path, mode)),
-        8 => (path(), 0..200_000u32, mode()).prop_map(|(path, size, mode)| File(path, size, mode)),
+        12 => (path(), 0..200_000u32, mode()).prop_map(|(path, size, mode)| File(path, size, mode)),
         1 => (path(), any::<u8>()).prop_map(|(path, value)| Marked(path, value)),
         1 => (path(), "[abcd]").prop_map(|(path, to)| SymLink(path, format!("/{to}"))),
         1 => (path(), path()).prop_map(|(path, to)| HardLink(path, to)),
         1 => path().prop_map(Fifo),
-        1 => path().prop_map(Whiteout),
-        1 => path().prop_map(Opaque),
+        1 => prop_oneof![path().prop_map(Whiteout), path().prop_map(Opaque)],
     ]
 }
 
@@ -319,7 +318,7 @@ fn cases() -> impl Strategy<Value = Case> {
     let layers = proptest::collection::vec(proptest::collection::vec(member(), 1..12), 4);
     let of = || proptest::collection::vec(0..4usize, 1..4);
     let damages = proptest::collection::vec(damage(), 0..3);
-    (layers, of(), of(), damages, any::<bool>(), any::<bool>())
+    (layers, of(), of(), damages, any::<bool>(), prop::bool::weighted(0.9))
 }
 
 fn check((pool, old, new, damages, is_spare, tidy): &Case) -> Option<Grown> {
@@ -367,7 +366,7 @@ fn a_tree_from_an_earlier_one_is_what_unpacking_gives() {
     use proptest::test_runner::{Config, TestRunner};
     let mut grown = 0;
     let config = Config {
-        cases: 400,
+        cases: 300,
         failure_persistence: None,
         ..Config::default()
     };
@@ -388,7 +387,7 @@ fn a_tree_from_an_earlier_one_is_what_unpacking_gives() {
             }
         }
     }
-    assert!(grown > 40, "{grown} trees were grown");
+    assert!(grown > 30, "{grown} trees were grown");
 }
 
 const SOME: [u32; 3] = [1_000, 2_000, 3_000];
