@@ -318,7 +318,14 @@ fn cases() -> impl Strategy<Value = Case> {
     let layers = proptest::collection::vec(proptest::collection::vec(member(), 1..12), 4);
     let of = || proptest::collection::vec(0..4usize, 1..4);
     let damages = proptest::collection::vec(damage(), 0..3);
-    (layers, of(), of(), damages, any::<bool>(), prop::bool::weighted(0.9))
+    (
+        layers,
+        of(),
+        of(),
+        damages,
+        any::<bool>(),
+        prop::bool::weighted(0.9),
+    )
 }
 
 fn check((pool, old, new, damages, is_spare, tidy): &Case) -> Option<Grown> {
