@@ -30,7 +30,7 @@ fn last_line(text: &str) -> &str {
 }
 
 #[test]
-fn the_demo_builds_validates_and_holds_what_it_says() {
+fn the_demo_and_the_example_service_hold_what_they_say() {
     let _clean = CleanUp::of(&["stackforge-test-demo"]);
     let sandbox = Sandbox::new();
     // The project's own stack and lock, where a new OS package lock may be written.
@@ -100,6 +100,8 @@ fn the_demo_builds_validates_and_holds_what_it_says() {
 
     let sms = cuobjdump_sms(&sandbox);
     assert_eq!(sms, ["sm_110", "sm_90"]);
+
+    service::the_example_service_answers_from_both_engines(&sandbox);
 }
 
 /// With the wheel that Docker compiled, which is kept by its step's key.

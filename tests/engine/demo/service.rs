@@ -111,10 +111,9 @@ fn done(document: &Value) -> Vec<&str> {
     done.map(|step| step["id"].as_str().unwrap()).collect()
 }
 
-#[test]
-fn the_example_service_answers_from_both_engines() {
+/// In the demo's sandbox, whose store has torch and CUDA's libraries already.
+pub fn the_example_service_answers_from_both_engines(sandbox: &Sandbox) {
     let _clean = CleanUp::of(&["stackforge-test-detector"]);
-    let sandbox = Sandbox::new();
     let copied = Command::new("cp")
         .arg("-r")
         .arg(project("examples/service"))
@@ -123,9 +122,9 @@ fn the_example_service_answers_from_both_engines() {
     assert!(copied.unwrap().success());
 
     let native = ["--engine", "native", "-o", "oci:image"];
-    built(&sandbox, &native);
+    built(sandbox, &native);
     let at_rest = ["--engine", "native", "oci:image"];
-    let first = detected(&Service::start(&sandbox, &at_rest));
+    let first = detected(&Service::start(sandbox, &at_rest));
 
     // A changed line: nothing but the project and the image is made again, and the new code answers.
     let code = sandbox.path("service/detector/model.py");
@@ -133,13 +132,13 @@ fn the_example_service_answers_from_both_engines() {
     let changed = text.replace("manual_seed(7)", "manual_seed(8)");
     assert_ne!(text, changed);
     std::fs::write(&code, changed).unwrap();
-    let again = built(&sandbox, &native);
+    let again = built(sandbox, &native);
     assert_eq!(done(&again), ["project", "app", "service"], "{again:#}");
-    let second = detected(&Service::start(&sandbox, &at_rest));
+    let second = detected(&Service::start(sandbox, &at_rest));
     assert_ne!(first["scores"], second["scores"]);
 
     std::fs::write(&code, text).unwrap();
-    built(&sandbox, &["--engine", "docker", "-t", TAG]);
-    let by_docker = detected(&Service::start(&sandbox, &["--engine", "docker", TAG]));
+    built(sandbox, &["--engine", "docker", "-t", TAG]);
+    let by_docker = detected(&Service::start(sandbox, &["--engine", "docker", TAG]));
     assert_eq!(first, by_docker);
 }
