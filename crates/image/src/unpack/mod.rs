@@ -10,7 +10,6 @@
 //! Sources: OCI's image specification 1.1, layer.md; the kernel's overlayfs.rst, "whiteouts and
 //! opaque directories".
 
-pub mod again;
 mod error;
 mod lower;
 mod owner;
@@ -60,7 +59,7 @@ pub struct Unpacked {
 /// # Errors
 /// If the tar is damaged or hostile, or the directory cannot be written. Files unpacked before stay.
 pub fn unpack(tar: impl Read, into: &Path, owner: Owner) -> Result<Unpacked, UnpackError> {
-    run(tar, Root::alone(open(into)?), None, owner, &mut |_| ())
+    run(tar, Root::alone(open(into)?), None, owner)
 }
 
 /// Unpacks a tar over the files of lower layers in a directory: whiteouts remove files, and symbolic links
@@ -69,21 +68,12 @@ pub fn unpack(tar: impl Read, into: &Path, owner: Owner) -> Result<Unpacked, Unp
 /// # Errors
 /// As [`unpack`].
 pub fn over(tar: impl Read, into: &Path, owner: Owner) -> Result<Unpacked, UnpackError> {
-    over_listed(tar, into, owner, &mut |_| ())
-}
-
-/// As [`over`], and passes the header of each member to `list`.
-///
-/// # Errors
-/// As [`unpack`].
-pub fn over_listed(
-    tar: impl Read,
-    into: &Path,
-    owner: Owner,
-    list: &mut dyn FnMut(&Header),
-) -> Result<Unpacked, UnpackError> {
-    let root = Root::shared(open(into)?);
-    run(tar, root, Some(Lower::default()), owner, list)
+    run(
+        tar,
+        Root::shared(open(into)?),
+        Some(Lower::default()),
+        owner,
+    )
 }
 
 fn open(into: &Path) -> Result<OwnedFd, UnpackError> {
@@ -97,7 +87,6 @@ fn run(
     root: Root,
     lower: Option<Lower>,
     owner: Owner,
-    list: &mut dyn FnMut(&Header),
 ) -> Result<Unpacked, UnpackError> {
     let mut layer = Unpacking {
         root,
@@ -109,7 +98,6 @@ fn run(
     };
     let mut reader = Reader::new(tar);
     while let Some(entry) = reader.next()? {
-        list(&entry.header);
         layer.entry(entry)?;
     }
     layer.folders()?;
