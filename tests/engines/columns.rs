@@ -671,7 +671,7 @@ fn interrupted(bench: &Bench<'_>) -> Answer {
     match (stopped, bench.engine.kind.is_podman()) {
         (true, false) => right(&format!("130 after {took} ms, step stopped")),
         (true, true) => right(&format!("130 after {took} ms, step ended")),
-        // The README says so.
+        // docs/engines.md says so.
         (false, true) => right(&format!("130 after {took} ms, step goes on")),
         (false, false) => Err(format!("the step goes on: {output}")),
     }
