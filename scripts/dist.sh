@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes what is published, in target/dist: programs, wheels, Debian packages, an SBOM and checksums
-# (scripts/sign-dist.sh signs those). Needs rustup, Python 3, and the network for crates and wheels; zig links for the other processor
-# and for the old glibc.
+# (scripts/sign-dist.sh signs those). Needs rustup, Python 3, and the network for crates and wheels; zig links for the
+# other processor and for the old glibc.
 #
 # The same commit and the same tools give the same bytes: no clock and no path of this machine is in a file.
 #
