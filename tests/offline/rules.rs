@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Rules that `check` decides by: codes about the target and about compatibility.
 fn is_rule(code: &str) -> bool {
-    let named = ["SF0205", "SF0208"];
+    let named = ["SF0025", "SF0205", "SF0208"];
     named.contains(&code)
         || code.starts_with("SF06")
         || (code.starts_with("SF01") && code != "SF0101" && code != "SF0109")
