@@ -1,5 +1,5 @@
-# `make dist` makes what is published, `make docs` the book.
-# `make demo` and `make test` set up what they need on a fresh machine.
+# `make demo` and `make test` set up what they need on a fresh machine; `make dist` makes what is published,
+# `make docs` the book.
 .PHONY: demo demo-service test check fmt lint bench docs setup build dist
 
 CARGO ?= cargo

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The parts of `make dist` that no other tool does as we need them.
 
-    scripts/dist.py check PROGRAM --glibc 2.28 --private DIR...   that a program runs where we say
+    scripts/dist.py check PROGRAM --glibc 2.28 --private DIR <AUDIT   that a program runs where we say, by
+                                                                  what `stackforge audit --json` read in it
     scripts/dist.py wheel PROGRAM --version V --tag TAG -o DIR    a wheel that installs the program
     scripts/dist.py sbom --version V <METADATA                    cargo's metadata as CycloneDX 1.6
 
@@ -12,8 +13,6 @@ import base64
 import hashlib
 import json
 import os
-import re
-import struct
 import sys
 import time
 import zipfile
@@ -28,47 +27,6 @@ def epoch():
     return int(os.environ.get("SOURCE_DATE_EPOCH", "315532800"))
 
 
-def text(data, at):
-    return data[at:data.index(b"\0", at)].decode()
-
-
-def sections(data):
-    """Yields type, offset, size and linked section of each section of a 64-bit little-endian ELF file."""
-    if data[:6] != b"\x7fELF\x02\x01":
-        sys.exit("dist: not a 64-bit little-endian ELF file")
-    table, = struct.unpack_from("<Q", data, 40)
-    size, count = struct.unpack_from("<HH", data, 58)
-    for i in range(count):
-        kind, = struct.unpack_from("<I", data, table + i * size + 4)
-        offset, length, link = struct.unpack_from("<QQI", data, table + i * size + 24)
-        yield kind, offset, length, link
-
-
-def needs(data):
-    """Returns the libraries that a program needs, and the symbol versions that it asks of them."""
-    table = list(sections(data))
-    libraries, versions = set(), set()
-    for kind, offset, size, link in table:
-        if kind == 6:  # SHT_DYNAMIC
-            for at in range(offset, offset + size, 16):
-                tag, value = struct.unpack_from("<QQ", data, at)
-                if tag == 1:  # DT_NEEDED
-                    libraries.add(text(data, table[link][1] + value))
-        elif kind == 0x6FFFFFFE:  # SHT_GNU_verneed
-            at = offset
-            while True:
-                _, count, _, first, following = struct.unpack_from("<HHIII", data, at)
-                aux = at + first
-                for _ in range(count):
-                    _, _, _, name, step = struct.unpack_from("<IHHII", data, aux)
-                    versions.add(text(data, table[link][1] + name))
-                    aux += step
-                if not following:
-                    break
-                at += following
-    return libraries, versions
-
-
 def numbers(version):
     return tuple(int(part) for part in version.split("."))
 
@@ -76,16 +34,15 @@ def numbers(version):
 def check(arguments):
     with open(arguments.program, "rb") as file:
         data = file.read()
-    libraries, versions = needs(data)
+    (audited,) = json.load(sys.stdin)["objects"]
+    libraries, glibc = set(audited["needed"]), audited["floors"]["glibc"]
     faults = []
     if len(data) > LIMIT:
         faults.append(f"has {len(data)} bytes, more than {LIMIT}")
     if libraries - LIBRARIES:
         faults.append(f"needs {', '.join(sorted(libraries - LIBRARIES))}, which glibc does not bring")
-    glibc = [v.removeprefix("GLIBC_") for v in versions if re.fullmatch(r"GLIBC_[0-9.]+", v)]
-    newest = max(glibc, key=numbers, default="none")
-    if not glibc or numbers(newest) > numbers(arguments.glibc):
-        faults.append(f"needs glibc {newest}, and {arguments.glibc} is promised")
+    if not glibc or numbers(glibc) > numbers(arguments.glibc):
+        faults.append(f"needs glibc {glibc}, and {arguments.glibc} is promised")
     for private in arguments.private:
         if private.encode() in data:
             faults.append(f"holds the path {private} of this machine")
@@ -93,7 +50,7 @@ def check(arguments):
         print(f"dist: {arguments.program} {fault}", file=sys.stderr)
     if faults:
         sys.exit(1)
-    print(f"{arguments.program}: {len(data)} bytes, glibc {newest}, {', '.join(sorted(libraries))}")
+    print(f"{arguments.program}: {len(data)} bytes, glibc {glibc}, {', '.join(sorted(libraries))}")
 
 
 def wheel(arguments):

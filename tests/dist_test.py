@@ -1,6 +1,6 @@
 """The parts of `make dist` that need no build: scripts/dist.py."""
+import json
 import os
-import struct
 import subprocess
 import sys
 import tempfile
@@ -11,26 +11,9 @@ SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "scripts
 ROOT = os.path.dirname(os.path.dirname(SCRIPT))
 
 
-def elf(libraries, versions):
-    """A file with the sections that the check reads: names, the dynamic section, versions that are needed."""
-    names = b"\0"
-    dynamic, at = b"", {}
-    for name in libraries + versions:
-        at[name] = len(names)
-        names += name.encode() + b"\0"
-    for name in libraries:
-        dynamic += struct.pack("<QQ", 1, at[name])
-    aux = b""
-    for i, name in enumerate(versions):
-        aux += struct.pack("<IHHII", 0, 0, 2, at[name], 16 if i + 1 < len(versions) else 0)
-    need = struct.pack("<HHIII", 1, len(versions), 0, 16, 0) + aux
-    bodies = [(0, b"", 0), (3, names, 0), (6, dynamic, 1), (0x6FFFFFFE, need, 1)]
-    data, table = b"", b""
-    for kind, body, link in bodies:
-        table += struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, 64 + len(data), len(body), link, 0, 1, 0)
-        data += body
-    header = b"\x7fELF\x02\x01\x01" + bytes(33) + struct.pack("<Q", 64 + len(data)) + bytes(10)
-    return header + struct.pack("<HHH", 64, len(bodies), 0) + data + table
+def audit(libraries, glibc):
+    """What `stackforge audit --json` says of a program."""
+    return json.dumps({"objects": [{"needed": libraries, "floors": {"glibc": glibc}}]})
 
 
 def run(*arguments, **options):
@@ -38,26 +21,28 @@ def run(*arguments, **options):
 
 
 class Check(unittest.TestCase):
-    def checked(self, data):
+    def checked(self, libraries, glibc, data=b"program"):
         with tempfile.NamedTemporaryFile() as file:
             file.write(data)
             file.flush()
-            return run("check", file.name, "--glibc", "2.28", "--private", "/home/somebody")
+            options = ["--glibc", "2.28", "--private", "/home/somebody"]
+            return run("check", file.name, *options, input=audit(libraries, glibc))
 
     def test_an_old_glibc_is_enough(self):
-        answer = self.checked(elf(["libc.so.6", "libm.so.6"], ["GLIBC_2.17", "GLIBC_2.28", "GLIBC_2.4"]))
-        self.assertEqual(answer.returncode, 0, answer.stderr)
-        self.assertIn("glibc 2.28", answer.stdout)
+        for glibc in ["2.28", "2.4"]:
+            answer = self.checked(["libc.so.6", "libm.so.6"], glibc)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            self.assertIn(f"glibc {glibc}", answer.stdout)
 
     def test_what_no_user_could_run_fails(self):
-        for data, message in [
-            (elf(["libc.so.6"], ["GLIBC_2.28", "GLIBC_2.34"]), "needs glibc 2.34, and 2.28 is promised"),
-            (elf(["libc.so.6", "libssl.so.3"], ["GLIBC_2.17"]), "needs libssl.so.3"),
-            (elf(["libc.so.6"], ["GLIBC_2.17"]) + b"/home/somebody/x.rs", "holds the path /home/somebody"),
-            (elf(["libc.so.6"], ["GLIBC_2.17"]) + bytes(20_000_000), "more than 20000000"),
-            (elf([], []), "needs glibc none"),
+        for arguments, message in [
+            ((["libc.so.6"], "2.34"), "needs glibc 2.34, and 2.28 is promised"),
+            ((["libc.so.6", "libssl.so.3"], "2.17"), "needs libssl.so.3"),
+            ((["libc.so.6"], "2.17", b"..../home/somebody/x.rs"), "holds the path /home/somebody"),
+            ((["libc.so.6"], "2.17", bytes(20_000_001)), "more than 20000000"),
+            (([], None), "needs glibc None"),
         ]:
-            answer = self.checked(data)
+            answer = self.checked(*arguments)
             self.assertEqual(answer.returncode, 1)
             self.assertIn(message, answer.stderr)
 

@@ -4,13 +4,11 @@
 //! printable here, so that no file, registry or argument can control the user's terminal.
 
 use super::args::{Cli, Color, Common};
-use serde::ser::Error as _;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use stackforge_image::store::stdout_has_output;
 pub use stackforge_stack::diag::chain;
 use stackforge_stack::diag::{Diagnostic, Rendered, Report, Severity, Source, codes, render};
 use stackforge_types::printable;
-use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
@@ -136,25 +134,6 @@ pub fn json_as_is(document: &impl Serialize) {
     let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
     text.push('\n');
     print_document(&text);
-}
-
-/// A list of a JSON document whose elements are made one after another while they are written.
-pub struct Each<I>(RefCell<Option<I>>);
-
-impl<I: Iterator> Each<I> {
-    pub fn of(elements: I) -> Self {
-        Self(RefCell::new(Some(elements)))
-    }
-}
-
-impl<I: Iterator<Item: Serialize>> Serialize for Each<I> {
-    /// Writes the elements. A second call finds none left and fails.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0.take() {
-            Some(elements) => serializer.collect_seq(elements),
-            None => Err(S::Error::custom("the list was written already")),
-        }
-    }
 }
 
 /// Prints a text that is already JSON.

@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::args::{Common, CompressionChoice, EngineChoice, PlanArgs};
 use super::build::of_native;
-use super::output::{Each, Failure, json_as_is, print};
+use super::output::{Failure, json_as_is, print};
 use super::session::Session;
 use serde::Serialize;
 use stackforge_build::last::{self, Changed};
@@ -31,7 +31,7 @@ pub fn run(common: &Common, args: &PlanArgs) -> Outcome {
     }
     let why = args.why.then(|| last::why(&session.store, &plan)).flatten();
     if common.json {
-        let variants = [variant(&plan, &engine, why.as_ref())].into_iter();
+        let variants = vec![variant(&plan, &engine, why.as_ref())];
         json_as_is(&Document::of(&plan.stack, variants));
         return Ok(());
     }
@@ -65,7 +65,7 @@ fn all(common: &Common, args: &PlanArgs, session: &Session) -> Outcome {
         let variants = plans.iter().zip(&engines).zip(&reasons);
         let variants = variants.map(|((plan, engine), why)| variant(plan, engine, why.as_ref()));
         let name = project.file.pattern.stack.value.as_str();
-        json_as_is(&Document::of(name, variants));
+        json_as_is(&Document::of(name, variants.collect()));
     } else {
         print(&summary(&plans));
     }
@@ -109,21 +109,20 @@ fn summary(plans: &[Plan]) -> String {
     out
 }
 
-/// What `--json` prints. A matrix has megabytes of steps: one variant is made at a time.
+/// What `--json` prints. It borrows the plans: those of a matrix have megabytes of steps.
 #[derive(Serialize)]
-#[serde(bound = "")]
-struct Document<'a, I: Iterator<Item: Serialize>> {
+struct Document<'a> {
     schema: u8,
     stack: &'a str,
-    variants: Each<I>,
+    variants: Vec<VariantDocument<'a>>,
 }
 
-impl<'a, I: Iterator<Item: Serialize>> Document<'a, I> {
-    fn of(stack: &'a str, variants: I) -> Self {
+impl<'a> Document<'a> {
+    fn of(stack: &'a str, variants: Vec<VariantDocument<'a>>) -> Self {
         Self {
             schema: 1,
             stack,
-            variants: Each::of(variants),
+            variants,
         }
     }
 }

@@ -10,7 +10,7 @@
 use super::{Content, Context, RenderError};
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
-use std::io::Read as _;
+use std::fs::File;
 use std::path::Path;
 
 /// Returns `dockerfile` with a key at the end of each RUN.
@@ -155,10 +155,12 @@ fn content_digest(content: &Content) -> Result<Digest, RenderError> {
         Content::Text(text) => Ok(Digest::of(text.as_bytes())),
         Content::File(path) => match of_store(path) {
             Some(digest) => Ok(digest),
-            None => file_digest(path).map_err(|source| RenderError::Read {
-                path: path.clone(),
-                source,
-            }),
+            None => File::open(path)
+                .and_then(Digest::of_reader)
+                .map_err(|source| RenderError::Read {
+                    path: path.clone(),
+                    source,
+                }),
         },
     }
 }
@@ -168,19 +170,6 @@ fn content_digest(content: &Content) -> Result<Digest, RenderError> {
 fn of_store(path: &Path) -> Option<Digest> {
     let named = |part: Option<&std::ffi::OsStr>| Digest::from_hex(part?.to_str()?).ok();
     named(path.file_name()).or_else(|| named(path.parent()?.file_name()))
-}
-
-fn file_digest(path: &Path) -> std::io::Result<Digest> {
-    let mut file = std::fs::File::open(path)?;
-    let mut hash = stackforge_types::Sha256::new();
-    let mut piece = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut piece)? {
-            0 => break,
-            n => hash.update(&piece[..n]),
-        }
-    }
-    Ok(Digest::from_hash(&hash.finalize()))
 }
 
 /// Returns the flags of an instruction: the words with two dashes after its keyword.

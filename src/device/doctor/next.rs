@@ -4,6 +4,7 @@ use super::Report;
 use crate::starter;
 use stackforge_stack::catalog::Catalog;
 use stackforge_stack::diag::Severity;
+use stackforge_types::printable;
 use std::path::Path;
 
 /// Returns the command and what it is for: an explanation of the first error, else a first stack, for this machine
@@ -16,7 +17,7 @@ pub fn next(report: &Report, catalog: &Catalog, root: Option<&Path>) -> (String,
     }
     let device = &report.machine.device;
     if starter::for_device(catalog, device).is_ok() {
-        let root = root.map(|r| format!(" --root {}", r.display()));
+        let root = root.map(|r| format!(" --root {}", printable::word(&r.to_string_lossy())));
         let command = format!("stackforge init{}", root.unwrap_or_default());
         return (command, "a first stack for this machine");
     }

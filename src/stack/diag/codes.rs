@@ -193,7 +193,7 @@ codes! {
         "What stands in `image.env` becomes part of the image's configuration: everybody who can pull the image reads it, and it stays in the registry when it is changed.",
         "Leave the variable out, and give it to the container when it starts: `docker run -e NAME`, a secret of Compose or Kubernetes, or a file whose path the variable holds.";
     GPU_VARIABLE = 25, "a variable by which containers get no GPU, or do not start",
-        "NVIDIA's container toolkit reads NVIDIA_VISIBLE_DEVICES (which GPUs), NVIDIA_DRIVER_CAPABILITIES (which parts of the driver) and NVIDIA_REQUIRE_CUDA (what the machine must have) from the image. A GPU or a part that it does not know, or a condition that it cannot read, stops each container with a GPU before its program starts: `unknown device`, `unsupported capabilities found`, `requirement error`. `none`, `void` or an empty list of GPUs, or parts without `compute`, start containers in which CUDA finds no GPU. A condition that is met by no driver of the fleet stops them there alone: `unsatisfied condition`.",
+        "NVIDIA's container toolkit reads NVIDIA_VISIBLE_DEVICES (which GPUs), NVIDIA_DRIVER_CAPABILITIES (which parts of the driver) and NVIDIA_REQUIRE_CUDA (what the machine must have) from the image. A GPU or a part that it does not know, or a condition that it cannot read, stops each container with a GPU before its program starts: `unknown device`, `unsupported capabilities found`, `requirement error`. `none`, `void` or an empty list of GPUs, or parts without `compute`, start containers in which CUDA finds no GPU. On a machine whose driver does not meet a condition, no container starts either: `unsatisfied condition`.",
         "Leave the variable out: stackforge writes `all`, `compute,utility` and the driver that the audit found. For one start, `docker run --gpus` and `-e NAME=VALUE` have precedence over the image; `-e NVIDIA_DISABLE_REQUIRE=1` leaves the conditions out.",
         source "NVIDIA Container Toolkit, Specialized Configurations with Docker; https://github.com/osrf/rocker/pull/182; https://github.com/NVIDIA/enroot/issues/207";
     FOREIGN_KIND = 40, "a file that `init --from` does not read",
@@ -657,8 +657,8 @@ codes! {
         "Weights, tokenizers and data sets are fetched when a program first asks for them; a build, a validation and many devices have no network.",
         "Bring the files before: in the image, by a mounted cache, or as a package.";
     GPU_NOT_GIVEN = 752, "a container asks for a GPU or a part of the driver that is not there",
-        "NVIDIA's container toolkit looks for the GPUs that `--gpus` or NVIDIA_VISIBLE_DEVICES name, and for the parts of the driver in NVIDIA_DRIVER_CAPABILITIES. The container does not start if it finds one not.",
-        "Ask for what `nvidia-smi -L` lists, or for `all`; the parts are compute, compat32, display, graphics, ngx, utility and video, separated by commas alone. Without the variable in the image both are right.",
+        "NVIDIA's container toolkit looks for the GPUs that `--gpus` or NVIDIA_VISIBLE_DEVICES name, and for the parts of the driver in NVIDIA_DRIVER_CAPABILITIES. If one of them is missing, the container does not start.",
+        "Ask for what `nvidia-smi -L` lists, or for `all`; the parts are compute, compat32, display, graphics, ngx, utility and video, separated by commas without spaces. An image without these variables asks for the right ones.",
         source "https://github.com/osrf/rocker/pull/182; https://github.com/NVIDIA/enroot/issues/207";
     GPU_WITHOUT_DRIVER = 801, "an NVIDIA GPU without its driver",
         "The GPU is on the PCI bus, but no kernel module of NVIDIA's drives it, so no program can use it.",

@@ -99,7 +99,7 @@ pub fn check(case: Case<'_>) -> Checked<'_> {
         compile::memory,
         driver::driver_is_new_enough,
         driver::toolkit_skew,
-        gpu_variables::gpus_are_hidden,
+        gpu_variables::containers_get_gpus,
     ] {
         rule(&case, &env, &mut findings);
     }

@@ -10,7 +10,7 @@ pub mod constraints;
 mod direct;
 pub(crate) mod fault;
 pub mod raw;
-mod read;
+pub(crate) mod read;
 mod requirement;
 pub mod service;
 

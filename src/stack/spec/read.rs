@@ -600,7 +600,7 @@ fn other_notation(value: &str) -> Option<String> {
     Some(format!("\">={version},<{}\"", next.join(".")))
 }
 
-pub(super) fn clip(s: &str) -> String {
+pub(crate) fn clip(s: &str) -> String {
     let mut out: String = s.chars().take(80).collect();
     if s.chars().count() > 80 {
         out.push('…');

@@ -5,7 +5,7 @@
 //! that debhelper generates. The rest has to be empty, or known by its digest ([`super::known`]).
 //! Nothing is ever guessed, and nothing is run.
 
-use stackforge_types::Sha256;
+use stackforge_types::Digest;
 
 use super::alternatives::Alternative;
 use super::known::Effect;
@@ -245,9 +245,7 @@ pub(super) fn digest(rest: &str, version: &str, architecture: &str) -> String {
         text = text.replace(triplet, "@TRIPLET@");
     }
     text = text.replace(&format!(":{architecture}"), ":@ARCHITECTURE@");
-    let mut digest = super::super::package::hex(&Sha256::digest(text.as_bytes()));
-    digest.truncate(16);
-    digest
+    Digest::of(text.as_bytes()).hex()[..16].to_owned()
 }
 
 /// Returns the name of an architecture's library directory.

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::address::{Address, parse, text};
 use crate::EngineError;
+use stackforge_types::Digest;
 
 /// Returns the name and the address of the context that `DOCKER_CONTEXT` or the configuration names.
 /// `None` if no context is in use, or the one for the default socket.
@@ -95,8 +96,7 @@ fn of_context(folder: &Path, name: &str) -> Result<Option<Address>, EngineError>
 
 /// Returns the directory name of a context: the SHA-256 of its name.
 fn id(name: &str) -> String {
-    let digest = stackforge_types::Sha256::digest(name.as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    Digest::of(name.as_bytes()).hex().to_owned()
 }
 
 fn json(path: &Path) -> Option<Value> {

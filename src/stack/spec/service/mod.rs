@@ -3,7 +3,6 @@
 //! In: the stack's keys. Out: [`App`], [`ImageConfig`] and [`AppChecks`], whose values are checked. The folder that
 //! `app` names is not read here.
 
-pub mod gpu_variables;
 mod health;
 mod port;
 mod project;
@@ -65,7 +64,7 @@ pub struct ImageConfig {
     pub cmd: Option<Vec<String>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Where the values of variables stand that only a rule can judge.
+    /// Where the values of `env` stand.
     #[serde(skip)]
     pub env_spans: BTreeMap<String, Span>,
     #[serde(skip_serializing_if = "Option::is_none")]

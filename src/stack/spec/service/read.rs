@@ -1,11 +1,8 @@
 //! Checks the values of `app`, `image` and `validate`.
 
 use super::raw::{RawApp, RawHealth, RawImage, RawNamedUser, RawSmokeTest, RawUserBody};
-use super::{
-    APP_HOME, App, AppChecks, Health, ImageConfig, SmokeTest, User, gpu_variables, requirements,
-    secret,
-};
-use crate::diag::{Diagnostic, Severity, Span, codes};
+use super::{APP_HOME, App, AppChecks, Health, ImageConfig, SmokeTest, User, requirements, secret};
+use crate::diag::{Diagnostic, Span, codes};
 use crate::spec::At;
 use crate::spec::raw::Positioned;
 use crate::spec::read::{Checker, clip};
@@ -262,13 +259,8 @@ impl Checker<'_> {
                     clip(&name.value)
                 ));
                 self.push(value.span, secret);
-            } else if let Some(fault) = gpu_variables::fault(&name.value, &value.value) {
-                if fault.severity == Severity::Error {
-                    self.push(value.span, fault.diagnostic(&name.value));
-                } else {
-                    spans.insert(name.value.clone(), value.span);
-                }
             }
+            spans.insert(name.value.clone(), value.span);
             env.insert(name.value, value.value);
         }
         (env, spans)

@@ -144,10 +144,10 @@ impl Reader<'_> {
         let Some(text) = self.text(path, shown) else {
             return;
         };
-        let file = File { shown, text: &text };
+        let file = Lines::of(shown, &text);
         match text.parse::<Table>() {
-            Ok(document) if is_project(shown) => self.project(&document, file),
-            Ok(document) => self.lock(&document, file),
+            Ok(document) if is_project(shown) => self.project(&document, &file),
+            Ok(document) => self.lock(&document, &file),
             Err(e) => {
                 let message = format!("`{shown}` is not TOML: {}", e.message());
                 self.fault(message, "correct it there");
@@ -203,7 +203,7 @@ impl Reader<'_> {
         }
     }
 
-    fn project(&mut self, document: &Table, file: File<'_>) {
+    fn project(&mut self, document: &Table, file: &Lines<'_>) {
         let shown = file.shown;
         let Some(project) = document.get("project").and_then(Value::as_table) else {
             let help = match document.get("tool").and_then(|tool| tool.get("poetry")) {
@@ -265,7 +265,8 @@ impl Reader<'_> {
         }
         for text in wanted {
             let quoted = [format!("\"{text}\""), format!("'{text}'")];
-            self.add(&text, &file.place("", &quoted), false);
+            let line = file.find(0, |line| quoted.iter().any(|quoted| line.contains(quoted)));
+            self.add(&text, &file.place(line), false);
         }
     }
 
@@ -318,7 +319,7 @@ impl Reader<'_> {
         }
     }
 
-    fn lock(&mut self, document: &Table, file: File<'_>) {
+    fn lock(&mut self, document: &Table, file: &Lines<'_>) {
         let shown = file.shown;
         let version = document.get("version").and_then(Value::as_integer);
         let packages = document.get("package").and_then(Value::as_array);
@@ -335,13 +336,17 @@ impl Reader<'_> {
         self.asked_by_root(root, file);
         let is_several =
             |name: &str| packages.iter().filter(|p| text(p, "name") == name).count() > 1;
-        for package in packages.iter().filter(|p| !is_root(p)) {
+        // Each package's heading is after that of the package before.
+        let mut next = 0;
+        for package in packages {
             let name = text(package, "name");
+            let line = file.heading(next, name);
+            next = line.map_or(file.lines.len(), |line| line + 1);
             let from_index = package
                 .get("source")
                 .is_some_and(|s| has_key(s, "registry"));
             // The stack says itself from where and in which version its libraries come.
-            if !from_index || self.own.contains(name) {
+            if is_root(package) || !from_index || self.own.contains(name) {
                 continue;
             }
             // Another index has the same release without or with another local version: `2.7.0+cu128`.
@@ -350,21 +355,20 @@ impl Reader<'_> {
                 .next()
                 .unwrap_or_default();
             let held = format!("{name}=={version}");
-            let heading = format!("name = \"{name}\"");
+            let place = file.place(line);
             if !is_several(name) {
-                self.add(&held, &file.place(&heading, &[&heading]), true);
+                self.add(&held, &place, true);
                 continue;
             }
-            let place = file.place(&heading, &[text(package, "version")]);
             for marker in texts(package.get("resolution-markers")) {
                 self.add(&format!("{held} ; {marker}"), &place, true);
             }
         }
     }
 
-    fn asked_by_root(&mut self, root: &Value, file: File<'_>) {
+    fn asked_by_root(&mut self, root: &Value, file: &Lines<'_>) {
         let shown = file.shown;
-        let heading = format!("name = \"{}\"", text(root, "name"));
+        let heading = file.heading(0, text(root, "name"));
         let mut lists = vec![root.get("dependencies")];
         for (key, wanted) in [
             ("optional-dependencies", self.extras),
@@ -399,7 +403,9 @@ impl Reader<'_> {
             .flatten();
         for entry in entries {
             let mut line = text(entry, "name").to_owned();
-            let place = file.place(&heading, &[format!("{{ name = \"{line}\"")]);
+            let named = format!("{{ name = \"{line}\"");
+            let at = heading.and_then(|from| file.find(from, |line| line.contains(&named)));
+            let place = file.place(at);
             let extras = texts(entry.get("extra"));
             if !extras.is_empty() {
                 line.push_str(&format!("[{}]", extras.join(",")));
@@ -412,22 +418,36 @@ impl Reader<'_> {
     }
 }
 
-/// A file that is read as TOML, whose tables do not say where they stand.
-#[derive(Clone, Copy)]
-struct File<'a> {
+/// The lines of a TOML file, whose tables do not say where they stand. TOML can write the same otherwise than people
+/// and uv do: what is not found has the file alone as its place.
+struct Lines<'a> {
     shown: &'a str,
-    text: &'a str,
+    lines: Vec<&'a str>,
 }
 
-impl File<'_> {
-    /// Returns the place of the first line that has one of the parts, from a line on that begins as said:
-    /// `pyproject.toml:7`. TOML can write it otherwise; then the file alone is the place.
-    fn place(&self, after: &str, parts: &[impl AsRef<str>]) -> String {
-        let has = |line: &str| parts.iter().any(|part| line.contains(part.as_ref()));
-        let lines = self.text.lines().zip(1..);
-        let mut lines = lines.skip_while(|(line, _)| !line.trim_start().starts_with(after));
-        match lines.find(|(line, _)| !line.trim_start().starts_with('#') && has(line)) {
-            Some((_, number)) => format!("{}:{number}", self.shown),
+impl<'a> Lines<'a> {
+    fn of(shown: &'a str, text: &'a str) -> Self {
+        let lines = text.lines().map(str::trim_start).collect();
+        Self { shown, lines }
+    }
+
+    /// Returns the index of the first line from `from` on that is no comment and is as wanted.
+    fn find(&self, from: usize, is_wanted: impl Fn(&str) -> bool) -> Option<usize> {
+        let mut lines = self.lines.iter().enumerate().skip(from);
+        let found = lines.find(|(_, line)| !line.starts_with('#') && is_wanted(line));
+        found.map(|(index, _)| index)
+    }
+
+    /// Returns the index of the line that begins a package of a `uv.lock`.
+    fn heading(&self, from: usize, package: &str) -> Option<usize> {
+        let heading = format!("name = \"{package}\"");
+        self.find(from, |line| line.starts_with(&heading))
+    }
+
+    /// Returns the place of a line by its index, `pyproject.toml:7`.
+    fn place(&self, line: Option<usize>) -> String {
+        match line {
+            Some(index) => format!("{}:{}", self.shown, index + 1),
             None => self.shown.to_owned(),
         }
     }
@@ -634,8 +654,8 @@ resolution-markers = ["python_full_version >= '3.11'"]
                 "fastapi @uv.lock:8",
                 "uvicorn[standard] ; sys_platform != 'win32' @uv.lock:9",
                 "holds fastapi==0.115.6 @uv.lock:14",
-                "holds numpy==2.2.0 ; python_full_version < '3.11' @uv.lock:23",
-                "holds numpy==2.3.0 ; python_full_version >= '3.11' @uv.lock:28",
+                "holds numpy==2.2.0 ; python_full_version < '3.11' @uv.lock:22",
+                "holds numpy==2.3.0 ; python_full_version >= '3.11' @uv.lock:27",
             ]
         );
         let with_dev = asked(&files, "requirements: uv.lock, groups: [dev]").unwrap();
