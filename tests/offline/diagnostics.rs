@@ -68,7 +68,7 @@ shows! {
     image_with_an_unknown_key: format!("{GOOD}image: {{ entrypont: [x] }}\n");
     image_with_a_command_of_a_shell: format!("{GOOD}image: {{ cmd: python -m x }}\n");
     image_that_hides_the_gpu: format!("{GOOD}image:\n  env:\n    NVIDIA_DRIVER_CAPABILITIES: utility\n    NVIDIA_VISIBLE_DEVICES: none\n");
-    image_that_does_not_start_with_a_gpu: format!("{GOOD}image:\n  env:\n    NVIDIA_DRIVER_CAPABILITIES: compute, utility\n    NVIDIA_REQUIRE_CUDA: '>=13.0'\n    NVIDIA_VISIBLE_DEVICES: gpu0\n");
+    image_that_does_not_start_with_a_gpu: format!("{GOOD}image:\n  env:\n    NVIDIA_DRIVER_CAPABILITIES: compute, profile\n    NVIDIA_REQUIRE_CUDA: '>=13.0'\n    NVIDIA_VISIBLE_DEVICES: gpu0\n");
     image_with_a_secret: format!("{GOOD}image:\n  env:\n    HF_TOKEN: hf_abcdefghijklmnop\n    URL: postgres://u:pw@db/x\n");
     image_with_a_bad_variable: format!("{GOOD}image: {{ env: {{ \"A B\": x, PATH: /usr/bin, TEXT: \"a\\nb\" }} }}\n");
     image_with_bad_users: format!("{GOOD}image: {{ user: \"Bad Name\" }}\n");

@@ -658,7 +658,7 @@ codes! {
         "Bring the files before: in the image, by a mounted cache, or as a package.";
     GPU_NOT_GIVEN = 752, "a container asks for a GPU or a part of the driver that is not there",
         "NVIDIA's container toolkit looks for the GPUs that `--gpus` or NVIDIA_VISIBLE_DEVICES name, and for the parts of the driver in NVIDIA_DRIVER_CAPABILITIES. If one of them is missing, the container does not start.",
-        "Ask for what `nvidia-smi -L` lists, or for `all`; the parts are compute, compat32, display, graphics, ngx, utility and video, separated by commas without spaces. An image without these variables asks for the right ones.",
+        "Ask for what `nvidia-smi -L` lists, or for `all`; the parts are compute, compat32, display, graphics, ngx, utility and video, separated by commas. An image without these variables asks for the right ones.",
         source "https://github.com/osrf/rocker/pull/182; https://github.com/NVIDIA/enroot/issues/207";
     GPU_WITHOUT_DRIVER = 801, "an NVIDIA GPU without its driver",
         "The GPU is on the PCI bus, but no kernel module of NVIDIA's drives it, so no program can use it.",

@@ -12,8 +12,6 @@ use crate::spec::read::clip;
 const CAPABILITIES: [&str; 7] = [
     "compute", "compat32", "display", "graphics", "ngx", "utility", "video",
 ];
-/// What a condition of `NVIDIA_REQUIRE_CUDA` can be about.
-const SUBJECTS: [&str; 4] = ["arch", "brand", "cuda", "driver"];
 const OPERATORS: [&str; 6] = ["!=", "<=", ">=", "<", "=", ">"];
 
 /// A value by which no container with a GPU starts is an error. One by which none gets a GPU is a warning.
@@ -51,12 +49,15 @@ fn warning(why: &str, help: &str) -> Option<Diagnostic> {
 
 fn devices(value: &str) -> Option<Diagnostic> {
     const HELP: &str = "leave it out: it is `all`, and `--gpus` chooses when a container starts";
-    if ["", "none", "void"].contains(&value) {
+    let names: Vec<&str> = value.split(',').map(str::trim).collect();
+    if names.iter().any(|name| ["", "none", "void"].contains(name)) {
         let why = "containers get no GPU unless `--gpus` is given";
         return warning(why, HELP);
     }
-    let names: Vec<&str> = value.split(',').collect();
-    if let Some(unknown) = names.iter().find(|name| !is_device(name, names.len())) {
+    if names.contains(&"all") {
+        return None;
+    }
+    if let Some(unknown) = names.iter().find(|name| !is_device(name)) {
         let why = format!(
             "no GPU is called `{}`, so no container with a GPU starts",
             clip(unknown)
@@ -72,43 +73,29 @@ fn devices(value: &str) -> Option<Diagnostic> {
 }
 
 /// Says whether it is an index, the UUID of a GPU or of a part of one, or a name of a CDI specification.
-fn is_device(name: &str, of: usize) -> bool {
+fn is_device(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let is_part = |text: &str| {
-        text.split_once(':')
-            .is_some_and(|(gpu, part)| is_number(gpu) && is_number(part))
-    };
-    let is_cdi = |text: &str| {
-        let named = text
-            .split_once('=')
-            .filter(|(_, device)| !device.is_empty());
-        named.is_some_and(|(kind, _)| kind.contains('/') && kind.contains("nvidia.com"))
-    };
-    (name == "all" && of == 1)
-        || is_number(name)
-        || is_part(name)
-        || is_cdi(name)
-        || name
-            .strip_prefix("GPU-")
-            .is_some_and(|uuid| !uuid.is_empty())
-        || name
-            .strip_prefix("MIG-")
-            .is_some_and(|uuid| !uuid.is_empty())
+    let is_uuid = |kind| name.strip_prefix(kind).is_some_and(|uuid| !uuid.is_empty());
+    let is_part = name
+        .split_once(':')
+        .is_some_and(|(gpu, part)| is_number(gpu) && is_number(part));
+    let is_cdi = name
+        .split_once('=')
+        .is_some_and(|(kind, device)| kind.contains('/') && !device.is_empty());
+    is_number(name) || is_part || is_cdi || is_uuid("GPU-") || is_uuid("MIG-")
 }
 
 fn capabilities(value: &str) -> Option<Diagnostic> {
     const HELP: &str =
         "leave it out: it is `compute,utility`, which is what CUDA and nvidia-smi need";
     // Empty is the toolkit's own choice, `compute,utility`.
-    if value.is_empty() || value == "all" {
+    if value.is_empty() {
         return None;
     }
-    let names: Vec<&str> = value.split(',').collect();
-    if names.contains(&"all") {
-        let why = "`all` stands alone; beside others no container starts".to_owned();
-        return error(why, "write `all`, or name the parts");
-    }
-    if let Some(unknown) = names.iter().find(|name| !CAPABILITIES.contains(name)) {
+    let names = value.split(',').map(str::trim);
+    let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    let is_known = |name: &&&str| **name == "all" || CAPABILITIES.contains(*name);
+    if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
         let why = format!(
             "the driver has no part called `{}`, so no container with a GPU starts",
             clip(unknown)
@@ -117,6 +104,13 @@ fn capabilities(value: &str) -> Option<Diagnostic> {
             why,
             "the parts are compute, compat32, display, graphics, ngx, utility and video; or `all`",
         );
+    }
+    if names.contains(&"all") {
+        let why = "NVIDIA's container toolkit of 2022 refuses `all` beside others, and no container starts";
+        return match names.len() {
+            1 => None,
+            _ => warning(why, "write `all` alone, or name the parts"),
+        };
     }
     if !names.contains(&"compute") {
         let why = "without `compute` a container gets no libcuda.so.1, and CUDA finds no GPU";
@@ -128,10 +122,7 @@ fn capabilities(value: &str) -> Option<Diagnostic> {
 /// Checks conditions: a space between two means or, a comma means and.
 fn conditions(value: &str) -> Option<Diagnostic> {
     const HELP: &str = "write conditions such as `cuda>=13.0 driver>=580`, or leave it out: it is what the audit found";
-    let mut all = value
-        .split(' ')
-        .filter(|any| !any.is_empty())
-        .flat_map(|any| any.split(','));
+    let mut all = value.split([' ', ',']).filter(|part| !part.is_empty());
     let bad = all.find(|condition| !is_condition(condition))?;
     error(
         format!(
@@ -143,22 +134,17 @@ fn conditions(value: &str) -> Option<Diagnostic> {
 }
 
 fn is_condition(text: &str) -> bool {
-    let Some(subject) = SUBJECTS.iter().find(|subject| text.starts_with(**subject)) else {
-        return false;
+    let is_of_operator = |c: char| "<>=!".contains(c);
+    let (subject, rest) = text.split_at(text.find(is_of_operator).unwrap_or(text.len()));
+    let bound = rest.trim_start_matches(is_of_operator);
+    let operator = &rest[..rest.len() - bound.len()];
+    let is_version = bound.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let fits = match subject.to_ascii_lowercase().as_str() {
+        "arch" | "cuda" | "driver" => is_version && OPERATORS.contains(&operator),
+        "brand" => ["=", "!="].contains(&operator),
+        _ => false,
     };
-    let rest = &text[subject.len()..];
-    let Some(bound) = OPERATORS
-        .iter()
-        .find_map(|operator| rest.strip_prefix(operator))
-    else {
-        return false;
-    };
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    match *subject {
-        "brand" => !bound.is_empty() && bound.chars().all(is_name),
-        _ => bound.split('.').all(is_number),
-    }
+    fits && !bound.is_empty()
 }
 
 #[cfg(test)]
@@ -176,11 +162,17 @@ mod tests {
                 "NVIDIA_VISIBLE_DEVICES",
                 "runtime.nvidia.com/gpu=0,nvidia.com/gpu=1",
             ),
+            ("NVIDIA_VISIBLE_DEVICES", "all,0"),
+            ("NVIDIA_VISIBLE_DEVICES", "0, 1"),
+            ("NVIDIA_VISIBLE_DEVICES", "vendor.example/gpu=0"),
             ("NVIDIA_DRIVER_CAPABILITIES", ""),
+            ("NVIDIA_DRIVER_CAPABILITIES", "compute, utility"),
+            ("NVIDIA_DRIVER_CAPABILITIES", "compute,,utility,"),
             ("NVIDIA_DRIVER_CAPABILITIES", "all"),
             ("NVIDIA_DRIVER_CAPABILITIES", "graphics,compute"),
             ("NVIDIA_REQUIRE_CUDA", ""),
             ("NVIDIA_REQUIRE_CUDA", "cuda>=12.4"),
+            ("NVIDIA_REQUIRE_CUDA", "CUDA>=13  driver!=580.1"),
             (
                 "NVIDIA_REQUIRE_CUDA",
                 "cuda>=13.0 brand=tesla,driver>=470,driver<471 arch>=9.0",
@@ -202,12 +194,9 @@ mod tests {
             ("NVIDIA_VISIBLE_DEVICES", "0,GPU-fef8089b", Warning),
             ("NVIDIA_VISIBLE_DEVICES", "true", Error),
             ("NVIDIA_VISIBLE_DEVICES", "gpu0", Error),
-            ("NVIDIA_VISIBLE_DEVICES", "0, 1", Error),
-            ("NVIDIA_VISIBLE_DEVICES", "all,0", Error),
-            ("NVIDIA_VISIBLE_DEVICES", "0,", Error),
+            ("NVIDIA_VISIBLE_DEVICES", "0,", Warning),
             ("NVIDIA_DRIVER_CAPABILITIES", "utility", Warning),
-            ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility,all", Error),
-            ("NVIDIA_DRIVER_CAPABILITIES", "compute, utility", Error),
+            ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility,all", Warning),
             ("NVIDIA_DRIVER_CAPABILITIES", "Compute", Error),
             ("NVIDIA_DRIVER_CAPABILITIES", "compute,profile", Error),
             ("NVIDIA_REQUIRE_CUDA", ">=13.0", Error),
@@ -215,6 +204,9 @@ mod tests {
             ("NVIDIA_REQUIRE_CUDA", "cuda>=13.x", Error),
             ("NVIDIA_REQUIRE_CUDA", "cuda>= 13.0", Error),
             ("NVIDIA_REQUIRE_CUDA", "cuda~=13.0", Error),
+            ("NVIDIA_REQUIRE_CUDA", "cuda=>13.0", Error),
+            ("NVIDIA_REQUIRE_CUDA", "brand>tesla", Error),
+            ("NVIDIA_REQUIRE_CUDA", "cuda>=12 vram", Error),
             ("NVIDIA_REQUIRE_CUDA", "vram>=80", Error),
         ] {
             let found = fault(name, value).map(|found| found.severity);
