@@ -1,5 +1,6 @@
 //! One engine in namespaces of its own, gone with all that it started and stored when it is dropped.
 
+use crate::support::daemon::way_out_mtu;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -234,9 +235,7 @@ fn command(kind: Kind, number: u32) -> Vec<String> {
                   --ip-masq=false --ip-forward=false";
     // The bridge is the machine's engine's, which leads out; no two engines give the same address.
     let subnet = 64 + (std::process::id() * 16 + number) % 128;
-    // A newer engine gives the bridge its own idea of a packet's size, which the way out may not take.
-    let mtu = std::fs::read_to_string("/sys/class/net/docker0/mtu").unwrap_or_default();
-    let mtu = mtu.trim().parse().unwrap_or(1500_u32);
+    let mtu = way_out_mtu();
     let docker = format!("{docker} --fixed-cidr 172.17.{subnet}.0/24 --mtu {mtu}");
     let user = format!(
         "setpriv --reuid {USER} --regid {USER} --clear-groups env -i HOME=/home/engine \

@@ -26,6 +26,20 @@ fn subnet() -> (u8, UnixListener) {
     free.expect("one of 56 subnets is free")
 }
 
+/// The largest packet, in bytes, that the interface of the default route takes. An engine's own idea of it, 1500,
+/// may be more: then answers that fill a packet get lost, and downloads in containers hang.
+pub fn way_out_mtu() -> u32 {
+    let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
+    let mut routes = routes.lines().map(|line| line.split_whitespace());
+    let interface = routes.find_map(|mut fields| {
+        let interface = fields.next()?;
+        (fields.next()? == "00000000").then_some(interface)
+    });
+    let mtu = interface
+        .and_then(|name| std::fs::read_to_string(format!("/sys/class/net/{name}/mtu")).ok());
+    mtu.and_then(|mtu| mtu.trim().parse().ok()).unwrap_or(1500)
+}
+
 impl Daemon {
     pub fn start() -> Self {
         for _ in 0..3 {
@@ -54,6 +68,7 @@ impl Daemon {
             .args(["--config-file", &place("daemon.json")])
             .args(["--pidfile", &place("pid"), "--bridge", "docker0"])
             .args(["--fixed-cidr", &format!("172.17.{subnet}.0/24")])
+            .args(["--mtu", &way_out_mtu().to_string()])
             .args(["--iptables=false", "--ip-masq=false", "--ip-forward=false"])
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())

@@ -32,6 +32,7 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 pub struct Run {
     pub code: i32,
@@ -96,7 +97,9 @@ impl Sandbox {
     pub fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> Run {
         let mut command = self.command();
         command.args(args).envs(env.iter().copied());
+        let start = Instant::now();
         let out = command.output().unwrap();
+        eprintln!("{:.1} s: {}", start.elapsed().as_secs_f64(), args.join(" "));
         let text = |b: &[u8]| {
             String::from_utf8_lossy(b).replace(&self.dir.path().display().to_string(), "[DIR]")
         };
@@ -104,6 +107,28 @@ impl Sandbox {
             code: out.status.code().unwrap_or(-1),
             stdout: text(&out.stdout),
             stderr: text(&out.stderr),
+        }
+    }
+}
+
+/// A test that fails shows how the newest logs of steps end: they are gone with the folder.
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let logs = std::fs::read_dir(self.path("store/logs"));
+        let mut logs: Vec<PathBuf> = logs
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|e| e == "log"))
+            .collect();
+        logs.sort_by_key(|log| std::fs::metadata(log).and_then(|m| m.modified()).ok());
+        for log in logs.iter().rev().take(3) {
+            let bytes = std::fs::read(log).unwrap_or_default();
+            let end = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(2000)..]);
+            eprintln!("end of {}:\n{end}", log.display());
         }
     }
 }
