@@ -111,6 +111,27 @@ pub fn exported_by(docker: &dyn Fn() -> Command, image: &str) -> BTreeMap<String
     entries
 }
 
+/// What the image of a layout has: its layers, one over the other.
+pub fn at_rest(layout: &Path) -> BTreeMap<String, Entry> {
+    let blob = |digest: &serde_json::Value| {
+        let (_, hex) = digest.as_str().unwrap().split_once(':').unwrap();
+        layout.join("blobs/sha256").join(hex)
+    };
+    let document = |path| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    };
+    let index = document(layout.join("index.json"));
+    let manifest = document(blob(&index["manifests"][0]["digest"]));
+    let mut all = BTreeMap::new();
+    for layer in manifest["layers"].as_array().unwrap() {
+        let file = std::fs::File::open(blob(&layer["digest"])).unwrap();
+        all.extend(entries(flate2::read::MultiGzDecoder::new(file)));
+    }
+    let gone = all.keys().find(|path| path.contains(".wh."));
+    assert_eq!(gone, None, "layers that take files away are not read here");
+    all
+}
+
 /// What may differ between the images of the two engines, and why.
 const ALLOWED: [(&str, &str); 8] = [
     (
