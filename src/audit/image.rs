@@ -34,6 +34,11 @@ pub trait Image: Sync {
     fn layers(&self) -> usize;
     /// Opens a layer as a tar stream. Layer 0 is the lowest.
     fn open(&self, layer: usize) -> Result<Box<dyn Read + Send + '_>, Fault>;
+
+    /// Takes what was read of a layer before the audit, if it was.
+    fn take_reading(&self, _layer: usize) -> Option<LayerReading> {
+        None
+    }
 }
 
 pub type Fault = Box<dyn Error + Send + Sync>;
@@ -46,6 +51,15 @@ struct Layer {
     damaged: BTreeMap<usize, String>,
     texts: BTreeMap<usize, String>,
     packed: BTreeMap<usize, Packed>,
+}
+
+/// What the audit needs of a layer, read from its tar once.
+pub struct LayerReading {
+    layer: Layer,
+    /// What was not kept and is wanted.
+    again: BTreeMap<usize, Wanted>,
+    /// Bytes of its headers in memory.
+    headers: usize,
 }
 
 /// The parts of a member to keep when the layer is read again.
@@ -182,50 +196,20 @@ fn read_layers(image: &dyn Image) -> Vec<Result<Layer, Fault>> {
 
 /// Reads a layer. `headers` counts the bytes of headers in memory for all layers.
 fn read_layer(image: &dyn Image, index: usize, headers: &AtomicUsize) -> Result<Layer, Fault> {
-    let mut layer = Layer::default();
-    // Index of the directory that the previous members repeated.
-    let mut last: Option<usize> = None;
-    let mut text_left = MOST_TEXT;
-    let mut again: BTreeMap<usize, Wanted> = BTreeMap::new();
-    let mut reader = Reader::new(image.open(index)?);
-    while let Some(mut entry) = reader.next()? {
-        let mut header = entry.header.clone();
-        // Extended attributes may be many and large, and an audit does not need them.
-        header.xattrs = Vec::new();
-        let member = layer.headers.len();
-        let text = header.path.len() + header.link.as_ref().map_or(0, String::len);
-        let size = size_of::<Header>() + text;
-        if headers.fetch_add(size, Ordering::Relaxed) > MOST_HEADERS {
-            return Err(MergeError::Many.into());
-        }
-        // Keep a repeated directory once, so that repetitions take no memory.
-        if header.kind == tar::Kind::Directory {
-            let same = |at: &usize| layer.headers[*at].path == header.path;
-            match last.filter(same) {
-                Some(_) => {
-                    headers.fetch_sub(text, Ordering::Relaxed);
-                    header.path = String::new();
-                }
-                None => last = Some(member),
+    let LayerReading {
+        mut layer,
+        mut again,
+        ..
+    } = match image.take_reading(index) {
+        Some(reading) => {
+            let before = headers.fetch_add(reading.headers, Ordering::Relaxed);
+            if before + reading.headers > MOST_HEADERS {
+                return Err(MergeError::Many.into());
             }
-        } else {
-            last = None;
+            reading
         }
-        if header.kind == tar::Kind::File && is_text(&header.path) {
-            let mut text = Vec::new();
-            let most = LONGEST_TEXT.min(text_left);
-            (&mut entry).take(most).read_to_end(&mut text)?;
-            text_left -= text.len() as u64;
-            let text = String::from_utf8_lossy(&text).into_owned();
-            layer.texts.insert(member, text);
-        } else if header.kind == tar::Kind::File && is_wheel(&header.path) {
-            layer.unpack(member, &header.path, &mut entry, None, &mut again);
-        } else if header.kind == tar::Kind::File {
-            let passed = pass(&header.path, header.size, &mut entry, KeepRanges::default())?;
-            layer.take(member, passed, &mut again);
-        }
-        layer.headers.push(header);
-    }
+        None => LayerReading::counted(image.open(index)?, headers)?,
+    };
     while !again.is_empty() {
         let mut wanted = std::mem::take(&mut again);
         let mut reader = Reader::new(image.open(index)?);
@@ -249,6 +233,71 @@ fn read_layer(image: &dyn Image, index: usize, headers: &AtomicUsize) -> Result<
         }
     }
     Ok(layer)
+}
+
+impl LayerReading {
+    /// Reads a layer's tar to its end.
+    ///
+    /// # Errors
+    /// If the tar is damaged, cannot be read, or has too many files.
+    pub fn of(tar: impl Read) -> Result<Self, Fault> {
+        Self::counted(tar, &AtomicUsize::new(0))
+    }
+
+    /// `all` counts the bytes of headers in memory for all layers.
+    fn counted(tar: impl Read, all: &AtomicUsize) -> Result<Self, Fault> {
+        let (mut layer, mut headers) = (Layer::default(), 0);
+        // Index of the directory that the previous members repeated.
+        let mut last: Option<usize> = None;
+        let mut text_left = MOST_TEXT;
+        let mut again: BTreeMap<usize, Wanted> = BTreeMap::new();
+        let mut reader = Reader::new(tar);
+        while let Some(mut entry) = reader.next()? {
+            let mut header = entry.header.clone();
+            // Extended attributes may be many and large, and an audit does not need them.
+            header.xattrs = Vec::new();
+            let member = layer.headers.len();
+            let text = header.path.len() + header.link.as_ref().map_or(0, String::len);
+            let size = size_of::<Header>() + text;
+            headers += size;
+            if all.fetch_add(size, Ordering::Relaxed) > MOST_HEADERS {
+                return Err(MergeError::Many.into());
+            }
+            // Keep a repeated directory once, so that repetitions take no memory.
+            if header.kind == tar::Kind::Directory {
+                let same = |at: &usize| layer.headers[*at].path == header.path;
+                match last.filter(same) {
+                    Some(_) => {
+                        headers -= text;
+                        all.fetch_sub(text, Ordering::Relaxed);
+                        header.path = String::new();
+                    }
+                    None => last = Some(member),
+                }
+            } else {
+                last = None;
+            }
+            if header.kind == tar::Kind::File && is_text(&header.path) {
+                let mut text = Vec::new();
+                let most = LONGEST_TEXT.min(text_left);
+                (&mut entry).take(most).read_to_end(&mut text)?;
+                text_left -= text.len() as u64;
+                let text = String::from_utf8_lossy(&text).into_owned();
+                layer.texts.insert(member, text);
+            } else if header.kind == tar::Kind::File && is_wheel(&header.path) {
+                layer.unpack(member, &header.path, &mut entry, None, &mut again);
+            } else if header.kind == tar::Kind::File {
+                let passed = pass(&header.path, header.size, &mut entry, KeepRanges::default())?;
+                layer.take(member, passed, &mut again);
+            }
+            layer.headers.push(header);
+        }
+        Ok(Self {
+            layer,
+            again,
+            headers,
+        })
+    }
 }
 
 impl Layer {

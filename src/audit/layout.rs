@@ -1,14 +1,19 @@
 //! Images at rest, as targets of [`super::audit`].
 
-use super::image::{Fault, Image};
+use super::image::{Fault, Image, LayerReading};
 use stackforge_image::oci;
+use stackforge_types::Digest;
+use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
+use std::sync::{Mutex, PoisonError};
 
 /// An image of an OCI layout or an archive.
 pub struct AtRest {
     name: String,
     image: oci::Image,
     env: Vec<String>,
+    /// What was read of layers before, by their numbers.
+    readings: Mutex<BTreeMap<usize, LayerReading>>,
 }
 
 impl AtRest {
@@ -19,6 +24,17 @@ impl AtRest {
             name: name.to_owned(),
             image,
             env,
+            readings: Mutex::default(),
+        }
+    }
+
+    /// Takes what was read of layers before, by diff ID: they are not read again but for what is missing.
+    pub fn with_readings(self, mut readings: BTreeMap<Digest, LayerReading>) -> Self {
+        let layers = self.image.layers.iter().enumerate();
+        let known = layers.filter_map(|(n, layer)| Some((n, readings.remove(&layer.diff_id)?)));
+        Self {
+            readings: Mutex::new(known.collect()),
+            ..self
         }
     }
 }
@@ -41,5 +57,10 @@ impl Image for AtRest {
             256 << 10,
             self.image.layers[layer].tar()?,
         )))
+    }
+
+    fn take_reading(&self, layer: usize) -> Option<LayerReading> {
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        readings.remove(&layer)
     }
 }

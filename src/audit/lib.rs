@@ -47,7 +47,7 @@ pub use code::Code;
 pub use finding::Finding;
 pub use gpu::verdicts_for_sm;
 pub use gpu::{Gpu, Reach, RunMode, Verdict};
-pub use image::{Fault, Image};
+pub use image::{Fault, Image, LayerReading};
 pub use layout::AtRest;
 pub use promise::Promise;
 pub use sarif::sarif;

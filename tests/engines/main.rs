@@ -4,8 +4,9 @@
 //! Each engine runs in a root file system and namespaces of its own. One test, which prints a table:
 //! every cell is right, or the program refused with a code. STACKFORGE_ENGINES_TABLE names a file for the
 //! table, STACKFORGE_ENGINES_ONLY the rows to run, by words of their names separated by commas; the
-//! others are said to be left out. By default the changed stacks are built in both orders by one Docker
-//! and one Podman, and sid's engines run with root only: with STACKFORGE_ENGINES_ALL set, everywhere.
+//! others are said to be left out. By default each day runs one half of the rows, the changed stacks are
+//! built in both orders by one Docker and one Podman, and sid's engines run with root only: with
+//! STACKFORGE_ENGINES_ALL set, all is done.
 //!
 //! Needs root, the network, the machine's own Docker Engine for its bridge, and what
 //! `scripts/setup.sh tests` installs. What this machine lacks stands in the table; with CI set it is an
@@ -27,24 +28,34 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use support::server::{self, Server, skopeo};
 use table::{Row, State, table, wrong};
 
-const ROWS: [(&str, Kind); 12] = [
-    ("trixie", Kind::Podman),
-    ("sid", Kind::Podman),
-    ("bookworm", Kind::Podman),
-    ("trixie", Kind::Docker),
-    ("trixie", Kind::DockerContainerd),
-    ("sid", Kind::Docker),
-    ("sid", Kind::DockerContainerd),
-    ("bookworm", Kind::Docker),
-    ("trixie", Kind::RootlessPodman),
-    ("sid", Kind::RootlessPodman),
-    ("trixie", Kind::RootlessDocker),
-    ("sid", Kind::RootlessDocker),
+/// The rows, and the turn that each has: the table costs much time, so a day runs one half of it. Each half has
+/// Docker with both stores, Podman, and one of them without root.
+const ROWS: [(&str, Kind, Turn); 12] = [
+    ("trixie", Kind::Podman, Turn::Even),
+    ("sid", Kind::Podman, Turn::Odd),
+    ("bookworm", Kind::Podman, Turn::Even),
+    ("trixie", Kind::Docker, Turn::Odd),
+    ("trixie", Kind::DockerContainerd, Turn::Even),
+    ("sid", Kind::Docker, Turn::Odd),
+    ("sid", Kind::DockerContainerd, Turn::Odd),
+    ("bookworm", Kind::Docker, Turn::Even),
+    ("trixie", Kind::RootlessPodman, Turn::Even),
+    ("sid", Kind::RootlessPodman, Turn::Never),
+    ("trixie", Kind::RootlessDocker, Turn::Odd),
+    ("sid", Kind::RootlessDocker, Turn::Never),
 ];
+
+/// The days on which a row runs by default, by their number since 1970.
+#[derive(Clone, Copy, PartialEq)]
+enum Turn {
+    Even,
+    Odd,
+    Never,
+}
 
 /// Engines that build the changed stacks in both orders even where time is short: BuildKit over the store that
 /// new installations have, and Buildah, which does not hash what a step mounts.
@@ -75,7 +86,7 @@ fn every_engine_is_right_or_refused_with_a_code() {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some((suite, kind)) = ROWS.get(number) else {
+                    let Some((suite, kind, _)) = ROWS.get(number) else {
                         break;
                     };
                     let row = row(number, *kind, &roots[suite], suite, &kit, &server.host);
@@ -108,9 +119,14 @@ fn every_engine_is_right_or_refused_with_a_code() {
 /// Root file systems and stacks, made at the same time.
 fn prepared() -> (Roots, Kit) {
     let lacks = engine::lacks();
-    let root = |suite| match &lacks {
-        Some(why) => Err(why.clone()),
-        None => roots::root(suite),
+    let root = |suite| {
+        let mut rows = ROWS.iter().filter(|(of, ..)| *of == suite);
+        let wanted = rows.any(|(_, kind, turn)| left_out(&named(*kind, suite), *turn).is_none());
+        match &lacks {
+            Some(why) => Err(why.clone()),
+            None if wanted => roots::root(suite),
+            None => Err("left out".to_owned()),
+        }
     };
     std::thread::scope(|scope| {
         let suites = ["bookworm", "trixie", "sid"];
@@ -129,8 +145,7 @@ fn row(
     kit: &Kit,
     registry: &str,
 ) -> Row {
-    let nameless = kind.name(&format!("of {suite}"));
-    let all = std::env::var_os("STACKFORGE_ENGINES_ALL").is_some();
+    let nameless = named(kind, suite);
     let absent = |why: &str| {
         support::left_out(&format!("{nameless}: {why}"));
         Row {
@@ -138,11 +153,12 @@ fn row(
             state: State::Absent(why.to_owned()),
         }
     };
-    if left_out(&nameless) {
-        return absent("STACKFORGE_ENGINES_ONLY leaves it out");
-    }
-    if kind.is_rootless() && suite == "sid" && !all {
-        return absent("left out unless STACKFORGE_ENGINES_ALL is set");
+    if let Some(why) = left_out(&nameless, ROWS[number].2) {
+        support::left_out(&format!("{nameless}: {why}"));
+        return Row {
+            engine: nameless,
+            state: State::LeftOut(why),
+        };
     }
     let root = match root {
         Ok(root) => root,
@@ -165,7 +181,7 @@ fn row(
         registry,
         dir: tempfile::tempdir().unwrap(),
         row: format!("row{number}-{}", std::process::id()),
-        both_orders: all || BOTH_ORDERS.contains(&(suite, kind)),
+        both_orders: is_set(ALL) || BOTH_ORDERS.contains(&(suite, kind)),
     };
     let cells = bench.cells();
     let state = match bench.engine.end() {
@@ -178,11 +194,35 @@ fn row(
     }
 }
 
-fn left_out(name: &str) -> bool {
-    let Ok(only) = std::env::var("STACKFORGE_ENGINES_ONLY") else {
-        return false;
+const ALL: &str = "STACKFORGE_ENGINES_ALL";
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some()
+}
+
+/// The name of a row whose engine did not say its version.
+fn named(kind: Kind, suite: &str) -> String {
+    kind.name(&format!("of {suite}"))
+}
+
+/// Why a row does not run today.
+fn left_out(name: &str, turn: Turn) -> Option<&'static str> {
+    if let Ok(only) = std::env::var("STACKFORGE_ENGINES_ONLY") {
+        let named = only.split(',').any(|words| name.contains(words.trim()));
+        return (!named).then_some("STACKFORGE_ENGINES_ONLY leaves it out");
+    }
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let day = since_1970.as_secs() / 86_400;
+    let today = if day.is_multiple_of(2) {
+        Turn::Even
+    } else {
+        Turn::Odd
     };
-    !only.split(',').any(|words| name.contains(words.trim()))
+    match turn {
+        _ if is_set(ALL) || turn == today => None,
+        Turn::Never => Some("left out unless STACKFORGE_ENGINES_ALL is set"),
+        _ => Some("its turn is tomorrow, or with STACKFORGE_ENGINES_ALL set"),
+    }
 }
 
 /// Prints where nothing captures it.

@@ -24,7 +24,9 @@ pub struct Row {
 pub enum State {
     /// It ran: a cell for each column.
     Ran(Vec<Cell>),
-    /// This machine lacks what it takes, or was told to leave it out.
+    /// Nobody asked for it.
+    LeftOut(&'static str),
+    /// This machine lacks what it takes.
     Absent(String),
     /// All that it takes is here, and it does not start.
     Broken(String),
@@ -35,6 +37,7 @@ impl Row {
     pub fn text(&self) -> String {
         let cells = match &self.state {
             State::Ran(cells) => cells.iter().map(Cell::text).collect(),
+            State::LeftOut(why) => vec![(*why).to_owned()],
             State::Absent(why) => vec![format!("cannot start here: {why}")],
             State::Broken(_) => vec!["**does not start**".to_owned()],
         };
@@ -83,7 +86,7 @@ pub fn wrong(columns: &[&str], rows: &[Row]) -> Vec<String> {
                     }
                 }
             }
-            State::Absent(_) => {}
+            State::LeftOut(_) | State::Absent(_) => {}
             State::Broken(why) => all.push(format!("{engine} does not start: {why}")),
         }
     }

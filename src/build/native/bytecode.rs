@@ -81,8 +81,9 @@ impl NativeBuilder<'_, '_> {
             Some(id) => id.to_string(),
         };
         let spec = self.spec();
-        let layer = self.made_layer(step, |file| {
-            let written = layer::files(&spec, made, file)?;
+        let layer = self.made_layer(step, |builder, file| {
+            let written =
+                builder.ahead(|on_plain| Ok(layer::files(&spec, made, file, on_plain)?))?;
             let about = format!("byte code of {about}");
             Ok(written.layer.described(about, Vec::new()))
         })?;
@@ -253,12 +254,10 @@ impl NativeBuilder<'_, '_> {
     fn made_layer(
         &mut self,
         step: &Step,
-        make: impl FnOnce(&File) -> Result<Layer, BuildError>,
+        make: impl FnOnce(&mut Self, &File) -> Result<Layer, BuildError>,
     ) -> Result<Layer, BuildError> {
         let compiled = super::super::recorded::compiled(self.options.store, self.plan, step);
-        self.made(&step.id.to_string(), &step.key, compiled, |_, file| {
-            make(file)
-        })
+        self.made(&step.id.to_string(), &step.key, compiled, make)
     }
 }
 

@@ -81,6 +81,7 @@ impl Candidate for UnnamedImage<'_, '_> {
             return Ok(report);
         }
         let start = Instant::now();
+        block_in_place(|| builder.ahead.name_trees(options.store, &self.layers))?;
         let report = builder.validate(&content).await?;
         let seconds = start.elapsed().as_secs_f64();
         let action = recorded::validated(&report, &self.layers, seconds);
@@ -93,7 +94,8 @@ impl Candidate for UnnamedImage<'_, '_> {
         (self.builder.on)(BuildEvent::Phase { name: "audit" });
         let content = self.assembled(self.layers.clone(), BTreeMap::new())?;
         let image = self.builder.at_rest(&content)?;
-        let image = AtRest::new(&self.builder.plan.variant, image);
+        let readings = self.builder.ahead.take_readings();
+        let image = AtRest::new(&self.builder.plan.variant, image).with_readings(readings);
         Ok(block_in_place(|| audit_spec.image(Target::Image(&image)))?)
     }
 

@@ -5,19 +5,23 @@
 
 use super::super::base::io as failed_at;
 use super::super::{BuildError, BuildEvent, Options, StepResult, recorded};
+use super::ahead::Ahead;
 use stackforge_binary::tar::{Attributes, Format, Writer};
 use stackforge_image::Layer;
 use stackforge_image::assemble::Assembled;
+use stackforge_image::layer::Stitched;
 use stackforge_image::oci;
 use stackforge_image::pack::{self, PackError};
 use stackforge_image::store::Action;
 use stackforge_plan::{Member, Native, Plan, Step, StepId};
+use stackforge_stack::spec::Platform;
 use stackforge_types::Cancel;
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Does the steps of a plan.
@@ -33,6 +37,8 @@ pub(super) struct NativeBuilder<'a, 'on> {
     pub without_bytecode: bool,
     /// Where programs that run in the image write their output, once one did.
     pub log: Option<PathBuf>,
+    /// What was made of this build's layers while they were made.
+    pub ahead: Ahead,
 }
 
 impl<'a, 'on> NativeBuilder<'a, 'on> {
@@ -53,7 +59,21 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
             threads: std::thread::available_parallelism().map_or(1, Into::into),
             without_bytecode: false,
             log: None,
+            ahead: Ahead::default(),
         }
+    }
+
+    /// Makes a layer that is also unpacked and read for the audit. `make` passes on the pieces of its tar.
+    pub fn ahead(
+        &mut self,
+        make: impl FnOnce(&mut dyn FnMut(&Arc<Vec<u8>>)) -> Result<Stitched, BuildError>,
+    ) -> Result<Stitched, BuildError> {
+        // Validation unpacks what runs here.
+        let unpacks = Platform::host() == Some(self.plan.platform);
+        self.ahead.watch(self.options.store, unpacks, |on_plain| {
+            let written = make(on_plain)?;
+            Ok((written.layer.diff_id.clone(), written))
+        })
     }
 
     /// Notes that a step was done since `start`.

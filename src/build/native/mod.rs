@@ -6,6 +6,7 @@
 //! what it makes, so a rebuild makes what changed and stacks share equal layers. Outputs are written only after
 //! the image was audited and, if this machine can run it, validated.
 
+mod ahead;
 mod base;
 mod bytecode;
 mod clone;

@@ -9,7 +9,7 @@ use super::layers::NativeBuilder;
 use stackforge_audit::prune::{Pruned, Pruner};
 use stackforge_binary::source::FileSource;
 use stackforge_image::Layer;
-use stackforge_image::layer::{Install, Spec, Wheel, disjoint};
+use stackforge_image::layer::{Install, Spec, Wheel, disjoint, write_watched};
 use stackforge_plan::{self as plan, LEVEL, LayerWheel, Op, Plan, Step};
 use stackforge_resolve::locked_files;
 use stackforge_stack::lock::PythonFile;
@@ -240,7 +240,9 @@ impl NativeBuilder<'_, '_> {
                 changed: &pruned.members,
             })
             .collect();
-        let written = stackforge_image::layer::write(&self.spec(), &installs, file)?;
+        let spec = self.spec();
+        let written =
+            self.ahead(|on_plain| Ok(write_watched(&spec, &installs, file, on_plain)?))?;
         for file in &written.misstated {
             tracing::warn!("{file} has another digest than its wheel's RECORD states");
         }

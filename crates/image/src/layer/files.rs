@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::Arc;
 
 use super::error::LayerError;
 use super::install::{Content, Install};
@@ -44,6 +45,7 @@ pub fn installed<S: Source + Clone, E: From<LayerError>>(
 
 /// Writes a layer of files with root as their owner, which everybody may read. Their paths are below the root.
 /// It has the form of a layer of wheels, so that a newer one is put together from an older one by its files.
+/// `on_plain` gets its tar, as from [`write_watched`](super::write_watched).
 ///
 /// # Errors
 /// If a path is a file and a folder, or `out` fails.
@@ -51,6 +53,7 @@ pub fn files(
     spec: &Spec,
     files: BTreeMap<String, Vec<u8>>,
     out: impl Write,
+    on_plain: impl FnMut(&Arc<Vec<u8>>),
 ) -> Result<Stitched, LayerError> {
     let mut tree = Tree::default();
     for (path, content) in files {
@@ -63,5 +66,5 @@ pub fn files(
         tree.add_file(path, file);
     }
     tree.check::<FileSource>(&[])?;
-    write::of_tree::<FileSource>(spec, &tree, &[], out)
+    write::of_tree::<FileSource>(spec, &tree, &[], out, on_plain)
 }

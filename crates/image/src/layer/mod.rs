@@ -55,4 +55,4 @@ pub use scheme::Scheme;
 pub use spec::{Spec, Stitched};
 pub use stackforge_binary::source::FileSource;
 pub use wheel::Wheel;
-pub use write::{disjoint, write};
+pub use write::{disjoint, write, write_watched};

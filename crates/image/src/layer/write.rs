@@ -91,8 +91,22 @@ pub fn write<S: Source + Clone + Send + Sync>(
     installs: &[Install<'_, S>],
     out: impl Write,
 ) -> Result<Stitched, LayerError> {
+    write_watched(spec, installs, out, |_| {})
+}
+
+/// As [`write`](self::write()); `on_plain` gets the layer's tar too, from its start to its end, in pieces of a few
+/// hundred KiB at most. What it got before an error is no whole tar.
+///
+/// # Errors
+/// As [`write`](self::write()).
+pub fn write_watched<S: Source + Clone + Send + Sync>(
+    spec: &Spec,
+    installs: &[Install<'_, S>],
+    out: impl Write,
+    on_plain: impl FnMut(&Arc<Vec<u8>>),
+) -> Result<Stitched, LayerError> {
     let tree = tree(spec, installs)?;
-    of_tree(spec, &tree, installs, out)
+    of_tree(spec, &tree, installs, out, on_plain)
 }
 
 /// Returns the files and folders that the wheels install.
@@ -125,6 +139,7 @@ pub(super) fn of_tree<S: Source + Clone + Send + Sync>(
     tree: &Tree,
     installs: &[Install<'_, S>],
     out: impl Write,
+    on_plain: impl FnMut(&Arc<Vec<u8>>),
 ) -> Result<Stitched, LayerError> {
     let plan = Plan {
         scheme: &spec.scheme,
@@ -139,7 +154,7 @@ pub(super) fn of_tree<S: Source + Clone + Send + Sync>(
     let entries = layout::entries(tree, &landmark);
     let jobs = layout::jobs(&entries, installs);
     thread::scope(|scope| {
-        let mut writer = Writer::start(scope, spec, out);
+        let mut writer = Writer::start(scope, spec, out, on_plain);
         let (chunks, digests) = writer.contents(scope, &entries, &jobs)?;
         let installed = installed::check(&entries, &digests, installs)?;
         let mut toc = toc::Toc::of(&entries, &chunks, &digests, spec.epoch);
@@ -174,8 +189,9 @@ fn annotations(toc: &Digest, plain_size: u64) -> BTreeMap<String, String> {
     ])
 }
 
-struct Writer<'scope, W: Write> {
+struct Writer<'scope, W: Write, F> {
     out: BufWriter<W>,
+    on_plain: F,
     compressor: Compressor,
     epoch: u32,
     level: u32,
@@ -189,10 +205,11 @@ struct Writer<'scope, W: Write> {
     tar: Sums<'scope>,
 }
 
-impl<'scope, W: Write> Writer<'scope, W> {
-    fn start<'env>(scope: &'scope Scope<'scope, 'env>, spec: &Spec, out: W) -> Self {
+impl<'scope, W: Write, F: FnMut(&Arc<Vec<u8>>)> Writer<'scope, W, F> {
+    fn start<'env>(scope: &'scope Scope<'scope, 'env>, spec: &Spec, out: W, on_plain: F) -> Self {
         Self {
             out: BufWriter::with_capacity(1 << 20, out),
+            on_plain,
             compressor: Compressor::new(spec.level),
             epoch: spec.epoch,
             level: spec.level,
@@ -271,6 +288,7 @@ impl<'scope, W: Write> Writer<'scope, W> {
         self.offset += gzip.len() as u64;
         self.plain += plain.len() as u64;
         self.layer.put(Piece::Bytes(Arc::new(gzip)))?;
+        (self.on_plain)(&plain);
         self.tar.put(Piece::Bytes(plain))
     }
 

@@ -49,4 +49,5 @@ pub use list::{Entry, Kind, Listing};
 pub use lock::Alone;
 pub use place::LayoutLock;
 pub use save::{Save, save, save_new, stdout_has_output};
+pub use trees::UnnamedTree;
 pub use verify::{Damaged, Verified};

@@ -8,6 +8,7 @@
 use super::error::StoreError;
 use super::files::{entries, write_atomically};
 use super::handle::Store;
+use super::layout::Scratch;
 use super::list::{Entry, Kind};
 use stackforge_types::Digest;
 use std::fs::{DirBuilder, File, Permissions};
@@ -16,10 +17,43 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const FOLDER: &str = "unpacked";
+/// A tree in a scratch directory.
+const MADE: &str = "tree";
 const ROOT: &str = "root";
 const BYTES: &str = "bytes";
 /// Mode of a tree: access for its owner only.
 const CLOSED: u32 = 0o700;
+
+/// A directory of files that has no key yet; removed with the value.
+#[derive(Debug)]
+pub struct UnnamedTree {
+    scratch: Scratch,
+    root: PathBuf,
+}
+
+impl UnnamedTree {
+    /// Where the files go.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Syncs the directory and moves it to `tree`.
+    fn named(self, tree: &Path, bytes: u64) -> Result<(), StoreError> {
+        let made = self.scratch.path().join(MADE);
+        let note = made.join(BYTES);
+        write_atomically(&note, bytes.to_string().as_bytes())
+            .map_err(|e| StoreError::at("write", &note, e))?;
+        // The tree's name states that it is complete, so sync first, in case the power fails.
+        File::open(&made)
+            .and_then(|folder| Ok(rustix::fs::syncfs(folder)?))
+            .map_err(|e| StoreError::at("write", &made, e))?;
+        // A tree without its note is incomplete.
+        if tree.exists() {
+            discard(tree)?;
+        }
+        std::fs::rename(&made, tree).map_err(|e| StoreError::at("write", tree, e))
+    }
+}
 
 impl Store {
     /// Returns the directory for `key`; if it is missing, `make` fills it and returns the bytes that it
@@ -49,27 +83,45 @@ impl Store {
         if used(&tree) {
             return Ok(root);
         }
+        let unnamed = self.unnamed_tree()?;
+        let bytes = make(&unnamed.root)?;
+        unnamed.named(&tree, bytes)?;
+        Ok(root)
+    }
+
+    /// Creates a directory for files whose key is not known before they are written. It is closed to other users.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
+    pub fn unnamed_tree(&self) -> Result<UnnamedTree, StoreError> {
         let scratch = self.scratch()?;
-        let made = scratch.path().join("tree");
-        let inside = made.join(ROOT);
+        let made = scratch.path().join(MADE);
+        let root = made.join(ROOT);
         let created = DirBuilder::new().mode(CLOSED).create(&made);
         created
-            .and_then(|()| std::fs::create_dir(&inside))
-            .map_err(|e| StoreError::at("create", &inside, e))?;
-        let bytes = make(&inside)?;
-        let note = made.join(BYTES);
-        write_atomically(&note, bytes.to_string().as_bytes())
-            .map_err(|e| StoreError::at("write", &note, e))?;
-        // The tree's name states that it is complete, so sync first, in case the power fails.
-        File::open(&made)
-            .and_then(|folder| Ok(rustix::fs::syncfs(folder)?))
-            .map_err(|e| StoreError::at("write", &made, e))?;
-        // A tree without its note is incomplete.
-        if tree.exists() {
-            discard(&tree)?;
-        }
-        std::fs::rename(&made, &tree).map_err(|e| StoreError::at("write", &tree, e))?;
-        Ok(root)
+            .and_then(|()| std::fs::create_dir(&root))
+            .map_err(|e| StoreError::at("create", &root, e))?;
+        Ok(UnnamedTree { scratch, root })
+    }
+
+    /// Makes a complete directory of `bytes` bytes the one of `key`, unless there is one. It stays while this store
+    /// is open.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
+    pub fn name_tree(
+        &self,
+        key: &Digest,
+        unnamed: UnnamedTree,
+        bytes: u64,
+    ) -> Result<PathBuf, StoreError> {
+        self.tree(key, |root| {
+            // Both are directories of this store; the empty one goes.
+            std::fs::remove_dir(root).map_err(|e| StoreError::at("write", root, e))?;
+            let moved = std::fs::rename(&unnamed.root, root);
+            moved.map_err(|e| StoreError::at("write", root, e))?;
+            Ok(bytes)
+        })
     }
 
     pub(super) fn trees(&self) -> Result<Vec<Entry>, StoreError> {
@@ -200,6 +252,28 @@ mod tests {
             let open = |path: &Path| mode(path) & 0o077 != 0;
             assert!(!open(&unpacked) || !open(&older));
         }
+    }
+
+    #[test]
+    fn files_that_were_written_before_their_key_was_known_are_its_tree() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(dir.path())).unwrap();
+        let unnamed = |content: &str| {
+            let unnamed = store.unnamed_tree().unwrap();
+            let closed = std::fs::metadata(unnamed.root().parent().unwrap()).unwrap();
+            assert_eq!(closed.mode() & 0o777, CLOSED);
+            std::fs::write(unnamed.root().join("file"), content).unwrap();
+            unnamed
+        };
+        let key = Digest::of(b"layer");
+        let root = store.name_tree(&key, unnamed("content"), 7).unwrap();
+        assert_eq!(made(&store, &key, &mut 0), root);
+        // The first stays, and nothing else does.
+        assert_eq!(store.name_tree(&key, unnamed("other"), 5).unwrap(), root);
+        assert_eq!(std::fs::read(root.join("file")).unwrap(), b"content");
+        assert_eq!(store.trees().unwrap()[0].size, 7);
+        drop(unnamed("given up"));
+        assert!(entries(&dir.path().join("tmp")).unwrap().is_empty());
     }
 
     #[test]

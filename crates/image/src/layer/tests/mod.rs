@@ -68,8 +68,14 @@ fn layer_of(
         changed: &changed,
     };
     let installs: Vec<_> = wheels.iter().map(install).collect();
-    let mut out = Vec::new();
-    let layer = write(spec, &installs, &mut out)?;
+    let (mut out, mut plain) = (Vec::new(), Vec::new());
+    let layer = write_watched(spec, &installs, &mut out, |piece| {
+        plain.extend_from_slice(piece);
+    })?;
+    let mut inflated = Vec::new();
+    let mut inflate = flate2::read::MultiGzDecoder::new(&out[..]);
+    inflate.read_to_end(&mut inflated).unwrap();
+    assert!(plain == inflated, "its tar is what was passed on");
     Ok((layer, out))
 }
 
