@@ -19,7 +19,7 @@ const FOLDERS: [&str; 6] = [
     "verified",
 ];
 
-/// A store with the base, packages and wheels. Nothing of the image is in it.
+/// A store with the base, its byte code, packages and wheels. Nothing else of the image is in it.
 struct Stage {
     sandbox: Sandbox,
     warm: BTreeSet<PathBuf>,
@@ -105,7 +105,7 @@ fn entries(sandbox: &Sandbox) -> Vec<PathBuf> {
     FOLDERS.iter().copied().flat_map(list).collect()
 }
 
-/// What stays of a store: steps that made the base, what they name, and files with names.
+/// What stays of a store: steps that made the base and its byte code, what they name, and files with names.
 fn warm(sandbox: &Sandbox) -> BTreeSet<PathBuf> {
     let store = sandbox.path("store");
     let mut steps = BTreeSet::new();
@@ -113,7 +113,12 @@ fn warm(sandbox: &Sandbox) -> BTreeSet<PathBuf> {
     for entry in fs::read_dir(store.join("actions")).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
-        if text.contains("\"step\": \"base\"") {
+        // Byte code of the base's Python takes longer to make than all else.
+        let of_base = ["base", "bytecode:python3.11"];
+        if of_base
+            .iter()
+            .any(|id| text.contains(&format!("\"step\": \"{id}\"")))
+        {
             output.push_str(&text);
             steps.insert(path);
         }
