@@ -331,3 +331,103 @@ impl Layer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::Built;
+    use stackforge_binary::tar::{Attributes, Format, Writer};
+
+    /// An image in memory. What it was read to before is handed over once.
+    struct InMemory {
+        layers: Vec<Vec<u8>>,
+        readings: Mutex<BTreeMap<usize, LayerReading>>,
+        opened: AtomicUsize,
+    }
+
+    impl Image for InMemory {
+        fn name(&self) -> &str {
+            "x"
+        }
+
+        fn env(&self) -> &[String] {
+            &[]
+        }
+
+        fn layers(&self) -> usize {
+            self.layers.len()
+        }
+
+        fn open(&self, layer: usize) -> Result<Box<dyn Read + Send + '_>, Fault> {
+            self.opened.fetch_add(1, Ordering::Relaxed);
+            Ok(Box::new(&self.layers[layer][..]))
+        }
+
+        fn take_reading(&self, layer: usize) -> Option<LayerReading> {
+            self.readings.lock().unwrap().remove(&layer)
+        }
+    }
+
+    fn layer(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut tar = Writer::new(Format::Ustar, Vec::new());
+        for (path, content) in files {
+            let size = content.len() as u64;
+            tar.file(path, Attributes::new(0o755), size, *content)
+                .unwrap();
+        }
+        tar.finish().unwrap()
+    }
+
+    fn object(between: u64) -> Vec<u8> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.so");
+        let built = Built {
+            needs: &["libcudart.so.13"],
+            code: &[(&[90], &[90])],
+            between,
+            ..Built::default()
+        };
+        built.write(&path);
+        std::fs::read(path).unwrap()
+    }
+
+    /// Reads an image and says what was found, and how often a layer was opened.
+    fn found(
+        layers: &[Vec<u8>],
+        read_before: impl Fn(usize) -> Option<LayerReading>,
+    ) -> (String, usize) {
+        let before = (0..layers.len()).filter_map(|n| Some((n, read_before(n)?)));
+        let image = InMemory {
+            layers: layers.to_vec(),
+            readings: Mutex::new(before.collect()),
+            opened: AtomicUsize::new(0),
+        };
+        let (tree, _, inventory) = read(&image).unwrap();
+        let text = format!("{tree:#?}{inventory:#?}");
+        (text, image.opened.into_inner())
+    }
+
+    /// One object lies in an unusual way: a part that was not kept is read from its layer again.
+    #[test]
+    fn layers_that_were_read_before_are_found_the_same_and_opened_only_for_what_is_missing() {
+        let (usual, unusual) = (object(0), object(60 << 20));
+        let layers = [
+            layer(&[("usr/lib/os-release", b"ID=x"), ("opt/a.so", &usual)]),
+            layer(&[("opt/b.so", &usual), ("opt/.wh.a.so", b"")]),
+            layer(&[("opt/c.so", &unusual)]),
+        ];
+        let (plain, opened) = found(&layers, |_| None);
+        assert!(plain.contains("opt/b.so") && !plain.contains("opt/a.so"));
+        assert_eq!(opened, 4);
+        let read_now = |n: usize| LayerReading::of(&layers[n][..]).ok();
+        assert_eq!(found(&layers, read_now), (plain.clone(), 1));
+        let some = |n: usize| read_now(n).filter(|_| n == 1);
+        assert_eq!(found(&layers, some), (plain, 3));
+    }
+
+    #[test]
+    fn a_tar_that_ends_early_is_no_reading() {
+        let tar = layer(&[("opt/a.so", &object(0))]);
+        assert!(LayerReading::of(&tar[..tar.len() / 2]).is_err());
+    }
+}

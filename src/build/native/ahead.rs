@@ -188,3 +188,100 @@ impl Read for Tar {
         Ok(len)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use stackforge_binary::tar::{Attributes, Format, Writer};
+    use std::path::Path;
+
+    fn tar() -> Vec<u8> {
+        let mut tar = Writer::new(Format::Ustar, Vec::new());
+        tar.directory("opt", Attributes::new(0o755)).unwrap();
+        for n in 0..300u32 {
+            let content = vec![n as u8; n as usize * 37];
+            let size = content.len() as u64;
+            let path = format!("opt/f{n}");
+            tar.file(&path, Attributes::new(0o644), size, &content[..])
+                .unwrap();
+        }
+        tar.finish().unwrap()
+    }
+
+    fn layer(diff_id: &Digest) -> Layer {
+        Layer::new("", diff_id.clone(), diff_id.clone(), 0, 0)
+    }
+
+    fn left(folder: &Path) -> usize {
+        std::fs::read_dir(folder).map_or(0, Iterator::count)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        #[test]
+        fn pieces_of_any_size_are_one_tar(mut sizes in prop::collection::vec(0usize..9000, 1..5)) {
+            sizes.push(1000);
+            let dir = tempfile::tempdir().unwrap();
+            let store = Store::open(Some(dir.path())).unwrap();
+            let (tar, mut ahead) = (tar(), Ahead::default());
+            let diff_id = Digest::of(&tar);
+            ahead
+                .watch(&store, true, |on_plain| {
+                    let (mut rest, mut sizes) = (&tar[..], sizes.iter().cycle());
+                    while !rest.is_empty() {
+                        let (piece, after) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
+                        on_plain(&Arc::new(piece.to_vec()));
+                        rest = after;
+                    }
+                    Ok((diff_id.clone(), ()))
+                })
+                .unwrap();
+            prop_assert!(ahead.take_readings().contains_key(&diff_id));
+            ahead.name_trees(&store, &[layer(&diff_id)]).unwrap();
+            let tree = store.tree(&diff_id, |_| Err::<u64, BuildError>(BuildError::Stopped)).unwrap();
+            prop_assert_eq!(left(&tree.join("opt")), 300);
+            prop_assert_eq!(std::fs::read(tree.join("opt/f299")).unwrap(), vec![43; 299 * 37]);
+            prop_assert_eq!(left(&dir.path().join("tmp")), 0);
+        }
+    }
+
+    #[test]
+    fn what_is_not_whole_is_neither_a_tree_nor_a_reading() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(dir.path())).unwrap();
+        let (tar, mut ahead) = (tar(), Ahead::default());
+        let diff_id = Digest::of(&tar);
+        // The maker fails, after enough for a whole archive.
+        let made = ahead.watch(&store, true, |on_plain| {
+            on_plain(&Arc::new(tar.clone()));
+            Err::<(Digest, ()), _>(BuildError::Stopped)
+        });
+        assert!(made.is_err());
+        // What it makes is no tar, and the maker does not notice.
+        let made = ahead.watch(&store, true, |on_plain| {
+            for _ in 0..100 {
+                on_plain(&Arc::new(vec![7; 100_000]));
+            }
+            Ok((diff_id.clone(), 5))
+        });
+        assert_eq!(made.unwrap(), 5);
+        assert!(ahead.trees.is_empty() && ahead.readings.is_empty());
+        assert_eq!(left(&dir.path().join("tmp")), 0);
+    }
+
+    #[test]
+    fn what_does_not_run_here_is_read_and_not_unpacked() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Some(dir.path())).unwrap();
+        let (tar, mut ahead) = (tar(), Ahead::default());
+        let diff_id = Digest::of(&tar);
+        let made = ahead.watch(&store, false, |on_plain| {
+            on_plain(&Arc::new(tar.clone()));
+            Ok((diff_id.clone(), ()))
+        });
+        made.unwrap();
+        assert!(ahead.trees.is_empty() && ahead.readings.contains_key(&diff_id));
+    }
+}
