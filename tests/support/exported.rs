@@ -55,8 +55,8 @@ pub fn entries(tar: impl Read) -> BTreeMap<String, Entry> {
                 (
                     kind,
                     header.mode().unwrap() & 0o7777,
-                    header.uid().unwrap(),
-                    header.gid().unwrap(),
+                    owner(&header.as_old().uid),
+                    owner(&header.as_old().gid),
                     link,
                     hash,
                 )
@@ -69,6 +69,16 @@ pub fn entries(tar: impl Read) -> BTreeMap<String, Entry> {
     // Who writes the tar may not be done with what follows its end.
     std::io::copy(&mut archive.into_inner(), &mut std::io::sink()).unwrap();
     entries
+}
+
+/// An owner in octal digits. An empty field is root, as engines read it.
+fn owner(field: &[u8]) -> u64 {
+    let text = std::str::from_utf8(field).unwrap();
+    let text = text.trim_matches(['\0', ' ']);
+    if text.is_empty() {
+        return 0;
+    }
+    u64::from_str_radix(text, 8).unwrap()
 }
 
 /// Digest of a byte code file's normal form, which is what the native engine writes.

@@ -5,10 +5,17 @@ use stackforge_engine::docker::Docker;
 use stackforge_engine::{EngineError, Notes, Temporary};
 use stackforge_image::store::{Journal, Store, StoreError};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// First character of a journal line: the thing is about to be made, or was removed.
 const BEGINS: char = '+';
 const GONE: char = '-';
+/// Pauses between the tries to remove one thing.
+const PAUSES: [Duration; 3] = [
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+    Duration::from_millis(800),
+];
 
 /// Returns `docker` with a journal of its temporary things, after removing what killed runs left. If the
 /// store cannot be written, nothing is journaled and the build goes on.
@@ -47,15 +54,27 @@ async fn sweep(docker: &Docker, store: &Store) -> Result<(), Box<dyn std::error:
     Ok(())
 }
 
-/// Removes containers before images: an image that a container uses cannot be removed.
+/// Removes containers before images: an image that a container uses cannot be removed. One that stays keeps no other.
 async fn remove(docker: &Docker, left: &[Temporary]) -> Result<(), EngineError> {
     let (containers, images): (Vec<_>, Vec<_>) = left
         .iter()
         .partition(|left| matches!(left, Temporary::Container(_)));
+    let mut removed = Ok(());
     for left in containers.into_iter().chain(images) {
-        docker.remove_left(left).await?;
+        removed = removed.and(remove_one(docker, left).await);
     }
-    Ok(())
+    removed
+}
+
+/// Tries it a few times: a busy engine may still read a container's files for the process that was killed.
+async fn remove_one(docker: &Docker, left: &Temporary) -> Result<(), EngineError> {
+    for pause in PAUSES {
+        if docker.remove_left(left).await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(pause).await;
+    }
+    docker.remove_left(left).await
 }
 
 /// Returns the things that were begun and not removed.

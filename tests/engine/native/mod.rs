@@ -25,7 +25,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use support::exported::{exported, unexplained};
+use support::exported::{at_rest, differences, exported, unexplained};
 use support::recipe::MARKUPSAFE;
 use support::{CleanUp, Run, Sandbox};
 
@@ -128,6 +128,9 @@ fn both_engines_make_the_same_image() {
 
     let (by_docker, by_native) = (exported(&docker), exported(&native));
     let differ = unexplained(&by_docker, &by_native);
+    assert!(differ.is_empty(), "{differ:#?}");
+    // The layout has the files that the engine was given.
+    let differ = differences(&by_native, &at_rest(&sandbox.path("layout")));
     assert!(differ.is_empty(), "{differ:#?}");
     let (ours, theirs) = (configuration(&native), configuration(&docker));
     assert_eq!(ours, theirs);
