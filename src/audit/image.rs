@@ -35,7 +35,7 @@ pub trait Image: Sync {
     /// Opens a layer as a tar stream. Layer 0 is the lowest.
     fn open(&self, layer: usize) -> Result<Box<dyn Read + Send + '_>, Fault>;
 
-    /// Takes what was read of a layer before the audit, if it was.
+    /// Hands over what was read of a layer before the audit; then it is not opened but for parts that were not kept.
     fn take_reading(&self, _layer: usize) -> Option<LayerReading> {
         None
     }
@@ -56,7 +56,7 @@ struct Layer {
 /// What the audit needs of a layer, read from its tar once.
 pub struct LayerReading {
     layer: Layer,
-    /// What was not kept and is wanted.
+    /// Members of which parts are missing that were not kept.
     again: BTreeMap<usize, Wanted>,
     /// Bytes of its headers in memory.
     headers: usize,

@@ -28,7 +28,7 @@ impl AtRest {
         }
     }
 
-    /// Takes what was read of layers before, by diff ID: they are not read again but for what is missing.
+    /// Gives it layers that were read before, by diff ID.
     pub fn with_readings(self, mut readings: BTreeMap<Digest, LayerReading>) -> Self {
         let layers = self.image.layers.iter().enumerate();
         let known = layers.filter_map(|(n, layer)| Some((n, readings.remove(&layer.diff_id)?)));

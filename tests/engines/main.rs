@@ -26,8 +26,8 @@ use stacks::Kit;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use support::server::{self, Server, skopeo};
 use table::{Row, State, table, wrong};
@@ -56,6 +56,17 @@ enum Turn {
     Odd,
     Never,
 }
+
+/// Whose turn it is. A run that goes past midnight keeps it.
+static TODAY: LazyLock<Turn> = LazyLock::new(|| {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let day = since_1970.as_secs() / 86_400;
+    if day.is_multiple_of(2) {
+        Turn::Even
+    } else {
+        Turn::Odd
+    }
+});
 
 /// Engines that build the changed stacks in both orders even where time is short: BuildKit over the store that
 /// new installations have, and Buildah, which does not hash what a step mounts.
@@ -211,15 +222,8 @@ fn left_out(name: &str, turn: Turn) -> Option<&'static str> {
         let named = only.split(',').any(|words| name.contains(words.trim()));
         return (!named).then_some("STACKFORGE_ENGINES_ONLY leaves it out");
     }
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let day = since_1970.as_secs() / 86_400;
-    let today = if day.is_multiple_of(2) {
-        Turn::Even
-    } else {
-        Turn::Odd
-    };
     match turn {
-        _ if is_set(ALL) || turn == today => None,
+        _ if is_set(ALL) || turn == *TODAY => None,
         Turn::Never => Some("left out unless STACKFORGE_ENGINES_ALL is set"),
         _ => Some("its turn is tomorrow, or with STACKFORGE_ENGINES_ALL set"),
     }

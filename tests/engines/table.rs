@@ -24,7 +24,7 @@ pub struct Row {
 pub enum State {
     /// It ran: a cell for each column.
     Ran(Vec<Cell>),
-    /// Nobody asked for it.
+    /// It has its turn on another day, or was not asked for.
     LeftOut(&'static str),
     /// This machine lacks what it takes.
     Absent(String),

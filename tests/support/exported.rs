@@ -55,8 +55,8 @@ pub fn entries(tar: impl Read) -> BTreeMap<String, Entry> {
                 (
                     kind,
                     header.mode().unwrap() & 0o7777,
-                    owner(&header.as_old().uid),
-                    owner(&header.as_old().gid),
+                    owner(&header.as_old().uid, header.uid()),
+                    owner(&header.as_old().gid, header.gid()),
                     link,
                     hash,
                 )
@@ -71,14 +71,12 @@ pub fn entries(tar: impl Read) -> BTreeMap<String, Entry> {
     entries
 }
 
-/// An owner in octal digits. An empty field is root, as engines read it.
-fn owner(field: &[u8]) -> u64 {
-    let text = std::str::from_utf8(field).unwrap();
-    let text = text.trim_matches(['\0', ' ']);
-    if text.is_empty() {
+/// An owner. An empty field is root, as engines read it and the crate does not.
+fn owner(field: &[u8], read: std::io::Result<u64>) -> u64 {
+    if field.iter().all(|byte| *byte == 0) {
         return 0;
     }
-    u64::from_str_radix(text, 8).unwrap()
+    read.unwrap()
 }
 
 /// Digest of a byte code file's normal form, which is what the native engine writes.

@@ -23,7 +23,7 @@ const WAITING: usize = 8;
 
 type Batch = Vec<Arc<Vec<u8>>>;
 
-/// What was made of layers ahead of their use.
+/// Directories and readings of layers, made before the validation and the audit ask for them.
 #[derive(Default)]
 pub(super) struct Ahead {
     /// With their sizes in bytes. They get names only when they are wanted: that syncs them.
@@ -253,13 +253,13 @@ mod tests {
         let store = Store::open(Some(dir.path())).unwrap();
         let (tar, mut ahead) = (tar(), Ahead::default());
         let diff_id = Digest::of(&tar);
-        // The maker fails, after enough for a whole archive.
+        // Writing fails after all of the tar was passed on.
         let made = ahead.watch(&store, true, |on_plain| {
             on_plain(&Arc::new(tar.clone()));
             Err::<(Digest, ()), _>(BuildError::Stopped)
         });
         assert!(made.is_err());
-        // What it makes is no tar, and the maker does not notice.
+        // The pieces are not a tar; writing the layer succeeds all the same.
         let made = ahead.watch(&store, true, |on_plain| {
             for _ in 0..100 {
                 on_plain(&Arc::new(vec![7; 100_000]));

@@ -83,7 +83,7 @@ impl NativeBuilder<'_, '_> {
         let spec = self.spec();
         let layer = self.made_layer(step, |builder, file| {
             let written =
-                builder.ahead(|on_plain| Ok(layer::files(&spec, made, file, on_plain)?))?;
+                builder.read_once(|on_plain| Ok(layer::files(&spec, made, file, on_plain)?))?;
             let about = format!("byte code of {about}");
             Ok(written.layer.described(about, Vec::new()))
         })?;

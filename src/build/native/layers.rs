@@ -37,7 +37,7 @@ pub(super) struct NativeBuilder<'a, 'on> {
     pub without_bytecode: bool,
     /// Where programs that run in the image write their output, once one did.
     pub log: Option<PathBuf>,
-    /// What was made of this build's layers while they were made.
+    /// Directories and audit readings that were made of layers while they were written.
     pub ahead: Ahead,
 }
 
@@ -63,8 +63,8 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
         }
     }
 
-    /// Makes a layer that is also unpacked and read for the audit. `make` passes on the pieces of its tar.
-    pub fn ahead(
+    /// Makes a layer, and unpacks it and reads it for the audit at the same time: `make` passes on its tar.
+    pub fn read_once(
         &mut self,
         make: impl FnOnce(&mut dyn FnMut(&Arc<Vec<u8>>)) -> Result<Stitched, BuildError>,
     ) -> Result<Stitched, BuildError> {

@@ -242,7 +242,7 @@ impl NativeBuilder<'_, '_> {
             .collect();
         let spec = self.spec();
         let written =
-            self.ahead(|on_plain| Ok(write_watched(&spec, &installs, file, on_plain)?))?;
+            self.read_once(|on_plain| Ok(write_watched(&spec, &installs, file, on_plain)?))?;
         for file in &written.misstated {
             tracing::warn!("{file} has another digest than its wheel's RECORD states");
         }

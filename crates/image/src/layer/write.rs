@@ -94,8 +94,8 @@ pub fn write<S: Source + Clone + Send + Sync>(
     write_watched(spec, installs, out, |_| {})
 }
 
-/// As [`write`](self::write()); `on_plain` gets the layer's tar too, from its start to its end, in pieces of a few
-/// hundred KiB at most. What it got before an error is no whole tar.
+/// As [`write`](self::write()); `on_plain` gets the layer's tar too, from its start to its end, in pieces. Those of
+/// large files have at most 1 MiB. After an error the tar is not complete.
 ///
 /// # Errors
 /// As [`write`](self::write()).

@@ -66,6 +66,19 @@ impl Store {
         key: &Digest,
         make: impl FnOnce(&Path) -> Result<u64, E>,
     ) -> Result<PathBuf, E> {
+        self.named_tree(key, || {
+            let unnamed = self.unnamed_tree()?;
+            let bytes = make(&unnamed.root)?;
+            Ok((unnamed, bytes))
+        })
+    }
+
+    /// Returns the directory for `key`; if it is missing, it is the complete one that `make` returns with its bytes.
+    fn named_tree<E: From<StoreError>>(
+        &self,
+        key: &Digest,
+        make: impl FnOnce() -> Result<(UnnamedTree, u64), E>,
+    ) -> Result<PathBuf, E> {
         self.lease([key])?;
         let own = if rustix::process::geteuid().is_root() {
             key.hex().to_owned()
@@ -83,8 +96,7 @@ impl Store {
         if used(&tree) {
             return Ok(root);
         }
-        let unnamed = self.unnamed_tree()?;
-        let bytes = make(&unnamed.root)?;
+        let (unnamed, bytes) = make()?;
         unnamed.named(&tree, bytes)?;
         Ok(root)
     }
@@ -115,13 +127,7 @@ impl Store {
         unnamed: UnnamedTree,
         bytes: u64,
     ) -> Result<PathBuf, StoreError> {
-        self.tree(key, |root| {
-            // Both are directories of this store; the empty one goes.
-            std::fs::remove_dir(root).map_err(|e| StoreError::at("write", root, e))?;
-            let moved = std::fs::rename(&unnamed.root, root);
-            moved.map_err(|e| StoreError::at("write", root, e))?;
-            Ok(bytes)
-        })
+        self.named_tree(key, || Ok((unnamed, bytes)))
     }
 
     pub(super) fn trees(&self) -> Result<Vec<Entry>, StoreError> {
