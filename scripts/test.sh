@@ -13,7 +13,9 @@ if cargo nextest --version >/dev/null 2>&1; then
     rm -f "$junit"
     # Tests of engines mostly wait, so more run at a time than there are cores.
     threads=$(($(getconf _NPROCESSORS_ONLN) + 2))
-    cargo nextest run --locked --workspace --test-threads "$threads" || failed="$failed nextest"
+    cargo nextest run --locked --workspace --no-run || failed="$failed build"
+    [ -n "$failed" ] || sh scripts/test-engine.sh cargo nextest run --locked --workspace --test-threads "$threads" \
+        || failed="$failed nextest"
     cargo test --locked --workspace --doc --no-fail-fast || failed="$failed doc"
     [ ! -e "$junit" ] || python3 scripts/slowest.py "$junit"
 else

@@ -267,7 +267,7 @@ fn the_engine_may_go_away(sandbox: &Sandbox) {
             let Ok(mut open) = open.lock() else { return };
             open.push(client.try_clone().unwrap());
             drop(open);
-            let engine = UnixStream::connect("/var/run/docker.sock").unwrap();
+            let engine = UnixStream::connect(crate::docker::socket()).unwrap();
             let (mut a, mut b) = (client.try_clone().unwrap(), engine.try_clone().unwrap());
             let (mut c, mut d) = (engine, client);
             std::thread::spawn(move || {

@@ -7,3 +7,5 @@ mod connections;
 mod containers;
 mod places;
 mod workshop;
+
+pub use workshop::socket;
