@@ -50,6 +50,7 @@ fn build() -> Result<(), Box<dyn Error>> {
         plain_http: PlainHttp::default(),
         jobs: None,
         no_cache: false,
+        compile_cache: true,
         index: IndexSettings(index_settings(&chosen.stack)),
         config: &config,
         stack: Some(&chosen.stack),

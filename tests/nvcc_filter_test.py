@@ -175,6 +175,63 @@ class Environment(unittest.TestCase):
         self.assertEqual((given, changed), ([G90, "-c", "x.cu"], {}))
 
 
+class Cache(unittest.TestCase):
+    """What is handed to sccache, and how."""
+
+    def through(self, asked, **environment):
+        environment = {"STACKFORGE_SCCACHE": "/c/sccache", "PATH": "/c/bin:/usr/bin", "STACKFORGE_WRAPPERS": "/c/bin", **environment}
+        return nvcc_filter.through_cache("/t/nvcc", asked.split(), environment)
+
+    def test_what_makes_one_object(self):
+        for asked in ("-c x.cu", "--compile x.cu -o x.o", "-dc x.cu", "-dw x.cu", "-x cu -c x.cc -MD -MF x.d", "-c -O3 -optf /nothing/is/here x.cu"):
+            with self.subTest(asked):
+                cached = self.through(asked)
+                if "-optf" in asked:
+                    self.assertIsNone(cached, "what it asks for cannot be read")
+                    continue
+                command, changed = cached
+                self.assertEqual(command, ["/c/sccache", "/t/nvcc"] + asked.split())
+                self.assertEqual(changed["PATH"], "/usr/bin")
+
+    def test_what_does_not(self):
+        for asked in ("x.cu -o program", "-shared a.o b.o", "-dlink a.o -o b.o", "-E x.cu", "-M x.cu", "--version", "-c --version", "-c a.cu b.cu", "-cubin x.cu", ""):
+            with self.subTest(asked):
+                self.assertIsNone(self.through(asked))
+        self.assertIsNone(nvcc_filter.through_cache("/t/nvcc", ["-c", "x.cu"], {}))
+
+    def test_flags_of_the_environment_become_arguments(self):
+        command, changed = self.through("-c x.cu", NVCC_PREPEND_FLAGS='-DX="a b"', NVCC_APPEND_FLAGS="-w -O1")
+        self.assertEqual(command[2:], ["-DX=a b", "-c", "x.cu", "-w", "-O1"])
+        self.assertEqual((changed["NVCC_PREPEND_FLAGS"], changed["NVCC_APPEND_FLAGS"]), ("", ""))
+
+    def test_the_host_compiler_is_no_wrapper(self):
+        with tempfile.TemporaryDirectory() as folder:
+            real = os.path.join(folder, "g++")
+            with open(real, "w") as file:
+                file.write("#!/bin/sh\n")
+            os.chmod(real, 0o755)
+            path = os.pathsep.join(["/c/bin/", folder])
+            for asked, expected in [
+                ("-ccbin /c/bin/g++ -c x.cu", "-ccbin %s -c x.cu" % real),
+                ("--compiler-bindir=/c/bin/g++ -c x.cu", "--compiler-bindir=%s -c x.cu" % real),
+                ("-ccbin=/usr/bin/g++-12 -c x.cu", "-ccbin=/usr/bin/g++-12 -c x.cu"),
+                ("-ccbin /c/bin/absent -c x.cu", "-ccbin /c/bin/absent -c x.cu"),
+                ("-ccbin g++ -c x.cu", "-ccbin g++ -c x.cu"),
+                ("-o -ccbin -c x.cu", "-o -ccbin -c x.cu"),
+            ]:
+                with self.subTest(asked):
+                    command, changed = self.through(asked, PATH=path)
+                    self.assertEqual(command[2:], expected.split())
+                    self.assertEqual(changed["PATH"], folder)
+
+    def test_another_process_can_read_changed_response_files(self):
+        path = nvcc_filter.in_a_file("-O3 \udcff")
+        self.assertEqual(path, nvcc_filter.in_a_file("-O3 \udcff"))
+        self.assertNotEqual(path, nvcc_filter.in_a_file("-O2"))
+        with open(path, "rb") as file:
+            self.assertEqual(file.read(), b"-O3 \xff")
+
+
 class ResponseFiles(unittest.TestCase):
     def setUp(self):
         self.directory = tempfile.TemporaryDirectory()

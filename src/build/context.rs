@@ -3,7 +3,7 @@
 //! In: a [`Plan`], its base (in the engine or as a tar), wheels that are already compiled. Out: a
 //! [`Context`], whose locked OS packages are files of the store.
 
-use super::{BuildError, BuildEvent, Options, base, native, recorded};
+use super::{BuildError, BuildEvent, Options, base, native, objects, recorded};
 use crate::render::{self, BaseImage, Content, Context};
 use stackforge_engine::{ContextEntry, Source};
 use stackforge_image::store::Store;
@@ -53,10 +53,14 @@ pub(super) async fn fetch_sources(
     options: &Options<'_>,
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<(), BuildError> {
-    let mut sources: Vec<_> = (plan.compiles())
+    let mut to_compile = plan
+        .compiles()
         .filter(|c| !compiled.contains_key(&c.library))
-        .filter_map(native::sdist)
-        .collect();
+        .peekable();
+    if to_compile.peek().is_some() {
+        objects::fetch(plan, options, on).await;
+    }
+    let mut sources: Vec<_> = to_compile.filter_map(native::sdist).collect();
     sources.extend(direct(plan, options).cloned());
     if sources.is_empty() {
         return Ok(());
@@ -100,6 +104,7 @@ pub(super) fn rendered(
         Ok::<_, BuildError>((wheel.file.clone(), path))
     };
     let direct = direct(plan, options).map(named).collect::<Result<_, _>>()?;
+    let compile_cache = objects::fetched(plan, options)?;
     Ok(render::render(
         plan,
         &render::Options {
@@ -108,6 +113,9 @@ pub(super) fn rendered(
             config: options.config,
             wheels,
             direct: &direct,
+            compile_cache: compile_cache
+                .as_ref()
+                .map(|(name, path)| (*name, path.as_path())),
             debs: &options.store.dir("blobs/sha256")?,
         },
     )?)

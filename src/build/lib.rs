@@ -19,6 +19,7 @@ mod in_place;
 mod installed;
 pub mod last;
 pub mod native;
+mod objects;
 mod output;
 mod reach;
 mod recorded;
@@ -39,6 +40,7 @@ pub use context::render_context;
 pub use docker::{build, noted, plan_step, push_image, stage};
 pub use error::BuildError;
 pub use in_place::{root_environment, validate_rootfs};
+pub use objects::Objects;
 pub use output::Output;
 pub use recorded::cached;
 pub use secrets::{IndexSettings, ca_bundle};
@@ -69,6 +71,8 @@ pub struct Options<'a> {
     /// Upper bound on parallel compilers, besides that of cores and memory.
     pub jobs: Option<u32>,
     pub no_cache: bool,
+    /// Whether compiles take objects that earlier ones kept, and keep theirs.
+    pub compile_cache: bool,
     pub index: IndexSettings,
     pub config: &'a Config,
     /// The stack whose package indexes are asked for the locked files.
@@ -123,6 +127,12 @@ pub enum BuildEvent {
     Retry {
         step: String,
         jobs: u32,
+    },
+    /// A compile ended, in success or not, and asked the cache of objects.
+    Objects {
+        library: String,
+        #[serde(flatten)]
+        objects: Objects,
     },
     #[serde(untagged)]
     Engine(Event),

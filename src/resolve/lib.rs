@@ -44,7 +44,7 @@ use stackforge_stack::rules::Choice;
 use stackforge_stack::spec::Stack;
 use stackforge_stack::target::{Base, Target};
 use stackforge_types::Digest;
-use stackforge_types::wheel::{WheelTarget, best, normalized};
+use stackforge_types::wheel::{WheelTarget, normalized};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use system::Taken;
@@ -56,10 +56,6 @@ pub use indexes::index_settings;
 pub use inputs::inputs;
 pub use package::{Package, PackageError, Pin, locked_files, package};
 pub use reach::{index_address, index_answers};
-
-/// glibc 2's minor version if the base's is not known: that of the oldest system for which current wheels
-/// are made (manylinux_2_28).
-const GLIBC: u16 = 28;
 
 /// What may get a newer version than in the old lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -339,8 +335,6 @@ impl OsQuestion<'_> {
 }
 
 fn uv_settings(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: bool) -> UvSettings {
-    let libc = target.base.image().map(|i| i.libc.as_str());
-    let glibc = libc.and_then(|l| l.strip_prefix("2.")?.parse().ok());
     let own_index = |l: &stackforge_stack::spec::Library| {
         let recipe = target.recipes.get(l.name.value.as_str());
         let name = recipe.map_or(l.name.value.as_str(), |r| r.distribution.as_str());
@@ -350,7 +344,7 @@ fn uv_settings(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: b
         target: WheelTarget {
             python: stack.python.value,
             platform: stack.platform.value,
-            glibc: glibc.unwrap_or(GLIBC),
+            glibc: target.glibc(),
         },
         overrides: stack.overrides.iter().map(|o| o.value.clone()).collect(),
         sources: stack.libraries.iter().filter_map(own_index).collect(),
@@ -370,23 +364,7 @@ fn uv_settings(stack: &Stack, target: &Target<'_>, indexes: &Indexes, offline: b
 
 /// Returns uv for the image's platform, since builder stages run it.
 fn tools(catalog: &Catalog, target: &WheelTarget) -> Vec<PythonFile> {
-    let Some(tool) = catalog.tool("uv") else {
-        return Vec::new();
-    };
-    let named: Vec<_> = tool
-        .files
-        .iter()
-        .filter_map(|f| Some((f.file.parse().ok()?, f)))
-        .collect();
-    best(named.iter().map(|(name, file)| (name, *file)), target)
-        .map(|file| PythonFile {
-            name: tool.name.clone(),
-            version: tool.version.clone(),
-            file: file.file.clone(),
-            size: file.size,
-            sha256: file.sha256.clone(),
-            via: Vec::new(),
-        })
+    PythonFile::of_tool(catalog, "uv", target)
         .into_iter()
         .collect()
 }

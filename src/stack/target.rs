@@ -36,7 +36,18 @@ impl<'a> Base<'a> {
     }
 }
 
+/// glibc 2's minor version if the base's is not known: that of the oldest system for which current wheels
+/// are made (manylinux_2_28).
+const GLIBC: u16 = 28;
+
 impl<'a> Target<'a> {
+    /// Returns the minor version of the base's glibc.
+    pub fn glibc(&self) -> u16 {
+        let libc = self.base.image().map(|i| i.libc.as_str());
+        let minor = libc.and_then(|l| l.strip_prefix("2.")?.parse().ok());
+        minor.unwrap_or(GLIBC)
+    }
+
     /// Looks up every name of the stack.
     pub fn of(stack: &'a Stack, catalog: &'a Catalog) -> Result<Self, Report> {
         let mut findings = Vec::new();

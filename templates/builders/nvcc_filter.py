@@ -5,7 +5,9 @@ In: nvcc's own arguments, its response files and its NVCC_PREPEND_FLAGS and
 NVCC_APPEND_FLAGS; the real compiler's path in STACKFORGE_NVCC and the targets in
 STACKFORGE_SMS ("90;110", "90a;100f", "90+PTX"). Out: an exec of the real nvcc,
 so that its output, signals and exit status are the caller's own. With
-STACKFORGE_NVCC_LOG set, each call appends one JSON line to that file.
+STACKFORGE_NVCC_LOG set, each call appends one JSON line to that file. With
+STACKFORGE_SCCACHE set, a call that makes one object is handed to that program,
+which asks its cache before nvcc.
 
 Nothing but architecture flags is ever changed, and a request that cannot be read
 is handed on as it stands: nvcc's own message is the right one.
@@ -13,9 +15,12 @@ is handed on as it stands: nvcc's own message is the right one.
 The rules on how nvcc reads its flags were measured with nvcc 13.0.88 (--dryrun).
 """
 
+import hashlib
 import os
 import re
+import shutil
 import sys
+import tempfile
 from collections import namedtuple
 
 GENCODE = {"-gencode", "--generate-code"}
@@ -34,6 +39,8 @@ HOST_ONLY = set(
 )
 DEVICE = set("-dc --device-c -dw --device-w -dlink --device-link -fatbin --fatbin".split())
 COMPILE_ONLY = {"-c", "--compile"}
+ONE_OBJECT = COMPILE_ONLY | {"-dc", "--device-c", "-dw", "--device-w"}
+HOST_COMPILER = {"-ccbin", "--compiler-bindir"}
 LINK_TIME = {"-dlto", "--dlink-time-opt", "-lto", "--lto"}
 LINKED = (".o", ".obj", ".a", ".so", ".cpp", ".cc", ".cxx", ".c")
 
@@ -296,6 +303,66 @@ def flags_for(call, targets):
     return ["-gencode=arch=%s,code=%s" % (entry.virtual, name_of(entry)) for entry in given]
 
 
+def in_a_file(text):
+    """A path that another process can read, the same for the same text."""
+    data = text.encode("utf-8", "surrogateescape")
+    folder = os.path.join(tempfile.gettempdir(), "nvcc-options")
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, hashlib.sha256(data).hexdigest())
+    if not os.path.exists(path):
+        # Compiles of several files may write it at once.
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+            file.write(data)
+        os.replace(file.name, path)
+    return path
+
+
+def makes_one_object(arguments):
+    call = Call()
+    try:
+        call.read(Words.of_arguments(arguments))
+    except Unreadable:
+        return False
+    return bool(call.options & ONE_OBJECT) and not call.options & INFORMATION and len(call.inputs) == 1
+
+
+def without(wrappers, arguments, path):
+    """(arguments, PATH) that name no compiler of the folder `wrappers`: those ask the cache themselves."""
+    wrappers = os.path.normpath(wrappers)
+    path = os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.normpath(entry or ".") != wrappers)
+
+    def real(compiler):
+        if os.path.normpath(os.path.dirname(compiler) or ".") != wrappers:
+            return compiler
+        return shutil.which(os.path.basename(compiler), path=path) or compiler
+
+    given, previous = [], None
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if previous in HOST_COMPILER:
+            argument = real(argument)
+        elif name in HOST_COMPILER and equals:
+            argument = name + equals + real(value)
+        previous = argument
+        given.append(argument)
+    return given, path
+
+
+def through_cache(compiler, arguments, environment):
+    """(command, changed environment) for a call that the cache may answer; None for another one."""
+    sccache = environment.get("STACKFORGE_SCCACHE")
+    if not sccache:
+        return None
+    # The cache knows a call by its arguments, so all of them stand there.
+    words = [Words.of_text(environment.get(name, "")).arguments() for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")]
+    arguments = words[0] + arguments + words[1]
+    if not makes_one_object(arguments):
+        return None
+    wrappers = environment.get("STACKFORGE_WRAPPERS", os.devnull)
+    arguments, path = without(wrappers, arguments, environment.get("PATH", os.defpath))
+    return [sccache, compiler] + arguments, {"NVCC_PREPEND_FLAGS": "", "NVCC_APPEND_FLAGS": "", "PATH": path}
+
+
 def in_memory(text):
     """A path that the nvcc of this very process can read and that leaves no file behind."""
     descriptor = os.memfd_create("nvcc-options", 0)
@@ -357,7 +424,8 @@ def main():
         targets = parse_targets(os.environ.get("STACKFORGE_SMS", ""))
     except ValueError as error:
         sys.exit("nvcc filter: STACKFORGE_SMS: %s" % error)
-    arguments, changed, record = rewrite(sys.argv[1:], os.environ, targets)
+    write_file = in_a_file if os.environ.get("STACKFORGE_SCCACHE") else in_memory
+    arguments, changed, record = rewrite(sys.argv[1:], os.environ, targets, write_file)
     os.environ.update(changed)
     log = os.environ.get("STACKFORGE_NVCC_LOG")
     if log and record:
@@ -365,10 +433,15 @@ def main():
 
         with open(log, "ab", buffering=0) as file:  # one write: parallel calls do not mix
             file.write(json.dumps(record).encode() + b"\n")
+    command = [compiler] + arguments
+    cached = through_cache(compiler, arguments, os.environ)
+    if cached:
+        command, changed = cached
+        os.environ.update(changed)
     try:
-        os.execv(compiler, [compiler] + arguments)
+        os.execv(command[0], command)
     except OSError as error:
-        sys.exit("nvcc filter: cannot run %s: %s" % (compiler, error.strerror))
+        sys.exit("nvcc filter: cannot run %s: %s" % (command[0], error.strerror))
 
 
 if __name__ == "__main__":

@@ -47,6 +47,10 @@ if [ -n "$toolkit" ]; then
     export LIBRARY_PATH="$home/lib64:$home/lib64/stubs${LIBRARY_PATH:+:$LIBRARY_PATH}"
 fi
 
+. /dev/stackforge/steps/objects.sh
+trap objects_end EXIT
+objects_start || true
+
 # As many jobs as cores and memory allow; a limit from outside (a retry after the kernel
 # killed a compiler) comes as a secret because it changes nothing in the result.
 cores=$(nproc)

@@ -5,14 +5,17 @@
 //! use it.
 
 use super::super::audit::{AuditSpec, CompiledWheel, wheels};
-use super::super::{BuildError, BuildEvent, IndexSettings, installed, recorded, secrets, unmet};
+use super::super::{
+    BuildError, BuildEvent, IndexSettings, Objects, installed, recorded, secrets, unmet,
+};
 use super::stages;
 use crate::validate::Report;
 use stackforge_engine::docker::Docker;
-use stackforge_engine::{BuildOutcome, BuildRequest, EngineError, StepFailure, StepSummary};
+use stackforge_engine::{BuildOutcome, BuildRequest, EngineError, Event, StepFailure, StepSummary};
 use stackforge_image::store::{Action, Store};
 use stackforge_plan::{Plan, StepId};
 use stackforge_types::Cancel;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use tokio::task::block_in_place;
 
@@ -140,7 +143,14 @@ pub(in super::super) async fn once(
     cancel: &Cancel,
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<BuildOutcome, BuildError> {
-    let mut forward = |event| on(BuildEvent::Engine(event));
+    let mut compiles = HashMap::new();
+    let mut forward = |event: Event| {
+        let ended = objects_in(&mut compiles, &event);
+        on(BuildEvent::Engine(event));
+        if let Some((library, objects)) = ended {
+            on(BuildEvent::Objects { library, objects });
+        }
+    };
     let build = docker.build(request.clone(), Some(log), cancel, &mut forward);
     build.await.map_err(|e| match e {
         EngineError::StepFailed(failure) => BuildError::Step {
@@ -149,6 +159,23 @@ pub(in super::super) async fn once(
         },
         other => other.into(),
     })
+}
+
+/// Returns what the script of a compile says of its objects. `compiles` holds the libraries of the steps that
+/// run.
+fn objects_in(compiles: &mut HashMap<u32, String>, event: &Event) -> Option<(String, Objects)> {
+    match event {
+        Event::StepStarted { id, name, .. } => {
+            let library = stages::stage(name)?.strip_prefix("builder-")?;
+            compiles.insert(*id, library.to_owned());
+            None
+        }
+        Event::StepLog { id, line, .. } => {
+            let objects = Objects::of_line(line)?;
+            Some((compiles.get(id)?.clone(), objects))
+        }
+        _ => None,
+    }
 }
 
 fn fail(failure: Box<StepFailure>, log: PathBuf) -> BuildError {

@@ -6,12 +6,12 @@
 
 use super::super::audit::AuditSpec;
 use super::super::base::io as failed_at;
-use super::super::{BuildError, BuildEvent, unmet};
+use super::super::{BuildError, BuildEvent, Objects, unmet};
 use super::environment::variables;
 use super::inputs::{Inputs, Needs};
 use super::layers::NativeBuilder;
 use super::toolchain::{Toolchain, present};
-use super::wheels::{Fetched, compiled};
+use super::wheels::compiled;
 use crate::render::builder;
 use stackforge_engine::{Event, StepFailure, StepKind};
 use stackforge_image::store::Action;
@@ -72,7 +72,7 @@ impl NativeBuilder<'_, '_> {
             may_retry: true,
         };
         let wheel = loop {
-            match self.run_job(toolchain, &inputs.wheels, &job).await? {
+            match self.run_job(toolchain, inputs, &job).await? {
                 Ended::CompiledWheel(wheel) => break wheel,
                 Ended::Memory { jobs } => {
                     let name = step.id.to_string();
@@ -88,27 +88,39 @@ impl NativeBuilder<'_, '_> {
     async fn run_job(
         &mut self,
         toolchain: &Toolchain,
-        wheels: &[Fetched],
+        inputs: &Inputs,
         job: &Job<'_>,
     ) -> Result<Ended, BuildError> {
         let Job { compile, need, .. } = *job;
         let mut roots = toolchain.system.clone();
         block_in_place(|| {
-            for wheel in present(compile, wheels, &need.requires) {
+            for wheel in present(compile, &inputs.wheels, &need.requires) {
                 roots.push(self.wheel_tree(wheel)?);
             }
             Ok::<_, BuildError>(())
         })?;
         let scratch = self.options.store.scratch()?;
-        let inputs = scratch.path().join("inputs");
-        self.lay_inputs(job, &inputs)?;
+        let folder = scratch.path().join("inputs");
+        self.lay_inputs(job, &folder)?;
+        if let Some(wheel) = &inputs.compile_cache {
+            link(wheel, &folder.join("compile-cache"))?;
+        }
         let upper = scratch.path().join("upper");
         let root = Root::layers(roots, &upper);
         let command = ["sh", "/dev/stackforge/steps/compile.sh"];
-        let mut sandbox = self.sandbox(root, &command, &inputs)?;
+        let mut sandbox = self.sandbox(root, &command, &folder)?;
         sandbox.env.extend(toolchain.env.clone());
         let tools = Mount::read_only(&toolchain.tools, Path::new(OWN).join("tools"));
         sandbox.mounts.push(tools);
+        if inputs.compile_cache.is_some() {
+            let store = self.options.store;
+            let objects = store.objects(self.plan.platform, &compile.library)?;
+            sandbox.mounts.push(Mount::Bind {
+                source: objects.path().to_owned(),
+                target: Path::new(OWN).join("objects"),
+                writable: true,
+            });
+        }
         let clones = compile.clones();
         if !clones.is_empty() {
             let tree = block_in_place(|| self.cloned(toolchain, compile, &clones))?;
@@ -213,7 +225,7 @@ impl NativeBuilder<'_, '_> {
             name: name.clone(),
             kind: StepKind::Run,
         }));
-        let (mut tail, mut jobs) = (VecDeque::new(), None);
+        let (mut tail, mut jobs, mut objects) = (VecDeque::new(), None, None);
         let mut on_output = |stream: LogStream, bytes: &[u8]| {
             let line =
                 String::from_utf8_lossy(bytes).replace(|c: char| c != '\t' && c.is_control(), "");
@@ -222,6 +234,7 @@ impl NativeBuilder<'_, '_> {
             if let Some(count) = jobs_of(&line) {
                 jobs = Some(count);
             }
+            objects = Objects::of_line(&line).or(objects);
             if tail.len() == TAIL {
                 tail.pop_front();
             }
@@ -237,6 +250,10 @@ impl NativeBuilder<'_, '_> {
             seconds: start.elapsed().as_secs_f64(),
             error: error.clone(),
         }));
+        if let Some(objects) = objects {
+            let library = library.clone();
+            (self.on)(BuildEvent::Objects { library, objects });
+        }
         let Some(message) = error else {
             return Ok(None);
         };

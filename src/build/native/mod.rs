@@ -141,6 +141,10 @@ async fn walk(
             Op::Compile(compile) => match inputs.compile(&compile.library) {
                 Some(need) => {
                     let toolchain = toolchain.as_ref();
+                    let objects = shared.filter(|_| inputs.compile_cache.is_some());
+                    if let Some(shared) = objects {
+                        shared.fetch_objects(&compile.library).await;
+                    }
                     builder
                         .compile(step, compile, need, toolchain, inputs)
                         .await?;
@@ -148,6 +152,9 @@ async fn walk(
                         shared
                             .push(&BTreeSet::from([compile.library.clone()]))
                             .await;
+                    }
+                    if let Some(shared) = objects {
+                        shared.push_objects(&compile.library).await;
                     }
                 }
                 None => builder.found(step),

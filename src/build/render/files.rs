@@ -17,7 +17,7 @@ const SCRIPTS: [(&str, &[&str]); 10] = [
     ("wheels", &["wheels.sh", "guard.sh", "net.sh", "forget.sh"]),
     ("clone", &["clone.sh", "net.sh"]),
     ("requires", &["requires.sh", "guard.sh", "net.sh"]),
-    ("compile", &["compile.sh", "offline.py"]),
+    ("compile", &["compile.sh", "objects.sh", "offline.py"]),
     ("compiled", &["compiled.sh", "guard.sh", "forget.sh"]),
     ("slim", &["slim.py"]),
     ("bytecode", &["bytecode.py"]),
@@ -57,6 +57,10 @@ pub(super) fn context(plan: &Plan, options: &Options<'_>) -> Result<Context, Ren
     debs("os/runtime", plan.packages(), options, &mut context)?;
     if options.compiles(plan) {
         debs("os/builder", builder, options, &mut context)?;
+        if let Some((name, wheel)) = options.compile_cache {
+            let path = format!("compile-cache/{name}");
+            context.insert(path, Content::File(wheel.to_owned()));
+        }
     }
     Ok(context)
 }

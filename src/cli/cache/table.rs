@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-const KINDS: [(Kind, &str); 11] = [
+const KINDS: [(Kind, &str); 12] = [
     (Kind::Image, "images"),
     (Kind::Wheel, "wheels"),
     (Kind::Source, "sources"),
@@ -17,6 +17,7 @@ const KINDS: [(Kind, &str); 11] = [
     (Kind::Output, "outputs of steps"),
     (Kind::Unnamed, "other blobs"),
     (Kind::Unpacked, "unpacked"),
+    (Kind::Objects, "objects"),
     (Kind::Part, "unfinished downloads"),
     (Kind::Log, "logs"),
     (Kind::Index, "package indices"),

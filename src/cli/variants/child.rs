@@ -147,6 +147,7 @@ impl Fleet<'_> {
         });
         for (flag, is_set) in [
             ("--no-cache", args.no_cache),
+            ("--no-compile-cache", args.no_compile_cache),
             ("--gpu", args.gpu),
             ("--plain-http", args.plain_http),
             ("--index", args.index),

@@ -37,6 +37,9 @@ pub struct Config {
     /// by the one that is free.
     #[serde(default, deserialize_with = "builders")]
     pub builders: BTreeMap<Platform, Vec<String>>,
+    /// Whether compiles keep their objects and take those that an earlier one kept (default: they do).
+    #[serde(default)]
+    pub compile_cache: Option<bool>,
 }
 
 /// Settings of what is kept between runs.
@@ -96,7 +99,7 @@ impl Explained for ConfigError {
     }
 
     fn help(&self) -> String {
-        "it may hold `registries` and `builders` (maps), `debian` (a list) and `cache: { max_size: 50GB, registry: HOST/NAME }`"
+        "it may hold `registries` and `builders` (maps), `debian` (a list), `compile_cache: false` and `cache: { max_size: 50GB, registry: HOST/NAME }`"
             .to_owned()
     }
 }

@@ -5,8 +5,10 @@
 //! made from: [`Lock::stale`] returns those that changed since. It has a section for each platform, base and
 //! Python of the stack's matrix, or one section without a matrix.
 
+use crate::catalog::Catalog;
 use crate::spec::Stack;
 use serde::{Deserialize, Serialize};
+use stackforge_types::wheel::WheelTarget;
 use stackforge_types::{Digest, Platform, PythonVersion};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,6 +90,22 @@ pub struct PythonFile {
     /// Names of the distributions that require it; empty for those that the stack names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<String>,
+}
+
+impl PythonFile {
+    /// Returns the wheel of a program that the catalog pins. `None` if none fits the target.
+    pub fn of_tool(catalog: &Catalog, name: &str, target: &WheelTarget) -> Option<Self> {
+        let tool = catalog.tool(name)?;
+        let file = tool.wheel(target)?;
+        Some(Self {
+            name: tool.name.clone(),
+            version: tool.version.clone(),
+            file: file.file.clone(),
+            size: file.size,
+            sha256: file.sha256.clone(),
+            via: Vec::new(),
+        })
+    }
 }
 
 fn is_zero(n: &u64) -> bool {

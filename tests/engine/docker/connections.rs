@@ -82,12 +82,17 @@ fn in_a_process(name: &str, env: &[(&str, &std::ffi::OsStr)]) {
     assert!(stdout.contains("1 passed"), "{stdout}");
 }
 
-/// An `ssh` that runs its command here, and refuses the user `nobody`.
+/// An `ssh` that runs its command here, where the usual engine is the tests', and refuses the user `nobody`.
 pub fn fake_ssh(dir: &Path) -> std::ffi::OsString {
     let program = dir.join("ssh");
-    let text = "#!/bin/sh\ncase \" $* \" in *' -l nobody '*) echo 'Permission denied (publickey).' \
-                >&2; exit 255;; esac\nwhile [ \"$1\" != -- ]; do shift; done\n\
-                [ \"$2\" = far.example ] || exit 1\nshift 2\nunset DOCKER_HOST\nexec \"$@\"\n";
+    let engine = socket();
+    let text = format!(
+        "#!/bin/sh\ncase \" $* \" in *' -l nobody '*) echo 'Permission denied (publickey).' \
+         >&2; exit 255;; esac\nwhile [ \"$1\" != -- ]; do shift; done\n\
+         [ \"$2\" = far.example ] || exit 1\nshift 2\n\
+         export DOCKER_HOST=unix://{}\nexec \"$@\"\n",
+        engine.display()
+    );
     std::fs::write(&program, text).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = std::env::var_os("PATH").unwrap();

@@ -10,6 +10,7 @@ mod engine;
 mod files;
 mod hostile;
 mod locking;
+mod objects;
 mod prune;
 mod registry;
 mod scripts;

@@ -78,7 +78,7 @@ impl Store {
                 |set: &BTreeSet<Digest>| entry.digest.as_ref().is_some_and(|d| set.contains(d));
             if is(&leased) {
                 out.in_use += entry.size;
-            } else if entry.kind != Kind::Unpacked && is(&images) && !limits.all {
+            } else if !entry.kind.is_folder() && is(&images) && !limits.all {
                 out.named += entry.size;
             } else if may_go(&entry, limits.all, now) {
                 candidates.push(entry);
@@ -107,7 +107,7 @@ impl Store {
         now: SystemTime,
         out: &mut Collected,
     ) -> Result<(), StoreError> {
-        let blobs = out.removed.iter().filter(|e| e.kind != Kind::Unpacked);
+        let blobs = out.removed.iter().filter(|e| !e.kind.is_folder());
         let gone = blobs.filter_map(|e| e.digest.clone());
         let gone: BTreeSet<Digest> = gone.collect();
         if !limits.dry_run {
@@ -140,7 +140,7 @@ impl Store {
             return Ok(());
         }
         for entry in &out.removed {
-            if entry.kind == Kind::Unpacked {
+            if entry.kind.is_folder() {
                 self.remove_tree(&entry.path)?;
                 continue;
             }

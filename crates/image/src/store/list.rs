@@ -28,6 +28,8 @@ pub enum Kind {
     Unnamed,
     /// An unpacked directory.
     Unpacked,
+    /// A directory of objects that the compilers of one library keep.
+    Objects,
     /// An incomplete download.
     Part,
     /// A build's log.
@@ -36,6 +38,13 @@ pub enum Kind {
     Index,
     /// A fetched program.
     Tool,
+}
+
+impl Kind {
+    /// Whether it is a directory that programs filled, under a key of its own and with no blob.
+    pub(super) fn is_folder(self) -> bool {
+        matches!(self, Self::Unpacked | Self::Objects)
+    }
 }
 
 /// A blob, a file or a directory of the store.
@@ -154,6 +163,7 @@ impl Store {
             }
         }
         found.extend(self.trees()?);
+        found.extend(self.object_folders()?);
         found.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
         Ok(Listing {
             entries: found,

@@ -7,6 +7,8 @@
 //! answer, or has a wheel that does not match its key, costs a compile and a warning and never fails a
 //! build.
 
+mod objects;
+
 use super::audit::AuditSpec;
 use super::trusted::Keys;
 use super::{Options, recorded};

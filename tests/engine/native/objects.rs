@@ -1,0 +1,207 @@
+//! Objects of a compile that the next one takes, with either engine: of the same library, after a kill, and never
+//! of another library.
+
+use super::support::recipe::MARKUPSAFE;
+use super::support::{CleanUp, Run, Sandbox};
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+
+const NAME: &str = "stackforge-test-objects";
+
+/// Four objects and one of another language; `HOLD` seconds before the wheel is built.
+const COMMANDS: &str = r#"
+  commands:
+    - "for n in 1 2 3 4; do echo \"int f$n(void) { return $n; }\" > f$n.c; gcc -O2 -c f$n.c -o f$n.o; done"
+    - "echo 'int g() { return 5; }' > g.cc; g++ -O2 -c g.cc -o g.o; echo all five objects; sleep $HOLD"
+    - "/dev/stackforge/tools/bin/python -m pip --python /opt/venv/bin/python wheel --no-deps --no-build-isolation --no-index --wheel-dir /opt/wheels ."
+"#;
+
+struct Compiles {
+    sandbox: Sandbox,
+    engine: &'static str,
+    _clean: CleanUp,
+}
+
+impl Compiles {
+    fn with(engine: &'static str) -> Self {
+        let sandbox = Sandbox::new();
+        let recipe = MARKUPSAFE.trim_end().to_owned() + COMMANDS;
+        sandbox.write(".stackforge/libraries/markupsafe.yaml", &recipe);
+        let compiles = Self {
+            sandbox,
+            engine,
+            _clean: CleanUp::of(&[NAME]),
+        };
+        compiles.stack("markupsafe", "3.0.3", 0, "first");
+        assert_eq!(compiles.sandbox.run(&["lock", "s.yaml"]).code, 0);
+        compiles
+    }
+
+    /// A stack that compiles one library. Its step was never done where `case` is new.
+    fn stack(&self, library: &str, version: &str, hold: u32, case: &str) {
+        let text = format!(
+            "stack: {NAME}\nbase: debian-bookworm\ntarget: {{ platform: linux/amd64, gpu: [h100] }}\n\
+             python: \"3.11\"\nlibraries:\n  {library}:\n    version: \"{version}\"\n    from: source\n    \
+             env: {{ HOLD: \"{hold}\", TEST_CASE: \"{case}-{}\" }}\njit: false\nbytecode: false\n",
+            std::process::id()
+        );
+        self.sandbox.write("s.yaml", &text);
+    }
+
+    fn args<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        let to: &[&str] = match self.engine {
+            "native" => &["-o", "oci:layout"],
+            _ => &["-t", NAME],
+        };
+        let build = ["build", "s.yaml", "--json", "--engine", self.engine];
+        [&build[..], to, more].concat()
+    }
+
+    fn build(&self, more: &[&str]) -> Run {
+        let run = self.sandbox.run(&self.args(more));
+        assert_eq!(run.code, 0, "{}\n{}", run.stdout, run.stderr);
+        run
+    }
+
+    fn start(&self) -> Child {
+        let mut command = self.sandbox.command();
+        command.args(self.args(&[])).stdout(Stdio::null());
+        command.stderr(Stdio::piped()).spawn().unwrap()
+    }
+}
+
+/// The objects that the compile asked for and those that it got; `None` where it asked no cache.
+fn objects(run: &Run) -> Option<(u64, u64)> {
+    let events = run.stderr.lines();
+    let mut events = events.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let event = events.find(|e| e["event"] == "objects")?;
+    let number = |name: &str| event[name].as_u64().unwrap();
+    assert_eq!((number("device"), number("cached_device")), (0, 0));
+    Some((number("objects"), number("cached")))
+}
+
+fn an_object_is_compiled_once(engine: &'static str) {
+    let compiles = Compiles::with(engine);
+    // With Docker, tests before this one may have filled the engine's own cache of the library.
+    let (all, _) = objects(&compiles.build(&[])).unwrap();
+    assert!(all >= 5, "{all}");
+    compiles.stack("markupsafe", "3.0.3", 0, "again");
+    assert_eq!(objects(&compiles.build(&[])), Some((all, all)));
+
+    compiles.stack("markupsafe", "3.0.3", 0, "without");
+    assert_eq!(objects(&compiles.build(&["--no-compile-cache"])), None);
+    compiles.stack("markupsafe", "3.0.3", 0, "by configuration");
+    compiles
+        .sandbox
+        .write("config.yaml", "compile_cache: false\n");
+    let config = compiles.sandbox.path("config.yaml").display().to_string();
+    let args = compiles.args(&[]);
+    let run = compiles
+        .sandbox
+        .run_with(&args, &[("STACKFORGE_CONFIG", &config)]);
+    assert_eq!((run.code, objects(&run)), (0, None), "{}", run.stderr);
+
+    // A compile that ends before its end has kept what it made. Each of its objects is one that no other has.
+    let unlike = COMMANDS.replace(
+        "return $n;",
+        &format!("return $n + {};", std::process::id()),
+    );
+    let recipe = MARKUPSAFE.trim_end().to_owned() + &unlike;
+    compiles
+        .sandbox
+        .write(".stackforge/libraries/markupsafe.yaml", &recipe);
+    compiles.stack("markupsafe", "3.0.3", 600, "killed");
+    let mut child = compiles.start();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let seen = lines.any(|line| line.unwrap().contains("\"all five objects\""));
+    assert!(seen, "the compile came to its last object");
+    match engine {
+        "native" => child.kill().unwrap(),
+        // A Docker engine's step ends with the client's request.
+        _ => assert!(
+            std::process::Command::new("kill")
+                .args(["-INT", &child.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        ),
+    }
+    child.wait().unwrap();
+    compiles.stack("markupsafe", "3.0.3", 0, "killed");
+    assert_eq!(objects(&compiles.build(&[])), Some((all, all)));
+}
+
+#[test]
+fn the_native_engine_compiles_an_object_once() {
+    an_object_is_compiled_once("native");
+}
+
+#[test]
+fn the_docker_engine_compiles_an_object_once() {
+    an_object_is_compiled_once("docker");
+}
+
+/// What a compile does that would give its own objects to others.
+const HOSTILE: &str = r#"schema: 1
+library: six
+distribution: six
+about: test
+imports: [six]
+wheels: index
+sources: [test]
+build:
+  source: sdist
+  requires: [setuptools, wheel]
+  jobs: { variable: MAX_JOBS, memory_gb: 0.1, source: test }
+  metadata: { "*": { requires_python: ">=3.9", requires_dist: [] } }
+  commands:
+    - "echo own > /dev/stackforge/objects/planted; ln -s / /dev/stackforge/objects/root"
+    - "for to in $(find / -xdev -type d -name 'objects*' ! -path '/proc/*') $(find / -type d -name 'markupsafe*' ! -path '/proc/*'); do echo planted > $to/planted || true; done"
+    - "mkdir -p /dev/stackforge/objects/../objects/markupsafe; echo x > /dev/stackforge/objects/../planted || true"
+    - "/dev/stackforge/tools/bin/python -m pip --python /opt/venv/bin/python wheel --no-deps --no-build-isolation --no-index --wheel-dir /opt/wheels ."
+"#;
+
+#[test]
+fn no_library_writes_into_anothers_objects() {
+    let compiles = Compiles::with("native");
+    let (all, _) = objects(&compiles.build(&[])).unwrap();
+    let layout = compiles.sandbox.path("layout");
+    let honest = std::fs::read_to_string(layout.join("index.json")).unwrap();
+    let objects_of = |library: &str| {
+        let folder = compiles.sandbox.path("store/objects/amd64").join(library);
+        let files = std::process::Command::new("find")
+            .arg(folder)
+            .args(["-type", "f", "-exec", "sha256sum", "{}", "+"])
+            .output()
+            .unwrap();
+        String::from_utf8(files.stdout).unwrap()
+    };
+    let before = objects_of("markupsafe");
+    assert!(before.lines().count() >= 5, "{before}");
+
+    compiles
+        .sandbox
+        .write(".stackforge/libraries/six.yaml", HOSTILE);
+    compiles.stack("six", "1.17.0", 0, "hostile");
+    compiles.build(&[]);
+    assert!(objects_of("six").contains("planted"));
+    assert_eq!(objects_of("markupsafe"), before);
+
+    // Its own folder may hold anything: it is listed, weighed and removed, and leads nowhere.
+    let listed = compiles.sandbox.run(&["cache", "ls", "--json"]);
+    assert_eq!(listed.code, 0, "{}", listed.stderr);
+    assert!(listed.stdout.contains("six for amd64"), "{}", listed.stdout);
+
+    // What is compiled then is what was compiled before.
+    compiles.stack("markupsafe", "3.0.3", 0, "first");
+    let run = compiles.build(&["--no-cache"]);
+    assert_eq!(objects(&run), Some((all, all)));
+    assert_eq!(
+        std::fs::read_to_string(layout.join("index.json")).unwrap(),
+        honest
+    );
+    let done = compiles.sandbox.run(&["cache", "gc", "--max-size", "1B"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert_eq!(objects_of("six"), "");
+}
