@@ -6,13 +6,23 @@ set -eu
 STACKFORGE_TEST_LEFT_OUT=$(mktemp)
 export STACKFORGE_TEST_LEFT_OUT
 trap 'rm -f "$STACKFORGE_TEST_LEFT_OUT"' EXIT
+target=${CARGO_TARGET_DIR:-target}
+mkdir -p "$target"
+target=$(cd "$target" && pwd)
 failed=
 python3 -m unittest discover -s tests -p '*_test.py' || failed="$failed python"
+# Tests lock in stores of their own, and each would fetch uv anew. (Where a test clears PATH, it does.)
+uv=$(sed -n '/^- name: uv$/,/^- name/s/^  version: "\(.*\)"$/\1/p' catalog/tools.yaml)
+tools=$target/test-tools/uv-$uv
+if [ ! -x "$tools/bin/uv" ]; then
+    python3 -m pip install --quiet --disable-pip-version-check --no-deps --target "$tools" "uv==$uv" || true
+fi
+PATH=$tools/bin:$PATH
 if cargo nextest --version >/dev/null 2>&1; then
-    junit=${CARGO_TARGET_DIR:-target}/nextest/default/junit.xml
+    junit=$target/nextest/default/junit.xml
     rm -f "$junit"
     # Tests of engines mostly wait, so more run at a time than there are cores.
-    threads=$(($(getconf _NPROCESSORS_ONLN) + 2))
+    threads=$(($(getconf _NPROCESSORS_ONLN) + 3))
     cargo nextest run --locked --workspace --no-run || failed="$failed build"
     [ -n "$failed" ] || sh scripts/test-engine.sh cargo nextest run --locked --workspace --test-threads "$threads" \
         || failed="$failed nextest"

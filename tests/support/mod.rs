@@ -26,6 +26,7 @@ pub mod shared;
 pub mod stored;
 pub mod verdict;
 pub mod wanted;
+pub mod warm;
 pub mod wheels;
 
 use std::fs::File;

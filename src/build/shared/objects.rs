@@ -86,7 +86,14 @@ impl Shared<'_> {
 
     async fn push_missing(&self, library: &str) -> Result<(), Failure> {
         let folder = self.store.objects(self.plan.platform, library)?;
-        let mut remote = self.remote(library).await?.unwrap_or_default();
+        let mut remote = match self.remote(library).await {
+            Ok(remote) => remote.unwrap_or_default(),
+            // What is not signed, or is no artifact of objects, is replaced.
+            Err(error) => {
+                tracing::debug!(error, "the objects of {library} in the cache begin anew");
+                Remote::default()
+            }
+        };
         let bytes: u64 = remote.layers.iter().map(|l| l.size).sum();
         if remote.layers.len() >= MOST_LAYERS || bytes > MOST_BYTES {
             remote = Remote::default();
@@ -298,8 +305,7 @@ mod tests {
         let less: BTreeSet<String> = [name('a')].into();
         assert!(take(layer(), &less, &mut BTreeSet::new(), &target).is_err());
         let mut tar = Writer::new(Format::Ustar, Vec::new());
-        tar.file("x", Attributes::new(0o644), 1, &b"x"[..])
-            .unwrap();
+        tar.file("x", Attributes::new(0o644), 1, &b"x"[..]).unwrap();
         let bad = tar.finish().unwrap();
         let listed: BTreeSet<String> = ["x".to_owned()].into();
         assert!(take(bad.as_slice(), &listed, &mut BTreeSet::new(), &target).is_err());

@@ -29,6 +29,8 @@ pub fn of_stack(
     let mut selection = Selection::default();
     for stack in stacks {
         let plan = project.planned(&stack, &lock)?.plan;
+        let compile_cache = plan.tools().and_then(|t| t.compile_cache.as_ref());
+        (selection.blobs).extend(compile_cache.map(|wheel| wheel.sha256.clone()));
         let mut plans = Vec::new();
         for compression in [CompressionChoice::Gzip, CompressionChoice::Zstd] {
             plans.push(planned(&plan, &of_native(compression)?, store));

@@ -104,6 +104,7 @@ fn files_that_a_stack_names_are_locked_by_digest_and_installed_by_both_engines()
     ]));
     // Another store, which has none of the files.
     let native = format!("{NAME}:native");
+    sandbox.warm("other");
     let store = sandbox.path("other");
     let mut build = vec!["build", "s.yaml", "--json", "--engine", "native"];
     build.extend([

@@ -31,6 +31,7 @@ fn json(sandbox: &Sandbox, more: &[&str]) -> Value {
 fn a_build_locks_what_is_not_locked_and_what_changed() {
     let _clean = CleanUp::of(&[NAME]);
     let sandbox = Sandbox::new();
+    sandbox.warm("store");
     sandbox.write("s.yaml", &stack("six: \"1.16.0\"", ""));
 
     let run = build(&sandbox, &["--locked"]);
@@ -88,6 +89,7 @@ fn a_build_locks_what_is_not_locked_and_what_changed() {
 fn all_variants_are_locked_once_before_the_first_is_built() {
     let _clean = CleanUp::of(&[NAME]);
     let sandbox = Sandbox::new();
+    sandbox.warm("store");
     let matrix = stack("six: auto", "matrix: { sm: [\"8.0\", \"9.0\"] }\n");
     let matrix = matrix.replace(", gpu: [h100] }", " }");
     sandbox.write("s.yaml", &matrix);

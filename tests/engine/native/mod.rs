@@ -153,6 +153,7 @@ fn both_engines_make_the_same_image() {
     assert!(compiled.count() > 0);
 
     // Elsewhere it is the same image to the last bit, compiled again.
+    sandbox.warm("elsewhere");
     let again = build("elsewhere");
     assert_eq!(built["image"]["id"], again["image"]["id"]);
     assert_eq!(again["cached"], false);

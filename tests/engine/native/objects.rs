@@ -1,6 +1,8 @@
 //! Objects of a compile that the next one takes, with either engine: of the same library, after a kill, and never
 //! of another library.
 
+use super::out;
+use super::server::{Kind, Server};
 use super::support::recipe::MARKUPSAFE;
 use super::support::{CleanUp, Run, Sandbox};
 use serde_json::Value;
@@ -26,6 +28,7 @@ struct Compiles {
 impl Compiles {
     fn with(engine: &'static str) -> Self {
         let sandbox = Sandbox::new();
+        sandbox.warm("store");
         let recipe = MARKUPSAFE.trim_end().to_owned() + COMMANDS;
         sandbox.write(".stackforge/libraries/markupsafe.yaml", &recipe);
         let compiles = Self {
@@ -140,6 +143,96 @@ fn the_native_engine_compiles_an_object_once() {
 #[test]
 fn the_docker_engine_compiles_an_object_once() {
     an_object_is_compiled_once("docker");
+}
+
+#[test]
+fn what_one_machine_made_another_takes() {
+    let server = Server::start(Kind::Open);
+    let compiles = Compiles::with("native");
+    let sandbox = &compiles.sandbox;
+    for name in ["team", "other"] {
+        let run = sandbox.run(&["sign", "--generate-key", name]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+    let file = |name: &str| sandbox.path(name).display().to_string();
+    // Each machine has a store of its own, and a step that no other has done.
+    let machine = |store: &str, case: &str, keys: &str| {
+        if !sandbox.path(store).exists() {
+            sandbox.warm(store);
+        }
+        let place = format!("registry: {}/team/cache", server.host);
+        sandbox.write("config.yaml", &format!("cache: {{ {place}{keys} }}\n"));
+        compiles.stack("markupsafe", "3.0.3", 0, case);
+        let store = file(store);
+        let args = compiles.args(&["--store", &store]);
+        let run = sandbox.run_with(&args, &[("STACKFORGE_CONFIG", &file("config.yaml"))]);
+        assert_eq!(run.code, 0, "{}\n{}", run.stdout, run.stderr);
+        (objects(&run).unwrap(), run.stderr)
+    };
+    let ((all, cached), _) = machine("first", "a", "");
+    assert_eq!(cached, 0);
+    assert_eq!(machine("second", "b", "").0, (all, all));
+    // It adds nothing that is there, and takes nothing that it has.
+    let tags = || {
+        let image = format!(
+            "docker://{}/team/cache:objects-amd64-markupsafe",
+            server.host
+        );
+        let raw = out(
+            "skopeo",
+            &["inspect", "--raw", "--tls-verify=false", &image],
+        );
+        serde_json::from_slice::<Value>(&raw).unwrap()
+    };
+    let before = tags();
+    assert_eq!(before["layers"].as_array().unwrap().len(), 1, "{before}");
+    machine("second", "c", "");
+    assert_eq!(tags(), before);
+
+    // Who wants a signature takes nothing that has none, and pushes its own.
+    let (team, other) = (file("team.pub"), file("other.pub"));
+    let keys = format!(", verify: {team}, key: {}", file("team.key"));
+    let (found, stderr) = machine("careful", "d", &keys);
+    assert_eq!(found, (all, 0));
+    assert!(stderr.contains("has no usable objects"), "{stderr}");
+    assert_eq!(
+        machine("trusting", "e", &format!(", verify: {team}")).0,
+        (all, all)
+    );
+    let (found, _) = machine("foreign", "f", &format!(", verify: {other}"));
+    assert_eq!(found, (all, 0));
+    // Another library's objects under this one's name are not taken.
+    let repository = format!("docker://{}/team/cache", server.host);
+    let elsewhere = format!("{repository}:objects-amd64-six");
+    let own = format!("{repository}:objects-amd64-markupsafe");
+    let copy = [
+        "copy",
+        "-q",
+        "--src-tls-verify=false",
+        "--dest-tls-verify=false",
+    ];
+    out("skopeo", &[&copy[..], &[&own, &elsewhere]].concat());
+    sandbox.write(
+        "config.yaml",
+        &format!("cache: {{ registry: {}/team/cache }}\n", server.host),
+    );
+    sandbox.write(
+        ".stackforge/libraries/six.yaml",
+        &MARKUPSAFE
+            .replace("markupsafe._speedups", "six")
+            .replace("markupsafe", "six"),
+    );
+    compiles.stack("six", "1.17.0", 0, "another library");
+    let run = sandbox.run_with(
+        &compiles.args(&[]),
+        &[("STACKFORGE_CONFIG", &file("config.yaml"))],
+    );
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(
+        run.stderr.contains("names something else"),
+        "{}",
+        run.stderr
+    );
 }
 
 /// What a compile does that would give its own objects to others.

@@ -65,6 +65,7 @@ fn what_the_index_has_as_source_is_locked_and_built_by_both_engines() {
         "build", "s.yaml", "--json", "--engine", "docker", "-t", &docker,
     ]));
     let native = format!("{NAME}:native");
+    sandbox.warm("other");
     let store = sandbox.path("other");
     let built = ok(&sandbox.run(&[
         "build",
@@ -90,6 +91,7 @@ fn what_the_index_has_as_source_is_locked_and_built_by_both_engines() {
 
 fn named(libraries: &str, more: &str) -> Sandbox {
     let sandbox = Sandbox::new();
+    sandbox.warm("store");
     write(&sandbox, libraries, more);
     sandbox
 }

@@ -39,6 +39,7 @@ const MAIN: &str = "import sys, os, idna, six\nassert 'fail' not in open('mode.t
 
 fn project() -> Sandbox {
     let sandbox = Sandbox::new();
+    sandbox.warm("store");
     sandbox.write("s.yaml", &stack());
     sandbox.write("requirements.txt", "idna==3.10  # names\n");
     sandbox.write("service/__init__.py", "");
@@ -244,6 +245,7 @@ const PROJECT: &str = "[project]\nname = \"my-service\"\nversion = \"1.0\"\nrequ
 /// A stack that installs the project beside it.
 fn installing(system: &str) -> Sandbox {
     let sandbox = Sandbox::new();
+    sandbox.warm("store");
     let stack = "stack: NAME\nbase: debian-bookworm\ntarget: { platform: linux/amd64, gpu: [h100] }\npython: \"3.11\"\n\
                  libraries: { six: \"1.17.0\" }\njit: false\napp: { source: . }\nimage: { entrypoint: [my-service], user: app }\n\
                  validate:\n  imports: [my_service]\n  run: [{ cmd: [my-service] }, { cmd: [sh, -c, 'test \"$(id -un) $HOME\" = \"app /home/app\"'] }]\n";

@@ -60,6 +60,9 @@ impl Bench {
 
 fn listed_is_executed(engine: &'static str, out: &'static [&'static str]) {
     let sandbox = Sandbox::new();
+    if engine == "native" {
+        sandbox.warm("store");
+    }
     let stack = STACK.replace("stackforge-test-native", &format!("{NAME}-{engine}"));
     sandbox.write("s.yaml", &stack);
     sandbox.write(".stackforge/libraries/markupsafe.yaml", MARKUPSAFE);
