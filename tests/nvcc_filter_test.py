@@ -191,7 +191,7 @@ class Cache(unittest.TestCase):
                     continue
                 command, changed = cached
                 self.assertEqual(command, ["/c/sccache", "/t/nvcc"] + asked.split())
-                self.assertEqual(changed["PATH"], "/usr/bin")
+                self.assertEqual(changed["PATH"], "/c/as:/usr/bin")
 
     def test_what_does_not(self):
         for asked in ("x.cu -o program", "-shared a.o b.o", "-dlink a.o -o b.o", "-E x.cu", "-M x.cu", "--version", "-c --version", "-c a.cu b.cu", "-cubin x.cu", ""):
@@ -222,7 +222,9 @@ class Cache(unittest.TestCase):
                 with self.subTest(asked):
                     command, changed = self.through(asked, PATH=path)
                     self.assertEqual(command[2:], expected.split())
-                    self.assertEqual(changed["PATH"], folder)
+                    self.assertEqual(changed["PATH"], "/c/as:" + folder)
+            _, changed = self.through("-c x.cu", PATH=path, NVCC_CCBIN="/c/bin/g++")
+            self.assertEqual(changed["NVCC_CCBIN"], real)
 
     def test_another_process_can_read_changed_response_files(self):
         path = nvcc_filter.in_a_file("-O3 \udcff")

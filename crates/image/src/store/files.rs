@@ -5,6 +5,7 @@
 use super::error::StoreError;
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,14 +24,19 @@ pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(paths)
 }
 
-/// Size in bytes of a file, or of all files in a directory, and the latest modification time.
+/// Size of a file whose blocks are not counted, in bytes.
+const SMALL: u64 = 1 << 20;
+
+/// Size in bytes that a file, or all files in a directory, take at most, and the latest modification time.
 pub(super) fn weight(path: &Path) -> (u64, SystemTime) {
     let Ok(metadata) = std::fs::symlink_metadata(path) else {
         return (0, UNIX_EPOCH);
     };
     let own = metadata.modified().unwrap_or(UNIX_EPOCH);
     if !metadata.is_dir() {
-        return (metadata.len(), own);
+        // A program may leave a file of nothing but holes. Small files may lie in their inode, and take no block.
+        let taken = metadata.blocks().saturating_mul(512).max(SMALL);
+        return (metadata.len().min(taken), own);
     }
     let below = entries(path).unwrap_or_default();
     below.iter().fold((0, own), |(size, latest), path| {
