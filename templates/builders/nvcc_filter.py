@@ -41,7 +41,7 @@ DEVICE = set("-dc --device-c -dw --device-w -dlink --device-link -fatbin --fatbi
 COMPILE_ONLY = {"-c", "--compile"}
 ONE_OBJECT = COMPILE_ONLY | {"-dc", "--device-c", "-dw", "--device-w"}
 HOST_COMPILER = {"-ccbin", "--compiler-bindir"}
-READS_MORE = "/dev/stackforge/objects/reads-more"
+ASSEMBLER_INCLUDES = "/dev/stackforge/objects/assembler-includes"
 LINK_TIME = {"-dlto", "--dlink-time-opt", "-lto", "--lto"}
 LINKED = (".o", ".obj", ".a", ".so", ".cpp", ".cc", ".cxx", ".c")
 
@@ -307,15 +307,19 @@ def flags_for(call, targets):
 def in_a_file(text):
     """A path that another process can read, the same for the same text."""
     data = text.encode("utf-8", "surrogateescape")
-    folder = os.path.join(tempfile.gettempdir(), "nvcc-options")
-    os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, hashlib.sha256(data).hexdigest())
-    if not os.path.exists(path):
-        # Compiles of several files may write it at once.
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-            file.write(data)
-        os.replace(file.name, path)
-    return path
+    try:
+        folder = os.path.join(tempfile.gettempdir(), "nvcc-options")
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, hashlib.sha256(data).hexdigest())
+        if not os.path.exists(path):
+            # Compiles of several files may write it at once.
+            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+                file.write(data)
+            os.replace(file.name, path)
+        return path
+    except OSError:
+        os.environ.pop("STACKFORGE_SCCACHE", None)
+        return in_memory(text)
 
 
 def makes_one_object(arguments):
@@ -324,7 +328,9 @@ def makes_one_object(arguments):
         call.read(Words.of_arguments(arguments))
     except Unreadable:
         return False
-    return bool(call.options & ONE_OBJECT) and not call.options & INFORMATION and len(call.inputs) == 1
+    if call.options & (INFORMATION | {"-dryrun", "--dryrun"}) or any("=native" in word for word in arguments):
+        return False
+    return bool(call.options & ONE_OBJECT) and len(call.inputs) == 1
 
 
 def without(wrappers, arguments, path):
@@ -333,6 +339,8 @@ def without(wrappers, arguments, path):
     path = os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.normpath(entry or ".") != wrappers)
 
     def real(compiler):
+        if os.path.normpath(compiler) == wrappers:
+            compiler = os.path.join(wrappers, "g++")
         if os.path.normpath(os.path.dirname(compiler) or ".") != wrappers:
             return compiler
         return shutil.which(os.path.basename(compiler), path=path) or compiler
@@ -352,8 +360,8 @@ def without(wrappers, arguments, path):
 def through_cache(compiler, arguments, environment):
     """(command, changed environment) for a call that the cache may answer; None for another one."""
     sccache = environment.get("STACKFORGE_SCCACHE")
-    # The assembler of this library reads more than the cache knows of.
-    if not sccache or os.path.exists(READS_MORE):
+    # An assembler of this library reads files that sccache does not know of.
+    if not sccache or os.path.exists(ASSEMBLER_INCLUDES):
         return None
     # The cache knows a call by its arguments, so all of them stand there.
     words = [Words.of_text(environment.get(name, "")).arguments() for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")]

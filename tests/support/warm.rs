@@ -34,6 +34,8 @@ impl Sandbox {
     /// Fills a store that is not there yet. The test must not change a file of an unpacked directory in place: stores
     /// share those.
     pub fn warm(&self, store: &str) {
+        // Another program's tests may replace it.
+        let _alone = alone("warm");
         let from = made();
         let to = self.path(store);
         assert!(!to.exists(), "{store} is there");
@@ -57,7 +59,6 @@ const EMPTY: &str = "{\"schemaVersion\":2,\"manifests\":[]}";
 /// Makes the store unless this program made it before.
 fn made() -> PathBuf {
     let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let _alone = alone("warm");
     let program = std::fs::metadata(env!("CARGO_BIN_EXE_stackforge")).unwrap();
     let changed = program.modified().unwrap();
     let changed = changed.duration_since(std::time::UNIX_EPOCH).unwrap();

@@ -14,7 +14,7 @@ use super::toolchain::{Toolchain, present};
 use super::wheels::compiled;
 use crate::render::builder;
 use stackforge_engine::{Event, StepFailure, StepKind};
-use stackforge_image::store::Action;
+use stackforge_image::store::{Action, ObjectFolder};
 use stackforge_plan::{self as plan, Compile};
 use stackforge_sandbox::{Memory, Mount, OWN, Outcome, Root, Sandbox};
 use stackforge_stack::catalog::{template, templates_in};
@@ -112,9 +112,12 @@ impl NativeBuilder<'_, '_> {
         sandbox.env.extend(toolchain.env.clone());
         let tools = Mount::read_only(&toolchain.tools, Path::new(OWN).join("tools"));
         sandbox.mounts.push(tools);
-        if inputs.compile_cache.is_some() {
-            let store = self.options.store;
-            let objects = store.objects(self.plan.platform, &compile.library)?;
+        // Held until the compile has ended.
+        let objects = inputs
+            .compile_cache
+            .as_ref()
+            .and_then(|_| self.objects(compile));
+        if let Some(objects) = &objects {
             sandbox.mounts.push(Mount::Bind {
                 source: objects.path().to_owned(),
                 target: Path::new(OWN).join("objects"),
@@ -149,6 +152,21 @@ impl NativeBuilder<'_, '_> {
             }
         }
         made
+    }
+
+    /// Returns the directory of a library's objects. `None` if a compile has to go without.
+    fn objects(&self, compile: &Compile) -> Option<ObjectFolder> {
+        let store = self.options.store;
+        let why = match store.objects(self.plan.platform, &compile.library) {
+            Ok(Some(objects)) => return Some(objects),
+            Ok(None) => "another build has them".to_owned(),
+            Err(e) => stackforge_stack::diag::chain(&e),
+        };
+        tracing::warn!(
+            "{} is compiled without the kept objects: {why}",
+            compile.library
+        );
+        None
     }
 
     /// Returns the sandbox of a step, with the files of `inputs` mounted as in the Dockerfile.

@@ -27,7 +27,7 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 /// With more layers, or more bytes in them, the next push begins anew with what is here.
 const MOST_LAYERS: usize = 16;
 const MOST_BYTES: u64 = 20 << 30;
-/// Largest object that is pushed, in bytes: foreign code may leave a file of any size, and no content.
+/// Largest object that is pushed, in bytes: foreign code may leave a file of any size that takes no space.
 const MOST_OBJECT: u64 = 1 << 30;
 /// Longest configuration that is read, in bytes.
 const MOST_CONFIG: u64 = 32 << 20;
@@ -69,7 +69,9 @@ impl Shared<'_> {
         let Some(remote) = self.remote(library).await? else {
             return Ok(0);
         };
-        let folder = self.store.objects(self.plan.platform, library)?;
+        let Some(folder) = self.store.objects(self.plan.platform, library)? else {
+            return Ok(0);
+        };
         let mut here = block_in_place(|| folder.names())?;
         let before = here.len();
         for (layer, names) in remote.layers.iter().zip(&remote.names.layers) {
@@ -87,10 +89,17 @@ impl Shared<'_> {
     }
 
     async fn push_missing(&self, library: &str) -> Result<(), Failure> {
-        let folder = self.store.objects(self.plan.platform, library)?;
+        // Who takes only what is signed, and cannot sign, would replace what others can take.
+        if self.keys.verifies() && !self.keys.signs() {
+            return Ok(());
+        }
+        let Some(folder) = self.store.objects(self.plan.platform, library)? else {
+            return Ok(());
+        };
         let mut remote = match self.remote(library).await {
             Ok(remote) => remote.unwrap_or_default(),
-            // What is not signed, or is no artifact of objects, is replaced.
+            Err(error) if error.is::<RegistryError>() => return Err(error),
+            // What has no signature, or is something else, is replaced.
             Err(error) => {
                 tracing::debug!(error, "the objects of {library} in the cache begin anew");
                 Remote::default()
@@ -273,7 +282,7 @@ mod tests {
     fn folder() -> (tempfile::TempDir, ObjectFolder) {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(Some(dir.path())).unwrap();
-        let folder = store.objects(Platform::LinuxAmd64, "x").unwrap();
+        let folder = store.objects(Platform::LinuxAmd64, "x").unwrap().unwrap();
         (dir, folder)
     }
 

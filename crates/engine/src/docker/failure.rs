@@ -25,11 +25,13 @@ pub(super) const KILLED: i32 = 137;
 /// Whether a log line says that a process was killed for memory or could not allocate any. Errors about
 /// GPU memory do not count.
 pub(super) fn is_out_of_memory(line: &str) -> bool {
-    const SIGNS: [&str; 12] = [
+    const SIGNS: [&str; 14] = [
         "Killed signal terminated program",
         "internal compiler error: Killed",
         "died due to signal 9",
         "terminated with signal 9",
+        "terminated (signal: 9)",
+        "Compiler killed by signal 9",
         "signal: 9,",
         "signal: killed",
         "Cannot allocate memory",

@@ -141,7 +141,13 @@ impl Store {
         }
         for entry in &out.removed {
             if entry.kind.is_folder() {
-                self.remove_tree(&entry.path)?;
+                match self.remove_tree(&entry.path) {
+                    // Foreign code may leave files of other users there. The rest can still be collected.
+                    Err(e) if entry.kind == Kind::Objects => {
+                        tracing::warn!("{} stay: {e}", entry.name);
+                    }
+                    removed => removed?,
+                }
                 continue;
             }
             if let Some(digest) = &entry.digest {

@@ -36,7 +36,8 @@ pub(super) fn weight(path: &Path) -> (u64, SystemTime) {
     if !metadata.is_dir() {
         // A program may leave a file of nothing but holes. Small files may lie in their inode, and take no block.
         let taken = metadata.blocks().saturating_mul(512).max(SMALL);
-        return (metadata.len().min(taken), own);
+        // A file with several names counts once.
+        return (metadata.len().min(taken) / metadata.nlink().max(1), own);
     }
     let below = entries(path).unwrap_or_default();
     below.iter().fold((0, own), |(size, latest), path| {

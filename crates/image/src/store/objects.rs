@@ -4,13 +4,13 @@
 //! compiled, cannot put objects into it. What lies in it was written by foreign code: here it is weighed, removed,
 //! and read and written below that directory alone, whatever links lie there.
 //!
-//! An object is a file `a/b/abHEX`, as sccache names it: 64 hex digits below directories named as the first of them,
-//! all that perhaps below `preprocessor`.
+//! An object is a file `a/b/abHEX`, as sccache names it: 64 hex digits below directories named as the first of them.
 
 use super::error::StoreError;
 use super::files::{entries, weight};
 use super::handle::Store;
 use super::list::{Entry, Kind};
+use super::lock::Alone;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, mkdirat, openat2, renameat, unlinkat};
 use stackforge_types::{Digest, Platform};
 use std::collections::BTreeSet;
@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 const FOLDER: &str = "objects";
-/// Folder of sccache's records of what sources include.
-const PREPROCESSOR: &str = "preprocessor";
+/// What is mounted into the sandbox, whose code may open it to others. The directory above stays closed.
+const CONTENT: &str = "content";
 /// Most folders above an object that are named as its digits.
 const MOST_FOLDERS: usize = 4;
 const CLOSED: ResolveFlags = ResolveFlags::BENEATH
@@ -34,10 +34,11 @@ const CLOSED: ResolveFlags = ResolveFlags::BENEATH
 pub struct ObjectFolder {
     path: PathBuf,
     opened: File,
+    _alone: Alone,
 }
 
 impl ObjectFolder {
-    /// Where it is.
+    /// Returns the directory that a compile gets.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -125,7 +126,7 @@ impl ObjectFolder {
 
 /// Whether `name` is that of an object.
 fn is_object(name: &str) -> bool {
-    let mut parts: Vec<&str> = below_preprocessor(name).split('/').collect();
+    let mut parts: Vec<&str> = name.split('/').collect();
     let Some(last) = parts.pop() else {
         return false;
     };
@@ -141,45 +142,52 @@ fn is_object(name: &str) -> bool {
 
 /// Whether a directory may hold objects.
 fn leads_to_objects(name: &str) -> bool {
-    let parts = below_preprocessor(name).split('/');
-    name == PREPROCESSOR
-        || parts.clone().count() <= MOST_FOLDERS && parts.clone().all(|p| p.len() == 1)
-}
-
-fn below_preprocessor(name: &str) -> &str {
-    let below = name.strip_prefix(PREPROCESSOR);
-    below
-        .and_then(|name| name.strip_prefix('/'))
-        .unwrap_or(name)
+    let mut parts = name.split('/');
+    parts.clone().count() <= MOST_FOLDERS && parts.all(|p| p.len() == 1)
 }
 
 impl Store {
     /// Returns the directory for the objects of `library`, the name of a distribution, and creates it if it is missing.
-    /// It stays while this store is open.
+    /// `None` while another process has it: sccache's local storage takes one server at a time.
     ///
     /// # Errors
-    /// If the store cannot be written, or `library` is no name of one directory.
-    pub fn objects(&self, platform: Platform, library: &str) -> Result<ObjectFolder, StoreError> {
+    /// If the store cannot be written, or `library` cannot name a directory.
+    pub fn objects(
+        &self,
+        platform: Platform,
+        library: &str,
+    ) -> Result<Option<ObjectFolder>, StoreError> {
         let folder = self.dir(&format!("{FOLDER}/{}", platform.arch()))?;
         // Objects that another user's sandbox made cannot be replaced by this one's.
         let own = match rustix::process::geteuid() {
             user if user.is_root() => library.to_owned(),
             user => format!("{library}-{}", user.as_raw()),
         };
-        let path = folder.join(&own);
-        let failed = |e| StoreError::at("create", &path, e);
-        if path.parent() != Some(&*folder) || own.starts_with('.') {
+        let above = folder.join(&own);
+        let failed = |e| StoreError::at("create", &above, e);
+        if above.parent() != Some(&*folder) || own.starts_with('.') {
             return Err(failed(io::ErrorKind::InvalidFilename.into()));
         }
-        self.lease([&key(platform.arch(), &own)])?;
-        match DirBuilder::new().mode(0o700).create(&path) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(failed(e)),
-            _ => {}
+        let key = key(platform.arch(), &own);
+        let Some(alone) = self.try_alone(&key)? else {
+            return Ok(None);
+        };
+        self.lease([&key])?;
+        let path = above.join(CONTENT);
+        for folder in [&above, &path] {
+            match DirBuilder::new().mode(0o700).create(folder) {
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(failed(e)),
+                _ => {}
+            }
         }
         // A hit changes no file of the directory, and its age is that of its last use.
-        let opened = File::open(&path).map_err(failed)?;
-        opened.set_modified(SystemTime::now()).map_err(failed)?;
-        Ok(ObjectFolder { path, opened })
+        let used = File::open(&above).and_then(|f| f.set_modified(SystemTime::now()));
+        used.map_err(failed)?;
+        Ok(Some(ObjectFolder {
+            opened: File::open(&path).map_err(failed)?,
+            path,
+            _alone: alone,
+        }))
     }
 
     pub(super) fn object_folders(&self) -> Result<Vec<Entry>, StoreError> {
@@ -188,7 +196,10 @@ impl Store {
             let arch = folder.file_name().unwrap_or_default().to_string_lossy();
             for path in entries(&folder)? {
                 let library = path.file_name().unwrap_or_default().to_string_lossy();
-                let (size, used) = weight(&path);
+                let (size, _) = weight(&path);
+                // Not of what lies in it: foreign code may set any time there.
+                let used = path.metadata().and_then(|m| m.modified());
+                let used = used.unwrap_or(SystemTime::UNIX_EPOCH);
                 found.push(Entry {
                     kind: Kind::Objects,
                     name: format!("{library} for {arch}"),
@@ -217,8 +228,10 @@ mod tests {
     fn each_library_has_a_directory_that_goes_when_nobody_uses_it() {
         let dir = tempfile::tempdir().unwrap();
         let user = Store::open(Some(dir.path())).unwrap();
-        let objects =
-            |platform, library| user.objects(platform, library).unwrap().path().to_owned();
+        let objects = |platform, library| {
+            let found = user.objects(platform, library).unwrap();
+            found.unwrap().path().to_owned()
+        };
         let one = objects(Platform::LinuxAmd64, "flash-attn");
         std::fs::create_dir(one.join("a")).unwrap();
         std::fs::write(one.join("a/object"), "12345").unwrap();
@@ -229,11 +242,17 @@ mod tests {
         ] {
             assert_ne!(objects(platform, library), one);
         }
+        // While one process has it, another compiles without.
+        let held = user.objects(Platform::LinuxAmd64, "flash-attn").unwrap();
+        let second = Store::open(Some(dir.path())).unwrap();
+        let again = second.objects(Platform::LinuxAmd64, "flash-attn").unwrap();
+        assert!(held.is_some() && again.is_none());
+        drop((held, again));
         let listed = user.list().unwrap().entries;
         let listed: Vec<_> = listed.iter().map(|e| (e.kind, e.size)).collect();
         assert_eq!(
             listed,
-            [(Kind::Objects, 0), (Kind::Objects, 5), (Kind::Objects, 0)]
+            [(Kind::Objects, 5), (Kind::Objects, 0), (Kind::Objects, 0)]
         );
         let other = Store::open(Some(dir.path())).unwrap();
         let none = Limits {
@@ -261,9 +280,9 @@ mod tests {
     fn objects_are_read_and_written_by_their_names_alone() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(Some(dir.path())).unwrap();
-        let objects = store.objects(Platform::LinuxAmd64, "x").unwrap();
+        let objects = store.objects(Platform::LinuxAmd64, "x").unwrap().unwrap();
         let one = format!("a/b/ab{}", "0".repeat(62));
-        let two = format!("preprocessor/1/2/3/123{}", "f".repeat(61));
+        let two = format!("1/2/3/123{}", "f".repeat(61));
         for name in [&one, &two] {
             objects.write(name, name.as_bytes()).unwrap();
             objects.write(name, name.as_bytes()).unwrap();
@@ -282,7 +301,6 @@ mod tests {
             format!("/0/{digits}"),
             format!("../0/{digits}"),
             format!("0/0/0/0/0/{digits}"),
-            format!("preprocessor/{digits}"),
             format!("other/0/{digits}"),
         ] {
             assert!(objects.write(&bad, &b""[..]).is_err(), "{bad}");
@@ -298,7 +316,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         let store = Store::open(Some(dir.path())).unwrap();
-        let objects = store.objects(Platform::LinuxAmd64, "x").unwrap();
+        let objects = store.objects(Platform::LinuxAmd64, "x").unwrap().unwrap();
         let digits = "0".repeat(62);
         // A folder that is a link, a link in place of an object, a pipe that would be waited for.
         std::fs::create_dir_all(outside.path().join("b")).unwrap();
