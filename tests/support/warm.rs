@@ -1,5 +1,5 @@
-//! A store with what native builds on Debian 12 with Python 3.11 begin with: the base, its byte code, the compilers
-//! and their packages. It is made once for all tests and copied, so a test that is not about those does not wait
+//! A store with the first steps of native builds on Debian 12 with Python 3.11: the base, its byte code, and the
+//! compilers. It is made once for all tests and copied, so a test that is not about those does not wait
 //! for them.
 
 use super::Sandbox;
@@ -19,7 +19,7 @@ libraries:
 jit: false
 ";
 
-/// What lies in a store by digest, or is locked anew at each use.
+/// The parts of a store that a copy needs.
 const COPIED: [&str; 7] = [
     "actions",
     "blobs",

@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(target.read(&name('a')).unwrap().1, 4, "mine stays");
         assert_eq!(target.read(&name('b')).unwrap().1, 1000);
 
-        // What the configuration does not list is refused, and so is what is no object.
+        // A layer with a file that is not listed is refused, and so is a listed file whose name is not an object's.
         let (_other, target) = folder();
         let less: BTreeSet<String> = [name('a')].into();
         assert!(take(layer(), &less, &mut BTreeSet::new(), &target).is_err());

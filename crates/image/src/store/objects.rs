@@ -59,7 +59,7 @@ impl ObjectFolder {
                     "" => last.to_owned(),
                     folder => format!("{folder}/{last}"),
                 };
-                // A link is neither.
+                // Links are left out.
                 let kind = path.symlink_metadata().map(|m| m.file_type());
                 match kind {
                     Ok(kind) if kind.is_file() && is_object(&name) => drop(found.insert(name)),
@@ -74,7 +74,7 @@ impl ObjectFolder {
     /// Opens an object, and returns its size in bytes.
     ///
     /// # Errors
-    /// If it is no regular file below the directory.
+    /// If it is not a regular file below the directory, or `name` is not an object's.
     pub fn read(&self, name: &str) -> Result<(File, u64), StoreError> {
         let open = || {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -87,10 +87,10 @@ impl ObjectFolder {
         open().map_err(|e| StoreError::at("read", &self.path.join(name), e))
     }
 
-    /// Writes an object, unless it is there.
+    /// Writes an object, in place of one of that name.
     ///
     /// # Errors
-    /// If `name` is not one of an object, or the directory cannot be written.
+    /// If `name` is not an object's, or the directory cannot be written.
     pub fn write(&self, name: &str, mut content: impl Read) -> Result<(), StoreError> {
         let mut write = || {
             if !is_object(name) {
