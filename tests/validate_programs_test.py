@@ -26,9 +26,10 @@ FIXTURE = ROOT / "tests" / "fixtures" / "validation-h200.json"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(PROGRAM.parent))
 
-accuracy, attention, compilers, coverage, failure, imports, machine, report, spec, vllm_smoke = (
+accuracy, attention, compilers, coverage, failure, imports, machine, options, report, spec, vllm_smoke = (
     importlib.import_module("sfvalidate." + name)
-    for name in ("accuracy", "attention", "compilers", "coverage", "failure", "imports", "machine", "report", "spec", "vllm_smoke"))
+    for name in ("accuracy", "attention", "compilers", "coverage", "failure", "imports", "machine", "options", "report", "spec",
+                 "vllm_smoke"))
 
 NO_GPU = {"gpu": None, "no_gpu": "no GPU: a test says so", "machine": "x86_64"}
 
@@ -461,6 +462,53 @@ class Programs(Validation):
             self.assertEqual(config["architectures"], ["LlamaForCausalLM"])
             self.assertEqual((arguments["load_format"], arguments["skip_tokenizer_init"]), ("dummy", True))
             self.assertEqual("timing" in result, status == "passed")
+
+
+class Options(unittest.TestCase):
+    """Parts of a library that were compiled or left out, with stand-ins for their probes."""
+
+    def run_part(self, compiled, probe):
+        library = {"name": "lib", "options": [{"option": "heads", "kept": ["a"], "left_out": ["b"]}]}
+        document = spec.check({"schema": 1, "stack": "s", "libraries": [library]})
+        job = mock.Mock()
+        job.spec = document
+        with mock.patch.dict(options.PROBES, {"lib": {"heads": probe}}), \
+                mock.patch.dict(sys.modules, {"torch": mock.MagicMock()}):
+            self.assertEqual(options.units(document, {}), ["lib heads a", "lib heads b"])
+            return options.run("lib heads " + ("a" if compiled else "b"), job)
+
+    def test_what_was_compiled_has_to_be_right(self):
+        self.assertEqual(self.run_part(True, lambda *_: None), {"name": "lib heads a", "status": "passed", "compiled": True})
+        wrong = self.run_part(True, lambda *_: "differs")
+        self.assertEqual((wrong["status"], wrong["kind"], wrong["reason"]), ("failed", "wrong-result", "differs"))
+        with self.assertRaisesRegex(RuntimeError, "does not support a"):
+            self.run_part(True, self.refuses)
+
+    @staticmethod
+    def refuses(torch, part, _):
+        raise RuntimeError("This build does not support {}.".format(part))
+
+    def test_what_was_left_out_has_to_refuse(self):
+        refused = self.run_part(False, self.refuses)
+        self.assertEqual((refused["status"], refused["refused"]), ("passed", "This build does not support b."))
+        result = self.run_part(False, lambda *_: None)
+        self.assertEqual((result["status"], result["kind"]), ("failed", "wrong-result"))
+
+        def other(*_):
+            raise RuntimeError("CUDA error: invalid argument")
+
+        with self.assertRaisesRegex(RuntimeError, "invalid argument"):
+            self.run_part(False, other)
+
+    def test_a_library_whose_parts_nobody_can_try_has_no_units(self):
+        document = {"libraries": [{"name": "other", "options": {"heads": {"a": True}}}]}
+        self.assertEqual(options.units(document, {}), [])
+        self.assertEqual(options.obstacle({}, NO_GPU), ("not-run", NO_GPU["no_gpu"]))
+
+    def test_a_spec_without_sound_options_is_refused(self):
+        for options_of in ("x", [{}], [{"option": "a", "kept": "b"}]):
+            with self.assertRaises(spec.SpecError):
+                spec.check({"schema": 1, "stack": "s", "libraries": [{"name": "l", "options": options_of}]})
 
 
 class Reports(Validation):

@@ -128,6 +128,10 @@ pub enum BuildEvent {
         step: String,
         jobs: u32,
     },
+    /// Another build does the same step, and this one waits for it.
+    Waiting {
+        step: String,
+    },
     /// A compile ended, in success or not, and asked the cache of objects.
     Objects {
         library: String,

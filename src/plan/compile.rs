@@ -1,9 +1,11 @@
 //! A library compiled from source: the inputs of its builder stage.
 
-use super::{WheelGroup, below_builders, wheel_layers};
+use super::{WheelGroup, below_builders, proven, wheel_layers};
 use pep440_rs::Version;
 use serde::Serialize;
-use stackforge_stack::catalog::{Build, DistributionKind, Facts, Isa, Recipe};
+use stackforge_stack::catalog::{
+    Build, DistributionKind, Edit, Facts, Isa, OptionParts, Recipe, local_version,
+};
 use stackforge_stack::lock::{BuildLock, PlatformLock, PythonFile, SourceLock};
 use stackforge_stack::spec::{Library, Sm};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,10 +32,15 @@ pub struct Compile {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fetch: Vec<Cloned>,
     pub commands: Vec<String>,
+    /// What is compiled of it, if a part is left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<OptionParts>,
     /// CUDA's directory below site-packages; absent if the base has the toolkit.
     pub toolkit_home: Option<String>,
     /// Description for people: `compiling for sm_110, patch cxx20`.
     pub how: String,
+    /// The nearest compile of this recipe that ran to the end, for people. No key depends on it.
+    pub proven: Option<String>,
 }
 
 /// Bounds on parallel compilers. The number is decided where the build runs, from its cores and memory,
@@ -73,12 +80,38 @@ impl Compile {
     }
 }
 
+/// A textual change to the source.
 #[derive(Debug, Clone, Serialize)]
 pub struct Replacement {
     pub id: String,
     pub file: String,
     pub replace: String,
     pub with: String,
+    /// Whether the lines that contain `replace` are removed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub lines: bool,
+}
+
+impl Replacement {
+    fn of_option(n: usize, (option, edit): (String, Edit)) -> Self {
+        let lines = edit.remove_lines.is_some();
+        Self {
+            id: format!("{option}-{}-{n}", edit.part.unwrap_or_default()),
+            file: edit.file,
+            replace: edit.replace.or(edit.remove_lines).unwrap_or_default(),
+            with: edit.with,
+            lines,
+        }
+    }
+
+    /// Returns the text that decides what it does, for keys.
+    pub(super) fn input(&self) -> String {
+        if self.lines {
+            format!("{} without lines of {}", self.file, self.replace)
+        } else {
+            format!("{} {} → {}", self.file, self.replace, self.with)
+        }
+    }
 }
 
 /// Returns what a builder stage installs: the locked build requirements, and those that the image has too
@@ -149,7 +182,7 @@ pub(super) fn compile(
         Some(ids) if !ids.is_empty() => ids.iter().any(|i| i == id),
         _ => true,
     };
-    let patches: Vec<Replacement> = recipe_build
+    let mut patches: Vec<Replacement> = recipe_build
         .patches
         .iter()
         .filter(|p| p.when.hold(&facts) && chosen(&p.id))
@@ -158,8 +191,14 @@ pub(super) fn compile(
             file: p.file.clone(),
             replace: p.replace.clone(),
             with: p.with.clone(),
+            lines: false,
         })
         .collect();
+    let values = library.map(Library::option_values).unwrap_or_default();
+    let options = recipe_build.chosen_parts(&facts, &values);
+    let how = describe(recipe_build, sms, isa, &patches, &options);
+    let edits = recipe_build.option_edits(&options).into_iter().enumerate();
+    patches.extend(edits.map(|(n, edit)| Replacement::of_option(n, edit)));
     let fetch = recipe_build
         .fetch
         .iter()
@@ -174,6 +213,7 @@ pub(super) fn compile(
     let environment = recipe_build.environment(
         &facts,
         isa,
+        &options,
         library.map_or(&none, |l| &l.env),
         library.and_then(|l| l.jobs),
     );
@@ -184,10 +224,12 @@ pub(super) fn compile(
         threads: recipe_build.jobs.threads.unwrap_or(1),
         max: environment.max_jobs,
     };
-    let how = describe(recipe_build, sms, isa, &patches);
     Some(Compile {
         library: build.name.clone(),
-        version: build.version.clone(),
+        version: match local_version(&options) {
+            Some(local) => format!("{}+{local}", build.version),
+            None => build.version.clone(),
+        },
         source: build.source.clone(),
         requires: requires(lock, build, recipe_build),
         below: below_builders(&wheel_layers(&lock.wheels))
@@ -206,6 +248,8 @@ pub(super) fn compile(
         patches,
         fetch,
         commands: recipe_build.commands.clone(),
+        proven: proven::nearest(recipe_build, &build.version, sms, torch.as_ref(), &options),
+        options,
         toolkit_home,
         how,
     })
@@ -216,11 +260,20 @@ fn digits(sms: &[Sm]) -> Vec<String> {
 }
 
 /// Says for a person how a library is compiled.
-fn describe(recipe: &Build, sms: &[Sm], isa: Option<&Isa>, patches: &[Replacement]) -> String {
+fn describe(
+    recipe: &Build,
+    sms: &[Sm],
+    isa: Option<&Isa>,
+    patches: &[Replacement],
+    options: &[OptionParts],
+) -> String {
     let names: Vec<String> = digits(sms).iter().map(|d| format!("sm_{d}")).collect();
     let mut how = format!("compiling for {}", names.join(", "));
     if let Some(isa) = isa {
         how.push_str(&format!(" and {}", isa.name));
+    }
+    for cut in options.iter().filter(|o| !o.is_whole()) {
+        how.push_str(&format!(", {cut}"));
     }
     for patch in patches {
         how.push_str(&format!(", patch {}", patch.id));

@@ -14,6 +14,7 @@ mod native;
 mod op;
 mod own;
 pub mod project;
+mod proven;
 
 pub use compile::{Cloned, Compile};
 pub use id::{StepId, WheelGroup};

@@ -65,6 +65,7 @@ pub fn plan(checked: &Checked<'_>, own: Option<Own>) -> Result<Plan, PlanError> 
         let mut made = made.ok_or_else(no_recipe)?;
         if described.is_none() {
             made.how = "built as its source distribution says".to_owned();
+            made.proven = None;
         }
         compiles.push(made);
     }
@@ -73,8 +74,10 @@ pub fn plan(checked: &Checked<'_>, own: Option<Own>) -> Result<Plan, PlanError> 
     for library in &mut libraries {
         if let Some(compile) = compiles.iter().find(|c| c.library == library.library) {
             library.reason = format!("{}; {}", library.reason, compile.how);
+            library.version.clone_from(&compile.version);
         }
     }
+    let spec = validation(stack, target, catalog, lock, &compiles);
     let mut plan = Plan {
         stack: stack.stack.value.to_string(),
         variant: stack.name().to_owned(),
@@ -105,7 +108,7 @@ pub fn plan(checked: &Checked<'_>, own: Option<Own>) -> Result<Plan, PlanError> 
     if stack.bytecode {
         steps.bytecode();
     }
-    steps.validate(validation(stack, target, catalog, lock));
+    steps.validate(spec);
     steps.image(facts);
     let environment = steps.done.last().map(|image| image.key.clone());
     if let Some(own) = own {
@@ -210,6 +213,7 @@ fn validation(
     target: &Target<'_>,
     catalog: &Catalog,
     lock: &PlatformLock,
+    compiles: &[Compile],
 ) -> serde_json::Value {
     let mut checks = vec![Check::Imports];
     let mut libraries = Vec::new();
@@ -217,26 +221,33 @@ fn validation(
         let name = library.name.value.as_str();
         let recipe = target.recipes.get(name);
         let distribution = recipe.map_or(name, |r| r.distribution.as_str());
+        let compile = compiles.iter().find(|c| c.library == name);
         let version = lock
             .wheel(distribution)
             .map(|w| &w.version)
-            .or_else(|| lock.build(name).map(|b| &b.version));
+            .or_else(|| compile.map(|c| &c.version));
         let imports = match recipe {
             Some(r) => r.imports.clone(),
             None => Vec::new(),
         };
+        let cut = compile.map_or(&[][..], |c| &c.options);
         for check in recipe.iter().flat_map(|r| &r.validate) {
-            if !checks.contains(check) {
+            let is_asked = *check != Check::Options || !cut.is_empty();
+            if is_asked && !checks.contains(check) {
                 checks.push(*check);
             }
         }
-        libraries.push(serde_json::json!({
+        let mut entry = serde_json::json!({
             "name": name,
             "distribution": distribution,
             "version": version,
             "imports": imports,
             "gpu_imports": recipe.map(|r| r.gpu_imports.clone()).unwrap_or_default(),
-        }));
+        });
+        if !cut.is_empty() {
+            entry["options"] = serde_json::json!(cut);
+        }
+        libraries.push(entry);
     }
     if !stack.jit {
         checks.retain(|check| !check.is_jit());
@@ -535,8 +546,7 @@ impl<'a> Steps<'a> {
             inputs.insert(cloned.folder.clone(), text);
         }
         for patch in &compile.patches {
-            let text = format!("{} {} → {}", patch.file, patch.replace, patch.with);
-            inputs.insert(format!("patch:{}", patch.id), text);
+            inputs.insert(format!("patch:{}", patch.id), patch.input());
         }
         for (n, command) in compile.commands.iter().enumerate() {
             inputs.insert(format!("command:{n}"), command.clone());
@@ -550,7 +560,10 @@ impl<'a> Steps<'a> {
                 .find(|s| s.id.library() == Some(name.as_str()));
             inputs.extend(before.map(chain));
         }
-        let note = format!("{} {}, {}", compile.library, compile.version, compile.how);
+        let mut note = format!("{} {}, {}", compile.library, compile.version, compile.how);
+        if let Some(proven) = &compile.proven {
+            note.push_str(&format!("; {proven}"));
+        }
         let id = StepId::compile(&compile.library);
         let mut step = Step::new(id, Kind::Compile, Op::Compile(Box::new(compile)), inputs);
         step.note = Some(note);

@@ -19,6 +19,8 @@ pub const PYTHON: &str = "io.stackforge.python";
 pub const CUDA: &str = "io.stackforge.cuda";
 /// Instruction set that libraries are compiled for.
 pub const ISA: &str = "io.stackforge.isa";
+/// Versions of compiled libraries of which a part was left out, `flash-attn 2.8.3+nobackward`, separated by commas.
+pub const OPTIONS: &str = "io.stackforge.options";
 /// SMs that its code runs on, separated by commas.
 pub const SM: &str = "io.stackforge.sm";
 /// SMs for which every library has PTX; drivers of newer GPUs compile it.

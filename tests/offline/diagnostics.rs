@@ -13,6 +13,11 @@ libraries:
   torch: \"2.13.0\"
 ";
 
+fn with_options(options: &str) -> String {
+    let library = format!("  flash-attn: {{ version: \"2.8.3.post2\", options: {options} }}\n");
+    format!("{GOOD}{library}")
+}
+
 fn check(text: &str) -> String {
     let sandbox = Sandbox::new();
     sandbox.write("s.yaml", text);
@@ -57,6 +62,15 @@ shows! {
     bad_override: format!("{GOOD}overrides: [\"certifi >> 1\"]\n");
     an_override_whose_name_ends_with_a_dash: format!("{GOOD}overrides: [\"certifi->=1\"]\n");
     byte_code_that_is_no_yes_or_no: format!("{GOOD}bytecode: never\n");
+    option_that_no_build_has: with_options("{ head_dim: [64] }");
+    option_far_from_any: with_options("{ colour: red }");
+    option_with_a_part_too_many: with_options("{ head_dims: [64, 80] }");
+    option_without_parts: with_options("{ head_dims: [] }");
+    option_switched_where_a_list_belongs: with_options("{ head_dims: false }");
+    option_listed_where_a_switch_belongs: with_options("{ backward: [64] }");
+    option_without_a_value: with_options("{ backward: }");
+    options_of_a_library_without_any: GOOD.replace("\"2.13.0\"", "{ version: \"2.13.0\", options: { backward: false } }");
+    option_that_another_library_needs: with_options("{ backward: false }").replace("  flash", "  deepspeed: auto\n  flash");
     byte_code_misspelt: format!("{GOOD}byte_code: false\n");
     attention_out_of_range: format!("{GOOD}validate: {{ attention: {{ batch: 0, heads: 1, seq: 1, head_dim: 1, dtype: float16 }} }}\n");
     app_without_a_source: format!("{GOOD}app: {{ to: /app }}\n");

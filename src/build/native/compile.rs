@@ -6,7 +6,7 @@
 
 use super::super::audit::AuditSpec;
 use super::super::base::io as failed_at;
-use super::super::{BuildError, BuildEvent, Objects, unmet};
+use super::super::{BuildError, BuildEvent, Objects, recorded, unmet};
 use super::environment::variables;
 use super::inputs::{Inputs, Needs};
 use super::layers::NativeBuilder;
@@ -14,7 +14,7 @@ use super::toolchain::{Toolchain, present};
 use super::wheels::compiled;
 use crate::render::builder;
 use stackforge_engine::{Event, StepFailure, StepKind};
-use stackforge_image::store::{Action, ObjectFolder};
+use stackforge_image::store::{Action, Alone, ObjectFolder};
 use stackforge_plan::{self as plan, Compile};
 use stackforge_sandbox::{Memory, Mount, OWN, Outcome, Root, Sandbox};
 use stackforge_stack::catalog::{template, templates_in};
@@ -25,11 +25,14 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::block_in_place;
 
 /// Lines of a failed step's log that are shown.
 const TAIL: usize = 30;
+/// Time between two looks at whether another build has ended its compile.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
 /// Returns a library's sdist as a locked file. `None` for a git source.
 pub(crate) fn source(compile: &Compile) -> Option<PythonFile> {
     match &compile.source {
@@ -46,6 +49,24 @@ pub(crate) fn source(compile: &Compile) -> Option<PythonFile> {
 }
 
 impl NativeBuilder<'_, '_> {
+    /// Waits until no other process compiles the same. `None` if one has done so meanwhile.
+    pub async fn alone(&mut self, step: &plan::Step) -> Result<Option<Alone>, BuildError> {
+        let store = self.options.store;
+        let mut is_waiting = false;
+        loop {
+            if let Some(alone) = store.try_alone(&step.key)? {
+                let is_done = is_waiting && recorded::wheel(store, step).is_some();
+                return Ok((!is_done).then_some(alone));
+            }
+            if !is_waiting {
+                let step = step.id.to_string();
+                (self.on)(BuildEvent::Waiting { step });
+                is_waiting = true;
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    }
+
     /// Compiles, audits and stores a library's wheel.
     pub async fn compile(
         &mut self,

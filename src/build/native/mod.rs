@@ -34,7 +34,7 @@ use base::Base;
 pub(super) use compile::source as sdist;
 use emulator::Runner;
 use image::UnnamedImage;
-use inputs::Inputs;
+use inputs::{Inputs, Needs};
 use layers::NativeBuilder;
 use stackforge_audit::prune;
 use stackforge_binary::pyc;
@@ -42,11 +42,12 @@ use stackforge_engine::ImageSize;
 use stackforge_image::Layer;
 use stackforge_image::pack::Compression;
 use stackforge_image::store::Store;
-use stackforge_plan::{Native, Op, Plan};
+use stackforge_plan::{Compile, Native, Op, Plan, Step};
 use stackforge_stack::lock::PythonFile;
 use stackforge_types::{Cancel, Digest};
 use std::collections::BTreeSet;
 use tokio::task::block_in_place;
+use toolchain::Toolchain;
 pub(super) use wheels::files as locked;
 
 /// 2024-01-01. Times in images are no later than this, unless SOURCE_DATE_EPOCH is set.
@@ -120,6 +121,37 @@ pub async fn assemble(
     finish(plan, options, UnnamedImage::new(builder, base, layers)).await
 }
 
+/// Compiles a library and shares what that made, unless another build compiles the same meanwhile.
+async fn compile_alone(
+    builder: &mut NativeBuilder<'_, '_>,
+    (step, compile): (&Step, &Compile),
+    need: &Needs,
+    toolchain: Option<&Toolchain>,
+    inputs: &Inputs,
+    shared: Option<&Shared<'_>>,
+) -> Result<(), BuildError> {
+    let Some(_alone) = builder.alone(step).await? else {
+        builder.found(step);
+        return Ok(());
+    };
+    let objects = shared.filter(|_| inputs.compile_cache.is_some());
+    if let Some(shared) = objects {
+        shared.fetch_objects(&compile.library).await;
+    }
+    builder
+        .compile(step, compile, need, toolchain, inputs)
+        .await?;
+    if let Some(shared) = shared {
+        shared
+            .push(&BTreeSet::from([compile.library.clone()]))
+            .await;
+    }
+    if let Some(shared) = objects {
+        shared.push_objects(&compile.library).await;
+    }
+    Ok(())
+}
+
 /// Does the plan's steps up to the validation. Returns the base, and all layers of the image, lowest first.
 async fn walk(
     builder: &mut NativeBuilder<'_, '_>,
@@ -141,21 +173,8 @@ async fn walk(
             Op::Compile(compile) => match inputs.compile(&compile.library) {
                 Some(need) => {
                     let toolchain = toolchain.as_ref();
-                    let objects = shared.filter(|_| inputs.compile_cache.is_some());
-                    if let Some(shared) = objects {
-                        shared.fetch_objects(&compile.library).await;
-                    }
-                    builder
-                        .compile(step, compile, need, toolchain, inputs)
+                    compile_alone(builder, (step, compile), need, toolchain, inputs, shared)
                         .await?;
-                    if let Some(shared) = shared {
-                        shared
-                            .push(&BTreeSet::from([compile.library.clone()]))
-                            .await;
-                    }
-                    if let Some(shared) = objects {
-                        shared.push_objects(&compile.library).await;
-                    }
                 }
                 None => builder.found(step),
             },

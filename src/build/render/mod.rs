@@ -217,6 +217,13 @@ pub fn labels(plan: &Plan) -> BTreeMap<String, String> {
     if let Some(isa) = &plan.isa {
         all.insert(labels::ISA.into(), isa.to_string());
     }
+    let cut = plan.compiles().filter(|c| !c.options.is_empty());
+    let cut: Vec<String> = cut
+        .map(|c| format!("{} {}", c.library, c.version))
+        .collect();
+    if !cut.is_empty() {
+        all.insert(labels::OPTIONS.into(), cut.join(","));
+    }
     if let Some(cuda) = &plan.cuda {
         all.insert(labels::CUDA.into(), cuda.clone());
     }

@@ -28,6 +28,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::task::block_in_place;
 
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
 pub const ARTIFACT: &str = "application/vnd.stackforge.wheel.v1";
 /// Media type of the layer: a wheel is a zip archive and has no media type of its own.
 const WHEEL: &str = "application/zip";
@@ -113,7 +115,7 @@ impl<'a> Shared<'a> {
         &self,
         library: &str,
         audit_spec: &AuditSpec<'_>,
-    ) -> Result<Option<String>, Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<Option<String>, Failure> {
         let Some(step) = self.plan.compile(library) else {
             return Ok(None);
         };
@@ -162,10 +164,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    async fn push_one(
-        &self,
-        library: &str,
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    async fn push_one(&self, library: &str) -> Result<(), Failure> {
         let Some(step) = self.plan.compile(library) else {
             return Ok(());
         };
@@ -186,26 +185,23 @@ impl<'a> Shared<'a> {
         self.registry
             .push_blob(&self.repository, wheel, size, &payload, &[])
             .await?;
-        let reference = self.reference(&step.key)?;
+        self.publish(&self.reference(&step.key)?, &manifest).await
+    }
+
+    /// Pushes an artifact's manifest, whose blobs are there, and signs it if there is a key.
+    async fn publish(&self, reference: &Reference, manifest: &Value) -> Result<(), Failure> {
         let bytes = Bytes::from(manifest.to_string());
+        let media_type = MANIFEST_TYPES[1].to_owned();
         self.registry
-            .put_manifest(
-                &self.repository,
-                &reference.target(),
-                MANIFEST_TYPES[1],
-                &bytes,
-            )
+            .put_manifest(&self.repository, &reference.target(), &media_type, &bytes)
             .await?;
-        let digest = Digest::of(&bytes);
         let pushed = Manifest {
-            digest,
+            digest: Digest::of(&bytes),
             bytes,
-            media_type: MANIFEST_TYPES[1].to_owned(),
+            media_type,
         };
         let pushed = pushed.descriptor();
-        Ok((self.keys)
-            .sign(&self.registry, &reference, &pushed)
-            .await?)
+        Ok((self.keys).sign(&self.registry, reference, &pushed).await?)
     }
 
     fn reference(&self, key: &Digest) -> Result<Reference, RegistryError> {

@@ -5,7 +5,7 @@
 //! Everything happens between compiles, outside of the sandbox in which foreign code runs. Whoever may push to the
 //! repository may put code into images, as with wheels; `cache.verify` takes only what a key has signed.
 
-use super::{Shared, warn};
+use super::{Failure, Shared, warn};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use stackforge_binary::tar::{Attributes, Format, Kind, Reader, Writer};
 use stackforge_image::store::ObjectFolder;
 use stackforge_stack::labels;
 use stackforge_transfer::registry::{
-    Descriptor, MANIFEST_TYPES, Manifest, Payload, Reference, RegistryError, Tag, Target,
+    Descriptor, MANIFEST_TYPES, Payload, Reference, RegistryError, Tag, Target,
 };
 use stackforge_types::Digest;
 use std::collections::BTreeSet;
@@ -31,8 +31,6 @@ const MOST_BYTES: u64 = 20 << 30;
 const MOST_OBJECT: u64 = 1 << 30;
 /// Longest configuration that is read, in bytes.
 const MOST_CONFIG: u64 = 32 << 20;
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The configuration of an artifact.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -96,6 +94,7 @@ impl Shared<'_> {
         let Some(folder) = self.store.objects(self.plan.platform, library)? else {
             return Ok(());
         };
+        // Asked anew: others may have pushed during the compile.
         let mut remote = match self.remote(library).await {
             Ok(remote) => remote.unwrap_or_default(),
             Err(error) if error.is::<RegistryError>() => return Err(error),
@@ -130,21 +129,7 @@ impl Shared<'_> {
         let config_size = config.len();
         let config = self.registry.push_bytes(&self.repository, config).await?;
         let document = document(library, (&config, config_size), &remote.layers);
-        let bytes = Bytes::from(document.to_string());
-        let reference = self.objects(library)?;
-        let kind = MANIFEST_TYPES[1];
-        self.registry
-            .put_manifest(&self.repository, &reference.target(), kind, &bytes)
-            .await?;
-        let pushed = Manifest {
-            digest: Digest::of(&bytes),
-            bytes,
-            media_type: kind.to_owned(),
-        };
-        let pushed = pushed.descriptor();
-        Ok((self.keys)
-            .sign(&self.registry, &reference, &pushed)
-            .await?)
+        self.publish(&self.objects(library)?, &document).await
     }
 
     /// Returns what the registry has of a library. `None` if it has nothing.

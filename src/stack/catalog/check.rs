@@ -4,7 +4,7 @@
 //! Compares facts only with each other: their sources vouch for their truth.
 
 use super::release::{Pin, Release, ReleaseWheel, WheelCuda};
-use super::{Build, Catalog, CatalogError, Conditions, Fetch, Recipe};
+use super::{Build, BuildOption, Catalog, CatalogError, Conditions, Fetch, Recipe};
 use pep440_rs::Version;
 use stackforge_types::{PythonVersion, Sm};
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,7 +124,11 @@ fn recipe_names(catalog: &Catalog, recipe: &Recipe) -> Result<(), String> {
         unique("patches", build.patches.iter().map(|p| p.id.as_str()))?;
         unique("fetch", build.fetch.iter().map(|f| f.name.as_str()))?;
         build.fetch.iter().try_for_each(|f| fetched(build, f))?;
+        unique("options", build.options.iter().map(|o| o.id.as_str()))?;
+        build.options.iter().try_for_each(|o| option(build, o))?;
         conditions.extend(build.fetch.iter().map(|f| &f.when));
+        conditions.extend(build.options.iter().map(|o| &o.when));
+        sms.extend(build.proven.iter().flat_map(|p| &p.sm));
         conditions.extend(build.partial_arch.iter().map(|p| &p.when));
         conditions.extend(build.sm_limit.iter().map(|o| &o.when));
         conditions.extend(build.patches.iter().map(|p| &p.when));
@@ -168,6 +172,38 @@ fn fetched(build: &Build, fetch: &Fetch) -> Result<(), String> {
         Ok(())
     } else {
         wrong("`packages` has to name git, which clones it")
+    }
+}
+
+/// Checks an option: its names fit into a local version, and each part has an edit or a variable that leaves it out.
+fn option(build: &Build, option: &BuildOption) -> Result<(), String> {
+    let wrong = |why: String| Err(format!("option `{}`: {why}", option.id));
+    let plain = |text: &str, more: &[u8]| {
+        let is_allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || more.contains(&b);
+        !text.is_empty() && text.bytes().all(is_allowed)
+    };
+    if !plain(&option.id, b"_") || !option.parts.iter().all(|part| plain(part, b"")) {
+        return wrong("names are lowercase letters and digits, `_` too in its own".to_owned());
+    }
+    if build.local_version.is_none() {
+        return wrong("`local_version` is needed, so that its wheels can be told apart".to_owned());
+    }
+    unique("parts", option.parts.iter().map(String::as_str))?;
+    for edit in &option.edits {
+        if edit.replace.is_some() == edit.remove_lines.is_some() {
+            return wrong("an edit has either `replace` or `remove_lines`".to_owned());
+        }
+        if let Some(part) = edit.part.as_ref().filter(|p| !option.parts.contains(p)) {
+            return wrong(format!("an edit is for `{part}`, which is not a part"));
+        }
+    }
+    let every = option.edits.iter().any(|edit| edit.part.is_none());
+    let own = |part: &String| option.edits.iter().any(|e| e.part.as_ref() == Some(part));
+    let has_effect = every || !option.env.is_empty() || !option.parts.is_empty();
+    match option.parts.iter().find(|part| !every && !own(part)) {
+        Some(part) => wrong(format!("nothing leaves out `{part}`")),
+        None if !has_effect => wrong("it has neither edits nor variables".to_owned()),
+        None => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::Isa;
 use super::library::{Build, Facts};
+use super::options::OptionParts;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,11 +17,13 @@ pub struct Environment {
 }
 
 impl Build {
-    /// Returns the environment. `own` and `jobs` are the stack's settings for this library, and win.
+    /// Returns the environment of a build that keeps `parts`. `own` and `jobs` are the stack's settings for this
+    /// library, and win.
     pub fn environment(
         &self,
         facts: &Facts<'_>,
         isa: Option<&Isa>,
+        parts: &[OptionParts],
         own: &BTreeMap<String, String>,
         jobs: Option<u32>,
     ) -> Environment {
@@ -34,6 +37,7 @@ impl Build {
         for arch in &self.arch {
             variables.insert(arch.variable.clone(), arch.value(facts.sms));
         }
+        variables.extend(self.option_env(parts));
         variables.extend(own.clone());
         if let Some(isa) = isa {
             for name in ["CFLAGS", "CXXFLAGS"] {
@@ -84,7 +88,7 @@ jobs: { variable: MAX_JOBS, memory_gb: 4, source: s }
             sms: &volta,
             ..Facts::default()
         };
-        let made = build.environment(&facts, Some(&isa), &own, Some(8));
+        let made = build.environment(&facts, Some(&isa), &[], &own, Some(8));
         let expected = [
             ("A", "stack"),
             ("CFLAGS", "-mavx2 -mfma -g"),
@@ -101,7 +105,7 @@ jobs: { variable: MAX_JOBS, memory_gb: 4, source: s }
             sms: &hopper,
             ..Facts::default()
         };
-        let made = build.environment(&facts, None, &BTreeMap::new(), None);
+        let made = build.environment(&facts, None, &[], &BTreeMap::new(), None);
         assert!(!made.variables.contains_key("USE_CUDNN"));
         assert_eq!(made.variables["CFLAGS"], "-g");
         assert_eq!(made.max_jobs, None);

@@ -10,6 +10,7 @@ mod jetson;
 mod library;
 mod load;
 mod loader;
+mod options;
 mod release;
 mod slim;
 mod support;
@@ -26,10 +27,11 @@ pub use jetson::JetsonRelease;
 pub use library::{
     ArchFormat, ArchVariable, Build, BuildSource, Check, Conditions, CxxFloor, CxxStandard,
     DistributionKind, EnvWhen, Extensions, Facts, Fetch, Jobs, Known, OsRequirement, PartialArch,
-    Patch, Recipe, Refusal, SmLimit, StaticMetadata, WheelSource,
+    Patch, Proven, Recipe, Refusal, SmLimit, StaticMetadata, WheelSource,
 };
 pub use load::{CatalogError, parse, schema};
 pub use loader::{BuildDirectory, Loader, Opened};
+pub use options::{BuildOption, Edit, OptionFault, OptionParts, OptionValue, local_version};
 pub use release::{
     DeviceCode, Glibc, Pin, Ptxas, PythonTag, Release, ReleaseWheel, WheelCuda, split_local,
 };

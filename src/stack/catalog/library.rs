@@ -1,5 +1,6 @@
 //! Library recipes: `catalog/libraries/*.yaml`.
 
+use super::options::BuildOption;
 use super::release::Release;
 use pep440_rs::{Version, VersionSpecifiers};
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,9 @@ impl Recipe {
                 fetch: Vec::new(),
                 metadata: BTreeMap::new(),
                 commands: Vec::new(),
+                options: Vec::new(),
+                local_version: None,
+                proven: Vec::new(),
             }),
             extensions: None,
             refusals: Vec::new(),
@@ -97,6 +101,7 @@ pub enum Check {
     Triton,
     Compile,
     Attention,
+    Options,
     Vllm,
 }
 
@@ -178,6 +183,40 @@ pub struct Build {
     /// Commands that replace the PEP 517 build, run in the unpacked source.
     #[serde(default)]
     pub commands: Vec<String>,
+    /// Parts that a stack may leave out.
+    #[serde(default)]
+    pub options: Vec<BuildOption>,
+    /// Variable from which the build takes the local version of its wheel. Needed for `options`.
+    #[serde(default)]
+    pub local_version: Option<String>,
+    /// Compiles that ran to the end.
+    #[serde(default)]
+    pub proven: Vec<Proven>,
+}
+
+/// A compile that ran to the end, and whose wheel passed the audit.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Proven {
+    pub version: Version,
+    pub sm: Vec<Sm>,
+    #[serde(default)]
+    pub torch: Option<Version>,
+    /// CUDA release of nvcc, `13.0`.
+    pub cuda: String,
+    /// `2026-11-27`
+    pub date: String,
+    pub minutes: f64,
+    pub cores: u32,
+    /// Most memory that the whole build used, in GB, if it was measured.
+    #[serde(default)]
+    pub peak_gb: Option<f64>,
+    /// Local version of the wheel, if options left out a part.
+    #[serde(default)]
+    pub local_version: Option<String>,
+    /// What else is known of it: whether it ran on a GPU, for instance.
+    #[serde(default)]
+    pub note: Option<String>,
 }
 
 /// Variables that only some targets need.

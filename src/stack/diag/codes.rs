@@ -500,6 +500,14 @@ codes! {
         "torch's extension builder refuses an nvcc of another major release than the CUDA that torch was built with: `The detected CUDA version (12.8) mismatches the version that was used to compile PyTorch (13.0)`.",
         "Use a base with torch's CUDA, or one without CUDA: stackforge then brings the toolkit that fits.",
         source "torch/utils/cpp_extension.py (_check_cuda_version) of torch 2.9.1 to 2.15.0";
+    BUILD_OPTION = 622, "an option that the library's build does not have",
+        "`options` of a library say which parts of it are not compiled. Each recipe has its own: their names, their parts and the releases that have them are in the catalog, because each is an edit of the library's source. A library that is installed from a wheel has none.",
+        "Use an option that the message names, or remove the line.",
+        source "`options` of the library's file in catalog/libraries/";
+    OPTION_NEEDED = 623, "a library needs what an option leaves out",
+        "Another library of the stack uses the part that is not compiled. The part answers with an error when it is called, which may be hours into a run.",
+        "Remove the option, unless the library is used without that part.",
+        source "`options` of the library's file in catalog/libraries/, each with what it loses and who needs it";
     NOT_RECOGNISED = 700, "nothing in the log is recognised",
         "No pattern of catalog/diagnoses.yaml, or of your own `.stackforge/diagnoses.yaml`, matches a line of the log.",
         "Look for the first line with `error`, not the last. To have it recognised next time, add it to `.stackforge/diagnoses.yaml`.";

@@ -73,7 +73,8 @@ impl Variant {
             };
             let own = exact(library);
             let facts = known.facts(own.as_ref());
-            let made = build.environment(&facts, isa, &library.env, library.jobs);
+            let parts = build.chosen_parts(&facts, &library.option_values());
+            let made = build.environment(&facts, isa, &parts, &library.env, library.jobs);
             let exceptions = build.env_when.iter().filter(|e| e.when.hold(&facts));
             compiled.push(Compiled {
                 library: library.name.value.to_string(),

@@ -14,6 +14,7 @@ mod environment;
 mod fit;
 mod gpu_variables;
 mod local_label;
+mod options;
 mod pick;
 mod predict;
 mod shared;
@@ -97,6 +98,8 @@ pub fn check(case: Case<'_>) -> Checked<'_> {
         compile::arch_variables,
         compile::many_sms,
         compile::memory,
+        options::apply,
+        options::are_not_needed,
         driver::driver_is_new_enough,
         driver::toolkit_skew,
         gpu_variables::containers_get_gpus,
@@ -160,6 +163,7 @@ pub fn of_stack(case: &Case<'_>) -> Vec<Diagnostic> {
         base::layers_fit,
         base::library_can_come_so,
         compile::nothing_editable,
+        options::are_known,
     ] {
         rule(case, &mut findings);
     }

@@ -18,6 +18,7 @@ use crate::diag::{Source, Span};
 pub use crate::span::At;
 use pep440_rs::VersionSpecifiers;
 use serde::Serialize;
+use stackforge_catalog::OptionValue;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -105,6 +106,9 @@ pub struct Library {
     pub env: BTreeMap<String, String>,
     pub jobs: Option<u32>,
     pub patches: Vec<String>,
+    /// What its build leaves out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<LibraryOption>,
     /// OS packages of its build.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub build_packages: Vec<String>,
@@ -118,6 +122,23 @@ pub struct Library {
     /// The file that it is taken from. Then `version` and `from` are the file's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<DirectFile>,
+}
+
+/// A value of one option of a library's build, as the stack says it.
+#[derive(Debug, Clone, Serialize)]
+pub struct LibraryOption {
+    pub name: At<String>,
+    pub value: At<OptionValue>,
+}
+
+impl Library {
+    /// Returns the values of its options by name.
+    pub fn option_values(&self) -> BTreeMap<&str, &OptionValue> {
+        let values = self.options.iter();
+        values
+            .map(|option| (option.name.value.as_str(), &option.value.value))
+            .collect()
+    }
 }
 
 /// The version that a library entry asks for.

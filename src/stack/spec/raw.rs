@@ -6,8 +6,9 @@
 use super::service::raw::{RawApp, RawImage, RawSmokeTest};
 use crate::diag::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
+use stackforge_catalog::OptionValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -297,6 +298,10 @@ pub struct LibraryBody {
     /// Patches of its recipe to apply, by id; without it, those that the recipe's conditions choose.
     #[serde(default)]
     pub patches: Vec<String>,
+    /// Parts that its recipe lets a build leave out, by the option's name: `false`, or a list of what stays.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, RawOption>")]
+    pub options: BTreeMap<Positioned<String>, Positioned<RawOption>>,
     /// OS packages that its build needs besides a compiler and Python's headers, `libpq-dev` for instance.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
@@ -321,6 +326,92 @@ pub struct LibraryBody {
     /// SHA-256 of `file`, in hexadecimal. Without it, the lock records what the first lock found.
     #[schemars(with = "Option<String>")]
     pub sha256: Option<Positioned<String>>,
+}
+
+/// The value of an option: whether it is on, or the parts that stay. A single part needs no list.
+#[derive(Debug, Clone)]
+pub struct RawOption(pub OptionValue);
+
+/// A part's name; a number is its digits.
+struct Part(String);
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Scalar;
+
+        impl Visitor<'_> for Scalar {
+            type Value = Part;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name or the number of a part")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Part, E> {
+                Ok(Part(v.to_owned()))
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, v: u64) -> Result<Part, E> {
+                Ok(Part(v.to_string()))
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<Part, E> {
+                Ok(Part(v.to_string()))
+            }
+        }
+        d.deserialize_any(Scalar)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawOption {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = RawOption;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`true`, `false`, or a list of the parts that stay")
+            }
+
+            fn visit_bool<E: serde::de::Error>(self, v: bool) -> Result<RawOption, E> {
+                Ok(RawOption(OptionValue::Switch(v)))
+            }
+
+            fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<RawOption, E> {
+                Ok(RawOption(OptionValue::Parts(vec![v.to_owned()])))
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, v: u64) -> Result<RawOption, E> {
+                self.visit_str(&v.to_string())
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<RawOption, E> {
+                self.visit_str(&v.to_string())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<RawOption, A::Error> {
+                let mut parts = Vec::new();
+                while let Some(Part(part)) = seq.next_element()? {
+                    parts.push(part);
+                }
+                Ok(RawOption(OptionValue::Parts(parts)))
+            }
+        }
+        d.deserialize_any(Either)
+    }
+}
+
+impl JsonSchema for RawOption {
+    fn schema_name() -> Cow<'static, str> {
+        "BuildOption".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let part = serde_json::json!({ "type": ["string", "integer"] });
+        json_schema!({ "anyOf": [
+            { "type": ["boolean", "string", "integer"] },
+            { "type": "array", "items": part },
+        ] })
+    }
 }
 
 impl<'de> Deserialize<'de> for RawLibrary {

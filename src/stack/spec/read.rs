@@ -7,7 +7,9 @@ use super::raw::{
     AttentionShape, From, Positioned, Publish, RawFrom, RawLibrary, RawStack, SharedCache,
 };
 use super::requirement::requirement;
-use super::{At, FileKind, Library, LibraryName, Stack, StackFile, Wanted, constraints};
+use super::{
+    At, FileKind, Library, LibraryName, LibraryOption, Stack, StackFile, Wanted, constraints,
+};
 use crate::diag::{Code, Diagnostic, Report, Source, Span, codes};
 use pep440_rs::VersionSpecifier;
 use stackforge_types::reference::{image_reference, repository};
@@ -382,6 +384,16 @@ impl Checker<'_> {
             );
         }
         self.repository([("git", &body.git), ("ref", &body.git_ref)]);
+        let options = body.options.into_iter().map(|(name, value)| {
+            let Positioned(At { value, span }) = value;
+            let value = At {
+                value: value.0,
+                span,
+            };
+            let name = name.0;
+            LibraryOption { name, value }
+        });
+        let options = options.collect();
         let plain = |all: Vec<At<String>>| all.into_iter().map(|item| item.value).collect();
         let build_packages = plain(self.packages(body.build_packages));
         let build_requires = plain(self.requirements(body.build_requires));
@@ -394,6 +406,7 @@ impl Checker<'_> {
             env: body.env.into_iter().map(|(k, v)| (k.0.value, v)).collect(),
             jobs: body.jobs.map(|j| j.0.value),
             patches: body.patches,
+            options,
             build_packages,
             build_requires,
             git: body.git.map(|g| g.0.value),

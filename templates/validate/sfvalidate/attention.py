@@ -19,8 +19,9 @@ ISOLATED = False
 SMALL = {"batch": 1, "heads": 2, "seq": 256, "head_dim": 64, "dtype": "float32"}
 BACKENDS = {"sdpa-math": "MATH", "sdpa-flash": "FLASH_ATTENTION", "sdpa-efficient": "EFFICIENT_ATTENTION",
             "sdpa-cudnn": "CUDNN_ATTENTION"}
-# How torch says that a backend does not take these inputs, as against failing on them.
-DECLINES = ("No available kernel", "No viable backend", "Invalid backend")
+# How torch, and a flash_attn of which parts were not compiled, say that they do not take these inputs, as against
+# failing on them.
+DECLINES = ("No available kernel", "No viable backend", "Invalid backend", "This flash attention build does not support")
 REFERENCE_BYTES = 256 << 20
 
 

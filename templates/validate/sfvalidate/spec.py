@@ -2,12 +2,13 @@
 
     {"schema": 1, "stack": "name", "cuda": "13.0" | null, "sm": ["90", "110"],
      "libraries": [{"name", "distribution", "version": "2.13.0" | null,
-                    "imports": ["torch", ...], "gpu_imports": [...]}],
-     "checks": ["imports", "cuda", "triton", "compile", "attention", "vllm"],
+                    "imports": ["torch", ...], "gpu_imports": [...],
+                    "options": [{"option": "head_dims", "kept": ["64"], "left_out": ["32"]}]}],
+     "checks": ["imports", "cuda", "triton", "compile", "attention", "options", "vllm"],
      "attention": {"batch", "heads", "seq", "head_dim", "dtype", "causal"},
      "require_gpu": false, "time_limit": 600}
 
-`gpu_imports` need a driver and are only tried where there is a GPU. `require_gpu` makes a
+`options` is there for a library of which a build left out parts. `gpu_imports` need a driver and are only tried where there is a GPU. `require_gpu` makes a
 missing GPU a failure. `time_limit` replaces every check's own limit, in seconds. `sm` takes
 nvcc's suffixes (90a, 100f). Anything malformed is a SpecError, never a traceback.
 """
@@ -15,7 +16,7 @@ nvcc's suffixes (90a, 100f). Anything malformed is a SpecError, never a tracebac
 import json
 import re
 
-CHECKS = ("imports", "cuda", "triton", "compile", "attention", "vllm")
+CHECKS = ("imports", "cuda", "triton", "compile", "attention", "options", "vllm")
 DTYPES = ("float16", "bfloat16", "float32")
 DEFAULT_ATTENTION = {"batch": 16, "heads": 16, "seq": 2048, "head_dim": 64, "dtype": "float16", "causal": False}
 SM = re.compile(r"^(\d{1,2})(\d)([af]?)$")
@@ -84,7 +85,16 @@ def library(entry):
     modules = {key: texts(entry, key) for key in ("imports", "gpu_imports")}
     for module in modules["imports"] + modules["gpu_imports"]:
         expect(MODULE.match(module), "library {}: {!r} is not a module's name".format(name, module))
-    return dict(modules, name=name, distribution=distribution, version=version)
+    return dict(modules, name=name, distribution=distribution, version=version, options=options(name, entry))
+
+
+def options(name, entry):
+    """{option: {part: whether it was compiled}}"""
+    value = entry.get("options", [])
+    expect(isinstance(value, list) and all(isinstance(option, dict) and is_text(option.get("option")) for option in value),
+           "library {}: `options` is not a list of options".format(name))
+    return {option["option"]: dict([(part, True) for part in texts(option, "kept")]
+                                   + [(part, False) for part in texts(option, "left_out")]) for option in value}
 
 
 def attention(entry):

@@ -18,6 +18,7 @@ MODULES = {
     "triton": "triton_check",
     "compile": "compile_check",
     "attention": "attention",
+    "options": "options",
     "vllm": "vllm_smoke",
 }
 

@@ -11,6 +11,7 @@ mod files;
 mod hostile;
 mod locking;
 mod objects;
+mod options;
 mod prune;
 mod registry;
 mod scripts;

@@ -155,6 +155,27 @@ fn the_docker_engine_compiles_an_object_once() {
     an_object_is_compiled_once("docker");
 }
 
+#[test]
+fn of_two_builds_at_once_one_compiles() {
+    let compiles = Compiles::with("native");
+    compiles.stack("toolz", "0.12.1", 8, "at once");
+    let mut first = compiles.start();
+    let mut lines = BufReader::new(first.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("\"all five objects\"")));
+    let args = ["build", "s.yaml", "--json", "--engine", "native"];
+    let second = compiles
+        .sandbox
+        .run(&[&args[..], &["-o", "oci:other"]].concat());
+    assert_eq!(second.code, 0, "{}\n{}", second.stdout, second.stderr);
+    assert!(second.stderr.contains("\"waiting\""), "{}", second.stderr);
+    let steps: Value = serde_json::from_str(&second.stdout).unwrap();
+    let mut steps = steps["steps"].as_array().unwrap().iter();
+    let compile = steps.find(|s| s["id"] == "compile:toolz").unwrap();
+    assert_eq!(compile["cached"], true);
+    assert!(lines.all(|line| line.is_ok()));
+    assert!(first.wait().unwrap().success());
+}
+
 /// An object with the content of a file that the preprocessor does not see, as tools that embed data make them.
 const EMBEDS: &str = r#"
   commands:

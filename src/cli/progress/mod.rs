@@ -1,22 +1,23 @@
 //! Shows a build's events on stderr: bars on a terminal, plain lines elsewhere, JSON lines with `--json`.
 
+mod amount;
+mod count;
+
 use super::args::Common;
 use super::output::{print_event, print_message};
+pub use amount::Amount;
+use count::{Count, counted};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use stackforge_build::{BuildEvent, Objects, plan_step};
 use stackforge_engine::{Event, ImageSize, StepKind};
-use stackforge_transfer::registry;
 use stackforge_types::printable;
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Time between two reports of downloaded bytes, to programs and as lines for people.
 const JSON_EVERY: Duration = Duration::from_millis(200);
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
-/// Time between two lines that say how far a compile is.
-const COUNTS_EVERY: Duration = Duration::from_secs(30);
 
 pub struct Progress {
     mode: Mode,
@@ -96,6 +97,12 @@ impl Progress {
                 "killed for memory: {}; once more with {jobs} jobs",
                 short(step)
             )),
+            BuildEvent::Waiting { step } => {
+                self.line(&format!(
+                    "waiting for another build that does {}",
+                    short(step)
+                ));
+            }
             BuildEvent::Objects { library, objects } => {
                 if let Some(text) = from_cache(objects) {
                     self.line(&format!("{library}: {text}"));
@@ -163,13 +170,9 @@ impl Progress {
         let counted = counted(line);
         if let Some((done, all)) = counted {
             let now = Instant::now();
-            let count = self.counts.entry(id).or_insert(Count {
-                since: now,
-                first: done,
-                told: now,
-                text: String::new(),
-            });
-            count.text = count.said(done, all, now);
+            let count = self.counts.entry(id);
+            let count = count.or_insert_with(|| Count::since(now, done));
+            count.at(done, all, now);
         }
         match &self.mode {
             Mode::Plain if self.verbose => self.line(&format!("#{id} | {line}")),
@@ -183,7 +186,7 @@ impl Progress {
                 if let Some(bar) = steps.get(&id) {
                     let start: String = line.trim().chars().take(80).collect();
                     let text = match self.counts.get(&id) {
-                        Some(count) => format!("{}: {start}", count.text),
+                        Some(count) => format!("{}: {start}", count.text()),
                         None => start,
                     };
                     bar.set_message(printable::line(&text).into_owned());
@@ -261,52 +264,6 @@ impl Progress {
     }
 }
 
-/// The position of a program that prints how much of its work is done.
-struct Count {
-    /// When it first said so, and how far it was then.
-    since: Instant,
-    first: u64,
-    /// When a line was printed last.
-    told: Instant,
-    text: String,
-}
-
-impl Count {
-    /// Says how far it is, and how long the rest takes if it goes on as since the first time.
-    fn said(&self, done: u64, all: u64, now: Instant) -> String {
-        let passed = now.duration_since(self.since).as_secs();
-        let left = match done.saturating_sub(self.first) {
-            0 => None,
-            new => Some(passed.saturating_mul(all.saturating_sub(done)) / new),
-        };
-        match left {
-            None | Some(0) => format!("{done} of {all}"),
-            Some(seconds @ 1..120) => format!("{done} of {all}, about {seconds} s left"),
-            Some(seconds) => format!("{done} of {all}, about {} min left", seconds / 60),
-        }
-    }
-
-    /// Returns the text if no line was printed for a while.
-    fn due(&mut self) -> Option<String> {
-        if self.told.elapsed() < COUNTS_EVERY {
-            return None;
-        }
-        self.told = Instant::now();
-        Some(self.text.clone())
-    }
-}
-
-/// Returns what ninja (`[12/73] …`) or a Makefile of CMake (`[ 16%] …`) has done, and of how much.
-fn counted(line: &str) -> Option<(u64, u64)> {
-    let (inside, _) = line.trim_start().strip_prefix('[')?.split_once(']')?;
-    let (done, all) = match inside.strip_suffix('%') {
-        Some(percent) => (percent, "100"),
-        None => inside.split_once('/')?,
-    };
-    let (done, all) = (done.trim().parse().ok()?, all.parse().ok()?);
-    (done <= all && all > 0).then_some((done, all))
-}
-
 /// Says what of a compile came from the cache of objects. `None` if it was not asked.
 fn from_cache(objects: &Objects) -> Option<String> {
     let Objects {
@@ -370,100 +327,6 @@ fn bytes_style() -> ProgressStyle {
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// Shows bytes as they arrive: a bar on a terminal, an occasional line elsewhere.
-pub struct Amount {
-    what: String,
-    bar: ProgressBar,
-    lines: bool,
-    last_printed: Mutex<Instant>,
-}
-
-impl Amount {
-    /// Returns an observer that counts a registry's transfer events.
-    pub fn observer(self: &Arc<Self>) -> registry::Observer {
-        let amount = Arc::clone(self);
-        Arc::new(move |event| match event {
-            registry::Event::Received { bytes, .. } | registry::Event::Reused { bytes, .. } => {
-                amount.add(bytes);
-            }
-            registry::Event::Lost { bytes, .. } => amount.take(bytes),
-            _ => {}
-        })
-    }
-
-    pub fn new(common: &Common, what: &str) -> Self {
-        let live = std::io::stderr().is_terminal();
-        let silent = common.quiet || common.json;
-        let bar = if live && !silent {
-            ProgressBar::new_spinner().with_style(amount_style())
-        } else {
-            ProgressBar::hidden()
-        };
-        let what = printable::line(what).into_owned();
-        bar.set_message(what.clone());
-        Self {
-            what,
-            bar,
-            lines: !live && !silent,
-            last_printed: Mutex::new(Instant::now()),
-        }
-    }
-
-    /// Adds to the expected bytes, from which the remaining time is computed.
-    pub fn expect(&self, bytes: u64) {
-        self.bar.set_length(bytes);
-        if !self.bar.is_hidden() {
-            self.bar.set_style(bytes_style());
-        }
-    }
-
-    pub fn add(&self, bytes: u64) {
-        self.bar.inc(bytes);
-        self.print_position();
-    }
-
-    /// Subtracts bytes that do not count any more.
-    pub fn take(&self, bytes: u64) {
-        let left = self.bar.position().saturating_sub(bytes);
-        self.bar.set_position(left);
-    }
-
-    pub fn set(&self, done: u64, size: Option<u64>) {
-        if let Some(size) = size {
-            self.bar.set_length(size);
-        }
-        self.bar.set_position(done);
-        self.print_position();
-    }
-
-    fn print_position(&self) {
-        let Ok(mut last_printed) = self.last_printed.lock() else {
-            return;
-        };
-        if self.lines && last_printed.elapsed() > Duration::from_secs(5) {
-            *last_printed = Instant::now();
-            let done = mib(self.bar.position());
-            let what = &self.what;
-            print_message(&match self.bar.length() {
-                Some(all) => {
-                    let left = self.bar.eta().as_secs();
-                    format!("{what}: {done} of {}, {left} s left\n", mib(all))
-                }
-                None => format!("{what}: {done}\n"),
-            });
-        }
-    }
-
-    pub fn end(&self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-fn amount_style() -> ProgressStyle {
-    ProgressStyle::with_template("{spinner} {msg} {bytes} {bytes_per_sec}")
-        .unwrap_or_else(|_| ProgressStyle::default_spinner())
-}
-
 /// Whether all of a download is here. A `total` of 0 is not known.
 fn is_finished(done: u64, total: u64) -> bool {
     total > 0 && done >= total
@@ -497,43 +360,5 @@ mod tests {
         assert!(!due("wheels", "9 of 9", true, Duration::ZERO), "once");
         assert!(due("wheels", "12 of 12", true, long), "one more file");
         assert!(is_finished(9, 9) && !is_finished(8, 9) && !is_finished(8, 0));
-    }
-
-    #[test]
-    fn programs_count_in_two_ways() {
-        assert_eq!(
-            counted("[12/73] /opt/cuda/bin/nvcc -c x.cu"),
-            Some((12, 73))
-        );
-        assert_eq!(counted("  [  7%] Building CUDA object x.o"), Some((7, 100)));
-        for other in [
-            "",
-            "[]",
-            "[x/y]",
-            "[3/2] more",
-            "[0/0]",
-            "[1/2",
-            "12/73",
-            "[1/2/3]",
-            "[-1/2]",
-        ] {
-            assert_eq!(counted(other), None, "{other}");
-        }
-        let since = Instant::now();
-        let count = Count {
-            since,
-            first: 3,
-            told: since,
-            text: String::new(),
-        };
-        let after = |seconds| since + Duration::from_secs(seconds);
-        assert_eq!(count.said(3, 73, after(60)), "3 of 73");
-        assert_eq!(count.said(13, 73, after(60)), "13 of 73, about 6 min left");
-        assert_eq!(count.said(63, 73, after(60)), "63 of 73, about 10 s left");
-        assert_eq!(count.said(73, 73, after(60)), "73 of 73");
-        let most = count.said(u64::MAX - 1, u64::MAX, after(60));
-        assert!(most.starts_with("18446744073709551614 of"), "{most}");
-        let long = count.said(4, u64::MAX, after(60));
-        assert!(long.ends_with("min left"), "{long}");
     }
 }

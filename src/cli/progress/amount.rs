@@ -1,0 +1,105 @@
+//! The bytes of one transfer.
+
+use super::{bytes_style, mib};
+use crate::cli::args::Common;
+use crate::cli::output::print_message;
+use indicatif::{ProgressBar, ProgressStyle};
+use stackforge_transfer::registry;
+use stackforge_types::printable;
+use std::io::IsTerminal as _;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Shows bytes as they arrive: a bar on a terminal, an occasional line elsewhere.
+pub struct Amount {
+    what: String,
+    bar: ProgressBar,
+    lines: bool,
+    last_printed: Mutex<Instant>,
+}
+
+impl Amount {
+    /// Returns an observer that counts a registry's transfer events.
+    pub fn observer(self: &Arc<Self>) -> registry::Observer {
+        let amount = Arc::clone(self);
+        Arc::new(move |event| match event {
+            registry::Event::Received { bytes, .. } | registry::Event::Reused { bytes, .. } => {
+                amount.add(bytes);
+            }
+            registry::Event::Lost { bytes, .. } => amount.take(bytes),
+            _ => {}
+        })
+    }
+
+    pub fn new(common: &Common, what: &str) -> Self {
+        let live = std::io::stderr().is_terminal();
+        let silent = common.quiet || common.json;
+        let bar = if live && !silent {
+            ProgressBar::new_spinner().with_style(amount_style())
+        } else {
+            ProgressBar::hidden()
+        };
+        let what = printable::line(what).into_owned();
+        bar.set_message(what.clone());
+        Self {
+            what,
+            bar,
+            lines: !live && !silent,
+            last_printed: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Adds to the expected bytes, from which the remaining time is computed.
+    pub fn expect(&self, bytes: u64) {
+        self.bar.set_length(bytes);
+        if !self.bar.is_hidden() {
+            self.bar.set_style(bytes_style());
+        }
+    }
+
+    pub fn add(&self, bytes: u64) {
+        self.bar.inc(bytes);
+        self.print_position();
+    }
+
+    /// Subtracts bytes that do not count any more.
+    pub fn take(&self, bytes: u64) {
+        let left = self.bar.position().saturating_sub(bytes);
+        self.bar.set_position(left);
+    }
+
+    pub fn set(&self, done: u64, size: Option<u64>) {
+        if let Some(size) = size {
+            self.bar.set_length(size);
+        }
+        self.bar.set_position(done);
+        self.print_position();
+    }
+
+    fn print_position(&self) {
+        let Ok(mut last_printed) = self.last_printed.lock() else {
+            return;
+        };
+        if self.lines && last_printed.elapsed() > Duration::from_secs(5) {
+            *last_printed = Instant::now();
+            let done = mib(self.bar.position());
+            let what = &self.what;
+            print_message(&match self.bar.length() {
+                Some(all) => {
+                    let left = self.bar.eta().as_secs();
+                    format!("{what}: {done} of {}, {left} s left\n", mib(all))
+                }
+                None => format!("{what}: {done}\n"),
+            });
+        }
+    }
+
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn amount_style() -> ProgressStyle {
+    ProgressStyle::with_template("{spinner} {msg} {bytes} {bytes_per_sec}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
