@@ -473,6 +473,7 @@ class Options(unittest.TestCase):
         job = mock.Mock()
         job.spec = document
         with mock.patch.dict(options.PROBES, {"lib": {"heads": probe}}), \
+                mock.patch.dict(options.REFUSALS, {"lib": "This build does not support"}), \
                 mock.patch.dict(sys.modules, {"torch": mock.MagicMock()}):
             self.assertEqual(options.units(document, {}), ["lib heads a", "lib heads b"])
             return options.run("lib heads " + ("a" if compiled else "b"), job)
@@ -495,10 +496,13 @@ class Options(unittest.TestCase):
         self.assertEqual((result["status"], result["kind"]), ("failed", "wrong-result"))
 
         def other(*_):
-            raise RuntimeError("CUDA error: invalid argument")
+            raise RuntimeError("Softcapping does not support dropout")
 
-        with self.assertRaisesRegex(RuntimeError, "invalid argument"):
+        with self.assertRaisesRegex(RuntimeError, "Softcapping"):
             self.run_part(False, other)
+
+    def test_each_library_with_probes_says_how_it_refuses(self):
+        self.assertEqual(set(options.PROBES), set(options.REFUSALS))
 
     def test_a_library_whose_parts_nobody_can_try_has_no_units(self):
         document = {"libraries": [{"name": "other", "options": {"heads": {"a": True}}}]}

@@ -42,6 +42,14 @@ pub enum BuildError {
     Unread(#[from] TreeError),
     #[error("the image does not hold what the lock says: {}", join_first(.differences))]
     NotTheLocks { differences: Vec<String> },
+    #[error(
+        "the wheel that was built of {library} has version {found}, and its options make it {wanted}"
+    )]
+    OtherVersion {
+        library: String,
+        found: String,
+        wanted: String,
+    },
     #[error("the image has no validation report: {reason}")]
     NoReport { reason: String },
     #[error("the validation was killed for memory{}", if *.certain { "" } else { ", most likely" })]
@@ -168,6 +176,7 @@ impl Explained for BuildError {
             Self::Validation { .. } | Self::Invalid { .. } => codes::VALIDATION_FAILED,
             Self::Audit { .. } => codes::AUDIT_FAILED,
             Self::NotTheLocks { .. } => codes::NOT_THE_LOCKS,
+            Self::OtherVersion { .. } => codes::BUILD_OPTION,
             Self::NoReport { .. } => codes::NO_REPORT,
             Self::ValidationMemory { .. } => codes::KILLED_FOR_MEMORY,
             Self::NoImage { .. }
@@ -210,6 +219,9 @@ impl Explained for BuildError {
             }
             Self::ValidationMemory { .. } => {
                 "give the machine more memory, or stop what else runs on it".to_owned()
+            }
+            Self::OtherVersion { .. } => {
+                "let `local_version` of the recipe name the variable that the library's build takes its local version from, or remove `options`".to_owned()
             }
             Self::MustInstall { .. } => {
                 "`stackforge lock STACK --pull` reads what the base has and locks what it lacks; or build with `--engine docker`".to_owned()

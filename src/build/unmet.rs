@@ -1,8 +1,8 @@
-//! Compares what a compiled wheel requires with the lock.
+//! Compares a compiled wheel's metadata with the plan.
 //!
-//! In: a plan and the wheels of source distributions without a recipe, whose requirements were read from their
-//! archive before anything was built. Out: each requirement that the wheel has and the lock does not. Versions
-//! are not compared: a stack's `overrides` may want others.
+//! In: a plan and a wheel. Out: another version than the library's options make, and, if no recipe describes the
+//! library, each requirement that the wheel has and the lock does not: they were read from the source's archive
+//! before anything was built. Versions of requirements are not compared: a stack's `overrides` may want others.
 
 use crate::BuildError;
 use pep508_rs::{MarkerEnvironment, MarkerEnvironmentBuilder, Requirement, VerbatimUrl};
@@ -14,10 +14,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::str::FromStr as _;
 
-/// Checks the wheel that was built of a library, if no recipe describes it.
+/// Checks the wheel that was built of a library.
 ///
 /// # Errors
-/// [`BuildError::NotTheLocks`] with each requirement that the plan does not install.
+/// [`BuildError::OtherVersion`], or [`BuildError::NotTheLocks`] with each requirement that the plan does not install.
 pub(super) fn check(
     plan: &Plan,
     catalog: &Catalog,
@@ -25,13 +25,33 @@ pub(super) fn check(
     wheel: &Path,
 ) -> Result<(), BuildError> {
     if catalog.recipe(library).is_some() {
-        return Ok(());
+        return options_show(plan, library, wheel);
     }
     let differences = unmet(plan, library, wheel);
     if differences.is_empty() {
         return Ok(());
     }
     Err(BuildError::NotTheLocks { differences })
+}
+
+/// Checks that the wheel's version is the one that the library's options make: else a wheel without some parts would be
+/// taken for a whole one.
+fn options_show(plan: &Plan, library: &str, wheel: &Path) -> Result<(), BuildError> {
+    let mut compiles = plan.compiles();
+    let compile = compiles.find(|c| c.library == library && !c.options.is_empty());
+    let (Some(compile), Some(metadata)) = (compile, metadata(wheel)) else {
+        return Ok(());
+    };
+    let mut lines = metadata.lines().take_while(|line| !line.is_empty());
+    let version = lines.find_map(|line| line.strip_prefix("Version: "));
+    match version.map(str::trim) {
+        Some(found) if found != compile.version => Err(BuildError::OtherVersion {
+            library: library.to_owned(),
+            found: found.to_owned(),
+            wanted: compile.version.clone(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn unmet(plan: &Plan, library: &str, wheel: &Path) -> Vec<String> {

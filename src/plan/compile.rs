@@ -14,6 +14,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Serialize)]
 pub struct Compile {
     pub library: String,
+    /// Version of the wheel.
     pub version: String,
     pub source: SourceLock,
     /// Build requirements beyond the image's wheels.
@@ -66,6 +67,13 @@ pub struct Cloned {
 }
 
 impl Compile {
+    /// Returns the version of the source: the wheel's, without what its options add.
+    pub fn source_version(&self) -> &str {
+        let local = local_version(&self.options);
+        let whole = local.and_then(|local| self.version.strip_suffix(&local));
+        whole.map_or(&self.version, |whole| whole.trim_end_matches(['+', '.']))
+    }
+
     /// Returns every clone that the library needs, its own source first.
     pub fn clones(&self) -> Vec<Cloned> {
         let own = match &self.source {
@@ -227,7 +235,7 @@ pub(super) fn compile(
     Some(Compile {
         library: build.name.clone(),
         version: match local_version(&options) {
-            Some(local) => format!("{}+{local}", build.version),
+            Some(local) => format!("{}{}{local}", build.version, before_local(&build.version)),
             None => build.version.clone(),
         },
         source: build.source.clone(),
@@ -248,7 +256,13 @@ pub(super) fn compile(
         patches,
         fetch,
         commands: recipe_build.commands.clone(),
-        proven: proven::nearest(recipe_build, &build.version, sms, torch.as_ref(), &options),
+        proven: Some(proven::nearest(
+            recipe_build,
+            &build.version,
+            sms,
+            (torch.as_ref(), lock.cuda.as_deref()),
+            &options,
+        )),
         options,
         toolkit_home,
         how,
@@ -257,6 +271,11 @@ pub(super) fn compile(
 
 fn digits(sms: &[Sm]) -> Vec<String> {
     sms.iter().map(Sm::digits).collect()
+}
+
+/// Returns what stands between a version and another part of its local version.
+fn before_local(version: &str) -> char {
+    if version.contains('+') { '.' } else { '+' }
 }
 
 /// Says for a person how a library is compiled.

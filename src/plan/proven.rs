@@ -10,9 +10,9 @@ pub(super) fn nearest(
     recipe: &Build,
     version: &str,
     sms: &[Sm],
-    torch: Option<&Version>,
+    (torch, cuda): (Option<&Version>, Option<&str>),
     options: &[OptionParts],
-) -> Option<String> {
+) -> String {
     let local = local_version(options);
     let minor = |version: &Version| version.release().get(..2).map(<[u64]>::to_vec);
     let difference = |proven: &&Proven| {
@@ -21,14 +21,14 @@ pub(super) fn nearest(
             proven.local_version != local,
             proven.torch.as_ref().and_then(minor) != torch.and_then(minor),
             sms.iter().filter(|sm| !proven.sm.contains(sm)).count(),
+            Some(proven.cuda.as_str()) != cuda,
             Reverse(proven.date.clone()),
         )
     };
-    let text = match recipe.proven.iter().min_by_key(difference) {
-        Some(proven) => format!("proven by {}", shown(proven)),
+    match recipe.proven.iter().min_by_key(difference) {
+        Some(proven) => format!("nearest compile on record: {}", shown(proven)),
         None => "no compile of this recipe is on record".to_owned(),
-    };
-    Some(text)
+    }
 }
 
 fn shown(proven: &Proven) -> String {
@@ -83,19 +83,20 @@ mod tests {
         let recipe = recipe();
         let said = |version: &str, sm: &str, torch: &str| {
             let torch = torch.parse().unwrap();
-            nearest(&recipe, version, &[sm.parse().unwrap()], Some(&torch), &[]).unwrap()
+            let known = (Some(&torch), Some("13.0"));
+            nearest(&recipe, version, &[sm.parse().unwrap()], known, &[])
         };
         assert_eq!(
             said("2.0", "11.0", "2.13.2"),
-            "proven by 2.0 for sm_90, sm_110 with torch 2.13.0 and CUDA 13.0: 7.5 min on 1 core, 2026-02-01"
+            "nearest compile on record: 2.0 for sm_90, sm_110 with torch 2.13.0 and CUDA 13.0: 7.5 min on 1 core, 2026-02-01"
         );
         assert!(said("2.0", "9.0", "2.12.0").contains("torch 2.12.1"));
-        assert!(said("1.0", "11.0", "2.13.0").starts_with("proven by 1.0 for"));
+        assert!(said("1.0", "11.0", "2.13.0").starts_with("nearest compile on record: 1.0 for"));
         let none = Build {
             proven: Vec::new(),
             ..recipe
         };
-        let text = nearest(&none, "1.0", &[], None, &[]).unwrap();
+        let text = nearest(&none, "1.0", &[], (None, None), &[]);
         assert_eq!(text, "no compile of this recipe is on record");
     }
 }

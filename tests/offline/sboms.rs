@@ -90,6 +90,28 @@ fn licences_come_from_the_files_themselves() {
     assert_eq!(declared().0, "MIT");
 }
 
+#[test]
+fn a_wheel_without_some_parts_has_a_version_of_its_own_and_its_source_has_not() {
+    let sandbox = Sandbox::new();
+    let stack = std::fs::read_to_string(project("stacks/hopper-cuda13.yaml")).unwrap();
+    let cut = "from: source, options: { head_dims: [64], dropout: false } }";
+    let stack = stack.replacen("from: source }", cut, 1);
+    assert!(stack.contains(cut));
+    sandbox.write("s.yaml", &stack);
+    let lock = std::fs::read_to_string(project("stacks/hopper-cuda13.lock")).unwrap();
+    sandbox.write("s.lock", &lock);
+    let bill: Value = serde_json::from_str(&sbom(&sandbox, &sandbox.path("s.yaml"), &[])).unwrap();
+    let packages = bill["packages"].as_array().unwrap().iter();
+    let versions: Vec<&str> = packages
+        .filter(|p| p["name"] == "flash-attn")
+        .map(|p| p["versionInfo"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        versions,
+        ["2.8.3.post2", "2.8.3.post2+headdims64.nodropout"]
+    );
+}
+
 /// A wheel of its metadata alone, stored, as zip's specification has it.
 fn wheel(stem: &str, field: &str) -> Vec<u8> {
     let name = format!("{stem}.dist-info/METADATA");

@@ -38,7 +38,7 @@ pub(crate) fn source(compile: &Compile) -> Option<PythonFile> {
     match &compile.source {
         SourceLock::Sdist { file, sha256, size } => Some(PythonFile {
             name: compile.library.clone(),
-            version: compile.version.clone(),
+            version: compile.source_version().to_owned(),
             file: file.clone(),
             size: *size,
             sha256: sha256.clone(),
@@ -49,13 +49,16 @@ pub(crate) fn source(compile: &Compile) -> Option<PythonFile> {
 }
 
 impl NativeBuilder<'_, '_> {
-    /// Waits until no other process compiles the same. `None` if one has done so meanwhile.
+    /// Waits until no other process compiles this library with the same key. `None` if the store has the wheel by then.
     pub async fn alone(&mut self, step: &plan::Step) -> Result<Option<Alone>, BuildError> {
         let store = self.options.store;
         let mut is_waiting = false;
         loop {
+            if self.cancel.is_cancelled() {
+                return Err(BuildError::Stopped);
+            }
             if let Some(alone) = store.try_alone(&step.key)? {
-                let is_done = is_waiting && recorded::wheel(store, step).is_some();
+                let is_done = !self.options.no_cache && recorded::wheel(store, step).is_some();
                 return Ok((!is_done).then_some(alone));
             }
             if !is_waiting {

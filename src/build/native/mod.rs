@@ -121,7 +121,7 @@ pub async fn assemble(
     finish(plan, options, UnnamedImage::new(builder, base, layers)).await
 }
 
-/// Compiles a library and shares what that made, unless another build compiles the same meanwhile.
+/// Compiles a library and pushes its wheel and objects, unless another process compiles it with the same key.
 async fn compile_alone(
     builder: &mut NativeBuilder<'_, '_>,
     (step, compile): (&Step, &Compile),
@@ -130,7 +130,7 @@ async fn compile_alone(
     inputs: &Inputs,
     shared: Option<&Shared<'_>>,
 ) -> Result<(), BuildError> {
-    let Some(_alone) = builder.alone(step).await? else {
+    let Some(alone) = builder.alone(step).await? else {
         builder.found(step);
         return Ok(());
     };
@@ -141,6 +141,8 @@ async fn compile_alone(
     builder
         .compile(step, compile, need, toolchain, inputs)
         .await?;
+    // Whoever waits can go on: the wheel is recorded.
+    drop(alone);
     if let Some(shared) = shared {
         shared
             .push(&BTreeSet::from([compile.library.clone()]))

@@ -1,4 +1,4 @@
-//! How far a step's program is, by what it prints of that.
+//! Reads how much of its work a step's program has done, from what it prints.
 
 use std::time::{Duration, Instant};
 

@@ -180,10 +180,10 @@ impl Collector<'_> {
 
     /// Adds a source, and the wheel that was compiled from it if the store knows the wheel.
     fn compiled(&mut self, plan: &Plan, compile: &Compile) {
-        let (name, version) = (&compile.library, &compile.version);
+        let (name, version) = (&compile.library, compile.source_version());
         let source = Item {
             name: name.clone(),
-            version: version.clone(),
+            version: version.to_owned(),
             role: Role::Source,
             ..empty()
         };
@@ -217,6 +217,7 @@ impl Collector<'_> {
         let action = step.and_then(|step| self.store.action(&step.key));
         let wheel = action.and_then(|a| a.outputs.get("wheel").cloned());
         let path = wheel.as_ref().and_then(|wheel| self.store.blob(wheel));
+        let version = &compile.version;
         self.add(Item {
             name: name.clone(),
             version: version.clone(),

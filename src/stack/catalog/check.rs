@@ -3,6 +3,7 @@
 //! In: a whole [`Catalog`] of embedded files and an overlay. Out: nothing, or the first fault with its file.
 //! Compares facts only with each other: their sources vouch for their truth.
 
+use super::options::label_name;
 use super::release::{Pin, Release, ReleaseWheel, WheelCuda};
 use super::{Build, BuildOption, Catalog, CatalogError, Conditions, Fetch, Recipe};
 use pep440_rs::Version;
@@ -124,7 +125,8 @@ fn recipe_names(catalog: &Catalog, recipe: &Recipe) -> Result<(), String> {
         unique("patches", build.patches.iter().map(|p| p.id.as_str()))?;
         unique("fetch", build.fetch.iter().map(|f| f.name.as_str()))?;
         build.fetch.iter().try_for_each(|f| fetched(build, f))?;
-        unique("options", build.options.iter().map(|o| o.id.as_str()))?;
+        let names: Vec<String> = build.options.iter().map(|o| label_name(&o.id)).collect();
+        unique("options", names.iter().map(String::as_str))?;
         build.options.iter().try_for_each(|o| option(build, o))?;
         conditions.extend(build.fetch.iter().map(|f| &f.when));
         conditions.extend(build.options.iter().map(|o| &o.when));
@@ -175,14 +177,14 @@ fn fetched(build: &Build, fetch: &Fetch) -> Result<(), String> {
     }
 }
 
-/// Checks an option: its names fit into a local version, and each part has an edit or a variable that leaves it out.
+/// Checks an option: its names fit into a local version, and something leaves out each of its parts.
 fn option(build: &Build, option: &BuildOption) -> Result<(), String> {
     let wrong = |why: String| Err(format!("option `{}`: {why}", option.id));
-    let plain = |text: &str, more: &[u8]| {
-        let is_allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || more.contains(&b);
+    let is_plain = |text: &str| {
+        let is_allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
         !text.is_empty() && text.bytes().all(is_allowed)
     };
-    if !plain(&option.id, b"_") || !option.parts.iter().all(|part| plain(part, b"")) {
+    if !is_plain(&label_name(&option.id)) || !option.parts.iter().all(|part| is_plain(part)) {
         return wrong("names are lowercase letters and digits, `_` too in its own".to_owned());
     }
     if build.local_version.is_none() {
@@ -190,19 +192,32 @@ fn option(build: &Build, option: &BuildOption) -> Result<(), String> {
     }
     unique("parts", option.parts.iter().map(String::as_str))?;
     for edit in &option.edits {
-        if edit.replace.is_some() == edit.remove_lines.is_some() {
-            return wrong("an edit has either `replace` or `remove_lines`".to_owned());
+        let searched = match (&edit.replace, &edit.remove_lines) {
+            (Some(text), None) => text,
+            (None, Some(text)) if edit.with.is_empty() => text,
+            _ => return wrong("an edit has `replace` and `with`, or `remove_lines`".to_owned()),
+        };
+        if searched.is_empty() || edit.file.is_empty() {
+            return wrong("an edit names a file and a text".to_owned());
         }
-        if let Some(part) = edit.part.as_ref().filter(|p| !option.parts.contains(p)) {
-            return wrong(format!("an edit is for `{part}`, which is not a part"));
+        match &edit.part {
+            Some(part) if !option.parts.contains(part) => {
+                return wrong(format!("an edit is for `{part}`, which is not a part"));
+            }
+            // The first part's edit would leave nothing for the next one's.
+            None if option.parts.len() > 1 && !searched.contains("{part}") => {
+                return wrong("an edit for every part searches a text with `{part}`".to_owned());
+            }
+            _ => {}
         }
     }
     let every = option.edits.iter().any(|edit| edit.part.is_none());
     let own = |part: &String| option.edits.iter().any(|e| e.part.as_ref() == Some(part));
-    let has_effect = every || !option.env.is_empty() || !option.parts.is_empty();
     match option.parts.iter().find(|part| !every && !own(part)) {
         Some(part) => wrong(format!("nothing leaves out `{part}`")),
-        None if !has_effect => wrong("it has neither edits nor variables".to_owned()),
+        None if option.edits.is_empty() && option.env.is_empty() => {
+            wrong("it has neither edits nor variables".to_owned())
+        }
         None => Ok(()),
     }
 }

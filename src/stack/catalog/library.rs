@@ -194,7 +194,7 @@ pub struct Build {
     pub proven: Vec<Proven>,
 }
 
-/// A compile that ran to the end, and whose wheel passed the audit.
+/// A compile that ran to the end.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proven {

@@ -26,6 +26,7 @@ pub struct BuildOption {
     pub needed_by: Vec<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    #[serde(default)]
     pub edits: Vec<Edit>,
     pub source: String,
 }
@@ -70,7 +71,7 @@ pub struct OptionParts {
 /// Why a value is not one of an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OptionFault {
-    /// The build has no option of that name.
+    /// The build has no option of this name.
     Unknown,
     /// It takes `true` or `false`.
     NotASwitch,
@@ -155,11 +156,11 @@ impl OptionParts {
 
     /// Returns its part of a local version (PEP 440): `headdims64.128`, `nobackward`.
     fn label(&self) -> String {
-        let id: String = self.option.chars().filter(|c| *c != '_').collect();
+        let name = label_name(&self.option);
         if self.is_switch {
-            format!("no{id}")
+            format!("no{name}")
         } else {
-            format!("{id}{}", self.kept.join("."))
+            format!("{name}{}", self.kept.join("."))
         }
     }
 }
@@ -195,8 +196,8 @@ impl Build {
         option.split(Some(value))
     }
 
-    /// Returns all options with what `values` keep of them. Empty if they leave nothing out; values that are none
-    /// of the recipe's are passed over.
+    /// Returns all options with what `values` keep of them. Empty if they leave nothing out. Ignores values of options
+    /// that the recipe does not have.
     pub fn chosen_parts(
         &self,
         facts: &Facts<'_>,
@@ -237,6 +238,11 @@ impl Build {
         }
         env
     }
+}
+
+/// Returns an option's name as local versions have it.
+pub(super) fn label_name(option: &str) -> String {
+    option.chars().filter(|c| *c != '_').collect()
 }
 
 /// Returns the local version (PEP 440) of a wheel that keeps these parts. `None` for a whole one.

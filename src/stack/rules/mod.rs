@@ -164,6 +164,7 @@ pub fn of_stack(case: &Case<'_>) -> Vec<Diagnostic> {
         base::library_can_come_so,
         compile::nothing_editable,
         options::are_known,
+        options::label_is_theirs,
     ] {
         rule(case, &mut findings);
     }

@@ -4,7 +4,7 @@ use super::case::{Case, distribution};
 use super::environment::Environment;
 use crate::catalog::{Build, DistributionKind, OptionFault};
 use crate::diag::{Diagnostic, codes, nearest};
-use crate::spec::{Library, LibraryOption};
+use crate::spec::{From, Library, LibraryOption};
 
 /// Returns the libraries that have options, with the build of their recipes.
 fn with_options<'c>(case: &'c Case<'_>) -> impl Iterator<Item = (&'c Library, Option<&'c Build>)> {
@@ -85,7 +85,9 @@ pub fn apply(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnost
         if !library.options.iter().any(known) {
             continue;
         }
-        if package.kind == DistributionKind::Wheel {
+        // Without a lock, a wheel is a guess unless the stack asks for one.
+        let is_decided = case.lock.is_some() || library.from == From::Wheel;
+        if package.kind == DistributionKind::Wheel && is_decided {
             let message = format!(
                 "`{}` is installed from a wheel, so its options change nothing",
                 library.name.value
@@ -118,8 +120,26 @@ pub fn apply(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnost
     }
 }
 
-/// Warns if another library of the stack uses what is left out.
-pub fn are_not_needed(case: &Case<'_>, _: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
+/// Refuses a variable of the stack that would give the wheel another local version than its options.
+pub fn label_is_theirs(case: &Case<'_>, findings: &mut Vec<Diagnostic>) {
+    for (library, build) in with_options(case) {
+        let variable = build.and_then(|b| b.local_version.as_ref());
+        if let Some(variable) = variable.filter(|v| library.env.contains_key(*v)) {
+            let message = format!(
+                "`{variable}` in `env` of `{}` gives its wheel another version than its options do",
+                library.name.value
+            );
+            findings.push(
+                Diagnostic::error(codes::BUILD_OPTION, message)
+                    .at(library.options[0].name.span)
+                    .help("remove the variable"),
+            );
+        }
+    }
+}
+
+/// Warns if another package of the environment uses what is left out.
+pub fn are_not_needed(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     for (library, build) in with_options(case) {
         for option in &library.options {
             let known = build.and_then(|b| b.option(&option.name.value));
@@ -130,21 +150,27 @@ pub fn are_not_needed(case: &Case<'_>, _: &Environment<'_>, findings: &mut Vec<D
             let (Some(known), Some(parts)) = (known, parts.filter(|p| !p.is_whole())) else {
                 continue;
             };
-            let mut needing = case.stack.libraries.iter().map(|l| l.name.value.as_str());
-            if let Some(other) = needing.find(|l| known.needed_by.iter().any(|n| n == l)) {
-                let message = format!(
-                    "`{other}` needs {}, and `{}` is compiled with {parts}",
-                    known.loses, library.name.value
-                );
-                findings.push(
-                    Diagnostic::warning(codes::OPTION_NEEDED, message)
-                        .at(option.name.span)
-                        .help(format!(
-                            "remove `{}`, unless `{other}` is used without {}",
-                            option.name.value, known.loses
-                        )),
-                );
-            }
+            let needing = env.packages.keys().filter(|p| known.needed_by.contains(p));
+            let needing: Vec<String> = needing.map(|p| format!("`{p}`")).collect();
+            let [first, others @ ..] = needing.as_slice() else {
+                continue;
+            };
+            let (who, verb) = match others {
+                [] => (first.clone(), "uses"),
+                _ => (needing.join(", "), "use"),
+            };
+            let message = format!(
+                "{who} {verb} {}, and `{}` is compiled with {parts}",
+                known.loses, library.name.value
+            );
+            findings.push(
+                Diagnostic::warning(codes::OPTION_NEEDED, message)
+                    .at(option.name.span)
+                    .help(format!(
+                        "remove `{}`, unless you do without {}",
+                        option.name.value, known.loses
+                    )),
+            );
         }
     }
 }

@@ -19,8 +19,8 @@ ISOLATED = False
 SMALL = {"batch": 1, "heads": 2, "seq": 256, "head_dim": 64, "dtype": "float32"}
 BACKENDS = {"sdpa-math": "MATH", "sdpa-flash": "FLASH_ATTENTION", "sdpa-efficient": "EFFICIENT_ATTENTION",
             "sdpa-cudnn": "CUDNN_ATTENTION"}
-# How torch, and a flash_attn of which parts were not compiled, say that they do not take these inputs, as against
-# failing on them.
+# What torch says of inputs that a backend does not take, and a flash_attn of parts that were not compiled. Other errors
+# are failures.
 DECLINES = ("No available kernel", "No viable backend", "Invalid backend", "This flash attention build does not support")
 REFERENCE_BYTES = 256 << 20
 
