@@ -33,7 +33,7 @@ pub struct Compile {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fetch: Vec<Cloned>,
     pub commands: Vec<String>,
-    /// What is compiled of it, if a part is left out.
+    /// All options of the library with the parts that are kept and left out. Empty if nothing is left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<OptionParts>,
     /// CUDA's directory below site-packages; absent if the base has the toolkit.

@@ -1,4 +1,4 @@
-//! Says which compile of a recipe ran to the end before, for people who are about to wait for one.
+//! Names the recorded compile of a recipe that is nearest to the planned one, so that people know how long to wait.
 
 use pep440_rs::Version;
 use stackforge_stack::catalog::{Build, OptionParts, Proven, local_version};

@@ -19,7 +19,7 @@ pub struct BuildOption {
     pub parts: Vec<String>,
     #[serde(default)]
     pub when: Conditions,
-    /// What no longer works without it, for people: `training`.
+    /// What no longer works without it, for messages: `gradients`.
     pub loses: String,
     /// Libraries that use what is lost.
     #[serde(default)]
@@ -35,7 +35,7 @@ pub struct BuildOption {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edit {
-    /// The part that it leaves out. Without it, it is made for each part that is left out.
+    /// The part that the edit leaves out. Without `part`, the edit is made for each part that is left out.
     #[serde(default)]
     pub part: Option<String>,
     pub file: String,
@@ -68,7 +68,7 @@ pub struct OptionParts {
     pub is_switch: bool,
 }
 
-/// Why a value is not one of an option.
+/// Why a value does not fit an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OptionFault {
     /// The build has no option of this name.

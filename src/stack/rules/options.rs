@@ -74,7 +74,8 @@ fn option_text(build: Option<&Build>, name: &str) -> String {
     option.map_or_else(String::new, |o| format!(": {}", o.about))
 }
 
-/// Refuses options of what is not compiled, and those that the release or the target does not have.
+/// Refuses options of a library that is installed from a wheel, and options whose conditions do not hold for the
+/// library's release or the target.
 pub fn apply(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnostic>) {
     for (library, build) in with_options(case) {
         let name = distribution(case, library.name.value.as_str());
