@@ -5,7 +5,7 @@ use super::args::{Common, MatrixArgs};
 use super::output::{Failure, json, print};
 use super::session::Session;
 use serde_json::{Map, Value};
-use stackforge_stack::matrix::{Expansion, Rejected, Variant};
+use stackforge_stack::matrix::{Expansion, Rejected, Variant, build_order};
 use stackforge_stack::rules::Machine;
 use stackforge_types::printable;
 
@@ -18,12 +18,28 @@ pub fn run(common: &Common, args: &MatrixArgs) -> Outcome {
         project.admitted(stale)?;
         super::emit::run(common, args, format.into(), project, &expansion.variants)
     } else if common.json {
-        json(&expansion);
+        json(&document(&expansion));
         Ok(())
     } else {
         print(&table(&expansion));
         Ok(())
     }
+}
+
+/// Returns the variants and refusals, and the order in which builds that share a cache compile least.
+fn document(expansion: &Expansion) -> Map<String, Value> {
+    let built = build_order(&expansion.variants);
+    let names = built
+        .order
+        .iter()
+        .map(|&n| expansion.variants[n].name.as_str());
+    let mut document = match serde_json::to_value(expansion) {
+        Ok(Value::Object(document)) => document,
+        _ => Map::new(),
+    };
+    document.insert("order".to_owned(), names.collect());
+    document.insert("filling".to_owned(), built.filling.into());
+    document
 }
 
 /// Returns the reasons of a matrix without variants, as text and for the JSON document.
@@ -66,6 +82,12 @@ fn table(expansion: &Expansion) -> String {
         }
     }
     out.push('\n');
+    let filling = build_order(variants).filling;
+    if filling < variants.len() {
+        out.push_str(&format!(
+            "with a shared cache, {filling} of them compile all there is: the others take its objects\n"
+        ));
+    }
     if !expansion.rejected.is_empty() {
         out.push('\n');
         out.push_str(&reasons(&expansion.rejected));

@@ -189,6 +189,19 @@ fn slurm_runs_every_variant() {
     expected.sort();
     assert_eq!(calls(&sandbox), expected);
 
+    // Without an engine.
+    std::fs::remove_file(sandbox.path("calls")).unwrap();
+    let native = "--export=ALL,ENGINE=native";
+    let out = cluster.sbatch(&["--wait", "--array=0", native], &job);
+    assert!(out.status.success(), "{out:?}");
+    let v = "vllm-python312-cuda12_9-sm90-avx512";
+    let image = format!("ghcr.io/acme/small:{v}");
+    let built = format!(
+        "[stackforge][build][small.yaml][--locked][--variant][{v}][--tag][{image}][--jobs][8]\
+         [--engine][native][--push][{image}]"
+    );
+    assert_eq!(calls(&sandbox), [built]);
+
     // One of the array, of a stack without a matrix, in a directory with a hard name.
     let sandbox = Sandbox::new();
     let folder = "it's $(id) \"q\"";

@@ -12,7 +12,7 @@ mod repository;
 
 use crate::render;
 use serde_json::{Value, json};
-use stackforge_stack::matrix::Variant;
+use stackforge_stack::matrix::{Variant, build_order};
 use stackforge_stack::spec::{Platform, Stack};
 use stackforge_types::reference::image_reference;
 use std::path::Path;
@@ -72,7 +72,10 @@ pub struct Request<'a> {
 /// Variants of one platform, which machines of that architecture build.
 struct Group<'a> {
     platform: Platform,
+    /// In the order in which builds that share a cache compile least.
     variants: Vec<&'a Variant>,
+    /// How many of the first compile what the others find.
+    filling: usize,
 }
 
 /// Returns the text of the pipeline.
@@ -93,9 +96,16 @@ pub fn emit(format: Format, request: &Request<'_>) -> Result<String, EmitError> 
 }
 
 fn groups(variants: &[Variant]) -> Vec<Group<'_>> {
-    let of = |platform| Group {
-        platform,
-        variants: variants.iter().filter(|v| v.platform == platform).collect(),
+    let built = build_order(variants);
+    let of = |platform| {
+        let of_platform = |&&number: &&usize| variants[number].platform == platform;
+        let numbers = built.order.iter().filter(of_platform);
+        let filling = built.order[..built.filling].iter().filter(of_platform);
+        Group {
+            platform,
+            variants: numbers.map(|&number| &variants[number]).collect(),
+            filling: filling.count(),
+        }
     };
     let groups = Platform::ALL.into_iter().map(of);
     groups.filter(|g| !g.variants.is_empty()).collect()
@@ -114,6 +124,7 @@ fn common(request: &Request<'_>, groups: &[Group<'_>]) -> Result<Value, EmitErro
         }
     }
     let whole = needs::most_demanding(request.variants.iter());
+    let filling: usize = groups.iter().map(|g| g.filling).sum();
     let mut first = 0;
     let groups: Vec<Value> = groups
         .iter()
@@ -126,6 +137,7 @@ fn common(request: &Request<'_>, groups: &[Group<'_>]) -> Result<Value, EmitErro
                 "first": first, "last": first + names.len() - 1,
                 "jobs": needs.jobs, "memory_gb": needs.memory_gb,
                 "at_once": names.len().min(AT_ONCE),
+                "filling": g.filling, "shares": g.filling < names.len(),
             });
             first += names.len();
             value
@@ -137,6 +149,7 @@ fn common(request: &Request<'_>, groups: &[Group<'_>]) -> Result<Value, EmitErro
         "matrix": request.variants.iter().any(|v| v.stack.variant.is_some()),
         "groups": groups,
         "several_platforms": groups.len() > 1,
+        "filling": filling, "shares": filling < request.variants.len(),
         "count": request.variants.len(),
         "last": request.variants.len().saturating_sub(1),
         "jobs": whole.jobs, "memory_gb": whole.memory_gb,

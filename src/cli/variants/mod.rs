@@ -20,7 +20,7 @@ use stackforge_build::wants;
 use stackforge_plan::project::{Project, ProjectError};
 use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_stack::lock::Lock;
-use stackforge_stack::matrix::{Expansion, Variant};
+use stackforge_stack::matrix::{Expansion, Variant, build_order};
 use stackforge_stack::rules::Machine;
 use stackforge_stack::spec::Platform;
 use stackforge_types::Cancel;
@@ -47,6 +47,8 @@ impl Place {
 
 /// One variant to build.
 struct Job<'a> {
+    /// Its number among the stack's variants.
+    number: usize,
     variant: &'a Variant,
     /// Whether only the native engine can build it.
     native: bool,
@@ -68,10 +70,12 @@ pub fn run(common: &Common, args: &BuildArgs) -> Outcome {
     let project = &session.project;
     let ((lock, expansion), new_lock) = locking(common, &session, args.locked, judged)?;
     let mut jobs = Vec::new();
-    for variant in &expansion.variants {
+    for number in build_order(&expansion.variants).order {
+        let variant = &expansion.variants[number];
         let plan = project.planned(&variant.stack, &lock)?.plan;
         let built = session.store.action(plan.key());
         jobs.push(Job {
+            number,
             variant,
             native: wants(&plan).native(),
             image: built.and_then(|action| action.image),
@@ -139,6 +143,7 @@ fn places(
 struct Fleet<'a> {
     common: &'a Common,
     args: &'a BuildArgs,
+    /// In the order in which they are begun.
     jobs: &'a [Job<'a>],
     places: &'a [Place],
     /// Whether the stack has a matrix, so that variants have to be named.
@@ -198,7 +203,9 @@ impl Fleet<'_> {
     }
 
     fn report(&self, came: &[JobResult<Ended>], lost: &Lost, seconds: f64) -> Outcome {
-        let rows: Vec<Row> = (self.jobs.iter().zip(came))
+        let mut came: Vec<_> = self.jobs.iter().zip(came).collect();
+        came.sort_by_key(|(job, _)| job.number);
+        let rows: Vec<Row> = (came.iter())
             .map(|(job, came)| self.row(job.variant, came))
             .collect();
         let lost: Vec<Value> = lost

@@ -8,6 +8,7 @@ mod axes;
 mod combine;
 mod judge;
 mod section;
+mod share;
 mod variant;
 
 use crate::catalog::Catalog;
@@ -20,6 +21,7 @@ use serde::Serialize;
 use judge::Judge;
 
 pub use section::Section;
+pub use share::{BuildOrder, build_order};
 pub use variant::{Compiled, JobNeeds, Variant};
 
 #[derive(Debug, Clone, Serialize)]
