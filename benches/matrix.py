@@ -1,5 +1,5 @@
 """How many compiler runs the variants of a matrix take with a shared cache of objects: simulated on a library of its
-own, of three CUDA and two C++ sources, in 98 variants: two CUDAs, seven SMs, seven instruction sets.
+own, of three CUDA and two C++ sources, in 80 variants: two CUDAs, eight SMs, five instruction sets.
 
 Usage: matrix.py PATH_OF_STACKFORGE [VARIANTS]. Variants, their flags and their order are those of `stackforge matrix
 --json`; compiled is with nvcc and sccache as the nvcc filter calls them, outside of images, on one machine. Fetches
@@ -7,6 +7,7 @@ some 400 MB, kept in target/bench/matrix. Printed are the runs of compilers and 
 the theory says: host code once for each instruction set, device code once for each CUDA and SM.
 """
 
+import glob
 import json
 import os
 import shutil
@@ -16,16 +17,21 @@ import time
 
 DIR = os.path.abspath("target/bench/matrix")
 SCCACHE = "0.16.0"
-NVCC = {"12.8": "12.8.93", "12.9": "12.9.86"}
-SMS = ["7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0"]
-ISAS = [("v1", "-march=x86-64"), ("v2", "-march=x86-64-v2"), ("v3", "-march=x86-64-v3"), ("ssse", "-mssse3"),
-        ("sse4", "-msse4.2"), ("fma", "-mavx2 -mfma"), ("tuned", "-mavx")]
+# Packages of each CUDA's compiler and headers.
+CUDA = {
+    "13.0": ["nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-crt==13.0.88", "nvidia-nvvm==13.0.88",
+             "nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cccl==13.0.85"],
+    "13.2": ["nvidia-cuda-nvcc==13.2.86", "nvidia-cuda-crt==13.2.86", "nvidia-nvvm==13.2.86",
+             "nvidia-cuda-runtime==13.2.86", "nvidia-cuda-cccl==13.2.86"],
+}
+SMS = ["7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "12.0"]
+ISAS = ["avx", "avx2", "avx512", "avx512bf16", "avx512vnni"]
 STACK = """stack: kernels
 base: cuda-{{{{cuda}}}}-ubuntu24.04
 python: "3.12"
 target: {{ platform: linux/amd64 }}
 libraries: {{ kernels: {{ version: "1.0", from: source }} }}
-matrix: {{ cuda: ["12.9", "12.8"], sm: [{sms}], isa: [{isas}] }}
+matrix: {{ cuda: ["13.0", "13.2"], sm: [{sms}], isa: [{isas}] }}
 """
 RECIPE = """schema: 1
 library: kernels
@@ -36,7 +42,7 @@ wheels: none
 build:
   source: sdist
   toolkit: [nvcc, cudart]
-  arch: [{ variable: KERNELS_ARCHS, format: digits, source: bench }]
+  arch: [{ variable: KERNELS_ARCHS, format: digits }]
   jobs: { variable: MAX_JOBS, memory_gb: 1, source: bench }
   metadata: { "*": { requires_python: ">=3.9", requires_dist: [] } }
 sources: [bench]
@@ -69,11 +75,8 @@ def installed(name, *packages):
 
 
 def variants(program):
-    written(DIR + "/s.yaml", STACK.format(sms=", ".join('"%s"' % sm for sm in SMS), isas=", ".join(n for n, _ in ISAS)))
+    written(DIR + "/s.yaml", STACK.format(sms=", ".join('"%s"' % sm for sm in SMS), isas=", ".join(ISAS)))
     written(DIR + "/.stackforge/libraries/kernels.yaml", RECIPE)
-    isas = ["  - { name: %s, platform: linux/amd64, flags: [%s], cpuinfo: [fpu], source: bench }\n"
-            % (name, ", ".join(flags.split())) for name, flags in ISAS]
-    written(DIR + "/.stackforge/cpus.yaml", "schema: 1\nisas:\n" + "".join(isas))
     done = subprocess.run([program, "matrix", DIR + "/s.yaml", "--json"], stdout=subprocess.PIPE, text=True)
     document = json.loads(done.stdout)
     if done.returncode:
@@ -88,13 +91,12 @@ class Compiler:
         self.environment = dict(os.environ, SCCACHE_DIR=DIR + "/objects", SCCACHE_SERVER_UDS=DIR + "/sccache.sock",
                                 SCCACHE_DIRECT="false")
         self.nvcc = {}
-        for cuda, version in NVCC.items():
-            root = installed("cuda-" + cuda, "nvidia-cuda-nvcc-cu12==" + version, "nvidia-cuda-runtime-cu12==%s.*" % cuda)
-            self.nvcc[cuda] = root + "/nvidia/cuda_nvcc/bin/nvcc", root + "/nvidia/cuda_runtime/include"
-            for folder in "bin", "nvvm/bin":
-                folder = root + "/nvidia/cuda_nvcc/" + folder
-                for name in os.listdir(folder):
-                    os.chmod(os.path.join(folder, name), 0o755)
+        for cuda, packages in CUDA.items():
+            root = installed("cuda-" + cuda, *packages) + "/nvidia/"
+            [nvcc] = glob.glob(root + "*/bin/nvcc")
+            for program in glob.glob(root + "*/bin/*") + glob.glob(root + "*/nvvm/bin/*"):
+                os.chmod(program, 0o755)
+            self.nvcc[cuda] = nvcc, os.path.dirname(glob.glob(root + "*/include/cuda_runtime.h")[0])
 
     def start(self):
         shutil.rmtree(DIR + "/objects", ignore_errors=True)
