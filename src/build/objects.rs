@@ -5,13 +5,13 @@
 //! with the cache costs a compile and never fails one.
 
 use super::{BuildError, BuildEvent, Options, native};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use stackforge_plan::Plan;
 use stackforge_stack::lock::PythonFile;
 use std::path::PathBuf;
 
 /// How many objects of a compile came from the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Objects {
     /// Objects that the cache was asked for.
     pub objects: u64,

@@ -53,8 +53,8 @@ impl Explained for EmitError {
                 "split the stack in two, or emit `slurm` or `kubernetes`, which take more"
             }
             Self::Reference { .. } => {
-                "`publish.repository` is a repository without tag or digest; a variant's name is \
-                 its tag, which has at most 128 characters"
+                "`publish.repository` and `cache.registry` are repositories without tag or digest; a \
+                 variant's name is its tag, which has at most 128 characters"
             }
             Self::NoLock => "run `stackforge lock` first",
             Self::TooLarge { .. } => "split the stack into several with fewer variants each",

@@ -123,6 +123,11 @@ fn common(request: &Request<'_>, groups: &[Group<'_>]) -> Result<Value, EmitErro
             return Err(EmitError::Reference { reference });
         }
     }
+    let cache = request.stack.cache.as_ref().map(|c| c.registry.as_str());
+    if let Some(cache) = cache.filter(|c| !image_reference(&format!("{c}:latest"))) {
+        let reference = cache.to_owned();
+        return Err(EmitError::Reference { reference });
+    }
     let whole = needs::most_demanding(request.variants.iter());
     let filling: usize = groups.iter().map(|g| g.filling).sum();
     let mut first = 0;
@@ -156,6 +161,9 @@ fn common(request: &Request<'_>, groups: &[Group<'_>]) -> Result<Value, EmitErro
         "at_once": request.variants.len().min(AT_ONCE),
         "repository": repository,
         "registry": repository.map(|r| registry(r)),
+        "cache": cache,
+        // Another registry than that of the images, with another login.
+        "cache_elsewhere": cache.map(registry).filter(|c| repository.is_none_or(|r| registry(r) != *c)),
         "version": env!("CARGO_PKG_VERSION"),
         "rust": env!("CARGO_PKG_RUST_VERSION"),
     }))

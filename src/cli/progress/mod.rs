@@ -265,7 +265,7 @@ impl Progress {
 }
 
 /// Says what of a compile came from the cache of objects. `None` if it was not asked.
-fn from_cache(objects: &Objects) -> Option<String> {
+pub(super) fn from_cache(objects: &Objects) -> Option<String> {
     let Objects {
         objects: all,
         cached,

@@ -2,7 +2,7 @@
 
 use super::super::args::Common;
 use super::super::output::{print_event, print_message};
-use super::super::progress::shown;
+use super::super::progress::{from_cache, shown};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::Value;
 use stackforge_types::printable;
@@ -78,6 +78,20 @@ impl Show {
                 if !cached && seconds.is_some_and(|s| s >= 1.0) {
                     let seconds = seconds.unwrap_or_default();
                     self.line(&format!("{variant}: {}, {seconds:.1} s", shown(name)));
+                }
+            }
+            Some("waiting") => {
+                let step = event["step"].as_str().unwrap_or_default();
+                self.line(&format!(
+                    "{variant}: waiting for another build that does {}",
+                    shown(step)
+                ));
+            }
+            Some("objects") => {
+                let library = event["library"].as_str().unwrap_or_default().to_owned();
+                let objects = serde_json::from_value(event).ok();
+                if let Some(text) = objects.as_ref().and_then(from_cache) {
+                    self.line(&format!("{variant}: {library}: {text}"));
                 }
             }
             _ => {}

@@ -176,6 +176,61 @@ fn of_two_builds_at_once_one_compiles() {
     assert!(first.wait().unwrap().success());
 }
 
+/// Three objects that depend on the instruction set, in a wheel that depends on the SM too.
+const IN_VARIANTS: &str = r#"
+  arch: [{ variable: ARCHS, format: digits }]
+  commands:
+    - "for n in 1 2 3; do echo \"int f$n(void) { return $n; }\" > f$n.c; gcc -O2 $CFLAGS -c f$n.c -o f$n.o; done"
+    - "/dev/stackforge/tools/bin/python -m pip --python /opt/venv/bin/python wheel --no-deps --no-build-isolation --no-index --wheel-dir /opt/wheels ."
+"#;
+
+#[test]
+fn of_a_matrix_some_variants_compile_what_the_others_find() {
+    let sandbox = Sandbox::new();
+    sandbox.warm("store");
+    sandbox.write(
+        ".stackforge/libraries/toolz.yaml",
+        &recipe("toolz", IN_VARIANTS),
+    );
+    let stack = format!(
+        "stack: {NAME}\nbase: debian-bookworm\ntarget: {{ platform: linux/amd64 }}\npython: \"3.11\"\n\
+         matrix: {{ sm: [\"8.0\", \"9.0\"], isa: [avx, avx2] }}\n\
+         libraries: {{ toolz: {{ version: \"0.12.1\", from: source }} }}\njit: false\nbytecode: false\n"
+    );
+    sandbox.write("s.yaml", &stack);
+    assert_eq!(sandbox.run(&["lock", "s.yaml"]).code, 0);
+    let matrix: Value =
+        serde_json::from_str(&sandbox.run(&["matrix", "s.yaml", "--json"]).stdout).unwrap();
+    assert_eq!(matrix["filling"], 2, "{matrix:#}");
+
+    let run = sandbox.run(&[
+        "build",
+        "s.yaml",
+        "--all-variants",
+        "--engine",
+        "native",
+        "--json",
+    ]);
+    assert_eq!(run.code, 0, "{}\n{}", run.stdout, run.stderr);
+    let events = run.stderr.lines();
+    let events = events.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let compiled: Vec<_> = events
+        .filter(|e| e["event"] == "objects")
+        .map(|e| {
+            (
+                e["variant"].clone(),
+                e["objects"].clone(),
+                e["cached"].clone(),
+            )
+        })
+        .collect();
+    let order = matrix["order"].as_array().unwrap();
+    let expected: Vec<_> = (order.iter().zip([0, 0, 3, 3]))
+        .map(|(variant, cached)| (variant.clone(), Value::from(3), Value::from(cached)))
+        .collect();
+    assert_eq!(compiled, expected);
+}
+
 /// An object with the content of a file that the preprocessor does not see, as tools that embed data make them.
 const EMBEDS: &str = r#"
   commands:

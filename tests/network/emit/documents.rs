@@ -12,6 +12,10 @@ fn each(format: &str, judge: impl Fn(&str, &str)) {
     judge(&emitted("single", &single(), format), "single");
     let elsewhere = small().replace("ghcr.io/acme", "registry.gitlab.com/acme");
     judge(&emitted("elsewhere", &elsewhere, format), "elsewhere");
+    for cache in ["ghcr.io/acme/cache", "registry.example/cache"] {
+        let cached = format!("{}cache: {{ registry: {cache} }}\n", small());
+        judge(&emitted("cached", &cached, format), cache);
+    }
     let with_catalog = with("small", &small());
     with_catalog.write("data/templates/ci/unused.hbs", "x: \t'\"\\ \r\n");
     let run = with_catalog.run(&[

@@ -27,6 +27,36 @@ fn pipelines_of_a_small_matrix() {
     }
 }
 
+/// Compiled wheels are kept where the stack says, with the login of its images or one of its own.
+#[test]
+fn pipelines_of_a_stack_with_a_cache() {
+    for (place, cache) in [
+        ("beside", "ghcr.io/acme/cache"),
+        ("elsewhere", "registry.example/cache"),
+    ] {
+        let stack = format!("{}cache: {{ registry: {cache} }}\n", small());
+        for format in FORMATS.into_iter().filter(|format| *format != "slurm") {
+            let text = shown(&emitted("cached", &stack, format));
+            let without = shown(&emitted("cached", &small(), format));
+            let more: Vec<&str> = text
+                .lines()
+                .filter(|l| !without.lines().any(|w| w == *l))
+                .collect();
+            insta::assert_snapshot!(format!("cache_{place}_{format}"), more.join("\n"));
+        }
+    }
+    let run = emit(
+        &with("bad", &(small() + "cache: { registry: 'a/${{ b }}' }\n")),
+        "bad.yaml",
+        "github",
+    );
+    assert!(
+        run.code != 0 && !run.stdout.contains("${{ b"),
+        "{}",
+        run.stdout
+    );
+}
+
 #[test]
 fn pipelines_of_a_stack_without_matrix() {
     for format in FORMATS {
