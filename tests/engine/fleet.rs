@@ -45,7 +45,9 @@ fn locked(config: &str) -> Sandbox {
 fn build(sandbox: &Sandbox, args: &[&str]) -> Run {
     let config = sandbox.path("config.yaml").display().to_string();
     let all = [&["build", "s.yaml", "--json"], args].concat();
-    sandbox.run_with(&all, &[("STACKFORGE_CONFIG", &config)])
+    // An engine that the environment names would come before the builders.
+    let named = [("STACKFORGE_CONFIG", config.as_str()), ("DOCKER_HOST", "")];
+    sandbox.run_with(&all, &named)
 }
 
 fn document(run: &Run) -> Value {
