@@ -33,10 +33,7 @@ fn document(expansion: &Expansion) -> Map<String, Value> {
         .order
         .iter()
         .map(|&n| expansion.variants[n].name.as_str());
-    let mut document = match serde_json::to_value(expansion) {
-        Ok(Value::Object(document)) => document,
-        _ => Map::new(),
-    };
+    let mut document = object(expansion);
     document.insert("order".to_owned(), names.collect());
     document.insert("filling".to_owned(), built.filling.into());
     document
@@ -44,11 +41,14 @@ fn document(expansion: &Expansion) -> Map<String, Value> {
 
 /// Returns the reasons of a matrix without variants, as text and for the JSON document.
 pub(super) fn refused(expansion: &Expansion) -> (String, Map<String, Value>) {
-    let document = match serde_json::to_value(expansion) {
+    (reasons(&expansion.rejected), object(expansion))
+}
+
+fn object(expansion: &Expansion) -> Map<String, Value> {
+    match serde_json::to_value(expansion) {
         Ok(Value::Object(document)) => document,
         _ => Map::new(),
-    };
-    (reasons(&expansion.rejected), document)
+    }
 }
 
 fn table(expansion: &Expansion) -> String {

@@ -129,7 +129,6 @@ fn common(request: &Request<'_>, groups: &[Group<'_>]) -> Result<Value, EmitErro
         return Err(EmitError::Reference { reference });
     }
     let whole = needs::most_demanding(request.variants.iter());
-    let filling: usize = groups.iter().map(|g| g.filling).sum();
     let mut first = 0;
     let groups: Vec<Value> = groups
         .iter()
@@ -154,7 +153,6 @@ fn common(request: &Request<'_>, groups: &[Group<'_>]) -> Result<Value, EmitErro
         "matrix": request.variants.iter().any(|v| v.stack.variant.is_some()),
         "groups": groups,
         "several_platforms": groups.len() > 1,
-        "filling": filling, "shares": filling < request.variants.len(),
         "count": request.variants.len(),
         "last": request.variants.len().saturating_sub(1),
         "jobs": whole.jobs, "memory_gb": whole.memory_gb,

@@ -7,8 +7,8 @@
 mod axes;
 mod combine;
 mod judge;
+mod order;
 mod section;
-mod share;
 mod variant;
 
 use crate::catalog::Catalog;
@@ -20,8 +20,8 @@ use serde::Serialize;
 
 use judge::Judge;
 
+pub use order::{BuildOrder, build_order};
 pub use section::Section;
-pub use share::{BuildOrder, build_order};
 pub use variant::{Compiled, JobNeeds, Variant};
 
 #[derive(Debug, Clone, Serialize)]

@@ -20,6 +20,12 @@ pub struct BuildOrder {
 /// Returns the order in which builds that share a cache compile least. Variants that compile nothing keep their
 /// order.
 pub fn build_order(variants: &[Variant]) -> BuildOrder {
+    if variants.iter().all(|v| v.compiled.is_empty()) {
+        return BuildOrder {
+            order: (0..variants.len()).collect(),
+            filling: variants.len(),
+        };
+    }
     let mut families: BTreeMap<(Platform, &str, PythonVersion), Vec<usize>> = BTreeMap::new();
     for (number, variant) in variants.iter().enumerate() {
         let family = (variant.platform, variant.base.as_str(), variant.python);
@@ -38,9 +44,6 @@ pub fn build_order(variants: &[Variant]) -> BuildOrder {
         for place in cover(&sides) {
             fills[family[place]] = true;
         }
-    }
-    if variants.iter().all(|v| v.compiled.is_empty()) {
-        fills.fill(true);
     }
     let (mut order, then): (Vec<usize>, Vec<usize>) = (0..variants.len()).partition(|&n| fills[n]);
     let filling = order.len();
