@@ -18,6 +18,8 @@ const USER: u32 = 54_321;
 /// Which identity a sandbox should have there.
 pub const IDENTITY: &str = "STACKFORGE_TEST_IDENTITY";
 const BINARY: &str = env!("CARGO_BIN_EXE_stackforge");
+/// Where an ordinary user finds the program.
+const LAUNCHER: &str = "STACKFORGE_TEST_LAUNCHER";
 const TOOLS: &str = "sh cat echo env id hostname ls ps wc tr touch mount mknod grep tail head cut ping \
     ifconfig chmod chown chgrp rm mkdir ln mkfifo sleep setsid kill true stat pwd printf";
 
@@ -96,7 +98,7 @@ impl World {
     pub fn sandbox(&self, script: &str) -> Sandbox {
         let root = Root::layers(vec![self.path("busybox")], self.path("upper"));
         Sandbox {
-            launcher: Some(BINARY.into()),
+            launcher: Some(launcher()),
             ..Sandbox::new(root, ["sh", "-c", script])
         }
     }
@@ -158,14 +160,14 @@ impl World {
     }
 
     pub fn probe(&self) -> Capabilities {
-        runtime().block_on(probe(Some(Path::new(BINARY)))).unwrap()
+        runtime().block_on(probe(Some(&launcher()))).unwrap()
     }
 
     pub fn remove(&self, name: &str) {
         let path = self.path(name);
         if path.exists() {
             runtime()
-                .block_on(remove(Some(Path::new(BINARY)), &path))
+                .block_on(remove(Some(&launcher()), &path))
                 .unwrap();
         }
     }
@@ -191,6 +193,9 @@ impl World {
         for path in [self.dir.path(), &home] {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
+        // The build may lie where that user cannot go.
+        let launcher = self.path("stackforge");
+        std::fs::copy(BINARY, &launcher).unwrap();
         let user = USER.to_string();
         around
             .args([
@@ -205,6 +210,7 @@ impl World {
             .args(["--exact", &format!("sandbox::{test}"), "--nocapture"])
             .env("TMPDIR", &home)
             .env(IDENTITY, identity)
+            .env(LAUNCHER, launcher)
             .current_dir("/");
         let out = around.output().unwrap();
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -229,6 +235,10 @@ impl World {
             .arg0("unshare");
         self.as_user(test, identity, around);
     }
+}
+
+fn launcher() -> PathBuf {
+    std::env::var_os(LAUNCHER).map_or_else(|| BINARY.into(), PathBuf::from)
 }
 
 fn runtime() -> tokio::runtime::Runtime {
