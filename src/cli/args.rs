@@ -26,6 +26,9 @@ pub struct Cli {
     pub common: Common,
     #[command(subcommand)]
     pub command: Command,
+    /// The command as it is typed.
+    #[arg(skip)]
+    pub name: String,
 }
 
 impl Cli {
@@ -36,7 +39,8 @@ impl Cli {
     ) -> Result<Self, clap::Error> {
         let mut command = super::help::command();
         let matches = command.try_get_matches_from_mut(typed)?;
-        let cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
+        cli.name = matches.subcommand_name().unwrap_or_default().to_owned();
         let other = match &cli.command {
             Command::Build(a)
                 if a.engine == EngineChoice::Docker && !a.outputs.iter().all(Output::of_engine) =>

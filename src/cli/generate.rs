@@ -2,7 +2,7 @@
 
 use super::args::{Common, ManArgs, SchemaArgs};
 use super::output::{Failure, print, print_document};
-use super::{Outcome, help, keys};
+use super::{Outcome, complete, help, keys};
 use stackforge_stack::diag::{Diagnostic, codes};
 use std::path::Path;
 
@@ -18,9 +18,7 @@ pub fn schema(_: &Common, args: &SchemaArgs) -> Outcome {
 }
 
 pub fn completions(shell: clap_complete::Shell) -> Outcome {
-    let mut out = Vec::new();
-    clap_complete::generate(shell, &mut help::command(), "stackforge", &mut out);
-    print(&String::from_utf8_lossy(&out));
+    complete::script(shell);
     Ok(())
 }
 

@@ -11,6 +11,7 @@ mod audit;
 mod build;
 mod cache;
 mod check;
+mod complete;
 mod deploy;
 mod diagnose;
 mod doctor;
@@ -32,6 +33,7 @@ mod push;
 mod render;
 mod run;
 mod sbom;
+mod screen;
 mod session;
 mod sign;
 mod signals;
@@ -44,6 +46,9 @@ use output::Failure;
 use std::process::ExitCode;
 
 pub fn main() -> ExitCode {
+    if let Some(status) = complete::answer() {
+        return status;
+    }
     let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(e) => {
@@ -61,6 +66,7 @@ pub fn main() -> ExitCode {
     };
     output::start_logging(&cli.common);
     let common = &cli.common;
+    screen::begin(common, cli.name);
     let result = match cli.command {
         Command::Init(a) => init::run(common, &a),
         Command::Check(a) => check::run(common, &a),
@@ -92,6 +98,7 @@ pub fn main() -> ExitCode {
         Command::Completions { shell } => generate::completions(shell),
         Command::Man(a) => generate::man(&a),
     };
+    screen::end();
     match result.err().or_else(output::output_lost) {
         None => ExitCode::SUCCESS,
         Some(failure) => failure.report(common),

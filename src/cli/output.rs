@@ -4,6 +4,7 @@
 //! printable here, so that no file, registry or argument can control the user's terminal.
 
 use super::args::{Cli, Color, Common};
+use super::screen;
 use serde::Serialize;
 use stackforge_image::store::stdout_has_output;
 pub use stackforge_stack::diag::chain;
@@ -199,9 +200,12 @@ fn on_stdout(text: &str) {
     if stdout_has_output() {
         return on_stderr(text);
     }
-    let mut stdout = std::io::stdout().lock();
-    let written = stdout.write_all(text.as_bytes());
-    note_lost(written.and_then(|()| stdout.flush()));
+    let write = || {
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        stdout.flush()
+    };
+    note_lost(screen::over(write));
 }
 
 /// Records a failed write. A closed pipe is not an error: its reader has enough.
@@ -225,7 +229,7 @@ pub(super) fn output_lost() -> Option<Failure> {
 }
 
 fn on_stderr(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    let _ = screen::over(|| std::io::stderr().lock().write_all(text.as_bytes()));
 }
 
 /// Prints findings that stop nothing to stderr.
@@ -255,10 +259,23 @@ pub(super) fn start_logging(common: &Common) {
     // In tests a subscriber may already be set; that is not an error.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| AboveBars)
         .with_ansi(colored(common, std::io::stderr().is_terminal()))
         .event_format(PrintableEvents(Format::default().without_time()))
         .try_init();
+}
+
+/// Writes log events to stderr, above the bars of a terminal.
+struct AboveBars;
+
+impl std::io::Write for AboveBars {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        screen::over(|| std::io::stderr().lock().write(bytes))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Formats log events, one line each. The text is made printable first, so the level is coloured only

@@ -1,6 +1,7 @@
 //! Ends a command's work on a signal: Ctrl-C, SIGTERM, the end of the terminal.
 
 use super::output::print_message;
+use super::screen;
 use stackforge_types::Cancel;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::AbortHandle;
@@ -36,6 +37,7 @@ pub(super) fn stop_on_signal(cancel: &Cancel) -> Option<AbortHandle> {
         print_message("stopping; once more to stop at once\n");
         cancel.cancel();
         let _ = interrupt.recv().await;
+        screen::end();
         std::process::exit(130);
     });
     Some(waiting.abort_handle())

@@ -4,6 +4,7 @@
 mod support;
 
 mod bytecode;
+mod complete;
 mod crash;
 mod deploy;
 mod diagnose;
@@ -16,5 +17,6 @@ mod run;
 mod sandbox;
 mod slurm;
 mod start;
+mod still;
 mod store;
 mod tls;

@@ -3,10 +3,10 @@
 use super::{bytes_style, mib};
 use crate::cli::args::Common;
 use crate::cli::output::print_message;
+use crate::cli::screen;
 use indicatif::{ProgressBar, ProgressStyle};
 use stackforge_transfer::registry;
 use stackforge_types::printable;
-use std::io::IsTerminal as _;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -32,15 +32,18 @@ impl Amount {
     }
 
     pub fn new(common: &Common, what: &str) -> Self {
-        let live = std::io::stderr().is_terminal();
+        let live = screen::is_live(common);
         let silent = common.quiet || common.json;
-        let bar = if live && !silent {
-            ProgressBar::new_spinner().with_style(amount_style())
+        let bar = if live {
+            screen::add(ProgressBar::new_spinner().with_style(amount_style()))
         } else {
             ProgressBar::hidden()
         };
         let what = printable::line(what).into_owned();
         bar.set_message(what.clone());
+        if live {
+            bar.enable_steady_tick(screen::TICK);
+        }
         Self {
             what,
             bar,

@@ -2,18 +2,20 @@
 
 mod amount;
 mod count;
+mod step;
 
 use super::args::Common;
 use super::output::{print_event, print_message};
+use super::screen;
 pub use amount::Amount;
 use count::{Count, counted};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use stackforge_build::{BuildEvent, Objects, plan_step};
 use stackforge_engine::{Event, ImageSize, StepKind};
 use stackforge_types::printable;
 use std::collections::HashMap;
-use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
+use step::StepBars;
 
 /// Time between two reports of downloaded bytes, to programs and as lines for people.
 const JSON_EVERY: Duration = Duration::from_millis(200);
@@ -35,8 +37,7 @@ enum Mode {
     Json,
     Plain,
     Live {
-        bars: MultiProgress,
-        steps: HashMap<u32, ProgressBar>,
+        steps: HashMap<u32, StepBars>,
         downloads: HashMap<String, ProgressBar>,
     },
 }
@@ -47,9 +48,8 @@ impl Progress {
             Mode::Silent
         } else if common.json {
             Mode::Json
-        } else if std::io::stderr().is_terminal() && common.verbose == 0 {
+        } else if screen::is_live(common) && common.verbose == 0 {
             Mode::Live {
-                bars: MultiProgress::new(),
                 steps: HashMap::new(),
                 downloads: HashMap::new(),
             }
@@ -69,9 +69,8 @@ impl Progress {
     pub fn line(&self, text: &str) {
         match &self.mode {
             Mode::Silent | Mode::Json => {}
-            Mode::Plain => print_message(&format!("{}\n", printable::line(text))),
-            Mode::Live { bars, .. } => {
-                let _ = bars.println(printable::line(text));
+            Mode::Plain | Mode::Live { .. } => {
+                print_message(&format!("{}\n", printable::line(text)));
             }
         }
     }
@@ -146,12 +145,9 @@ impl Progress {
         if is_plain && let Some(text) = self.due(what, text, finished, PLAIN_EVERY) {
             self.line(&format!("{what}: {text}"));
         }
-        if let Mode::Live {
-            bars, downloads, ..
-        } = &mut self.mode
-        {
+        if let Mode::Live { downloads, .. } = &mut self.mode {
             let bar = downloads.entry(what.to_owned()).or_insert_with(|| {
-                bars.add(
+                screen::add(
                     ProgressBar::new(total)
                         .with_style(bytes_style())
                         .with_message(printable::line(what).into_owned()),
@@ -174,7 +170,7 @@ impl Progress {
             let count = count.or_insert_with(|| Count::since(now, done));
             count.at(done, all, now);
         }
-        match &self.mode {
+        match &mut self.mode {
             Mode::Plain if self.verbose => self.line(&format!("#{id} | {line}")),
             Mode::Plain if counted.is_some() => {
                 let due = self.counts.get_mut(&id).and_then(Count::due);
@@ -183,13 +179,8 @@ impl Progress {
                 }
             }
             Mode::Live { steps, .. } => {
-                if let Some(bar) = steps.get(&id) {
-                    let start: String = line.trim().chars().take(80).collect();
-                    let text = match self.counts.get(&id) {
-                        Some(count) => format!("{}: {start}", count.text()),
-                        None => start,
-                    };
-                    bar.set_message(printable::line(&text).into_owned());
+                if let Some(bars) = steps.get_mut(&id) {
+                    bars.log(line, self.counts.get(&id).map(Count::text));
                 }
             }
             _ => {}
@@ -217,20 +208,23 @@ impl Progress {
                 self.names.insert(*id, name.clone());
                 match &mut self.mode {
                     Mode::Plain => print_message(&format!("#{id} {name}\n")),
-                    Mode::Live { bars, steps, .. } => {
-                        let bar = bars.add(
-                            ProgressBar::new_spinner()
-                                .with_style(step_style())
-                                .with_prefix(name),
-                        );
-                        bar.enable_steady_tick(Duration::from_millis(120));
-                        steps.insert(*id, bar);
-                    }
+                    Mode::Live { steps, .. } => drop(steps.insert(*id, StepBars::new(name))),
                     _ => {}
                 }
             }
             Event::StepLog { id, line, .. } => self.log(*id, line),
-            Event::StepProgress { .. } => {}
+            Event::StepProgress {
+                id,
+                what,
+                current,
+                total,
+            } => {
+                if let Mode::Live { steps, .. } = &mut self.mode
+                    && let Some(bars) = steps.get_mut(id)
+                {
+                    bars.transfer(what, *current, *total);
+                }
+            }
             Event::StepFinished {
                 id,
                 name,
@@ -246,9 +240,9 @@ impl Progress {
                     return;
                 };
                 if let Mode::Live { steps, .. } = &mut self.mode
-                    && let Some(bar) = steps.remove(id)
+                    && let Some(bars) = steps.remove(id)
                 {
-                    bar.finish_and_clear();
+                    bars.clear();
                 }
                 let end = match (error, cached) {
                     (Some(_), _) => "failed".to_owned(),
@@ -317,13 +311,8 @@ pub fn mib(bytes: u64) -> String {
     }
 }
 
-fn step_style() -> ProgressStyle {
-    ProgressStyle::with_template("{spinner} {prefix} {elapsed} {wide_msg:.dim}")
-        .unwrap_or_else(|_| ProgressStyle::default_spinner())
-}
-
 fn bytes_style() -> ProgressStyle {
-    ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} {eta}")
+    ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 

@@ -6,6 +6,7 @@ mod subject;
 use super::args::{Common, RunArgs, RunEngine};
 use super::build::{names_engine, reached};
 use super::output::{Failure, json, print, print_message, print_status, warn};
+use super::screen;
 use super::session::runtime;
 use super::signals::stop_on_signal;
 use image::{Here, Search};
@@ -41,6 +42,7 @@ pub fn run(common: &Common, args: &RunArgs) -> Result<ExitCode, Failure> {
     };
     // Its threads and sockets are not the command's.
     drop(runtime);
+    screen::end();
     Err(launch.replace_process().into())
 }
 
@@ -112,6 +114,7 @@ async fn start(
     if let Some(stopping) = stopping {
         stopping.abort();
     }
+    screen::end();
     Ok(Started::Ended(prepared.run(store).await?))
 }
 

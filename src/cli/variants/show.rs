@@ -3,10 +3,10 @@
 use super::super::args::Common;
 use super::super::output::{print_event, print_message};
 use super::super::progress::{from_cache, shown};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use super::super::screen;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use stackforge_types::printable;
-use std::io::IsTerminal as _;
 use std::time::Duration;
 
 /// Shows running builds: a line for each builder on a terminal, plain lines elsewhere, with `--json` every
@@ -14,47 +14,41 @@ use std::time::Duration;
 pub struct Show {
     json: bool,
     quiet: bool,
-    bars: Option<MultiProgress>,
+    live: bool,
 }
 
 impl Show {
     pub fn new(common: &Common) -> Self {
-        let live = std::io::stderr().is_terminal() && !common.quiet && !common.json;
         Self {
             json: common.json,
             quiet: common.quiet,
-            bars: live.then(MultiProgress::new),
+            live: screen::is_live(common),
         }
     }
 
     pub fn line(&self, text: &str) {
-        match &self.bars {
-            Some(bars) => drop(bars.println(printable::line(text))),
-            None if !self.quiet && !self.json => {
-                print_message(&format!("{}\n", printable::line(text)))
-            }
-            None => {}
+        if !self.quiet && !self.json {
+            print_message(&format!("{}\n", printable::line(text)));
         }
     }
 
     /// Prints a build's other output: for a failed build always and unchanged.
     pub fn print_output(&self, variant: &str, lines: &[String], failed: bool) {
         for line in lines {
-            match (failed, &self.bars) {
-                (true, Some(bars)) => drop(bars.println(printable::line(line))),
-                (true, None) => print_message(&format!("{line}\n")),
-                (false, _) if line.trim().is_empty() => {}
-                (false, _) => self.line(&format!("{variant}: {line}")),
+            if failed {
+                print_message(&format!("{line}\n"));
+            } else if !line.trim().is_empty() {
+                self.line(&format!("{variant}: {line}"));
             }
         }
     }
 
     pub fn bar(&self, variant: &str, place: &str) -> ProgressBar {
-        let Some(bars) = &self.bars else {
+        if !self.live {
             return ProgressBar::hidden();
-        };
+        }
         let style = ProgressStyle::with_template("{spinner} {prefix} {elapsed} {wide_msg:.dim}");
-        let bar = bars.add(ProgressBar::new_spinner());
+        let bar = screen::add(ProgressBar::new_spinner());
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         bar.set_prefix(printable::line(&format!("{variant} on {place}")).into_owned());
         bar.enable_steady_tick(Duration::from_millis(120));
@@ -70,7 +64,7 @@ impl Show {
         }
         let name = event["name"].as_str().unwrap_or_default();
         match event["event"].as_str() {
-            Some("phase") if self.bars.is_none() => self.line(&format!("{variant}: {name}")),
+            Some("phase") if !self.live => self.line(&format!("{variant}: {name}")),
             Some("phase") => bar.set_message(printable::line(name).into_owned()),
             Some("step_started") => bar.set_message(shown(name)),
             Some("step_finished") if event["error"].is_null() => {

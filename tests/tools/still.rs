@@ -1,0 +1,201 @@
+//! No command is silent: while it waits, its terminal shows that it works, and since when.
+
+use crate::support::proxy::{Act, Proxy};
+use crate::support::server::{Kind, Server, layout};
+use crate::support::{self, Sandbox};
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// How long a screen is watched.
+const WATCHED: Duration = Duration::from_secs(5);
+/// How long it may stand still.
+const STILL: Duration = Duration::from_secs(2);
+
+/// A program on a terminal that `script` makes.
+struct Terminal {
+    script: Child,
+    shown: mpsc::Receiver<Vec<u8>>,
+    pid: std::path::PathBuf,
+}
+
+impl Terminal {
+    fn start(sandbox: &Sandbox, args: &[&str], env: &[(&str, &str)], before: &str) -> Self {
+        let pid = sandbox.path("pid");
+        let words: Vec<String> = std::iter::once(env!("CARGO_BIN_EXE_stackforge"))
+            .chain(args.iter().copied())
+            .map(|word| format!("'{word}'"))
+            .collect();
+        let line = format!(
+            "stty rows 30 cols 100; echo $$ > {}; {before} {}",
+            pid.display(),
+            words.join(" ")
+        );
+        let mut command = sandbox.command_of("script");
+        command
+            .args(["-q", "-e", "-c", &line, "/dev/null"])
+            .env("TERM", "xterm")
+            .envs(env.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut script = command.spawn().expect("util-linux's script");
+        let mut output = script.stdout.take().unwrap();
+        let (send, shown) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut piece = vec![0; 4096];
+            while let Ok(length @ 1..) = output.read(&mut piece) {
+                if send.send(piece[..length].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { script, shown, pid }
+    }
+
+    /// What is shown until `end`, and the longest time without a change.
+    fn watch(&self, end: Instant) -> (String, Duration) {
+        let (mut shown, mut longest, mut last) = (Vec::new(), Duration::ZERO, Instant::now());
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            match self.shown.recv_timeout(left) {
+                Ok(piece) => {
+                    shown.extend(piece);
+                    longest = longest.max(last.elapsed());
+                    last = Instant::now();
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => break,
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    panic!("it ended: {}", String::from_utf8_lossy(&shown))
+                }
+            }
+        }
+        let text = String::from_utf8_lossy(&shown).into_owned();
+        (text, longest.max(last.elapsed()))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if let Ok(pid) = std::fs::read_to_string(&self.pid) {
+            let _ = Command::new("kill").args(["-9", pid.trim()]).output();
+        }
+        self.script.kill().unwrap();
+        self.script.wait().unwrap();
+    }
+}
+
+/// A server that takes every connection and never says a word; its `HOST:PORT`.
+fn mute() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for connection in listener.incoming() {
+            kept.push(connection);
+        }
+    });
+    host
+}
+
+/// Whatever a command waits for (a registry, an index, a mirror, an engine, a pipe), its line goes on.
+#[test]
+fn a_command_that_waits_says_so() {
+    let host = mute();
+    let image = format!("{host}/app:1");
+    let engine = format!("tcp://{host}");
+    let index = format!("http://{host}/simple");
+    let mirror = format!("http://{host}/debian");
+    let none = "unix:///nowhere/docker.sock";
+    let update = format!("image: {image}\nrootfs: srv\nstate: state.json\ncheck: [\"true\"]\n");
+    let no_engine: &[(&str, &str)] = &[("DOCKER_HOST", none)];
+    let slow_engine: &[(&str, &str)] = &[("DOCKER_HOST", &engine)];
+    let slow_network: &[(&str, &str)] = &[
+        ("DOCKER_HOST", none),
+        ("UV_DEFAULT_INDEX", &index),
+        ("STACKFORGE_DEBIAN_MIRROR", &mirror),
+    ];
+    let cases: &[(&[&str], &[(&str, &str)])] = &[
+        (
+            &["lock", "tiny.yaml", "--upgrade", "--upgrade-os"],
+            slow_network,
+        ),
+        (
+            &["build", "tiny.yaml", "--engine", "native", "-o", "oci:out"],
+            slow_network,
+        ),
+        (&["build", "tiny.yaml"], slow_engine),
+        (&["doctor"], slow_engine),
+        (&["validate", "app:1"], slow_engine),
+        (&["run", "app:1"], slow_engine),
+        (&["run", &image, "--engine", "native"], no_engine),
+        (&["pull", &image, "-o", "oci:out"], no_engine),
+        (&["push", "oci:image1", &image], no_engine),
+        (&["inspect", &image], no_engine),
+        (&["audit", &image], no_engine),
+        (&["attach", &image, "--stack", "tiny.yaml"], no_engine),
+        (&["verify", &image, "--key", "a.pub"], no_engine),
+        (&["sign", &image, "--key", "a.key"], no_engine),
+        (&["update", "update.yaml"], no_engine),
+        (&["cache", "import", "pipe"], no_engine),
+        (&["diagnose", "pipe"], no_engine),
+    ];
+    let silent: Vec<String> = cases
+        .iter()
+        .filter_map(|(args, env)| silence(args, env, &update))
+        .collect();
+    assert!(silent.is_empty(), "{}", silent.join("\n"));
+}
+
+/// Says where a command's screen stands still.
+fn silence(args: &[&str], env: &[(&str, &str)], update: &str) -> Option<String> {
+    let sandbox = support::tiny();
+    layout(sandbox.path("").as_path(), 1);
+    sandbox.write("update.yaml", update);
+    let made = sandbox.run(&["sign", "--generate-key", "a"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let pipe = Command::new("mkfifo").arg(sandbox.path("pipe")).status();
+    assert!(pipe.unwrap().success());
+    let terminal = Terminal::start(&sandbox, args, env, "exec");
+    let (shown, longest) = terminal.watch(Instant::now() + WATCHED);
+    let named = shown.contains(&format!("{} 1s", args[0]));
+    (longest >= STILL || !named)
+        .then(|| format!("{}: still for {longest:?}: {shown:?}", args.join(" ")))
+}
+
+/// A terminal that goes away is no reason to end what was to outlive it.
+#[test]
+fn work_goes_on_without_its_terminal() {
+    let server = Server::start(Kind::Open);
+    let slow = Proxy::start(&server.host, |_| {
+        std::thread::sleep(Duration::from_millis(700));
+        Act::Pass
+    });
+    let sandbox = Sandbox::new();
+    layout(sandbox.path("").as_path(), 1);
+    let pushed = sandbox.run(&["push", "oci:image1", &format!("{}/app:1", server.host)]);
+    assert_eq!(pushed.code, 0, "{}", pushed.stderr);
+    let image = format!("{}/app:1", slow.host);
+    let ended = sandbox.path("ended");
+    let before = format!(
+        "trap '' HUP; trap 'echo $? > {}.new; mv {0}.new {0}' EXIT;",
+        ended.display()
+    );
+    let mut terminal = Terminal::start(&sandbox, &["pull", &image, "-o", "oci:out"], &[], &before);
+    let start = Instant::now();
+    let mut shown = String::new();
+    while !shown.contains("pull 0s") && !shown.contains("pull 1s") {
+        assert!(start.elapsed() < Duration::from_secs(30), "{shown:?}");
+        shown += &terminal
+            .watch(Instant::now() + Duration::from_millis(100))
+            .0;
+    }
+    terminal.script.kill().unwrap();
+    terminal.script.wait().unwrap();
+    while !ended.exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{shown:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(std::fs::read_to_string(&ended).unwrap(), "0\n", "{shown:?}");
+    assert!(sandbox.path("out/index.json").exists());
+}
