@@ -20,6 +20,7 @@ const HZ: u8 = 20;
 /// Set by the first bar or line. Until then nothing is in the way of what is written.
 static BARS: OnceLock<MultiProgress> = OnceLock::new();
 static STATUS: Mutex<Status> = Mutex::new(Status::Off);
+static DOING: Mutex<String> = Mutex::new(String::new());
 
 /// The command's own line.
 enum Status {
@@ -49,10 +50,19 @@ pub(super) fn begin(common: &Common, command: String) {
             let line = ProgressBar::new_spinner().with_elapsed(PATIENCE);
             let line = bars().add(line.with_style(style()));
             line.set_prefix(command);
+            line.set_message(DOING.lock().unwrap_or_else(PoisonError::into_inner).clone());
             line.enable_steady_tick(TICK);
             *status = Status::Shown(line);
         }
     });
+}
+
+/// Says on the command's line what it does now. The text has to be printable.
+pub(super) fn doing(what: &str) {
+    *DOING.lock().unwrap_or_else(PoisonError::into_inner) = what.to_owned();
+    if let Status::Shown(line) = &*status() {
+        line.set_message(what.to_owned());
+    }
 }
 
 /// Takes the command's line away, for good.
@@ -96,7 +106,7 @@ fn status() -> MutexGuard<'static, Status> {
 }
 
 fn style() -> ProgressStyle {
-    ProgressStyle::with_template("{spinner} {prefix} {elapsed}")
+    ProgressStyle::with_template("{spinner} {prefix} {elapsed} {wide_msg:.dim}")
         .unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 

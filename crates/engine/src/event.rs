@@ -20,6 +20,8 @@ pub enum StepKind {
     Add,
     /// Writes the layers and the image's configuration.
     Export,
+    /// Makes one layer. The engine that does this is no Docker; most of its steps are short.
+    Layer,
 }
 
 /// Something that happened during a build. A step keeps its number for the whole build; steps are

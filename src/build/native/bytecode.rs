@@ -49,7 +49,6 @@ impl NativeBuilder<'_, '_> {
             self.found(step);
             return Ok(layers.into_iter().next());
         }
-        let start = Instant::now();
         let Some(runner) = Runner::of(self.plan.platform).filter(|_| bytecode.runs) else {
             self.no_bytecode(&format!(
                 "no program of {} runs on this machine: install qemu-user-static",
@@ -58,10 +57,24 @@ impl NativeBuilder<'_, '_> {
             self.nothing(step)?;
             return Ok(None);
         };
+        self.told(&step.id.to_string(), |builder| {
+            builder.compile_python(step, bytecode, below, &runner, inputs)
+        })
+    }
+
+    fn compile_python(
+        &mut self,
+        step: &Step,
+        bytecode: &plan::Bytecode,
+        below: &[Layer],
+        runner: &Runner,
+        inputs: &Inputs,
+    ) -> Result<Option<Layer>, BuildError> {
+        let start = Instant::now();
         let of = bytecode.of.as_ref().and_then(|id| self.plan.step(id));
         let made = match of.map(|step| &step.op) {
-            Some(Op::Layer(wheels)) => self.of_wheels(step, wheels, below, &runner, inputs),
-            _ => self.of_system(step, below, &runner),
+            Some(Op::Layer(wheels)) => self.of_wheels(step, wheels, below, runner, inputs),
+            _ => self.of_system(step, below, runner),
         };
         let made = match made {
             Err(BuildError::Sandbox(

@@ -85,10 +85,8 @@ impl NativeBuilder<'_, '_> {
             });
         };
         let start = Instant::now();
-        let steps = self.plan.steps.iter().filter(|s| s.id.library().is_some());
-        let number = steps.take_while(|s| s.id != step.id).count();
         let mut job = Job {
-            number: u32::try_from(number).unwrap_or_default() + 1,
+            number: self.number(&step.id.to_string()),
             compile,
             need,
             log: &toolchain.log,

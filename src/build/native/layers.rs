@@ -7,6 +7,7 @@ use super::super::base::io as failed_at;
 use super::super::{BuildError, BuildEvent, Options, StepResult, recorded};
 use super::ahead::Ahead;
 use stackforge_binary::tar::{Attributes, Format, Writer};
+use stackforge_engine::{Event, StepKind};
 use stackforge_image::Layer;
 use stackforge_image::assemble::Assembled;
 use stackforge_image::layer::Stitched;
@@ -37,6 +38,8 @@ pub(super) struct NativeBuilder<'a, 'on> {
     pub without_bytecode: bool,
     /// Where programs that run in the image write their output, once one did.
     pub log: Option<PathBuf>,
+    /// Number of the step whose layer is being made: what programs print is its.
+    pub running: Option<u32>,
     /// Directories and audit readings that were made of layers while they were written.
     pub ahead: Ahead,
 }
@@ -59,6 +62,7 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
             threads: std::thread::available_parallelism().map_or(1, Into::into),
             without_bytecode: false,
             log: None,
+            running: None,
             ahead: Ahead::default(),
         }
     }
@@ -74,6 +78,41 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
             let written = make(on_plain)?;
             Ok((written.layer.diff_id.clone(), written))
         })
+    }
+
+    /// Returns the number of a step in events and logs, from 1. What is no step of the plan has the next one.
+    pub fn number(&self, step: &str) -> u32 {
+        let mut steps = self.plan.steps.iter();
+        let place = steps.position(|s| s.id.to_string() == step);
+        u32::try_from(place.unwrap_or(self.plan.steps.len())).map_or(u32::MAX, |place| place + 1)
+    }
+
+    /// Does a step's work between two events, that it began and that it ended; within such work, only does it.
+    pub fn told<T>(
+        &mut self,
+        step: &str,
+        work: impl FnOnce(&mut Self) -> Result<T, BuildError>,
+    ) -> Result<T, BuildError> {
+        let (id, name, start) = (self.number(step), format!("[{step}]"), Instant::now());
+        if self.running == Some(id) {
+            return work(self);
+        }
+        (self.on)(BuildEvent::Engine(Event::StepStarted {
+            id,
+            name: name.clone(),
+            kind: StepKind::Layer,
+        }));
+        self.running = Some(id);
+        let done = work(self);
+        self.running = None;
+        (self.on)(BuildEvent::Engine(Event::StepFinished {
+            id,
+            name,
+            cached: false,
+            seconds: start.elapsed().as_secs_f64(),
+            error: done.as_ref().err().map(ToString::to_string),
+        }));
+        done
     }
 
     /// Notes that a step was done since `start`.
@@ -165,7 +204,7 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
         }
         let start = Instant::now();
         let temp = self.options.store.temp()?;
-        let layer = make(self, temp.file())?;
+        let layer = self.told(id, |builder| make(builder, temp.file()))?;
         temp.commit(layer.digest.clone())?;
         let mut outputs = more;
         outputs.insert("layer".to_owned(), layer.digest.clone());

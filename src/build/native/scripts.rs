@@ -159,14 +159,18 @@ impl NativeBuilder<'_, '_> {
         self.log = Some(log.clone());
         let file = File::options().create(true).append(true).open(&log);
         let mut file = file.map_err(|e| failed_at("write", &log, e))?;
-        let (id, start) = (1, Instant::now());
-        let name = format!("[{step}] {what}");
+        let id = self.number(&step.to_string());
+        // Within a step that was told already, only the program's output is news.
+        let is_told = self.running == Some(id);
+        let (name, start) = (format!("[{step}] {what}"), Instant::now());
         let on = &mut *self.on;
-        on(BuildEvent::Engine(Event::StepStarted {
-            id,
-            name: name.clone(),
-            kind: StepKind::Run,
-        }));
+        if !is_told {
+            on(BuildEvent::Engine(Event::StepStarted {
+                id,
+                name: name.clone(),
+                kind: StepKind::Run,
+            }));
+        }
         let mut tail = VecDeque::new();
         let mut on_output = |stream: LogStream, bytes: &[u8]| {
             let line =
@@ -180,13 +184,15 @@ impl NativeBuilder<'_, '_> {
         };
         let outcome = Handle::current().block_on(sandbox.run(self.cancel, &mut on_output))?;
         let error = (outcome.code() != 0).then(|| format!("exit code {}", outcome.code()));
-        (self.on)(BuildEvent::Engine(Event::StepFinished {
-            id,
-            name: name.clone(),
-            cached: false,
-            seconds: start.elapsed().as_secs_f64(),
-            error: error.clone(),
-        }));
+        if !is_told {
+            (self.on)(BuildEvent::Engine(Event::StepFinished {
+                id,
+                name: name.clone(),
+                cached: false,
+                seconds: start.elapsed().as_secs_f64(),
+                error: error.clone(),
+            }));
+        }
         match error {
             None => Ok(()),
             Some(message) => Err(BuildError::Step {

@@ -20,11 +20,14 @@ use step::StepBars;
 /// Time between two reports of downloaded bytes, to programs and as lines for people.
 const JSON_EVERY: Duration = Duration::from_millis(200);
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
+/// Seconds from which the end of one of many short steps is told.
+const LONG: f64 = 0.5;
 
 pub struct Progress {
     mode: Mode,
     verbose: bool,
-    names: HashMap<u32, String>,
+    /// Running steps by number, and whether they are told only if they take long.
+    names: HashMap<u32, (String, bool)>,
     /// How far the steps are that count what they do.
     counts: HashMap<u32, Count>,
     uploaded: u64,
@@ -91,7 +94,10 @@ impl Progress {
             return;
         }
         match event {
-            BuildEvent::Phase { name } => self.line(&format!("== {name}")),
+            BuildEvent::Phase { name } => {
+                self.line(&format!("== {name}"));
+                screen::doing(name);
+            }
             BuildEvent::Retry { step, jobs } => self.line(&format!(
                 "killed for memory: {}; once more with {jobs} jobs",
                 short(step)
@@ -174,7 +180,7 @@ impl Progress {
             Mode::Plain if self.verbose => self.line(&format!("#{id} | {line}")),
             Mode::Plain if counted.is_some() => {
                 let due = self.counts.get_mut(&id).and_then(Count::due);
-                if let (Some(text), Some(name)) = (due, self.names.get(&id)) {
+                if let (Some(text), Some((name, _))) = (due, self.names.get(&id)) {
                     self.line(&format!("#{id} {name}: {text}"));
                 }
             }
@@ -205,9 +211,10 @@ impl Progress {
                     return;
                 }
                 let name = shown(name);
-                self.names.insert(*id, name.clone());
+                let is_short = *kind == StepKind::Layer;
+                self.names.insert(*id, (name.clone(), is_short));
                 match &mut self.mode {
-                    Mode::Plain => print_message(&format!("#{id} {name}\n")),
+                    Mode::Plain if !is_short => print_message(&format!("#{id} {name}\n")),
                     Mode::Live { steps, .. } => drop(steps.insert(*id, StepBars::new(name))),
                     _ => {}
                 }
@@ -233,9 +240,9 @@ impl Progress {
                 error,
             } => {
                 self.counts.remove(id);
-                let Some(name) = self.names.remove(id).or_else(|| {
+                let Some((name, is_short)) = self.names.remove(id).or_else(|| {
                     let visible = *cached && !name.contains("] FROM ");
-                    visible.then(|| shown(name))
+                    visible.then(|| (shown(name), false))
                 }) else {
                     return;
                 };
@@ -249,7 +256,9 @@ impl Progress {
                     (None, true) => "cached".to_owned(),
                     (None, false) => format!("{seconds:.1} s"),
                 };
-                self.line(&format!("#{id} {name}: {end}"));
+                if !is_short || error.is_some() || *seconds >= LONG {
+                    self.line(&format!("#{id} {name}: {end}"));
+                }
             }
             Event::Warning { message, .. } => {
                 self.line(&format!("warning: {message}"));
