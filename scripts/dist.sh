@@ -24,7 +24,9 @@ fi
 PATH=$PWD/$tools/bin:$PATH
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 home=${CARGO_HOME:-$HOME/.cargo}
-RUSTFLAGS="--remap-path-prefix=$PWD=/stackforge --remap-path-prefix=$home=/cargo"
+# A panic ends the program (Cargo.toml's profile `dist`), so nothing unwinds.
+RUSTFLAGS="--remap-path-prefix=$PWD=/stackforge --remap-path-prefix=$home=/cargo -Cforce-unwind-tables=no \
+    -Clink-arg=-Wl,-T,$PWD/scripts/no-unwind.ld"
 CFLAGS="-ffile-prefix-map=$PWD=/stackforge -ffile-prefix-map=$home=/cargo"
 CARGO_TARGET_DIR=$PWD/target/dist-build
 export PATH SOURCE_DATE_EPOCH RUSTFLAGS CFLAGS CARGO_TARGET_DIR

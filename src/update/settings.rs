@@ -117,8 +117,7 @@ impl Settings {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let settings: Self =
-            yaml::from_slice(text.as_bytes()).map_err(|e| e.without_snippet().to_string())?;
+        let settings: Self = yaml::from_slice(text.as_bytes()).map_err(|e| e.to_string())?;
         if let Some(service) = &settings.service
             && !is_unit(&service.unit)
         {

@@ -56,8 +56,9 @@ pub(super) fn document(
     let document: Value = match stackforge_types::yaml::from_slice(file.text.as_bytes()) {
         Ok(document) => document,
         Err(e) => {
-            let line = e.location().map_or(1, |l| l.line() as usize);
-            let text = e.without_snippet().to_string();
+            let line = e.line().and_then(|line| usize::try_from(line).ok());
+            let line = line.unwrap_or(1);
+            let text = e.to_string();
             let message = text.lines().next().unwrap_or_default().to_owned();
             return Err(invalid(line, message));
         }

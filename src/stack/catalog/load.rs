@@ -228,7 +228,7 @@ impl Catalog {
 pub fn parse<T: DeserializeOwned>(shown: &str, content: &[u8]) -> Result<T, CatalogError> {
     yaml::from_slice(content).map_err(|e| CatalogError::Invalid {
         file: shown.to_owned(),
-        message: e.without_snippet().to_string(),
+        message: e.to_string(),
     })
 }
 

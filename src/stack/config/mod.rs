@@ -126,8 +126,7 @@ impl Config {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let config: Self =
-            yaml::from_slice(text.as_bytes()).map_err(|e| e.without_snippet().to_string())?;
+        let config: Self = yaml::from_slice(text.as_bytes()).map_err(|e| e.to_string())?;
         config.is_sound()?;
         Ok(config)
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
+use stackforge_types::yaml;
 
 use super::alternatives::Alternative;
 
@@ -98,7 +99,7 @@ type Table = BTreeMap<(String, String), Vec<Effect>>;
 pub const TEXT: &str = include_str!("../../scripts.yaml");
 
 fn read(text: &str) -> Result<Table, String> {
-    let file: File = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let file: File = yaml::from_slice(text.as_bytes()).map_err(|error| error.to_string())?;
     let mut table = Table::new();
     for known in file.scripts {
         if known.source.is_empty() {
