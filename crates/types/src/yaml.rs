@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(
             fault("a:\n  - name: x\n    size: 3\n"),
             (
-                "unknown field `size`, expected `name` or `count` at line 3, column 5".to_owned(),
+                "unknown field `size`, expected one of name, count at line 3, column 5".to_owned(),
                 Some(3)
             )
         );
