@@ -5,6 +5,7 @@ mod support;
 
 mod bytecode;
 mod complete;
+mod console;
 mod crash;
 mod deploy;
 mod diagnose;
