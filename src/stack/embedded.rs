@@ -1,18 +1,35 @@
 //! The catalog, the templates and the keyrings inside the binary.
 //!
 //! The build script reads and checks the catalog, so an invalid one never compiles, and embeds it as JSON,
-//! which loads much faster. An overlay's files are added at run time, and the whole is checked again.
+//! which loads much faster than YAML, deflated, which makes the program smaller. An overlay's files are added at run time, and the whole is checked again.
 
 use crate::diag::{Code, Explained, codes};
 use include_dir::{Dir, include_dir};
 use stackforge_catalog::{Catalog, CatalogError};
 use stackforge_types::Digest;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::LazyLock;
 
 static COMPILED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/catalog.json"));
 static KEYRINGS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../images/keyrings");
-static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../templates");
+/// The templates by their path below templates/.
+static TEMPLATES: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
+    let bytes = inflated(include_bytes!(concat!(env!("OUT_DIR"), "/templates.json")));
+    serde_json::from_slice(&bytes).unwrap_or_default()
+});
+
+/// Inflates what the build script deflated: four bytes of length, then the content. It gives nothing for other bytes.
+pub(crate) fn inflated(bytes: &[u8]) -> Vec<u8> {
+    let Some((length, deflated)) = bytes.split_first_chunk() else {
+        return Vec::new();
+    };
+    let mut content = vec![0; u32::from_le_bytes(*length) as usize];
+    let read = libdeflater::Decompressor::new().deflate_decompress(deflated, &mut content);
+    content.truncate(read.unwrap_or_default());
+    content
+}
 
 /// Loads the embedded catalog, with `overlay`'s entries added or replacing those of the same name. An
 /// overlay has the layout of the catalog: `gpus.yaml`, `cuda.yaml`,
@@ -20,7 +37,7 @@ static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../templates");
 /// `diagnoses.yaml` ([`crate::diagnose::Diagnoses`]), `foreign.yaml` (what `init --from` knows), `loader.yaml`, `slim.yaml`, `libraries/`, `images/`, `templates/`.
 pub fn load(overlay: Option<&Path>) -> Result<Catalog, CatalogError> {
     let mut catalog: Catalog =
-        serde_json::from_slice(COMPILED).map_err(|e| CatalogError::Invalid {
+        serde_json::from_slice(&inflated(COMPILED)).map_err(|e| CatalogError::Invalid {
             file: "inside this program".to_owned(),
             message: e.to_string(),
         })?;
@@ -89,35 +106,20 @@ pub fn template(overlay: Option<&Path>, name: &str) -> Option<Cow<'static, str>>
     {
         return Some(Cow::Owned(text));
     }
-    TEMPLATES
-        .get_file(name)
-        .and_then(|f| f.contents_utf8())
-        .map(Cow::Borrowed)
+    TEMPLATES.get(name).map(|text| Cow::Borrowed(text.as_str()))
 }
 
 /// Returns the embedded templates below a folder: (path below the folder, text), in path order.
 pub fn templates_in(folder: &str) -> Vec<(String, &'static str)> {
-    fn walk(dir: &'static Dir<'static>, root: &str, out: &mut Vec<(String, &'static str)>) {
-        for file in dir.files() {
-            let path = file.path().strip_prefix(root).unwrap_or(file.path());
-            if let Some(text) = file.contents_utf8() {
-                out.push((path.display().to_string(), text));
-            }
-        }
-        for sub in dir.dirs() {
-            walk(sub, root, out);
-        }
-    }
-    let mut out = Vec::new();
-    let dir = match folder {
-        "" => Some(&TEMPLATES),
-        _ => TEMPLATES.get_dir(folder),
+    let prefix = match folder {
+        "" => String::new(),
+        folder => format!("{folder}/"),
     };
-    if let Some(dir) = dir {
-        walk(dir, folder, &mut out);
-    }
-    out.sort();
-    out
+    let below = TEMPLATES.iter().filter_map(|(path, text)| {
+        let path = path.strip_prefix(&prefix)?;
+        Some((path.to_owned(), text.as_str()))
+    });
+    below.collect()
 }
 
 /// Returns the public keys of a package archive, from images/keyrings/.

@@ -57,11 +57,14 @@ pub(crate) async fn files(
     on: &mut (dyn FnMut(BuildEvent) + Send),
 ) -> Result<Vec<PathBuf>, BuildError> {
     // Before the first byte the program that asks the index may have to be fetched.
-    on(BuildEvent::Download {
-        what: what.to_owned(),
-        done: 0,
-        total: locked.iter().map(|file| file.size).sum(),
-    });
+    let total: u64 = locked.iter().map(|file| file.size).sum();
+    if total > 0 {
+        on(BuildEvent::Download {
+            what: what.to_owned(),
+            done: 0,
+            total,
+        });
+    }
     let on = Mutex::new(on);
     let on_event = |event: fetch::Event<'_>| {
         let mut on = on.lock().unwrap_or_else(PoisonError::into_inner);

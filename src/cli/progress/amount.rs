@@ -1,10 +1,10 @@
 //! The bytes of one transfer.
 
-use super::{bytes_style, mib};
+use super::{amount_style, bytes_style, mib};
 use crate::cli::args::Common;
 use crate::cli::output::print_message;
 use crate::cli::screen;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use stackforge_transfer::registry;
 use stackforge_types::printable;
 use std::sync::{Arc, Mutex};
@@ -100,9 +100,4 @@ impl Amount {
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
-}
-
-fn amount_style() -> ProgressStyle {
-    ProgressStyle::with_template("{spinner} {msg} {bytes} {bytes_per_sec}")
-        .unwrap_or_else(|_| ProgressStyle::default_spinner())
 }

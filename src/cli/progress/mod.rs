@@ -95,6 +95,7 @@ impl Progress {
         }
         match event {
             BuildEvent::Phase { name } => {
+                self.without_unknown();
                 self.line(&format!("== {name}"));
                 screen::doing(name);
             }
@@ -155,15 +156,35 @@ impl Progress {
             let bar = downloads.entry(what.to_owned()).or_insert_with(|| {
                 screen::add(
                     ProgressBar::new(total)
-                        .with_style(bytes_style())
+                        .with_style(if total > 0 {
+                            bytes_style()
+                        } else {
+                            amount_style()
+                        })
                         .with_message(printable::line(what).into_owned()),
                 )
             });
-            bar.set_length(total);
+            if total > 0 {
+                bar.set_length(total);
+                bar.set_style(bytes_style());
+            }
             bar.set_position(done);
             if finished {
                 bar.finish_and_clear();
             }
+        }
+    }
+
+    /// Takes away the bars of downloads of unknown size: they are over when the next thing begins.
+    fn without_unknown(&mut self) {
+        if let Mode::Live { downloads, .. } = &mut self.mode {
+            downloads.retain(|_, bar| {
+                let is_known = bar.length().is_some_and(|all| all > 0);
+                if !is_known {
+                    bar.finish_and_clear();
+                }
+                is_known
+            });
         }
     }
 
@@ -207,6 +228,7 @@ impl Progress {
                 }
             }
             Event::StepStarted { id, name, kind } => {
+                self.without_unknown();
                 if *kind == StepKind::From {
                     return;
                 }
@@ -323,6 +345,12 @@ pub fn mib(bytes: u64) -> String {
 fn bytes_style() -> ProgressStyle {
     ProgressStyle::with_template("{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// Of bytes whose sum is not known.
+fn amount_style() -> ProgressStyle {
+    ProgressStyle::with_template("{spinner} {msg} {bytes} {bytes_per_sec}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
 /// Whether all of a download is here. A `total` of 0 is not known.

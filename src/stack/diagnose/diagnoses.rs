@@ -6,6 +6,7 @@
 use super::Pattern;
 use crate::catalog::{CatalogError, parse, schema};
 use crate::diag::Code;
+use crate::embedded::inflated;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +15,7 @@ use std::path::Path;
 pub(super) const PACKAGE: &str = "os_package";
 
 const FILE: &str = "diagnoses.yaml";
-static EMBEDDED: &[u8] = include_bytes!("../../../catalog/diagnoses.yaml");
+static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/diagnoses.yaml"));
 
 #[derive(Debug, Clone)]
 pub struct Diagnoses(pub Vec<Diagnosis>);
@@ -61,7 +62,7 @@ struct File {
 impl Diagnoses {
     /// Loads the embedded diagnoses. An overlay's replace those with the same ID; its others come first.
     pub fn load(overlay: Option<&Path>) -> Result<Self, CatalogError> {
-        let mut all = read(&format!("catalog/{FILE}"), EMBEDDED)?;
+        let mut all = read(&format!("catalog/{FILE}"), &inflated(EMBEDDED))?;
         let Some(path) = overlay.map(|dir| dir.join(FILE)) else {
             return Ok(Self(all));
         };

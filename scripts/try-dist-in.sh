@@ -1,0 +1,82 @@
+#!/bin/sh
+# Installs what `make dist` made in an empty Debian that has no more than Python, and does the first things with it as
+# an ordinary user: doctor, init, check, lock, build, audit, push and pull.
+#
+#     scripts/try-dist-in.sh SUITE wheel|deb     SUITE: bookworm, trixie
+#
+# Needs mmdebstrap, Docker and docker-registry, which `scripts/setup.sh tests` installs.
+set -eu
+cd "$(dirname "$0")/.."
+suite=$1 kind=$2
+case $(uname -m) in aarch64) machine=aarch64 arch=arm64 ;; *) machine=x86_64 arch=amd64 ;; esac
+case $kind in
+    wheel) install="runuser -u someone -- sh -c 'python3 -m venv /home/someone/venv
+        /home/someone/venv/bin/pip install -q --no-index /dist/stackforge-*_$machine.whl'" ;;
+    deb) install="dpkg -i /dist/stackforge_*_$arch.deb" ;;
+    *) echo "try-dist-in: write wheel or deb" >&2; exit 2 ;;
+esac
+image=stackforge-try-dist:$suite
+work=$(mktemp -d)
+registry=
+end() {
+    [ -z "$registry" ] || kill "$registry"
+    docker image rm --force "$image" >/dev/null 2>&1 || true
+    rm -rf "$work"
+}
+trap end EXIT
+mmdebstrap --variant=minbase --include=python3,python3-venv,ca-certificates "$suite" "$work/root.tar" \
+    >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+docker import "$work/root.tar" "$image" >/dev/null
+rm "$work/root.tar"
+
+port=$((20000 + $$ % 20000))
+cat >"$work/registry.yml" <<EOF
+version: 0.1
+log: { level: error }
+storage: { filesystem: { rootdirectory: $work/registry } }
+http: { addr: "127.0.0.1:$port", secret: try }
+EOF
+docker-registry serve "$work/registry.yml" >"$work/registry.log" 2>&1 &
+registry=$!
+
+cat >"$work/install" <<EOF
+set -e
+useradd --create-home someone
+$install
+exec runuser -u someone -- env HOME=/home/someone PATH="/home/someone/venv/bin:\$PATH" sh /try/steps
+EOF
+cat >"$work/steps" <<EOF
+set -e
+step() {
+    echo "== \$*"
+    start=\$(date +%s%N)
+    "\$@"
+    echo "== took \$((( \$(date +%s%N) - start ) / 1000000)) ms"
+}
+cd /home/someone
+step stackforge --version
+step stackforge doctor
+step stackforge init --gpu h100 -o first.yaml
+step stackforge check first.yaml
+cp /examples/tiny.yaml .
+step stackforge lock tiny.yaml
+step stackforge build tiny.yaml -o oci:tiny
+step stackforge audit oci:tiny
+step stackforge push oci:tiny 127.0.0.1:$port/tiny:1
+rm -rf /home/someone/.cache/stackforge
+step stackforge pull 127.0.0.1:$port/tiny:1 -o rootfs:root
+test -e root/usr/bin/python3.11
+EOF
+chmod 755 "$work"
+# Certificates, indexes and mirrors are this machine's.
+set -- --rm --network host -v "$PWD/target/dist:/dist:ro" -v "$PWD/examples:/examples:ro" -v "$work:/try:ro" \
+    -v /etc/ssl/certs/ca-certificates.crt:/etc/ssl/certs/ca-certificates.crt:ro
+for file in /etc/pip.conf "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.conf"; do
+    [ ! -e "$file" ] || set -- "$@" -v "$file:/etc/pip.conf:ro"
+done
+for name in PIP_INDEX_URL UV_DEFAULT_INDEX UV_INDEX_URL PIP_FIND_LINKS HTTP_PROXY HTTPS_PROXY NO_PROXY \
+    STACKFORGE_DEBIAN_MIRROR; do
+    eval "value=\${$name:-}"
+    [ -z "$value" ] || set -- "$@" -e "$name=$value"
+done
+docker run "$@" "$image" sh /try/install
