@@ -1,6 +1,6 @@
 # `make demo` and `make test` set up what they need on a fresh machine; `make dist` makes what is published,
 # `make docs` the book.
-.PHONY: demo demo-service test check fmt lint bench docs setup build dist
+.PHONY: demo demo-service test check fmt lint bench docs recording setup build dist
 
 CARGO ?= cargo
 export SCRIPTS := $(CURDIR)/scripts
@@ -43,3 +43,7 @@ dist:
 
 docs: build
 	sh scripts/docs.sh
+
+# The picture of README.
+recording: build
+	sh scripts/recording.sh

@@ -7,12 +7,12 @@
 # Needs mmdebstrap, Docker and docker-registry, which `scripts/setup.sh tests` installs.
 set -eu
 cd "$(dirname "$0")/.."
-suite=$1 kind=$2
+suite=$1 kind=$2 more=
 case $(uname -m) in aarch64) machine=aarch64 arch=arm64 ;; *) machine=x86_64 arch=amd64 ;; esac
 case $kind in
     wheel) install="runuser -u someone -- sh -c 'python3 -m venv /home/someone/venv
         /home/someone/venv/bin/pip install -q --no-index /dist/stackforge-*_$machine.whl'" ;;
-    deb) install="dpkg -i /dist/stackforge_*_$arch.deb" ;;
+    deb) install="dpkg -i /dist/stackforge_*_$arch.deb" more=,python3-pip ;; # which it recommends
     *) echo "try-dist-in: write wheel or deb" >&2; exit 2 ;;
 esac
 image=stackforge-try-dist:$suite
@@ -24,7 +24,7 @@ end() {
     rm -rf "$work"
 }
 trap end EXIT
-mmdebstrap --variant=minbase --include=python3,python3-venv,ca-certificates "$suite" "$work/root.tar" \
+mmdebstrap --variant=minbase "--include=python3,python3-venv,ca-certificates$more" "$suite" "$work/root.tar" \
     >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 docker import "$work/root.tar" "$image" >/dev/null
 rm "$work/root.tar"

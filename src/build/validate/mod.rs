@@ -129,6 +129,9 @@ impl Report {
         let device = |key: &str| self.device.get(key).and_then(Value::as_str);
         let validated = match (device("gpu"), device("sm")) {
             (Some(gpu), sm) => format!("validated on {gpu} (SM {})", sm.unwrap_or("unknown")),
+            _ if self.checks.iter().all(|c| c.status == Status::NotRun) => {
+                "not validated here".to_owned()
+            }
             _ => format!(
                 "validated without a GPU on {}",
                 device("cpu").unwrap_or("an unnamed processor")
