@@ -39,7 +39,8 @@ def main():
     parser.add_argument("--pictures", type=pathlib.Path)
     arguments = parser.parse_args()
     book = arguments.book.resolve()
-    pages = sorted(p for p in book.rglob("*.html") if p.name not in ("print.html", "toc.html"))
+    # 404.html is for the root of a server.
+    pages = sorted(p for p in book.rglob("*.html") if p.name not in ("404.html", "print.html", "toc.html"))
     faults, wanted, anchors = [], [], {}
     with sync_playwright() as playwright:
         root = ["--no-sandbox"] if os.geteuid() == 0 else []

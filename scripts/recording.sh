@@ -14,5 +14,4 @@ mkdir "$work/bin" "$work/stacks"
 ln -s "$program" "$work/bin/stackforge"
 cp tests/console/check/thor.yaml examples/tiny.yaml "$work/stacks"
 PATH=$work/bin:$PATH STACKFORGE_STORE=$work/store "$tools/bin/python" scripts/recording.py docs/pictures/first.svg \
-    --folder "$work/stacks" 'stackforge check thor.yaml' 'stackforge build tiny.yaml --engine native -o oci:tiny' \
-    'stackforge audit oci:tiny --gpu thor'
+    --folder "$work/stacks" 'stackforge check thor.yaml' 'stackforge build tiny.yaml --engine native -o oci:tiny'

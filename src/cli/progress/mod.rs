@@ -103,12 +103,7 @@ impl Progress {
                 "killed for memory: {}; once more with {jobs} jobs",
                 short(step)
             )),
-            BuildEvent::Waiting { step } => {
-                self.line(&format!(
-                    "waiting for another build that does {}",
-                    short(step)
-                ));
-            }
+            BuildEvent::Waiting { step } => self.line(&waiting(step)),
             BuildEvent::Objects { library, objects } => {
                 if let Some(text) = from_cache(objects) {
                     self.line(&format!("{library}: {text}"));
@@ -287,6 +282,11 @@ impl Progress {
             }
         }
     }
+}
+
+/// Says that another build does a step.
+pub(super) fn waiting(step: &str) -> String {
+    format!("waiting for another build that does {}", shown(step))
 }
 
 /// Says what of a compile came from the cache of objects. `None` if it was not asked.

@@ -2,7 +2,7 @@
 
 use super::super::args::Common;
 use super::super::output::{print_event, print_message};
-use super::super::progress::{from_cache, shown};
+use super::super::progress::{from_cache, shown, waiting};
 use super::super::screen;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
@@ -76,10 +76,7 @@ impl Show {
             }
             Some("waiting") => {
                 let step = event["step"].as_str().unwrap_or_default();
-                self.line(&format!(
-                    "{variant}: waiting for another build that does {}",
-                    shown(step)
-                ));
+                self.line(&format!("{variant}: {}", waiting(step)));
             }
             Some("objects") => {
                 let library = event["library"].as_str().unwrap_or_default().to_owned();

@@ -106,7 +106,7 @@ pub fn apply(case: &Case<'_>, env: &Environment<'_>, findings: &mut Vec<Diagnost
                 let known = build.option(&option.name.value);
                 if known.is_some_and(|known| !known.when.hold(facts)) {
                     let message = format!(
-                        "{} has no option `{}` for this target",
+                        "{} has no option `{}`: the recipe has it for other releases or targets",
                         package.shown(),
                         option.name.value
                     );
