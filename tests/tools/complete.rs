@@ -64,7 +64,7 @@ fn stacks_variants_libraries_gpus_and_codes_are_proposed() {
     let variants = ask(&["plan", stack, "--variant", ""]);
     assert_eq!(variants.len(), 98, "{variants:?}");
     let one = &variants[3];
-    assert_eq!(&ask(&["build", stack, "--variant", one]), &[one.clone()]);
+    assert_eq!(ask(&["build", stack, "--variant", one]), [one.as_str()]);
     assert_eq!(ask(&["sbom", stack, "--variant", "no-such"]), [""; 0]);
     assert_eq!(
         ask(&["lock", "tiny.yaml", "--upgrade", ""]),

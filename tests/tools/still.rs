@@ -98,6 +98,9 @@ fn mute() -> String {
     host
 }
 
+/// Arguments, and variables.
+type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)]);
+
 /// Whatever a command waits for (a registry, an index, a mirror, an engine, a pipe), its line goes on.
 #[test]
 fn a_command_that_waits_says_so() {
@@ -116,7 +119,7 @@ fn a_command_that_waits_says_so() {
         ("UV_DEFAULT_INDEX", &index),
         ("STACKFORGE_DEBIAN_MIRROR", &mirror),
     ];
-    let cases: &[(&[&str], &[(&str, &str)])] = &[
+    let cases: &[Case<'_>] = &[
         (
             &["lock", "tiny.yaml", "--upgrade", "--upgrade-os"],
             slow_network,
@@ -141,7 +144,7 @@ fn a_command_that_waits_says_so() {
         (&["cache", "import", "pipe"], no_engine),
         (&["diagnose", "pipe"], no_engine),
     ];
-    let watch = |(args, env): &(&[&str], &[(&str, &str)])| silence(args, env, &update);
+    let watch = |(args, env): &Case<'_>| silence(args, env, &update);
     let silent: Vec<String> = cases
         .chunks(6)
         .flat_map(|some| {
