@@ -36,7 +36,7 @@ fn compile(root: &Path) -> Result<(), Box<dyn Error>> {
     )
 }
 
-/// Collects the texts below a folder, by path.
+/// Collects the text files below a folder, by path.
 fn texts(
     folder: &Path,
     above: &str,
@@ -45,7 +45,7 @@ fn texts(
     for entry in std::fs::read_dir(folder)? {
         let path: PathBuf = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str());
-        let name = format!("{above}{}", name.ok_or("a name that is no text")?);
+        let name = format!("{above}{}", name.ok_or("a file name that is not UTF-8")?);
         if path.is_dir() {
             texts(&path, &format!("{name}/"), out)?;
         } else if let Ok(text) = String::from_utf8(std::fs::read(&path)?) {

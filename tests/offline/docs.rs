@@ -1,6 +1,6 @@
 //! README and the book: no broken link, every page in the table of contents, commands that exist.
 
-use crate::support::{Sandbox, project};
+use crate::support::{Sandbox, markdown_files, project};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -15,17 +15,7 @@ fn pages() -> Vec<PathBuf> {
     .into_iter()
     .map(project)
     .collect();
-    let mut folders = vec![project("docs")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "md") {
-                found.push(path);
-            }
-        }
-    }
+    found.extend(markdown_files("docs"));
     found
 }
 

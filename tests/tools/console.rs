@@ -5,7 +5,7 @@
 //! 2.6 GB -->`. In a block, a line `…` stands for any lines, and a
 //! `…` in a line for any text. Times and keys are not compared.
 
-use crate::support::{Sandbox, project};
+use crate::support::{Sandbox, markdown_files, project};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -21,18 +21,7 @@ struct Block {
 
 fn pages() -> Vec<PathBuf> {
     let mut pages = vec![project("README.md")];
-    let mut folders = vec![project("docs")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "md") {
-                pages.push(path);
-            }
-        }
-    }
-    pages.sort();
+    pages.extend(markdown_files("docs"));
     pages
 }
 

@@ -20,7 +20,7 @@ pub enum StepKind {
     Add,
     /// Writes the layers and the image's configuration.
     Export,
-    /// Makes one layer. The engine that does this is no Docker; most of its steps are short.
+    /// Makes one layer without a container engine. Most such steps are short.
     Layer,
 }
 

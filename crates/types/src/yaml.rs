@@ -5,7 +5,7 @@
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _};
 
-/// A document that is no YAML, or not the value that is wanted.
+/// Why a document could not be read: it is not valid YAML, or a value has another type than is expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct YamlError {
@@ -24,7 +24,7 @@ impl YamlError {
 /// Reads one document. Its depth is at most 32, its anchors and aliases are at most 50.
 ///
 /// # Errors
-/// If the bytes are no YAML of that depth, or are not the value that is wanted. The message ends with the place:
+/// If the bytes are not valid YAML of that depth, or a value has another type than `T` expects. The message ends with the place:
 /// ` at line 3, column 5`.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, YamlError> {
     // Comments mean nothing here, and the parser refuses more than 96 in front of one value.
@@ -41,8 +41,8 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, YamlError> {
     })
 }
 
-/// A value that is read through a parser whose type is erased: the parser is compiled once, and not once more for
-/// each type in every document.
+/// Reads `T` through a deserializer whose type is erased, so the YAML parser is compiled once for all types: for each
+/// type anew it made the program 0.4 MB larger.
 struct Erased<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Erased<T> {

@@ -87,7 +87,7 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
         u32::try_from(place.unwrap_or(self.plan.steps.len())).map_or(u32::MAX, |place| place + 1)
     }
 
-    /// Does a step's work between two events, that it began and that it ended; within such work, only does it.
+    /// Sends the events that a step begins and ends around its work. Work of the same step within it sends none.
     pub fn told<T>(
         &mut self,
         step: &str,
@@ -102,9 +102,9 @@ impl<'a, 'on> NativeBuilder<'a, 'on> {
             name: name.clone(),
             kind: StepKind::Layer,
         }));
-        self.running = Some(id);
+        let before = self.running.replace(id);
         let done = work(self);
-        self.running = None;
+        self.running = before;
         (self.on)(BuildEvent::Engine(Event::StepFinished {
             id,
             name,
