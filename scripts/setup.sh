@@ -39,6 +39,7 @@ if [ "${1:-}" = tests ]; then
     need docker-registry docker-registry
     need docker-compose docker-compose
     need openssl openssl
+    need curl curl
     need nghttpd nghttp2-server
     need busybox busybox-static
     need newuidmap uidmap

@@ -467,12 +467,12 @@ class Programs(Validation):
 class Options(unittest.TestCase):
     """Parts of a library that were compiled or left out, with stand-ins for their probes."""
 
-    def run_part(self, compiled, probe):
+    def run_part(self, compiled, *probes):
         library = {"name": "lib", "options": [{"option": "heads", "kept": ["a"], "left_out": ["b"]}]}
         document = spec.check({"schema": 1, "stack": "s", "libraries": [library]})
         job = mock.Mock()
         job.spec = document
-        with mock.patch.dict(options.PROBES, {"lib": {"heads": probe}}), \
+        with mock.patch.dict(options.PROBES, {"lib": {"heads": (lambda _, part, __: part, probes)}}), \
                 mock.patch.dict(options.REFUSALS, {"lib": "This build does not support"}), \
                 mock.patch.dict(sys.modules, {"torch": mock.MagicMock()}):
             self.assertEqual(options.units(document, {}), ["lib heads a", "lib heads b"])
@@ -480,14 +480,27 @@ class Options(unittest.TestCase):
 
     def test_what_was_compiled_has_to_be_right(self):
         self.assertEqual(self.run_part(True, lambda *_: None), {"name": "lib heads a", "status": "passed", "compiled": True})
-        wrong = self.run_part(True, lambda *_: "differs")
-        self.assertEqual((wrong["status"], wrong["kind"], wrong["reason"]), ("failed", "wrong-result", "differs"))
+        wrong = self.run_part(True, self.differs)
+        self.assertEqual((wrong["status"], wrong["kind"], wrong["reason"]), ("failed", "wrong-result", "differs: by 1"))
         with self.assertRaisesRegex(RuntimeError, "does not support a"):
             self.run_part(True, self.refuses)
 
     @staticmethod
-    def refuses(torch, part, _):
-        raise RuntimeError("This build does not support {}.".format(part))
+    def differs(case):
+        return "by 1"
+
+    @staticmethod
+    def refuses(case):
+        raise RuntimeError("This build does not support {}.".format(case))
+
+    def test_each_function_of_a_library_is_tried(self):
+        tried = []
+        right = lambda case: tried.append(case)
+        self.assertEqual(self.run_part(True, right, right)["status"], "passed")
+        self.assertEqual(tried, ["a", "a"])
+        self.assertEqual(self.run_part(True, right, self.differs)["reason"], "differs: by 1")
+        result = self.run_part(False, self.refuses, right)
+        self.assertEqual((result["status"], result["kind"], result.get("refused")), ("failed", "wrong-result", None))
 
     def test_what_was_left_out_has_to_refuse(self):
         refused = self.run_part(False, self.refuses)

@@ -51,8 +51,9 @@ fi
 trap objects_end EXIT
 objects_start || true
 
-# As many jobs as cores and memory allow; a limit from outside (a retry after the kernel
-# killed a compiler) comes as a secret because it changes nothing in the result.
+# As many jobs as there are cores where each object waits for its memory (objects.sh), else no more than memory allows;
+# a limit from outside (a retry after the kernel killed a compiler) comes as a secret because it changes nothing in
+# the result.
 cores=$(nproc)
 memory=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
 for file in /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes; do
@@ -64,7 +65,7 @@ for file in /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_byte
     esac
 done
 jobs=$((memory / STACKFORGE_JOB_MIB))
-[ "$jobs" -le "$cores" ] || jobs=$cores
+[ "$jobs" -le "$cores" ] && [ -z "${STACKFORGE_SCCACHE:-}" ] || jobs=$cores
 [ -z "${STACKFORGE_JOBS_MAX:-}" ] || [ "$jobs" -le "$STACKFORGE_JOBS_MAX" ] || jobs=$STACKFORGE_JOBS_MAX
 if [ -s /dev/stackforge/jobs ]; then
     limit=$(cat /dev/stackforge/jobs)

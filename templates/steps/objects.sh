@@ -6,6 +6,9 @@
 # assembler reads besides (`.incbin`), and what `-march=native` means here. A program in front of the assembler notes
 # the first, after which nothing of the library is kept; the second is compiled without the cache.
 #
+# In front of sccache stands memory.py, where each object waits until there is memory for it. So a compile starts as
+# many jobs as there are cores, and light objects run side by side where the heaviest could not.
+#
 # No step's key depends on this file. A fault here costs a compile, so nothing here ends the step.
 
 # Starts the cache. Where it does not start, everything stays as it was.
@@ -48,6 +51,12 @@ rm -f "\$text"
 exec $assembler "\$@"
 EOF
     chmod 755 "$own/as/as"
+    # The recipe's figure is that of nvcc; other compilers take less.
+    host=$STACKFORGE_JOB_MIB
+    [ "$host" -le 1500 ] || host=1500
+    gate="$(command -v python) -I /dev/stackforge/steps/memory.py $own/memory"
+    printf '#!/bin/sh\nexec %s %s %s "$@"\n' "$gate" "$STACKFORGE_JOB_MIB" "$sccache" >"$own/cached" &&
+        chmod 755 "$own/cached" || return 0
     machine=$(gcc -dumpmachine 2>/dev/null || echo none)
     for name in cc gcc c++ g++ "$machine-gcc" "$machine-g++"; do
         real=$(command -v "$name") || continue
@@ -58,6 +67,7 @@ EOF
 case " \$* " in *=native*) exec $real "\$@" ;; esac
 [ ! -e $includes ] || exec $real "\$@"
 export PATH="$own/as:\$PATH"
+case " \$* " in *" -c "*) exec $gate $host $sccache $real "\$@" ;; esac
 exec $sccache $real "\$@"
 EOF
         chmod 755 "$own/bin/$name"
@@ -73,7 +83,7 @@ EOF
         echo "stackforge: no cache of objects: $(tail -n 1 "$own/log")"
         return 0
     fi
-    export STACKFORGE_SCCACHE="$sccache" STACKFORGE_WRAPPERS="$own/bin" PATH="$own/bin:$PATH"
+    export STACKFORGE_SCCACHE="$own/cached" STACKFORGE_WRAPPERS="$own/bin" PATH="$own/bin:$PATH"
 }
 
 # Removes every object, because sccache does not know all that they were made of.
@@ -87,7 +97,12 @@ objects_end() {
     [ -n "${STACKFORGE_SCCACHE:-}" ] || return 0
     # The folder of the build may be gone.
     cd /
-    "$STACKFORGE_SCCACHE" --show-stats --stats-format=json 2>/dev/null | python -I -c '
+    if [ -e "$own/memory/notes" ]; then
+        awk '/^waited/ { n++; s += $2 } /^killed/ { k++ }
+            END { printf "stackforge: %d compilers waited for memory, %d s in all; %d ran again after the kernel ended them\n", n, s, k }' \
+            "$own/memory/notes" || true
+    fi
+    "$sccache" --show-stats --stats-format=json 2>/dev/null | python -I -c '
 import json, sys
 stats = json.load(sys.stdin)["stats"]
 # The steps into which sccache takes an nvcc apart are counted beside the objects.
@@ -99,6 +114,6 @@ cached, device = count("cache_hits", False), count("cache_hits", True)
 print("stackforge: objects=%d cached=%d device=%d cached-device=%d" % (
     cached + count("cache_misses", False), cached, device + count("cache_misses", True), device))
 ' || true
-    "$STACKFORGE_SCCACHE" --stop-server >/dev/null 2>&1 || true
+    "$sccache" --stop-server >/dev/null 2>&1 || true
     [ ! -e "$includes" ] || objects_forget
 }

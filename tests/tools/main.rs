@@ -21,3 +21,4 @@ mod start;
 mod still;
 mod store;
 mod tls;
+mod workflows;

@@ -261,8 +261,8 @@ mod tests {
 
     #[test]
     fn what_was_left_out_of_a_library_is_shown_with_its_error() {
-        // Measured on one NVIDIA H100: flash-attn 2.8.3.post2 with head dimensions 64 and 128, forward alone.
-        let report = include_bytes!("../../../tests/fixtures/validation-h100-flash-attn.json");
+        // Measured on one NVIDIA H200: flash-attn 2.8.3.post2 with head dimensions 64 and 128, forward alone.
+        let report = include_bytes!("../../../tests/fixtures/validation-h200-flash-attn.json");
         let report = Report::from_slice(report).unwrap();
         assert!(report.ok);
         insta::assert_snapshot!(report.table());

@@ -155,6 +155,26 @@ fn the_docker_engine_compiles_an_object_once() {
     an_object_is_compiled_once("docker");
 }
 
+/// The kernel kills a compiler where memory is short; here another process of the step does, as soon as one is there.
+const KILLED: &str = r#"
+  commands:
+    - "python -c 'print(\"int f(int x) {\" + \"\".join(\"x += x * %d + %d / (x | 1);\" % (i, i) for i in range(9000)) + \" return x; }\")' > big.c"
+    - "until grep -lqs '^cc1$' /proc/[0-9]*/comm; do :; done; kill -9 $(grep -ls '^cc1$' /proc/[0-9]*/comm | cut -d/ -f3) & gcc -O1 -c big.c -o big.o; wait; gcc -c big.c -o two.o"
+    - "/dev/stackforge/tools/bin/python -m pip --python /opt/venv/bin/python wheel --no-deps --no-build-isolation --no-index --wheel-dir /opt/wheels ."
+"#;
+
+#[test]
+fn of_a_compile_that_ran_out_of_memory_one_object_is_compiled_again() {
+    let compiles = Compiles::with("native");
+    let path = ".stackforge/libraries/toolz.yaml";
+    compiles.sandbox.write(path, &recipe("toolz", KILLED));
+    compiles.stack("toolz", "0.12.1", 0, "killed once");
+    let run = compiles.build(&[]);
+    assert!(run.stderr.contains("it runs again, alone"), "{}", run.stderr);
+    assert!(run.stderr.contains("1 ran again"), "{}", run.stderr);
+    assert!(!run.stderr.contains("\"retry\""), "{}", run.stderr);
+}
+
 #[test]
 fn of_two_builds_at_once_one_compiles() {
     let compiles = Compiles::with("native");

@@ -1,7 +1,7 @@
 //! YAML before the schemas of its readers, and what is in it.
 
 use super::{all, below, emit, emitted, python, single, small, with, yaml};
-use crate::support::Sandbox;
+use crate::support::{Sandbox, project};
 use base64::Engine as _;
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -68,6 +68,20 @@ fn gitlab_takes_it() {
 #[test]
 fn kubernetes_takes_it() {
     judged_by("kubernetes", KUBERNETES);
+}
+
+/// This repository's own workflows, and the action that others use.
+#[test]
+fn github_takes_ours() {
+    let action = [&GITHUB[..3], &["vendor.github-actions"]].concat();
+    for (judge, path) in [
+        (GITHUB, ".github/workflows/release.yml"),
+        (GITHUB, ".github/workflows/test.yml"),
+        (&action, "action.yml"),
+    ] {
+        let path = project(path).display().to_string();
+        python::run(&[judge, &[path.as_str()]].concat()).unwrap_or_else(|e| panic!("{path}: {e}"));
+    }
 }
 
 /// A judge that takes everything would prove nothing.
