@@ -27,6 +27,12 @@ if cargo nextest --version >/dev/null 2>&1; then
     [ -n "$failed" ] || sh scripts/test-engine.sh cargo nextest run --locked --workspace --test-threads "$threads" \
         || failed="$failed nextest"
     cargo test --locked --workspace --doc --no-fail-fast || failed="$failed doc"
+    # A look at each page of the book, where there are the programs for it: they take minutes to install.
+    if command -v mdbook >/dev/null 2>&1 && command -v chromium >/dev/null 2>&1 && python3 -c 'import playwright' 2>/dev/null; then
+        STACKFORGE=$target/debug/stackforge sh scripts/docs.sh || failed="$failed docs"
+    else
+        echo "the book's pages in a browser: no mdbook, chromium or playwright here (scripts/docs.sh)" >>"$STACKFORGE_TEST_LEFT_OUT"
+    fi
     [ ! -e "$junit" ] || python3 scripts/slowest.py "$junit"
 else
     cargo test --locked --workspace --no-fail-fast || failed="$failed cargo-test"

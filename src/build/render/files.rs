@@ -17,7 +17,10 @@ const SCRIPTS: [(&str, &[&str]); 10] = [
     ("wheels", &["wheels.sh", "guard.sh", "net.sh", "forget.sh"]),
     ("clone", &["clone.sh", "net.sh"]),
     ("requires", &["requires.sh", "guard.sh", "net.sh"]),
-    ("compile", &["compile.sh", "memory.py", "objects.sh", "offline.py"]),
+    (
+        "compile",
+        &["compile.sh", "memory.py", "objects.sh", "offline.py"],
+    ),
     ("compiled", &["compiled.sh", "guard.sh", "forget.sh"]),
     ("slim", &["slim.py"]),
     ("bytecode", &["bytecode.py"]),

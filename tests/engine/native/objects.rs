@@ -170,7 +170,11 @@ fn of_a_compile_that_ran_out_of_memory_one_object_is_compiled_again() {
     compiles.sandbox.write(path, &recipe("toolz", KILLED));
     compiles.stack("toolz", "0.12.1", 0, "killed once");
     let run = compiles.build(&[]);
-    assert!(run.stderr.contains("it runs again, alone"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("it runs again, alone"),
+        "{}",
+        run.stderr
+    );
     assert!(run.stderr.contains("1 ran again"), "{}", run.stderr);
     assert!(!run.stderr.contains("\"retry\""), "{}", run.stderr);
 }
