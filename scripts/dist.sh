@@ -1,8 +1,7 @@
 #!/bin/sh
 # Makes what is published, in target/dist: programs, wheels, Debian packages, an SBOM and checksums
-# (scripts/sign-dist.sh signs those). Needs Rust with the standard library of each processor, Python 3, and the network
-# for crates and wheels; zig links for the other processor and for the old glibc. What rustup cannot fetch comes from
-# Debian's Rust, in a container (scripts/dist-debian.sh).
+# (scripts/sign-dist.sh signs those). Needs rustup, Python 3, and the network for crates and wheels; zig links for the
+# other processor and for the old glibc.
 #
 # The same commit and the same tools give the same bytes: no clock and no path of this machine is in a file.
 #
@@ -10,42 +9,10 @@
 set -eu
 cd "$(dirname "$0")/.."
 out=target/dist
-# Programs of one Rust and one system do not run on another: DIST_ON sets them apart.
-tools=target/dist-tools${DIST_ON:-}
+tools=target/dist-tools
 # The oldest glibc that the programs run on: Debian 10, RHEL 8 and JetPack 5 have no older one.
 # docs/install.md says why they are not static.
 glibc=2.28
-
-# This machine's own is first: it runs here, reads the others, and writes the pages and completions, which are the
-# same for each.
-case $(uname -m) in aarch64) here=arm64 other=amd64 ;; *) here=amd64 other=arm64 ;; esac
-[ $# -gt 0 ] || set -- "$other"
-[ "$1" = "$here" ] || set -- "$here" "$@"
-triple() {
-    case $1 in
-        amd64) echo x86_64-unknown-linux-gnu ;;
-        arm64) echo aarch64-unknown-linux-gnu ;;
-        *) echo "dist: no architecture $1; write amd64 or arm64" >&2; exit 2 ;;
-    esac
-}
-
-# The standard library of each.
-missing=
-for arch in "$@"; do
-    triple=$(triple "$arch")
-    if command -v rustup >/dev/null 2>&1; then
-        rustup target add "$triple" || echo "dist: rustup has no standard library for $triple here" >&2
-    fi
-    [ -d "$(rustc --print target-libdir --target "$triple")" ] || missing="$missing $arch"
-done
-if [ -n "$missing" ]; then
-    if [ -z "${DIST_ON:-}" ] && command -v mmdebstrap >/dev/null 2>&1 && docker version >/dev/null 2>&1; then
-        exec sh scripts/dist-debian.sh "$@"
-    fi
-    echo "dist: this Rust makes no programs for$missing; fetch the standard library with rustup, or install Docker and" \
-        "mmdebstrap: then Debian's Rust makes them" >&2
-    exit 3
-fi
 
 if [ ! -x "$tools/bin/cargo-zigbuild" ]; then
     python3 -m venv "$tools"
@@ -61,9 +28,14 @@ home=${CARGO_HOME:-$HOME/.cargo}
 RUSTFLAGS="--remap-path-prefix=$PWD=/stackforge --remap-path-prefix=$home=/cargo -Cforce-unwind-tables=no \
     -Clink-arg=-Wl,-T,$PWD/scripts/no-unwind.ld"
 CFLAGS="-ffile-prefix-map=$PWD=/stackforge -ffile-prefix-map=$home=/cargo"
-CARGO_TARGET_DIR=$PWD/target/dist-build${DIST_ON:-}
+CARGO_TARGET_DIR=$PWD/target/dist-build
 export PATH SOURCE_DATE_EPOCH RUSTFLAGS CFLAGS CARGO_TARGET_DIR
 
+# This machine's own is first: it runs here, reads the others, and writes the pages and completions, which are the
+# same for each.
+case $(uname -m) in aarch64) here=arm64 other=amd64 ;; *) here=amd64 other=arm64 ;; esac
+[ $# -gt 0 ] || set -- "$other"
+[ "$1" = "$here" ] || set -- "$here" "$@"
 rm -rf "$out"
 mkdir -p "$out"
 version=$(cargo metadata --no-deps --format-version 1 --locked \
@@ -72,8 +44,19 @@ print(next(p["version"] for p in json.load(sys.stdin)["packages"] if p["name"] =
 
 runs=$out/stackforge-$version-linux-$here
 
+triple() {
+    case $1 in
+        amd64) echo x86_64-unknown-linux-gnu ;;
+        arm64) echo aarch64-unknown-linux-gnu ;;
+        *) echo "dist: no architecture $1; write amd64 or arm64" >&2; exit 2 ;;
+    esac
+}
+
 for arch in "$@"; do
     triple=$(triple "$arch")
+    if command -v rustup >/dev/null 2>&1; then
+        rustup target add "$triple"
+    fi
     cargo zigbuild --locked --profile dist --target "$triple.$glibc" --bin stackforge
     program=$CARGO_TARGET_DIR/$triple/dist/stackforge
     cp "$program" "$out/stackforge-$version-linux-$arch"
