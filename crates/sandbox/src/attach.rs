@@ -155,8 +155,10 @@ impl Session {
         })?;
         answer.extend(&bytes[..received]);
         if let Some(terminal) = descriptors.into_iter().next() {
-            // A terminal that cannot be raw is used as it is.
-            self.terminal = Some((Relay::begin(terminal)?, Raw::begin().ok()));
+            // Raw first: what the program shows at once would be changed by this terminal, and what is typed at once
+            // kept by it. A terminal that cannot be raw is used as it is.
+            let raw = Raw::begin().ok();
+            self.terminal = Some((Relay::begin(terminal)?, raw));
         }
         Ok(received > 0)
     }

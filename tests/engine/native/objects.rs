@@ -30,6 +30,8 @@ fn recipe(library: &str, commands: &str) -> String {
 struct Compiles {
     sandbox: Sandbox,
     engine: &'static str,
+    /// Of the image: tests with one engine run side by side.
+    tag: String,
     _clean: CleanUp,
 }
 
@@ -41,10 +43,12 @@ impl Compiles {
             ".stackforge/libraries/toolz.yaml",
             &recipe("toolz", COMMANDS),
         );
+        let tag = format!("{NAME}-{}", std::process::id());
         let compiles = Self {
             sandbox,
             engine,
-            _clean: CleanUp::of(&[NAME]),
+            _clean: CleanUp::of(&[&tag]),
+            tag,
         };
         compiles.stack("toolz", "0.12.1", 0, "first");
         assert_eq!(compiles.sandbox.run(&["lock", "s.yaml"]).code, 0);
@@ -65,7 +69,7 @@ impl Compiles {
     fn args<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         let to: &[&str] = match self.engine {
             "native" => &["-o", "oci:layout"],
-            _ => &["-t", NAME],
+            _ => &["-t", &self.tag],
         };
         let build = ["build", "s.yaml", "--json", "--engine", self.engine];
         [&build[..], to, more].concat()
