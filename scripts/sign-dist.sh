@@ -10,7 +10,9 @@ if [ -z "${SIGNING_KEY:-}" ]; then
     echo "sign-dist: SIGNING_KEY is empty; set it to the PEM text of a private key" >&2
     exit 1
 fi
-key=$(mktemp)
-trap 'rm -f "$key"' EXIT
-printf '%s\n' "$SIGNING_KEY" >"$key"
-openssl dgst -sha256 -sign "$key" SHA256SUMS | base64 -w 0 >SHA256SUMS.sig
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+printf '%s\n' "$SIGNING_KEY" >"$work/key"
+# Not in a pipe, which would hide that a key is none.
+openssl dgst -sha256 -sign "$work/key" -out "$work/signature" SHA256SUMS
+base64 -w 0 "$work/signature" >SHA256SUMS.sig

@@ -39,10 +39,10 @@ fn on_terminal(w: &World, script: &str, keys: &[u8]) -> (i32, String) {
         }
     }
     let status = child.wait().unwrap();
-    (
-        status.code().unwrap_or(-1),
-        String::from_utf8_lossy(&shown).into_owned(),
-    )
+    let shown = String::from_utf8_lossy(&shown);
+    // On a busy machine the command's own line is shown, and taken away before the program begins.
+    let programs = shown.rsplit("\u{1b}[2K").next().unwrap_or_default();
+    (status.code().unwrap_or(-1), programs.to_owned())
 }
 
 #[test]
