@@ -159,11 +159,11 @@ fn the_docker_engine_compiles_an_object_once() {
     an_object_is_compiled_once("docker");
 }
 
-/// The kernel kills a compiler where memory is short; here another process of the step does, as soon as one is there.
+/// The kernel kills a compiler where memory is short; here another process of the step does, as soon as one compiles.
 const KILLED: &str = r#"
   commands:
     - "python -c 'print(\"int f(int x) {\" + \"\".join(\"x += x * %d + %d / (x | 1);\" % (i, i) for i in range(9000)) + \" return x; }\")' > big.c"
-    - "until grep -lqs '^cc1$' /proc/[0-9]*/comm; do :; done; kill -9 $(grep -ls '^cc1$' /proc/[0-9]*/comm | cut -d/ -f3) & gcc -O1 -c big.c -o big.o; wait; gcc -c big.c -o two.o"
+    - "(while :; do for p in $(grep -ls '^cc1$' /proc/[0-9]*/comm | cut -d/ -f3); do tr '\\0' ' ' </proc/$p/cmdline | grep -q -- ' -E ' || { kill -9 $p && exit; }; done; done) 2>/dev/null & gcc -O1 -c big.c -o big.o; wait; gcc -c big.c -o two.o"
     - "/dev/stackforge/tools/bin/python -m pip --python /opt/venv/bin/python wheel --no-deps --no-build-isolation --no-index --wheel-dir /opt/wheels ."
 "#;
 
