@@ -175,6 +175,10 @@ class ControlGroup:
                 continue
             try:
                 (group / name).write_text(str(limit))
+                if memory.field("/proc/meminfo", "SwapTotal"):
+                    # Else it would swap where it is to be killed.
+                    swap, text = ("memory.memsw.limit_in_bytes", str(limit)) if "limit" in name else ("memory.swap.max", "0")
+                    (group / swap).write_text(text)
                 return cls(group, name)
             except OSError:
                 group.rmdir()
@@ -185,6 +189,14 @@ class ControlGroup:
         v1 = limit != "memory.max"
         usage, reclaimable = ("memory.usage_in_bytes", "total_inactive_file") if v1 else ("memory.current", "inactive_file")
         self.files = [str(group / name) for name in (limit, usage, "memory.stat")] + [reclaimable]
+
+    def remove(self):
+        for _ in range(50):
+            try:
+                return self.group.rmdir()
+            except OSError:
+                # The kernel has not taken the last process out yet.
+                time.sleep(0.1)
 
     def enter(self):
         (self.group / "cgroup.procs").write_text(str(os.getpid()))
@@ -201,7 +213,7 @@ class Shortage(unittest.TestCase):
                 with open(os.environ["STACKFORGE_TEST_LEFT_OUT"], "a") as file:
                     file.write(why + "\n")
             self.skipTest(why)
-        self.addCleanup(self.group.group.rmdir)
+        self.addCleanup(self.group.remove)
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
