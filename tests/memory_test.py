@@ -92,6 +92,32 @@ class Compilers(unittest.TestCase):
             child.stdout.close()
         self.assertEqual(list((self.folder / "gate" / "running").iterdir()), [])
 
+    def test_a_signal_that_is_ignored_stays_ignored(self):
+        ask = "import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"
+        ignore = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
+        done = subprocess.run(self.program(ask), stdout=subprocess.PIPE, preexec_fn=ignore)
+        self.assertEqual(done.stdout, b"True\n")
+
+    def test_what_a_compiler_leaves_behind_is_not_waited_for(self):
+        # As a server that it starts, which keeps its streams.
+        text = "import subprocess; child = subprocess.Popen(['sleep', '300']); print(child.pid)"
+        with subprocess.Popen(self.program(text), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as gate:
+            left = int(gate.stdout.readline())
+            self.assertEqual(gate.wait(timeout=120), 0)
+            os.kill(left, signal.SIGKILL)
+
+    def test_one_that_waits_to_run_again_can_be_ended(self):
+        other = subprocess.Popen(self.program("import time; print('up', flush=True); time.sleep(300)"), stdout=subprocess.PIPE)
+        other.stdout.readline()
+        killed = subprocess.Popen(self.program("import os; os.kill(os.getpid(), 9)"), stderr=subprocess.PIPE)
+        self.assertIn(b"runs again, alone", killed.stderr.readline())
+        killed.terminate()
+        self.assertEqual(killed.wait(timeout=60), -signal.SIGTERM)
+        other.terminate()
+        other.wait()
+        killed.stderr.close()
+        other.stdout.close()
+
     def killed_once(self, how):
         """A program that ends like a killed one the first time."""
         mark = str(self.folder / "mark")

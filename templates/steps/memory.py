@@ -8,6 +8,7 @@ at once where no other one runs. Its streams, signals and exit status are the ca
 costs the waiting and nothing else.
 """
 
+import contextlib
 import fcntl
 import os
 import re
@@ -20,6 +21,8 @@ import time
 # Seconds in which a compiler takes what it will take. It is counted as taken before.
 GROWS = 60
 ASKS_AGAIN = 0.25
+# Seconds that what a compiler started, and left behind, may keep its error stream.
+LINGERS = 5
 REPEATS = 2
 # What nvcc, gcc, clang, sccache and a shell say of a program that the kernel ended (signal 9).
 KILLED = re.compile(
@@ -99,29 +102,28 @@ class Gate:
 
     def leave(self):
         # In this order: who passes the door next does not find it.
-        try:
+        with contextlib.suppress(OSError):
             os.unlink(self.mine.name)
-        finally:
-            self.mine.close()
-            fcntl.flock(self.door, fcntl.LOCK_UN)
+        self.mine.close()
+        self.door.close()
 
     def running(self):
         """Seconds since the start, and needs, of each compiler that runs."""
         found = []
         for entry in os.scandir(os.path.join(self.folder, "running")):
-            try:
-                with open(entry.path) as file:
+            # One that is leaving may remove its file at any time.
+            with contextlib.suppress(FileNotFoundError), open(entry.path) as file:
+                try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Nobody holds it: that one was killed, or is leaving.
-                os.unlink(entry.path)
-            except FileNotFoundError:
-                continue
-            except BlockingIOError:
-                found.append(entry)
-        return [(max(0, time.time() - entry.stat().st_mtime), int(entry.name.split()[1])) for entry in found]
+                    # Nobody holds it: that one was killed.
+                    os.unlink(entry.path)
+                except BlockingIOError:
+                    age = time.time() - os.fstat(file.fileno()).st_mtime
+                    found.append((max(0, age), int(entry.name.split()[1])))
+        return found
 
     def note(self, line):
-        with open(os.path.join(self.folder, "notes"), "a") as file:
+        with contextlib.suppress(OSError), open(os.path.join(self.folder, "notes"), "a") as file:
             file.write(line + "\n")
 
 
@@ -131,9 +133,9 @@ def run(command):
         child = subprocess.Popen(command, stderr=subprocess.PIPE)
     except OSError as error:
         sys.exit("%s: %s" % (command[0], error.strerror))
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # The group's signals reach the compiler by themselves, others do not.
-        signal.signal(number, lambda number, _: child.poll() is None and child.send_signal(number))
+    # The group's signals reach the compiler by themselves, others do not.
+    pass_signal = lambda number, _: child.poll() is None and child.send_signal(number)
+    before = {number: signal.signal(number, pass_signal) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     tail = bytearray()
 
     def pass_on():
@@ -146,11 +148,13 @@ def run(command):
             while data:
                 data = data[os.write(2, data):]
 
-    reader = threading.Thread(target=pass_on)
+    reader = threading.Thread(target=pass_on, daemon=True)
     reader.start()
     status = child.wait()
-    reader.join()
-    killed = status in (-signal.SIGKILL, 128 + signal.SIGKILL) or (status != 0 and KILLED.search(tail) is not None)
+    reader.join(LINGERS)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    killed = status in (-signal.SIGKILL, 128 + signal.SIGKILL) or (status != 0 and KILLED.search(bytes(tail)) is not None)
     return status, killed
 
 
@@ -164,7 +168,9 @@ def end(status):
 
 
 def main(folder, mib, command):
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Python's own handler, which prints a traceback. Where the signal is ignored there is none.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     # A source that came through a pipe cannot be read again.
     tries = 1 if "-" in command else 1 + REPEATS
     for attempt in range(tries):
