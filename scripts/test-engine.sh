@@ -71,4 +71,4 @@ until docker --host "unix://$run/docker.sock" version >/dev/null 2>&1; do
     sleep 0.5
 done
 say "an engine of its own, with overlay2"
-DOCKER_HOST=unix://$run/docker.sock "$@" 9>&-
+STACKFORGE_TEST_ENGINE=own DOCKER_HOST=unix://$run/docker.sock "$@" 9>&-

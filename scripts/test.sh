@@ -5,12 +5,16 @@
 set -eu
 STACKFORGE_TEST_LEFT_OUT=$(mktemp)
 export STACKFORGE_TEST_LEFT_OUT
-trap 'rm -f "$STACKFORGE_TEST_LEFT_OUT"' EXIT
+of_python=$(mktemp)
+python=
+trap 'kill "$python" 2>/dev/null; rm -f "$STACKFORGE_TEST_LEFT_OUT" "$of_python"' EXIT
 target=${CARGO_TARGET_DIR:-target}
 mkdir -p "$target"
 target=$(cd "$target" && pwd)
 failed=
-python3 -m unittest discover -s tests -p '*_test.py' || failed="$failed python"
+# They mostly wait, so they run beside the build.
+python3 -m unittest discover -s tests -p '*_test.py' >"$of_python" 2>&1 &
+python=$!
 # Tests lock in stores of their own, and each would fetch uv anew. (Where a test clears PATH, it does.)
 uv=$(sed -n '/^- name: uv$/,/^- name/s/^  version: "\(.*\)"$/\1/p' catalog/tools.yaml)
 tools=$target/test-tools/uv-$uv
@@ -23,9 +27,11 @@ if cargo nextest --version >/dev/null 2>&1; then
     rm -f "$junit"
     # Tests of engines mostly wait, so more run at a time than there are cores.
     threads=$(($(getconf _NPROCESSORS_ONLN) + 3))
-    cargo nextest run --locked --workspace --no-run || failed="$failed build"
-    [ -n "$failed" ] || sh scripts/test-engine.sh cargo nextest run --locked --workspace --test-threads "$threads" \
-        || failed="$failed nextest"
+    if cargo nextest run --locked --workspace --no-run; then
+        sh scripts/test-engine.sh cargo nextest run --locked --workspace --test-threads "$threads" || failed="$failed nextest"
+    else
+        failed="$failed build"
+    fi
     cargo test --locked --workspace --doc --no-fail-fast || failed="$failed doc"
     # A look at each page of the book, where there are the programs for it: they take minutes to install.
     if command -v mdbook >/dev/null 2>&1 && command -v chromium >/dev/null 2>&1 && python3 -c 'import playwright' 2>/dev/null; then
@@ -37,6 +43,8 @@ if cargo nextest --version >/dev/null 2>&1; then
 else
     cargo test --locked --workspace --no-fail-fast || failed="$failed cargo-test"
 fi
+wait "$python" || failed="$failed python"
+cat "$of_python"
 if [ -s "$STACKFORGE_TEST_LEFT_OUT" ]; then
     echo "left out:"
     sort -u "$STACKFORGE_TEST_LEFT_OUT" | sed 's/^/  /'

@@ -84,8 +84,10 @@ class Compilers(unittest.TestCase):
 
     def test_signals_reach_the_compiler_and_end_both(self):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            # Tests that a shell runs in the background ignore SIGINT, and what they start does too.
+            heeds = lambda number=number: signal.signal(number, signal.SIG_DFL)
             child = subprocess.Popen(self.program("import time; print('up', flush=True); time.sleep(60)"), stdout=subprocess.PIPE,
-                                     stderr=subprocess.DEVNULL)
+                                     stderr=subprocess.DEVNULL, preexec_fn=heeds)
             self.assertEqual(child.stdout.readline(), b"up\n")
             child.send_signal(number)
             self.assertEqual(child.wait(timeout=30), -number)

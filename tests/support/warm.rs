@@ -20,9 +20,8 @@ jit: false
 ";
 
 /// The parts of a store that a copy needs.
-const COPIED: [&str; 7] = [
+const COPIED: [&str; 6] = [
     "actions",
-    "blobs",
     "indices",
     "names",
     "oci-layout",
@@ -31,9 +30,18 @@ const COPIED: [&str; 7] = [
 ];
 
 impl Sandbox {
-    /// Fills a store that is not there yet. The test must not change a file of an unpacked directory in place: stores
-    /// share those.
+    /// Fills a store that is not there yet. The test must not change a blob or a file of an unpacked directory in place:
+    /// stores share those.
     pub fn warm(&self, store: &str) {
+        self.fill(store, "-al");
+    }
+
+    /// The same with blobs that the test may change.
+    pub fn warm_with_own_blobs(&self, store: &str) {
+        self.fill(store, "-a");
+    }
+
+    fn fill(&self, store: &str, blobs: &str) {
         // Another program's tests may replace it.
         let _alone = alone("warm");
         let from = made();
@@ -48,6 +56,7 @@ impl Sandbox {
             assert!(command.status().unwrap().success(), "{command:?}");
         };
         copy("-a", &COPIED);
+        copy(blobs, &["blobs"]);
         copy("-al", &["unpacked"]);
         // No image of the other store has a name here.
         std::fs::write(to.join("index.json"), EMPTY).unwrap();

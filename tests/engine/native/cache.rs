@@ -20,7 +20,8 @@ impl Machine {
         let sandbox = Sandbox::new();
         sandbox.warm("store");
         let stack = STACK.replace("packages: [tree]\n", "");
-        sandbox.write("s.yaml", &stack.replace("stackforge-test-native", NAME));
+        let stack = stack.replace("stackforge-test-native", NAME) + "bytecode: false\n";
+        sandbox.write("s.yaml", &stack);
         sandbox.write(".stackforge/libraries/markupsafe.yaml", MARKUPSAFE);
         sandbox.write("config.yaml", config);
         let config = sandbox.path("config.yaml").display().to_string();

@@ -16,10 +16,12 @@ target: { platform: linux/amd64, gpu: [h100] }
 python: \"3.11\"
 libraries: { six: \"1.17.0\" }
 jit: false
+bytecode: false
 ";
 
 fn stack() -> Sandbox {
     let sandbox = Sandbox::new();
+    sandbox.warm_with_own_blobs("store");
     sandbox.write("s.yaml", STACK);
     let run = sandbox.run(&["lock", "s.yaml"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
@@ -27,6 +29,9 @@ fn stack() -> Sandbox {
 }
 
 fn build(sandbox: &Sandbox, store: &str, more: &[&str]) -> Value {
+    if !sandbox.path(store).exists() {
+        sandbox.warm_with_own_blobs(store);
+    }
     let store = sandbox.path(store).display().to_string();
     let all = [
         "build", "s.yaml", "--json", "--engine", "native", "--store", &store,

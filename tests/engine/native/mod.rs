@@ -371,7 +371,7 @@ fn killed_at_any_moment_it_comes_to_the_same_image() {
     digest(&build_tiny(&sandbox, &store, &layout).output().unwrap());
     let whole = start.elapsed();
     fastrand::seed(20);
-    for _ in 0..20 {
+    for _ in 0..8 {
         if fastrand::bool() {
             fresh();
         }

@@ -12,6 +12,7 @@ target: { platform: linux/amd64, gpu: [h100, sm_120] }
 python: \"3.11\"
 libraries: { nvidia-curand: \"10.4.0.35\" }
 jit: false
+bytecode: false
 prune: true
 ";
 const LIBRARY: &str = "nvidia/cu13/lib/libcurand.so.10";
@@ -80,6 +81,7 @@ fn an_image_has_the_code_of_its_gpus_alone() {
     }
 
     let build = |store: &str| {
+        sandbox.warm(store);
         let store = sandbox.path(store);
         let args = [
             "build",
@@ -133,9 +135,11 @@ fn an_image_has_the_code_of_its_gpus_alone() {
     let site = unpacked.join("rootfs/opt/venv/lib/python3.11/site-packages");
     let of = |path: &Path| path.to_str().unwrap().to_owned();
     let wheels = std::fs::read_dir(sandbox.path("one/blobs/sha256")).unwrap();
-    let mut wheels = wheels.map(|entry| entry.unwrap().path());
+    let wheels = wheels.map(|entry| entry.unwrap().path());
     let is_zip = |path: &PathBuf| std::fs::read(path).unwrap().starts_with(b"PK\x03\x04");
-    let wheel = wheels.find(is_zip).unwrap();
+    let wheels = wheels.filter(is_zip);
+    let wheel = wheels.max_by_key(|wheel| wheel.metadata().unwrap().len());
+    let wheel = wheel.unwrap();
     out("python3", &["-c", LOOK, &of(&site), &of(&wheel), LIBRARY]);
 
     // The rest of it are tables.

@@ -32,6 +32,7 @@ fn packages_whose_scripts_run_are_the_same_from_both_engines() {
     ]));
     let native = format!("{NAME}:native");
     let build = |store: &str| {
+        sandbox.warm(store);
         let store = sandbox.path(store);
         let args = ["build", "s.yaml", "--json", "--engine", "native"];
         let to = [

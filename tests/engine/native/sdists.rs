@@ -101,7 +101,7 @@ fn write(sandbox: &Sandbox, libraries: &str, more: &str) {
         "s.yaml",
         &format!(
             "stack: {NAME}\nbase: debian-bookworm\ntarget: {{ platform: linux/amd64, gpu: [h100] }}\n\
-             python: \"3.11\"\nlibraries:\n{libraries}jit: false\n{more}"
+             python: \"3.11\"\nlibraries:\n{libraries}jit: false\nbytecode: false\n{more}"
         ),
     );
 }

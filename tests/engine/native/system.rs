@@ -6,11 +6,12 @@ use crate::support::Sandbox;
 /// A library that a linker wants and one that Python opens by its name.
 fn sandbox(more: &str) -> Sandbox {
     let sandbox = Sandbox::new();
+    sandbox.warm("store");
     sandbox.write(
         "s.yaml",
         &format!(
             "stack: stackforge-test-system\nbase: debian-bookworm\ntarget: {{ platform: linux/amd64, gpu: [h100] }}\n\
-             python: \"3.11\"\nlibraries: {{ lightgbm: \"4.6.0\", pyzbar: \"0.1.9\" }}\njit: false\n{more}"
+             python: \"3.11\"\nlibraries: {{ lightgbm: \"4.6.0\", pyzbar: \"0.1.9\" }}\njit: false\nbytecode: false\n{more}"
         ),
     );
     sandbox
