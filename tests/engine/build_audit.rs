@@ -20,6 +20,7 @@ libraries:
   nvidia-cuda-runtime: \"13.0.96\"
   markupsafe: { version: \"3.0.3\", from: source }
 jit: false
+bytecode: false
 ";
 const IMAGE: &str = "stackforge-test-audit:latest";
 const OBJECT: &str = "markupsafe/_speedups.cpython-311-x86_64-linux-gnu.so";

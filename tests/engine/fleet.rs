@@ -25,6 +25,7 @@ libraries:
   six: \"1.17.0\"
   markupsafe: { version: \"3.0.3\", from: source }
 jit: false
+bytecode: false
 ";
 
 fn sandbox(config: &str) -> Sandbox {

@@ -170,13 +170,20 @@ fn found(engine: &str, git: bool) {
     let recipe = recipe.replace("GIT", &repository.url);
     let recipe = recipe.replace("COMMIT", &repository.commit);
     sandbox.write(".stackforge/libraries/evilbuild.yaml", &recipe);
+    let (base, python) = match engine {
+        "native" => ("debian-bookworm", "3.11"),
+        _ => ("debian-trixie", "3.13"),
+    };
     sandbox.write(
         "s.yaml",
         &format!(
-            "stack: {name}\nbase: debian-trixie\ntarget: {{ platform: linux/amd64, gpu: [h100] }}\n\
-             python: \"3.13\"\nlibraries:\n  evilbuild: {{ version: \"1.0\", from: source }}\njit: false\n"
+            "stack: {name}\nbase: {base}\ntarget: {{ platform: linux/amd64, gpu: [h100] }}\n\
+             python: \"{python}\"\nlibraries:\n  evilbuild: {{ version: \"1.0\", from: source }}\njit: false\nbytecode: false\n"
         ),
     );
+    if engine == "native" {
+        sandbox.warm("store");
+    }
     let env = [
         ("UV_INDEX", index.url.as_str()),
         ("PIP_EXTRA_INDEX_URL", index.url.as_str()),
