@@ -101,8 +101,9 @@ impl Stack<'_> {
         let mut text = format!(
             "stack: stackforge-test-{}\nbase: debian-bookworm\n\
              target: {{ platform: linux/amd64, gpu: [h100] }}\npython: \"3.11\"\njit: false\n\
-             libraries:\n  six: \"{}\"\n",
+             bytecode: {}\nlibraries:\n  six: \"{}\"\n",
             self.locked().replace('.', "-"),
+            !self.compiles,
             self.six
         );
         if self.compiles {
