@@ -7,15 +7,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, readlink,
-    symlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, readlink, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, move_mount};
 
 use super::fault::Fault;
 use super::stubs::Stubs;
+use stackforge_types::beneath::{Within, open_beneath};
 
 pub(crate) struct Place {
     root: OwnedFd,
@@ -34,8 +32,6 @@ pub(crate) enum FileKind {
     Directory,
     File,
 }
-
-const BENEATH: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
 
 impl Place {
     pub(crate) fn new(root: OwnedFd, upper: Option<OwnedFd>) -> io::Result<Self> {
@@ -80,7 +76,7 @@ impl Place {
 
     fn open(&self, path: &Path) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        openat2(&self.root, path, flags, Mode::empty(), BENEATH)
+        open_beneath(&self.root, path, flags, Mode::empty(), Within::Root)
     }
 
     fn make(&mut self, target: &Path, wanted: FileKind) -> Result<OwnedFd, Errno> {

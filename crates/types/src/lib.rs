@@ -3,9 +3,10 @@
 //! Values that are parsed once, where they enter the program, and are always valid afterwards: [`Digest`],
 //! [`Platform`], [`Sm`] (compute capability), [`PythonVersion`], image [`reference`]s and [`wheel`] names.
 //! Besides them what every layer above needs: [`printable`] text, a machine's files below its [`root`]
-//! directory, [`date`]s, [`yaml`] of bounded depth, a [`login`] whose secrets are never shown, a [`Cancel`] that can be shared, and
-//! [`remove`], which removes a directory of any depth.
+//! directory, [`date`]s, [`yaml`] of bounded depth, a [`login`] whose secrets are never shown, a [`Cancel`] that can be shared, files
+//! [`beneath`] a directory, and [`remove`], which removes a directory of any depth.
 
+pub mod beneath;
 mod cancel;
 pub mod date;
 pub mod digest;

@@ -11,10 +11,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, chmodat, fchmod, openat, openat2,
-    renameat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, chmodat, fchmod, openat, renameat, unlinkat,
 };
 use rustix::io::Errno;
+
+use super::beneath::{Within, open_beneath};
 
 /// How often a directory is read again while other processes write into it.
 const MOST_TRIES: usize = 16;
@@ -76,8 +77,7 @@ fn flatten(root: &OwnedFd, moved: &mut u64) -> rustix::io::Result<()> {
 
 fn open(above: impl AsFd, name: &CString) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    let opened = || openat2(&above, name, flags, Mode::empty(), resolve);
+    let opened = || open_beneath(&above, name, flags, Mode::empty(), Within::OneMount);
     let folder = match opened() {
         // Its mode may deny access to its owner.
         Err(Errno::ACCESS) => {

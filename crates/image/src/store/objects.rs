@@ -11,7 +11,8 @@ use super::files::{entries, weight};
 use super::handle::Store;
 use super::list::{Entry, Kind};
 use super::lock::Alone;
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, mkdirat, openat2, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, renameat, unlinkat};
+use stackforge_types::beneath::{Within, open_beneath};
 use stackforge_types::{Digest, Platform};
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File};
@@ -25,9 +26,7 @@ const FOLDER: &str = "objects";
 const CONTENT: &str = "content";
 /// Most folders above an object that are named as its digits.
 const MOST_FOLDERS: usize = 4;
-const CLOSED: ResolveFlags = ResolveFlags::BENEATH
-    .union(ResolveFlags::NO_SYMLINKS)
-    .union(ResolveFlags::NO_XDEV);
+const CLOSED: Within = Within::OneMount;
 
 /// The directory of one library's objects.
 #[derive(Debug)]
@@ -78,7 +77,13 @@ impl ObjectFolder {
     pub fn read(&self, name: &str) -> Result<(File, u64), StoreError> {
         let open = || {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-            let file = File::from(openat2(&self.opened, name, flags, Mode::empty(), CLOSED)?);
+            let file = File::from(open_beneath(
+                &self.opened,
+                name,
+                flags,
+                Mode::empty(),
+                CLOSED,
+            )?);
             let found = file.metadata()?;
             let is = found.is_file() && is_object(name);
             is.then_some((file, found.len()))
@@ -102,7 +107,7 @@ impl ObjectFolder {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let _ = unlinkat(&folder, &own, AtFlags::empty());
             let mode = Mode::from_raw_mode(0o644);
-            let mut file = File::from(openat2(&folder, &own, flags, mode, CLOSED)?);
+            let mut file = File::from(open_beneath(&folder, &own, flags, mode, CLOSED)?);
             io::copy(&mut content, &mut file)?;
             Ok(renameat(&folder, &own, &folder, last)?)
         };
@@ -118,7 +123,7 @@ impl ObjectFolder {
                 Err(e) => return Err(e.into()),
             }
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            folder = openat2(&folder, name, flags, Mode::empty(), CLOSED)?.into();
+            folder = open_beneath(&folder, name, flags, Mode::empty(), CLOSED)?.into();
         }
         Ok(folder)
     }

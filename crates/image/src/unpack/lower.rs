@@ -7,12 +7,13 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, openat2, statat, unlinkat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::error::UnpackError;
 use super::paths::{Paths, join};
 use stackforge_binary::tar::{bytes, text};
+use stackforge_types::beneath::{Within, open_beneath};
 use stackforge_types::remove_at;
 
 #[derive(Default)]
@@ -114,7 +115,6 @@ fn remove_tree(folder: impl AsFd, name: &str, path: &str) -> Result<(), UnpackEr
 
 fn open(folder: impl AsFd, name: &str, path: &str) -> Result<OwnedFd, UnpackError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    openat2(folder, bytes(name), flags, Mode::empty(), resolve)
+    open_beneath(folder, bytes(name), flags, Mode::empty(), Within::Folders)
         .map_err(|e| UnpackError::at("open", path, e))
 }

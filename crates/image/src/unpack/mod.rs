@@ -2,8 +2,8 @@
 //! ([`over`]), to make the root file system itself.
 //!
 //! In: an untrusted layer's tar, a directory, and the owner of the files. Out: the layer's files as
-//! overlayfs wants a lower directory: whiteouts as devices 0:0, opaque directories marked. The kernel
-//! (`openat2`) opens every path below the directory without following a symbolic link, so nothing is written
+//! overlayfs wants a lower directory: whiteouts as devices 0:0, opaque directories marked. Every
+//! path is opened below the directory without following a symbolic link ([`open_beneath`](stackforge_types::beneath::open_beneath)), so nothing is written
 //! outside of it, whatever the layer contains. Devices other than whiteouts are left out: a container has
 //! its own. Files written before an error stay for the caller to remove.
 //!

@@ -4,14 +4,14 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, linkat, mkdirat, mknodat, openat2, statat,
-    symlinkat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, linkat, mkdirat, mknodat, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 
 use super::error::UnpackError;
 use super::owner::Owner;
 use stackforge_binary::tar::bytes;
+use stackforge_types::beneath::{Within, open_beneath};
 
 pub(super) struct Place<'a> {
     pub folder: OwnedFd,
@@ -23,22 +23,20 @@ pub(super) struct Place<'a> {
 /// A directory outside of which nothing is written.
 pub(super) struct Root {
     pub folder: OwnedFd,
-    resolve: ResolveFlags,
+    within: Within,
 }
 
 impl Root {
-    /// The root of one layer: the kernel refuses every symbolic link and every path out of it.
+    /// The root of one layer: every symbolic link and every path out of it is refused.
     pub(super) fn alone(folder: OwnedFd) -> Self {
-        let resolve = ResolveFlags::BENEATH
-            .union(ResolveFlags::NO_SYMLINKS)
-            .union(ResolveFlags::NO_MAGICLINKS);
-        Self { folder, resolve }
+        let within = Within::Folders;
+        Self { folder, within }
     }
 
-    /// The root of a layer over others, whose links the kernel follows as if this directory were `/`.
+    /// The root of a layer over others, whose links are followed as if this directory were `/`.
     pub(super) fn shared(folder: OwnedFd) -> Self {
-        let resolve = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
-        Self { folder, resolve }
+        let within = Within::Root;
+        Self { folder, within }
     }
 }
 
@@ -70,12 +68,12 @@ impl<'a> Place<'a> {
         path: &'a str,
     ) -> Result<Self, UnpackError> {
         let below = if folder.is_empty() { "." } else { folder };
-        let opened = openat2(
+        let opened = open_beneath(
             &root.folder,
             bytes(below),
             FOLDER,
             Mode::empty(),
-            root.resolve,
+            root.within,
         );
         let folder = opened.map_err(|e| match e {
             Errno::LOOP => UnpackError::BelowLink(path.to_owned()),
@@ -203,7 +201,7 @@ fn make(root: &Root, folder: &str) -> rustix::io::Result<()> {
         let (above, name) = folder[..at].rsplit_once('/').unwrap_or(("", &folder[..at]));
         let above = if above.is_empty() { "." } else { above };
         let above = bytes(above);
-        let above = openat2(&root.folder, above, FOLDER, Mode::empty(), root.resolve)?;
+        let above = open_beneath(&root.folder, above, FOLDER, Mode::empty(), root.within)?;
         match mkdirat(above, bytes(name), Mode::from_raw_mode(0o755)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(e) => return Err(e),
