@@ -49,7 +49,8 @@ pub fn open_beneath(
     let folder = folder.as_fd();
     path.into_with_c_str(
         |path| match openat2(folder, path, flags, mode, within.resolve()) {
-            // A filter that does not know the call refuses it in one of two ways.
+            // A kernel or filter that does not know the call answers in one of the first two ways; the third says that
+            // something was renamed meanwhile.
             Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => {
                 walk(folder, path.to_bytes(), flags, mode, within)
             }
