@@ -7,7 +7,7 @@ work=$(mktemp -d)
 image=localhost:${PORT:=5891}/stackforge-test-strangers
 registry=
 end() {
-    [ -z "$registry" ] || kill "$registry"
+    [ -z "$registry" ] || kill "$registry" 2>/dev/null || true
     docker rmi --force "$image:1" >/dev/null 2>&1 || true
     rm -rf "$work"
 }

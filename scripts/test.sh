@@ -1,13 +1,14 @@
 #!/bin/sh
 # Every test: those of the Python programs that run inside images, Rust's, and the examples of the documentation.
-# At the end stand the ten slowest tests and what was left out. Without cargo-nextest, `cargo test` runs the
-# programs one after another and says only what was left out.
+# At the end stand the ten slowest tests, what was left out, and which tests failed with the end of what they
+# printed. Without cargo-nextest, `cargo test` runs the programs one after another and says only what was left out.
 set -eu
 STACKFORGE_TEST_LEFT_OUT=$(mktemp)
 export STACKFORGE_TEST_LEFT_OUT
 of_python=$(mktemp)
 python=
-trap 'kill "$python" 2>/dev/null; rm -f "$STACKFORGE_TEST_LEFT_OUT" "$of_python"' EXIT
+# With `-e` a command that fails in a trap decides the exit status.
+trap '[ -z "$python" ] || kill "$python" 2>/dev/null || true; rm -f "$STACKFORGE_TEST_LEFT_OUT" "$of_python"' EXIT
 target=${CARGO_TARGET_DIR:-target}
 mkdir -p "$target"
 target=$(cd "$target" && pwd)
@@ -23,7 +24,8 @@ if [ ! -x "$tools/bin/uv" ]; then
 fi
 PATH=$tools/bin:$PATH
 if cargo nextest --version >/dev/null 2>&1; then
-    junit=$target/nextest/default/junit.xml
+    # Here also where CARGO_TARGET_DIR is elsewhere.
+    junit=target/nextest/default/junit.xml
     rm -f "$junit"
     # Tests of engines mostly wait, so more run at a time than there are cores.
     threads=$(($(getconf _NPROCESSORS_ONLN) + 3))
@@ -39,11 +41,12 @@ if cargo nextest --version >/dev/null 2>&1; then
     else
         echo "the book's pages in a browser: no mdbook, chromium or playwright here (scripts/docs.sh)" >>"$STACKFORGE_TEST_LEFT_OUT"
     fi
-    [ ! -e "$junit" ] || python3 scripts/slowest.py "$junit"
+    [ ! -e "$junit" ] || python3 scripts/junit.py "$junit"
 else
     cargo test --locked --workspace --no-fail-fast || failed="$failed cargo-test"
 fi
 wait "$python" || failed="$failed python"
+python=
 cat "$of_python"
 if [ -s "$STACKFORGE_TEST_LEFT_OUT" ]; then
     echo "left out:"
@@ -51,6 +54,7 @@ if [ -s "$STACKFORGE_TEST_LEFT_OUT" ]; then
 else
     echo "left out: nothing"
 fi
+[ ! -e "${junit:-}" ] || python3 scripts/junit.py "$junit" --failed
 if [ -n "$failed" ]; then
     echo "failed:$failed" >&2
     exit 1

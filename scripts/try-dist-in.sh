@@ -19,7 +19,7 @@ image=stackforge-try-dist:$suite
 work=$(mktemp -d)
 registry=
 end() {
-    [ -z "$registry" ] || kill "$registry"
+    [ -z "$registry" ] || kill "$registry" 2>/dev/null || true
     docker image rm --force "$image" >/dev/null 2>&1 || true
     rm -rf "$work"
 }
