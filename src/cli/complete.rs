@@ -56,10 +56,12 @@ fn command() -> Command {
 }
 
 fn with_proposals(command: Command) -> Command {
+    let name = command.get_name().to_owned();
+    let proposed = |arg| proposed(&name, arg);
     command.mut_args(proposed).mut_subcommands(with_proposals)
 }
 
-fn proposed(arg: Arg) -> Arg {
+fn proposed(command: &str, arg: Arg) -> Arg {
     let takes = arg.get_action().takes_values();
     match arg.get_id().as_str() {
         "stack" => arg.add(ArgValueCompleter::new(stack_files())),
@@ -68,7 +70,8 @@ fn proposed(arg: Arg) -> Arg {
         "gpu" if takes => arg.add(ArgValueCandidates::new(gpus)),
         "code" => arg.add(ArgValueCandidates::new(all_codes)),
         "image" | "source" => arg.add(ArgValueCompleter::new(images)),
-        "outputs" => arg.add(ArgValueCompleter::new(places)),
+        "outputs" if command == "pull" => arg.add(ArgValueCompleter::new(pulled_to)),
+        "outputs" => arg.add(ArgValueCompleter::new(built_to)),
         _ => arg,
     }
 }
@@ -139,12 +142,31 @@ fn images(typed: &OsStr) -> Vec<CompletionCandidate> {
     found
 }
 
-/// Where an image can go.
-fn places(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let mut found = after_prefix(typed, &["oci:", "oci-archive:", "rootfs:"]);
-    let others = ["docker", "registry:", "index:"].into_iter();
+/// Where `build` puts an image.
+fn built_to(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let words = ["docker", "registry:", "index:"];
+    places(typed, &["oci:", "oci-archive:"], &words)
+}
+
+/// Where `pull` puts an image besides the store.
+fn pulled_to(typed: &OsStr) -> Vec<CompletionCandidate> {
+    places(typed, &["oci:", "oci-archive:", "rootfs:"], &["docker"])
+}
+
+fn places(
+    typed: &OsStr,
+    paths: &[&'static str],
+    words: &[&'static str],
+) -> Vec<CompletionCandidate> {
+    let mut found = after_prefix(typed, paths);
     let begins = |word: &&str| word.as_bytes().starts_with(typed.as_encoded_bytes());
-    found.extend(others.filter(begins).map(CompletionCandidate::new));
+    found.extend(
+        words
+            .iter()
+            .copied()
+            .filter(begins)
+            .map(CompletionCandidate::new),
+    );
     found
 }
 

@@ -2,9 +2,9 @@
 
 use super::redact::redact;
 use super::uv::UvError;
+use stackforge_debian::KeyringError;
 use stackforge_debian::archive::ArchiveError;
 use stackforge_debian::finish::FinishError;
-use stackforge_debian::keyring::KeyringError;
 use stackforge_debian::mirror::MirrorError;
 use stackforge_debian::resolve::ResolveError as DebianError;
 use stackforge_stack::diag::{Code, Diagnostic, Explained, Report, chain, codes, of_disk};

@@ -102,18 +102,6 @@ pub enum Outcome {
     NeedsHelp,
 }
 
-impl Outcome {
-    /// The exit status of the run, and of `--status` after it.
-    pub fn exit(self) -> u8 {
-        match self {
-            Self::UpToDate | Self::Updated => 0,
-            Self::Refused => 1,
-            Self::Failed => 3,
-            Self::NeedsHelp => 4,
-        }
-    }
-}
-
 impl State {
     pub fn is_refused(&self, image: &Digest) -> Option<&Refused> {
         self.refused.iter().find(|refused| refused.image == *image)

@@ -10,12 +10,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
+use stackforge_debian::Keyring;
 use stackforge_debian::LockedDeb;
 use stackforge_debian::archive::{ArchiveError, Source, debian_suites, fetch_index};
 use stackforge_debian::configure::{CONFIGURE, INSTALL};
 use stackforge_debian::fetch::fetch_debs;
 use stackforge_debian::index::PackageIndex;
-use stackforge_debian::keyring::Keyring;
 use stackforge_debian::mirror::Mirrors;
 use stackforge_debian::release::{Release, ReleaseError};
 use stackforge_debian::resolve::{Request, resolve};

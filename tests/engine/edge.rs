@@ -170,9 +170,7 @@ impl Device {
             let text = std::fs::read_to_string(project(&format!("examples/{name}"))).unwrap();
             self.sandbox.write(name, &text);
         }
-        if !self.sandbox.path("store").exists() {
-            self.sandbox.warm("store");
-        }
+        self.sandbox.warm("store");
         let build = ["build", "tiny.yaml", "--engine", "native", "--tag", name];
         let run = self
             .sandbox

@@ -26,9 +26,9 @@ use stacks::Kit;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 use support::server::{self, Server, skopeo};
 use table::{Row, State, table, wrong};
 
@@ -58,12 +58,6 @@ enum Turn {
 }
 
 const TURNS: u64 = 5;
-
-/// Whose turn it is. A run that goes past midnight keeps it.
-static TODAY: LazyLock<Turn> = LazyLock::new(|| {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    Turn::Day(since_1970.as_secs() / 86_400 % TURNS)
-});
 
 /// Engines that build the changed stacks in both orders even where time is short: BuildKit over the store that
 /// new installations have, and Buildah, which does not hash what a step mounts.
@@ -220,7 +214,7 @@ fn left_out(name: &str, turn: Turn) -> Option<&'static str> {
         return (!named).then_some("STACKFORGE_ENGINES_ONLY leaves it out");
     }
     match turn {
-        _ if is_set(ALL) || turn == *TODAY => None,
+        _ if is_set(ALL) || turn == Turn::Day(support::today() % TURNS) => None,
         Turn::Never => Some("left out unless STACKFORGE_ENGINES_ALL is set"),
         _ => Some("its turn is another day, or with STACKFORGE_ENGINES_ALL set"),
     }

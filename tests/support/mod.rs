@@ -33,7 +33,8 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::sync::LazyLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 pub struct Run {
     pub code: i32,
@@ -141,6 +142,15 @@ pub fn left_out(what: &str) {
         let mut list = File::options().append(true).open(list).unwrap();
         writeln!(list, "{what}").unwrap();
     }
+}
+
+/// The day as a number since 1970: what costs much time takes turns by it. A program that runs past midnight keeps it.
+pub fn today() -> u64 {
+    static DAY: LazyLock<u64> = LazyLock::new(|| {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        since_1970.as_secs() / 86_400
+    });
+    *DAY
 }
 
 /// The JSON that a command printed.

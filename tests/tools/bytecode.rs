@@ -7,7 +7,6 @@ use stackforge_binary::pyc::normalized;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 fn python(program: &Path, args: &[&str]) -> Option<String> {
     let script = support::project("tests/tools/bytecode.py");
@@ -66,10 +65,8 @@ fn normalize(from: &Path, to: &Path) -> usize {
 fn a_python_loads_the_same_code_from_what_two_processes_compiled() {
     let pythons = pythons();
     assert!(!pythons.is_empty(), "a Python is on PATH");
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let day = now.as_secs() / 86_400;
-    let today = day as usize % pythons.len();
-    let day = day.to_string();
+    let today = support::today() as usize % pythons.len();
+    let day = support::today().to_string();
     for (number, (version, program)) in pythons.iter().enumerate() {
         if number != today && std::env::var_os("STACKFORGE_EVERY_PYTHON").is_none() {
             support::left_out(&format!(

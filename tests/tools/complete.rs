@@ -86,15 +86,13 @@ fn images_and_places_are_proposed() {
     assert_eq!(ask(&["build", "tiny.yaml", "-o", "reg"]), ["registry:"]);
     assert_eq!(
         ask(&["build", "tiny.yaml", "-o", ""]),
-        [
-            "oci:",
-            "oci-archive:",
-            "rootfs:",
-            "docker",
-            "registry:",
-            "index:"
-        ]
+        ["oci:", "oci-archive:", "docker", "registry:", "index:"]
     );
+    assert_eq!(
+        ask(&["pull", "localhost/a", "-o", ""]),
+        ["oci:", "oci-archive:", "rootfs:", "docker"]
+    );
+    assert_eq!(ask(&["pull", "localhost/a", "-o", "reg"]), [""; 0]);
     assert_eq!(ask(&["run", "ti"]), ["tiny.yaml"]);
 }
 

@@ -8,10 +8,10 @@ use std::fs::File;
 use std::path::Path;
 use std::time::SystemTime;
 
+use stackforge_debian::Keyring;
 use stackforge_debian::archive::{Source, Suite, fetch_index};
 use stackforge_debian::fetch::{Fetcher, RetryPolicy, fetch_debs};
 use stackforge_debian::finish;
-use stackforge_debian::keyring::Keyring;
 use stackforge_debian::mirror::Mirrors;
 use stackforge_debian::resolve::{Request, resolve};
 

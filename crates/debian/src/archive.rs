@@ -11,11 +11,11 @@ use std::time::SystemTime;
 
 use super::deb::{Bounded, xz_decoder};
 use super::index::{IndexBuilder, IndexError, PackageIndex};
-use super::keyring::Keyring;
 use super::mirror::{MirrorError, Mirrors};
 use super::newest;
 use super::package::is_word;
 use super::release::{MAX_RELEASE, Release, ReleaseError};
+use stackforge_openpgp::Keyring;
 use stackforge_transfer::fetch::{Download, FetchError, Fetcher};
 
 /// Limit on the size of one decompressed `Packages` file, in bytes. Debian's main has 50 MB.

@@ -19,7 +19,6 @@ mod dpkg;
 pub mod fetch;
 pub mod finish;
 pub mod index;
-pub mod keyring;
 mod members;
 pub mod mirror;
 mod newest;
@@ -33,6 +32,7 @@ mod tree;
 pub mod version;
 
 pub use package::LockedDeb;
+pub use stackforge_openpgp::{Keyring, KeyringError};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -25,6 +25,11 @@ pub fn aligned(cuda: (u32, u32)) -> bool {
     cuda >= (13, 2)
 }
 
+/// Whether an SM is an integrated GPU of a Tegra module, such as Jetson's and IGX's.
+pub fn is_tegra(sm: Sm) -> bool {
+    TEGRA.contains(&(sm.major, sm.minor))
+}
+
 /// Whether two SMs are the same GPU: CUDA 12 called Thor 10.1.
 pub fn same(a: Sm, b: Sm) -> bool {
     let thor = |s: Sm| matches!((s.major, s.minor), (10, 1) | (11, 0));
@@ -33,12 +38,11 @@ pub fn same(a: Sm, b: Sm) -> bool {
 
 /// Whether SASS for `code` runs on a device.
 pub fn sass_runs(code: Sm, device: Sm, aligned: bool) -> bool {
-    let tegra = |s: Sm| TEGRA.contains(&(s.major, s.minor));
     match code.suffix {
         Some(Suffix::Arch) => (code.major, code.minor) == (device.major, device.minor),
         _ if same(code, device) => true,
-        _ if tegra(code) => false,
-        _ if tegra(device)
+        _ if is_tegra(code) => false,
+        _ if is_tegra(device)
             && !(aligned && matches!((device.major, device.minor), (8, 7) | (7, 2))) =>
         {
             false

@@ -6,7 +6,7 @@
 mod code;
 mod driver;
 
-pub use code::{Coverage, aligned, coverage, ptx_runs, same, sass_runs};
+pub use code::{Coverage, aligned, coverage, is_tegra, ptx_runs, same, sass_runs};
 pub use driver::{DriverVersion, Support};
 
 /// Compiles the example of the README.

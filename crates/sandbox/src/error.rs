@@ -87,6 +87,19 @@ impl SandboxError {
         }
     }
 
+    /// Whether this machine starts no such sandbox, by its policy, its kernel or the emulator below the program,
+    /// as opposed to a run that went wrong.
+    pub fn is_of_machine(&self) -> bool {
+        match self {
+            SandboxError::NotAllowed { .. } | SandboxError::Overlay { .. } => true,
+            SandboxError::Setup { source, .. } => matches!(
+                source.raw_os_error(),
+                Some(libc::ENOSYS | libc::EINVAL | libc::EPERM | libc::EOPNOTSUPP)
+            ),
+            _ => false,
+        }
+    }
+
     /// Returns what the user can do.
     pub fn help(&self) -> String {
         match self {

@@ -14,15 +14,28 @@ pub fn rfc3339(seconds: u32) -> String {
 }
 
 /// Parses a date of RFC 2822, such as `Wed, 25 Nov 2026 22:17:41 +0000`, also with `UTC` as its zone, as
-/// Debian's archives write it. `None` if it is another text.
+/// Debian's archives write it, and with hours of one digit, as others do. `None` if it is another text.
 pub fn parse_rfc2822(text: &str) -> Option<SystemTime> {
-    let text = text.trim();
-    let date = match text.strip_suffix("UTC") {
-        // RFC 2822 has no `UTC`.
-        Some(rest) => OffsetDateTime::parse(&format!("{rest}GMT"), &Rfc2822),
-        None => OffsetDateTime::parse(text, &Rfc2822),
-    };
+    let words: Vec<String> = text
+        .split_ascii_whitespace()
+        .map(|word| match word {
+            // RFC 2822 has no `UTC`.
+            "UTC" => "GMT".to_owned(),
+            clock if clock.contains(':') => padded(clock),
+            word => word.to_owned(),
+        })
+        .collect();
+    let date = OffsetDateTime::parse(&words.join(" "), &Rfc2822);
     date.ok().map(SystemTime::from)
+}
+
+/// A time of day with two digits for each number.
+fn padded(clock: &str) -> String {
+    let pad = |part: &str| match part.len() {
+        1 => format!("0{part}"),
+        _ => part.to_owned(),
+    };
+    clock.split(':').map(pad).collect::<Vec<_>>().join(":")
 }
 
 #[cfg(test)]
@@ -55,12 +68,21 @@ mod tests {
             let text = format!("Wed, 25 Nov 2026 22:17:41 {zone}");
             assert_eq!(parse_rfc2822(&text), Some(at), "{zone}");
         }
+        let short = "Thu, 1 Jan 1970 0:01:5 UTC";
+        assert_eq!(
+            parse_rfc2822(short),
+            Some(UNIX_EPOCH + Duration::from_secs(65))
+        );
         let east = "Thu, 26 Nov 2026 00:17:41 +0200";
         assert_eq!(parse_rfc2822(east), Some(at));
         for bad in [
             "",
             "UTC",
             "Wed, 25 Nov 2026 22:17:41",
+            "Wed, 25 Nov 2026 22:17:41 :",
+            "Wed, 25 Nov 2026 ::41 UTC",
+            "Wed, 25 Nov 2026 22:17:41 CET",
+            "Wed, 0 Foo 1 1:1:1 UTC",
             "Wed, 31 Feb 2026 22:17:41 UTC",
         ] {
             assert_eq!(parse_rfc2822(bad), None, "{bad}");

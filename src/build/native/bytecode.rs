@@ -16,7 +16,7 @@ use stackforge_binary::source::FileSource;
 use stackforge_image::Layer;
 use stackforge_image::layer::{self, Install};
 use stackforge_plan::{self as plan, Op, Step, StepId};
-use stackforge_sandbox::{Mount, OWN, Root, Sandbox, SandboxError};
+use stackforge_sandbox::{Mount, OWN, Root, Sandbox};
 use stackforge_stack::catalog::template;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -77,9 +77,7 @@ impl NativeBuilder<'_, '_> {
             _ => self.of_system(step, below, runner),
         };
         let made = match made {
-            Err(BuildError::Sandbox(
-                e @ (SandboxError::NotAllowed { .. } | SandboxError::Overlay { .. }),
-            )) => {
+            Err(BuildError::Sandbox(e)) if e.is_of_machine() => {
                 self.no_bytecode(&format!("{e}; {}", e.help()));
                 return Ok(None);
             }

@@ -6,7 +6,6 @@ use super::layers::NativeBuilder;
 use crate::validate::{Check, Report, Status};
 use serde_json::Value;
 use stackforge_image::assemble::Assembled;
-use stackforge_sandbox::SandboxError;
 use stackforge_stack::spec::Platform;
 
 impl NativeBuilder<'_, '_> {
@@ -34,9 +33,7 @@ impl NativeBuilder<'_, '_> {
                 report: Box::new(report),
             }),
             // The image is built correctly; it can be validated where it runs.
-            Err(BuildError::Sandbox(
-                e @ (SandboxError::NotAllowed { .. } | SandboxError::Overlay { .. }),
-            )) if !gpu => {
+            Err(BuildError::Sandbox(e)) if e.is_of_machine() && !gpu => {
                 let why = format!("{e}; {}", e.help());
                 Ok(not_run(plan.validation(), &plan.variant, &why))
             }

@@ -15,7 +15,7 @@ use oci_spec::image::ImageConfiguration;
 use stackforge_image::assemble::{Assembled, Draft};
 use stackforge_image::store::Action;
 use stackforge_plan::{Native, Plan, Service, StepId};
-use stackforge_sandbox::{Root, Sandbox, SandboxError, User, Writes, gpu};
+use stackforge_sandbox::{Root, Sandbox, User, Writes, gpu};
 use stackforge_stack::labels;
 use stackforge_stack::spec::Platform;
 use stackforge_types::{Cancel, Digest, LogStream};
@@ -190,9 +190,9 @@ impl NativeBuilder<'_, '_> {
         match check(&service.checks, gpu, run).await {
             Ok(check) => Ok(Some(check)),
             // The image is made correctly; it can be checked where it runs.
-            Err(BuildError::Sandbox(
-                e @ (SandboxError::NotAllowed { .. } | SandboxError::Overlay { .. }),
-            )) => Ok(Some(not_run(format!("{e}; {}", e.help())))),
+            Err(BuildError::Sandbox(e)) if e.is_of_machine() => {
+                Ok(Some(not_run(format!("{e}; {}", e.help()))))
+            }
             Err(e) => Err(e),
         }
     }

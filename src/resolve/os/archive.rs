@@ -2,10 +2,10 @@
 
 use crate::error::OsPackagesError;
 use crate::{LockOptions, ResolveError};
+use stackforge_debian::Keyring;
 use stackforge_debian::archive::{ArchiveError, Source, Suite, fetch_index};
 use stackforge_debian::contents::{Contents, fetch_contents, fetch_unverified_contents};
 use stackforge_debian::index::PackageIndex;
-use stackforge_debian::keyring::Keyring;
 use stackforge_debian::mirror::Mirrors;
 use stackforge_stack::catalog::{Bootstrap, Image, keyring};
 use stackforge_stack::spec::Platform;

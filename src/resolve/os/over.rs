@@ -6,9 +6,9 @@
 
 use crate::error::BaseSystemError;
 use crate::system::SystemFile;
+use stackforge_debian::Keyring;
 use stackforge_debian::archive::{Suite, debian_suites};
 use stackforge_debian::finish::{Root as _, Unpacked, installed};
-use stackforge_debian::keyring::Keyring;
 use stackforge_stack::catalog;
 use stackforge_stack::spec::Platform;
 use stackforge_types::root::Root;

@@ -39,6 +39,18 @@ fn inconsistent(file: &str, message: String) -> CatalogError {
 fn gpus(catalog: &Catalog) -> Checked {
     let wrong = |what| Err(inconsistent("gpus.yaml", what));
     for sm in &catalog.sms {
+        let known = stackforge_gpu::is_tegra(sm.sm);
+        if sm.tegra != known {
+            let kind = if known {
+                "a Tegra module"
+            } else {
+                "a discrete GPU"
+            };
+            return wrong(format!(
+                "{}: `tegra: {}`, but its device code is judged as that of {kind}",
+                sm.sm, sm.tegra
+            ));
+        }
         for isa in &sm.isas {
             let Some(known) = catalog.isas.iter().find(|i| i.name == *isa) else {
                 return wrong(format!("{}: ISA `{isa}` is not in cpus.yaml", sm.sm));
@@ -410,6 +422,9 @@ mod tests {
             let message = with("gpus.yaml", &sm.replace("ISA", isa));
             assert!(message.contains(fault), "{message}");
         }
+        let known = sm.replace("ISA", "avx2");
+        let message = with("gpus.yaml", &known.replace("tegra: false", "tegra: true"));
+        assert!(message.contains("9.0: `tegra: true`"), "{message}");
         let message = with(
             "conflicts.yaml",
             "schema: 1\nconflicts:\n- { id: c, packages: { nobody: '<1' }, what: w, fix: f, source: s }\n",

@@ -1,10 +1,10 @@
 //! Codes and advice for errors of the libraries in `crates/`, which know no codes.
 
 use super::{Code, Explained, codes};
+use stackforge_debian::KeyringError;
 use stackforge_debian::archive::ArchiveError;
 use stackforge_debian::fetch::FetchDebsError as DebError;
 use stackforge_debian::finish::FinishError;
-use stackforge_debian::keyring::KeyringError;
 use stackforge_debian::mirror::MirrorError;
 use stackforge_debian::resolve::ResolveError as DebianError;
 use stackforge_debian::rootfs::RootfsError;

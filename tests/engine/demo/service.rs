@@ -1,11 +1,11 @@
 //! The example service, whole: built by both engines, started, called over HTTP, and built again after a line of
 //! its code changed.
 
-use crate::support::{CleanUp, Sandbox, left_out, project};
+use crate::support::{CleanUp, Sandbox, left_out, project, today};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 const TAG: &str = "stackforge-test-detector:latest";
 const CLASSES: [&str; 4] = ["bolt", "nut", "screw", "washer"];
@@ -138,10 +138,7 @@ pub fn the_example_service_answers_from_both_engines(sandbox: &Sandbox) {
     assert_ne!(first["scores"], second["scores"]);
 
     // The Docker engine installs torch anew for it, which takes minutes: each third day.
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    if !(since_1970.as_secs() / 86_400).is_multiple_of(3)
-        && std::env::var_os("STACKFORGE_ENGINES_ALL").is_none()
-    {
+    if !today().is_multiple_of(3) && std::env::var_os("STACKFORGE_ENGINES_ALL").is_none() {
         left_out(
             "the example service by the Docker engine: its turn is another day, or with STACKFORGE_ENGINES_ALL set",
         );

@@ -29,9 +29,7 @@ fn stack() -> Sandbox {
 }
 
 fn build(sandbox: &Sandbox, store: &str, more: &[&str]) -> Value {
-    if !sandbox.path(store).exists() {
-        sandbox.warm_with_own_blobs(store);
-    }
+    sandbox.warm_with_own_blobs(store);
     let store = sandbox.path(store).display().to_string();
     let all = [
         "build", "s.yaml", "--json", "--engine", "native", "--store", &store,

@@ -9,6 +9,7 @@ mod damage;
 mod engine;
 mod files;
 mod hostile;
+mod kernels;
 mod locking;
 mod objects;
 mod options;

@@ -6,16 +6,13 @@
 //! release past its `Valid-Until`.
 
 use std::collections::BTreeMap;
-use std::io::Cursor;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use pgp::composed::CleartextSignedMessage;
-use pgp::packet::Signature;
+use std::time::SystemTime;
 
 use super::control::{ControlError, StanzaReader};
-use super::keyring::Keyring;
 use super::package::is_pool_path;
+use stackforge_openpgp::{Keyring, NotSigned, SignedText};
 use stackforge_types::Digest;
+use stackforge_types::date::parse_rfc2822;
 
 /// Largest InRelease that is read, in bytes. Debian's own has about 150 KiB.
 pub const MAX_RELEASE: usize = 16 << 20;
@@ -30,7 +27,7 @@ pub enum ReleaseError {
         suite: String,
         /// What the OpenPGP reader says.
         #[source]
-        source: Box<pgp::errors::Error>,
+        source: NotSigned,
     },
     /// The file is larger than [`MAX_RELEASE`].
     #[error("InRelease of `{suite}` is longer than {MAX_RELEASE} bytes")]
@@ -142,43 +139,22 @@ impl Release {
         if bytes.len() > MAX_RELEASE {
             return Err(ReleaseError::TooLong { suite: suite() });
         }
-        let (message, _) =
-            CleartextSignedMessage::from_armor(Cursor::new(bytes)).map_err(|error| {
-                ReleaseError::NotSigned {
-                    suite: suite(),
-                    source: Box::new(error),
-                }
-            })?;
-        let text = message.signed_text();
-        if !message
-            .signatures()
-            .iter()
-            .any(|signature| keyring.verifies(signature, text.as_bytes(), now))
-        {
+        let signed = SignedText::parse(bytes).map_err(|source| ReleaseError::NotSigned {
+            suite: suite(),
+            source,
+        })?;
+        let Some(text) = signed.verified(keyring, now) else {
             return Err(ReleaseError::BadSignature {
                 suite: suite(),
-                signers: signers(message.signatures()),
+                signers: signers(&signed),
             });
-        }
-        parse(&text, &suite(), now)
+        };
+        parse(text, &suite(), now)
     }
 }
 
-fn signers(signatures: &[Signature]) -> String {
-    let mut names: Vec<String> = signatures
-        .iter()
-        .flat_map(|signature| {
-            let prints = signature
-                .issuer_fingerprint()
-                .into_iter()
-                .map(ToString::to_string);
-            let ids = signature
-                .issuer_key_id()
-                .into_iter()
-                .map(ToString::to_string);
-            prints.chain(ids).next()
-        })
-        .collect();
+fn signers(signed: &SignedText) -> String {
+    let mut names = signed.signers();
     names.truncate(8);
     if names.is_empty() {
         "no known key".to_owned()
@@ -217,7 +193,7 @@ pub fn parse(text: &str, suite: &str, now: SystemTime) -> Result<Release, Releas
         });
     }
     if let Some(until) = stanza.get("Valid-Until") {
-        let time = parse_date(until).ok_or_else(|| {
+        let time = parse_rfc2822(until).ok_or_else(|| {
             malformed(format!(
                 "`Valid-Until: {}` is no date",
                 until.escape_debug()
@@ -260,45 +236,8 @@ pub fn parse(text: &str, suite: &str, now: SystemTime) -> Result<Release, Releas
             .split_ascii_whitespace()
             .map(str::to_owned)
             .collect(),
-        date: stanza.get("Date").and_then(parse_date),
+        date: stanza.get("Date").and_then(parse_rfc2822),
     })
-}
-
-/// Parses `Wed, 25 Nov 2026 22:17:41 UTC`, the form that archives use; also with ` +0000` or `GMT`.
-fn parse_date(text: &str) -> Option<SystemTime> {
-    let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    let [_, day, month, year, clock, "UTC" | "GMT" | "+0000" | "Z"] = words[..] else {
-        return None;
-    };
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    let month = MONTHS.iter().position(|name| *name == month)? as u64 + 1;
-    let (day, year): (u64, u64) = (day.parse().ok()?, year.parse().ok()?);
-    let parts: Vec<u64> = clock
-        .split(':')
-        .map(|part| part.parse().ok())
-        .collect::<Option<_>>()?;
-    let [hour, minute, second] = parts[..] else {
-        return None;
-    };
-    if !(1970..10000).contains(&year)
-        || !(1..=31).contains(&day)
-        || hour > 23
-        || minute > 59
-        || second > 60
-    {
-        return None;
-    }
-    // Counts days since 1970-01-01 with years that start in March, so that a leap day comes last.
-    let (y, m) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
-    let days = y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 + day - 1;
-    let days = days.checked_sub(719_468)?;
-    Some(UNIX_EPOCH + Duration::from_secs(((days * 24 + hour) * 60 + minute) * 60 + second))
 }
 
 #[cfg(test)]
