@@ -2,13 +2,27 @@
 # Installs what `make dist` made in an empty Debian that has no more than Python, and does the first things with it as
 # an ordinary user: doctor, init, check, lock, build, audit, push and pull.
 #
-#     scripts/try-dist-in.sh SUITE wheel|deb     SUITE: bookworm, trixie
+#     scripts/try-dist-in.sh SUITE wheel|deb [ARCHITECTURE]     SUITE: bookworm, trixie; ARCHITECTURE: amd64, arm64
+#
+# Another architecture than this machine's is emulated (Debian's qemu-user-static); then this machine's program builds
+# the same image too, and both have to be the same. Sandboxes do not start under that emulator, so the image is not
+# validated, and has no byte code.
 #
 # Needs mmdebstrap, Docker and docker-registry, which `scripts/setup.sh tests` installs.
 set -eu
 cd "$(dirname "$0")/.."
 suite=$1 kind=$2 more=
-case $(uname -m) in aarch64) machine=aarch64 arch=arm64 ;; *) machine=x86_64 arch=amd64 ;; esac
+case $(uname -m) in aarch64) here=arm64 ;; *) here=amd64 ;; esac
+arch=${3:-$here}
+case $arch in
+    arm64) machine=aarch64 gpu=thor ;;
+    amd64) machine=x86_64 gpu=h100 ;;
+    *) echo "try-dist-in: no architecture $arch; write amd64 or arm64" >&2; exit 2 ;;
+esac
+if [ "$arch" != "$here" ] && [ ! -e "/proc/sys/fs/binfmt_misc/qemu-$machine" ]; then
+    echo "try-dist-in: programs of $arch do not run here: install qemu-user-static" >&2
+    exit 3
+fi
 case $kind in
     wheel) install="runuser -u someone -- sh -c 'python3 -m venv /home/someone/venv
         /home/someone/venv/bin/pip install -q --no-index /dist/stackforge-*_$machine.whl'" ;;
@@ -24,9 +38,9 @@ end() {
     rm -rf "$work"
 }
 trap end EXIT
-mmdebstrap --variant=minbase "--include=python3,python3-venv,ca-certificates$more" "$suite" "$work/root.tar" \
+mmdebstrap --variant=minbase "--architectures=$arch" "--include=python3,python3-venv,ca-certificates$more" "$suite" "$work/root.tar" \
     >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
-docker import "$work/root.tar" "$image" >/dev/null
+docker import --platform "linux/$arch" "$work/root.tar" "$image" >/dev/null
 rm "$work/root.tar"
 
 port=$((20000 + $$ % 20000))
@@ -56,20 +70,27 @@ step() {
 cd /home/someone
 step stackforge --version
 step stackforge doctor
-step stackforge init --gpu h100 -o first.yaml
+step stackforge init --gpu $gpu -o first.yaml
 step stackforge check first.yaml
-cp /examples/tiny.yaml .
+cp /try/tiny.yaml .
 step stackforge lock tiny.yaml
+step stackforge plan tiny.yaml
 step stackforge build tiny.yaml -o oci:tiny
 step stackforge audit oci:tiny
 step stackforge push oci:tiny 127.0.0.1:$port/tiny:1
 rm -rf /home/someone/.cache/stackforge
 step stackforge pull 127.0.0.1:$port/tiny:1 -o rootfs:root
 test -e root/usr/bin/python3.11
+cp tiny.lock /made/
+cp tiny/index.json /made/
 EOF
+sed "s,linux/amd64,linux/$arch,; s/h100/$gpu/" examples/tiny.yaml >"$work/tiny.yaml"
+[ "$arch" = "$here" ] || echo "bytecode: false" >>"$work/tiny.yaml"
+mkdir "$work/made"
+chmod 777 "$work/made"
 chmod 755 "$work"
 # Certificates, indexes and mirrors are this machine's.
-set -- --rm --network host -v "$PWD/target/dist:/dist:ro" -v "$PWD/examples:/examples:ro" -v "$work:/try:ro" \
+set -- --rm --network host -v "$PWD/target/dist:/dist:ro" -v "$work:/try:ro" -v "$work/made:/made" \
     -v /etc/ssl/certs/ca-certificates.crt:/etc/ssl/certs/ca-certificates.crt:ro
 for file in /etc/pip.conf "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.conf"; do
     [ ! -e "$file" ] || set -- "$@" -v "$file:/etc/pip.conf:ro"
@@ -80,3 +101,11 @@ for name in PIP_INDEX_URL UV_DEFAULT_INDEX UV_INDEX_URL PIP_FIND_LINKS HTTP_PROX
     [ -z "$value" ] || set -- "$@" -e "$name=$value"
 done
 docker run "$@" "$image" sh /try/install
+
+if [ "$arch" != "$here" ]; then
+    echo "== the same image, made by the program of $here"
+    cp "$work/made/tiny.lock" "$work/"
+    set -- target/dist/stackforge-*-linux-"$here"
+    "$1" --store "$work/store" build "$work/tiny.yaml" --engine native -o "oci:$work/tiny"
+    cmp "$work/made/index.json" "$work/tiny/index.json"
+fi
