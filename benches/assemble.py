@@ -28,6 +28,7 @@ import urllib.parse
 import zipfile
 
 DIR = "target/bench/assemble"
+SOCKET = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
 STACK = """stack: bench-torch
 base: debian-bookworm
 target: { platform: linux/amd64, gpu: [h100] }
@@ -96,7 +97,7 @@ def native(stackforge, store):
 
 
 def engine(method, ask):
-    command = ["curl", "-sS", "--unix-socket", "/var/run/docker.sock", "-X", method]
+    command = ["curl", "-sS", "--unix-socket", SOCKET, "-X", method]
     return json.loads(run([*command, "http://docker/v1.41/" + ask])[1])
 
 
@@ -127,7 +128,7 @@ def docker(install, context, tag="bench-torch"):
     # What `docker build` asks of the engine, which needs no buildx.
     ask = f"http://docker/v1.41/build?version=2&t={tag}&nocache=1"
     seconds, said = run(["sh", "-c", f"tar -C {context} -cf - . | curl -sS -T - -X POST "
-                         f"-H 'Content-Type: application/x-tar' --unix-socket /var/run/docker.sock '{ask}'"])
+                         f"-H 'Content-Type: application/x-tar' --unix-socket {SOCKET} '{ask}'"])
     if b"Successfully tagged" not in said:
         sys.exit(f"the engine's build failed: {said[-2000:].decode()}")
     forget(before)
@@ -142,6 +143,23 @@ def load_base(layout):
         base = json.load(file)["layers"][0]["digest"].split(":")[1]
     with open(f"{layout}/blobs/sha256/{base}", "rb") as file:
         run(["docker", "import", "-", "bench-base"], stdin=file)
+
+
+def prepare(stackforge):
+    """The store of packages, its wheels as a context of Docker's, and the base in Docker. Returns the store."""
+    os.makedirs(f"{DIR}/context/wheels", exist_ok=True)
+    with open(f"{DIR}/stack.yaml", "w") as file:
+        file.write(STACK)
+    store = os.path.abspath(f"{DIR}/store")
+    if not os.path.exists(f"{DIR}/stack.lock"):
+        run([stackforge, "lock", f"{DIR}/stack.yaml", "--store", store])
+    native(stackforge, store)
+    for wheel in glob.glob(f"{store}/names/*/*.whl"):
+        to = f"{DIR}/context/wheels/{os.path.basename(wheel)}"
+        if not os.path.exists(to):
+            os.link(wheel, to)
+    load_base(f"{DIR}/layout")
+    return store
 
 
 def together(command, size):
@@ -170,21 +188,10 @@ def limit(inflate, wheels, built):
 
 def main():
     stackforge, inflate, runs = *sys.argv[1:3], int((sys.argv[3:] or ["3"])[0])
-    os.makedirs(f"{DIR}/context/wheels", exist_ok=True)
-    with open(f"{DIR}/stack.yaml", "w") as file:
-        file.write(STACK)
-    store = os.path.abspath(f"{DIR}/store")
-    if not os.path.exists(f"{DIR}/stack.lock"):
-        run([stackforge, "lock", f"{DIR}/stack.yaml", "--store", store])
-    _, _, _, built = native(stackforge, store)
-    for wheel in glob.glob(f"{store}/names/*/*.whl"):
-        to = f"{DIR}/context/wheels/{os.path.basename(wheel)}"
-        if not os.path.exists(to):
-            os.link(wheel, to)
+    store = prepare(stackforge)
     if not os.path.exists(f"{DIR}/context/wheels/uv"):
         run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", f"{DIR}/uv", "uv"])
         shutil.copy(f"{DIR}/uv/bin/uv", f"{DIR}/context/wheels/uv")
-    load_base(f"{DIR}/layout")
     rows = []
     try:
         for _ in range(runs):

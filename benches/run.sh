@@ -20,6 +20,7 @@ cargo bench --quiet --bench pack -- "$PWD"/target/bench/libtorch_cuda.so \
     "$PWD"/target/bench/hopper-cuda13/torch/lib/libtorch_cuda.so
 # Against Docker, pip, uv and skopeo; some 7 GB more.
 python3 benches/assemble.py target/release/stackforge "$inflate"
+python3 benches/build.py target/release/stackforge
 python3 benches/start.py target/release/stackforge
 cargo bench --quiet --bench sandbox
 # Against a registry on loopback.

@@ -1,4 +1,4 @@
-"""What a JUnit report of cargo-nextest tells: the ten slowest tests, or those that failed.
+"""Prints the ten slowest tests of a JUnit report of cargo-nextest, or those that failed.
 
 Usage: junit.py REPORT [--failed]
 """
@@ -23,10 +23,10 @@ def slowest(cases):
 def failed(cases):
     for case in cases:
         flaky = case.find("flakyFailure")
-        failure = case.find("failure")
+        failed_with = [case.find(kind) for kind in ("failure", "error")]
         if flaky is not None:
             print(f"passed at the second try: {name(case)}")
-        if failure is not None:
+        if any(kind is not None for kind in failed_with):
             print(f"failed: {name(case)}")
             printed = f"{case.findtext('system-out') or ''}\n{case.findtext('system-err') or ''}"
             lines = [line for line in printed.splitlines() if line.strip()]

@@ -8,6 +8,9 @@
 A set of packages is locked, built natively twice (the second time nothing is taken from the store) and, with
 --docker, by the Docker engine, whose image's files are compared by path. Requirements are locked and built
 natively, and what they name is imported. One line of a Markdown table for each.
+
+Names that are already in --out are skipped. --every 2 with --turn 0 and --turn 1 are two halves that may run side by
+side.
 """
 
 import argparse
@@ -59,6 +62,14 @@ def why(document, errors):
     return " ".join(errors.split())[-200:]
 
 
+def done_before(path):
+    """Returns the names that the table in a file already has."""
+    if not path or not os.path.exists(path):
+        return set()
+    with open(path, encoding="utf-8") as file:
+        return {line.split("|")[1].strip() for line in file if line.startswith("| ")}
+
+
 def short(text):
     text = " ".join(text.split()).replace("|", "\\|")
     return text if len(text) < 240 else text[:239] + "…"
@@ -104,7 +115,8 @@ def try_packages(packages, options, folder):
     if code:
         return "not locked", "", "", "", why(document, errors)
     build = [program, "build", "s.yaml", "--json", "--store", options.store]
-    native = [*build, "--engine", "native", "-t", f"{NAME}:native"]
+    by_native, by_docker = (f"{options.image}:{engine}" for engine in ("native", "docker"))
+    native = [*build, "--engine", "native", "-t", by_native]
     if options.docker:
         native += ["-o", "docker"]
     code, one, seconds, errors = run(native, folder)
@@ -117,14 +129,14 @@ def try_packages(packages, options, folder):
     result = "ok" if not audit.get("errors") else f"{audit['errors']} audit errors"
     if not options.docker:
         return result, again, "", f"{seconds:.0f}", ""
-    code, by_docker, by_docker_seconds, errors = run([*build, "--engine", "docker", "-t", f"{NAME}:docker"], folder)
+    code, built, docker_seconds, errors = run([*build, "--engine", "docker", "-t", by_docker], folder)
     if code:
-        return result, again, "refused", f"{seconds:.0f}", why(by_docker, errors)
-    ours, theirs = docker_files(f"{NAME}:native"), docker_files(f"{NAME}:docker")
+        return result, again, "refused", f"{seconds:.0f}", why(built, errors)
+    ours, theirs = docker_files(by_native), docker_files(by_docker)
     differ = sorted(p for p in set(ours) | set(theirs) if ours.get(p) != theirs.get(p))
     docker = "same files" if not differ else f"**{len(differ)} files differ**"
-    subprocess.run(["docker", "rmi", f"{NAME}:native", f"{NAME}:docker"], capture_output=True, check=False)
-    return result, again, docker, f"{seconds:.0f} / {by_docker_seconds:.0f}", " ".join(differ[:6])
+    subprocess.run(["docker", "rmi", by_native, by_docker], capture_output=True, check=False)
+    return result, again, docker, f"{seconds:.0f} / {docker_seconds:.0f}", " ".join(differ[:6])
 
 
 def add(libraries, name, wanted):
@@ -175,7 +187,7 @@ def try_requirements(path, options, folder):
     if options.lock_only:
         return "locked", f"{seconds:.0f}", f"{len(odd)} lines left out", ", ".join(document.get("os_libraries", []))
     build = [options.stackforge, "build", "s.yaml", "--json", "--store", options.store, "--engine", "native"]
-    code, document, more, errors = run([*build, "-t", f"{NAME}:native"], folder)
+    code, document, more, errors = run([*build, "-t", f"{options.image}:native"], folder)
     result = "ok" if code == 0 else "refused"
     if code:
         keep(path, options, folder, document, errors)
@@ -189,7 +201,7 @@ def main():
     parser.add_argument("--stackforge", default="target/release/stackforge")
     parser.add_argument("--base", default="debian-bookworm")
     parser.add_argument("--python", default="3.11")
-    parser.add_argument("--store", default=os.path.join(tempfile.gettempdir(), NAME))
+    parser.add_argument("--store", help="by default one of its own, which is removed at the end")
     parser.add_argument("--docker", action="store_true", help="build by Docker too, and compare")
     parser.add_argument("--lock-only", action="store_true", help="lock requirements, and build nothing")
     parser.add_argument("--first", type=int, default=150, help="how many of the most frequent packages")
@@ -199,6 +211,17 @@ def main():
     parser.add_argument("--keep", help="a folder for the stacks and answers of requirements that do not work")
     options = parser.parse_args()
     options.stackforge = os.path.abspath(options.stackforge)
+    options.image = f"{NAME}-{options.turn}"
+    own = not options.store
+    options.store = options.store or tempfile.mkdtemp(prefix=f"{options.image}-")
+    try:
+        try_all(options)
+    finally:
+        if own:
+            shutil.rmtree(options.store, ignore_errors=True)
+
+
+def try_all(options):
     names = options.names
     if not names and options.what == "packages":
         with open(os.path.join(DATA, "os-packages.tsv"), encoding="utf-8") as file:
@@ -208,15 +231,17 @@ def main():
         names = sorted(os.path.join(folder, n) for n in os.listdir(folder) if n.endswith(".txt"))
     names = names[options.turn % options.every :: options.every]
     out = open(options.out, "a", encoding="utf-8") if options.out else sys.stdout
+    tried = done_before(options.out)
     for name in names:
+        shown = os.path.basename(name).removesuffix(".txt")
+        if shown in tried:
+            continue
         with tempfile.TemporaryDirectory(prefix=NAME) as folder:
             if options.what == "packages":
                 cells = try_packages(name.split(), options, folder)
             else:
                 cells = try_requirements(name, options, folder)
-        shown = os.path.basename(name).removesuffix(".txt")
         print("| " + " | ".join([shown, *map(short, cells)]) + " |", file=out, flush=True)
-    shutil.rmtree(options.store, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ run wheel_layer six-*.whl layer.tar.gz
 tar -tzf layer.tar.gz | grep six.py
 mirror=$(sed -n 's#^URIs: *\([^ ]*\).*#\1#p; s#^deb  *\(\[[^]]*\] \)\?\(http[^ ]*\).*#\2#p' /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -v security | head -n 1)
 run rootfs bookworm "$here/images/keyrings/debian-archive-bookworm.gpg" "${mirror%/}" root.tar hello
+curl -fsS "${mirror%/}/dists/bookworm/InRelease" -o InRelease
+run signed "$here/images/keyrings/debian-archive-bookworm.gpg" InRelease
 run sandboxed id
 docker import root.tar "$image:1" >/dev/null
 run engine "$image:1" hello

@@ -29,7 +29,7 @@ case $kind in
     deb) install="dpkg -i /dist/stackforge_*_$arch.deb" more=,python3-pip ;; # which it recommends
     *) echo "try-dist-in: write wheel or deb" >&2; exit 2 ;;
 esac
-image=stackforge-try-dist:$suite
+image=stackforge-try-dist:$suite-$arch
 work=$(mktemp -d)
 registry=
 end() {

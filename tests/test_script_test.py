@@ -25,6 +25,9 @@ class Status(unittest.TestCase):
             shutil.copy(os.path.join(ROOT, "catalog/tools.yaml"), os.path.join(folder, "catalog"))
             with open(os.path.join(folder, "scripts/test-engine.sh"), "w", encoding="utf-8") as file:
                 file.write('exec "$@"\n')
+            # Where there is a browser the script looks at the book.
+            with open(os.path.join(folder, "scripts/docs.sh"), "w", encoding="utf-8") as file:
+                file.write("exit 0\n")
             for name in ["cargo", "python3"]:
                 path = os.path.join(folder, "bin", name)
                 with open(path, "w", encoding="utf-8") as file:

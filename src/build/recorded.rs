@@ -8,9 +8,9 @@ use stackforge_plan::{Op, Plan, Step};
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
 
-/// Whether a build finds the step's output and need not do it again. `plan` asks this; a build asks the functions
-/// below, step by step. What a Docker engine keeps is known only
-/// by what it did: another engine, or one that was cleaned up, does the step again.
+/// Whether a build finds the step's output and need not do it again. `plan` asks this; a build calls [`wheel`],
+/// [`layers`] and [`report`]. What a Docker engine keeps is known only by what it did: another engine, or one that was
+/// cleaned up, does the step again.
 pub fn cached(store: &Store, plan: &Plan, step: &Step) -> bool {
     match &step.op {
         Op::Compile(_) | Op::Project(_) => wheel(store, step).is_some(),

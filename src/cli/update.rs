@@ -86,7 +86,7 @@ fn status(common: &Common, settings: &Settings) -> Outcome {
     report_outcome(common, &last, &state, true)
 }
 
-/// Reports the end of a run: an error where the service has not what the image is now.
+/// Reports the end of a run. It is an error unless the service has the newest image.
 fn report_outcome(common: &Common, last: &Last, state: &State, asked: bool) -> Outcome {
     use update::Outcome as End;
     let at = if asked {

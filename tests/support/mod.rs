@@ -144,7 +144,7 @@ pub fn left_out(what: &str) {
     }
 }
 
-/// The day as a number since 1970: what costs much time takes turns by it. A program that runs past midnight keeps it.
+/// Returns the number of days since 1970, by which slow tests take turns. A program that runs past midnight keeps it.
 pub fn today() -> u64 {
     static DAY: LazyLock<u64> = LazyLock::new(|| {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();

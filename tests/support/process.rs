@@ -22,7 +22,8 @@ pub fn is_again() -> bool {
     std::env::var_os(AGAIN).is_some()
 }
 
-/// Lets the program, and all that it starts, find a kernel that has not got these system calls: they answer ENOSYS.
+/// Makes these system calls fail with ENOSYS for the program and its children. An ordinary user's children get no
+/// subordinate IDs: the filter needs PR_SET_NO_NEW_PRIVS, which `newuidmap` does not work with.
 pub fn without(command: &mut Command, calls: &[libc::c_long]) {
     let op = |code: u32, yes: u8, value: u32| libc::sock_filter {
         code: u16::try_from(code).unwrap(),
@@ -53,7 +54,7 @@ pub fn without(command: &mut Command, calls: &[libc::c_long]) {
         };
         // SAFETY: both calls read `filter`, which outlives them, and change nothing but this process.
         let refused = unsafe {
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1_u64, 0_u64, 0_u64, 0_u64) != 0
                 || libc::prctl(
                     libc::PR_SET_SECCOMP,
                     libc::SECCOMP_MODE_FILTER,

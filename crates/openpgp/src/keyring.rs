@@ -26,7 +26,7 @@ pub enum KeyringError {
 impl KeyringError {
     /// Returns what to do about it, as a sentence without its full stop.
     pub fn help(&self) -> &'static str {
-        "give the archive's keyring, a binary or armoured file of OpenPGP public keys"
+        "give a keyring, a binary or armoured file of OpenPGP public keys"
     }
 }
 

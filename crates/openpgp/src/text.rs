@@ -20,10 +20,10 @@ pub struct SignedText {
 }
 
 impl SignedText {
-    /// Parses a clear-signed message. What stands before or after it is not part of its text.
+    /// Parses a clear-signed message.
     ///
     /// # Errors
-    /// If the bytes are not a clear-signed message.
+    /// If the bytes are not a clear-signed message, or other text stands before or after it.
     pub fn parse(bytes: &[u8]) -> Result<Self, NotSigned> {
         let (message, _) = CleartextSignedMessage::from_armor(Cursor::new(bytes))
             .map_err(|error| NotSigned(Box::new(error)))?;
@@ -33,7 +33,7 @@ impl SignedText {
         })
     }
 
-    /// Returns the text if a key of the keyring has signed it, and signature and key are valid at `now`.
+    /// Returns the text, with lines that end with CR and LF, if a key of the keyring has signed it, and signature and key are valid at `now`.
     pub fn verified(&self, keyring: &Keyring, now: SystemTime) -> Option<&str> {
         self.signatures
             .iter()

@@ -1,4 +1,5 @@
-//! Keyrings that Debian ships, and bytes that are none. That real releases verify is tested where they are fetched.
+//! Keyrings that Debian ships, and bytes that are not a keyring. Real releases are verified where they are fetched
+//! (`tests/engine/debian_real.rs`).
 
 use proptest::prelude::*;
 use stackforge_openpgp::{Keyring, KeyringError, SignedText};

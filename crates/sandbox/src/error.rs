@@ -6,6 +6,9 @@ use std::path::PathBuf;
 
 use super::fault::{Fault, Stage};
 
+/// What to do about a system call that is missing.
+pub(super) const NEWER: &str = "Linux 5.12 or newer is needed";
+
 /// Why a sandbox could not run its program.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
@@ -78,7 +81,10 @@ impl SandboxError {
         match fault.stage {
             Stage::Namespaces => SandboxError::NotAllowed {
                 doing,
-                help: super::refusal::why_not_allowed(),
+                help: match fault.errno {
+                    libc::ENOSYS => NEWER.to_owned(),
+                    _ => super::refusal::why_not_allowed(),
+                },
                 source,
             },
             Stage::Overlay => SandboxError::Overlay { doing, source },
@@ -87,15 +93,12 @@ impl SandboxError {
         }
     }
 
-    /// Whether this machine starts no such sandbox, by its policy, its kernel or the emulator below the program,
-    /// as opposed to a run that went wrong.
+    /// Returns whether this machine cannot start such a sandbox: its policy refuses namespaces or the overlay, or the
+    /// kernel, or an emulator in its place, lacks a system call. What a root or a request can cause is not counted.
     pub fn is_of_machine(&self) -> bool {
         match self {
             SandboxError::NotAllowed { .. } | SandboxError::Overlay { .. } => true,
-            SandboxError::Setup { source, .. } => matches!(
-                source.raw_os_error(),
-                Some(libc::ENOSYS | libc::EINVAL | libc::EPERM | libc::EOPNOTSUPP)
-            ),
+            SandboxError::Setup { source, .. } => source.raw_os_error() == Some(libc::ENOSYS),
             _ => false,
         }
     }
@@ -113,7 +116,7 @@ impl SandboxError {
                 "see that the program is in the root, executable and for this processor".into()
             }
             SandboxError::Setup { .. } => {
-                "Linux 5.12 or newer is needed; `stackforge doctor` says what works here".into()
+                format!("{NEWER}; `stackforge doctor` says what works here")
             }
             SandboxError::Invalid { .. } => "correct what was asked for".into(),
             SandboxError::Lost => {

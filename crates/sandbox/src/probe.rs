@@ -4,6 +4,7 @@
 //! reasons for a failure are read from files with the kernel's settings.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, mkdirat};
@@ -12,7 +13,7 @@ use rustix::process::{WaitOptions, waitpid};
 use serde::Serialize;
 
 use super::cgroup::Cgroup;
-use super::error::SandboxError;
+use super::error::{NEWER, SandboxError};
 use super::fault::{Fault, Stage};
 use super::identity::{self, Identity};
 use super::refusal::why_not_allowed;
@@ -89,6 +90,7 @@ fn judge(tried: Tried) -> Capabilities {
         format!("{}: {error}", fault.doing)
     };
     let namespaces = match &tried.namespaces {
+        Some(fault) if fault.errno == libc::ENOSYS => Answer::no(reason(fault), NEWER),
         Some(fault) => Answer::no(reason(fault), why_not_allowed()),
         None => Answer::yes(),
     };
@@ -204,7 +206,9 @@ fn mounts(identity: Identity) -> Result<(), Fault> {
     let proc = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).map_err(namespaces())?;
     fsconfig_create(&proc).map_err(namespaces())?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID;
-    fsmount(&proc, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(namespaces())?;
+    let proc = fsmount(&proc, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(namespaces())?;
+    system::read_only(proc.as_fd())
+        .map_err(Fault::at(Stage::Namespaces, "make a mount read-only"))?;
     rootfs::cover()?;
     let overlay = || Fault::at::<rustix::io::Errno>(Stage::Overlay, "mount an overlay");
     for name in ["0", "u", "w", "root"] {

@@ -52,7 +52,31 @@ pub(crate) fn close_from(first: RawFd, at_exec: bool) -> io::Result<()> {
         0
     };
     // SAFETY: takes no pointer. Callers own no descriptor in the range when they close for good.
-    checked(unsafe { libc::syscall(libc::SYS_close_range, first, RawFd::MAX, flags) })
+    match checked(unsafe { libc::syscall(libc::SYS_close_range, first, RawFd::MAX, flags) }) {
+        // Before Linux 5.9.
+        Err(e) if e.raw_os_error() == Some(libc::ENOSYS) => close_each(first, at_exec),
+        done => done,
+    }
+}
+
+/// Does what [`close_from`] does, for one descriptor after the other.
+fn close_each(first: RawFd, at_exec: bool) -> io::Result<()> {
+    let open: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|fd| *fd >= first)
+        .collect();
+    for fd in open {
+        // SAFETY: take no pointer. Callers own no descriptor in the range when they close for good. That of the
+        // directory is closed by now, so both calls refuse it.
+        unsafe {
+            if at_exec {
+                libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+            } else {
+                libc::close(fd);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Makes `fd` (0, 1 or 2) a duplicate of `from`.

@@ -29,7 +29,7 @@ pub fn parse_rfc2822(text: &str) -> Option<SystemTime> {
     date.ok().map(SystemTime::from)
 }
 
-/// A time of day with two digits for each number.
+/// Returns the time of day with two digits for each number.
 fn padded(clock: &str) -> String {
     let pad = |part: &str| match part.len() {
         1 => format!("0{part}"),

@@ -190,7 +190,7 @@ impl NativeBuilder<'_, '_> {
         match check(&service.checks, gpu, run).await {
             Ok(check) => Ok(Some(check)),
             // The image is made correctly; it can be checked where it runs.
-            Err(BuildError::Sandbox(e)) if e.is_of_machine() => {
+            Err(BuildError::Sandbox(e)) if e.is_of_machine() && !self.options.gpu => {
                 Ok(Some(not_run(format!("{e}; {}", e.help()))))
             }
             Err(e) => Err(e),

@@ -23,16 +23,35 @@ pub(in super::super) struct Ended {
 }
 
 /// Runs the checks. `run` runs a command in the image and ends it after the given time; `gpu` is whether the image
-/// has a GPU there.
+/// has a GPU there. What failed before `run` itself fails is a failed check, not an error.
 pub(in super::super) async fn check<E>(
     checks: &AppChecks,
     gpu: bool,
     mut run: impl AsyncFnMut(&[String], Duration, bool) -> Result<Ended, E>,
 ) -> Result<Check, E> {
     let mut results = Vec::new();
+    let ran = run_all(checks, gpu, &mut run, &mut results).await;
+    let of = |status: &str| results.iter().filter(|r| r["status"] == status).count();
+    let status = match (of("failed"), of("passed")) {
+        (0, 0) => Status::NotRun,
+        (0, _) => Status::Passed,
+        _ => Status::Failed,
+    };
+    if status != Status::Failed {
+        ran?;
+    }
+    Ok(described(status, None, results))
+}
+
+async fn run_all<E>(
+    checks: &AppChecks,
+    gpu: bool,
+    run: &mut impl AsyncFnMut(&[String], Duration, bool) -> Result<Ended, E>,
+    results: &mut Vec<Value>,
+) -> Result<(), E> {
     for module in &checks.imports {
         let command = ["python", "-c", &format!("import {module}")].map(str::to_owned);
-        let ended = timed(&command, IMPORTS, false, &mut run).await?;
+        let ended = timed(&command, IMPORTS, false, run).await?;
         results.push(result(&format!("import {module}"), IMPORTS, ended));
     }
     for test in &checks.run {
@@ -45,16 +64,10 @@ pub(in super::super) async fn check<E>(
             }));
             continue;
         }
-        let ended = timed(&test.cmd, test.timeout, test.gpu, &mut run).await?;
+        let ended = timed(&test.cmd, test.timeout, test.gpu, run).await?;
         results.push(result(&name, test.timeout, ended));
     }
-    let of = |status: &str| results.iter().filter(|r| r["status"] == status).count();
-    let status = match (of("failed"), of("passed")) {
-        (0, 0) => Status::NotRun,
-        (0, _) => Status::Passed,
-        _ => Status::Failed,
-    };
-    Ok(described(status, None, results))
+    Ok(())
 }
 
 /// Returns the check of an image that cannot run here.
@@ -129,6 +142,26 @@ mod tests {
             })
         };
         check(&checks, gpu, run).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_failed_stays_failed_where_the_next_cannot_run() {
+        let checks = |imports: &[&str]| AppChecks {
+            imports: imports.iter().map(|m| (*m).to_owned()).collect(),
+            run: vec![test("lost", false)],
+        };
+        let run = async |command: &[String], _: Duration, _: bool| match command.last() {
+            Some(last) if last == "lost" => Err("lost"),
+            Some(last) => Ok(Ended {
+                code: Some(i32::from(last == "import bad")),
+                output: String::new(),
+            }),
+            None => Err("no command"),
+        };
+        let failed = check(&checks(&["bad"]), false, run).await.unwrap();
+        assert_eq!((failed.status, failed.results.len()), (Status::Failed, 1));
+        let lost = check(&checks(&["good"]), false, run).await;
+        assert_eq!(lost.map(|check| check.status).unwrap_err(), "lost");
     }
 
     fn test(cmd: &str, gpu: bool) -> SmokeTest {

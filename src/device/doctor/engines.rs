@@ -28,6 +28,11 @@ pub struct Engine {
     pub runtimes: Vec<String>,
     pub cdi: bool,
     pub storage: Option<String>,
+    /// What keeps the layers, as the engine calls it, and whether containerd does it.
+    #[serde(skip)]
+    pub storage_driver: String,
+    #[serde(skip)]
+    pub in_containerd: bool,
     pub data: Option<PathBuf>,
     pub cpus: Option<u32>,
     /// Memory in bytes.
@@ -87,6 +92,8 @@ async fn ask() -> Result<Engine, EngineError> {
         buildkit: !docker.is_podman(),
         runtimes: info.runtimes.iter().map(|r| clean(r)).collect(),
         cdi: info.cdi,
+        in_containerd: info.in_containerd,
+        storage_driver: info.storage_driver.clone(),
         storage: known(info.storage_driver).map(|driver| {
             if info.in_containerd {
                 format!("{driver} of containerd")

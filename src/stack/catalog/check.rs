@@ -47,7 +47,7 @@ fn gpus(catalog: &Catalog) -> Checked {
                 "a discrete GPU"
             };
             return wrong(format!(
-                "{}: `tegra: {}`, but its device code is judged as that of {kind}",
+                "{}: `tegra: {}`, but this release judges its device code as that of {kind} (`TEGRA` in crates/gpu)",
                 sm.sm, sm.tegra
             ));
         }

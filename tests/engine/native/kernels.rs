@@ -1,4 +1,5 @@
-//! Native builds on kernels that lack system calls give the same image. What cannot run there is left out, and said.
+//! Native builds on kernels that lack system calls give the same image. What cannot run there is left out, and the
+//! report says so.
 
 use super::ok;
 use crate::support::process::without;
@@ -16,25 +17,38 @@ jit: false
 bytecode: false
 ";
 
-fn build(sandbox: &Sandbox, store: &str, missing: &[libc::c_long]) -> Value {
-    sandbox.warm(store);
-    // What is unpacked there has to be unpacked again.
-    let unpacked = sandbox.path(store).join("unpacked");
-    std::fs::remove_dir_all(unpacked).unwrap();
+fn locked(stack: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("s.yaml", stack);
+    let locked = sandbox.run(&["lock", "s.yaml"]);
+    assert_eq!(locked.code, 0, "{}", locked.stderr);
+    sandbox
+}
+
+fn run(sandbox: &Sandbox, args: &[&str], missing: &[libc::c_long]) -> Run {
     let mut command = sandbox.command();
-    let store = sandbox.path(store).display().to_string();
-    let image = format!("oci:{store}-image");
-    command.args([
-        "build", "s.yaml", "--json", "--engine", "native", "--store", &store, "-o", &image,
-    ]);
+    command.args(args);
     without(&mut command, missing);
     let out = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    ok(&Run {
+    Run {
         code: out.status.code().unwrap_or(-1),
         stdout: text(out.stdout),
         stderr: text(out.stderr),
-    })
+    }
+}
+
+fn build(sandbox: &Sandbox, store: &str, missing: &[libc::c_long]) -> Value {
+    sandbox.warm(store);
+    // The build has to unpack the layers again.
+    let unpacked = sandbox.path(store).join("unpacked");
+    std::fs::remove_dir_all(unpacked).unwrap();
+    let store = sandbox.path(store).display().to_string();
+    let image = format!("oci:{store}-image");
+    let args = [
+        "build", "s.yaml", "--json", "--engine", "native", "--store", &store, "-o", &image,
+    ];
+    ok(&run(sandbox, &args, missing))
 }
 
 fn statuses(built: &Value) -> Vec<&str> {
@@ -45,28 +59,68 @@ fn statuses(built: &Value) -> Vec<&str> {
         .collect()
 }
 
+const BEFORE_5_12: [libc::c_long; 1] = [libc::SYS_mount_setattr];
+const BEFORE_5_6: [libc::c_long; 3] = [
+    libc::SYS_mount_setattr,
+    libc::SYS_close_range,
+    libc::SYS_openat2,
+];
+const BEFORE_5_2: [libc::c_long; 10] = [
+    libc::SYS_mount_setattr,
+    libc::SYS_close_range,
+    libc::SYS_openat2,
+    libc::SYS_clone3,
+    libc::SYS_pidfd_open,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+];
+
 #[test]
 fn old_kernels_make_the_same_image() {
-    let sandbox = Sandbox::new();
-    sandbox.write("s.yaml", STACK);
-    let locked = sandbox.run(&["lock", "s.yaml"]);
-    assert_eq!(locked.code, 0, "{}", locked.stderr);
+    let sandbox = locked(STACK);
     let whole = build(&sandbox, "whole", &[]);
 
-    // Before Linux 5.6.
-    let walked = build(&sandbox, "walked", &[libc::SYS_openat2]);
+    // No kernel lacks these two alone; sandboxes start without them.
+    let few = [libc::SYS_openat2, libc::SYS_close_range];
+    let walked = build(&sandbox, "walked", &few);
     assert_eq!(walked["image"]["id"], whole["image"]["id"]);
     assert_eq!(statuses(&walked), statuses(&whole));
     assert!(statuses(&walked).contains(&"passed"), "{walked:#}");
 
-    // Before Linux 5.12 no sandbox starts.
-    let old = [libc::SYS_openat2, libc::SYS_mount_setattr];
-    let old = build(&sandbox, "old", &old);
-    assert_eq!(old["image"]["id"], whole["image"]["id"]);
+    for (store, missing) in [
+        ("5.10", &BEFORE_5_12[..]),
+        ("5.4", &BEFORE_5_6),
+        ("4.18", &BEFORE_5_2),
+    ] {
+        let old = build(&sandbox, store, missing);
+        assert_eq!(old["image"]["id"], whole["image"]["id"], "{store}");
+        let all_not_run = statuses(&old).iter().all(|status| *status == "not-run");
+        assert!(all_not_run, "{store}: {old:#}");
+        let reason = old["validation"]["checks"][0]["reason"].as_str().unwrap();
+        assert!(
+            reason.contains("Linux 5.12 or newer is needed"),
+            "{store}: {reason}"
+        );
+        let doctor = run(&sandbox, &["doctor", "--json"], missing);
+        let doctor: Value = serde_json::from_str(&doctor.stdout).unwrap();
+        let answers = &doctor["live"]["sandbox"];
+        assert_eq!(answers["works"], false, "{store}: {answers:#}");
+        assert_eq!(
+            answers["namespaces"]["help"], "Linux 5.12 or newer is needed",
+            "{store}: {answers:#}"
+        );
+    }
+}
+
+#[test]
+fn an_old_kernel_leaves_byte_code_out() {
+    let sandbox = locked(&STACK.replace("bytecode: false", "bytecode: true"));
+    let old = build(&sandbox, "old", &BEFORE_5_12);
     assert!(
         statuses(&old).iter().all(|status| *status == "not-run"),
         "{old:#}"
     );
-    let reason = old["validation"]["checks"][0]["reason"].as_str().unwrap();
-    assert!(reason.contains("Linux 5.12 or newer is needed"), "{reason}");
 }

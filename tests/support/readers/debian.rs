@@ -9,6 +9,7 @@ use stackforge_debian::deb::Deb;
 use stackforge_debian::index::IndexBuilder;
 use stackforge_debian::package::is_package_name;
 use stackforge_debian::release;
+use stackforge_openpgp::{Keyring, SignedText};
 
 use super::{MAX_CONTENT, scratch};
 
@@ -54,6 +55,26 @@ fn contents(bytes: &[u8]) {
         let name = line.split([' ', '/']).next_back().unwrap_or(line);
         let packages = contents.library(name).iter().chain(contents.program(name));
         assert!(packages.into_iter().all(|p| is_package_name(p)));
+    }
+}
+
+/// A keyring or a clear-signed text by the first byte. No key here has signed the texts.
+pub fn signed(bytes: &[u8]) {
+    let trusted = include_bytes!("../../../images/keyrings/debian-archive-trixie.gpg");
+    match bytes.split_first() {
+        Some((b'k', keyring)) => {
+            if let Ok(keyring) = Keyring::parse(keyring) {
+                assert!(!keyring.fingerprints().is_empty());
+            }
+        }
+        Some((_, text)) => {
+            if let Ok(signed) = SignedText::parse(text) {
+                let trusted = Keyring::parse(trusted).unwrap();
+                let _ = signed.signers();
+                assert_eq!(signed.verified(&trusted, SystemTime::UNIX_EPOCH), None);
+            }
+        }
+        None => {}
     }
 }
 

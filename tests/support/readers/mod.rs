@@ -30,7 +30,7 @@ pub struct Target {
     pub buffers: usize,
 }
 
-pub const TARGETS: [Target; 27] = [
+pub const TARGETS: [Target; 28] = [
     target("cdi", documents::cdi),
     target("control", debian::control),
     // xz and zstd say themselves how large a window they want.
@@ -69,6 +69,11 @@ pub const TARGETS: [Target; 27] = [
     },
     target("release", debian::release),
     target("signature", signatures::signature),
+    // The reader of keys holds this much for a keyring of any size.
+    Target {
+        buffers: 64 << 20,
+        ..target("signed", debian::signed)
+    },
     target("stack", documents::stack),
     target("tar", tars::tar),
     // What a table inflates to may be read.

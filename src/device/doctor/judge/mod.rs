@@ -25,6 +25,7 @@ pub(super) fn judge(machine: &Machine, catalog: &Catalog) -> Vec<Diagnostic> {
     if let Some(live) = &machine.live {
         findings.extend(engine(live, machine));
         findings.extend(of_release(&live.engine));
+        findings.extend(storage(&live.engine));
         findings.extend(resources(live, device, catalog));
         findings.extend(network(live));
     }
@@ -272,6 +273,25 @@ fn of_release(engine: &Engine) -> Vec<Diagnostic> {
             .help(format!("{} ({})", fault.help, fault.source))
     });
     too_old.chain(faults).collect()
+}
+
+/// Reports a storage driver that makes every build slow.
+fn storage(engine: &Engine) -> Option<Diagnostic> {
+    let slow = ["fuse-overlayfs", "vfs"];
+    let slow = slow
+        .into_iter()
+        .find(|slow| engine.storage_driver == *slow)?;
+    let server = engine.server.as_deref().unwrap_or_default();
+    let what = format!("{server} keeps layers with {slow}, which makes builds slow");
+    let setting = match (engine.buildkit, engine.in_containerd) {
+        (false, _) => "`driver = \"overlay\"` in its storage.conf",
+        (true, true) => "`\"storage-driver\": \"overlayfs\"` in its daemon.json",
+        (true, false) => "`\"storage-driver\": \"overlay2\"` in its daemon.json",
+    };
+    Some(Diagnostic::note(codes::SLOW_STORAGE, what).help(format!(
+        "set {setting} where the file system allows it (existing images have to be made again), or build with \
+         `--engine native`"
+    )))
 }
 
 fn resources(live: &Live, device: &Device, catalog: &Catalog) -> Vec<Diagnostic> {

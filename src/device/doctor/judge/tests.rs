@@ -167,6 +167,46 @@ fn the_first_nvcc_is_held_against_the_driver_and_the_gpu() {
 }
 
 #[test]
+fn a_slow_storage_driver_is_reported() {
+    for (driver, buildkit, containerd, setting) in [
+        ("overlay2", true, false, None),
+        ("overlayfs", true, true, None),
+        ("overlay", false, false, None),
+        (
+            "fuse-overlayfs",
+            true,
+            false,
+            Some("`\"storage-driver\": \"overlay2\"`"),
+        ),
+        (
+            "fuse-overlayfs",
+            true,
+            true,
+            Some("`\"storage-driver\": \"overlayfs\"`"),
+        ),
+        (
+            "vfs",
+            false,
+            false,
+            Some("`driver = \"overlay\"` in its storage.conf"),
+        ),
+    ] {
+        let findings = judged(|_, live| {
+            live.engine.storage_driver = driver.to_owned();
+            live.engine.buildkit = buildkit;
+            live.engine.in_containerd = containerd;
+        });
+        let found = findings.iter().find(|f| f.code == codes::SLOW_STORAGE);
+        let help = found.map(|f| f.help.as_deref().unwrap());
+        let fits = match (help, setting) {
+            (Some(help), Some(setting)) => help.contains(setting),
+            (help, setting) => help.is_none() && setting.is_none(),
+        };
+        assert!(fits, "{driver}: {help:?}");
+    }
+}
+
+#[test]
 fn little_space_and_memory_name_what_does_not_fit() {
     let findings = judged(|machine, live| {
         machine.device.memory.available = Some(2_000_000_000);
