@@ -1,7 +1,6 @@
 //! The command line's arguments.
 
-use clap::error::ErrorKind;
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use stackforge_build::Output;
 use stackforge_distribute::evidence::Kind;
 use stackforge_distribute::pull::Place;
@@ -10,7 +9,6 @@ use stackforge_run::{Gpus, Port, Variable, Volume};
 use stackforge_stack::config::Size;
 use stackforge_stack::spec::{Platform, PythonVersion};
 use stackforge_transfer::registry::Reference;
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// CUDA machine-learning stacks that work, as container images, from one YAML file.
@@ -29,63 +27,6 @@ pub struct Cli {
     /// The command as it is typed.
     #[arg(skip)]
     pub name: String,
-}
-
-impl Cli {
-    /// Parses the arguments. Fails if `--json` is given to a command that prints no JSON: clap misses this
-    /// conflict if `--json` is before the command.
-    pub fn read(
-        typed: impl Iterator<Item = impl Into<OsString> + Clone>,
-    ) -> Result<Self, clap::Error> {
-        let mut command = super::help::command();
-        let matches = command.try_get_matches_from_mut(typed)?;
-        let mut cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
-        cli.name = matches.subcommand_name().unwrap_or_default().to_owned();
-        let other = match &cli.command {
-            Command::Build(a)
-                if a.engine == EngineChoice::Docker && !a.outputs.iter().all(Output::of_engine) =>
-            {
-                return Err(Self::command().error(
-                    ErrorKind::ArgumentConflict,
-                    "with '--engine docker' the argument '--output <WHERE>' takes docker, \
-                     registry:REF and index:REF: a Docker engine writes no files",
-                ));
-            }
-            Command::Build(a)
-                if a.all_variants
-                    && (a.push.is_some() && !a.index
-                        || !(a.outputs.iter())
-                            .all(|o| matches!(o, Output::Docker | Output::Index(_)))) =>
-            {
-                return Err(Self::command().error(
-                    ErrorKind::ArgumentConflict,
-                    "with '--all-variants' images go to docker or an index of variants: write \
-                     '--push REF --index'",
-                ));
-            }
-            Command::Run(a) if a.print && a.engine == RunEngine::Native => {
-                return Err(Self::command().error(
-                    ErrorKind::ArgumentConflict,
-                    "with '--engine native' the argument '--print' cannot be used: it prints the \
-                     command of a container engine",
-                ));
-            }
-            Command::Matrix(a) if a.emit.is_some() => "--emit",
-            Command::Plan(a) if a.dot => "--dot",
-            Command::Explain(ExplainArgs { markdown: true, .. })
-            | Command::Schema(SchemaArgs { markdown: true }) => "--markdown",
-            Command::Inspect(a) if a.print.is_some() => "--print",
-            _ => return Ok(cli),
-        };
-        if !cli.common.json {
-            Ok(cli)
-        } else {
-            Err(Self::command().error(
-                ErrorKind::ArgumentConflict,
-                format!("the argument '{other}' cannot be used with '--json'"),
-            ))
-        }
-    }
 }
 
 #[derive(Debug, Args)]

@@ -1,25 +1,25 @@
 //! `stackforge build`.
 
 use super::Outcome;
-use super::args::{BuildArgs, Common, CompressionChoice, EngineChoice};
+use super::args::{BuildArgs, Common, EngineChoice};
 use super::diagnose::{of_build, of_report, text};
+use super::native::of_native;
 use super::output::{ENGINE_FAULT, Failure, colored, json, print, print_status};
 use super::progress::{Progress, sizes};
 use super::push::plain_http;
 use super::session::{Session, runtime};
 use super::signals::stop_on_signal;
 use serde_json::Value;
-use stackforge_build::native::{EPOCH, assemble, native};
+use stackforge_build::native::assemble;
 use stackforge_build::{
     AUDIT_PATH, BuildError, Built, IndexSettings, Options, Output, StepResult, build, noted,
     plan_step, stage, wants,
 };
 use stackforge_engine::EngineError;
 use stackforge_engine::docker::Docker;
-use stackforge_image::pack::Compression;
 use stackforge_image::store::Store;
 use stackforge_plan::project::Project;
-use stackforge_plan::{Native, Plan, StepId};
+use stackforge_plan::{Plan, StepId};
 use stackforge_stack::diag::{Diagnostic, Explained as _, Report, codes};
 use stackforge_stack::spec::{Platform, Stack};
 use stackforge_types::Cancel;
@@ -173,32 +173,6 @@ async fn connect(builders: &[String]) -> Result<Docker, EngineError> {
         Some(error) => Err(error),
         None => Docker::connect(None).await,
     }
-}
-
-/// Returns what native layers depend on besides the stack.
-pub(super) fn of_native(compression: CompressionChoice) -> Result<Native, Failure> {
-    let compression = match compression {
-        CompressionChoice::Gzip => Compression::GZIP,
-        CompressionChoice::Zstd => Compression::ZSTD,
-    };
-    Ok(native(compression, epoch()?))
-}
-
-/// Returns the time of files and documents in an image, in seconds since 1970.
-///
-/// # Errors
-/// SOURCE_DATE_EPOCH is not such a number. It is not ignored, since another time gives another image.
-pub(super) fn epoch() -> Result<u32, Failure> {
-    let Some(asked) = std::env::var_os("SOURCE_DATE_EPOCH").filter(|text| !text.is_empty()) else {
-        return Ok(EPOCH);
-    };
-    let text = asked.to_string_lossy();
-    text.parse().map_err(|_| {
-        let short: String = text.chars().take(40).collect();
-        let what = format!("SOURCE_DATE_EPOCH is `{short}`, which is not a time");
-        let help = format!("it is a number of seconds since 1970, at most {}", u32::MAX);
-        Failure::of(Diagnostic::error(codes::BAD_VALUE, what).help(help))
-    })
 }
 
 fn tags(asked: &[String], plan: &Plan) -> Result<Vec<String>, Failure> {

@@ -4,8 +4,7 @@ use super::Outcome;
 use super::args::{Common, RenderArgs};
 use super::output::{Failure, json, print, print_status, shown, warn};
 use super::push::plain_http;
-use super::render::only;
-use super::session::{Session, runtime, until_stopped};
+use super::session::{Session, only, runtime, until_stopped};
 use stackforge_deploy::{
     DeployError, Instance, Located, Service, compose, in_engine, in_registry, is_rendered,
     kubernetes, pushed,

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::args::{Common, CompressionChoice, EngineChoice, PlanArgs};
-use super::build::of_native;
+use super::native::of_native;
 use super::output::{Failure, json_as_is, print};
 use super::session::Session;
 use serde::Serialize;

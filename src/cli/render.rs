@@ -4,7 +4,7 @@ use super::Outcome;
 use super::args::{Common, RenderArgs};
 use super::output::{Failure, json, print};
 use super::progress::Progress;
-use super::session::{Session, runtime};
+use super::session::{Session, only, runtime};
 use stackforge_build::render::{Content, Context};
 use stackforge_build::{IndexSettings, Options, render_context};
 use stackforge_image::store::write_atomically;
@@ -73,24 +73,6 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
         ));
     }
     Ok(())
-}
-
-/// Returns the one variant that was named, if any.
-pub(super) fn only(variants: &[String]) -> Result<Option<&str>, Failure> {
-    match variants {
-        [] => Ok(None),
-        [one] => Ok(Some(one)),
-        _ => Err(Failure::of(
-            Diagnostic::error(
-                codes::BAD_VALUE,
-                format!(
-                    "{} variants were named, and this is written for one",
-                    variants.len()
-                ),
-            )
-            .help("name one `--variant`; manifests of `--kubernetes` take several"),
-        )),
-    }
 }
 
 fn failed(what: &str, path: &Path, e: &std::io::Error) -> Failure {

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::args::{Common, SbomArgs, SbomChoice};
-use super::build::epoch;
+use super::native::epoch;
 use super::output::{Failure, json, print, print_document, print_status, shown};
 use super::session::Session;
 use stackforge_distribute::evidence::{Bill, SbomFormat, sbom};

@@ -1,13 +1,11 @@
 //! The common start of most commands: the project, the store and the user's configuration.
 
 use super::args::Common;
-use super::lock;
-use super::output::{Failure, warn};
+use super::output::Failure;
 use super::signals::stop_on_signal;
-use serde_json::Value;
 use stackforge_image::store::Store;
 use stackforge_plan::Plan;
-use stackforge_plan::project::{Chosen, Planned, Project};
+use stackforge_plan::project::Project;
 use stackforge_stack::config::Config;
 use stackforge_stack::diag::{Diagnostic, codes};
 use stackforge_types::Cancel;
@@ -26,27 +24,6 @@ impl Session {
             store: Store::open(common.store.as_deref())?,
             config: Config::load()?,
         })
-    }
-
-    /// Returns the file's stack or the named variant, and its plan. Prints warnings.
-    pub fn plan(&self, common: &Common, variant: Option<&str>) -> Result<(Chosen, Plan), Failure> {
-        let (chosen, plan, _) = self.plan_locking(common, variant, true)?;
-        Ok((chosen, plan))
-    }
-
-    /// As [`Session::plan`]. Unless `locked`, makes or renews the lock where the stack needs it, and returns what it
-    /// made.
-    pub fn plan_locking(
-        &self,
-        common: &Common,
-        variant: Option<&str>,
-        locked: bool,
-    ) -> Result<(Chosen, Plan, Option<Value>), Failure> {
-        let chosen = self.project.choose(variant)?;
-        let ask = |project: &Project| project.plan(&chosen);
-        let (Planned { plan, warnings }, new) = lock::locking(common, self, locked, ask)?;
-        warn(common, &self.project.report(warnings));
-        Ok((chosen, plan, new))
     }
 
     /// Marks the steps as cached that a build would find.
@@ -86,6 +63,24 @@ pub async fn until_stopped<T, E: Into<Failure>>(
         done = work => done.map_err(Into::into),
         () = cancel.cancelled() => Err(Failure::of(Diagnostic::error(codes::INTERRUPTED, "interrupted while bytes moved")
                 .help("what arrived is kept; the next run goes on from there"),
+        )),
+    }
+}
+
+/// Returns the one variant that was named, if any.
+pub(super) fn only(variants: &[String]) -> Result<Option<&str>, Failure> {
+    match variants {
+        [] => Ok(None),
+        [one] => Ok(Some(one)),
+        _ => Err(Failure::of(
+            Diagnostic::error(
+                codes::BAD_VALUE,
+                format!(
+                    "{} variants were named, and this is written for one",
+                    variants.len()
+                ),
+            )
+            .help("name one `--variant`; manifests of `--kubernetes` take several"),
         )),
     }
 }

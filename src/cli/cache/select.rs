@@ -1,7 +1,7 @@
 //! Selects what a stack needs of the cache: the files of its lock and the results of its steps, of both engines.
 
 use crate::cli::args::{Common, CompressionChoice};
-use crate::cli::build::of_native;
+use crate::cli::native::of_native;
 use crate::cli::output::Failure;
 use stackforge_build::native::planned;
 use stackforge_image::store::{Selection, Store};

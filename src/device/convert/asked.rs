@@ -1,6 +1,6 @@
 //! A requirement of a foreign file, whatever notation it was in.
 
-use super::found::{Item, Note};
+use super::item::{Item, Note};
 use pep440_rs::VersionSpecifiers;
 use pep508_rs::{MarkerEnvironment, MarkerEnvironmentBuilder, MarkerTree, VersionOrUrl};
 use stackforge_stack::spec::{

@@ -1,10 +1,13 @@
 //! conda's environment.yml.
 
 use super::asked::Asked;
-use super::files::{File, Files};
-use super::found::{Found, Item, Note, Why};
+use super::file::File;
+use super::files::Files;
+use super::found::Found;
+use super::item::{Item, Note, Why};
 use super::known::{Conda, Known};
 use super::pip::{self, Place};
+use super::requirements;
 use super::{ConvertError, shell};
 use pep440_rs::VersionSpecifiers;
 use serde_json::Value;
@@ -135,6 +138,7 @@ fn of_pip(
         at: &at,
         folder: &folder,
         find: &|_, name| Some(folder.join(name)),
+        read: requirements::lines,
         constrains: false,
     };
     let line = line.trim();

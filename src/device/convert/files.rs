@@ -1,6 +1,7 @@
 //! Opens the file that the user names and those that it includes: text, bounded, each inclusion once at a time.
 
 use super::ConvertError;
+use super::file::File;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -23,15 +24,6 @@ pub trait Disk {
 
     /// Returns the names of the files in a directory.
     fn list(&self, path: &Path) -> Vec<String>;
-}
-
-/// A text file.
-#[derive(Debug, Clone)]
-pub struct File {
-    pub path: PathBuf,
-    /// Its name in messages and comments: as the user or the including file named it.
-    pub shown: String,
-    pub text: String,
 }
 
 pub struct Files<'a> {

@@ -1,6 +1,7 @@
 //! What a stack takes of a foreign file.
 
 use super::asked::Asked;
+use super::item::{Item, Note, Os, Why};
 use super::known::Known;
 use pep440_rs::VersionSpecifiers;
 use stackforge_stack::spec::Platform;
@@ -36,49 +37,6 @@ pub struct Found {
     pub app: Option<App>,
     /// What has no place among the above.
     pub rest: Vec<Note>,
-}
-
-/// A value with the place that it comes from: `FILE:LINE`, or in words.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Why<T> {
-    pub value: T,
-    pub at: String,
-}
-
-/// Something that the stack takes, or a remark at its place.
-#[derive(Debug, Clone)]
-pub enum Item<T> {
-    Take(T),
-    Note(Note),
-}
-
-/// What a stack cannot take over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
-    /// Its place in the file.
-    pub at: String,
-    /// The text there.
-    pub text: String,
-    /// Why the stack does not have it, and what to do; empty if that goes without saying.
-    pub why: String,
-}
-
-impl Note {
-    pub fn new(at: &str, text: impl Into<String>, why: impl Into<String>) -> Self {
-        Self {
-            at: at.to_owned(),
-            text: text.into(),
-            why: why.into(),
-        }
-    }
-}
-
-/// An operating system of a base image.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Os {
-    pub id: &'static str,
-    /// The version, or the codename.
-    pub release: String,
 }
 
 /// What a Dockerfile says of the running container: the stack's `image`.

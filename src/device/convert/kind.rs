@@ -1,7 +1,7 @@
 //! Tells what kind of file it is: by its name, else by its content.
 
 use super::ConvertError;
-use super::files::File;
+use super::file::File;
 use std::path::Path;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

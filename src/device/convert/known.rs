@@ -3,7 +3,7 @@
 //! In: the embedded file and, if an overlay has one, the user's. Out: [`Known`]. Expressions that do not match their
 //! own examples are never loaded.
 
-use super::found::Os;
+use super::item::Os;
 use pep440_rs::Version;
 use regex::Regex;
 use serde::{Deserialize, Deserializer};

@@ -8,9 +8,12 @@
 mod asked;
 mod conda;
 mod dockerfile;
+mod document;
 mod error;
+mod file;
 mod files;
 mod found;
+mod item;
 mod kind;
 mod known;
 mod pip;
@@ -23,7 +26,8 @@ mod uv;
 pub use asked::{Asked, Wants, environment};
 pub use error::ConvertError;
 pub use files::{Disk, MAX_BYTES};
-pub use found::{App, Found, Health, ImageKeys, Item, Note, Os, User, Why};
+pub use found::{App, Found, Health, ImageKeys, User};
+pub use item::{Item, Note, Os, Why};
 pub use known::{Known, TorchIndex};
 
 use files::Files;

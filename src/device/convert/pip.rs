@@ -1,11 +1,13 @@
 //! Arguments of pip and uv, on a command line or in a requirements file.
 
+use super::ConvertError;
 use super::asked::{Asked, EDITABLE, SECRET, without_login};
+use super::file::File;
 use super::files::Files;
-use super::found::{Found, Item, Note, Why};
+use super::found::Found;
+use super::item::{Item, Note, Why};
 use super::known::Known;
 use super::shell::Word;
-use super::{ConvertError, requirements};
 use stackforge_stack::spec::From;
 use stackforge_types::wheel::normalized;
 use std::path::{Path, PathBuf};
@@ -45,6 +47,10 @@ pub struct Arguments {
     pub from: Vec<(String, From)>,
 }
 
+/// Reads the lines of a file of requirements, or, if the last says so, of constraints.
+pub type ReadLines =
+    fn(&File, &mut Files<'_>, &Known, &mut Found, bool) -> Result<(), ConvertError>;
+
 /// Where arguments stand.
 pub struct Place<'a> {
     /// `FILE:LINE`.
@@ -53,6 +59,8 @@ pub struct Place<'a> {
     pub folder: &'a Path,
     /// Finds a file that a path names; `None`: there is none, which is only remarked.
     pub find: &'a dyn Fn(&Files<'_>, &str) -> Option<PathBuf>,
+    /// Reads a file that they include.
+    pub read: ReadLines,
     /// Whether the arguments install constraints: in a file that `-c` names.
     pub constrains: bool,
 }
@@ -255,7 +263,7 @@ fn include(
         return Ok(());
     };
     files.within(&path, place.at, |files, file| {
-        requirements::lines(file, files, known, found, constrains)
+        (place.read)(file, files, known, found, constrains)
     })
 }
 

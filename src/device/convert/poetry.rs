@@ -1,9 +1,10 @@
 //! Poetry's tables of a pyproject.toml, whose versions have a notation of their own.
 
 use super::asked::{Asked, FOLDER, Wants, marker_of};
-use super::found::{Found, Item, Note, Why};
+use super::document::Document;
+use super::found::Found;
+use super::item::{Item, Note, Why};
 use super::known::Known;
-use super::pyproject::Document;
 use super::uv;
 use pep440_rs::{Version, VersionSpecifiers};
 use std::collections::BTreeMap;

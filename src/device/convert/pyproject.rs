@@ -4,8 +4,11 @@
 //! become comments, each line as the stack would have it.
 
 use super::asked::Asked;
-use super::files::{File, Files};
-use super::found::{App, Found, Item, Note, Why};
+use super::document::{Document, texts};
+use super::file::File;
+use super::files::Files;
+use super::found::{App, Found};
+use super::item::{Item, Note, Why};
 use super::known::Known;
 use super::{ConvertError, poetry, requirements, uv};
 use pep440_rs::VersionSpecifiers;
@@ -13,36 +16,6 @@ use stackforge_types::wheel::normalized;
 use std::path::Path;
 use std::str::FromStr as _;
 use toml::{Table, Value};
-
-/// A file's tables, and where their values stand.
-pub(super) struct Document<'a> {
-    pub file: &'a File,
-    pub table: Table,
-}
-
-impl Document<'_> {
-    /// Returns a table by its keys.
-    pub fn table(&self, keys: &[&str]) -> Option<&Table> {
-        let mut table = &self.table;
-        for key in keys {
-            table = table.get(*key)?.as_table()?;
-        }
-        Some(table)
-    }
-
-    /// Returns the place of a text of the file.
-    pub fn at(&self, text: &str) -> String {
-        let line = self.file.text.lines().position(|l| l.contains(text));
-        match line {
-            Some(line) => format!("{}:{}", self.file.shown, line + 1),
-            None => self.file.shown.clone(),
-        }
-    }
-
-    pub fn folder(&self) -> &Path {
-        self.file.path.parent().unwrap_or(Path::new(""))
-    }
-}
 
 /// Reads a pyproject.toml.
 ///
@@ -218,10 +191,4 @@ fn pdm(document: &Document<'_>, known: &Known, found: &mut Found) {
             uv::index(document, url, default, known, found);
         }
     }
-}
-
-/// Returns the texts of a list.
-pub(super) fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
-    let list = value.and_then(Value::as_array).into_iter().flatten();
-    list.filter_map(Value::as_str)
 }

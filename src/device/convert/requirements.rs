@@ -1,8 +1,10 @@
 //! Requirements files, as pip reads them.
 
 use super::asked::Asked;
-use super::files::{File, Files};
-use super::found::{Found, Item, Note};
+use super::file::File;
+use super::files::Files;
+use super::found::Found;
+use super::item::{Item, Note};
 use super::known::Known;
 use super::pip::{self, Place};
 use super::{ConvertError, shell};
@@ -44,6 +46,7 @@ pub fn lines(
             at: &at,
             folder: &folder,
             find: &|_, name| Some(folder.join(name)),
+            read: lines,
             constrains,
         };
         let (line, remark) = without_comment(&line);

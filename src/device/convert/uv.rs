@@ -1,10 +1,12 @@
 //! uv's tables of a pyproject.toml: where single distributions come from, indexes, constraints, overrides.
 
 use super::asked::{Asked, FOLDER, Wants, marker_of};
-use super::found::{Found, Item, Note};
+use super::document::{Document, texts};
+use super::found::Found;
+use super::item::{Item, Note};
 use super::known::Known;
 use super::pip::{self, Place};
-use super::pyproject::{Document, texts};
+use super::requirements;
 use pep508_rs::MarkerTree;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -224,6 +226,7 @@ pub(super) fn index(
         at: &at,
         folder: document.folder(),
         find: &|_, _| None,
+        read: requirements::lines,
         constrains: false,
     };
     pip::index(url, &place, default, known, found);

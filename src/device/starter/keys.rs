@@ -1,6 +1,6 @@
 //! The keys `image` and `app` of a stack that `init` writes.
 
-use super::libraries::shown;
+use super::out::shown;
 use super::yaml::{comment, list, quoted, scalar};
 use crate::convert::{App, Health, ImageKeys, User};
 use std::collections::BTreeMap;

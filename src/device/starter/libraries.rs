@@ -2,10 +2,10 @@
 
 use super::Question;
 use super::base::{exact, label};
-use super::text::Out;
+use super::out::{self, Out, shown};
 use super::torch::Torch;
 use super::yaml::{list, quoted, remark};
-use crate::convert::{Asked, Item, Note, Wants};
+use crate::convert::{Asked, Item, Wants};
 use pep440_rs::{Version, VersionSpecifier, VersionSpecifiers};
 use pep508_rs::MarkerEnvironment;
 use stackforge_stack::catalog::{BuildSource, Recipe, WheelSource};
@@ -151,10 +151,9 @@ impl Lines<'_> {
                     from = From::Source;
                 }
             }
-            Wants::File(file) => fields.push((
-                "file",
-                quoted(&super::text::from(self.question.folder, file)),
-            )),
+            Wants::File(file) => {
+                fields.push(("file", quoted(&out::from(self.question.folder, file))))
+            }
             Wants::Git { url, reference } => {
                 let at = reference
                     .as_ref()
@@ -381,14 +380,4 @@ fn whole(asked: &Asked) -> String {
         }
     };
     format!("{}{extras}{wants}", asked.name)
-}
-
-/// Returns the text of a comment.
-pub(super) fn shown(note: &Note) -> String {
-    let Note { at, text, why } = note;
-    if why.is_empty() {
-        format!("`{text}` ({at})")
-    } else {
-        format!("`{text}` ({at}): {why}")
-    }
 }

@@ -7,6 +7,7 @@
 mod base;
 mod keys;
 mod libraries;
+mod out;
 mod text;
 mod torch;
 mod unfit;

@@ -1,7 +1,8 @@
 //! The text of a stack that a file asks for.
 
 use super::base::{Candidate, Place};
-use super::libraries::{Lines, shown};
+use super::libraries::Lines;
+use super::out::{Out, from, shown};
 use super::torch::Torch;
 use super::yaml::{comment, quoted, scalar};
 use super::{Question, keys};
@@ -9,36 +10,9 @@ use crate::convert::{App, Found, Item, Known, environment};
 use stackforge_stack::catalog::numbers;
 use stackforge_stack::diag::Diagnostic;
 use stackforge_stack::spec::StackName;
-use std::path::{Component, Path};
 
 /// The index that pip asks by default, and asks beside extra ones.
 const PYPI: &str = "https://pypi.org/simple";
-
-/// Text that grows, and how many comments of it stand for something.
-#[derive(Default)]
-pub(super) struct Out {
-    pub text: String,
-    pub notes: usize,
-}
-
-impl Out {
-    /// Adds a comment for what the stack does not have.
-    pub fn note(&mut self, indent: usize, text: &str) {
-        comment(&mut self.text, indent, text);
-        self.notes += 1;
-    }
-
-    /// Adds a key with its lines; without any that counts, only its comments.
-    pub fn section(&mut self, key: &str, body: &Out, count: usize) {
-        if count > 0 {
-            self.text.push_str(&format!("{key}:\n"));
-        } else if body.notes > 0 {
-            self.text.push_str(&format!("# {key}:\n"));
-        }
-        self.text.push_str(&body.text);
-        self.notes += body.notes;
-    }
-}
 
 pub(super) struct Written {
     pub name: String,
@@ -211,28 +185,6 @@ fn indexes(found: &Found, known: &Known, out: &mut Out) {
     out.section("indexes", &body, there.len());
 }
 
-/// Returns a path that starts at the current folder as one that starts at the stack's.
-pub(super) fn from(folder: &Path, path: &str) -> String {
-    if path.contains("://") || Path::new(path).is_absolute() || path.starts_with('~') {
-        return path.to_owned();
-    }
-    let plain = |c: Component<'_>| matches!(c, Component::Normal(_) | Component::CurDir);
-    if !folder.components().all(plain) {
-        let absolute = std::path::absolute(path);
-        return absolute.map_or_else(|_| path.to_owned(), |p| p.display().to_string());
-    }
-    let path = path.strip_prefix("./").unwrap_or(path);
-    let up = folder
-        .components()
-        .filter(|c| matches!(c, Component::Normal(_)))
-        .count();
-    match up {
-        0 => path.to_owned(),
-        _ if path == "." => vec![".."; up].join("/"),
-        _ => format!("{}{path}", "../".repeat(up)),
-    }
-}
-
 /// Returns the first text that makes a stack's name.
 fn name(of_file: Option<&str>, other: &str) -> String {
     let made = |text: &str| {
@@ -256,6 +208,7 @@ fn name(of_file: Option<&str>, other: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn names_are_made_of_what_there_is() {

@@ -1,6 +1,7 @@
 //! Writes manifests for Kubernetes: a Deployment for each image, claims for its volumes, and one Service for all.
 
 use crate::nodes::{self, Served};
+use crate::probes::literal;
 use crate::yaml::{Map, Yaml};
 use crate::{
     DeployError, GRACE, Gpus, Instance, Located, Service, User, VISIBLE, heading, names, probes,
@@ -44,11 +45,6 @@ pub fn kubernetes(
     let change = "a kustomization that has this file as a resource";
     let texts: Vec<String> = documents.iter().map(Map::document).collect();
     Ok(heading(command, change) + &texts.join("---\n"))
-}
-
-/// Kubernetes puts a container's variables in place of `$(NAME)`, and reads `$$` as `$`.
-pub(crate) fn literal(text: &str) -> String {
-    text.replace('$', "$$")
 }
 
 fn metadata(service: &Service, name: &str) -> Map {

@@ -1,6 +1,5 @@
 //! Makes Kubernetes' probes of Docker's health check.
 
-use crate::kubernetes::literal;
 use crate::yaml::Map;
 use stackforge_stack::spec::service::Health;
 use std::time::Duration;
@@ -48,6 +47,11 @@ fn seconds(time: Duration) -> u64 {
     time.as_secs()
         .saturating_add(partial)
         .clamp(1, i32::MAX as u64)
+}
+
+/// Kubernetes puts a container's variables in place of `$(NAME)`, and reads `$$` as `$`.
+pub(crate) fn literal(text: &str) -> String {
+    text.replace('$', "$$")
 }
 
 #[cfg(test)]

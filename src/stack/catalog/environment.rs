@@ -5,7 +5,8 @@
 //! a build would not do.
 
 use super::Isa;
-use super::library::{Build, Facts};
+use super::conditions::Facts;
+use super::library::Build;
 use super::options::OptionParts;
 use std::collections::BTreeMap;
 

@@ -3,7 +3,9 @@
 //! In: YAML files, extended or replaced entry by entry by a directory of the same layout (an overlay). Out: [`Catalog`], checked as a whole. It never guesses: an unknown name is an error
 //! that names the nearest known one.
 
+mod build_options;
 mod check;
+mod conditions;
 mod environment;
 mod images;
 mod jetson;
@@ -21,13 +23,14 @@ use serde::{Deserialize, Serialize};
 use stackforge_types::{Digest, IsaName, Platform, Sm, Suffix};
 use std::collections::BTreeMap;
 
+pub use conditions::{Conditions, DistributionKind, Facts};
 pub use environment::Environment;
 pub use images::{Bootstrap, Image, Os, OsRoles, Reference};
 pub use jetson::JetsonRelease;
 pub use library::{
-    ArchFormat, ArchVariable, Build, BuildSource, Check, Conditions, CxxFloor, CxxStandard,
-    DistributionKind, EnvWhen, Extensions, Facts, Fetch, Jobs, Known, OsRequirement, PartialArch,
-    Patch, Proven, Recipe, Refusal, SmLimit, StaticMetadata, WheelSource,
+    ArchFormat, ArchVariable, Build, BuildSource, Check, CxxFloor, CxxStandard, EnvWhen,
+    Extensions, Fetch, Jobs, Known, OsRequirement, PartialArch, Patch, Proven, Recipe, Refusal,
+    SmLimit, StaticMetadata, WheelSource,
 };
 pub use load::{CatalogError, parse, schema};
 pub use loader::{BuildDirectory, Loader, Opened};

@@ -17,6 +17,7 @@
 //! header); PEP 552.
 
 mod error;
+mod object;
 mod read;
 #[cfg(test)]
 mod tests;

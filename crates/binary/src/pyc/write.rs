@@ -1,7 +1,7 @@
 //! Writes objects so that equal ones give equal bytes.
 
 use super::error::{Problem, PycError};
-use super::read::{FLAG_REF, Id, Object, Objects, REF};
+use super::object::{FLAG_REF, Id, Object, Objects, REF};
 use std::ops::Range;
 
 /// Bytes of a reference. A value that has no more, with its type's byte, is written again each time.

@@ -1,6 +1,7 @@
 //! `COPY` and `ADD`: the project's files, single files, and what comes from other stages.
 
-use super::super::found::{App, Note};
+use super::super::found::App;
+use super::super::item::Note;
 use super::super::kind;
 use super::{Role, Walk};
 use parse_dockerfile::{Flag, Source};

@@ -10,8 +10,10 @@ mod packages;
 mod run;
 mod settings;
 
-use super::files::{File, Files};
-use super::found::{Found, Item, Note, Os, Why};
+use super::file::File;
+use super::files::Files;
+use super::found::Found;
+use super::item::{Item, Note, Os, Why};
 use super::known::Known;
 use super::shell::{Word, filled, words};
 use super::{Asked, ConvertError};

@@ -1,6 +1,6 @@
 //! OS packages that `apt-get install` names.
 
-use super::super::found::{Item, Note, Why};
+use super::super::item::{Item, Note, Why};
 use super::super::shell::Word;
 use super::{Role, Walk};
 use pep440_rs::VersionSpecifiers;

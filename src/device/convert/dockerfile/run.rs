@@ -1,6 +1,6 @@
 //! `RUN`: packages that a command installs; every other command is a comment.
 
-use super::super::found::{Item, Note};
+use super::super::item::{Item, Note};
 use super::super::shell::{Command, Script, Word, script};
 use super::super::{ConvertError, conda, pip, pyproject, requirements};
 use super::find::beside;
@@ -213,6 +213,7 @@ impl Walk<'_, '_> {
             at,
             folder: Path::new(""),
             find: &find,
+            read: requirements::lines,
             constrains: false,
         };
         let first = self.found.libraries.len();

@@ -1,6 +1,7 @@
 //! What a Dockerfile says of the container: the stack's `image`.
 
-use super::super::found::{Health, Note, User};
+use super::super::found::{Health, User};
+use super::super::item::Note;
 use super::super::shell::{Word, script, words};
 use super::{Role, Walk};
 use parse_dockerfile::{Command as Form, HealthcheckArguments, Instruction, JsonOrStringArray};
