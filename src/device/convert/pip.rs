@@ -47,7 +47,7 @@ pub struct Arguments {
     pub from: Vec<(String, From)>,
 }
 
-/// Reads the lines of a file of requirements, or, if the last says so, of constraints.
+/// Reads a file of requirements. The last argument says whether its lines are constraints.
 pub type ReadLines =
     fn(&File, &mut Files<'_>, &Known, &mut Found, bool) -> Result<(), ConvertError>;
 

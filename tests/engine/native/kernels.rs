@@ -83,7 +83,7 @@ fn old_kernels_make_the_same_image() {
     let sandbox = locked(STACK);
     let whole = build(&sandbox, "whole", &[]);
 
-    // No kernel lacks these two alone; sandboxes start without them.
+    // No kernel lacks just these two. Sandboxes start without them.
     let few = [libc::SYS_openat2, libc::SYS_close_range];
     let walked = build(&sandbox, "walked", &few);
     assert_eq!(walked["image"]["id"], whole["image"]["id"]);

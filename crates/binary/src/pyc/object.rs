@@ -28,7 +28,7 @@ pub(super) struct Object {
     pub height: u32,
 }
 
-/// The objects of a file, of which no two are equal. The last is the file's code.
+/// The distinct objects of a file. The last one is its code object.
 pub(super) struct Objects {
     pub all: Vec<Object>,
     pub parts: Vec<Id>,

@@ -1,4 +1,4 @@
-//! What was typed, as arguments that fit together.
+//! Parses the command line, and refuses arguments that contradict each other.
 
 use super::args::{Cli, Command, EngineChoice, ExplainArgs, RunEngine, SchemaArgs};
 use super::help;
