@@ -217,5 +217,7 @@ async fn checked(
             }
         })
     };
-    check(&service.checks, options.gpu, run).await.map(Some)
+    check(&service.checks, options.gpu, run, |_| false)
+        .await
+        .map(Some)
 }

@@ -187,7 +187,9 @@ impl NativeBuilder<'_, '_> {
         let run = async |command: &[String], timeout: Duration, gpu: bool| {
             run(&sandbox, command, timeout, gpu, cancel).await
         };
-        match check(&service.checks, gpu, run).await {
+        let is_of_machine =
+            |e: &BuildError| matches!(e, BuildError::Sandbox(e) if e.is_of_machine());
+        match check(&service.checks, gpu, run, is_of_machine).await {
             Ok(check) => Ok(Some(check)),
             // The image is made correctly; it can be checked where it runs.
             Err(BuildError::Sandbox(e)) if e.is_of_machine() && !self.options.gpu => {

@@ -23,11 +23,13 @@ pub(in super::super) struct Ended {
 }
 
 /// Runs the checks. `run` runs a command in the image and ends it after the given time; `gpu` is whether the image
-/// has a GPU there. What failed before `run` itself fails is a failed check, not an error.
+/// has a GPU there. `is_of_machine` is whether an error of `run` says only that the image cannot run here: what failed
+/// before it is a failed check then.
 pub(in super::super) async fn check<E>(
     checks: &AppChecks,
     gpu: bool,
     mut run: impl AsyncFnMut(&[String], Duration, bool) -> Result<Ended, E>,
+    is_of_machine: impl Fn(&E) -> bool,
 ) -> Result<Check, E> {
     let mut results = Vec::new();
     let ran = run_all(checks, gpu, &mut run, &mut results).await;
@@ -37,10 +39,10 @@ pub(in super::super) async fn check<E>(
         (0, _) => Status::Passed,
         _ => Status::Failed,
     };
-    if status != Status::Failed {
-        ran?;
+    match ran {
+        Err(e) if status != Status::Failed || !is_of_machine(&e) => Err(e),
+        _ => Ok(described(status, None, results)),
     }
-    Ok(described(status, None, results))
 }
 
 async fn run_all<E>(
@@ -141,7 +143,7 @@ mod tests {
                 output: "first\nlast\n".to_owned(),
             })
         };
-        check(&checks, gpu, run).await.unwrap()
+        check(&checks, gpu, run, |_| false).await.unwrap()
     }
 
     #[tokio::test]
@@ -158,9 +160,14 @@ mod tests {
             }),
             None => Err("no command"),
         };
-        let failed = check(&checks(&["bad"]), false, run).await.unwrap();
+        let failed = check(&checks(&["bad"]), false, run, |_| true)
+            .await
+            .unwrap();
         assert_eq!((failed.status, failed.results.len()), (Status::Failed, 1));
-        let lost = check(&checks(&["good"]), false, run).await;
+        // An interruption, for instance, is not of the machine.
+        let stopped = check(&checks(&["bad"]), false, run, |_| false).await;
+        assert_eq!(stopped.map(|check| check.status).unwrap_err(), "lost");
+        let lost = check(&checks(&["good"]), false, run, |_| true).await;
         assert_eq!(lost.map(|check| check.status).unwrap_err(), "lost");
     }
 
