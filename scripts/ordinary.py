@@ -15,12 +15,14 @@ side.
 
 import argparse
 import csv
+import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 
@@ -75,36 +77,53 @@ def short(text):
     return text if len(text) < 240 else text[:239] + "…"
 
 
-def docker_files(image):
+def docker_files(image, pyc):
     made = subprocess.run(["docker", "create", image], capture_output=True, text=True, check=True)
     container = made.stdout.strip()
     try:
         export = subprocess.Popen(["docker", "export", container], stdout=subprocess.PIPE)
-        return files(export.stdout)
+        return files(export.stdout, pyc)
     finally:
         subprocess.run(["docker", "rm", container], capture_output=True, check=False)
 
 
-def files(stream):
-    import hashlib
-    import tarfile
-
+def files(stream, pyc):
+    """Returns what a tar holds by path. Byte code counts in its normal form, as the native engine writes it."""
     found = {}
-    with tarfile.open(fileobj=stream, mode="r|*") as tar:
+    with tempfile.TemporaryDirectory(prefix=NAME) as folder, tarfile.open(fileobj=stream, mode="r|*") as tar:
+        compiled = {}
         for member in tar:
             path = member.name.strip("/")
             content = ""
             if member.isreg():
-                content = hashlib.sha256(tar.extractfile(member).read()).hexdigest()
+                data = tar.extractfile(member).read()
+                content = hashlib.sha256(data).hexdigest()
+                if path.endswith(".pyc") and content not in compiled:
+                    compiled[content] = os.path.join(folder, content)
+                    with open(compiled[content], "wb") as file:
+                        file.write(data)
             elif member.islnk():
                 path_of = member.linkname.strip("/")
                 found[path] = found.get(path_of)
                 continue
             found[path] = (member.type if not member.isreg() else b"0", member.mode, member.uid, member.gid,
                            member.linkname, content)
+        normal = normal_form(pyc, compiled)
+    found = {p: e and (*e[:-1], normal.get(e[-1], e[-1])) for p, e in found.items()}
     engine = (".dockerenv", "dev", "etc/hostname", "etc/hosts", "etc/mtab", "etc/resolv.conf")
     own = re.compile(r"opt/venv|stargz.index.json|\.no\.prefetch\.landmark|usr/share/stackforge|opt/stackforge")
     return {p: e for p, e in found.items() if not p.startswith(engine) and not own.match(p)}
+
+
+def normal_form(pyc, compiled):
+    """Returns the digests of byte code files' normal forms by the digests of the files."""
+    paths, normal = list(compiled.values()), {}
+    for start in range(0, len(paths), 5000):
+        subprocess.run([pyc, *paths[start : start + 5000]], check=True)
+    for digest, path in compiled.items():
+        with open(path, "rb") as file:
+            normal[digest] = hashlib.sha256(file.read()).hexdigest()
+    return normal
 
 
 def try_packages(packages, options, folder):
@@ -132,7 +151,7 @@ def try_packages(packages, options, folder):
     code, built, docker_seconds, errors = run([*build, "--engine", "docker", "-t", by_docker], folder)
     if code:
         return result, again, "refused", f"{seconds:.0f}", why(built, errors)
-    ours, theirs = docker_files(by_native), docker_files(by_docker)
+    ours, theirs = (docker_files(image, options.pyc) for image in (by_native, by_docker))
     differ = sorted(p for p in set(ours) | set(theirs) if ours.get(p) != theirs.get(p))
     docker = "same files" if not differ else f"**{len(differ)} files differ**"
     subprocess.run(["docker", "rmi", by_native, by_docker], capture_output=True, check=False)
@@ -203,6 +222,8 @@ def main():
     parser.add_argument("--python", default="3.11")
     parser.add_argument("--store", help="by default one of its own, which is removed at the end")
     parser.add_argument("--docker", action="store_true", help="build by Docker too, and compare")
+    parser.add_argument("--pyc", default="target/release/examples/pyc",
+                        help="the program that --docker compares byte code with, an example of crates/binary")
     parser.add_argument("--lock-only", action="store_true", help="lock requirements, and build nothing")
     parser.add_argument("--first", type=int, default=150, help="how many of the most frequent packages")
     parser.add_argument("--every", type=int, default=1)
@@ -211,6 +232,7 @@ def main():
     parser.add_argument("--keep", help="a folder for the stacks and answers of requirements that do not work")
     options = parser.parse_args()
     options.stackforge = os.path.abspath(options.stackforge)
+    options.pyc = os.path.abspath(options.pyc)
     options.image = f"{NAME}-{options.turn}"
     own = not options.store
     options.store = options.store or tempfile.mkdtemp(prefix=f"{options.image}-")
