@@ -3,6 +3,7 @@
 
     scripts/dist.py check PROGRAM --glibc 2.28 --private DIR <AUDIT   that a program runs where we say, by
                                                                   what `stackforge audit --json` read in it
+    scripts/dist.py macos PROGRAM                                 the same of one for Macs, by its load commands
     scripts/dist.py wheel PROGRAM --version V --tag TAG -o DIR    a wheel that installs the program
     scripts/dist.py sbom --version V <METADATA                    cargo's metadata as CycloneDX 1.6
 
@@ -13,6 +14,7 @@ import base64
 import hashlib
 import json
 import os
+import struct
 import sys
 import time
 import zipfile
@@ -21,6 +23,8 @@ import zipfile
 LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
              "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 LIMIT = 20_000_000
+# Where only macOS itself puts libraries.
+OF_MACOS = ("/usr/lib/", "/System/Library/Frameworks/")
 
 
 def epoch():
@@ -51,6 +55,29 @@ def check(arguments):
     if faults:
         sys.exit(1)
     print(f"{arguments.program}: {len(data)} bytes, glibc {glibc}, {', '.join(sorted(libraries))}")
+
+
+def macos(arguments):
+    """Numbers are those of Apple's <mach-o/loader.h>."""
+    with open(arguments.program, "rb") as file:
+        data = file.read()
+    magic, processor, _, kind, commands = struct.unpack_from("<5I", data)
+    libraries, oldest, at = [], None, 32
+    if (magic, processor, kind) != (0xfeedfacf, 0x0100000c, 2):
+        sys.exit(f"dist: {arguments.program} is no program for Apple silicon")
+    for _ in range(commands):
+        command, size = struct.unpack_from("<2I", data, at)
+        if command & 0xff in (0x0c, 0x18, 0x1f, 0x20, 0x23):  # a library, in one of five ways
+            name = at + struct.unpack_from("<I", data, at + 8)[0]
+            libraries.append(data[name:at + size].split(b"\0")[0].decode())
+        elif command == 0x32:  # the version that it was built for
+            system, least = struct.unpack_from("<2I", data, at + 8)
+            oldest = f"{least >> 16}.{least >> 8 & 0xff}" if system == 1 else None
+        at += size
+    others = [name for name in libraries if not name.startswith(OF_MACOS)]
+    if others or oldest is None:
+        sys.exit(f"dist: {arguments.program} needs {', '.join(others) or 'another system'}, which macOS does not bring")
+    print(f"{arguments.program}: {len(data)} bytes, macOS {oldest}, {', '.join(libraries)}")
 
 
 def wheel(arguments):
@@ -135,6 +162,9 @@ def main():
     one.add_argument("--glibc", required=True)
     one.add_argument("--private", action="append", default=[])
     one.set_defaults(run=check)
+    one = commands.add_parser("macos")
+    one.add_argument("program")
+    one.set_defaults(run=macos)
     one = commands.add_parser("wheel")
     one.add_argument("program")
     one.add_argument("--version", required=True)

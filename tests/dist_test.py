@@ -1,6 +1,7 @@
 """The parts of `make dist` that need no build: scripts/dist.py."""
 import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,40 @@ class Check(unittest.TestCase):
             (([], None), "needs glibc None"),
         ]:
             answer = self.checked(*arguments)
+            self.assertEqual(answer.returncode, 1)
+            self.assertIn(message, answer.stderr)
+
+
+def macho(libraries, processor=0x0100000c):
+    """A program for Macs that has load commands alone, as Apple's <mach-o/loader.h> has them."""
+    commands = [struct.pack("<6I", 0x32, 24, 1, 11 << 16, 11 << 16, 0)]
+    for name in libraries:
+        text = name.encode().ljust(len(name) // 8 * 8 + 8, b"\0")
+        commands.append(struct.pack("<6I", 0x0c, 24 + len(text), 24, 0, 0, 0) + text)
+    body = b"".join(commands)
+    return struct.pack("<8I", 0xfeedfacf, processor, 0, 2, len(commands), len(body), 0, 0) + body
+
+
+class Macos(unittest.TestCase):
+    def checked(self, data):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(data)
+            file.flush()
+            return run("macos", file.name)
+
+    def test_what_macos_brings_is_enough(self):
+        security = "/System/Library/Frameworks/Security.framework/Versions/A/Security"
+        answer = self.checked(macho(["/usr/lib/libSystem.B.dylib", security]))
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn(f"macOS 11.0, /usr/lib/libSystem.B.dylib, {security}", answer.stdout)
+
+    def test_what_no_mac_could_load_fails(self):
+        for data, message in [
+            (macho(["/opt/lib/libssl.3.dylib"]), "needs /opt/lib/libssl.3.dylib"),
+            (macho([], processor=0x01000007), "no program for Apple silicon"),
+            (b"\x7fELF" + bytes(60), "no program for Apple silicon"),
+        ]:
+            answer = self.checked(data)
             self.assertEqual(answer.returncode, 1)
             self.assertIn(message, answer.stderr)
 

@@ -27,6 +27,7 @@ pub async fn validate_at_rest(
     cancel: &Cancel,
     line: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Report, BuildError> {
+    stackforge_sandbox::supported()?;
     if let Some(host) = Platform::host() {
         image.is_for(host)?;
     }

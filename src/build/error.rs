@@ -260,6 +260,9 @@ impl Explained for BuildError {
             Self::ScriptsNeedRoot { .. } => {
                 "build as root (`sudo stackforge build …`), or with `--engine docker`".to_owned()
             }
+            Self::ForeignScripts { .. } if stackforge_sandbox::supported().is_err() => {
+                "build with `--engine docker`, or start stackforge on Linux".to_owned()
+            }
             Self::ForeignScripts { platform, .. } => format!(
                 "install qemu-user-static and binfmt-support, with which this machine runs programs for {platform}, \
                  or build on such a machine"

@@ -37,6 +37,7 @@ pub async fn validate_rootfs(
     cancel: &Cancel,
     line: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Report, BuildError> {
+    stackforge_sandbox::supported()?;
     if !dir.is_dir() {
         return Err(BuildError::NoRoot {
             path: dir.to_owned(),

@@ -108,7 +108,8 @@ async fn engine(
         EngineChoice::Auto if !wants(plan).docker() => None,
         // Layers of the native engine are smaller to pull, but it compiles only for this machine's platform.
         EngineChoice::Auto if !outputs.is_empty() => {
-            let elsewhere = Platform::host() != Some(plan.platform) && !builders.is_empty();
+            let host = Platform::host();
+            let elsewhere = host != Some(plan.platform) && (!builders.is_empty() || host.is_none());
             if elsewhere && outputs.iter().all(Output::of_engine) {
                 reached(connect(builders).await)?
             } else {

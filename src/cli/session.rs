@@ -32,11 +32,9 @@ impl Session {
     }
 }
 
-/// Returns the memory of this machine, in GB.
+/// Returns the memory that programs of an image can have on this machine, in GB.
 pub fn memory_gb() -> Option<f64> {
-    let info = rustix::system::sysinfo();
-    let bytes = (info.totalram as f64) * f64::from(info.mem_unit);
-    (bytes > 0.0).then_some(bytes / 1e9)
+    stackforge_types::system::memory().map(|bytes| bytes as f64 / 1e9)
 }
 
 /// Returns a runtime for commands that wait for engines and servers.

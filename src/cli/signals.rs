@@ -3,6 +3,7 @@
 use super::output::print_message;
 use super::screen;
 use stackforge_types::Cancel;
+use stackforge_types::system::ignores_hangup;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::AbortHandle;
 
@@ -41,12 +42,4 @@ pub(super) fn stop_on_signal(cancel: &Cancel) -> Option<AbortHandle> {
         std::process::exit(130);
     });
     Some(waiting.abort_handle())
-}
-
-/// Whether SIGHUP was ignored when this process started. Listening for the signal would end that.
-fn ignores_hangup() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & 1 == 1)
 }

@@ -142,7 +142,7 @@ async fn report(
     let store = || Store::open(common.store.as_deref());
     let (name, image) = match Target::read(&args.image) {
         Target::Image { path, reference } => {
-            let image = oci::open(&path, reference.as_deref(), Platform::host())?;
+            let image = oci::open(&path, reference.as_deref(), Platform::of_processor())?;
             (args.image.clone(), Some(image))
         }
         Target::Engine(name) => (name, None),
@@ -158,7 +158,7 @@ async fn report(
             };
             // Validate what `push` would push by that name: the store's image, which the engine may have too.
             let own = if args.image == name {
-                stored(&store()?, &name, Platform::host())?
+                stored(&store()?, &name, Platform::of_processor())?
             } else {
                 None
             };

@@ -119,15 +119,14 @@ impl Device {
     /// Reads this machine.
     pub fn here() -> Self {
         let mut device = Self {
-            platform: match std::env::consts::ARCH {
-                "x86_64" => Some(Platform::LinuxAmd64),
-                "aarch64" => Some(Platform::LinuxArm64),
-                _ => None,
-            },
+            platform: Platform::of_processor(),
             toolkits: toolkit::here(),
             torches: toolkit::torches_here(),
             ..Self::read(Path::new("/"))
         };
+        if cfg!(not(target_os = "linux")) {
+            device.system.name = Some(std::env::consts::OS.to_owned());
+        }
         match nvml::look() {
             Ok(Some(found)) => {
                 let driver = device.driver.get_or_insert_default();

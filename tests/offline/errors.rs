@@ -12,6 +12,7 @@ use stackforge_image::oci::OciError;
 use stackforge_image::store::StoreError;
 use stackforge_image::unpack::UnpackError;
 use stackforge_resolve::{OsPackagesError, PackageError};
+use stackforge_run::RunError;
 use stackforge_sandbox::SandboxError;
 use stackforge_stack::diag::codes::{self, Code, TABLE};
 use stackforge_stack::diag::{Explained, chain};
@@ -193,6 +194,35 @@ fn other_causes_keep_their_code_too() {
     let wraps: [&dyn Fn(SandboxError) -> Box<dyn Explained>; 1] =
         [&|e| Box::new(BuildError::from(e))];
     one_code(codes::SANDBOX_FAILED, lost, &wraps);
+}
+
+/// Such errors are made on other systems alone, where no test runs; what they say is the same here.
+#[test]
+fn what_takes_linux_has_one_code_and_says_what_to_do() {
+    let wraps: [&dyn Fn(SandboxError) -> Box<dyn Explained>; 2] =
+        [&|e| Box::new(BuildError::from(e)), &|e| {
+            Box::new(RunError::from(e))
+        }];
+    one_code(codes::NEEDS_LINUX, || SandboxError::NotLinux, &wraps);
+    let unpack = |source| PullError::Unpack {
+        path: PathBuf::from("d"),
+        source,
+    };
+    let wraps: [&dyn Fn(UnpackError) -> Box<dyn Explained>; 3] = [
+        &|e| Box::new(BuildError::Unpack(e)),
+        &|e| Box::new(unpack(e)),
+        &|e| Box::new(BuildError::from(unpack(e))),
+    ];
+    one_code(codes::NEEDS_LINUX, || UnpackError::NotLinux, &wraps);
+    assert_eq!(codes::NEEDS_LINUX.exit(), 3);
+    let run = RunError::from(SandboxError::NotLinux);
+    insta::assert_snapshot!(format!("{}\n{}", chain(&run), run.help()), @r"
+    only Linux runs programs of an image without a container engine
+    use a container engine, Docker Desktop for instance, or start stackforge on Linux: in a container or a virtual machine
+    ");
+    assert!(unpack(UnpackError::NotLinux).help().contains("-o oci:DIR"));
+    // A build goes on without what cannot run, and says so in its report.
+    assert!(SandboxError::NotLinux.is_of_machine());
 }
 
 #[test]

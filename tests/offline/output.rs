@@ -26,9 +26,9 @@ fn only_the_output_layer_prints() {
         "cli/output.rs",
         "store/save.rs",
         "stack/build.rs",
-        "sandbox/src/attach.rs",
-        "sandbox/src/outputs.rs",
-        "sandbox/src/terminal.rs",
+        "sandbox/src/linux/attach.rs",
+        "sandbox/src/linux/outputs.rs",
+        "sandbox/src/linux/terminal.rs",
     ];
     for file in files.iter().filter(|f| !own.iter().any(|o| f.ends_with(o))) {
         let text = std::fs::read_to_string(file).unwrap();

@@ -320,6 +320,16 @@ fn every_step_of_the_workflows_is_run_or_says_why_not() {
         ),
         ("make check", Tried::Not("it runs these tests")),
         (
+            "sh scripts/check-macos.sh",
+            Tried::Not(
+                "it compiles everything for another system, which takes ten minutes and more",
+            ),
+        ),
+        (
+            "sh scripts/try-macos.sh",
+            Tried::Not("it takes a machine of another system"),
+        ),
+        (
             "make dist",
             Tried::Not("one link of the whole program takes ten minutes and more"),
         ),

@@ -4,14 +4,17 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::fault::{Fault, Stage};
+use rustix::io::Errno;
 
 /// What to do about a system call that is missing.
-pub(super) const NEWER: &str = "Linux 5.12 or newer is needed";
+pub(crate) const NEWER: &str = "Linux 5.12 or newer is needed";
 
 /// Why a sandbox could not run its program.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
+    /// The operating system has no namespaces.
+    #[error("only Linux runs programs of an image without a container engine")]
+    NotLinux,
     /// The kernel, or a policy of this machine, refuses namespaces to this user.
     #[error("this machine does not let this user make namespaces: {doing}")]
     NotAllowed {
@@ -75,30 +78,16 @@ pub enum SandboxError {
 }
 
 impl SandboxError {
-    pub(super) fn from_fault(fault: Fault) -> Self {
-        let source = io::Error::from_raw_os_error(fault.errno);
-        let doing = fault.doing;
-        match fault.stage {
-            Stage::Namespaces => SandboxError::NotAllowed {
-                doing,
-                help: match fault.errno {
-                    libc::ENOSYS => NEWER.to_owned(),
-                    _ => super::refusal::why_not_allowed(),
-                },
-                source,
-            },
-            Stage::Overlay => SandboxError::Overlay { doing, source },
-            Stage::Program => SandboxError::Program { doing, source },
-            Stage::Setup => SandboxError::Setup { doing, source },
-        }
-    }
-
-    /// Returns whether this machine cannot start such a sandbox: its policy refuses namespaces or the overlay, or the
-    /// kernel, or an emulator in its place, lacks a system call. What a root or a request can cause is not counted.
+    /// Returns whether this machine cannot start such a sandbox: its system is another, its policy refuses namespaces or the
+    /// overlay, or the kernel, or an emulator in its place, lacks a system call. What a root or a request can cause is not counted.
     pub fn is_of_machine(&self) -> bool {
         match self {
-            SandboxError::NotAllowed { .. } | SandboxError::Overlay { .. } => true,
-            SandboxError::Setup { source, .. } => source.raw_os_error() == Some(libc::ENOSYS),
+            SandboxError::NotLinux
+            | SandboxError::NotAllowed { .. }
+            | SandboxError::Overlay { .. } => true,
+            SandboxError::Setup { source, .. } => {
+                source.raw_os_error() == Some(Errno::NOSYS.raw_os_error())
+            }
             _ => false,
         }
     }
@@ -106,6 +95,11 @@ impl SandboxError {
     /// Returns what the user can do.
     pub fn help(&self) -> String {
         match self {
+            SandboxError::NotLinux => {
+                "use a container engine, Docker Desktop for instance, or start stackforge on Linux: in a container or \
+                 a virtual machine"
+                    .into()
+            }
             SandboxError::NotAllowed { help, .. } => help.clone(),
             SandboxError::Overlay { .. } => {
                 "an ordinary user needs Linux 5.11 or newer, and layers on a local file system \

@@ -7,49 +7,36 @@
 //! no image. Never follows a link out of the root, leaves a process or a mount behind, or gives the
 //! program more than was requested.
 //!
-//! A re-executed, single-threaded process (`child`) does the work, because a process with threads
+//! A re-executed, single-threaded process (`linux/child.rs`) does the work, because a process with threads
 //! cannot safely fork and change namespaces. A program that starts a sandbox must therefore call
 //! [`child_main`] before anything else.
+//!
+//! Other systems than Linux have no namespaces: there every run ends with [`SandboxError::NotLinux`].
 
-mod archive;
-mod attach;
-mod cgroup;
-mod changes;
-mod child;
-mod confine;
-mod descriptors;
+mod capabilities;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
 mod error;
-mod fault;
 pub mod gpu;
-mod identity;
-mod init;
-mod lines;
+#[cfg(target_os = "linux")]
+mod linux;
 pub mod mountinfo;
 mod outcome;
-mod outputs;
-mod place;
-mod probe;
-mod refusal;
 mod request;
-mod rootfs;
-mod run;
-mod seccomp;
-mod streams;
-mod stubs;
-mod system;
-mod terminal;
 mod text;
-mod wire;
 
-pub use archive::Archive;
-pub use changes::{Change, Kind, changes};
-pub use child::child_main;
+#[cfg(not(target_os = "linux"))]
+use elsewhere as own;
+#[cfg(target_os = "linux")]
+use linux as own;
+
+pub use capabilities::{Answer, Capabilities};
 pub use error::SandboxError;
-pub use identity::Identity;
-pub use outcome::{Applied, End, Memory, Outcome};
-pub use probe::{Answer, Capabilities, probe};
-pub use request::{Limits, MOST_LAYERS, Mount, Network, OWN, Root, Sandbox, User, Writes};
-pub use run::{archive, remove};
+#[cfg(target_os = "linux")]
+pub use linux::{Change, Kind, changes};
+pub use outcome::{Applied, End, Identity, Memory, Outcome};
+pub use own::{archive, child_main, probe, remove, supported};
+pub use request::{Archive, Limits, MOST_LAYERS, Mount, Network, OWN, Root, Sandbox, User, Writes};
 pub use stackforge_types::{Cancel, LogStream};
 
 /// Compiles the example of the README.

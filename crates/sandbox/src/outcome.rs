@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::identity::Identity;
-
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -59,4 +57,16 @@ pub struct Applied {
     pub cpus: bool,
     /// Why a requested limit is not in force.
     pub reason: Option<String>,
+}
+
+/// Which IDs a program in the sandbox has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Identity {
+    /// The machine's own IDs; the program runs as root.
+    Real,
+    /// Root is the caller, and other IDs are the caller's subordinate IDs.
+    Subordinate,
+    /// Root is the caller, and there is no other ID.
+    Single,
 }

@@ -1,4 +1,4 @@
-//! What is run: a root, a command, and what the command may access.
+//! What is run: a root, a command, and what the command may access; what is archived of what it wrote.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -166,6 +166,21 @@ pub struct Limits {
     pub pids: Option<u64>,
     /// Processors, for example `1.5`.
     pub cpus: Option<f64>,
+}
+
+/// What to archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Archive {
+    /// The directory that a run wrote to.
+    #[serde(with = "text::one")]
+    pub changed: PathBuf,
+    /// The file that the tar is written to; it must exist.
+    #[serde(with = "text::one")]
+    pub out: PathBuf,
+    /// The latest modification time in the tar, in seconds since 1970.
+    pub latest: u64,
+    /// Whether the directory is a whole root, which gets a member of its own.
+    pub whole: bool,
 }
 
 impl Root {

@@ -1,14 +1,14 @@
 //! Files below a directory, by paths that do not lead out of it.
 //!
-//! The kernel resolves such a path in one call (`openat2`, Linux 5.6). Where it does not know that call, where a filter of
-//! system calls does not, and where something was renamed anywhere while it went up a directory, each name is opened in
-//! turn, in the directory that was opened before it: what another process moves meanwhile leads nowhere else.
+//! Linux's kernel resolves such a path in one call (`openat2`, Linux 5.6). Where it does not know that call, where a
+//! filter of system calls does not, and where something was renamed anywhere while it went up a directory, each name is
+//! opened in turn, in the directory that was opened before it: what another process moves meanwhile leads nowhere else.
 
+use crate::system::{PLACE, mount, open_whole};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::{Errno, Result};
 use rustix::path::Arg;
-use std::os::fd::AsRawFd as _;
 
 /// What a path may lead through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,17 +24,6 @@ pub enum Within {
 /// The kernel's own bound for one path.
 const MOST_LINKS: usize = 40;
 
-impl Within {
-    fn resolve(self) -> ResolveFlags {
-        let folders = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        match self {
-            Self::Folders => folders,
-            Self::OneMount => folders | ResolveFlags::NO_XDEV,
-            Self::Root => ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
-        }
-    }
-}
-
 /// Opens a path below a directory, as `openat2` does.
 ///
 /// # Errors
@@ -47,16 +36,14 @@ pub fn open_beneath(
     within: Within,
 ) -> Result<OwnedFd> {
     let folder = folder.as_fd();
-    path.into_with_c_str(
-        |path| match openat2(folder, path, flags, mode, within.resolve()) {
-            // A kernel or filter that does not know the call answers in one of the first two ways; the third says that
-            // something was renamed meanwhile.
-            Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => {
-                walk(folder, path.to_bytes(), flags, mode, within)
-            }
-            opened => opened,
-        },
-    )
+    path.into_with_c_str(|path| match open_whole(folder, path, flags, mode, within) {
+        // A kernel or filter that does not know the call answers in one of the first two ways; the third says that
+        // something was renamed meanwhile.
+        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => {
+            walk(folder, path.to_bytes(), flags, mode, within)
+        }
+        opened => opened,
+    })
 }
 
 /// The way from a directory to what is opened.
@@ -137,7 +124,7 @@ impl Walk<'_> {
     }
 
     fn down(&mut self, name: &[u8]) -> Result<()> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = PLACE | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(self.here(), name, flags, Mode::empty()) {
             Ok(folder) => {
                 self.same_mount(&folder)?;
@@ -157,7 +144,7 @@ impl Walk<'_> {
         match opened {
             Ok(opened) => {
                 // The link itself is opened where only its place is asked for.
-                if follows && flags.contains(OFlags::PATH) && is_link(&opened)? {
+                if follows && flags.contains(PLACE) && is_link(&opened)? {
                     return self.follow(name, Errno::LOOP).map(|()| None);
                 }
                 self.same_mount(&opened)?;
@@ -198,22 +185,10 @@ fn is_link(opened: &OwnedFd) -> Result<bool> {
     Ok(FileType::from_raw_mode(fstat(opened)?.st_mode) == FileType::Symlink)
 }
 
-/// The number of the mount that a file is on, or of its device where /proc is not there.
-fn mount(file: BorrowedFd<'_>) -> Result<u64> {
-    let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()));
-    let about = about.unwrap_or_default();
-    let mut fields = about.lines().filter_map(|line| line.split_once(':'));
-    let number = fields.find(|(name, _)| *name == "mnt_id");
-    match number.and_then(|(_, number)| number.trim().parse().ok()) {
-        Some(number) => Ok(number),
-        None => Ok(fstat(file)?.st_dev),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::CWD;
+    use rustix::fs::{CWD, openat2};
     use std::os::unix::fs::symlink;
 
     const FLAGS: [OFlags; 6] = [

@@ -4,7 +4,8 @@
 //! [`Platform`], [`Sm`] (compute capability), [`PythonVersion`], image [`reference`]s and [`wheel`] names.
 //! Besides them what every layer above needs: [`printable`] text, a machine's files below its [`root`]
 //! directory, [`date`]s, [`yaml`] of bounded depth, a [`login`] whose secrets are never shown, a [`Cancel`] that can be shared, files
-//! [`beneath`] a directory, and [`remove`], which removes a directory of any depth.
+//! [`beneath`] a directory, [`remove`], which removes a directory of any depth, and what differs between operating
+//! [`system`]s.
 
 pub mod beneath;
 mod cancel;
@@ -18,6 +19,7 @@ mod remove;
 pub mod root;
 mod sha256;
 mod stream;
+pub mod system;
 pub mod wheel;
 pub mod yaml;
 

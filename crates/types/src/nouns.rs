@@ -163,8 +163,15 @@ impl Platform {
         }
     }
 
-    /// The platform of this machine, if it is supported.
+    /// The platform whose programs this machine runs itself. `None` on another system than Linux, and on a processor
+    /// that no platform is for.
     pub fn host() -> Option<Self> {
+        Self::of_processor().filter(|_| cfg!(target_os = "linux"))
+    }
+
+    /// The platform of this machine's processor: that of [`Platform::host`], or of a container engine that brings
+    /// Linux along in a virtual machine.
+    pub fn of_processor() -> Option<Self> {
         let own = |p: &Self| p.machine() == std::env::consts::ARCH;
         Self::ALL.into_iter().find(own)
     }

@@ -16,6 +16,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::beneath::{Within, open_beneath};
+use super::system::PLACE;
 
 /// How often a directory is read again while other processes write into it.
 const MOST_TRIES: usize = 16;
@@ -31,7 +32,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     };
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let name = CString::new(name.as_encoded_bytes())?;
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let flags = PLACE | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let above = openat(CWD, above, flags, Mode::empty())?;
     Ok(remove_at(&above, &name)?)
 }

@@ -8,7 +8,7 @@
 use super::super::BuildError;
 use super::super::base::io as failed_at;
 use super::compile::write;
-use super::emulator::Runner;
+use super::emulator::{Runner, missing};
 use super::inputs::Inputs;
 use super::layers::NativeBuilder;
 use stackforge_binary::pyc;
@@ -50,10 +50,7 @@ impl NativeBuilder<'_, '_> {
             return Ok(layers.into_iter().next());
         }
         let Some(runner) = Runner::of(self.plan.platform).filter(|_| bytecode.runs) else {
-            self.no_bytecode(&format!(
-                "no program of {} runs on this machine: install qemu-user-static",
-                self.plan.platform
-            ));
+            self.no_bytecode(&missing(self.plan.platform));
             self.nothing(step)?;
             return Ok(None);
         };

@@ -2,6 +2,7 @@
 
 use stackforge_binary::elf::Object;
 use stackforge_binary::source::FileSource;
+use stackforge_sandbox::supported;
 use stackforge_types::Platform;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -21,10 +22,21 @@ pub enum Runner {
 impl Runner {
     /// Returns what runs programs of a platform. `None` if nothing on this machine does.
     pub fn of(platform: Platform) -> Option<Self> {
+        supported().ok()?;
         if Platform::host() == Some(platform) || emulated(platform, Path::new(BINFMT)) {
             return Some(Self::Kernel);
         }
         emulator(platform, &std::env::var_os("PATH")?).map(Self::Emulator)
+    }
+}
+
+/// Says why nothing runs programs of a platform, where [`Runner::of`] returns nothing, and what to do.
+pub(super) fn missing(platform: Platform) -> String {
+    match supported() {
+        Ok(()) => {
+            format!("no program of {platform} runs on this machine: install qemu-user-static")
+        }
+        Err(e) => format!("{e}; {}", e.help()),
     }
 }
 

@@ -29,7 +29,7 @@ mod wheels;
 
 use super::finish::finish;
 use super::shared::Shared;
-use super::{BuildError, BuildEvent, Built, Options, existing};
+use super::{BuildError, BuildEvent, Built, Options, existing, recorded};
 use base::Base;
 pub(super) use compile::source as sdist;
 use emulator::Runner;
@@ -42,6 +42,7 @@ use stackforge_engine::ImageSize;
 use stackforge_image::Layer;
 use stackforge_image::pack::Compression;
 use stackforge_image::store::Store;
+use stackforge_image::unpack;
 use stackforge_plan::{Compile, Native, Op, Plan, Step};
 use stackforge_stack::lock::PythonFile;
 use stackforge_types::{Cancel, Digest};
@@ -110,6 +111,7 @@ pub async fn assemble(
         own = planned(plan, native, options.store);
     }
     let plan = &own;
+    laid_over(plan, options)?;
     let shared = Shared::of(plan, options);
     if let Some(shared) = shared.as_ref().filter(|_| !options.no_cache) {
         let audit_spec = super::audit::AuditSpec::of(plan, options.catalog);
@@ -119,6 +121,22 @@ pub async fn assemble(
     let mut builder = NativeBuilder::new(plan, native, options, cancel, on);
     let (base, layers) = walk(&mut builder, &inputs, shared.as_ref()).await?;
     finish(plan, options, UnnamedImage::new(builder, base, layers)).await
+}
+
+/// Fails before anything is fetched if OS packages have to be laid over a base, whose files are unpacked for that, on a
+/// system that unpacks nothing.
+fn laid_over(plan: &Plan, options: &Options<'_>) -> Result<(), BuildError> {
+    let Err(refusal) = unpack::supported() else {
+        return Ok(());
+    };
+    let is_left = |step: &Step| {
+        let made = || recorded::layers(options.store, plan, step).filter(|_| !options.no_cache);
+        matches!(step.op, Op::Packages(_)) && made().is_none()
+    };
+    if plan.steps.iter().any(is_left) {
+        return Err(BuildError::Unpack(refusal));
+    }
+    Ok(())
 }
 
 /// Compiles a library and pushes its wheel and objects, unless another process compiles it with the same key.

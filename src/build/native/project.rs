@@ -3,7 +3,7 @@
 use super::super::BuildError;
 use super::super::base::io as failed_at;
 use super::super::service::project;
-use super::emulator::Runner;
+use super::emulator::{Runner, missing};
 use super::environment::variables;
 use super::layers::NativeBuilder;
 use super::wheels;
@@ -46,7 +46,7 @@ impl NativeBuilder<'_, '_> {
         let start = Instant::now();
         let platform = self.plan.platform;
         let runner = Runner::of(platform).ok_or_else(|| BuildError::Project {
-            why: format!("no program of {platform} runs on this machine: install qemu-user-static"),
+            why: missing(platform),
         })?;
         let image = self.at_rest(below)?;
         let roots = self.trees(&image)?;

@@ -105,10 +105,13 @@ impl NativeBuilder<'_, '_> {
         if !has_dpkg {
             return Err(BuildError::System(reason));
         }
+        let platform = self.plan.platform;
+        if stackforge_sandbox::supported().is_err() {
+            return Err(BuildError::ForeignScripts { reason, platform });
+        }
         if !rustix::process::geteuid().is_root() {
             return Err(BuildError::ScriptsNeedRoot { reason });
         }
-        let platform = self.plan.platform;
         if Platform::host() == Some(platform) || emulated_by_kernel(platform) {
             return Ok(());
         }

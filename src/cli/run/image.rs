@@ -191,7 +191,7 @@ impl Search<'_> {
         Ok(Some(oci::open(
             self.store.root(),
             Some(&text),
-            Platform::host(),
+            Platform::of_processor(),
         )?))
     }
 
@@ -208,10 +208,10 @@ impl Search<'_> {
                 labels: image.labels,
             }));
         }
-        let own = stored(self.store, name, Platform::host())?;
+        let own = stored(self.store, name, Platform::of_processor())?;
         let own = match own {
             Some(image) => Some((image, name)),
-            None => stored(self.store, full, Platform::host())?.map(|image| (image, full)),
+            None => stored(self.store, full, Platform::of_processor())?.map(|image| (image, full)),
         };
         match own {
             Some((image, name)) => Ok(Some(self.brought(image, name).await?)),

@@ -68,6 +68,10 @@ async fn start(
         Subject::AtRest(_) | Subject::Root { .. } => no_engine(args)?,
         Subject::Stack { .. } | Subject::Name(_) => engine(args).await?,
     };
+    if engine.is_none() {
+        // Before anything is pulled for it.
+        stackforge_sandbox::supported().map_err(RunError::from)?;
+    }
     let search = Search {
         common,
         args,

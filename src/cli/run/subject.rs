@@ -38,7 +38,7 @@ impl Subject {
         }
         match Target::read(text) {
             Target::Image { path, reference } => {
-                let image = oci::open(&path, reference.as_deref(), Platform::host())?;
+                let image = oci::open(&path, reference.as_deref(), Platform::of_processor())?;
                 Ok(Self::AtRest(Box::new((text.to_owned(), image))))
             }
             Target::Engine(name) | Target::Registry(name) => Ok(Self::Name(name)),

@@ -178,8 +178,7 @@ impl Fleet<'_> {
                 words.push(path.into());
             }
         }
-        // This executable, even if a newer one has replaced the file at its path.
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(stackforge_types::system::program());
         command
             .args(words)
             .stdin(Stdio::null())

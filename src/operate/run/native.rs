@@ -14,7 +14,9 @@ use stackforge_build::{root_environment, unpacked};
 use stackforge_device::Device;
 use stackforge_image::oci::Image;
 use stackforge_image::store::Store;
-use stackforge_sandbox::{Mount, Network, Root, Sandbox, SandboxError, Writes, gpu, remove};
+use stackforge_sandbox::{
+    Mount, Network, Root, Sandbox, SandboxError, Writes, gpu, remove, supported,
+};
 use stackforge_stack::spec::Platform;
 use stackforge_types::Cancel;
 use std::collections::BTreeMap;
@@ -56,6 +58,7 @@ pub async fn prepare(
     store: &Store,
     cancel: &Cancel,
 ) -> Result<Prepared, RunError> {
+    supported()?;
     only_an_engine(request)?;
     ports_are_free(&request.ports)?;
     let (layers, config, env) = match what {

@@ -81,7 +81,7 @@ impl Code {
             UPDATE_NEEDS_HELP => 4,
             RESOLVER_FAILED | PACKAGE_GONE | MIRROR_UNKNOWN | ENGINE_MISSING | ENGINE_GONE
             | NETWORK | NO_SPACE | ENGINE_REFUSED | GPU_UNAVAILABLE | STORE_IO | NEEDS_ENGINE
-            | NEEDS_NATIVE | STORE_DENIED | STORE_NO_LOCKS | STORE_NEWER | OFFLINE
+            | NEEDS_NATIVE | NEEDS_LINUX | STORE_DENIED | STORE_NO_LOCKS | STORE_NEWER | OFFLINE
             | NAMESPACES_REFUSED | OVERLAY_REFUSED | SANDBOX_FAILED | MISNAMED | ENGINE_TOO_OLD
             | ENGINE_FAULT | SLOW_STORAGE | OUTPUT_LOST | INDEX_BUSY | UPDATE_SERVICE | UPDATE_FAILED
             | NO_SUCH_GPU | PORT_IN_USE
@@ -359,6 +359,9 @@ codes! {
     UNSIGNED_CACHE = 334, "an exported cache that the key has not signed",
         "`cache import --verify KEY` takes an export only if KEY's private half has signed it: what its steps say of its blobs is believed by every later build.",
         "Write it with `stackforge cache export --key`, or import it without `--verify`: then blobs are taken by their digests, and steps are made again.";
+    NEEDS_LINUX = 335, "only Linux can do this",
+        "Without a container engine, programs of an image run in namespaces of Linux's kernel, and images are unpacked into directories only where the file system keeps owners, devices and every name: macOS takes `a` and `A` for one. Checking, locking, planning, builds by an engine, images made of wheels, pushing, pulling to a layout, audits and diagnoses work elsewhere too.",
+        "Use a container engine, Docker Desktop for instance (`--engine docker`), and `-o docker` or `-o oci:DIR` in place of `-o rootfs:DIR`; or start stackforge on Linux: in a container or a virtual machine.";
     MISNAMED = 360, "the engine does not have the image under its name",
         "After an image was built or loaded the engine is asked for it by each of its names. One of them is not there, or is another image.",
         "Run the same command again. If the name is still not there, the engine's own log says why.";

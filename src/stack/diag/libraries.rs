@@ -145,7 +145,10 @@ impl Explained for OciError {
 
 impl Explained for UnpackError {
     fn code(&self) -> Code {
-        self.of_disk().map_or(codes::IMAGE_UNREADABLE, of_disk)
+        match self {
+            Self::NotLinux => codes::NEEDS_LINUX,
+            _ => self.of_disk().map_or(codes::IMAGE_UNREADABLE, of_disk),
+        }
     }
 }
 
@@ -202,6 +205,7 @@ impl Explained for EngineError {
 impl Explained for SandboxError {
     fn code(&self) -> Code {
         match self {
+            Self::NotLinux => codes::NEEDS_LINUX,
             Self::NotAllowed { .. } => codes::NAMESPACES_REFUSED,
             Self::Overlay { .. } => codes::OVERLAY_REFUSED,
             Self::Program { .. } => codes::PROGRAM_MISSING,

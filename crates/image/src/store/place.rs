@@ -103,7 +103,7 @@ impl LayoutLock {
     /// # Errors
     /// If the file system cannot write its cached data.
     pub fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::syncfs(&self.folder)?)
+        stackforge_types::system::sync(&self.folder)
     }
 }
 

@@ -6,20 +6,18 @@
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Seek as _, Write};
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use stackforge_types::system;
 use tempfile::{NamedTempFile, TempPath};
 
 /// Mode of a new file before the umask.
 const NEW: u32 = 0o666;
 /// Most symbolic links that Linux follows in one path.
 const MOST_LINKS: usize = 40;
-/// An unnamed file is linked through this directory.
-const DESCRIPTORS: &str = "/proc/self/fd";
 
 static STDOUT_HAS_OUTPUT: AtomicBool = AtomicBool::new(false);
 
@@ -173,15 +171,15 @@ fn followed(path: &Path) -> io::Result<End> {
     Err(rustix::io::Errno::LOOP.into())
 }
 
-/// The open descriptor that a path in `/proc/PID/fd` stands for. `None` for other paths.
+/// The open descriptor that a path such as `/proc/PID/fd/1` stands for. `None` for other paths.
 fn descriptor(path: &Path) -> Option<io::Result<File>> {
     let number = path.file_name()?.to_str()?;
     number.parse::<u32>().ok()?;
     let parent = folder(path).canonicalize().ok()?;
-    if !parent.starts_with("/proc") || !parent.ends_with("fd") {
+    if !system::holds_descriptors(&parent) {
         return None;
     }
-    let own = parent == Path::new("/proc").join(format!("{}/fd", std::process::id()));
+    let own = system::holds_own_descriptors(&parent);
     // A duplicate shares the file offset with printed output; opening the file again would not.
     let duplicate = match number {
         "1" if own => {
@@ -201,11 +199,8 @@ fn folder(path: &Path) -> &Path {
 
 /// A temporary file in `folder`, unnamed if the file system supports that.
 fn temporary(folder: &Path) -> io::Result<(File, Option<TempPath>)> {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    if Path::new(DESCRIPTORS).is_dir()
-        && let Ok(file) = rustix::fs::open(folder, flags, Mode::from_raw_mode(NEW))
-    {
-        return Ok((file.into(), None));
+    if let Ok(file) = system::unnamed(folder, NEW) {
+        return Ok((file, None));
     }
     let (file, path) = named(folder)?.into_parts();
     Ok((file, Some(path)))
@@ -220,12 +215,11 @@ fn named(folder: &Path) -> io::Result<NamedTempFile> {
 
 /// Gives an unnamed file a temporary name, because linking cannot replace an existing file.
 fn linked(file: &File, folder: &Path) -> io::Result<TempPath> {
-    let unnamed = Path::new(DESCRIPTORS).join(file.as_raw_fd().to_string());
     loop {
         let path = folder.join(format!(".tmp-{:016x}", fastrand::u64(..)));
-        match rustix::fs::linkat(CWD, &unnamed, CWD, &path, AtFlags::SYMLINK_FOLLOW) {
+        match system::linked(file, &path) {
             Ok(()) => return TempPath::try_from_path(path),
-            Err(rustix::io::Errno::EXIST) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             // A file system may support unnamed files but not linking them.
             Err(_) => return copied(file, folder),
         }
@@ -245,6 +239,8 @@ fn copied(mut file: &File, folder: &Path) -> io::Result<TempPath> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, Mode};
+    use std::os::fd::AsRawFd as _;
     use std::os::unix::fs::symlink;
 
     fn names(folder: &Path) -> Vec<String> {

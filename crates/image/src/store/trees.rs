@@ -45,7 +45,7 @@ impl UnnamedTree {
             .map_err(|e| StoreError::at("write", &note, e))?;
         // The tree's name states that it is complete, so sync first, in case the power fails.
         File::open(&made)
-            .and_then(|folder| Ok(rustix::fs::syncfs(folder)?))
+            .and_then(stackforge_types::system::sync)
             .map_err(|e| StoreError::at("write", &made, e))?;
         // A tree without its note is incomplete.
         if tree.exists() {

@@ -13,6 +13,9 @@ pub const DEEPEST: usize = 1024;
 /// Why a layer cannot be unpacked. Paths are given without their first slash.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
+    /// The operating system's file systems do not keep what a layer has.
+    #[error("only Linux keeps the files of an image as they are")]
+    NotLinux,
     /// The layer's tar is not sound.
     #[error(transparent)]
     Tar(#[from] TarError),
@@ -77,6 +80,7 @@ impl UnpackError {
         })
     }
 
+    #[cfg(target_os = "linux")]
     pub(super) fn at(doing: &'static str, path: &str, e: Errno) -> Self {
         Self::Io {
             doing,

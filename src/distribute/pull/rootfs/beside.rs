@@ -89,7 +89,7 @@ impl Beside {
             let times = times.set_accessed(accessed).set_modified(modified);
             folder.set_times(times).map_err(failed)?;
         }
-        rustix::fs::syncfs(&folder).map_err(|e| failed(e.into()))?;
+        stackforge_types::system::sync(&folder).map_err(failed)?;
         let root = self.path.join(ROOT);
         rename(&growing, &root)?;
         Ok(root)

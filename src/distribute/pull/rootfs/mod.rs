@@ -22,6 +22,7 @@ use marker::Marker;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use stackforge_image::store::Store;
+use stackforge_image::unpack::supported;
 use stackforge_types::{Cancel, Digest};
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,6 +60,10 @@ impl Rootfs {
     ) -> Result<Vec<Self>, PullError> {
         let targets: Result<Vec<Target>, PullError> = directories.map(Target::find).collect();
         let mut targets = targets?;
+        if let (Some(first), Err(source)) = (targets.first(), supported()) {
+            let path = first.path().to_owned();
+            return Err(PullError::Unpack { path, source });
+        }
         // Lock in one order, so that two processes never wait for each other.
         targets.sort_by(|a, b| a.path().cmp(b.path()));
         targets.dedup_by(|a, b| a.path() == b.path());

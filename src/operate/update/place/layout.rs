@@ -18,7 +18,7 @@ pub fn current_id(dir: &Path, name: &str) -> Result<Option<String>, UpdateError>
     if !dir.join("index.json").exists() {
         return Ok(None);
     }
-    match oci::open(dir, Some(name), Platform::host()) {
+    match oci::open(dir, Some(name), Platform::of_processor()) {
         Ok(image) => Ok(Some(image.digest.to_string())),
         Err(OciError::NoReference { .. }) => Ok(None),
         Err(e) => Err(e.into()),

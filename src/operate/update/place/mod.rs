@@ -235,7 +235,7 @@ impl PlaceContext<'_> {
         Ok(stackforge_image::oci::open(
             self.store.root(),
             Some(id),
-            Platform::host(),
+            Platform::of_processor(),
         )?)
     }
 }

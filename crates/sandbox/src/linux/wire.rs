@@ -9,11 +9,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::archive::Archive;
 use super::fault::Fault;
 use super::identity::Identity;
 use super::outcome::{Applied, Outcome};
-use super::request::Sandbox;
+use super::request::{Archive, Sandbox};
 use super::text;
 
 /// First argument of the re-executed process.

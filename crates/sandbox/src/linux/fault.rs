@@ -4,6 +4,8 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use super::error::{NEWER, SandboxError};
+
 /// A step that failed, and its error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fault {
@@ -41,5 +43,25 @@ impl Fault {
     /// Returns a function for `map_err`, for errors while the sandbox is being set up.
     pub(crate) fn setup<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> Fault {
         Fault::at(Stage::Setup, doing)
+    }
+}
+
+impl SandboxError {
+    pub(super) fn from_fault(fault: Fault) -> Self {
+        let source = io::Error::from_raw_os_error(fault.errno);
+        let doing = fault.doing;
+        match fault.stage {
+            Stage::Namespaces => SandboxError::NotAllowed {
+                doing,
+                help: match fault.errno {
+                    libc::ENOSYS => NEWER.to_owned(),
+                    _ => super::refusal::why_not_allowed(),
+                },
+                source,
+            },
+            Stage::Overlay => SandboxError::Overlay { doing, source },
+            Stage::Program => SandboxError::Program { doing, source },
+            Stage::Setup => SandboxError::Setup { doing, source },
+        }
     }
 }

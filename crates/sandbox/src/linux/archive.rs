@@ -11,28 +11,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
 use stackforge_binary::tar::{Attributes, Format, Owner, Writer};
 
 use super::changes::{Change, Kind, changes};
+use super::request::Archive;
 
 /// Attributes that belong to a layer: capabilities of programs, and what programs note themselves.
 const KEPT: [&str; 2] = ["security.capability", "user."];
-
-/// What to archive.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Archive {
-    /// The directory that a run wrote to.
-    #[serde(with = "super::text::one")]
-    pub changed: std::path::PathBuf,
-    /// The file that the tar is written to; it must exist.
-    #[serde(with = "super::text::one")]
-    pub out: std::path::PathBuf,
-    /// The latest modification time in the tar, in seconds since 1970.
-    pub latest: u64,
-    /// Whether the directory is a whole root, which gets a member of its own.
-    pub whole: bool,
-}
 
 pub(crate) fn write(archive: &Archive) -> io::Result<()> {
     let listed = changes(&archive.changed).map_err(io::Error::other)?;

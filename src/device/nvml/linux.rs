@@ -1,28 +1,11 @@
-//! Asks the driver itself, through NVML. The library is loaded at run time, if it exists.
+//! NVML of the driver for Linux. The library is loaded at run time, if it exists.
 
-use super::driver::Gpu;
+use super::{NvmlFault, NvmlResult};
+use crate::driver::Gpu;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Nvml, cuda_driver_version_major, cuda_driver_version_minor};
 use stackforge_types::Sm;
 use stackforge_types::root::clean;
-
-/// The result of asking NVML once.
-#[derive(Debug, Default)]
-pub struct NvmlResult {
-    pub driver: Option<String>,
-    pub cuda: Option<String>,
-    pub gpus: Vec<Gpu>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NvmlFault {
-    #[error("the driver's library does not match the loaded kernel module")]
-    Mismatch,
-    #[error("the driver's kernel module is not loaded")]
-    NotLoaded,
-    #[error("NVML fails: {0}")]
-    Other(String),
-}
 
 /// Returns GPUs and driver. `None` on a machine without the library.
 pub fn look() -> Result<Option<NvmlResult>, NvmlFault> {

@@ -13,13 +13,12 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, setsid, waitpid,
 };
 
-use super::archive::Archive;
 use super::cgroup::Cgroup;
 use super::fault::{Fault, Stage};
 use super::identity::{self, Identity};
 use super::init::{Init, Report};
 use super::outcome::{Applied, End, Memory, Outcome};
-use super::request::{Sandbox, Writes};
+use super::request::{Archive, Sandbox, Writes};
 use super::streams::Streams;
 use super::stubs::Stubs;
 use super::system::{self, Fork};

@@ -10,11 +10,10 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep_until};
 
-use super::archive::Archive;
 use super::error::SandboxError;
 use super::lines::Lines;
 use super::outcome::Outcome;
-use super::request::{MOST_LAYERS, Mount, Sandbox, Writes};
+use super::request::{Archive, MOST_LAYERS, Mount, Sandbox, Writes};
 use super::wire::{Message, NAME, Task, request};
 use stackforge_types::{Cancel, LogStream};
 

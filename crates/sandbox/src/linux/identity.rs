@@ -14,23 +14,11 @@ use std::process::Command;
 
 use rustix::process::{Pid, WaitOptions, getegid, geteuid, getpid, waitpid};
 use rustix::thread::{CapabilitySet, capabilities};
-use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Stage};
+pub(super) use super::outcome::Identity;
 use super::request::User;
 use super::system::{self, Fork};
-
-/// Which IDs a program in the sandbox has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Identity {
-    /// The machine's own IDs; the program runs as root.
-    Real,
-    /// Root is the caller, and other IDs are the caller's subordinate IDs.
-    Subordinate,
-    /// Root is the caller, and there is no other ID.
-    Single,
-}
 
 /// A range of subordinate IDs, from one line of `/etc/subuid`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
