@@ -40,6 +40,7 @@ if [ "${1:-}" = tests ]; then
     need docker-compose docker-compose
     need openssl openssl
     need curl curl
+    need jq jq
     need nghttpd nghttp2-server
     need busybox busybox-static
     need newuidmap uidmap

@@ -155,7 +155,12 @@ pub(super) fn counted(n: usize, what: &str) -> String {
 }
 
 /// Runs `stackforge check` for a stack with a matrix. It succeeds if any variant is left.
-pub(super) fn check(common: &Common, session: &Session, machine: &Machine) -> Outcome {
+pub(super) fn check(
+    common: &Common,
+    session: &Session,
+    machine: &Machine,
+    fixed: Option<&[String]>,
+) -> Outcome {
     let project = &session.project;
     let lock = project.lock()?;
     let (expansion, stale) = project.judged(lock.as_ref(), machine)?;
@@ -165,10 +170,14 @@ pub(super) fn check(common: &Common, session: &Session, machine: &Machine) -> Ou
         return Err(Failure::new(1, project.report(stale)).with("locked", locked.into()));
     }
     if common.json {
-        json(&serde_json::json!({
+        let mut document = serde_json::json!({
             "ok": true, "diagnostics": [], "locked": locked,
             "variants": left, "rejected": refused,
-        }));
+        });
+        if let Some(fixed) = fixed {
+            document["fixed"] = fixed.into();
+        }
+        json(&document);
         return Ok(());
     }
     let stack = &project.file.pattern;

@@ -7,7 +7,7 @@ use server::{Kind, Server};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use support::{Sandbox, project, remove};
+use support::{Sandbox, project, remove, schemas};
 
 fn docker(args: &[&str]) -> String {
     let out = Command::new("docker").args(args).output().unwrap();
@@ -127,7 +127,9 @@ impl Device {
 
     fn status(&self) -> (i32, Value) {
         let out = self.command(&["--status", "--json"]).output().unwrap();
-        let document = serde_json::from_slice(&out.stdout).unwrap_or_default();
+        let text = String::from_utf8_lossy(&out.stdout);
+        schemas::check(&["update", "--status", "--json"], &text, "");
+        let document = serde_json::from_str(&text).unwrap_or_default();
         (out.status.code().unwrap_or(-1), document)
     }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use support::recipe::MARKUPSAFE;
-use support::{Run, Sandbox};
+use support::{Run, Sandbox, schemas};
 
 const STACK: &str = "\
 stack: stackforge-test-fleet
@@ -105,7 +105,9 @@ fn variants_are_spread_over_engines_and_survive_the_loss_of_one() {
         }
     }
     let status = child.wait().unwrap();
-    let report: Value = serde_json::from_str(&stdout.join().unwrap()).unwrap();
+    let stdout = stdout.join().unwrap();
+    schemas::check(&["build", "--all-variants", "--json"], &stdout, &log);
+    let report: Value = serde_json::from_str(&stdout).unwrap();
     assert!(killed, "the second engine got nothing to do: {log}");
     assert_eq!(status.code(), Some(0), "{report:#}\n{log}");
 

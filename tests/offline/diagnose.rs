@@ -1,6 +1,6 @@
 //! `stackforge diagnose` names the root cause in logs of real failures, whatever their size.
 
-use crate::support::{Run, Sandbox, project};
+use crate::support::{Run, Sandbox, project, schemas};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -113,11 +113,13 @@ fn piped(args: &[&str], input: &[u8]) -> Run {
         .unwrap();
     child.stdin.take().unwrap().write_all(input).unwrap();
     let out = child.wait_with_output().unwrap();
-    Run {
+    let run = Run {
         code: out.status.code().unwrap_or(-1),
         stdout: String::from_utf8(out.stdout).unwrap(),
         stderr: String::from_utf8(out.stderr).unwrap(),
-    }
+    };
+    schemas::check(args, &run.stdout, &run.stderr);
+    run
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `check --fix` writes what findings advise, and nothing else.
 
-use crate::support::Sandbox;
+use crate::support::{Sandbox, project};
 use serde_json::Value;
 
 const WRONG: &str = "\
@@ -62,6 +62,25 @@ fn a_finding_says_that_it_can_be_written_and_how() {
     assert_eq!(fix["do"], "replace");
     assert_eq!((&fix["from"], &fix["to"]), (&"bse".into(), &"base".into()));
     assert_eq!(written(&sandbox), WRONG);
+}
+
+#[test]
+fn the_document_lists_what_was_written_whether_the_rest_is_good_or_not() {
+    let sandbox = Sandbox::new();
+    let good = std::fs::read_to_string(project("examples/tiny.yaml")).unwrap();
+    let misspelt = good.replace("base:", "bse:");
+    let bad = misspelt.replace("h100", "nothing-like-it");
+    for (text, is_good, fixed) in [(&good, true, 0), (&misspelt, true, 1), (&bad, false, 1)] {
+        sandbox.write("s.yaml", text);
+        let run = sandbox.run(&["check", "--fix", "--json", "s.yaml"]);
+        let document = crate::support::document(&run);
+        assert_eq!(document["ok"], is_good, "{document:#}");
+        assert_eq!(
+            document["fixed"].as_array().unwrap().len(),
+            fixed,
+            "{document:#}"
+        );
+    }
 }
 
 #[test]

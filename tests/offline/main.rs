@@ -10,6 +10,7 @@ mod diagnose;
 mod diagnostics;
 mod docs;
 mod doctor;
+mod documents;
 mod emit;
 mod errors;
 mod fetch;

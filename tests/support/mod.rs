@@ -21,6 +21,7 @@ pub mod published;
 pub mod python;
 pub mod recipe;
 pub mod runnable;
+pub mod schemas;
 pub mod server;
 pub mod shared;
 pub mod stored;
@@ -105,11 +106,13 @@ impl Sandbox {
         let text = |b: &[u8]| {
             String::from_utf8_lossy(b).replace(&self.dir.path().display().to_string(), "[DIR]")
         };
-        Run {
+        let run = Run {
             code: out.status.code().unwrap_or(-1),
             stdout: text(&out.stdout),
             stderr: text(&out.stderr),
-        }
+        };
+        schemas::check(args, &run.stdout, &run.stderr);
+        run
     }
 }
 

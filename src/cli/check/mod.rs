@@ -14,7 +14,7 @@ use stackforge_stack::rules::{Case, Machine};
 
 pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
     if !args.fix {
-        return check(common, args);
+        return check(common, args, None);
     }
     let fixed = fix::fix(common, args)?;
     let changes: Vec<String> = fixed.iter().map(ToString::to_string).collect();
@@ -24,15 +24,16 @@ pub fn run(common: &Common, args: &CheckArgs) -> Outcome {
     if changes.is_empty() {
         print_status(common, "nothing that `check --fix` can write");
     }
-    check(common, args).map_err(|failure| failure.with("fixed", changes.into()))
+    check(common, args, Some(&changes)).map_err(|failure| failure.with("fixed", changes.into()))
 }
 
-fn check(common: &Common, args: &CheckArgs) -> Outcome {
+/// `fixed`: what `--fix` has changed, for the document.
+fn check(common: &Common, args: &CheckArgs, fixed: Option<&[String]>) -> Outcome {
     let session = Session::open(common, &args.stack)?;
     let project = &session.project;
     let machine = machine(&project.catalog, args)?;
     let Some(stack) = project.file.single() else {
-        return super::matrix::check(common, &session, &machine);
+        return super::matrix::check(common, &session, &machine, fixed);
     };
     let lock = project.lock()?;
     let section = Section::of(stack);
@@ -52,9 +53,13 @@ fn check(common: &Common, args: &CheckArgs) -> Outcome {
         return Err(Failure::new(1, report).with("locked", locked.into()));
     }
     if common.json {
-        json(
-            &serde_json::json!({ "ok": true, "diagnostics": report.diagnostics, "locked": locked }),
-        );
+        let mut document = serde_json::json!({
+            "ok": true, "diagnostics": report.diagnostics, "locked": locked,
+        });
+        if let Some(fixed) = fixed {
+            document["fixed"] = fixed.into();
+        }
+        json(&document);
         return Ok(());
     }
     warn(common, &report);

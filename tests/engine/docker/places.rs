@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::connections::{fake_ssh, make_certificates, tls_relay};
 use super::workshop::socket;
+use crate::support::schemas;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_stackforge");
 
@@ -62,7 +63,9 @@ fn doctor(command: &mut Command) -> (Value, Vec<Value>) {
     let out = command.output().unwrap();
     let errors = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{errors}");
-    let mut report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let text = String::from_utf8_lossy(&out.stdout);
+    schemas::check(&DOCTOR[1..], &text, &errors);
+    let mut report: Value = serde_json::from_str(&text).unwrap();
     let findings = report["findings"].take();
     let engine = report["live"]["engine"].take();
     (engine, findings.as_array().unwrap().clone())

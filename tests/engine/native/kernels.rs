@@ -3,7 +3,7 @@
 
 use super::ok;
 use crate::support::process::without;
-use crate::support::{Run, Sandbox};
+use crate::support::{Run, Sandbox, schemas};
 use serde_json::Value;
 
 const STACK: &str = "\
@@ -31,11 +31,13 @@ fn run(sandbox: &Sandbox, args: &[&str], missing: &[libc::c_long]) -> Run {
     without(&mut command, missing);
     let out = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Run {
+    let run = Run {
         code: out.status.code().unwrap_or(-1),
         stdout: text(out.stdout),
         stderr: text(out.stderr),
-    }
+    };
+    schemas::check(args, &run.stdout, &run.stderr);
+    run
 }
 
 fn build(sandbox: &Sandbox, store: &str, missing: &[libc::c_long]) -> Value {

@@ -9,7 +9,7 @@ mod stacks;
 use crate::support::{self, proxy};
 use proxy::Proxy;
 use std::collections::BTreeSet;
-use support::Sandbox;
+use support::{Sandbox, schemas};
 
 /// A colour that stackforge does not use.
 const FOREIGN_COLOUR: &str = "\u{1b}[38;5;213m";
@@ -94,6 +94,11 @@ impl World {
                 context()
             );
             shows |= plain.contains("\\u{") || plain.contains("\\u0") || plain.contains("\\u2");
+        }
+        if let (Ok(stdout), Ok(stderr)) = (str::from_utf8(&out.stdout), str::from_utf8(&out.stderr))
+        {
+            let args: Vec<&str> = case.iter().map(String::as_str).chain([mode]).collect();
+            schemas::check(&args, stdout, stderr);
         }
         let has_document = mode == "--json" && !case.iter().any(|arg| arg == "--help");
         if has_document && out.status.code() != Some(2) && !out.stdout.is_empty() {
