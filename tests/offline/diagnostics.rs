@@ -45,6 +45,7 @@ shows! {
     duplicate_key: format!("{GOOD}python: \"3.12\"\n");
     bad_specifier: GOOD.replace("\"2.13.0\"", "\"~2.13\"");
     bad_specifier_in_a_mapping: GOOD.replace("\"2.13.0\"", "{ version: \"=>2.13\" }");
+    index_that_is_none: GOOD.replace("\"2.13.0\"", "{ version: auto, index: ../wheels }") + "indexes: [\"ftp://wheels.example\"]\n";
     unknown_gpu: GOOD.replace("h100", "h10");
     unknown_gpu_far_from_any: GOOD.replace("h100", "voodoo2");
     unknown_base: GOOD.replace("debian-bookworm", "debian-bokworm");

@@ -8,7 +8,7 @@ use super::found::Found;
 use super::item::{Item, Note, Why};
 use super::known::Known;
 use super::shell::Word;
-use stackforge_stack::spec::From;
+use stackforge_stack::spec::{From, is_index};
 use stackforge_types::wheel::normalized;
 use std::path::{Path, PathBuf};
 
@@ -285,7 +285,7 @@ fn editable(what: &str, place: &Place<'_>, found: &mut Found) {
 /// Takes an index; torch's own say which CUDA is wanted.
 pub(super) fn index(url: &str, place: &Place<'_>, default: bool, known: &Known, found: &mut Found) {
     let url = url.trim_end_matches('/');
-    if let Some(torch) = known.torch_index(url) {
+    if let Some(torch) = known.torch_index(url).filter(|_| is_index(url)) {
         if let Some(cuda) = &torch.cuda {
             found.cuda.get_or_insert(Why {
                 value: cuda.clone(),
@@ -305,8 +305,7 @@ pub(super) fn index(url: &str, place: &Place<'_>, default: bool, known: &Known, 
             .push(Item::Note(Note::new(place.at, url, why)));
         return;
     }
-    let http = url.starts_with("https://") || url.starts_with("http://");
-    if !http || url.contains(char::is_whitespace) {
+    if !is_index(url) {
         let why = "not the address of an index: those begin with https://";
         found
             .indexes

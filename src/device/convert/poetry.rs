@@ -1,12 +1,13 @@
 //! Poetry's tables of a pyproject.toml, whose versions have a notation of their own.
 
-use super::asked::{Asked, FOLDER, Wants, marker_of};
+use super::asked::{Asked, FOLDER, NO_INDEX, Wants, marker_of};
 use super::document::Document;
 use super::found::Found;
 use super::item::{Item, Note, Why};
 use super::known::Known;
 use super::uv;
 use pep440_rs::{Version, VersionSpecifiers};
+use stackforge_stack::spec::is_index;
 use std::collections::BTreeMap;
 use std::str::FromStr as _;
 use toml::{Table, Value};
@@ -165,9 +166,13 @@ fn of_table(
         .filter_map(Value::as_str)
         .map(str::to_owned)
         .collect();
-    asked.index = text("source")
-        .and_then(|s| sources.get(s))
-        .map(|url| (*url).to_owned());
+    asked.index = match text("source") {
+        Some(name) if !name.eq_ignore_ascii_case("pypi") => {
+            let url = sources.get(name).filter(|url| is_index(url));
+            Some((*url.ok_or(NO_INDEX)?).to_owned())
+        }
+        _ => None,
+    };
     let python =
         text("python").map(|p| versions(p).ok_or("`python` has more than one range of versions"));
     if let Some(python) = python {

@@ -1,6 +1,6 @@
 //! uv's tables of a pyproject.toml: where single distributions come from, indexes, constraints, overrides.
 
-use super::asked::{Asked, FOLDER, Wants, marker_of};
+use super::asked::{Asked, FOLDER, NO_INDEX, Wants, marker_of};
 use super::document::{Document, texts};
 use super::found::Found;
 use super::item::{Item, Note};
@@ -8,6 +8,7 @@ use super::known::Known;
 use super::pip::{self, Place};
 use super::requirements;
 use pep508_rs::MarkerTree;
+use stackforge_stack::spec::is_index;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
@@ -111,6 +112,7 @@ fn sources(
             continue;
         };
         let own = text("index").and_then(|index| indexes.get(index)).copied();
+        let own = own.filter(|url| is_index(url));
         match of_source(source, own, marker) {
             Ok(place) => {
                 if let Some(url) = own.filter(|url| known.torch_index(url).is_some()) {
@@ -155,6 +157,8 @@ fn of_source(source: &Table, index: Option<&str>, marker: MarkerTree) -> Result<
         Some(Wants::File(path.to_owned()))
     } else if source.contains_key("workspace") {
         return Err(format!("it is a member of the workspace: {FOLDER}"));
+    } else if source.contains_key("index") && index.is_none() {
+        return Err(NO_INDEX.to_owned());
     } else {
         None
     };

@@ -318,7 +318,8 @@ pub struct LibraryBody {
     #[schemars(with = "Option<String>")]
     pub git_ref: Option<Positioned<String>>,
     /// Index that this library comes from.
-    pub index: Option<String>,
+    #[schemars(with = "Option<String>")]
+    pub index: Option<Positioned<String>>,
     /// A wheel or source distribution to take it from: an https address, or a path that starts at the stack
     /// file's folder.
     #[schemars(with = "Option<String>")]

@@ -3,6 +3,7 @@
 
 use super::direct::{self, DirectFile};
 use super::fault::{first_line, structural, widen};
+use super::index::is_index;
 use super::raw::{
     AttentionShape, From, Positioned, Publish, RawFrom, RawLibrary, RawStack, SharedCache,
 };
@@ -218,15 +219,11 @@ impl Checker<'_> {
 
     fn indexes(&mut self, all: Vec<Positioned<String>>) -> Vec<At<String>> {
         self.each(all, |s| {
-            let url = s.starts_with("https://") || s.starts_with("http://");
-            if url && !s.contains(|c: char| c.is_whitespace() || c.is_control()) {
-                Ok(s.to_owned())
-            } else {
-                Err((
-                    codes::BAD_VALUE,
-                    format!("`{}` is not the URL of an index", clip(s)),
-                ))
-            }
+            let fault = || {
+                let text = format!("`{}` is not the URL of an index: those begin with https:// or http://", clip(s));
+                (codes::BAD_VALUE, text)
+            };
+            is_index(s).then(|| s.to_owned()).ok_or_else(fault)
         })
     }
 
@@ -394,6 +391,7 @@ impl Checker<'_> {
             LibraryOption { name, value }
         });
         let options = options.collect();
+        let index = self.indexes(body.index.into_iter().collect()).pop();
         let plain = |all: Vec<At<String>>| all.into_iter().map(|item| item.value).collect();
         let build_packages = plain(self.packages(body.build_packages));
         let build_requires = plain(self.requirements(body.build_requires));
@@ -411,7 +409,7 @@ impl Checker<'_> {
             build_requires,
             git: body.git.map(|g| g.0.value),
             git_ref: body.git_ref.map(|g| g.0.value),
-            index: body.index,
+            index: index.map(|i| i.value),
             file: file.map(|(file, _)| file),
         })
     }
