@@ -220,7 +220,10 @@ impl Checker<'_> {
     fn indexes(&mut self, all: Vec<Positioned<String>>) -> Vec<At<String>> {
         self.each(all, |s| {
             let fault = || {
-                let text = format!("`{}` is not the URL of an index: those begin with https:// or http://", clip(s));
+                let text = format!(
+                    "`{}` is not the URL of an index: those begin with https:// or http://",
+                    clip(s)
+                );
                 (codes::BAD_VALUE, text)
             };
             is_index(s).then(|| s.to_owned()).ok_or_else(fault)
