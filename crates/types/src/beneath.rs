@@ -5,21 +5,11 @@
 //! opened in turn, in the directory that was opened before it: what another process moves meanwhile leads nowhere else.
 
 use crate::system::{PLACE, mount, open_whole};
+pub use crate::within::Within;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::{Errno, Result};
 use rustix::path::Arg;
-
-/// What a path may lead through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Within {
-    /// Directories alone: a symbolic link is `ELOOP`, a way out of the directory `EXDEV`.
-    Folders,
-    /// The same on one mount; another one is `EXDEV`.
-    OneMount,
-    /// Symbolic links too, followed as if the directory were `/`.
-    Root,
-}
 
 /// The kernel's own bound for one path.
 const MOST_LINKS: usize = 40;

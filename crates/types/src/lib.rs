@@ -21,6 +21,7 @@ mod sha256;
 mod stream;
 pub mod system;
 pub mod wheel;
+mod within;
 pub mod yaml;
 
 pub use cancel::Cancel;

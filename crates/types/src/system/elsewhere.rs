@@ -1,6 +1,6 @@
 //! macOS and other systems of Unix's kind: what POSIX has.
 
-use crate::beneath::Within;
+use crate::within::Within;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::{Errno, Result};

@@ -1,6 +1,6 @@
 //! Linux: `openat2`, `O_PATH`, `O_TMPFILE`, `syncfs` and `/proc`.
 
-use crate::beneath::Within;
+use crate::within::Within;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Result;
