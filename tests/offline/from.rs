@@ -294,3 +294,57 @@ fn a_dockerfiles_instructions_of_every_form_are_read() {
     );
     insta::assert_snapshot!(text);
 }
+
+#[test]
+fn logins_of_where_a_library_comes_from_are_written_nowhere() {
+    let uv = r#"
+[project]
+name = "x"
+version = "1"
+requires-python = ">=3.10"
+dependencies = ["kept", "cloned", "fetched"]
+[[tool.uv.index]]
+name = "own"
+url = "https://user:hidden@wheels.example/simple"
+explicit = true
+[tool.uv.sources]
+kept = { index = "own" }
+cloned = { git = "https://hidden@code.example/cloned", rev = "v1" }
+fetched = { url = "https://user:hidden@wheels.example/fetched-1-py3-none-any.whl" }
+"#;
+    let poetry = r#"
+[tool.poetry]
+name = "x"
+version = "1"
+[[tool.poetry.source]]
+name = "own"
+url = "https://user:hidden@wheels.example/simple"
+priority = "explicit"
+[tool.poetry.dependencies]
+python = ">=3.10"
+kept = { version = "^1.0", source = "own" }
+cloned = { git = "https://hidden@code.example/cloned", rev = "v1" }
+fetched = { url = "https://user:hidden@wheels.example/fetched-1-py3-none-any.whl" }
+"#;
+    for text in [uv, poetry] {
+        let sandbox = Sandbox::new();
+        sandbox.write("pyproject.toml", text);
+        let args = ["init", "--from", "pyproject.toml", "--gpu", "a100", "-o"];
+        let run = sandbox.run(&[&args[..], &["s.yaml"]].concat());
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let stack = std::fs::read_to_string(sandbox.path("s.yaml")).unwrap();
+        assert!(
+            !format!("{stack}{}", run.stderr).contains("hidden"),
+            "{stack}"
+        );
+        assert!(
+            stack.contains("index: https://wheels.example/simple")
+                || stack.contains("index: \"https://wheels.example/simple\""),
+            "{stack}"
+        );
+        assert!(
+            stack.contains("login") && stack.contains("code.example"),
+            "{stack}"
+        );
+    }
+}

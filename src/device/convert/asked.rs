@@ -49,6 +49,14 @@ pub(super) const EDITABLE: &str =
 pub(super) const SECRET: &str =
     "a stack is no place for secrets: keep it in a .netrc or in uv's settings";
 
+/// Fails for an address with a login: without it, it would lead nowhere.
+pub(super) fn no_login(address: &str) -> Result<(), String> {
+    match login(address) {
+        Some(_) => Err(format!("its login is left out, since {SECRET}")),
+        None => Ok(()),
+    }
+}
+
 /// Returns where the login of an address is in a text. `git@` is none: the key is elsewhere.
 fn login(text: &str) -> Option<std::ops::Range<usize>> {
     let start = text.find("://")? + 3;
@@ -97,9 +105,7 @@ impl Asked {
             return Err("it has an environment variable: write the requirement out".to_owned());
         }
         let text = text.trim();
-        if login(text).is_some() {
-            return Err(format!("its login is left out, since {SECRET}"));
-        }
+        no_login(text)?;
         let addressed = text.contains("://") || text.starts_with(['.', '/', '~']);
         let named = text.split_once('@').is_some_and(|(name, _)| {
             let name = name.split('[').next().unwrap_or(name).trim();

@@ -1,6 +1,6 @@
 //! Poetry's tables of a pyproject.toml, whose versions have a notation of their own.
 
-use super::asked::{Asked, FOLDER, NO_INDEX, Wants, marker_of};
+use super::asked::{Asked, FOLDER, NO_INDEX, SECRET, Wants, marker_of, no_login, without_login};
 use super::document::Document;
 use super::found::Found;
 use super::item::{Item, Note, Why};
@@ -102,7 +102,13 @@ fn dependency(
     document: &Document<'_>,
 ) -> Item<Asked> {
     let at = document.at(&format!("{name} = "));
-    let note = |why: String| Item::Note(Note::new(&at, format!("{name} = {wanted}"), why));
+    let note = |why: String| {
+        Item::Note(Note::new(
+            &at,
+            without_login(&format!("{name} = {wanted}")),
+            why,
+        ))
+    };
     let plain = |text: &str| match versions(text) {
         Some(versions) => Ok(Asked::versions(&at, name, versions)),
         None => Err("more than one range of versions: write one as `\">=1.0,<2\"`".to_owned()),
@@ -138,6 +144,7 @@ fn of_table(
         return Err("optional: write it as a library if the image needs it".to_owned());
     }
     let mut asked = if let Some(url) = text("git") {
+        no_login(url)?;
         let reference = text("rev").or(text("tag")).or(text("branch"));
         Asked {
             wants: Wants::Git {
@@ -147,6 +154,7 @@ fn of_table(
             ..Asked::versions(at, name, VersionSpecifiers::empty())
         }
     } else if let Some(place) = text("url").or(text("path")) {
+        no_login(place)?;
         if stackforge_stack::spec::DirectFile::parse(place, None).is_err() {
             return Err(FOLDER.to_owned());
         }
@@ -169,7 +177,14 @@ fn of_table(
     asked.index = match text("source") {
         Some(name) if !name.eq_ignore_ascii_case("pypi") => {
             let url = sources.get(name).filter(|url| is_index(url));
-            Some((*url.ok_or(NO_INDEX)?).to_owned())
+            let url = *url.ok_or(NO_INDEX)?;
+            let shown = without_login(url);
+            if shown != url {
+                asked.remark = Some(format!(
+                    "the login of its index is left out, since {SECRET}"
+                ));
+            }
+            Some(shown)
         }
         _ => None,
     };

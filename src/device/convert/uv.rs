@@ -1,6 +1,6 @@
 //! uv's tables of a pyproject.toml: where single distributions come from, indexes, constraints, overrides.
 
-use super::asked::{Asked, FOLDER, NO_INDEX, Wants, marker_of};
+use super::asked::{Asked, FOLDER, NO_INDEX, SECRET, Wants, marker_of, no_login, without_login};
 use super::document::{Document, texts};
 use super::found::Found;
 use super::item::{Item, Note};
@@ -113,6 +113,14 @@ fn sources(
         };
         let own = text("index").and_then(|index| indexes.get(index)).copied();
         let own = own.filter(|url| is_index(url));
+        let own = own.map(|url| (url, without_login(url)));
+        if let Some((url, shown)) = own.as_ref().filter(|(url, shown)| url != shown) {
+            let why = format!("the login of `{name}`'s index is left out, since {SECRET}");
+            found
+                .indexes
+                .push(Item::Note(Note::new(&document.at(url), shown, why)));
+        }
+        let own = own.as_ref().map(|(_, shown)| shown.as_str());
         match of_source(source, own, marker) {
             Ok(place) => {
                 if let Some(url) = own.filter(|url| known.torch_index(url).is_some()) {
@@ -121,9 +129,8 @@ fn sources(
                 placed.push(place);
             }
             Err(why) => {
-                found
-                    .libraries
-                    .push(Item::Note(Note::new(&at, shown(source), why)));
+                let shown = without_login(&shown(source));
+                found.libraries.push(Item::Note(Note::new(&at, shown, why)));
                 // Without its source the requirement would mean another distribution.
                 found
                     .libraries
@@ -143,12 +150,14 @@ struct Placed {
 fn of_source(source: &Table, index: Option<&str>, marker: MarkerTree) -> Result<Placed, String> {
     let text = |key: &str| source.get(key).and_then(Value::as_str);
     let wants = if let Some(url) = text("git") {
+        no_login(url)?;
         let reference = text("rev").or(text("tag")).or(text("branch"));
         Some(Wants::Git {
             url: url.to_owned(),
             reference: reference.map(str::to_owned),
         })
     } else if let Some(url) = text("url") {
+        no_login(url)?;
         Some(Wants::File(url.to_owned()))
     } else if let Some(path) = text("path") {
         if stackforge_stack::spec::DirectFile::parse(path, None).is_err() {
