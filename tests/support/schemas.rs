@@ -55,7 +55,7 @@ pub fn faults(validator: &Validator, document: &Value) -> BTreeSet<String> {
     faults
 }
 
-/// Adds an error, or those of the alternatives of which none fits.
+/// Adds a fault. Where a value fits none of several alternatives, what is wrong with each is added instead.
 fn add(error: &ValidationError<'_>, faults: &mut BTreeSet<String>) {
     match error.kind() {
         ValidationErrorKind::OneOfNotValid { context } => {

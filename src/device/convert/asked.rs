@@ -41,6 +41,7 @@ pub(super) const FOLDER: &str = "a stack installs wheels and source distribution
 
 /// Why a library whose index is not known is left out: elsewhere its name may mean another distribution.
 pub(super) const NO_INDEX: &str = "the file gives no address for its index: write the library out, with the address as its `index`";
+
 /// Help for what is installed as editable.
 pub(super) const EDITABLE: &str =
     "an image takes no editable installs: build a wheel of it and name that file in `libraries`";

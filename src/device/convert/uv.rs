@@ -111,19 +111,18 @@ fn sources(
                 .push(Item::Note(Note::new(&at, shown(source), why)));
             continue;
         };
-        let own = text("index").and_then(|index| indexes.get(index)).copied();
-        let own = own.filter(|url| is_index(url));
-        let own = own.map(|url| (url, without_login(url)));
-        if let Some((url, shown)) = own.as_ref().filter(|(url, shown)| url != shown) {
+        let written = text("index").and_then(|index| indexes.get(index)).copied();
+        let written = written.filter(|url| is_index(url));
+        let index = written.map(without_login);
+        let index = index.as_deref();
+        if let Some((url, shown)) = written.zip(index).filter(|(url, shown)| url != shown) {
             let why = format!("the login of `{name}`'s index is left out, since {SECRET}");
-            found
-                .indexes
-                .push(Item::Note(Note::new(&document.at(url), shown, why)));
+            let note = Note::new(&document.at(url), shown, why);
+            found.indexes.push(Item::Note(note));
         }
-        let own = own.as_ref().map(|(_, shown)| shown.as_str());
-        match of_source(source, own, marker) {
+        match of_source(source, index, marker) {
             Ok(place) => {
-                if let Some(url) = own.filter(|url| known.torch_index(url).is_some()) {
+                if let Some(url) = index.filter(|url| known.torch_index(url).is_some()) {
                     cuda(url, &at, known, found);
                 }
                 placed.push(place);

@@ -1,8 +1,8 @@
-//! Systems that have no driver of NVIDIA's for images.
+//! Systems other than Linux, on which no image uses a GPU.
 
 use super::{NvmlFault, NvmlResult};
 
-/// Returns `None`: there is no library.
+/// Returns `None`, as on a Linux without NVIDIA's driver.
 pub fn look() -> Result<Option<NvmlResult>, NvmlFault> {
     Ok(None)
 }
