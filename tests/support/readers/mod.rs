@@ -69,11 +69,7 @@ pub const TARGETS: [Target; 28] = [
     },
     target("release", debian::release),
     target("signature", signatures::signature),
-    // The reader of keys holds this much for a keyring of any size.
-    Target {
-        buffers: 64 << 20,
-        ..target("signed", debian::signed)
-    },
+    target("signed", debian::signed),
     target("stack", documents::stack),
     target("tar", tars::tar),
     // What a table inflates to may be read.
