@@ -10,7 +10,8 @@
 //!
 //! No initial ramdisk is made. What would tell one image from another is removed: the machine's ID, the keys
 //! that openssh-server and ssl-cert make for it, and PostgreSQL's first cluster, which has a random
-//! identifier. Dates in Java's keystore of authorities become `SOURCE_DATE_EPOCH`.
+//! identifier. Dates in Java's keystore of authorities become `SOURCE_DATE_EPOCH`, and the settings that
+//! git-lfs writes into `/etc/gitconfig` in random order are sorted.
 //!
 //! [`super::finish`] makes the same system, file by file, without running a script. So two things that
 //! scripts make are removed: Python's byte code, which only that Python can make, and debconf's
@@ -65,6 +66,9 @@ if [ -e $keystore ] && perl -e "$dates" $keystore "$SOURCE_DATE_EPOCH" > $keysto
   cat $keystore.new > $keystore
 fi
 rm -f $keystore.new
+if [ -e /etc/gitconfig ]; then
+  perl -0pi -e 's/^(\[filter "lfs"\]\n)((?:\t.*\n)+)/$1 . join "", sort split m{^}m, $2/me' /etc/gitconfig
+fi
 rm -f /var/lib/dpkg/*-old /var/lib/dpkg/lock /var/lib/dpkg/lock-frontend /var/lib/dpkg/triggers/Lock
 rm -f /var/cache/ldconfig/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb
 rm -f /var/cache/debconf/*.dat /var/cache/debconf/*-old

@@ -21,11 +21,12 @@ fn stack(packages: &str) -> Sandbox {
     sandbox
 }
 
-/// Services with users, keys and units, alternatives, triggers, conffiles that a script makes.
+/// Services with users, keys and units, alternatives, triggers, conffiles that a script makes, one of them in
+/// another order each time.
 #[test]
 fn packages_whose_scripts_run_are_the_same_from_both_engines() {
     let _clean = CleanUp::of(&[NAME]);
-    let sandbox = stack("openssh-server, nginx, sudo, vim-tiny, locales, supervisor");
+    let sandbox = stack("openssh-server, nginx, sudo, vim-tiny, locales, supervisor, git-lfs");
     let docker = format!("{NAME}:docker");
     ok(&sandbox.run(&[
         "build", "s.yaml", "--json", "--engine", "docker", "-t", &docker,
