@@ -1,20 +1,18 @@
 #!/bin/sh
-# Writes the generated pages anew and builds the book in target/docs.
+# Writes the generated pages anew, builds the book in target/docs, and looks at each page with a browser where there is
+# one.
 set -eu
 stackforge=${STACKFORGE:-target/release/stackforge}
 "$stackforge" explain --markdown >docs/rules.md
 "$stackforge" man --markdown >docs/commands.md
 "$stackforge" schema --markdown >docs/keys.md
-mdbook=target/docs-tools/bin/mdbook
-if command -v mdbook >/dev/null 2>&1; then
-    mdbook=mdbook
-elif [ ! -x "$mdbook" ]; then
-    cargo install --locked --quiet --debug --root target/docs-tools mdbook
-fi
-"$mdbook" build docs
-# A look at every page, where there is a browser for it.
-if command -v chromium >/dev/null 2>&1 && python3 -c 'import playwright' 2>/dev/null; then
+sh scripts/docs-tools.sh
+PATH=$PATH:$PWD/target/docs-tools/bin
+PYTHONPATH=$PWD/target/docs-tools/python${PYTHONPATH:+:$PYTHONPATH}
+export PYTHONPATH
+mdbook build docs
+if command -v chromium >/dev/null 2>&1; then
     python3 scripts/look-docs.py target/docs
 else
-    echo "docs: no browser looked at the pages; scripts/look-docs.py does with playwright and chromium" >&2
+    echo "docs: no browser looked at the pages: install chromium" >&2
 fi

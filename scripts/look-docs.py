@@ -33,6 +33,11 @@ def targets(page):
             yield link, pathlib.Path(urllib.parse.unquote(url.path)), urllib.parse.unquote(url.fragment)
 
 
+def refused(request):
+    """Whether a request failed by itself. What the browser still fetches of a page that it leaves is aborted."""
+    return "ERR_ABORTED" not in (request.failure or "")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("book", type=pathlib.Path)
@@ -50,7 +55,7 @@ def main():
             at = []
             page.on("console", lambda message: message.type == "error" and at.append(f"console: {message.text}"))
             page.on("pageerror", lambda error: at.append(f"error: {error}"))
-            page.on("requestfailed", lambda request: at.append(f"request: {request.url}"))
+            page.on("requestfailed", lambda request: refused(request) and at.append(f"request: {request.url}"))
             for path in pages:
                 at.clear()
                 page.goto(path.as_uri())

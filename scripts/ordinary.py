@@ -3,13 +3,15 @@
 
     scripts/ordinary.py packages --stackforge target/release/stackforge --first 150 --out table.md
     scripts/ordinary.py packages nginx "git curl ffmpeg" --docker
+    scripts/ordinary.py packages --docker --together 6 --base debian-trixie --python 3.13
     scripts/ordinary.py requirements --every 10 --turn 3
 
 A set of packages is locked, built natively twice (the second time nothing is taken from the store) and, with
 --docker, by the Docker engine, whose image's files are compared by path. Requirements are locked and built
 natively, and what they name is imported. One line of a Markdown table for each.
 
-Names that are already in --out are skipped. --every 2 with --turn 0 and --turn 1 are two halves that may run side by
+--together N puts N packages into one stack. Where such a stack is not as it should be, each of its packages is tried
+alone. Names that are already in --out are skipped. --every 2 with --turn 0 and --turn 1 are two halves that may run side by
 side.
 """
 
@@ -126,14 +128,19 @@ def normal_form(pyc, compiled):
     return normal
 
 
-def try_packages(packages, options, folder):
+def try_lock(packages, options, folder):
+    """Locks a stack with packages. Returns the cells of its row if that fails."""
     with open(os.path.join(folder, "s.yaml"), "w", encoding="utf-8") as file:
         file.write(stack(options.base, options.python, {"six": "1.17.0"}, packages))
-    program = options.stackforge
-    code, document, _, errors = run([program, "lock", "s.yaml", "--json"], folder)
-    if code:
-        return "not locked", "", "", "", why(document, errors)
-    build = [program, "build", "s.yaml", "--json", "--store", options.store]
+    code, document, _, errors = run([options.stackforge, "lock", "s.yaml", "--json"], folder)
+    return ("not locked", "", "", "", why(document, errors)) if code else None
+
+
+def try_packages(packages, options, folder):
+    refused = try_lock(packages, options, folder)
+    if refused:
+        return refused
+    build = [options.stackforge, "build", "s.yaml", "--json", "--store", options.store]
     by_native, by_docker = (f"{options.image}:{engine}" for engine in ("native", "docker"))
     native = [*build, "--engine", "native", "-t", by_native]
     if options.docker:
@@ -156,6 +163,42 @@ def try_packages(packages, options, folder):
     docker = "same files" if not differ else f"**{len(differ)} files differ**"
     subprocess.run(["docker", "rmi", by_native, by_docker], capture_output=True, check=False)
     return result, again, docker, f"{seconds:.0f} / {docker_seconds:.0f}", " ".join(differ[:6])
+
+
+def is_good(cells):
+    return cells[:2] == ("ok", "same digest") and cells[2] in ("", "same files")
+
+
+def try_together(names, options):
+    """Tries packages in one stack, those that cannot be locked and those of a stack that is not good alone."""
+    tried = alone(names, options)
+    if len(names) == 1 or is_good(tried):
+        note = f"{len(names)} together" if len(names) > 1 else ""
+        yield from ((name, (*tried[:4], tried[4] or note)) for name in names)
+        return
+    if tried[0] != "not locked":
+        for name in names:
+            yield name, alone([name], options)
+        return
+    left = []
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix=NAME) as folder:
+            refused = try_lock([name], options, folder)
+        if refused:
+            yield name, refused
+        else:
+            left.append(name)
+    if len(left) < len(names):
+        if left:
+            yield from try_together(left, options)
+    else:
+        for name in names:
+            yield name, alone([name], options)
+
+
+def alone(names, options):
+    with tempfile.TemporaryDirectory(prefix=NAME) as folder:
+        return try_packages([package for name in names for package in name.split()], options, folder)
 
 
 def add(libraries, name, wanted):
@@ -226,6 +269,7 @@ def main():
                         help="the program that --docker compares byte code with, an example of crates/binary")
     parser.add_argument("--lock-only", action="store_true", help="lock requirements, and build nothing")
     parser.add_argument("--first", type=int, default=150, help="how many of the most frequent packages")
+    parser.add_argument("--together", type=int, default=1, help="how many packages are in one stack")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--turn", type=int, default=0)
     parser.add_argument("--out", help="the table is added to this file")
@@ -254,16 +298,20 @@ def try_all(options):
     names = names[options.turn % options.every :: options.every]
     out = open(options.out, "a", encoding="utf-8") if options.out else sys.stdout
     tried = done_before(options.out)
+    def show(name, cells):
+        print("| " + " | ".join([name, *map(short, cells)]) + " |", file=out, flush=True)
+
+    if options.what == "packages":
+        names = [name for name in names if name not in tried]
+        for start in range(0, len(names), options.together):
+            for name, cells in try_together(names[start : start + options.together], options):
+                show(name, cells)
+        return
     for name in names:
         shown = os.path.basename(name).removesuffix(".txt")
-        if shown in tried:
-            continue
-        with tempfile.TemporaryDirectory(prefix=NAME) as folder:
-            if options.what == "packages":
-                cells = try_packages(name.split(), options, folder)
-            else:
-                cells = try_requirements(name, options, folder)
-        print("| " + " | ".join([shown, *map(short, cells)]) + " |", file=out, flush=True)
+        if shown not in tried:
+            with tempfile.TemporaryDirectory(prefix=NAME) as folder:
+                show(shown, try_requirements(name, options, folder))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ if [ "${1:-}" = tests ]; then
     need busybox busybox-static
     need newuidmap uidmap
     need systemd-analyze systemd
+    need chromium chromium
     need mmdebstrap mmdebstrap
     [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing="$missing debian-archive-keyring"
     # The schemas of the OCI image specification.

@@ -1,14 +1,17 @@
 #!/bin/sh
-# Every test: those of the Python programs that run inside images, Rust's, and the examples of the documentation.
+# Every test: those of the Python programs that run inside images, Rust's, the examples of the documentation, and a look at
+# each page of the book with a browser.
 # At the end stand the ten slowest tests, what was left out, and which of nextest's tests failed, with the end
 # of what they printed. Without cargo-nextest, `cargo test` runs the programs one after another and says only what was left out.
 set -eu
 STACKFORGE_TEST_LEFT_OUT=$(mktemp)
 export STACKFORGE_TEST_LEFT_OUT
 of_python=$(mktemp)
+of_docs=$(mktemp)
 python=
+docs=
 # With `-e` a command that fails in a trap decides the exit status.
-trap '[ -z "$python" ] || kill "$python" 2>/dev/null || true; rm -f "$STACKFORGE_TEST_LEFT_OUT" "$of_python"' EXIT
+trap 'kill $python $docs 2>/dev/null || true; rm -f "$STACKFORGE_TEST_LEFT_OUT" "$of_python" "$of_docs"' EXIT
 target=${CARGO_TARGET_DIR:-target}
 mkdir -p "$target"
 target=$(cd "$target" && pwd)
@@ -28,18 +31,28 @@ if cargo nextest --version >/dev/null 2>&1; then
     junit=target/nextest/default/junit.xml
     rm -f "$junit"
     # Tests of engines mostly wait, so more run at a time than there are cores.
-    threads=$(($(getconf _NPROCESSORS_ONLN) + 3))
+    threads=$(($(getconf _NPROCESSORS_ONLN) + 4))
     if cargo nextest run --locked --workspace --no-run; then
+        # Tests wait for engines and mirrors part of their time, and what the book's test needs fills it.
+        if command -v chromium >/dev/null 2>&1; then
+            nice -n 19 sh scripts/docs-tools.sh >"$of_docs" 2>&1 &
+            docs=$!
+        else
+            echo "the book's pages in a browser: no chromium here (scripts/docs.sh)" >>"$STACKFORGE_TEST_LEFT_OUT"
+        fi
         sh scripts/test-engine.sh cargo nextest run --locked --workspace --test-threads "$threads" || failed="$failed nextest"
     else
         failed="$failed build"
     fi
     cargo test --locked --workspace --doc --no-fail-fast || failed="$failed doc"
-    # A look at each page of the book, where there are the programs for it: they take minutes to install.
-    if command -v mdbook >/dev/null 2>&1 && command -v chromium >/dev/null 2>&1 && python3 -c 'import playwright' 2>/dev/null; then
-        STACKFORGE=$target/debug/stackforge sh scripts/docs.sh || failed="$failed docs"
-    else
-        echo "the book's pages in a browser: no mdbook, chromium or playwright here (scripts/docs.sh)" >>"$STACKFORGE_TEST_LEFT_OUT"
+    if [ -n "$docs" ]; then
+        if wait "$docs"; then
+            STACKFORGE=$target/debug/stackforge sh scripts/docs.sh || failed="$failed docs"
+        else
+            cat "$of_docs"
+            echo "the book's pages in a browser: mdbook or playwright cannot be had" >>"$STACKFORGE_TEST_LEFT_OUT"
+        fi
+        docs=
     fi
     [ ! -e "$junit" ] || python3 scripts/junit.py "$junit" || true
 else

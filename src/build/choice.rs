@@ -11,6 +11,8 @@ pub enum EngineNeed {
     Compiles(Vec<String>),
     /// This base is pulled, and the engine may already have it.
     Base(String),
+    /// This system has no sandbox, so only a Docker engine can validate the image here.
+    NoSandbox,
     /// No Docker engine can build it: this base has no shell for the Dockerfile's steps.
     NoShell(String),
     /// No Docker engine can build it: device code is pruned from wheels.
@@ -20,7 +22,7 @@ pub enum EngineNeed {
 impl EngineNeed {
     /// Whether to use a Docker engine if one answers.
     pub fn docker(&self) -> bool {
-        matches!(self, Self::Compiles(_) | Self::Base(_))
+        matches!(self, Self::Compiles(_) | Self::Base(_) | Self::NoSandbox)
     }
 
     /// Whether only the native engine can build the plan.
@@ -41,6 +43,8 @@ pub fn wants(plan: &Plan) -> EngineNeed {
     let libraries: Vec<String> = plan.compiles().map(|c| c.library.clone()).collect();
     if !libraries.is_empty() {
         EngineNeed::Compiles(libraries)
+    } else if base.bootstrap && stackforge_sandbox::supported().is_err() {
+        EngineNeed::NoSandbox
     } else if base.bootstrap {
         EngineNeed::Nothing
     } else {
@@ -62,6 +66,10 @@ impl std::fmt::Display for EngineNeed {
             Self::Base(base) => write!(
                 f,
                 "docker where it answers, for its copy of {base}; else native"
+            ),
+            Self::NoSandbox => write!(
+                f,
+                "docker where it answers, to validate the image; else native, not validated"
             ),
         }
     }

@@ -5,8 +5,10 @@ use crate::validate::Report;
 use stackforge_image::Layer;
 use stackforge_image::store::{Action, Store};
 use stackforge_plan::{Op, Plan, Step};
-use stackforge_types::Digest;
+use stackforge_types::{Digest, Platform};
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use tokio::runtime::Builder;
 
 /// Whether a build finds the step's output and need not do it again. `plan` asks this; a build calls [`wheel`],
 /// [`layers`] and [`report`]. What a Docker engine keeps is known only by what it did: another engine, or one that was
@@ -26,14 +28,38 @@ pub fn cached(store: &Store, plan: &Plan, step: &Step) -> bool {
         Op::Validate(_) if plan.is_native() => {
             let below = plan.steps.iter().filter(|s| s.op.makes_layers());
             let below: Option<Vec<Vec<Layer>>> = below.map(|s| layers(store, plan, s)).collect();
-            below.is_some_and(|l| report(store, step, &l.concat()).is_some())
+            let report = below.and_then(|l| report(store, step, &l.concat()));
+            report.is_some_and(|report| !is_due(&report, plan))
         }
-        Op::Image(_) if plan.is_native() => {
-            existing::recorded(store, &plan.of_environment()).is_some()
-        }
-        Op::Service(_) if plan.is_native() => existing::recorded(store, plan).is_some(),
+        Op::Image(_) if plan.is_native() => is_made(store, &plan.of_environment()),
+        Op::Service(_) if plan.is_native() => is_made(store, plan),
         _ => store.has(&step.key),
     }
+}
+
+fn is_made(store: &Store, plan: &Plan) -> bool {
+    let made = existing::recorded(store, plan);
+    made.is_some_and(|(_, existing)| !is_due(&existing.report, plan))
+}
+
+/// Whether an image was not validated where it was made, and this machine can validate it: its kernel or its settings
+/// changed.
+pub(super) fn is_due(report: &Report, plan: &Plan) -> bool {
+    report.ran_nothing() && Platform::host() == Some(plan.platform) && sandboxes_start()
+}
+
+/// Asks the machine once.
+fn sandboxes_start() -> bool {
+    static START: LazyLock<bool> = LazyLock::new(|| {
+        let ask = || {
+            let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+            runtime.block_on(stackforge_sandbox::probe(None)).ok()
+        };
+        // A runtime cannot be started on a thread that has one.
+        let answer = std::thread::spawn(ask).join();
+        answer.ok().flatten().is_some_and(|can| can.works)
+    });
+    *START
 }
 
 /// Returns the digest of the audited wheel that a compile step made, if the store has it.

@@ -1,7 +1,7 @@
 //! `stackforge schema`, `completions` and `man`: what is generated from the types.
 
 use super::args::{Common, ManArgs, SchemaArgs};
-use super::output::{Failure, print, print_document};
+use super::output::{Failure, json, print, print_document};
 use super::{Outcome, complete, help, keys};
 use stackforge_stack::diag::{Diagnostic, codes};
 use std::path::Path;
@@ -22,13 +22,17 @@ pub fn completions(shell: clap_complete::Shell) -> Outcome {
     Ok(())
 }
 
-pub fn man(args: &ManArgs) -> Outcome {
+pub fn man(common: &Common, args: &ManArgs) -> Outcome {
     if args.markdown {
         print(&help::markdown());
         return Ok(());
     }
     if let Some(folder) = &args.output {
-        return pages(folder);
+        pages(folder)?;
+        if common.json {
+            json(&serde_json::json!({ "directory": folder }));
+        }
+        return Ok(());
     }
     let mut out = Vec::new();
     // Writing to a Vec cannot fail.

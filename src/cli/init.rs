@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::args::{Common, InitArgs};
-use super::output::{Failure, print, shown};
+use super::output::{Failure, json, print, shown};
 use stackforge_device::Device;
 use stackforge_device::convert::{self, Disk, Known};
 use stackforge_device::starter::{self, Question, Starter};
@@ -35,7 +35,16 @@ pub fn run(common: &Common, args: &InitArgs) -> Outcome {
     };
     match write(&path, starter.text.as_bytes(), args.force) {
         Ok(()) => {
-            print(&told(&starter, &path));
+            if common.json {
+                json(&serde_json::json!({
+                    "file": path,
+                    "notes": starter.notes,
+                    "diagnostics": starter.errors,
+                    "next": next(&starter),
+                }));
+            } else {
+                print(&told(&starter, &path));
+            }
             Ok(())
         }
         Err(e) => Err(Failure::of(
@@ -90,12 +99,17 @@ fn told(starter: &Starter, path: &Path) -> String {
         1 => " (a comment says what it lacks)".to_owned(),
         n => format!(" ({n} comments say what it lacks)"),
     };
-    let next = if starter.errors.is_empty() {
+    let next = next(starter);
+    format!("{path}: written{notes}; next: stackforge {next} {path}\n")
+}
+
+/// Returns the command to go on with.
+fn next(starter: &Starter) -> &'static str {
+    if starter.errors.is_empty() {
         "lock"
     } else {
         "check"
-    };
-    format!("{path}: written{notes}; next: stackforge {next} {path}\n")
+    }
 }
 
 struct OnDisk;

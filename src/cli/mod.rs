@@ -99,7 +99,7 @@ pub fn main() -> ExitCode {
         Command::Explain(a) => explain::run(common, &a),
         Command::Schema(a) => generate::schema(common, &a),
         Command::Completions { shell } => generate::completions(shell),
-        Command::Man(a) => generate::man(&a),
+        Command::Man(a) => generate::man(common, &a),
     };
     screen::end();
     match result.err().or_else(output::output_lost) {

@@ -115,9 +115,12 @@ pub fn colored(common: &Common, terminal: bool) -> bool {
     }
 }
 
-/// Prints one JSON document: `{"schema": 1, …}`.
+/// Prints one JSON document: `{"schema": 1, "ok": true, …}`, with `ok` as the value has it.
 pub fn json(value: &impl Serialize) {
-    let mut document = serde_json::Map::from_iter([("schema".to_owned(), 1.into())]);
+    let mut document = serde_json::Map::from_iter([
+        ("schema".to_owned(), 1.into()),
+        ("ok".to_owned(), true.into()),
+    ]);
     match serde_json::to_value(value) {
         Ok(serde_json::Value::Object(map)) => document.extend(map),
         Ok(other) => {

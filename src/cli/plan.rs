@@ -113,6 +113,7 @@ fn summary(plans: &[Plan]) -> String {
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u8,
+    ok: bool,
     stack: &'a str,
     variants: Vec<VariantDocument<'a>>,
 }
@@ -121,6 +122,7 @@ impl<'a> Document<'a> {
     fn of(stack: &'a str, variants: Vec<VariantDocument<'a>>) -> Self {
         Self {
             schema: 1,
+            ok: true,
             stack,
             variants,
         }

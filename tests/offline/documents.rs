@@ -145,3 +145,37 @@ fn the_command_of_a_run_is_found_wherever_its_options_stand() {
         assert_eq!(named(args).as_deref(), Some(name));
     }
 }
+
+#[test]
+fn every_document_says_whether_its_command_succeeded() {
+    let mut documents = 0;
+    for (name, schema) in SCHEMAS.iter() {
+        each(schema, &mut |part| {
+            // What is inside of a document, such as a report, has a version of its own.
+            let about = part.get("properties").map(|p| &p["schema"]["description"]);
+            let about = about.and_then(Value::as_str).unwrap_or_default();
+            if about.starts_with("Version of the form; a change") {
+                documents += 1;
+                let required = part["required"].as_array().unwrap();
+                assert!(
+                    required.iter().any(|key| key == "ok"),
+                    "{name}: {required:?}"
+                );
+            }
+        });
+    }
+    assert!(documents > 50, "{documents}");
+}
+
+#[test]
+fn what_is_written_to_a_file_is_told_in_a_document() {
+    let sandbox = crate::support::tiny();
+    let told = |args: &[&str]| document(&sandbox.run(args));
+    let init = told(&["init", "--gpu", "h100", "-o", "new.yaml", "--json"]);
+    assert_eq!(init["file"], "new.yaml");
+    assert_eq!(init["next"], "lock");
+    assert!(sandbox.path("new.yaml").is_file());
+    let man = told(&["man", "-o", "pages", "--json"]);
+    assert_eq!(man["directory"], "pages");
+    assert!(sandbox.path("pages/stackforge.1").is_file());
+}

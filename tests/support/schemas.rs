@@ -143,7 +143,8 @@ fn is_text(name: &str, args: &[&str]) -> bool {
     let is_help = has(&["--help", "-h", "--version", "-V"]);
     is_help
         || match name {
-            "init" | "man" => true,
+            "init" => args.contains(&"-"),
+            "man" => !has(&["-o", "--output"]) || has(&["--markdown"]),
             "matrix" => has(&["--emit"]),
             "plan" => has(&["--dot"]),
             "explain" => has(&["--markdown"]),

@@ -75,7 +75,8 @@ impl Candidate for UnnamedImage<'_, '_> {
         };
         let options = builder.options;
         let known = recorded::report(options.store, step, &self.layers)
-            .filter(|report| !options.no_cache && (!options.gpu || report.has_gpu()));
+            .filter(|report| !options.no_cache && (!options.gpu || report.has_gpu()))
+            .filter(|report| !recorded::is_due(report, builder.plan));
         if let Some(report) = known {
             builder.found(step);
             return Ok(report);

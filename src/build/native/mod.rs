@@ -92,6 +92,7 @@ pub async fn assemble(
     if !options.no_cache
         && existing::lookup(&own, options).is_some()
         && let Some((image, known)) = existing::recorded(options.store, &own)
+        && !recorded::is_due(&known.report, &own)
     {
         name(&image.digest, options)?;
         outputs::write(&image, &own, options, cancel, on).await?;

@@ -161,7 +161,7 @@ codes! {
         "Write `\"3.12\"`, in quotes.";
     BAD_VALUE = 14, "a value out of range",
         "The value parses but cannot mean anything here.",
-        "Change it to the range that the message names.";
+        "Write what the message asks for: a value in its range or of its form.";
     BAD_REQUIREMENT = 15, "not a requirement",
         "`overrides` are PEP 508 requirements, as in a requirements file: `certifi>=2026.1`.",
         "Write a name, then optionally a specifier and a marker.";

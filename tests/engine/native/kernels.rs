@@ -45,6 +45,10 @@ fn build(sandbox: &Sandbox, store: &str, missing: &[libc::c_long]) -> Value {
     // The build has to unpack the layers again.
     let unpacked = sandbox.path(store).join("unpacked");
     std::fs::remove_dir_all(unpacked).unwrap();
+    build_in(sandbox, store, missing)
+}
+
+fn build_in(sandbox: &Sandbox, store: &str, missing: &[libc::c_long]) -> Value {
     let store = sandbox.path(store).display().to_string();
     let image = format!("oci:{store}-image");
     let args = [
@@ -115,6 +119,37 @@ fn old_kernels_make_the_same_image() {
             "{store}: {answers:#}"
         );
     }
+}
+
+#[test]
+fn what_an_old_kernel_could_not_validate_is_validated_by_a_new_one() {
+    let sandbox = locked(STACK);
+    let old = build(&sandbox, "kept", &BEFORE_5_12);
+    assert!(!statuses(&old).contains(&"passed"), "{old:#}");
+    let again = build_in(&sandbox, "kept", &BEFORE_5_12);
+    assert_eq!(again["cached"], true);
+
+    let store = sandbox.path("kept").display().to_string();
+    let to_do = |missing: &[libc::c_long]| {
+        let args = [
+            "plan", "s.yaml", "--json", "--engine", "native", "--store", &store,
+        ];
+        let plan = ok(&run(&sandbox, &args, missing));
+        let steps = plan["variants"][0]["steps"].as_array().unwrap();
+        let left = steps.iter().filter(|step| step["cached"] == false);
+        left.map(|step| step["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(to_do(&BEFORE_5_12), [""; 0]);
+    assert_eq!(to_do(&[]), ["validate", "image"]);
+
+    let new = build_in(&sandbox, "kept", &[]);
+    assert!(statuses(&new).contains(&"passed"), "{new:#}");
+    assert_eq!(new["image"]["id"], old["image"]["id"]);
+    assert_eq!(to_do(&[]), [""; 0]);
+    let again = build_in(&sandbox, "kept", &[]);
+    assert_eq!(again["cached"], true);
+    assert_eq!(statuses(&again), statuses(&new));
 }
 
 #[test]
