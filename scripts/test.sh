@@ -31,7 +31,7 @@ if cargo nextest --version >/dev/null 2>&1; then
     junit=target/nextest/default/junit.xml
     rm -f "$junit"
     # Tests of engines mostly wait, so more run at a time than there are cores.
-    threads=$(($(getconf _NPROCESSORS_ONLN) + 4))
+    threads=$(($(getconf _NPROCESSORS_ONLN) + 3))
     if cargo nextest run --locked --workspace --no-run; then
         # Tests wait for engines and mirrors part of their time, and what the book's test needs fills it.
         if command -v chromium >/dev/null 2>&1; then
