@@ -45,7 +45,7 @@ fn is_made(store: &Store, plan: &Plan) -> bool {
 /// Whether an image was not validated where it was made, and this machine can validate it: its kernel or its settings
 /// changed.
 pub(super) fn is_due(report: &Report, plan: &Plan) -> bool {
-    report.ran_nothing() && Platform::host() == Some(plan.platform) && sandboxes_start()
+    !report.has_run() && Platform::host() == Some(plan.platform) && sandboxes_start()
 }
 
 /// Asks the machine once.

@@ -71,10 +71,23 @@ mod tests {
     fn what_cannot_run_says_why() {
         let spec = serde_json::json!({ "checks": ["imports", "cuda"] });
         let report = not_run(&spec, "x", "no namespaces");
-        assert!(report.ok);
+        assert!(report.ok && !report.has_run());
         assert_eq!(report.summary(), "not run: imports, cuda");
         let table = report.table();
         assert!(table.starts_with("not validated here\n"), "{table}");
         assert!(table.contains("no namespaces"));
+    }
+
+    #[test]
+    fn programs_that_found_no_gpu_have_run() {
+        let report = serde_json::json!({
+            "schema": 1, "ok": true, "device": { "cpu": "a processor" },
+            "checks": [{ "name": "cuda", "status": "not-run", "reason": "no GPU" }],
+        });
+        assert!(
+            Report::from_slice(report.to_string().as_bytes())
+                .unwrap()
+                .has_run()
+        );
     }
 }

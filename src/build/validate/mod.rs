@@ -76,9 +76,9 @@ impl Report {
         self.device.get("gpu").is_some_and(Value::is_string)
     }
 
-    /// Whether no check ran.
-    pub fn ran_nothing(&self) -> bool {
-        self.checks.iter().all(|c| c.status == Status::NotRun)
+    /// Whether the validation programs ran, which say where. Each check may still have a reason not to run there.
+    pub fn has_run(&self) -> bool {
+        !self.device.is_null()
     }
 
     /// Returns the report that a failed validation printed to its log.
@@ -134,7 +134,9 @@ impl Report {
         let device = |key: &str| self.device.get(key).and_then(Value::as_str);
         let validated = match (device("gpu"), device("sm")) {
             (Some(gpu), sm) => format!("validated on {gpu} (SM {})", sm.unwrap_or("unknown")),
-            _ if self.ran_nothing() => "not validated here".to_owned(),
+            _ if self.checks.iter().all(|c| c.status == Status::NotRun) => {
+                "not validated here".to_owned()
+            }
             _ => format!(
                 "validated without a GPU on {}",
                 device("cpu").unwrap_or("an unnamed processor")
