@@ -11,8 +11,8 @@ A set of packages is locked, built natively twice (the second time nothing is ta
 natively, and what they name is imported. One line of a Markdown table for each.
 
 --together N puts N packages into one stack. Where such a stack is not as it should be, each of its packages is tried
-alone. Names that are already in --out are skipped. --every 2 with --turn 0 and --turn 1 are two halves that may run side by
-side.
+alone. Names that are already in --out are skipped. --every 2 with --turn 0 and --turn 1 are two halves that may run
+side by side.
 """
 
 import argparse
@@ -170,35 +170,33 @@ def is_good(cells):
 
 
 def try_together(names, options):
-    """Tries packages in one stack, those that cannot be locked and those of a stack that is not good alone."""
-    tried = alone(names, options)
-    if len(names) == 1 or is_good(tried):
+    """Tries packages in one stack. Where it is not good, those that can be locked are tried without the others, or each
+    alone."""
+    cells = try_stack(names, options)
+    if len(names) == 1 or is_good(cells):
         note = f"{len(names)} together" if len(names) > 1 else ""
-        yield from ((name, (*tried[:4], tried[4] or note)) for name in names)
+        yield from ((name, (*cells[:4], cells[4] or note)) for name in names)
         return
-    if tried[0] != "not locked":
-        for name in names:
-            yield name, alone([name], options)
-        return
-    left = []
+    if cells[0] == "not locked":
+        rows = {name: lock_alone(name, options) for name in names}
+        refused = {name: row for name, row in rows.items() if row}
+        yield from refused.items()
+        names = [name for name in names if name not in refused]
+        if refused and names:
+            yield from try_together(names, options)
+            return
     for name in names:
-        with tempfile.TemporaryDirectory(prefix=NAME) as folder:
-            refused = try_lock([name], options, folder)
-        if refused:
-            yield name, refused
-        else:
-            left.append(name)
-    if len(left) < len(names):
-        if left:
-            yield from try_together(left, options)
-    else:
-        for name in names:
-            yield name, alone([name], options)
+        yield name, try_stack([name], options)
 
 
-def alone(names, options):
+def try_stack(names, options):
     with tempfile.TemporaryDirectory(prefix=NAME) as folder:
         return try_packages([package for name in names for package in name.split()], options, folder)
+
+
+def lock_alone(name, options):
+    with tempfile.TemporaryDirectory(prefix=NAME) as folder:
+        return try_lock(name.split(), options, folder)
 
 
 def add(libraries, name, wanted):
@@ -298,6 +296,7 @@ def try_all(options):
     names = names[options.turn % options.every :: options.every]
     out = open(options.out, "a", encoding="utf-8") if options.out else sys.stdout
     tried = done_before(options.out)
+
     def show(name, cells):
         print("| " + " | ".join([name, *map(short, cells)]) + " |", file=out, flush=True)
 

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Every test: those of the Python programs that run inside images, Rust's, the examples of the documentation, and a look at
-# each page of the book with a browser.
-# At the end stand the ten slowest tests, what was left out, and which of nextest's tests failed, with the end
-# of what they printed. Without cargo-nextest, `cargo test` runs the programs one after another and says only what was left out.
+# Every test: those of the Python programs that run inside images, Rust's, the examples of the documentation, and a look
+# at each page of the book with a browser. At the end stand the ten slowest tests, what was left out, and which of
+# nextest's tests failed, with the end of what they printed. Without cargo-nextest, `cargo test` runs the programs one
+# after another and says only what was left out; nothing looks at the book then.
 set -eu
 STACKFORGE_TEST_LEFT_OUT=$(mktemp)
 export STACKFORGE_TEST_LEFT_OUT
