@@ -2,9 +2,6 @@
 
 #![no_main]
 
-#[path = "../../tests/support/readers/mod.rs"]
-mod readers;
-
 use std::sync::LazyLock;
 
 static READ: LazyLock<fn(&[u8])> = LazyLock::new(|| {

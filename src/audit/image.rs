@@ -335,7 +335,7 @@ impl Layer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::Built;
+    use stackforge_binary::samples::compiled::Built;
     use stackforge_binary::tar::{Attributes, Format, Writer};
 
     /// An image in memory. What it was read to before is handed over once.

@@ -16,9 +16,6 @@ mod inventory;
 mod layout;
 mod missing;
 mod object;
-#[cfg(test)]
-#[path = "../../tests/support/objects.rs"]
-pub(crate) mod objects;
 mod os_packages;
 mod packages;
 mod packed;

@@ -62,8 +62,8 @@ pub fn check(world: &World<'_>, promise: &Promise, findings: &mut Vec<Finding>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::Built;
     use crate::{Question, Target, audit};
+    use stackforge_binary::samples::compiled::Built;
 
     const NEW_ABI: &str = "_ZN3c105checkENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
     const OLD_ABI: &str = "_ZN3c105checkESs";

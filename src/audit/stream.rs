@@ -161,8 +161,8 @@ impl Source for Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::Built;
     use proptest::prelude::*;
+    use stackforge_binary::samples::compiled::Built;
     use std::sync::LazyLock;
 
     const NEEDS: &[&str] = &["libcudart.so.13", "libc10.so"];

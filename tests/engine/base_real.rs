@@ -3,7 +3,6 @@
 //! Needs the network, a mirror that this machine knows (apt's sources or
 //! `STACKFORGE_DEBIAN_MIRROR`) and Docker.
 
-use crate::support;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -3,7 +3,6 @@
 //!
 //! One test, in order: each build starts from what the one before left in the engine's cache.
 
-use crate::support;
 use serde_json::Value;
 use std::process::Command;
 use support::{CleanUp, Run, Sandbox};

@@ -3,7 +3,6 @@
 //! One test, in order: each scenario starts from what the one before left in the engine's
 //! cache. Images are tagged `stackforge-test-*` and removed at the end.
 
-use crate::support;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 use support::{CleanUp, Run, Sandbox};

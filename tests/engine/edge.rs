@@ -1,12 +1,12 @@
 //! The update of an edge device, with a real engine and a real registry: taken when it is good,
 //! refused when it does not validate, rolled back when the service is not well with it.
 
-use crate::support::{self, server};
 use serde_json::Value;
 use server::{Kind, Server};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use support::{self, server};
 use support::{Sandbox, project, remove, schemas};
 
 fn docker(args: &[&str]) -> String {

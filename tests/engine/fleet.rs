@@ -3,7 +3,6 @@
 //!
 //! Needs the network, root, dockerd, docker-registry and skopeo.
 
-use crate::support::{self, daemon, server};
 use daemon::Daemon;
 use serde_json::Value;
 use server::{Kind, Server};
@@ -11,6 +10,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use support::recipe::MARKUPSAFE;
+use support::{self, daemon, server};
 use support::{Run, Sandbox, schemas};
 
 const STACK: &str = "\

@@ -1,8 +1,5 @@
 //! What needs the Docker Engine of this machine. Most of it needs the network too.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod audit_images;
 mod base_real;
 mod build_audit;

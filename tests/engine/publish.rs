@@ -1,9 +1,9 @@
 //! `push` and `pull` with Docker and Podman as the other side.
 
-use crate::support::published::{answer, digest, enter, refusal};
-use crate::support::server::{Kind, Server, layout, skopeo};
-use crate::support::{Sandbox, remove};
 use std::process::Command;
+use support::published::{answer, digest, enter, refusal};
+use support::server::{Kind, Server, layout, skopeo};
+use support::{Sandbox, remove};
 
 /// What Docker says of an image, if it has it.
 fn inspect(name: &str, format: &str) -> Option<String> {

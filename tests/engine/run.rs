@@ -1,11 +1,11 @@
 //! `run` with the Docker Engine: its command takes over, with the streams, signals and exit status.
 
-use crate::support::published::answer;
-use crate::support::server::{Kind, Server};
-use crate::support::{CleanUp, Run, Sandbox, remove, runnable, tiny};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use support::published::answer;
+use support::server::{Kind, Server};
+use support::{CleanUp, Run, Sandbox, remove, runnable, tiny};
 
 const PASSWD: &str = "root:x:0:0::/root:/bin/sh\napp:x:1000:1001::/srv:/bin/sh\n";
 const TOOLS: [&str; 8] = ["sh", "cat", "id", "sleep", "kill", "df", "tail", "env"];

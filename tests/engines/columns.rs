@@ -2,7 +2,6 @@
 
 use crate::engine::Engine;
 use crate::stacks::{FIRST, Files, Kit, LOOK, Stack};
-use crate::support::exported::{exported_by, unexplained};
 use crate::table::Cell;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -11,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use support::exported::{exported_by, unexplained};
 
 /// An engine under test.
 pub struct Bench<'a> {

@@ -1,10 +1,10 @@
 //! One engine in namespaces of its own, gone with all that it started and stored when it is dropped.
 
-use crate::support::daemon::way_out_mtu;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use support::daemon::way_out_mtu;
 
 /// The user of `enter.sh` that rootless engines belong to.
 const USER: &str = "41000";

@@ -16,8 +16,6 @@ mod columns;
 mod engine;
 mod roots;
 mod stacks;
-#[path = "../support/mod.rs"]
-mod support;
 mod table;
 
 use columns::{Bench, COLUMNS};

@@ -4,13 +4,13 @@
 //! or without. They differ in one thing: a pinned version, the patch of a recipe, a variable of the
 //! compile, a file that a step mounts.
 
-use crate::support::{Sandbox, project};
 use serde_json::Value;
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use support::{Sandbox, project};
 
 /// One stack. Those of different `row`s share no step that installs or compiles.
 #[derive(Clone, Copy)]

@@ -5,11 +5,11 @@
 //! Needs a C compiler, and the network for the wheels, through pip: about 1.5 GB, kept below the
 //! target directory.
 
-use crate::support::{self, objects, wheels};
-use objects::{Built, runpath};
 use serde_json::Value;
+use stackforge_binary::samples::compiled::{Built, runpath};
 use std::collections::BTreeSet;
 use support::Sandbox;
+use support::{self, wheels};
 use wheels::{download, install};
 
 const TORCH: (&str, &str) = ("torch==2.15.0", "manylinux_2_28_x86_64");

@@ -1,10 +1,10 @@
 //! What `render --compose` and `--kubernetes` write, before the schemas of their readers: those of the Compose
 //! specification and of Kubernetes, from PyPI.
 
-use crate::support::Sandbox;
-use crate::support::deployed::{BARE, HARD, pushed, rendered, stack, tiny};
-use crate::support::pipelines::yaml;
-use crate::support::python;
+use support::Sandbox;
+use support::deployed::{BARE, HARD, pushed, rendered, stack, tiny};
+use support::pipelines::yaml;
+use support::python;
 
 const JUDGES: [&str; 2] = ["check-jsonschema==0.39.0", "kubernetes-validate==1.37.0"];
 const COMPOSE: &[&str] = &[

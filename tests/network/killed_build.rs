@@ -6,8 +6,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::support::kill::{self, End};
-use crate::support::{self, Sandbox, kept};
+use support::kill::{self, End};
+use support::{self, Sandbox, kept};
 
 /// Folders of a store whose entries are blobs, steps, names and trees.
 const FOLDERS: [&str; 6] = [

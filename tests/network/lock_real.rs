@@ -5,7 +5,7 @@ use stackforge_stack::diag::codes;
 use stackforge_stack::lock::{Lock, PinnedImage, PlatformLock, SourceLock};
 use stackforge_stack::spec::Stack;
 use stackforge_stack::target::Target;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -59,7 +59,7 @@ fn locked(stack: &Stack, old: Option<&Lock>, upgrade: Upgrade) -> Result<Locked,
         upgrade_os: false,
         pull: false,
         // A uv that had to be fetched serves the next run too.
-        cache: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
+        cache: support::target_tmp().to_owned(),
         offline: false,
         debian_mirrors: Vec::new(),
     };

@@ -1,8 +1,5 @@
 //! What needs a Debian mirror or a package index: real packages, and judges that pip installs. No Docker.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod audit;
 mod audit_planted;
 mod deploy;

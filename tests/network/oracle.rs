@@ -3,11 +3,11 @@
 //!
 //! Needs the network, for pip, and a C compiler's binutils.
 
-use crate::support::wheels;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use support::wheels;
 
 use stackforge_binary::elf::{self, Linkage, Object, SearchPath, Version};
 use stackforge_binary::fatbin::{self, Kind};

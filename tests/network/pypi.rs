@@ -1,9 +1,9 @@
 //! One published wheel, from PyPI.
 
-use crate::support::process::is_again;
-use crate::support::wanted::{ask, asks_for_another_process};
 use stackforge_types::Digest;
 use std::path::Path;
+use support::process::is_again;
+use support::wanted::{ask, asks_for_another_process};
 
 #[test]
 fn small_wheels_come_from_pypi() {

@@ -1,8 +1,8 @@
 //! SBOMs before the official programs of their formats.
 
-use crate::support::made::{self, REPORTS, labels};
-use crate::support::server::{Kind, Server};
-use crate::support::{Sandbox, project, python as judges, sbom, tiny};
+use support::made::{self, REPORTS, labels};
+use support::server::{Kind, Server};
+use support::{Sandbox, project, python as judges, sbom, tiny};
 
 const PACKAGES: [&str; 2] = [
     "spdx-tools==0.8.5",

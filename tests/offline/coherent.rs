@@ -1,8 +1,8 @@
 //! Sets that work pass `check` without a word: no false alarm.
 
-use crate::support::verdict::{Verdict, judged, verdict};
-use crate::support::{Sandbox, yaml_files};
 use stackforge_stack::spec::{Platform, Sm};
+use support::verdict::{Verdict, judged, verdict};
+use support::{Sandbox, yaml_files};
 
 /// Where a set runs.
 struct Place {

@@ -1,9 +1,9 @@
 //! `render --compose` and `--kubernetes`: what starts a service by digest, and what is refused.
 
-use crate::support::deployed::{BARE, HARD, pushed, render, rendered, stack, tiny};
-use crate::support::pipelines::{self, yaml};
-use crate::support::{Sandbox, document};
 use serde_json::{Value, json};
+use support::deployed::{BARE, HARD, pushed, render, rendered, stack, tiny};
+use support::pipelines::{self, yaml};
+use support::{Sandbox, document};
 
 const FORMS: [&str; 2] = ["--compose", "--kubernetes"];
 
@@ -80,7 +80,7 @@ fn matrix(axes: &str, sms: &str) -> Sandbox {
     text += HARD;
     let sandbox = Sandbox::new();
     sandbox.write("s.yaml", &text);
-    let lock = std::fs::read_to_string(crate::support::project("stacks/vllm-matrix.lock")).unwrap();
+    let lock = std::fs::read_to_string(support::project("stacks/vllm-matrix.lock")).unwrap();
     // Locked files are the same whatever is compiled of them.
     let line = |l: &str| {
         if l.starts_with("gpu = ") {

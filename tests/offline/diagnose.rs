@@ -1,10 +1,10 @@
 //! `stackforge diagnose` names the root cause in logs of real failures, whatever their size.
 
-use crate::support::{Run, Sandbox, project, schemas};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::process::Stdio;
+use support::{Run, Sandbox, project, schemas};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,6 +1,6 @@
 //! Bad input gets an underlined diagnostic with a code, a reason and the nearest valid name.
 
-use crate::support::Sandbox;
+use support::Sandbox;
 
 const GOOD: &str = "\
 stack: small

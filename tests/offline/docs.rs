@@ -1,8 +1,8 @@
 //! README and the book: no broken link, every page in the table of contents, commands that exist.
 
-use crate::support::{Sandbox, markdown_files, project};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use support::{Sandbox, markdown_files, project};
 
 /// Pages of the book and the texts of the root folder.
 fn pages() -> Vec<PathBuf> {

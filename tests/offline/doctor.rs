@@ -1,7 +1,7 @@
 //! `doctor` says what a machine is and what to do about it; `init` starts from that.
 
-use crate::support::{Sandbox, machines};
 use serde_json::Value;
+use support::{Sandbox, machines};
 
 fn sandbox(machine: fn(&Sandbox)) -> Sandbox {
     let sandbox = Sandbox::new();

@@ -1,10 +1,10 @@
 //! The schemas of the JSON documents: one for each command, well formed, and strict enough to find a change.
 //! `tests/support/schemas.rs` holds every document that a test sees against them.
 
-use crate::support::schemas::{EVENTS, SCHEMAS, SHARED, document_of, faults, validator};
-use crate::support::{Sandbox, document, project};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use support::schemas::{EVENTS, SCHEMAS, SHARED, document_of, faults, validator};
+use support::{Sandbox, document, project};
 
 /// Commands that print no JSON of their own: what they give is a script or a schema, and they have no reason to fail.
 const WITHOUT: [&str; 2] = ["completions", "schema"];
@@ -109,7 +109,7 @@ fn schemas_say_of_each_object_whether_it_may_have_other_keys_and_describe_each_k
 
 #[test]
 fn a_key_too_many_one_too_few_and_another_type_are_faults() {
-    let sandbox = crate::support::tiny();
+    let sandbox = support::tiny();
     let good = document(&sandbox.run(&["check", "tiny.yaml", "--json"]));
     let schema = validator("check");
     assert_eq!(faults(&schema, &good), BTreeSet::new());
@@ -169,7 +169,7 @@ fn every_document_says_whether_its_command_succeeded() {
 
 #[test]
 fn what_is_written_to_a_file_is_told_in_a_document() {
-    let sandbox = crate::support::tiny();
+    let sandbox = support::tiny();
     let told = |args: &[&str]| document(&sandbox.run(args));
     let init = told(&["init", "--gpu", "h100", "-o", "new.yaml", "--json"]);
     assert_eq!(init["file"], "new.yaml");

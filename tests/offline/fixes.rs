@@ -1,7 +1,7 @@
 //! `check --fix` writes what findings advise, and nothing else.
 
-use crate::support::{Sandbox, project};
 use serde_json::Value;
+use support::{Sandbox, project};
 
 const WRONG: &str = "\
 # The robot's stack.
@@ -73,7 +73,7 @@ fn the_document_lists_what_was_written_whether_the_rest_is_good_or_not() {
     for (text, is_good, fixed) in [(&good, true, 0), (&misspelt, true, 1), (&bad, false, 1)] {
         sandbox.write("s.yaml", text);
         let run = sandbox.run(&["check", "--fix", "--json", "s.yaml"]);
-        let document = crate::support::document(&run);
+        let document = support::document(&run);
         assert_eq!(document["ok"], is_good, "{document:#}");
         assert_eq!(
             document["fixed"].as_array().unwrap().len(),
@@ -121,7 +121,7 @@ fn extras_that_a_lock_found_missing_are_written() {
         extras: vec!["cuda".to_owned(), "cudnn".to_owned()],
     };
     let wheel = "onnxruntime_gpu-1.23.0-cp311-cp311-manylinux_2_28_x86_64.whl";
-    let mut lock = crate::support::verdict::locked(&stack, &[wheel]);
+    let mut lock = support::verdict::locked(&stack, &[wheel]);
     lock.platforms[0].lacking = vec![lacking];
     sandbox.write("s.lock", &lock.to_toml().unwrap());
     let refused = sandbox.run(&["plan", "s.yaml"]);

@@ -1,7 +1,7 @@
 //! `init --from`: a first stack of what people have, and what it says of files that it cannot take.
 
-use crate::support::Sandbox;
 use std::path::{Path, PathBuf};
+use support::Sandbox;
 
 const PROJECTS: [(&str, &[&str]); 10] = [
     ("webui/requirements.txt", &["--gpu", "rtx4090"]),

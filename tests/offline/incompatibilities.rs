@@ -1,8 +1,8 @@
 //! Known incompatibilities of the field: `check` finds each where it bites, and is silent
 //! about the stack that works instead.
 
-use crate::support::project;
-use crate::support::verdict::{Verdict, verdict};
+use support::project;
+use support::verdict::{Verdict, verdict};
 
 const H100: &str =
     "base: cuda-13.0-ubuntu24.04\ntarget: { platform: linux/amd64, gpu: [h100] }\npython: \"3.12\"";

@@ -1,6 +1,6 @@
 //! `validate --limits`: files that cannot be meant are refused before anything runs.
 
-use crate::support::Sandbox;
+use support::Sandbox;
 
 fn refused(text: &str) -> String {
     let sandbox = Sandbox::new();

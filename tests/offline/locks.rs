@@ -1,8 +1,8 @@
 //! A lock that is not one is shown with the place of its fault; one that is stays as it is written.
 
-use crate::support::{Sandbox, project, yaml_files};
 use stackforge_stack::lock::Lock;
 use std::collections::BTreeSet;
+use support::{Sandbox, project, yaml_files};
 
 /// Digest of `libaudit-common` in `examples/tiny.lock`.
 const DEB: &str = "17d0341ca6ce604ce59c296780ac2c2a24141a769823c50669af942c025e6591";

@@ -1,8 +1,5 @@
 //! What needs no engine, no network and no other program: `make check` runs it.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod coherent;
 mod crash;
 mod deploy;

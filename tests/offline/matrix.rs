@@ -1,7 +1,7 @@
 //! A matrix expands to exactly the variants that can work, and says why each other cannot.
 
-use crate::support::Sandbox;
 use std::collections::{BTreeMap, BTreeSet};
+use support::Sandbox;
 
 /// The variants of the vLLM builds that the matrix replaces, from their rules: which
 /// instruction sets exist for which SM, and that CUDA 12.8 has no sm_103.
@@ -32,7 +32,7 @@ fn names_by_rule() -> BTreeSet<String> {
 }
 
 fn matrix_of(path: &str) -> serde_json::Value {
-    let path = crate::support::project(path).display().to_string();
+    let path = support::project(path).display().to_string();
     let run = Sandbox::new().run(&["matrix", &path, "--json", "--offline"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     serde_json::from_str(&run.stdout).unwrap()
@@ -86,13 +86,13 @@ fn a_variant_says_what_its_builds_are_told() {
 
 #[test]
 fn the_table_reads_well() {
-    let path = crate::support::project("stacks/vllm-matrix.yaml");
+    let path = support::project("stacks/vllm-matrix.yaml");
     let run = Sandbox::new().run(&["matrix", &path.display().to_string()]);
     insta::assert_snapshot!("table", run.stdout);
 }
 
 fn plan_of(variant: &str) -> serde_json::Value {
-    let path = crate::support::project("stacks/vllm-matrix.yaml");
+    let path = support::project("stacks/vllm-matrix.yaml");
     let path = path.display().to_string();
     let run = Sandbox::new().run(&["plan", &path, "--variant", variant, "--json", "--offline"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
@@ -129,7 +129,7 @@ fn variants_share_what_neither_sm_nor_instruction_set_changes() {
 
 /// A directory with the vLLM matrix, changed, as s.yaml and its lock as it is.
 fn sandbox_with(from: &str, to: &str) -> Sandbox {
-    let read = |name| std::fs::read_to_string(crate::support::project(name)).unwrap();
+    let read = |name| std::fs::read_to_string(support::project(name)).unwrap();
     let stack = read("stacks/vllm-matrix.yaml");
     assert!(stack.contains(from));
     let sandbox = Sandbox::new();

@@ -1,6 +1,6 @@
 //! One cause is one finding, at its line, with what is true of this stack.
 
-use crate::support::verdict::{Verdict, verdict};
+use support::verdict::{Verdict, verdict};
 
 const H100: &str =
     "base: cuda-13.0-ubuntu24.04\ntarget: { platform: linux/amd64, gpu: [h100] }\npython: \"3.12\"";

@@ -16,8 +16,8 @@ fn sources(path: &Path, out: &mut Vec<std::path::PathBuf>) {
 #[test]
 fn only_the_output_layer_prints() {
     let mut files = Vec::new();
-    sources(&crate::support::project("src"), &mut files);
-    for library in std::fs::read_dir(crate::support::project("crates")).unwrap() {
+    sources(&support::project("src"), &mut files);
+    for library in std::fs::read_dir(support::project("crates")).unwrap() {
         sources(&library.unwrap().path().join("src"), &mut files);
     }
     // What somebody asked to have in `/dev/stdout` goes there as it is, and so does what the program of `run`

@@ -1,7 +1,5 @@
 //! One published wheel, from indexes that the test serves.
 
-use crate::support::process::{again, is_again};
-use crate::support::{http as server, wanted};
 use server::{Reply, Request, Server};
 use stackforge_image::store::Store;
 use stackforge_resolve::locked_files;
@@ -9,6 +7,8 @@ use stackforge_stack::diag::Explained as _;
 use stackforge_stack::lock::PythonFile;
 use stackforge_types::Digest;
 use std::path::{Path, PathBuf};
+use support::process::{again, is_again};
+use support::{http as server, wanted};
 
 /// Tests that ask in a process of their own.
 const WHEEL: &str = "package::the_wheel_of_a_platform_comes_from_json_and_from_html";

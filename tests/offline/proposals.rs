@@ -1,11 +1,11 @@
 //! What a help proposes is true: done, its finding is gone.
 
-use crate::support::project;
-use crate::support::verdict::{judged, verdict};
 use serde_json::{Value, json};
 use stackforge_stack::catalog::Catalog;
 use stackforge_stack::diag::Diagnostic;
 use std::path::Path;
+use support::project;
+use support::verdict::{judged, verdict};
 
 /// A stack with what the help proposes; none where it proposes nothing definite.
 fn follow(help: &str, stack: &Value) -> Option<Value> {

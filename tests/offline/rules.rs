@@ -3,11 +3,11 @@
 //! `tests/rules/CODE-what/` holds `triggers.yaml` and `passes.yaml`, with heads as
 //! `support/verdict.rs` reads them; `catalog/` beside them extends the catalog.
 
-use crate::support::verdict::{Verdict, verdict};
-use crate::support::{Sandbox, project};
 use stackforge_stack::diag::codes::TABLE;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use support::verdict::{Verdict, verdict};
+use support::{Sandbox, project};
 
 /// Rules that `check` decides by: codes about the target and about compatibility.
 fn is_rule(code: &str) -> bool {

@@ -1,7 +1,7 @@
 //! `run --print`: the command that starts a container on each device, and why; and what is refused before anything
 //! starts.
 
-use crate::support::{Run, Sandbox, document, machines, tiny};
+use support::{Run, Sandbox, document, machines, tiny};
 
 /// Variables of the user who runs the tests.
 const MODELS: [&str; 5] = [

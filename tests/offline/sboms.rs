@@ -1,8 +1,8 @@
 //! What an SBOM holds.
 
-use crate::support::{Sandbox, document, project, sbom, tiny};
 use serde_json::Value;
 use stackforge_types::Digest;
+use support::{Sandbox, document, project, sbom, tiny};
 
 #[test]
 fn nothing_of_the_lock_is_missing() {

@@ -1,7 +1,7 @@
 //! The JSON Schema that `stackforge schema` prints accepts every stack of the project and
 //! refuses what the program refuses for its shape.
 
-use crate::support::{Sandbox, yaml_files};
+use support::{Sandbox, yaml_files};
 
 fn schema() -> jsonschema::Validator {
     let run = Sandbox::new().run(&["schema"]);
@@ -43,7 +43,7 @@ fn every_stack_of_the_project_checks_clean() {
 #[test]
 fn wrong_shapes_are_refused() {
     let validator = schema();
-    let good = std::fs::read_to_string(crate::support::project("stacks/demo-cuda13.yaml")).unwrap();
+    let good = std::fs::read_to_string(support::project("stacks/demo-cuda13.yaml")).unwrap();
     assert!(validator.is_valid(&yaml(&good)));
     for (from, to) in [
         ("python: ", "pyhton: "),

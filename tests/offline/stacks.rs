@@ -1,6 +1,6 @@
 //! Every stack of the project is locked for what it says and plans offline.
 
-use crate::support::{Sandbox, yaml_files};
+use support::{Sandbox, yaml_files};
 
 #[test]
 fn every_stack_has_a_lock_that_fits_it_and_plans_offline() {

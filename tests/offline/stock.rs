@@ -1,6 +1,5 @@
 //! Every stock stack renders to a Dockerfile that the frontend embedded in Docker 20.10 accepts.
 
-use crate::support;
 use support::{Sandbox, yaml_files};
 
 #[test]

@@ -20,11 +20,11 @@ pub fn run(packages: &[&str], arguments: &[&str]) -> Result<String, String> {
 
 fn installed(packages: &[&str]) -> PathBuf {
     let _alone = super::shared::alone("judges");
-    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(packages.join("-"));
+    let place = super::target_tmp().join(packages.join("-"));
     if place.is_dir() {
         return place;
     }
-    let new = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let new = tempfile::tempdir_in(super::target_tmp()).unwrap();
     let out = Command::new("python3")
         .args(["-m", "pip", "install", "--quiet"])
         .args(["--disable-pip-version-check", "--target"])

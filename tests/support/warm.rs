@@ -5,7 +5,7 @@
 use super::Sandbox;
 use super::recipe::MARKUPSAFE;
 use super::shared::alone;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// A library of its own: no test compiles it with this variable.
@@ -69,8 +69,8 @@ const EMPTY: &str = "{\"schemaVersion\":2,\"manifests\":[]}";
 
 /// Makes the store unless this program made it before.
 fn made() -> PathBuf {
-    let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let program = std::fs::metadata(env!("CARGO_BIN_EXE_stackforge")).unwrap();
+    let all = super::target_tmp();
+    let program = std::fs::metadata(super::program()).unwrap();
     let changed = program.modified().unwrap();
     let changed = changed.duration_since(std::time::UNIX_EPOCH).unwrap();
     let made = all.join(format!("warm-{}", changed.as_millis()));

@@ -9,9 +9,7 @@ use std::process::Command;
 /// A wheel for a platform, of this machine without one.
 pub fn download(requirement: &str, platform: Option<&str>) -> PathBuf {
     let name = format!("{requirement}-{}", platform.unwrap_or("here"));
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("wheels")
-        .join(&name);
+    let dir = super::target_tmp().join("wheels").join(&name);
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "download", "--quiet", "--no-deps"])
         .args(["--no-cache-dir", "--only-binary=:all:", "--dest"])

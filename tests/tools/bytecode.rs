@@ -2,7 +2,6 @@
 //! of the tests in it each day), compiled by two processes, becomes the same bytes, and these load to the same code.
 //! With STACKFORGE_EVERY_PYTHON set all of them judge.
 
-use crate::support;
 use stackforge_binary::pyc::normalized;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Completions as bash asks for them.
 
-use crate::support::{self, Sandbox};
 use std::path::Path;
 use std::process::Command;
+use support::{self, Sandbox};
 
 /// What bash proposes for the last of the words.
 fn proposals(sandbox: &Sandbox, words: &[&str]) -> Vec<String> {

@@ -5,9 +5,9 @@
 //! 2.6 GB -->`. In a block, a line `…` stands for any lines, and a
 //! `…` in a line for any text. Times and keys are not compared.
 
-use crate::support::{Sandbox, markdown_files, project};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use support::{Sandbox, markdown_files, project};
 
 /// One console block of a page.
 struct Block {

@@ -1,13 +1,13 @@
 //! `render --compose` and `--kubernetes` of what was pushed into Debian's docker-registry; Debian's docker-compose
 //! reads the one, and the rules of Kubernetes' variables the other.
 
-use crate::support::deployed::{BARE, HARD, rendered, tiny};
-use crate::support::layers::{Member, configured};
-use crate::support::pipelines::yaml;
-use crate::support::server::{Kind, Server};
-use crate::support::{Sandbox, document, made};
 use serde_json::{Value, json};
 use std::process::Command;
+use support::deployed::{BARE, HARD, rendered, tiny};
+use support::layers::{Member, configured};
+use support::pipelines::yaml;
+use support::server::{Kind, Server};
+use support::{Sandbox, document, made};
 
 /// An image of the stack in a layout, as a build would label it.
 fn layout(sandbox: &Sandbox, labels: &Value) -> String {
@@ -104,7 +104,7 @@ fn an_image_that_is_not_the_stacks() {
 #[test]
 fn compose_gives_the_values_as_they_are_in_the_stack() {
     let sandbox = tiny(HARD);
-    crate::support::deployed::pushed(&sandbox, None, Some("1:1"), &[]);
+    support::deployed::pushed(&sandbox, None, Some("1:1"), &[]);
     sandbox.write("c.yaml", &rendered(&sandbox, "--compose", &[]));
     let out = Command::new("docker-compose")
         .args(["-f", "c.yaml", "config"])
@@ -170,7 +170,7 @@ fn expanded(text: &str, known: &[&str]) -> String {
 fn kubernetes_gives_the_values_as_they_are_in_the_stack() {
     assert_eq!(expanded("$$(A) $(A) $x $$", &["A"]), "$(A) (value) $x $");
     let sandbox = tiny(HARD);
-    crate::support::deployed::pushed(&sandbox, None, Some("1:1"), &[]);
+    support::deployed::pushed(&sandbox, None, Some("1:1"), &[]);
     let documents = yaml(&rendered(&sandbox, "--kubernetes", &[]));
     let deployment = documents
         .iter()

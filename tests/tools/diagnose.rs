@@ -1,6 +1,6 @@
 //! How much memory `diagnose` takes, which Python measures.
 
-use crate::support::Sandbox;
+use support::Sandbox;
 
 /// 30 MB with colours, progress bars and a line of a megabyte; the failure is in the middle.
 #[test]

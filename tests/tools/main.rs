@@ -1,8 +1,5 @@
 //! What needs programs that `scripts/setup.sh tests` installs, and servers on loopback. No Docker, no network.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod bytecode;
 mod complete;
 mod console;

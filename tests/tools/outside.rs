@@ -2,17 +2,17 @@
 //! files and messages come out, and nothing is known of what lies in a store or beside a directory. So these
 //! tests judge any version of the program.
 
-use crate::support::Sandbox;
-use crate::support::kill::{self, End};
-use crate::support::layers::Member::{self, File, Program, SetUid};
-use crate::support::layers::image;
-use crate::support::proxy::{Act, Proxy};
-use crate::support::server::{Kind, Server};
 use serde_json::json;
 use stackforge_types::Digest;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use support::Sandbox;
+use support::kill::{self, End};
+use support::layers::Member::{self, File, Program, SetUid};
+use support::layers::image;
+use support::proxy::{Act, Proxy};
+use support::server::{Kind, Server};
 
 fn well(sandbox: &Sandbox, args: &[&str]) {
     let run = sandbox.run(args);

@@ -1,11 +1,11 @@
 //! The array job of `matrix --emit slurm` in a real Slurm: controller and node of one machine, as this user.
 
-use crate::support::Sandbox;
-use crate::support::pipelines::{emitted, single, small, with};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
+use support::Sandbox;
+use support::pipelines::{emitted, single, small, with};
 
 /// A cluster; ends when dropped.
 struct Cluster {

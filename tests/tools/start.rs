@@ -1,8 +1,8 @@
 //! `validate` measures starts, and compares them with limits: on this machine's own Python, with packages that
 //! PYTHONPATH leads to. No time is asserted but that a sleep is not shorter than it is.
 
-use crate::support::{Run, Sandbox, document, tiny};
 use serde_json::Value;
+use support::{Run, Sandbox, document, tiny};
 
 /// The libraries of the smallest stack; one takes its time.
 fn packages(sandbox: &Sandbox) {

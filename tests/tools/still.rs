@@ -1,13 +1,13 @@
 //! No command is silent: while it waits, its terminal shows that it works, and since when.
 
-use crate::support::proxy::{Act, Proxy};
-use crate::support::server::{Kind, Server, layout};
-use crate::support::{self, Sandbox};
 use std::io::Read as _;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use support::proxy::{Act, Proxy};
+use support::server::{Kind, Server, layout};
+use support::{self, Sandbox};
 
 /// How long a screen is watched.
 const WATCHED: Duration = Duration::from_secs(5);

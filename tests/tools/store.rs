@@ -1,9 +1,9 @@
 //! The store and its exports before other programs.
 
-use crate::support::stored::{image, open};
 use stackforge_types::Digest;
 use std::path::Path;
 use std::process::Command;
+use support::stored::{image, open};
 
 fn run(program: &str, args: &[&str]) -> String {
     let out = Command::new(program).args(args).output().unwrap();

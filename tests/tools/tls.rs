@@ -1,11 +1,11 @@
 //! Fetching from servers with certificates of openssl, over HTTP/1.0 and nghttpd's HTTP/2.
 
-use crate::support::fetching::{self, bytes, proxy};
-use crate::support::http::{Reply, Server};
-use crate::support::process::is_again;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use support::fetching::{self, bytes, proxy};
+use support::http::{Reply, Server};
+use support::process::is_again;
 
 /// The test that runs again in a process of its own.
 const HOOK: &str = "tls::an_authority_of_the_environment_is_trusted_also_through_a_proxy";

@@ -1,11 +1,11 @@
 //! Every `run:` of this repository's action and workflows: run here, or with the reason why not.
 
-use crate::support::http::{Reply, Server};
-use crate::support::{Sandbox, project};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Output};
+use support::http::{Reply, Server};
+use support::{Sandbox, project};
 
 fn document(path: &str) -> Value {
     let text = std::fs::read_to_string(project(path)).unwrap();
@@ -156,7 +156,7 @@ fn the_action_installs_a_release_and_says_where_its_store_is() {
     // The program takes the configuration that was written.
     let config = release.read("home/.config/stackforge/config.yaml");
     assert_eq!(config, "cache:\n  max_size: 3GB\n");
-    let mut command = release.sandbox.command_of(&program.display().to_string());
+    let mut command = release.sandbox.command_of(&program);
     let listed = command
         .args(["cache", "ls"])
         .env("HOME", release.sandbox.path("home"))

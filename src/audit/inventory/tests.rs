@@ -1,8 +1,8 @@
 //! Compares objects of wheels that are read as streams with the same objects in memory.
 
 use super::*;
-use crate::objects::Built;
 use stackforge_binary::samples::archive::{Build, File};
+use stackforge_binary::samples::compiled::Built;
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::objects::Built;
 use stackforge_binary::samples::archive::{Build, File as Packed};
+use stackforge_binary::samples::compiled::Built;
 
 type Module = (&'static [u32], &'static [u32]);
 

@@ -1,11 +1,11 @@
 //! An image that is made file by file with umoci, and its copies in every place where images are.
 
-use super::objects::Built;
 use super::server::{Kind, Server, skopeo};
+use stackforge_binary::samples::compiled::Built;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::support::Sandbox;
+use support::Sandbox;
 
 pub const SITE: &str = "opt/venv/lib/python3.12/site-packages";
 

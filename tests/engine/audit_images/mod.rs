@@ -3,11 +3,11 @@
 
 mod made;
 
-use crate::support::{self, objects, server};
 use made::{Made, SITE, lib, run};
-use objects::{Built, runpath};
 use serde_json::Value;
+use stackforge_binary::samples::compiled::{Built, runpath};
 use std::path::{Path, PathBuf};
+use support::{self, server};
 use support::{Run, Sandbox};
 
 const NEW_ABI: &str = "_ZN3c105checkENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";

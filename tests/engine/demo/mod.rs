@@ -2,7 +2,6 @@
 
 mod service;
 
-use crate::support;
 use serde_json::Value;
 use std::process::Command;
 use support::exported::{at_rest, exported, unexplained};

@@ -1,11 +1,11 @@
 //! The example service, whole: built by both engines, started, called over HTTP, and built again after a line of
 //! its code changed.
 
-use crate::support::{CleanUp, Sandbox, left_out, project, today};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use support::{CleanUp, Sandbox, left_out, project, today};
 
 const TAG: &str = "stackforge-test-detector:latest";
 const CLASSES: [&str; 4] = ["bolt", "nut", "screw", "washer"];

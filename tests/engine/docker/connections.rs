@@ -12,7 +12,7 @@ use stackforge_engine::docker::Docker;
 use tokio::net::{TcpListener, UnixStream};
 
 use super::workshop::{Relay, Workshop, secrets, socket};
-use crate::support::process::{again, is_again};
+use support::process::{again, is_again};
 
 /// Builds over `docker` with a secret, so that the session has to work too.
 async fn builds(shop: &Workshop, docker: &Docker) {

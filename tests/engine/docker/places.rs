@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::connections::{fake_ssh, make_certificates, tls_relay};
 use super::workshop::socket;
-use crate::support::schemas;
+use support::schemas;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_stackforge");
 

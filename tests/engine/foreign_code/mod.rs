@@ -3,7 +3,6 @@
 //!
 //! Needs the network and Docker.
 
-use crate::support;
 use std::net::UdpSocket;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;

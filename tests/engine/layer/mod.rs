@@ -7,11 +7,11 @@ mod image;
 mod lazy;
 mod pip;
 
-use crate::support::wheels;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use support::wheels;
 
 use stackforge_binary::source::FileSource;
 use stackforge_image::layer::{Install, Scheme, Spec, Stitched, Wheel, write};

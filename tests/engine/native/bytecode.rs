@@ -2,10 +2,10 @@
 //! same from an emulator.
 
 use super::{ok, out};
-use crate::support::exported::{exported, unexplained};
-use crate::support::{CleanUp, Run, Sandbox, left_out};
 use serde_json::Value;
 use std::process::Command;
+use support::exported::{exported, unexplained};
+use support::{CleanUp, Run, Sandbox, left_out};
 
 const NAME: &str = "stackforge-test-bytecode";
 

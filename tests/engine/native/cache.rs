@@ -2,10 +2,10 @@
 //! it builds with.
 
 use super::server::{Kind, Server};
-use super::support::recipe::MARKUPSAFE;
-use super::support::{CleanUp, Sandbox};
 use super::{STACK, build_tiny, digest, ok, out, tiny};
 use serde_json::Value;
+use support::recipe::MARKUPSAFE;
+use support::{CleanUp, Sandbox};
 
 const NAME: &str = "stackforge-test-shared";
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::ok;
-use super::support::Sandbox;
+use support::Sandbox;
 
 const STACK: &str = "\
 stack: stackforge-test-damage

@@ -1,10 +1,10 @@
 //! What a Docker engine has after builds: no names and containers of builds that were killed, and the
 //! names that a build gave are no other image's.
 
-use super::support::{CleanUp, Sandbox};
 use super::{ok, out, tiny};
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+use support::{CleanUp, Sandbox};
 
 const NAME: &str = "stackforge-test-killed";
 

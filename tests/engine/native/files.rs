@@ -2,10 +2,10 @@
 //! that no index has, and constraints out of pip's files.
 
 use super::{ok, out};
-use crate::support::exported::{exported, unexplained};
-use crate::support::http::{Reply, Server};
-use crate::support::{CleanUp, Sandbox};
 use std::process::Command;
+use support::exported::{exported, unexplained};
+use support::http::{Reply, Server};
+use support::{CleanUp, Sandbox};
 
 const NAME: &str = "stackforge-test-files";
 

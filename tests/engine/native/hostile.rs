@@ -3,8 +3,8 @@
 
 use super::out;
 use super::server::{Kind, Server};
-use super::support::{Run, Sandbox, project};
 use std::path::Path;
+use support::{Run, Sandbox, project};
 
 const ESCAPED: &str = "/tmp/stackforge-escaped";
 

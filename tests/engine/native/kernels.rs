@@ -2,9 +2,9 @@
 //! report says so.
 
 use super::ok;
-use crate::support::process::without;
-use crate::support::{Run, Sandbox, schemas};
 use serde_json::Value;
+use support::process::without;
+use support::{Run, Sandbox, schemas};
 
 const STACK: &str = "\
 stack: stackforge-test-kernels

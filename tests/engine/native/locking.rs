@@ -1,8 +1,8 @@
 //! `build` makes the lock that it lacks and renews one that is stale, as cargo does; `--locked` forbids it.
 
 use super::ok;
-use crate::support::{CleanUp, Run, Sandbox};
 use serde_json::Value;
+use support::{CleanUp, Run, Sandbox};
 
 const NAME: &str = "stackforge-test-locking";
 

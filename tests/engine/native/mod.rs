@@ -21,7 +21,6 @@ mod service;
 mod steps;
 mod system;
 
-use crate::support::{self, image_spec, server};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -30,6 +29,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::exported::{at_rest, differences, exported, unexplained};
 use support::recipe::MARKUPSAFE;
+use support::{self, image_spec, server};
 use support::{CleanUp, Run, Sandbox};
 
 const NAME: &str = "stackforge-test-native";

@@ -3,11 +3,11 @@
 
 use super::out;
 use super::server::{Kind, Server};
-use super::support::recipe::MARKUPSAFE;
-use super::support::{CleanUp, Run, Sandbox};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
+use support::recipe::MARKUPSAFE;
+use support::{CleanUp, Run, Sandbox};
 
 const NAME: &str = "stackforge-test-objects";
 

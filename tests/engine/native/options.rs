@@ -1,8 +1,8 @@
 //! A library of which a stack leaves parts out: with either engine its wheel says so, and has what was kept.
 
 use super::ok;
-use crate::support::exported::{exported, unexplained};
-use crate::support::{CleanUp, Sandbox};
+use support::exported::{exported, unexplained};
+use support::{CleanUp, Sandbox};
 
 const NAME: &str = "stackforge-test-options";
 

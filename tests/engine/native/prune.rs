@@ -2,8 +2,8 @@
 //! ten.
 
 use super::{image_spec, ok, out};
-use crate::support::Sandbox;
 use std::path::{Path, PathBuf};
+use support::Sandbox;
 
 const STACK: &str = "\
 stack: pruned

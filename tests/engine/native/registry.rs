@@ -1,13 +1,13 @@
 //! A base of a registry: what it lacks is locked file by file, and both engines install the same.
 
 use super::server::{Kind, Server};
-use super::support::exported::{exported, unexplained};
-use super::support::recipe::MARKUPSAFE;
-use super::support::{CleanUp, Sandbox};
 use super::{build_tiny, digest, ok, out, tiny};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
+use support::exported::{exported, unexplained};
+use support::recipe::MARKUPSAFE;
+use support::{CleanUp, Sandbox};
 
 /// Each test's own: one that ends removes all tags of its name.
 const OVER: &str = "stackforge-test-over";

@@ -1,8 +1,8 @@
 //! Packages whose scripts are run, by both engines.
 
 use super::{ok, out};
-use crate::support::exported::{exported, unexplained};
-use crate::support::{CleanUp, Sandbox};
+use support::exported::{exported, unexplained};
+use support::{CleanUp, Sandbox};
 
 const NAME: &str = "stackforge-test-scripts";
 

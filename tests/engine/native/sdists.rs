@@ -1,8 +1,8 @@
 //! Libraries and their dependencies that the index has as source alone, and that no recipe describes.
 
 use super::{ok, out};
-use crate::support::exported::{exported, unexplained};
-use crate::support::{CleanUp, Sandbox};
+use support::exported::{exported, unexplained};
+use support::{CleanUp, Sandbox};
 
 const NAME: &str = "stackforge-test-sdists";
 

@@ -1,10 +1,10 @@
 //! A service: the user's own files and configuration over the Python environment, from both engines.
 
 use super::{exported, ok, out};
-use crate::support::{CleanUp, Run, Sandbox};
 use serde_json::Value;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
+use support::{CleanUp, Run, Sandbox};
 
 const STACK: &str = "stackforge-test-service";
 

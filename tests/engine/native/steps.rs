@@ -1,10 +1,10 @@
 //! What `plan` lists is what a build executes: the same steps in the same order, and cached where it says so,
 //! with each engine and after each kind of change.
 
-use super::support::recipe::MARKUPSAFE;
-use super::support::{CleanUp, Sandbox};
 use super::{STACK, ok};
 use serde_json::Value;
+use support::recipe::MARKUPSAFE;
+use support::{CleanUp, Sandbox};
 
 const NAME: &str = "stackforge-test-steps";
 

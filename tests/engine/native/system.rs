@@ -1,7 +1,7 @@
 //! OS packages that wheels need and no stack names: found when it is locked, and enough for the image.
 
 use super::ok;
-use crate::support::Sandbox;
+use support::Sandbox;
 
 /// A library that a linker wants and one that Python opens by its name.
 fn sandbox(more: &str) -> Sandbox {

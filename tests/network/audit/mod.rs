@@ -4,11 +4,11 @@
 
 mod resolution;
 
-use crate::support::{self, objects, wheels};
-use objects::Built;
 use serde_json::Value;
+use stackforge_binary::samples::compiled::Built;
 use std::collections::BTreeMap;
 use std::process::Command;
+use support::{self, wheels};
 use support::{Run, Sandbox};
 use wheels::download;
 

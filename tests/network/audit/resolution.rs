@@ -1,10 +1,10 @@
 //! Libraries are found where the loader finds them: against a base's files, and against `ldd`.
 
-use super::objects::{Built, rpath, runpath};
-use super::support::Sandbox;
 use super::{audit, findings, providers};
+use stackforge_binary::samples::compiled::{Built, rpath, runpath};
 use std::collections::BTreeMap;
 use std::process::Command;
+use support::Sandbox;
 
 #[test]
 fn a_base_is_judged_by_its_files() {

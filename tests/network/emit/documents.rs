@@ -1,10 +1,10 @@
 //! YAML before the schemas of its readers, and what is in it.
 
 use super::{all, below, emit, emitted, python, single, small, with, yaml};
-use crate::support::{Sandbox, project};
 use base64::Engine as _;
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
+use support::{Sandbox, project};
 
 /// Every kind of stack: published or not, of one platform or two, with a lock or without.
 fn each(format: &str, judge: impl Fn(&str, &str)) {

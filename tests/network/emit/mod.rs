@@ -6,4 +6,4 @@ mod published;
 mod python;
 mod quoting;
 
-use crate::support::pipelines::{all, below, emit, emitted, single, small, with, yaml};
+use support::pipelines::{all, below, emit, emitted, single, small, with, yaml};

@@ -3,9 +3,9 @@
 
 use super::documents::{GITHUB, GITLAB};
 use super::{below, python, yaml};
-use crate::support::{Sandbox, project};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use support::{Sandbox, project};
 
 const EXAMPLES: [(&str, &[&str], &[&str]); 2] = [
     ("publish-github.yml", GITHUB, &["run"]),

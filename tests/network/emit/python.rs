@@ -1,6 +1,6 @@
 //! The judges of pipelines.
 
-use crate::support::python as judges;
+use support::python as judges;
 
 /// The schemas of GitHub, GitLab and Kubernetes come inside these packages.
 const PACKAGES: [&str; 2] = ["check-jsonschema==0.39.0", "kubernetes-validate==1.37.0"];

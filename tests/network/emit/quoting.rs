@@ -1,13 +1,13 @@
 //! No name of a file becomes anything but the name of a file.
 
 use super::{python, single, yaml};
-use crate::support::Sandbox;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use stackforge_build::emit::{Format, Request, emit};
 use stackforge_build::render::{quote, yaml as quoted};
 use std::process::Command;
+use support::Sandbox;
 
 const HOSTILE: &str = "(\\PC|\\p{Cc}|[ \t\n\r'\"\\\\$`{}#:&*!|>%@,-]|\\$\\{\\{ | \\}\\}|\u{feff}|\u{85}|\u{2028}){1,24}";
 

@@ -10,7 +10,7 @@ use stackforge_types::Digest;
 use super::kept;
 use super::kill::{self, End};
 use super::layers::{Member, image};
-use super::support::Sandbox;
+use support::Sandbox;
 
 const ONE: &[&[Member]] = &[&[Member::File("version", "one")]];
 const TWO: &[&[Member]] = &[

@@ -4,4 +4,4 @@
 mod import;
 mod trees;
 
-use crate::support::{self, kept, kill, layers};
+use support::{self, kept, kill, layers};

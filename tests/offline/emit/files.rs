@@ -1,8 +1,8 @@
 //! Where a pipeline goes, and where templates come from.
 
 use super::{FORMATS, emit, emitted, single, small, with};
-use crate::support::{Sandbox, project};
 use std::process::Command;
+use support::{Sandbox, project};
 
 #[test]
 fn a_file_is_written_over_only_if_it_was_written_so() {

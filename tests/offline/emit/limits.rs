@@ -1,11 +1,11 @@
 //! The matrix of 98 variants, and what is beyond a service.
 
 use super::{all, emit, emitted, small, with};
-use crate::support::Sandbox;
-use crate::support::pipelines::yaml;
 use serde_json::Value;
 use stackforge_build::emit::{EmitError, Format, Request, emit as emit_request};
 use std::collections::BTreeSet;
+use support::Sandbox;
+use support::pipelines::yaml;
 
 fn names(values: &Value) -> Vec<&str> {
     let values = values.as_array().unwrap();
@@ -128,7 +128,7 @@ fn services_have_limits() {
 #[test]
 fn refusals_say_what_to_do() {
     let mut shown = String::new();
-    let mut show = |run: crate::support::Run| {
+    let mut show = |run: support::Run| {
         shown.push_str(&format!(
             "exit {}\n{}{}\n",
             run.code, run.stdout, run.stderr

@@ -3,8 +3,8 @@
 mod files;
 mod limits;
 
-use crate::support::Sandbox;
-use crate::support::pipelines::{FORMATS, all, emit, emitted, single, small, with};
+use support::Sandbox;
+use support::pipelines::{FORMATS, all, emit, emitted, single, small, with};
 
 /// What varies with the release and with a lock.
 fn shown(text: &str) -> String {

@@ -2,10 +2,10 @@
 
 use super::server::{Reply, Server};
 use super::{bytes, download, fetcher, names};
-use crate::support::process::{again, is_again};
 use stackforge_transfer::fetch::Download;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use support::process::{again, is_again};
 
 const SIZE: usize = 8 << 20;
 /// Where the server falls silent, each time further on.

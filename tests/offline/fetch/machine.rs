@@ -3,11 +3,11 @@
 
 use super::bytes;
 use super::server::{Reply, Server};
-use crate::support::fetching::{self, proxy};
-use crate::support::process::is_again;
 use std::io::Read as _;
 use std::path::Path;
 use std::process::Command;
+use support::fetching::{self, proxy};
+use support::process::is_again;
 
 /// The test that runs again in a process of its own.
 const HOOK: &str =

@@ -5,14 +5,14 @@ mod killed;
 mod machine;
 mod shared;
 
-use crate::support::fetching::bytes;
-use crate::support::http as server;
 use server::Server;
 use stackforge_transfer::RetryPolicy;
 use stackforge_transfer::fetch::{Download, Fetcher, Netrc};
 use stackforge_types::Digest;
 use std::path::Path;
 use std::time::Duration;
+use support::fetching::bytes;
+use support::http as server;
 
 /// Patient as a user's, but in a hurry.
 fn policy() -> RetryPolicy {

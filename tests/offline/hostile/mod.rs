@@ -2,8 +2,6 @@
 //! size does not justify.
 
 mod exhaustion;
-#[path = "../../support/readers/mod.rs"]
-mod readers;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

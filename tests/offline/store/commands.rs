@@ -1,11 +1,11 @@
 //! What `stackforge cache` says and does.
 
-use super::support::{Sandbox, left_out};
 use super::{bytes, damage, image, open};
 use stackforge_image::store::{Action, Store};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
+use support::{Sandbox, left_out};
 
 fn show(sandbox: &Sandbox, args: &[&str]) -> String {
     let run = sandbox.run(args);

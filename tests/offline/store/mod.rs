@@ -6,10 +6,9 @@ mod places;
 mod processes;
 mod surroundings;
 
-use crate::support;
-use crate::support::stored::{image, open};
 use stackforge_image::store::Store;
 use stackforge_types::Digest;
+use support::stored::{image, open};
 
 fn bytes(seed: u64, size: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);

@@ -1,10 +1,10 @@
 //! Where answers go: links stay, pipes get the bytes, the store holds its own files alone.
 
-use super::support::{Sandbox, project};
 use super::{image, open};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use support::{Sandbox, project};
 
 fn filled() -> Sandbox {
     let sandbox = Sandbox::new();

@@ -1,13 +1,13 @@
 //! Processes that share a store, and end in the middle of what they do.
 
 use super::{bytes, open};
-use crate::support::process::{again, is_again};
 use stackforge_image::store::{Limits, Store};
 use stackforge_types::Digest;
 use std::collections::BTreeSet;
 use std::io::BufRead as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use support::process::{again, is_again};
 
 /// This program again, which does what the environment says.
 fn child(what: &str, store: &Path, seed: u64) -> Child {

@@ -1,7 +1,6 @@
 //! What surrounds a command: a stdout that is full, files that cannot be written, variables and
 //! configurations that say nothing that can be meant.
 
-use super::support::{Run, Sandbox, project};
 use rustix::process::Signal;
 use std::fs::{File, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -9,6 +8,7 @@ use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output, Stdio};
+use support::{Run, Sandbox, project};
 
 fn tiny() -> Sandbox {
     let sandbox = Sandbox::new();

@@ -4,4 +4,4 @@
 mod rootfs;
 mod update;
 
-use crate::support::{self, kill, layers, server};
+use support::{self, kill, layers, server};

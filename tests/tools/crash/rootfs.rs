@@ -4,9 +4,9 @@ use super::kill::{self, End};
 use super::layers::Member::{self, File, Folder, Link};
 use super::layers::{MARKER, image, tree};
 use super::server::{Kind, Server};
-use super::support::Sandbox;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
+use support::Sandbox;
 
 const OLDEST: &[&[Member]] = &[&[File("version", "oldest")]];
 const BEFORE: &[&[Member]] = &[

@@ -3,8 +3,6 @@
 mod referrers;
 mod signatures;
 
-use crate::support::made::{REPORTS, labels};
-use crate::support::{self, document, made, proxy, server, tiny};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use server::{Kind, Server, skopeo};
@@ -12,6 +10,8 @@ use stackforge_transfer::registry::{Artifact, Keychain, Options, Registry, Repos
 use stackforge_types::Digest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use support::made::{REPORTS, labels};
+use support::{self, document, made, proxy, server, tiny};
 
 fn digest(bytes: &[u8]) -> Digest {
     Digest::of(bytes)

@@ -1,7 +1,6 @@
 //! Signatures: ours before openssl, openssl's before us, and what must be refused.
 
 use super::server::{Kind, Server, skopeo};
-use super::support::Sandbox;
 use super::{document, made, plain};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +8,7 @@ use serde_json::{Value, json};
 use stackforge_types::Digest;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use support::Sandbox;
 
 struct Signing {
     server: Server,

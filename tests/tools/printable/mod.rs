@@ -6,9 +6,9 @@ mod machines;
 mod servers;
 mod stacks;
 
-use crate::support::{self, proxy};
 use proxy::Proxy;
 use std::collections::BTreeSet;
+use support::{self, proxy};
 use support::{Sandbox, schemas};
 
 /// A colour that stackforge does not use.

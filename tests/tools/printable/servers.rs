@@ -71,7 +71,7 @@ fn commands(world: &mut World, place: &str) {
 fn world() -> World {
     let world = World::new();
     for name in ["tiny.yaml", "tiny.lock"] {
-        let path = crate::support::project(&format!("examples/{name}"));
+        let path = support::project(&format!("examples/{name}"));
         world
             .sandbox
             .write(name, &std::fs::read_to_string(path).unwrap());

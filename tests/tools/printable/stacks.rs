@@ -145,7 +145,7 @@ fn reading(world: &mut World, stack: &str) {
 pub fn locks() -> World {
     let mut world = World::new();
     let read = |name: &str| {
-        let path = crate::support::project(&format!("examples/{name}"));
+        let path = support::project(&format!("examples/{name}"));
         std::fs::read_to_string(path).unwrap()
     };
     let (stack, lock) = (read("tiny.yaml"), read("tiny.lock"));

@@ -9,6 +9,6 @@ mod images;
 mod index;
 mod rootfs;
 
-use crate::support::published::{answer, digest, enter, refusal};
-use crate::support::server::{Kind, Server, layout, skopeo};
-use crate::support::{Sandbox, image_spec, layers, machines, made, proxy};
+use support::published::{answer, digest, enter, refusal};
+use support::server::{Kind, Server, layout, skopeo};
+use support::{Sandbox, image_spec, layers, machines, made, proxy};

@@ -4,10 +4,10 @@
 mod faults;
 mod login;
 
-use crate::support::{proxy, server};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use support::{proxy, server};
 
 use bytes::Bytes;
 use proxy::{Act, Fault, Proxy};

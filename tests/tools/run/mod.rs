@@ -4,10 +4,10 @@ mod places;
 mod terminal;
 mod world;
 
-use crate::support::left_out;
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::process::Stdio;
+use support::left_out;
 use world::{World, each};
 
 #[test]

@@ -1,9 +1,9 @@
 //! Where an image can lie: in a registry, in the store, as a root file system, in an archive.
 
 use super::world::{Who, World, config, finish, image};
-use crate::support::Run;
-use crate::support::published::answer;
-use crate::support::server::{Kind, Server};
+use support::Run;
+use support::published::answer;
+use support::server::{Kind, Server};
 
 fn run(w: &World, args: &[&str]) -> Run {
     let mut command = w.program();
@@ -14,7 +14,7 @@ fn run(w: &World, args: &[&str]) -> Run {
 fn pushed() -> (Server, String) {
     let server = Server::start(Kind::Open);
     let place = format!("{}/team/app:1", server.host);
-    let publisher = crate::support::Sandbox::new();
+    let publisher = support::Sandbox::new();
     image(&publisher.path("image"), config());
     answer(
         &publisher,
@@ -69,7 +69,7 @@ fn the_variant_of_this_device_is_pulled_and_told() {
     let server = Server::start(Kind::Open);
     let w = World::new(Who::Here);
     let place = format!("{}/team/app:1", server.host);
-    let publisher = crate::support::Sandbox::new();
+    let publisher = support::Sandbox::new();
     for (variant, said) in [("new", "from new"), ("any", "from any")] {
         let mut config = config();
         config["Env"] = serde_json::json!([format!("SAID={said}")]);

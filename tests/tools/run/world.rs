@@ -1,13 +1,13 @@
 //! An image of busybox in a layout, and who runs it.
 
-pub use crate::support::runnable::{config, image};
-use crate::support::{Run, Sandbox};
 use serde_json::json;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+pub use support::runnable::{config, image};
+use support::{Run, Sandbox};
 
 /// Any number that nobody has.
 const USER: u32 = 54_321;

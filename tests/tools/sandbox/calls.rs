@@ -2,8 +2,8 @@
 
 use super::machine;
 use super::world::{World, both};
-use crate::support::left_out;
 use std::process::Command;
+use support::left_out;
 
 /// Puts a static program into the root.
 fn compile(world: &World) {

@@ -10,10 +10,10 @@ mod world;
 
 use std::path::{Path, PathBuf};
 
-use crate::support::left_out;
 use stackforge_sandbox::{
     End, Identity, Kind, Limits, Memory, Mount, Network, Root, SandboxError, User, Writes, changes,
 };
+use support::left_out;
 use world::{World, both};
 
 #[test]

@@ -1,5 +1,4 @@
 //! Shared objects for tests, by the C compiler: what they need, export and carry is exact.
-#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,11 +6,15 @@ use std::process::Command;
 /// A shared object without a C runtime.
 #[derive(Default)]
 pub struct Built<'a> {
+    /// SONAME.
     pub soname: Option<&'a str>,
+    /// NEEDED entries, in order; each is made as an empty object to link against.
     pub needs: &'a [&'a str],
     /// Flags of the linker that set RPATH or RUNPATH.
     pub search: &'a [&'a str],
+    /// Functions that it defines.
     pub exports: &'a [&'a str],
+    /// Functions that it calls and lacks.
     pub asks: &'a [&'a str],
     /// SMs of SASS and of PTX, by module.
     pub code: &'a [(&'a [u32], &'a [u32])],
@@ -29,10 +32,12 @@ pub struct Built<'a> {
     pub unmapped: u64,
 }
 
+/// Returns the linker's flag for an RPATH.
 pub fn rpath(path: &str) -> String {
     format!("-Wl,--disable-new-dtags,-rpath,{path}")
 }
 
+/// Returns the linker's flag for a RUNPATH.
 pub fn runpath(path: &str) -> String {
     format!("-Wl,--enable-new-dtags,-rpath,{path}")
 }
@@ -48,6 +53,11 @@ fn cc(arguments: &[String]) {
 }
 
 impl Built<'_> {
+    /// Compiles and links the object; needs `cc`.
+    ///
+    /// # Panics
+    ///
+    /// Where a file cannot be written, or the compiler is missing or fails.
     pub fn write(&self, to: &Path) {
         let work = tempfile::tempdir().unwrap();
         let at = |name: &str| work.path().join(name);

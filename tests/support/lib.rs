@@ -1,6 +1,5 @@
 //! The real binary, run in a directory of its own, with what varies between machines
 //! replaced in its output.
-#![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod daemon;
 pub mod deployed;
@@ -13,7 +12,6 @@ pub mod kill;
 pub mod layers;
 pub mod machines;
 pub mod made;
-pub mod objects;
 pub mod pipelines;
 pub mod process;
 pub mod proxy;
@@ -30,6 +28,7 @@ pub mod wanted;
 pub mod warm;
 pub mod wheels;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -47,11 +46,17 @@ pub struct Sandbox {
     dir: tempfile::TempDir,
 }
 
-impl Sandbox {
-    pub fn new() -> Self {
+impl Default for Sandbox {
+    fn default() -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
         }
+    }
+}
+
+impl Sandbox {
+    pub fn new() -> Self {
+        Self::default()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -79,11 +84,11 @@ impl Sandbox {
     }
 
     pub fn command(&self) -> Command {
-        self.command_of(env!("CARGO_BIN_EXE_stackforge"))
+        self.command_of(program())
     }
 
     /// Another program that runs the real binary.
-    pub fn command_of(&self, program: &str) -> Command {
+    pub fn command_of(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command
             .current_dir(self.dir.path())
@@ -182,7 +187,30 @@ pub fn sbom(sandbox: &Sandbox, stack: &Path, more: &[&str]) -> String {
 
 /// A file of the project.
 pub fn project(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    root.unwrap().join(path)
+}
+
+/// The program, which cargo builds before the tests that run it.
+pub fn program() -> &'static Path {
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| built().join("stackforge"));
+    &PROGRAM
+}
+
+/// The directory, below the target directory, of what tests keep from run to run.
+pub fn target_tmp() -> &'static Path {
+    static KEPT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let kept = built().parent().unwrap().join("tmp");
+        std::fs::create_dir_all(&kept).unwrap();
+        kept
+    });
+    &KEPT
+}
+
+/// The folder of the profile that this test was built with: the test itself lies in its `deps`.
+fn built() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(2).unwrap().to_owned()
 }
 
 /// Markdown pages below a folder of the project.

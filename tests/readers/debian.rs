@@ -60,7 +60,7 @@ fn contents(bytes: &[u8]) {
 
 /// A keyring or a clear-signed text by the first byte. No key here has signed the texts.
 pub fn signed(bytes: &[u8]) {
-    let trusted = include_bytes!("../../../images/keyrings/debian-archive-trixie.gpg");
+    let trusted = include_bytes!("../../images/keyrings/debian-archive-trixie.gpg");
     match bytes.split_first() {
         Some((b'k', keyring)) => {
             if let Ok(keyring) = Keyring::parse(keyring) {
