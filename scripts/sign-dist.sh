@@ -1,9 +1,7 @@
 #!/bin/sh
-# Signs SHA256SUMS in target/dist with the key in SIGNING_KEY, a PEM text of `stackforge sign --generate-key`. The
-# signature has the form of cosign: ECDSA on P-256 over SHA-256, in base64. To verify it:
-#
-#     base64 -d SHA256SUMS.sig >sig && openssl dgst -sha256 -verify publisher.pub -signature sig SHA256SUMS
-#     cosign verify-blob --key publisher.pub --signature SHA256SUMS.sig --insecure-ignore-tlog SHA256SUMS
+# Signs SHA256SUMS in target/dist with the key in SIGNING_KEY, a PEM text of `stackforge sign --generate-key`, and
+# writes the public key beside it. The signature is made as `stackforge sign` makes those of images: ECDSA on P-256 over
+# SHA-256, in base64. docs/install.md says how to verify it.
 set -eu
 cd "$(dirname "$0")/../target/dist"
 if [ -z "${SIGNING_KEY:-}" ]; then
@@ -16,3 +14,4 @@ printf '%s\n' "$SIGNING_KEY" >"$work/key"
 # Not in a pipe, which would hide that a key is none.
 openssl dgst -sha256 -sign "$work/key" -out "$work/signature" SHA256SUMS
 base64 -w 0 "$work/signature" >SHA256SUMS.sig
+openssl pkey -in "$work/key" -pubout -out stackforge.pub

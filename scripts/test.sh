@@ -8,10 +8,12 @@ STACKFORGE_TEST_LEFT_OUT=$(mktemp)
 export STACKFORGE_TEST_LEFT_OUT
 of_python=$(mktemp)
 of_docs=$(mktemp)
+of_doctests=$(mktemp)
 python=
 docs=
+doctests=
 # With `-e` a command that fails in a trap decides the exit status.
-trap 'kill $python $docs 2>/dev/null || true; rm -f "$STACKFORGE_TEST_LEFT_OUT" "$of_python" "$of_docs"' EXIT
+trap 'kill $python $docs $doctests 2>/dev/null || true; rm -f "$STACKFORGE_TEST_LEFT_OUT" "$of_python" "$of_docs" "$of_doctests"' EXIT
 target=${CARGO_TARGET_DIR:-target}
 mkdir -p "$target"
 target=$(cd "$target" && pwd)
@@ -44,7 +46,8 @@ if cargo nextest --version >/dev/null 2>&1; then
     else
         failed="$failed build"
     fi
-    cargo test --locked --workspace --doc --no-fail-fast || failed="$failed doc"
+    cargo test --locked --workspace --doc --no-fail-fast >"$of_doctests" 2>&1 &
+    doctests=$!
     if [ -n "$docs" ]; then
         if wait "$docs"; then
             STACKFORGE=$target/debug/stackforge sh scripts/docs.sh || failed="$failed docs"
@@ -54,6 +57,9 @@ if cargo nextest --version >/dev/null 2>&1; then
         fi
         docs=
     fi
+    wait "$doctests" || failed="$failed doc"
+    doctests=
+    cat "$of_doctests"
     [ ! -e "$junit" ] || python3 scripts/junit.py "$junit" || true
 else
     cargo test --locked --workspace --no-fail-fast || failed="$failed cargo-test"

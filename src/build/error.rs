@@ -56,7 +56,7 @@ pub enum BuildError {
     ValidationMemory { certain: bool },
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
-    #[error("{} is no directory", path.display())]
+    #[error("{} is not a directory", path.display())]
     NoRoot { path: PathBuf },
     #[error("the engine has no image `{image}`")]
     NoImage { image: String },
@@ -92,7 +92,7 @@ pub enum BuildError {
     Push(#[from] PublishError),
     #[error(transparent)]
     Package(#[from] PackageError),
-    #[error("the base `{base}` is no image that can be fetched")]
+    #[error("the base `{base}` is not an image that can be fetched")]
     NoBase { base: String },
     #[error("`{library}` has to be compiled first")]
     MustCompile { library: String },

@@ -32,9 +32,9 @@ impl FromStr for Output {
             Some(("oci", path)) if !path.is_empty() => Ok(Self::Oci(path.into())),
             Some(("oci-archive", path)) if !path.is_empty() => Ok(Self::Archive(path.into())),
             Some(("registry", name)) => (name.parse().map(Self::Registry))
-                .map_err(|e| format!("`{name}` is no reference: {e}")),
+                .map_err(|e| format!("`{name}` is not a reference: {e}")),
             Some(("index", name)) => (name.parse().map(Self::Index))
-                .map_err(|e| format!("`{name}` is no reference: {e}")),
+                .map_err(|e| format!("`{name}` is not a reference: {e}")),
             None if text == "docker" => Ok(Self::Docker),
             _ => Err(
                 "an output is oci:DIR, oci-archive:FILE, docker, registry:REF or index:REF"

@@ -34,13 +34,13 @@ pub struct Common {
     /// One JSON document on stdout in place of text
     #[arg(long, global = true)]
     pub json: bool,
-    /// More on stderr; twice for everything
+    /// Print more to stderr; twice for everything
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// Nothing on stderr but errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// When to colour
+    /// When to use colours
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
     /// Where logs, records and downloads are kept
@@ -85,7 +85,7 @@ pub enum Command {
     Build(BuildArgs),
     /// Run the validation on an existing image
     Validate(ValidateArgs),
-    /// Start an image on this device as it should be: GPUs, shared memory, models
+    /// Start an image on this device with the right settings: GPUs, shared memory, models
     Run(RunArgs),
     /// Push an image to a registry, alone or as a variant of an index
     Push(PushArgs),
@@ -107,9 +107,9 @@ pub enum Command {
     Sign(SignArgs),
     /// Say whether a key has signed an image
     Verify(VerifyArgs),
-    /// Look after what is kept between runs
+    /// List, clean, verify and share what is kept between runs
     Cache(CacheArgs),
-    /// Recognise the failures that a log tells of
+    /// Recognise known failures in a log
     Diagnose(DiagnoseArgs),
     /// Explain a diagnostic's code
     Explain(ExplainArgs),
@@ -467,7 +467,7 @@ pub struct PushArgs {
     pub source: String,
     /// Where it goes: `REGISTRY/NAME:TAG`
     pub reference: Reference,
-    /// Of an image for several platforms: `linux/amd64` or `linux/arm64`
+    /// Which image of one for several platforms: `linux/amd64` or `linux/arm64`
     #[arg(long, value_name = "OS/ARCH")]
     pub platform: Option<Platform>,
     /// The reference is an index of variants, which gets this one beside the others
@@ -567,7 +567,7 @@ pub struct AuditArgs {
     /// Python that imports it (default: what paths and tags say)
     #[arg(long, value_name = "VERSION")]
     pub python: Option<PythonVersion>,
-    /// Of an image for several platforms, or a package: `linux/amd64` or `linux/arm64` (default:
+    /// Which image of one for several platforms, or which package: `linux/amd64` or `linux/arm64` (default:
     /// this machine's)
     #[arg(long, value_name = "OS/ARCH")]
     pub platform: Option<Platform>,
@@ -627,7 +627,7 @@ pub struct InspectArgs {
     /// An image of a registry as `[HOST[:PORT]/]PATH[:TAG][@DIGEST]`; of the engine as
     /// `docker:NAME`; at rest as `oci:DIR[:TAG]`, `oci-archive:FILE` or `docker-archive:FILE`
     pub image: String,
-    /// Of an image for several platforms: `linux/amd64` or `linux/arm64`
+    /// Which image of one for several platforms: `linux/amd64` or `linux/arm64`
     #[arg(long, value_name = "OS/ARCH")]
     pub platform: Option<Platform>,
     /// Print one attached document: spdx, cyclonedx, provenance, audit or validation
@@ -650,7 +650,7 @@ pub struct SignArgs {
     /// Private key, ECDSA on P-256 in PEM: a file, or `env://NAME`
     #[arg(long, value_name = "KEY", required_unless_present = "generate_key")]
     pub key: Option<String>,
-    /// Of an index, each image in it too
+    /// For an index, sign each of its images too
     #[arg(long)]
     pub recursive: bool,
     /// Write a new pair of keys, `NAME.key` and `NAME.pub`, and sign nothing

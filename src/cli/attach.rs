@@ -60,7 +60,7 @@ pub fn run(common: &Common, args: &AttachArgs) -> Outcome {
     })?;
     if common.json {
         json(&serde_json::json!({
-            "ok": true, "image": image.digest, "attached": attached,
+            "image": image.digest, "attached": attached,
         }));
         return Ok(());
     }

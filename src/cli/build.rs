@@ -202,7 +202,6 @@ fn tags(asked: &[String], plan: &Plan) -> Result<Vec<String>, Failure> {
 fn show(common: &Common, plan: &Plan, built: &Built, new_lock: Option<Value>) {
     if common.json {
         json(&serde_json::json!({
-            "ok": true,
             "image": {
                 "id": built.id, "tags": built.tags, "platform": plan.platform,
                 "size": built.size.bytes(), "packed_size": built.size.packed,

@@ -15,7 +15,7 @@ use stackforge_image::store::Store;
 use stackforge_plan::project::Project;
 use stackforge_stack::catalog::{self, Catalog};
 use stackforge_stack::diag::codes;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -85,11 +85,30 @@ fn is_yaml(path: &Path) -> bool {
     matches!(extension, Some("yaml" | "yml"))
 }
 
+/// What was typed so far, the program's name first.
+fn words() -> impl Iterator<Item = OsString> {
+    std::env::args_os().skip_while(|word| word != "--").skip(1)
+}
+
+/// The value of an option among the words: `--store DIR`, `--store=DIR`, or split at `=` as bash does.
+fn option(name: &str, words: impl Iterator<Item = OsString>) -> Option<PathBuf> {
+    let mut words = words.skip_while(|word| !word.as_encoded_bytes().starts_with(name.as_bytes()));
+    let option = words.next()?.into_string().ok()?;
+    match option.strip_prefix(name)? {
+        "" => words.find(|word| word != "=").map(PathBuf::from),
+        joined => joined.strip_prefix('=').map(PathBuf::from),
+    }
+}
+
+fn catalog_directory() -> Option<PathBuf> {
+    option("--catalog", words())
+}
+
 /// The stack that the words so far name.
 fn stack() -> Option<Project> {
-    let words = std::env::args_os().skip_while(|word| word != "--");
-    let named = words.map(PathBuf::from).find(|p| is_yaml(p) && p.is_file());
-    Project::open(&named?, None).ok()
+    let mut paths = words().map(PathBuf::from);
+    let named = paths.find(|path| is_yaml(path) && path.is_file())?;
+    Project::open(&named, catalog_directory().as_deref()).ok()
 }
 
 fn variants() -> Vec<CompletionCandidate> {
@@ -111,7 +130,7 @@ fn libraries() -> Vec<CompletionCandidate> {
 }
 
 fn gpus() -> Vec<CompletionCandidate> {
-    let Ok(Catalog { gpus, sms, .. }) = catalog::load(None) else {
+    let Ok(Catalog { gpus, sms, .. }) = catalog::load(catalog_directory().as_deref()) else {
         return Vec::new();
     };
     let named = gpus
@@ -132,7 +151,8 @@ fn all_codes() -> Vec<CompletionCandidate> {
 
 /// Stack files, images of the store, and what lies in a directory or a file.
 fn images(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let refs = Store::open(None).and_then(|store| store.refs());
+    let store = option("--store", words());
+    let refs = Store::open(store.as_deref()).and_then(|store| store.refs());
     let names = refs.into_iter().flatten().filter_map(|image| image.name);
     let begins = |name: &String| name.as_bytes().starts_with(typed.as_encoded_bytes());
     let named = names.filter(begins).map(CompletionCandidate::new);
@@ -184,4 +204,20 @@ fn after_prefix(typed: &OsStr, prefixes: &[&'static str]) -> Vec<CompletionCandi
         }
     });
     proposals.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_found_as_shells_split_them() {
+        let of = |line: &str| option("--store", line.split(' ').map(OsString::from));
+        let found = Some(PathBuf::from("here"));
+        assert_eq!(of("run --store here ti"), found);
+        assert_eq!(of("run --store=here ti"), found);
+        assert_eq!(of("run --store = here ti"), found);
+        assert_eq!(of("run ti"), None);
+        assert_eq!(of("run --store"), None);
+    }
 }

@@ -234,7 +234,6 @@ fn show(common: &Common, args: &RenderArgs, service: &Service, text: &str) -> Ou
             serde_json::json!({ "name": instance.name, "image": image, "digest": digest })
         });
         json(&serde_json::json!({
-            "ok": true,
             "file": args.output,
             "images": images.collect::<Vec<_>>(),
             "text": text,

@@ -26,7 +26,7 @@ pub fn run(common: &Common, args: &DiagnoseArgs) -> Outcome {
         return Err(nothing(&name));
     }
     if common.json {
-        json(&serde_json::json!({ "ok": true, "matches": matches }));
+        json(&serde_json::json!({ "matches": matches }));
     } else {
         print_report(&text(
             &name,

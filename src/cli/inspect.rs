@@ -46,7 +46,7 @@ pub fn run(common: &Common, args: &InspectArgs) -> Outcome {
         (Target::Package(_), None) => in_registry(common, args, name)?,
     };
     if common.json {
-        json(&serde_json::json!({ "ok": true, "inspection": inspection }))
+        json(&serde_json::json!({ "inspection": inspection }))
     } else {
         print(&inspection.table())
     }

@@ -171,7 +171,7 @@ pub(super) fn check(
     }
     if common.json {
         let mut document = serde_json::json!({
-            "ok": true, "diagnostics": [], "locked": locked,
+            "diagnostics": [], "locked": locked,
             "variants": left, "rejected": refused,
         });
         if let Some(fixed) = fixed {

@@ -41,6 +41,7 @@ mod session;
 mod sign;
 mod signals;
 mod update;
+mod usage;
 mod validate;
 mod variants;
 

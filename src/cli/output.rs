@@ -115,7 +115,7 @@ pub fn colored(common: &Common, terminal: bool) -> bool {
     }
 }
 
-/// Prints one JSON document: `{"schema": 1, "ok": true, …}`, with `ok` as the value has it.
+/// Prints one JSON document: `{"schema": 1, "ok": true, …}`. A value that has an `ok` keeps it.
 pub fn json(value: &impl Serialize) {
     let mut document = serde_json::Map::from_iter([
         ("schema".to_owned(), 1.into()),

@@ -1,7 +1,7 @@
 //! Parses the command line, and refuses arguments that contradict each other.
 
 use super::args::{Cli, Command, EngineChoice, ExplainArgs, RunEngine, SchemaArgs};
-use super::help;
+use super::{help, usage};
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _};
 use stackforge_build::Output;
@@ -14,7 +14,9 @@ impl Cli {
         typed: impl Iterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
         let mut command = help::command();
-        let matches = command.try_get_matches_from_mut(typed)?;
+        let typed: Vec<OsString> = typed.map(Into::into).collect();
+        let matches = (command.try_get_matches_from_mut(&typed))
+            .map_err(|e| usage::with_tip(e, &command, &typed))?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
         cli.name = matches.subcommand_name().unwrap_or_default().to_owned();
         let other = match &cli.command {

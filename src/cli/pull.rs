@@ -167,7 +167,6 @@ fn show(common: &Common, args: &PullArgs, pulled: &Pulled) {
     let doubt = resolved.doubt.as_ref().filter(|_| !elsewhere);
     if common.json {
         json(&serde_json::json!({
-            "ok": true,
             "reference": args.reference.to_string(),
             "name": pull::name(&args.reference),
             "digest": resolved.manifest.digest,

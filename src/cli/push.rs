@@ -114,7 +114,6 @@ fn of_engine(common: &Common, args: &PushArgs, store: &Store) -> Outcome {
         let listed = push_image(&docker, id, to, variant, &settings, &cancel).await?;
         if common.json {
             json(&serde_json::json!({
-                "ok": true,
                 "reference": to.to_string(),
                 "image": id,
                 "platform": platform,
@@ -201,7 +200,6 @@ fn show(
 ) {
     if common.json {
         json(&serde_json::json!({
-            "ok": true,
             "reference": args.reference.to_string(),
             "digest": done.digest,
             "platform": request.platform,

@@ -63,7 +63,7 @@ pub fn run(common: &Common, args: &RenderArgs) -> Outcome {
         write(&output.join(path), &content)?;
     }
     if common.json {
-        json(&serde_json::json!({ "ok": true, "directory": output, "files": files }));
+        json(&serde_json::json!({ "directory": output, "files": files }));
     } else {
         let dir = output.to_string_lossy();
         print(&format!(

@@ -27,7 +27,7 @@ pub fn run(common: &Common, args: &SbomArgs) -> Outcome {
         write(path, &text)?;
     }
     match (&args.output, common.json) {
-        (Some(path), true) => json(&serde_json::json!({ "ok": true, "file": path })),
+        (Some(path), true) => json(&serde_json::json!({ "file": path })),
         (Some(path), false) => print(&format!("{}: written\n", shown(path))),
         (None, _) => print_document(&text),
     }

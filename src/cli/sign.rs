@@ -49,7 +49,7 @@ fn generate(common: &Common, name: &Path) -> Result<(), EvidenceError> {
     let [private, public] = key.write(name)?;
     if common.json {
         json(&serde_json::json!({
-            "ok": true, "private": private, "public": public,
+            "private": private, "public": public,
             "key": key.public().fingerprint(),
         }))
     } else {
@@ -87,7 +87,7 @@ fn print_signatures(
     let fingerprint = key.fingerprint();
     if common.json {
         json(&serde_json::json!({
-            "ok": true, "reference": reference.to_string(),
+            "reference": reference.to_string(),
             "key": fingerprint, "signatures": signed,
         }));
         return;

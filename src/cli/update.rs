@@ -101,7 +101,7 @@ fn report_outcome(common: &Common, last: &Last, state: &State, asked: bool) -> O
     let code = match last.outcome {
         End::UpToDate | End::Updated => {
             if common.json {
-                json(&serde_json::json!({ "ok": true, "state": state }))
+                json(&serde_json::json!({ "state": state }))
             } else {
                 print(&format!("{message}\n"))
             }

@@ -102,7 +102,7 @@ fn limits(path: &Path) -> Result<Limits, Failure> {
 fn passed(common: &Common, limits: Option<&Limits>, report: &Report) -> Outcome {
     let Some(limits) = limits else {
         if common.json {
-            json(&serde_json::json!({ "ok": true, "validation": report }));
+            json(&serde_json::json!({ "validation": report }));
         } else {
             print(&report.table());
         }
@@ -114,7 +114,7 @@ fn passed(common: &Common, limits: Option<&Limits>, report: &Report) -> Outcome 
     if !findings.has_errors() {
         warn(common, &findings);
         if common.json {
-            json(&serde_json::json!({ "ok": true, "validation": report, "limits": judged }));
+            json(&serde_json::json!({ "validation": report, "limits": judged }));
         } else {
             print(&report.table());
         }

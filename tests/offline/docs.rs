@@ -186,3 +186,70 @@ fn every_command_and_option_exists() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
+
+/// The names in backquotes that begin the rows of a page's tables.
+fn rows(text: &str) -> BTreeSet<String> {
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let names = rows.filter_map(|row| row.split('|').next());
+    let names = names.flat_map(|names| names.split('`').step_by(2));
+    let names = names.map(|name| name.trim_matches([',', ' ']).to_owned());
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// The keys that the program knows where it refuses one of a configuration.
+fn known_keys(configuration: &str) -> Vec<String> {
+    let sandbox = support::tiny();
+    sandbox.write("config.yaml", configuration);
+    let config = sandbox.path("config.yaml").display().to_string();
+    let run = sandbox.run_with(
+        &["plan", "tiny.yaml", "--json"],
+        &[("STACKFORGE_CONFIG", &config)],
+    );
+    let document = support::document(&run);
+    let message = document["diagnostics"][0]["message"].as_str().unwrap();
+    let known = message.split("expected one of ").nth(1).unwrap();
+    let known = known.split(" at line").next().unwrap();
+    known.split(", ").map(str::to_owned).collect()
+}
+
+/// Variables that the program reads: their names stand in the code, where it asks for them.
+fn variables_read() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![project("src"), project("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = std::fs::read_to_string(path).unwrap();
+                for asks in ["env(\"", "env = \"", "var_os(\"", "var(\"", ": &str = \""] {
+                    let after = text.split(asks).skip(1);
+                    let names = after.filter_map(|rest| rest.split('"').next());
+                    found.extend(
+                        names
+                            .filter(|n| n.starts_with("STACKFORGE_"))
+                            .map(str::to_owned),
+                    );
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_page_of_the_configuration_has_every_key_and_variable() {
+    let page = rows(&std::fs::read_to_string(project("docs/configuration.md")).unwrap());
+    let mut known: BTreeSet<String> = known_keys("no-such-key: 1\n").into_iter().collect();
+    assert!(known.remove("cache"));
+    let of_cache = known_keys("cache: { no-such-key: 1 }\n");
+    known.extend(of_cache.iter().map(|key| format!("cache.{key}")));
+    let mut variables = variables_read();
+    // A shell sets it, to ask for completions.
+    assert!(variables.remove("STACKFORGE_COMPLETE"));
+    assert!(variables.len() >= 4, "{variables:?}");
+    known.extend(variables);
+    known.extend(["DOCKER_HOST", "DOCKER_CONTEXT", "NO_COLOR"].map(str::to_owned));
+    assert_eq!(page, known);
+}

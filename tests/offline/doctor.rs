@@ -121,7 +121,7 @@ fn what_does_not_answer_is_a_finding_that_names_no_host() {
         ("all_proxy", ""),
     ];
     let run = sandbox.run_with(&["doctor", "--json"], &env);
-    assert_eq!(run.code, 0, "a report is no failure: {}", run.stderr);
+    assert_eq!(run.code, 0, "a report is not a failure: {}", run.stderr);
     let document: Value = serde_json::from_str(&run.stdout).unwrap();
     let codes = codes(&document);
     assert!(codes.contains(&"SF0301"), "{codes:?}");

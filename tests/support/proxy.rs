@@ -1,7 +1,6 @@
 //! A server between the client and a registry: it does harm by a seed, or wants tokens.
 //!
 //! One request a connection, so that harm to one touches no other.
-#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

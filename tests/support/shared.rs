@@ -12,6 +12,7 @@ pub fn alone(name: &str) -> File {
 /// A file of the target directory, with what an earlier process wrote.
 pub fn open(name: &str) -> File {
     let place = super::target_tmp().join(format!("{name}.lock"));
+    std::fs::create_dir_all(place.parent().unwrap()).unwrap();
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
     options.open(place).unwrap()

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use support::{self, Sandbox};
+use support::{self, Sandbox, stored};
 
 /// What bash proposes for the last of the words.
 fn proposals(sandbox: &Sandbox, words: &[&str]) -> Vec<String> {
@@ -94,6 +94,21 @@ fn images_and_places_are_proposed() {
     );
     assert_eq!(ask(&["pull", "localhost/a", "-o", "reg"]), [""; 0]);
     assert_eq!(ask(&["run", "ti"]), ["tiny.yaml"]);
+}
+
+#[test]
+fn another_store_and_another_catalog_are_looked_at() {
+    let sandbox = world();
+    let store = stored::open(&sandbox.path("other"));
+    stored::image(&store, "elsewhere:1", "file", b"content");
+    let ask = |words: &[&str]| proposals(&sandbox, words);
+    assert_eq!(ask(&["run", "else"]), [""; 0]);
+    assert_eq!(ask(&["run", "--store", "other", "else"]), ["elsewhere:1"]);
+    let gpus = "schema: 1\ngpus:\n  - { name: mine, about: ours, sm: \"9.0\", platforms: [linux/amd64], source: us }\n";
+    sandbox.write("ours/gpus.yaml", gpus);
+    assert_eq!(ask(&["check", "tiny.yaml", "--gpu", "min"]), [""; 0]);
+    let named = ["check", "tiny.yaml", "--catalog", "ours", "--gpu", "min"];
+    assert_eq!(ask(&named), ["mine"]);
 }
 
 /// Whatever is wrong with what is read, the shell gets an answer.

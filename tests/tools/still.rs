@@ -3,6 +3,7 @@
 use std::io::Read as _;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use support::proxy::{Act, Proxy};
@@ -23,7 +24,9 @@ struct Terminal {
 
 impl Terminal {
     fn start(sandbox: &Sandbox, args: &[&str], env: &[(&str, &str)], around: [&str; 2]) -> Self {
-        let pid = sandbox.path("pid");
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let pid = sandbox.path(&format!("pid{number}"));
         let words: Vec<String> = std::iter::once(env!("CARGO_BIN_EXE_stackforge"))
             .chain(args.iter().copied())
             .map(|word| format!("'{word}'"))
@@ -55,10 +58,11 @@ impl Terminal {
         Self { script, shown, pid }
     }
 
-    /// What is shown until `end`, and the longest time without a change.
-    fn watch(&self, end: Instant) -> (String, Duration) {
+    /// Watches until `until`, or until the program ends.
+    fn watch(&self, until: Instant) -> Watched {
         let (mut shown, mut longest, mut last) = (Vec::new(), Duration::ZERO, Instant::now());
-        while let Some(left) = end.checked_duration_since(Instant::now()) {
+        let mut ended = false;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
             match self.shown.recv_timeout(left) {
                 Ok(piece) => {
                     shown.extend(piece);
@@ -66,13 +70,25 @@ impl Terminal {
                     last = Instant::now();
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => break,
-                // It has ended, and shows nothing any more.
-                Err(mpsc::RecvTimeoutError::Disconnected) => std::thread::sleep(left),
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    ended = true;
+                    break;
+                }
             }
         }
-        let text = String::from_utf8_lossy(&shown).into_owned();
-        (text, longest.max(last.elapsed()))
+        Watched {
+            shown: String::from_utf8_lossy(&shown).into_owned(),
+            longest: longest.max(last.elapsed()),
+            ended,
+        }
     }
+}
+
+struct Watched {
+    shown: String,
+    /// The longest time without a change.
+    longest: Duration,
+    ended: bool,
 }
 
 impl Drop for Terminal {
@@ -97,6 +113,16 @@ fn mute() -> String {
     });
     host
 }
+
+/// A stack of two variants.
+const MANY: &str = "\
+stack: many
+base: debian-bookworm
+matrix: { gpu: [h100, a100] }
+target: { gpu: \"{{gpu}}\" }
+libraries: { six: \"1.17.0\" }
+jit: false
+";
 
 /// Arguments, and variables.
 type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)]);
@@ -141,7 +167,11 @@ fn a_command_that_waits_says_so() {
         (&["verify", &image, "--key", "a.pub"], no_engine),
         (&["sign", &image, "--key", "a.key"], no_engine),
         (&["update", "update.yaml"], no_engine),
+        (&["build", "many.yaml", "--all-variants"], slow_engine),
+        (&["build", "tiny.yaml", "--push", &image], slow_engine),
         (&["cache", "import", "pipe"], no_engine),
+        (&["cache", "verify"], no_engine),
+        (&["init", "--from", "pipe"], no_engine),
         (&["diagnose", "pipe"], no_engine),
     ];
     let watch = |(args, env): &Case<'_>| silence(args, env, &update);
@@ -168,15 +198,85 @@ fn silence(args: &[&str], env: &[(&str, &str)], update: &str) -> Option<String> 
     layout(sandbox.path("").as_path(), 1);
     let here = sandbox.path("").display().to_string();
     sandbox.write("update.yaml", &update.replace("DIR/", &here));
+    sandbox.write("many.yaml", MANY);
+    // A blob of the store that takes a while to read.
+    let large = sandbox.path(&format!("store/blobs/sha256/{}", "0".repeat(64)));
+    std::fs::create_dir_all(large.parent().unwrap()).unwrap();
+    let large = std::fs::File::create(large).unwrap();
+    large.set_len(64 << 30).unwrap();
     let made = sandbox.run(&["sign", "--generate-key", "a"]);
     assert_eq!(made.code, 0, "{}", made.stderr);
     let pipe = Command::new("mkfifo").arg(sandbox.path("pipe")).status();
     assert!(pipe.unwrap().success());
     let terminal = Terminal::start(&sandbox, args, env, ["exec", ""]);
-    let (shown, longest) = terminal.watch(Instant::now() + WATCHED);
+    let Watched {
+        shown,
+        longest,
+        ended,
+    } = terminal.watch(Instant::now() + WATCHED);
     let named = shown.contains(&format!("{} 1s", args[0]));
-    (longest >= STILL || !named)
-        .then(|| format!("{}: still for {longest:?}: {shown:?}", args.join(" ")))
+    (longest >= STILL || ended || !named).then(|| {
+        format!(
+            "{}: still for {longest:?}, ended {ended}: {shown:?}",
+            args.join(" ")
+        )
+    })
+}
+
+/// Each step of the work shows that it goes on, and nothing between two steps stands still.
+#[test]
+fn a_slow_registry_keeps_no_screen_still() {
+    let server = Server::start(Kind::Open);
+    let slow = Proxy::start(&server.host, |_| {
+        std::thread::sleep(Duration::from_millis(1200));
+        Act::Pass
+    });
+    let sandbox = Sandbox::new();
+    layout(sandbox.path("").as_path(), 1);
+    let fast = format!("{}/app:1", server.host);
+    let slow = |tag: &str| format!("{}/app:{tag}", slow.host);
+    let image = slow("1");
+    let in_registry = format!("registry:{image}");
+    for prepared in [
+        &["push", "oci:image1", &fast][..],
+        &["sign", "--generate-key", "a"],
+        &["sign", &fast, "--key", "a.key"],
+    ] {
+        let run = sandbox.run(prepared);
+        assert_eq!(run.code, 0, "{prepared:?}: {}", run.stderr);
+    }
+    let cases: [&[&str]; 6] = [
+        &["pull", &image, "-o", "oci:out", "--store", "pulled"],
+        &["push", "oci:image1", &slow("2")],
+        &["inspect", &image],
+        &["audit", &in_registry],
+        &["sign", &image, "--key", "a.key"],
+        &["verify", &image, "--key", "a.pub", "--verify-name", &fast],
+    ];
+    let watch = |args: &&[&str]| {
+        let none: &[(&str, &str)] = &[("DOCKER_HOST", "unix:///nowhere/docker.sock")];
+        let terminal = Terminal::start(&sandbox, args, none, ["exec", ""]);
+        let watched = terminal.watch(Instant::now() + Duration::from_secs(60));
+        let Watched {
+            shown,
+            longest,
+            ended,
+        } = watched;
+        (longest >= STILL || !ended || shown.contains("SF")).then(|| {
+            format!(
+                "{}: still for {longest:?}, ended {ended}: {shown:?}",
+                args.join(" ")
+            )
+        })
+    };
+    let silent: Vec<String> = std::thread::scope(|scope| {
+        let watched = cases
+            .each_ref()
+            .map(|case| scope.spawn(move || watch(case)));
+        let ended = watched.map(|w| w.join().unwrap());
+        ended.into_iter().flatten().collect()
+    });
+    assert!(silent.is_empty(), "{}", silent.join("\n"));
 }
 
 /// A terminal that goes away is no reason to end what was to outlive it.
@@ -209,7 +309,7 @@ fn work_goes_on_without_its_terminal() {
         assert!(start.elapsed() < Duration::from_secs(30), "{shown:?}");
         shown += &terminal
             .watch(Instant::now() + Duration::from_millis(100))
-            .0;
+            .shown;
     }
     terminal.script.kill().unwrap();
     terminal.script.wait().unwrap();

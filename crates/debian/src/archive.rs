@@ -68,7 +68,7 @@ pub enum ArchiveError {
         source: std::io::Error,
     },
     /// The name of a suite, component or architecture is not valid as a part of a URL.
-    #[error("`{0}` is no name of a suite, component or architecture")]
+    #[error("`{0}` is not the name of a suite, component or architecture")]
     Name(String),
 }
 

@@ -101,10 +101,10 @@ pub(crate) fn for_each_member<E: From<MemberError>>(
             _ => return Err(refuse("its type is none that dpkg writes").into()),
         };
         if !matches!(kind, Kind::File { .. }) && size != 0 {
-            return Err(refuse("it has content and is no file").into());
+            return Err(refuse("it has content and is not a file").into());
         }
         if path.is_empty() && kind != Kind::Directory {
-            return Err(refuse("the root is no directory").into());
+            return Err(refuse("the root is not a directory").into());
         }
         let member = Member {
             kind,

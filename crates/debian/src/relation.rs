@@ -131,7 +131,7 @@ fn parse_alternative<'a>(
         return Err(refuse("it does not start with a package name"));
     }
     if qualifier.is_some_and(|qualifier| !super::package::is_word(qualifier)) {
-        return Err(refuse("what follows the colon is no architecture"));
+        return Err(refuse("what follows the colon is not an architecture"));
     }
     let mut version = None;
     if let Some(inner) = rest.strip_prefix('(') {

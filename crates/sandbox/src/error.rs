@@ -112,7 +112,7 @@ impl SandboxError {
             SandboxError::Setup { .. } => {
                 format!("{NEWER}; `stackforge doctor` says what works here")
             }
-            SandboxError::Invalid { .. } => "correct what was asked for".into(),
+            SandboxError::Invalid { .. } => "correct the request".into(),
             SandboxError::Lost => {
                 "something ended it from outside; the kernel's log may say what".into()
             }

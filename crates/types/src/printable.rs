@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(
             line("tag\u{e0041}\u{fe0f}"),
             "tag\\u{e0041}\u{fe0f}",
-            "an emoji's selector is no tag"
+            "an emoji's selector is not a tag"
         );
         assert_eq!(line("x: ok\ny: ok"), r"x: ok\ny: ok");
         assert_eq!(

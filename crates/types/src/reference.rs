@@ -109,7 +109,7 @@ impl FromStr for Reference {
             Some((rest, digest)) => {
                 let digest = digest
                     .parse()
-                    .map_err(|_| wrong("its digest is no sha256"))?;
+                    .map_err(|_| wrong("its digest is not a sha256"))?;
                 (rest, Some(digest))
             }
             None => (text, None),
@@ -123,7 +123,7 @@ impl FromStr for Reference {
             _ => (DOCKER_HUB, path),
         };
         if !is_host(host) {
-            return Err(wrong("its host is no `HOST[:PORT]`"));
+            return Err(wrong("its host is not a `HOST[:PORT]`"));
         }
         let host = match host {
             "index.docker.io" | "registry-1.docker.io" => DOCKER_HUB,

@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(root.text("/../../real").as_deref(), Some("inside"));
         assert_eq!(root.text("/etc/loop"), None);
         assert_eq!(root.text("/etc/outside"), None, "there is none inside");
-        assert_eq!(root.text("/etc"), None, "a directory is no text");
+        assert_eq!(root.text("/etc"), None, "a directory is not text");
     }
 
     #[test]

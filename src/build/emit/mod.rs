@@ -163,7 +163,6 @@ fn common(request: &Request<'_>, groups: &[Group<'_>]) -> Result<Value, EmitErro
         // Another registry than that of the images, with another login.
         "cache_elsewhere": cache.map(registry).filter(|c| repository.is_none_or(|r| registry(r) != *c)),
         "version": env!("CARGO_PKG_VERSION"),
-        "rust": env!("CARGO_PKG_RUST_VERSION"),
     }))
 }
 

@@ -324,7 +324,7 @@ impl NativeBuilder<'_, '_> {
         // The compile wrote this folder: a symbolic link in it could lead out of the sandbox.
         let metadata = std::fs::symlink_metadata(&path).map_err(|e| none(e.to_string()))?;
         if !metadata.is_file() {
-            return Err(none(format!("{name} is no file")));
+            return Err(none(format!("{name} is not a file")));
         }
         let file = File::open(&path).map_err(|e| failed_at("open the wheel", &path, e))?;
         let blob = self.options.store.put(file, None)?;

@@ -261,7 +261,7 @@ fn wheel_of(
     let file = layer["annotations"][TITLE].as_str().unwrap_or_default();
     match file.parse::<WheelName>() {
         Ok(name) if name.name == normalized(distribution) => {}
-        Ok(_) => return Err(format!("`{file}` is no wheel of {distribution}")),
+        Ok(_) => return Err(format!("`{file}` is not a wheel of {distribution}")),
         Err(e) => return Err(e.to_string()),
     }
     Ok((Descriptor::of_blob(digest, size), file.to_owned()))
@@ -296,7 +296,7 @@ mod tests {
         let refusal = |document: &Value, key: &Digest| read(document, key).unwrap_err();
         assert!(refusal(&good, &wheel).contains("something else"));
         let other = document(&key, "six", &wheel, 5, "six-1.0-py3-none-any.whl");
-        assert!(refusal(&other, &key).contains("no wheel of flash_attn"));
+        assert!(refusal(&other, &key).contains("not a wheel of flash_attn"));
         let outside = document(&key, "x", &wheel, 5, "../flash_attn-1-py3-none-any.whl");
         refusal(&outside, &key);
         for path in [

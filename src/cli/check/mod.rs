@@ -54,7 +54,7 @@ fn check(common: &Common, args: &CheckArgs, fixed: Option<&[String]>) -> Outcome
     }
     if common.json {
         let mut document = serde_json::json!({
-            "ok": true, "diagnostics": report.diagnostics, "locked": locked,
+            "diagnostics": report.diagnostics, "locked": locked,
         });
         if let Some(fixed) = fixed {
             document["fixed"] = fixed.into();

@@ -2,6 +2,7 @@
 
 mod amount;
 mod count;
+mod rate;
 mod step;
 
 use super::args::Common;
@@ -10,6 +11,7 @@ use super::screen;
 pub use amount::Amount;
 use count::{Count, counted};
 use indicatif::{ProgressBar, ProgressStyle};
+use rate::Rate;
 use stackforge_build::{BuildEvent, Objects, plan_step};
 use stackforge_engine::{Event, ImageSize, StepKind};
 use stackforge_types::printable;
@@ -30,7 +32,8 @@ pub struct Progress {
     names: HashMap<u32, (String, bool)>,
     /// How far the steps are that count what they do.
     counts: HashMap<u32, Count>,
-    uploaded: u64,
+    /// Since when bytes of each download arrive.
+    rates: HashMap<String, Rate>,
     /// When each download was reported last, and how.
     downloads: HashMap<String, (Instant, String)>,
 }
@@ -64,7 +67,7 @@ impl Progress {
             verbose: common.verbose > 0,
             names: HashMap::new(),
             counts: HashMap::new(),
-            uploaded: 0,
+            rates: HashMap::new(),
             downloads: HashMap::new(),
         }
     }
@@ -139,13 +142,17 @@ impl Progress {
 
     fn download(&mut self, what: &str, done: u64, total: u64) {
         let finished = is_finished(done, total);
-        let is_plain = matches!(self.mode, Mode::Plain);
-        let text = || match total {
-            0 => mib(done),
-            _ => format!("{} of {}", mib(done), mib(total)),
-        };
-        if is_plain && let Some(text) = self.due(what, text, finished, PLAIN_EVERY) {
-            self.line(&format!("{what}: {text}"));
+        if let Mode::Plain = self.mode {
+            let now = Instant::now();
+            let rate = self.rates.remove(what);
+            let rate = rate.unwrap_or_else(|| Rate::since(now, done));
+            let text = || rate.text(now, done, (total > 0).then_some(total));
+            if let Some(text) = self.due(what, text, finished, PLAIN_EVERY) {
+                self.line(&format!("{what}: {text}"));
+            }
+            if !finished {
+                self.rates.insert(what.to_owned(), rate);
+            }
         }
         if let Mode::Live { downloads, .. } = &mut self.mode {
             let bar = downloads.entry(what.to_owned()).or_insert_with(|| {
@@ -217,10 +224,7 @@ impl Progress {
                 }
             }
             Event::Uploading { bytes } => {
-                if bytes.saturating_sub(self.uploaded) > 64 << 20 {
-                    self.uploaded = *bytes;
-                    self.line(&format!("context: {} sent", mib(*bytes)));
-                }
+                self.download("the build's context", *bytes, 0);
             }
             Event::StepStarted { id, name, kind } => {
                 self.without_unknown();
@@ -369,7 +373,7 @@ mod tests {
             verbose: false,
             names: HashMap::new(),
             counts: HashMap::new(),
-            uploaded: 0,
+            rates: HashMap::new(),
             downloads: HashMap::new(),
         };
         let long = Duration::from_secs(3600);

@@ -1,10 +1,11 @@
 //! The lines of one running step on a terminal: its name with its time, and below it the last lines of its program.
 
-use super::mib;
+use super::rate::Rate;
 use crate::cli::screen;
 use indicatif::{ProgressBar, ProgressStyle};
 use stackforge_types::printable;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
 
 /// How many lines of a program are shown below its step.
 const LINES: usize = 3;
@@ -16,6 +17,8 @@ pub(super) struct StepBars {
     /// Of a step that prints a lot: its last lines, the oldest first.
     lines: Vec<ProgressBar>,
     last: VecDeque<String>,
+    /// What it transfers.
+    rates: HashMap<String, Rate>,
 }
 
 impl StepBars {
@@ -28,6 +31,7 @@ impl StepBars {
             head,
             lines: Vec::new(),
             last: VecDeque::new(),
+            rates: HashMap::new(),
         }
     }
 
@@ -53,10 +57,12 @@ impl StepBars {
         }
     }
 
-    /// Shows how much of something is transferred.
+    /// Shows how much of something is transferred, how fast, and how long the rest takes.
     pub fn transfer(&mut self, what: &str, current: u64, total: Option<u64>) {
-        let of = total.map(|total| format!(" of {}", mib(total)));
-        let text = format!("{what} {}{}", mib(current), of.unwrap_or_default());
+        let now = Instant::now();
+        let rate = self.rates.entry(what.to_owned());
+        let rate = rate.or_insert_with(|| Rate::since(now, current));
+        let text = format!("{what} {}", rate.text(now, current, total));
         self.head.set_message(printable::line(&text).into_owned());
     }
 

@@ -242,7 +242,6 @@ fn print_line(common: &Common, args: &RunArgs, subject: &Subject) -> Result<(), 
     )?;
     if common.json {
         json(&serde_json::json!({
-            "ok": true,
             "program": launch.engine.kind.program(),
             "arguments": launch.arguments,
             "line": launch.line(),

@@ -48,7 +48,7 @@ pub(super) const EDITABLE: &str =
 
 /// Why a login is not written down.
 pub(super) const SECRET: &str =
-    "a stack is no place for secrets: keep it in a .netrc or in uv's settings";
+    "a stack is not a place for secrets: keep it in a .netrc or in uv's settings";
 
 /// Fails for an address with a login: without it, it would lead nowhere.
 pub(super) fn no_login(address: &str) -> Result<(), String> {

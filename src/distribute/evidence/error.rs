@@ -87,7 +87,7 @@ pub enum KeyError {
     Private { name: String },
     #[error("the key {name} is a public one, and a private one is wanted")]
     Public { name: String },
-    #[error("the key {name} is no ECDSA key on P-256 (`{label}`)")]
+    #[error("the key {name} is not an ECDSA key on P-256 (`{label}`)")]
     Kind { name: String, label: String },
 }
 

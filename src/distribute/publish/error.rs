@@ -13,7 +13,7 @@ pub enum PublishError {
     Image(#[from] OciError),
     #[error("the image has no manifest: it is what `docker save` wrote")]
     NoManifest,
-    #[error("the image is for `{0}`, which is no platform of stacks")]
+    #[error("the image is for `{0}`, which is not a platform of stacks")]
     Platform(String),
     #[error("the image is {own}, and the reference names {asked}")]
     OtherDigest {

@@ -221,7 +221,7 @@ fn version(name: &str, text: Option<&String>) -> Result<Option<String>, String> 
     let is_number = |n: &str| (1..=5).contains(&n.len()) && n.bytes().all(|b| b.is_ascii_digit());
     match text {
         Some(text) if text.split('.').count() > 4 || !text.split('.').all(is_number) => {
-            Err(unreadable(name, text, "that is no version"))
+            Err(unreadable(name, text, "that is not a version"))
         }
         text => Ok(text.cloned()),
     }

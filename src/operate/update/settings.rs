@@ -121,7 +121,7 @@ impl Settings {
         if let Some(service) = &settings.service
             && !is_unit(&service.unit)
         {
-            return Err(format!("`{}` is no name of a unit", service.unit));
+            return Err(format!("`{}` is not the name of a unit", service.unit));
         }
         let health = &settings.health;
         if settings.service.is_none() && health.active.is_some() {
@@ -133,7 +133,7 @@ impl Settings {
         if let Some(address) = &health.http {
             let read = reqwest::Url::parse(address).map_err(|e| format!("`{address}`: {e}"))?;
             if !matches!(read.scheme(), "http" | "https") {
-                return Err(format!("`{address}` is no address of HTTP"));
+                return Err(format!("`{address}` is not an HTTP address"));
             }
         }
         Ok(settings)
@@ -164,7 +164,7 @@ fn texts<'de, D: Deserializer<'de>, T: FromStr<Err: std::fmt::Display>>(
 
 fn duration<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(d)?;
-    let wrong = |_| format!("`{text}` is no duration: write it as `90s`, `5m` or `2h`");
+    let wrong = |_| format!("`{text}` is not a duration: write it as `90s`, `5m` or `2h`");
     humantime::parse_duration(&text)
         .map_err(wrong)
         .map_err(serde::de::Error::custom)

@@ -21,7 +21,7 @@ pub enum PageError {
     Type(String),
     #[error("its page is not valid JSON of the Simple API: {0}")]
     Json(String),
-    #[error("its page speaks version {0} of the Simple API; 1 is known")]
+    #[error("its page uses version {0} of the Simple API; only 1 is supported")]
     Version(String),
     #[error("its page is not valid HTML: {what} at byte {at}")]
     Html { what: &'static str, at: usize },

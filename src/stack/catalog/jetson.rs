@@ -45,7 +45,7 @@ pub(super) fn check(catalog: &Catalog) -> Result<(), CatalogError> {
         };
         for sm in &release.gpus {
             if !catalog.sms.iter().any(|f| f.sm == *sm && f.tegra) {
-                return wrong(format!("{sm} is no SM of a Tegra module"));
+                return wrong(format!("{sm} is not the SM of a Tegra module"));
             }
         }
         if let Some(cuda) = release.cuda.iter().find(|c| catalog.toolkit(c).is_none()) {
@@ -54,7 +54,7 @@ pub(super) fn check(catalog: &Catalog) -> Result<(), CatalogError> {
         for base in &release.bases {
             let arm64 = |i: &Image| i.platforms.contains(&Platform::LinuxArm64);
             if !catalog.images.get(base).is_some_and(arm64) {
-                return wrong(format!("`{base}` is no base for linux/arm64"));
+                return wrong(format!("`{base}` is not a base for linux/arm64"));
             }
         }
     }

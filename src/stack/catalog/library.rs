@@ -480,6 +480,6 @@ mod tests {
             sms: &sms,
             ..Facts::default()
         };
-        assert!(!when.hold(&facts), "an unknown torch is no torch >= 2.14");
+        assert!(!when.hold(&facts), "an unknown torch is not torch >= 2.14");
     }
 }

@@ -258,7 +258,10 @@ impl FromStr for WheelCuda {
 
     /// `13.0`, `12`, `cpu`.
     fn from_str(s: &str) -> Result<Self, String> {
-        let number = |n: &str| n.parse::<u32>().map_err(|_| format!("`{s}` is no CUDA"));
+        let number = |n: &str| {
+            n.parse::<u32>()
+                .map_err(|_| format!("`{s}` is not a CUDA version"))
+        };
         match (s, s.split_once('.')) {
             ("cpu", _) => Ok(Self::Cpu),
             ("unknown", _) => Ok(Self::Unknown),

@@ -21,7 +21,7 @@ const UNITS: [(&str, u64); 10] = [
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no size: write it as `20GB` or `512MiB`")]
+#[error("`{0}` is not a size: write it as `20GB` or `512MiB`")]
 pub struct NoSize(String);
 
 impl FromStr for Size {

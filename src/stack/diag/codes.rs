@@ -142,7 +142,7 @@ codes! {
         "Versions are PEP 440 specifiers, as in pip: `2.13.0`, `2.13.*`, `>=0.32,<0.34`, or `auto`.",
         "Write one of these forms, in quotes.";
     UNKNOWN_GPU = 8, "a GPU that the catalog does not know",
-        "The target's SM decides which wheels fit and what compilers are told, so a guess is not possible.",
+        "The target's SM decides which wheels fit and which code compilers generate, so a guess is not possible.",
         "Use a name from `catalog/gpus.yaml` or an SM such as `sm_90`, or add the GPU to `.stackforge/gpus.yaml`.";
     UNKNOWN_BASE = 9, "a base that the catalog does not know",
         "A base is a name in images/ or an image reference pinned by digest (`NAME@sha256:…`).",
@@ -200,7 +200,7 @@ codes! {
         "`stackforge init --from` starts a stack from requirements, a pyproject.toml, a Dockerfile or a conda environment. Programs are not run, and other tools' locks say less than what they were made from.",
         "Give one of those files; the message says how to get one.";
     FOREIGN_INVALID = 41, "a file that is not what its name says",
-        "`init --from` reads the file as the tool does that it is for, and that tool would refuse it too: a syntax error, or files that include each other.",
+        "`init --from` reads the file as the tool that it belongs to does, and that tool would refuse it too: a syntax error, or files that include each other.",
         "Correct the line that the message names.";
     FOREIGN_TOO_LARGE = 42, "a file is larger than people write them",
         "`init --from` reads at most 1 MiB and 64 files.",
@@ -659,7 +659,7 @@ codes! {
         "The compiler itself failed. Too little memory shows like this too.",
         "Build with one job; if it crashes again, use another release of the compiler or lower its optimisation.";
     ACCESS_REFUSED = 748, "a server refuses access",
-        "The server answered, but wants a login, a token or an accepted licence for this file.",
+        "The server answered, but requires a login, a token or an accepted licence for this file.",
         "Give the credentials as the tool wants them (`HF_TOKEN`, `docker login`, the index's user); in a build, as a secret.";
     LIBRARY_UNLOADABLE = 749, "the loader refuses a library",
         "The library is there and cannot be loaded: damaged, cut short, or in conflict with the process.",
@@ -702,7 +702,7 @@ codes! {
         "A Jetson's driver is part of L4T, so a base has to match the release; the catalog has none for this one.",
         "Update JetPack to a release in catalog/jetson.yaml, or describe a base under `.stackforge/images/`.";
     GPU_NOT_IN_CATALOG = 810, "a GPU of this machine is not in the catalog",
-        "The catalog knows products by the driver's name for them. An unknown one is no hindrance where its SM is known.",
+        "The catalog knows products by the driver's name for them. An unknown one is not a hindrance where its SM is known.",
         "Write its SM in `target.gpu` (`sm_90`), or add it to `.stackforge/gpus.yaml`.";
     NO_GPU = 811, "no GPU here to write a stack for",
         "Without `--gpu`, `init` writes a stack for the GPU of this machine.",

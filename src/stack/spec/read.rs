@@ -205,7 +205,7 @@ impl Checker<'_> {
             match constraints::entry(&entry) {
                 Ok(()) => out.push(entry.0),
                 Err(why) => {
-                    let text = format!("`{}` is no constraint: {why}", clip(&entry.0.value));
+                    let text = format!("`{}` is not a constraint: {why}", clip(&entry.0.value));
                     let fault = Diagnostic::error(codes::BAD_REQUIREMENT, text);
                     self.push(
                         entry.0.span,

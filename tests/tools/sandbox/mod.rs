@@ -227,7 +227,7 @@ fn a_missing_program_and_a_foreign_one_are_named() {
         for (program, expected) in [
             ("no-such-program", "is not in the root"),
             ("/srv", "cannot be run"),
-            ("foreign", "no program for this processor"),
+            ("foreign", "not a program for this processor"),
         ] {
             w.layer("extra", &[("bin/foreign", "\u{7f}ELF\u{2}\u{1}nonsense")]);
             w.executable("extra/bin/foreign");

@@ -22,7 +22,7 @@ pub enum Problem {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The first four bytes are not [`MAGIC`](super::MAGIC).
-    #[error("it is no ELF object")]
+    #[error("it is not an ELF object")]
     Magic,
     /// The object is 32-bit, big-endian, or of another ELF version.
     #[error("it is not a 64-bit little-endian object of ELF version 1")]

@@ -55,7 +55,7 @@ pub enum Problem {
     #[error("the flags {0:#x} contradict each other")]
     Flags(u64),
     /// The number does not name an SM, as 90 does for 9.0.
-    #[error("{0} is no SM")]
+    #[error("{0} is not an SM")]
     Sm(u32),
     /// The cubin's `EI_ABIVERSION` is unknown, so the position of its SM is too.
     #[error("a cubin of ABI version {0} is not known")]

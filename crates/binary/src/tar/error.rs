@@ -28,10 +28,10 @@ pub enum Problem {
         missing: u64,
     },
     /// A block in the place of a header is not a header.
-    #[error("this is no tar header: its checksum is wrong")]
+    #[error("this is not a tar header: its checksum is wrong")]
     Checksum,
     /// A number is not octal or base-256, or is too large.
-    #[error("its {0} is no number that fits")]
+    #[error("its {0} is not a number that fits")]
     Number(&'static str),
     /// The type flag is unknown.
     #[error("its type `{}` is unknown", char::from(*.0).escape_debug())]

@@ -139,7 +139,7 @@ fn what_programs_read_differently_is_refused() {
         ([x(&[("path", b"a\0b")]), a.clone()].concat(), "zero byte"),
         (
             [x(&[("size", b"-1")]), a.clone()].concat(),
-            "its size is no number",
+            "its size is not a number",
         ),
         (
             [x(&[("size", b"9223372036854775808")]), a.clone()].concat(),
@@ -157,7 +157,7 @@ fn what_programs_read_differently_is_refused() {
     damaged[0] = b'b';
     assert_eq!(
         problem(&damaged),
-        "tar stream, offset 0x0: this is no tar header: its checksum is wrong"
+        "tar stream, offset 0x0: this is not a tar header: its checksum is wrong"
     );
 }
 
@@ -177,7 +177,7 @@ fn short_streams_say_where() {
         let mut reader = Reader::new(&archive[..end]);
         reader.next().unwrap();
         assert!(reader.next().is_err());
-        assert!(reader.next().is_err(), "an error is no end");
+        assert!(reader.next().is_err(), "an error is not an end");
         let mut reader = Reader::seeking(Cursor::new(&archive[..end]));
         reader.next().unwrap();
         let error = reader.next().err().unwrap().to_string();

@@ -41,7 +41,7 @@ pub enum Problem {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The archive has no end record (APPNOTE.TXT, 4.3.16).
-    #[error("it is no zip archive, or it is cut short")]
+    #[error("it is not a zip archive, or it is cut short")]
     NoEnd,
     /// The archive has two end records, and programs differ in which one they take.
     #[error("two records claim to be the end of its directory")]
@@ -64,7 +64,7 @@ pub enum Problem {
     #[error("its zip64 records are missing or contradict the others")]
     Zip64,
     /// An entry does not begin with its signature or is cut short.
-    #[error("this is no entry of a directory")]
+    #[error("this is not an entry of a directory")]
     Entry,
     /// The local header differs from the directory, so two programs could take different values. The
     /// field names the value.

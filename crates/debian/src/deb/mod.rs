@@ -36,7 +36,7 @@ pub enum Problem {
     #[error("it cannot be read")]
     Read(#[from] io::Error),
     /// The file is not a Debian package of format 2.0, with the reason.
-    #[error("it is no Debian package: {0}")]
+    #[error("it is not a Debian package: {0}")]
     Format(&'static str),
     /// The control or data archive has an unknown compression, with its file name's ending.
     #[error("its compression `{0}` is none of gz, xz, zst")]
@@ -261,7 +261,7 @@ fn find_sections(file: &mut (impl Read + Seek)) -> Result<(Section, Section), Pr
         let length: u64 = ascii(48..58)
             .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
             .and_then(|digits| digits.parse().ok())
-            .ok_or(Problem::Format("an ar member's size is no number"))?;
+            .ok_or(Problem::Format("an ar member's size is not a number"))?;
         offset += 60;
         if length > end - offset {
             return Err(Problem::Format("it is cut short"));

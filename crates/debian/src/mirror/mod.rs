@@ -39,7 +39,7 @@ const POCKETS: [&str; 5] = [
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum MirrorError {
     /// The URL does not parse, or has an unsupported scheme.
-    #[error("mirror `{text}` is no http or https address")]
+    #[error("mirror `{text}` is not an http or https address")]
     Address {
         /// The text as it was given, without credentials.
         text: String,

@@ -195,7 +195,7 @@ pub fn parse(text: &str, suite: &str, now: SystemTime) -> Result<Release, Releas
     if let Some(until) = stanza.get("Valid-Until") {
         let time = parse_rfc2822(until).ok_or_else(|| {
             malformed(format!(
-                "`Valid-Until: {}` is no date",
+                "`Valid-Until: {}` is not a date",
                 until.escape_debug()
             ))
         })?;
@@ -220,7 +220,7 @@ pub fn parse(text: &str, suite: &str, now: SystemTime) -> Result<Release, Releas
         };
         let size = size
             .parse()
-            .map_err(|_| malformed(format!("`{}` is no size", size.escape_debug())))?;
+            .map_err(|_| malformed(format!("`{}` is not a size", size.escape_debug())))?;
         let (Ok(sha256), true) = (Digest::from_hex(sha256), is_pool_path(path)) else {
             return Err(malformed(format!(
                 "`{}` is not digest, size and path",

@@ -59,7 +59,7 @@ pub enum RootfsError {
         path: String,
     },
     /// The parent of a member is a file.
-    #[error("package `{package}` ships `/{path}` below `/{parent}`, which is no directory")]
+    #[error("package `{package}` ships `/{path}` below `/{parent}`, which is not a directory")]
     Parent {
         /// The package.
         package: String,

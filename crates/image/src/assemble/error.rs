@@ -20,6 +20,6 @@ pub enum AssembleError {
         source: io::Error,
     },
     /// The directory has other content than an image layout.
-    #[error("{} is there and is no image layout; remove it or name another place", .0.display())]
+    #[error("{} exists and is not an image layout; remove it or name another place", .0.display())]
     NoLayout(PathBuf),
 }

@@ -65,7 +65,7 @@ pub enum LayerError {
     },
     /// A folder of the [`Scheme`](super::Scheme) is not a plain absolute path.
     #[error(
-        "`{0}` is no folder to install to: give an absolute path without `.`, `..` or empty parts"
+        "`{0}` is not a folder to install to: give an absolute path without `.`, `..` or empty parts"
     )]
     Folder(String),
     /// The interpreter is not a plain absolute path that a script can name.
@@ -74,7 +74,7 @@ pub enum LayerError {
     )]
     Python(String),
     /// A pattern of [`Install::drop`](super::Install::drop) does not parse.
-    #[error("`{pattern}` is no pattern for files to drop: {why}")]
+    #[error("`{pattern}` is not a pattern for files to drop: {why}")]
     Pattern {
         /// The pattern.
         pattern: String,

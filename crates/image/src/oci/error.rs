@@ -102,7 +102,7 @@ pub enum OciError {
         problem: String,
     },
     /// A digest that is not SHA-256, as written.
-    #[error("the digest `{0}` is no sha256 digest, which is all that is read")]
+    #[error("the digest `{0}` is not a sha256 digest, the only kind that is read")]
     Algorithm(String),
     /// Something has an unsupported media type.
     #[error("{what} has the media type `{media_type}`, {why}")]

@@ -68,9 +68,9 @@ pub fn compression(layer: &Descriptor) -> Result<Compression, OciError> {
             Some("") => Ok(Compression::None),
             Some(".gzip") => Ok(Compression::Gzip),
             Some(".zstd") => Ok(Compression::Zstd),
-            _ => refused("which is no layer that is known"),
+            _ => refused("which is not a known type of layer"),
         },
-        _ => refused("which is no layer that is known"),
+        _ => refused("which is not a known type of layer"),
     }
 }
 
@@ -114,7 +114,7 @@ pub fn index(what: &str, bytes: &[u8]) -> Result<ImageIndex, OciError> {
     match index.media_type() {
         None | Some(MediaType::ImageIndex) => {}
         Some(MediaType::Other(t)) if t == DOCKER_LIST => {}
-        Some(other) => return Err(wrong(what, other, "which is no index")),
+        Some(other) => return Err(wrong(what, other, "which is not an index")),
     }
     one_kind(what, bytes)?;
     Ok(index)
@@ -130,7 +130,7 @@ pub fn manifest(what: &str, bytes: &[u8]) -> Result<ImageManifest, OciError> {
     match manifest.media_type() {
         None | Some(MediaType::ImageManifest) => {}
         Some(MediaType::Other(t)) if t == DOCKER_MANIFEST => {}
-        Some(other) => return Err(wrong(what, other, "which is no manifest")),
+        Some(other) => return Err(wrong(what, other, "which is not a manifest")),
     }
     one_kind(what, bytes)?;
     match manifest.config().media_type() {
@@ -138,7 +138,7 @@ pub fn manifest(what: &str, bytes: &[u8]) -> Result<ImageManifest, OciError> {
         MediaType::Other(t) if t == DOCKER_CONFIG => {}
         other => {
             let what = format!("the configuration of {what}");
-            return Err(wrong(&what, other, "so this is no image"));
+            return Err(wrong(&what, other, "so this is not an image"));
         }
     }
     Ok(manifest)

@@ -80,7 +80,7 @@ impl Files {
                     Ok(found) if found.is_file() => Ok(Some(Place::File(path))),
                     Ok(_) => Err(OciError::Member {
                         member: name.to_owned(),
-                        problem: "is no file",
+                        problem: "is not a file",
                     }),
                     Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
                     Err(source) => Err(OciError::Read { path, source }),

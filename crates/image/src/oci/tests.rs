@@ -150,7 +150,7 @@ fn a_layer_that_was_altered_is_never_read_in_full() {
                 stream.read_to_end(&mut Vec::new()).is_err(),
                 "{suffix} {at}"
             );
-            assert!(stream.read(&mut [0]).is_err(), "an error is no end");
+            assert!(stream.read(&mut [0]).is_err(), "an error is not an end");
         }
         std::fs::write(&file, &blob[..blob.len() - 1]).unwrap();
         let image = layout.open(None, None).unwrap();
@@ -250,7 +250,7 @@ fn what_is_wrong_with_a_document_is_said() {
     );
     refuse(
         with(good.clone(), "digest", json!(format!("sha512:{:0128}", 1))),
-        "no sha256 digest",
+        "not a sha256 digest",
     );
     refuse(
         with(good.clone(), "digest", json!("sha256:../../etc/passwd")),
@@ -261,7 +261,7 @@ fn what_is_wrong_with_a_document_is_said() {
         "only text/plain",
     );
     let foreign = layout.image("amd64", ".nondistributable", b"a", b"a");
-    refuse(foreign, "no layer that is known");
+    refuse(foreign, "not a known type of layer");
     let config = json!({"architecture": "amd64", "os": "linux",
         "rootfs": {"type": "layers", "diff_ids": []}});
     let config = layout.json(CONFIG, &config);
@@ -280,7 +280,7 @@ fn what_is_wrong_with_a_document_is_said() {
     );
     refuse(
         manifest(json!({"schemaVersion": 2, "config": layer, "layers": []})),
-        "so this is no image",
+        "so this is not an image",
     );
     refuse(
         layout.blob(MANIFEST, &vec![b' '; (4 << 20) + 1]),

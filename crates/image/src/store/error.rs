@@ -59,7 +59,7 @@ pub enum StoreError {
         version: u32,
     },
     /// The store's `index.json` is invalid, because another program changed it.
-    #[error("`{}` is no index of an OCI image layout: {why}", path.display())]
+    #[error("`{}` is not an index of an OCI image layout: {why}", path.display())]
     Index {
         /// The file.
         path: PathBuf,

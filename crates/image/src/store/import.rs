@@ -120,7 +120,7 @@ impl Import<'_> {
         let mut reader = Reader::new(BufReader::with_capacity(PIECE, file));
         loop {
             let entry = reader.next();
-            let entry = entry.map_err(|e| self.foreign(format!("it is no archive: {e}")))?;
+            let entry = entry.map_err(|e| self.foreign(format!("it is not an archive: {e}")))?;
             let Some(mut entry) = entry else {
                 return Ok(());
             };
@@ -188,7 +188,7 @@ impl Import<'_> {
         let text = self.index.take();
         let text = text.ok_or_else(|| self.foreign("it has no `index.json`"))?;
         let index: Value = serde_json::from_slice(&text)
-            .map_err(|e| self.foreign(format!("its `index.json` is no JSON: {e}")))?;
+            .map_err(|e| self.foreign(format!("its `index.json` is not JSON: {e}")))?;
         let entries = index["manifests"].as_array();
         let entries = entries.ok_or_else(|| self.foreign("its `index.json` has no manifests"))?;
         let (records, images): (Vec<&Value>, Vec<&Value>) = (entries.iter())

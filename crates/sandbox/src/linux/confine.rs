@@ -131,7 +131,7 @@ impl Command {
         }
         let why = match error.raw_os_error() {
             Some(libc::ENOENT) => format!("`{shown}`, or its interpreter, is not in the root"),
-            Some(libc::ENOEXEC) => format!("`{shown}` is no program for this processor"),
+            Some(libc::ENOEXEC) => format!("`{shown}` is not a program for this processor"),
             _ => format!("`{shown}` cannot be run"),
         };
         Fault::new(Stage::Program, why, error)

@@ -10,7 +10,7 @@ pub enum FetchError {
     #[error("setting up the network client")]
     Client(#[source] reqwest::Error),
     /// The address does not parse, or has an unsupported scheme.
-    #[error("`{url}` is no http or https address")]
+    #[error("`{url}` is not an http or https address")]
     Address {
         /// The address, without credentials.
         url: String,
@@ -168,7 +168,7 @@ impl FetchError {
                 netrc,
                 ..
             } => {
-                let login = "the server wants a login: add its host to ~/.netrc (or the file that NETRC names), or user and password to the address";
+                let login = "the server requires a login: add its host to ~/.netrc (or the file that NETRC names), or user and password to the address";
                 return match netrc {
                     Some(wrong) => format!("{login}; {wrong}"),
                     None => login.to_owned(),

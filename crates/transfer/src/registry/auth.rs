@@ -181,7 +181,7 @@ impl Authorizer {
             doing: doing.to_owned(),
             reason: format!("its token service `{}` {reason}", excerpt(text)),
         };
-        let realm = Url::parse(text).map_err(|_| wrong("is no address"))?;
+        let realm = Url::parse(text).map_err(|_| wrong("is not an address"))?;
         match realm.scheme() {
             "https" => Ok(realm),
             "http" if self.connection.plain => Ok(realm),
@@ -244,14 +244,14 @@ impl Authorizer {
             ));
         }
         let answer: Answer = serde_json::from_slice(&bytes)
-            .map_err(|_| wrong("answers what is no token".to_owned(), false))?;
+            .map_err(|_| wrong("answers something that is not a token".to_owned(), false))?;
         let token = [answer.token, answer.access_token]
             .into_iter()
             .flatten()
             .find(|token| !token.is_empty())
             .ok_or_else(|| wrong("answers without a token".to_owned(), false))?;
         let value = secret_header(&format!("Bearer {token}"))
-            .ok_or_else(|| wrong("answers what is no token".to_owned(), false))?;
+            .ok_or_else(|| wrong("answers something that is not a token".to_owned(), false))?;
         // Renewed well before it expires, so that it stays valid during a request.
         let life = answer.expires_in.unwrap_or(0).clamp(SHORTEST_LIFE, 3600) * 3 / 4;
         let header = Header {

@@ -57,7 +57,7 @@ pub enum RegistryError {
         source: reqwest::Error,
     },
     /// HTTP status 401, even after a token was fetched.
-    #[error("{doing}: `{host}` wants a login ({used}){}", listed(errors))]
+    #[error("{doing}: `{host}` requires a login ({used}){}", listed(errors))]
     Unauthorized {
         /// The registry or mirror.
         host: String,
@@ -161,7 +161,7 @@ pub enum RegistryError {
         passing: bool,
     },
     /// The payload to push does not have its digest.
-    #[error("{doing}: what is there to push is {found}")]
+    #[error("{doing}: the content to push is {found}")]
     Payload {
         /// What was being done.
         doing: String,

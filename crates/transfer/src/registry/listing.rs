@@ -120,7 +120,7 @@ async fn referrers(
     let target = Target::Tag(fallback_tag(subject)?);
     match manifest::get(endpoint, ask, repository, &target).await {
         Ok(index) => descriptors(&index.bytes)
-            .ok_or_else(|| endpoint.wrong(&ask.doing, "it is no index".to_owned())),
+            .ok_or_else(|| endpoint.wrong(&ask.doing, "it is not an index".to_owned())),
         Err(RegistryError::Missing { .. }) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
@@ -188,7 +188,7 @@ async fn pages(
             .body(response, manifest::LONGEST, &ask.doing)
             .await?;
         take(&bytes, media_type.as_deref())
-            .ok_or_else(|| endpoint.wrong(&ask.doing, "it is no list".to_owned()))?;
+            .ok_or_else(|| endpoint.wrong(&ask.doing, "it is not a list".to_owned()))?;
         match next {
             Some(next) if next != url => url = next,
             _ => return Ok(()),

@@ -227,7 +227,7 @@ fn settle(bytes: &[u8], header: Option<String>) -> Result<String, String> {
         media_type: Option<String>,
     }
     let document: Document =
-        serde_json::from_slice(bytes).map_err(|_| "it is no manifest".to_owned())?;
+        serde_json::from_slice(bytes).map_err(|_| "it is not a manifest".to_owned())?;
     let known = |text: &String| MANIFEST_TYPES.contains(&text.as_str());
     match (header.filter(known), document.media_type) {
         (Some(header), None) => Ok(header),

@@ -179,7 +179,7 @@ fn l4t(machine: &Machine, facts: &Facts) -> Result<bool, String> {
     }
     let wanted = facts.l4t.join(" or ");
     let Some(own) = &machine.l4t else {
-        return Err(format!("it needs L4T {wanted}, and this is no Jetson"));
+        return Err(format!("it needs L4T {wanted}, and this is not a Jetson"));
     };
     let begins = |release: &String| {
         let rest = own.strip_prefix(release.as_str());

@@ -106,7 +106,7 @@ impl Project {
         let requires = texts(system, "requires")?.ok_or("`build-system` has no `requires`")?;
         if let Some(why) = requires.iter().find_map(|text| requirement(text).err()) {
             return Err(format!(
-                "`build-system.requires` has a line that is no requirement: {why}"
+                "`build-system.requires` has a line that is not a requirement: {why}"
             ));
         }
         let legacy = || LEGACY.0.to_owned();

@@ -175,7 +175,7 @@ impl Checker<'_> {
             None
         };
         if let Some(why) = why {
-            let text = format!("`{}` is no place for files: {why}", clip(&path.value));
+            let text = format!("`{}` is not a place for files: {why}", clip(&path.value));
             let help = format!(
                 "write an absolute path such as `{APP_HOME}`, not below {}",
                 RESERVED.join(", ")

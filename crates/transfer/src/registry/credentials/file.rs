@@ -60,7 +60,7 @@ impl AuthFile {
             Err(error) => return Err(wrong(format!("cannot be read: {error}"))),
         };
         if metadata.len() > LONGEST_FILE || !metadata.is_file() {
-            return Err(wrong("is no file of at most 1 MiB".to_owned()));
+            return Err(wrong("is not a file of at most 1 MiB".to_owned()));
         }
         let bytes = tokio::fs::read(path)
             .await

@@ -31,7 +31,10 @@ pub(super) async fn get(
 ) -> Result<Option<(String, Secret)>, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.is_empty() || !name.chars().all(fits) {
-        return Err(format!("`{}` is no credential helper", name.escape_debug()));
+        return Err(format!(
+            "`{}` is not a credential helper",
+            name.escape_debug()
+        ));
     }
     let program = format!("docker-credential-{name}");
     match tokio::time::timeout(PATIENCE, ask(&program, server, path)).await {
@@ -80,6 +83,6 @@ async fn ask(
         };
     }
     let answer: Answer = serde_json::from_slice(&output)
-        .map_err(|_| format!("`{program}` answers what is no JSON"))?;
+        .map_err(|_| format!("`{program}` does not answer with JSON"))?;
     Ok((!answer.secret.is_empty()).then(|| (answer.username, Secret::new(answer.secret))))
 }

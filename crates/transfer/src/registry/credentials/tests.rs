@@ -94,7 +94,7 @@ async fn a_helper_that_is_not_there_or_no_name_is_told() {
     );
     let found = keychain.find("b.example", "a").await;
     assert!(
-        found.whence.contains("is no credential helper"),
+        found.whence.contains("is not a credential helper"),
         "{}",
         found.whence
     );

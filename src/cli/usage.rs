@@ -1,0 +1,252 @@
+//! What an error of usage says to type instead: the nearest command, what another tool's word is called here, the
+//! option that a single dash hides.
+//!
+//! In: clap's error and what was typed. Out: the same error with a better tip. Clap's own goes by the letters that two
+//! words share, which makes `list` a `validate` and `scan` a `man`.
+
+use clap::Command;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use stackforge_stack::diag::nearest;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// Words of other tools of this class, and what is typed here.
+const WORDS: [(&str, &str); 33] = [
+    ("bake", "build STACK --all-variants"),
+    ("ci", "matrix STACK --emit github"),
+    ("clean", "cache gc"),
+    ("compile", "build STACK"),
+    ("compose", "render STACK --compose"),
+    ("create", "init -o stack.yaml"),
+    ("debug", "diagnose LOG"),
+    ("deploy", "render STACK --kubernetes"),
+    ("dockerfile", "render STACK -o DIR"),
+    ("du", "cache ls"),
+    ("exec", "run STACK -- COMMAND"),
+    ("fix", "check STACK --fix"),
+    ("freeze", "lock STACK"),
+    ("gc", "cache gc"),
+    ("history", "inspect REFERENCE"),
+    ("images", "cache ls"),
+    ("info", "inspect REFERENCE"),
+    ("install", "pull REFERENCE"),
+    ("lint", "check STACK"),
+    ("list", "cache ls"),
+    ("load", "cache import FILE"),
+    ("ls", "cache ls"),
+    ("new", "init -o stack.yaml"),
+    ("prune", "cache gc"),
+    ("publish", "push IMAGE REFERENCE"),
+    ("resolve", "lock STACK"),
+    ("save", "cache export FILE"),
+    ("scan", "audit IMAGE"),
+    ("serve", "run STACK"),
+    ("start", "run STACK"),
+    ("test", "validate IMAGE"),
+    ("up", "run STACK"),
+    ("upgrade", "lock STACK --upgrade"),
+];
+
+/// The same below `cache`.
+const WORDS_OF_CACHE: [(&str, &str); 9] = [
+    ("clean", "cache gc"),
+    ("clear", "cache gc --all"),
+    ("du", "cache ls"),
+    ("fsck", "cache verify"),
+    ("list", "cache ls"),
+    ("load", "cache import FILE"),
+    ("prune", "cache gc"),
+    ("rm", "cache gc"),
+    ("save", "cache export FILE"),
+];
+
+/// Puts what to type instead into an error.
+pub(super) fn with_tip(
+    mut error: clap::Error,
+    program: &Command,
+    typed: &[OsString],
+) -> clap::Error {
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            if let Some(word) = text(&error, ContextKind::InvalidSubcommand) {
+                error.remove(ContextKind::SuggestedSubcommand);
+                error.remove(ContextKind::Suggested);
+                tip(&mut error, instead_of_command(&word, program, typed));
+            }
+        }
+        ErrorKind::UnknownArgument => {
+            let command = named(program, typed, None);
+            if let Some(option) = behind_one_dash(&error, command, typed) {
+                error.remove(ContextKind::Suggested);
+                error.remove(ContextKind::SuggestedArg);
+                tip(
+                    &mut error,
+                    Some(format!(
+                        "options of more than one letter have two dashes: '{option}'"
+                    )),
+                );
+            }
+        }
+        _ => {}
+    }
+    error
+}
+
+fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn tip(error: &mut clap::Error, tip: Option<String>) {
+    let tips = tip.into_iter().map(StyledStr::from).collect();
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+}
+
+fn instead_of_command(word: &str, program: &Command, typed: &[OsString]) -> Option<String> {
+    let command = named(program, typed, Some(word));
+    let below_cache = command.get_name() == "cache";
+    let words = if below_cache {
+        &WORDS_OF_CACHE[..]
+    } else {
+        &WORDS[..]
+    };
+    if let Some((_, here)) = words.iter().find(|(theirs, _)| *theirs == word) {
+        return Some(format!("use 'stackforge {here}'"));
+    }
+    let names = command.get_subcommands().map(Command::get_name);
+    if let Some(near) = nearest(word, names) {
+        return Some(format!("a command with a similar name exists: '{near}'"));
+    }
+    if below_cache {
+        return None;
+    }
+    let theirs = words.iter().map(|(theirs, _)| *theirs);
+    if let Some((_, here)) =
+        nearest(word, theirs).and_then(|near| words.iter().find(|(theirs, _)| *theirs == near))
+    {
+        return Some(format!("use 'stackforge {here}'"));
+    }
+    let is_stack = Path::new(word)
+        .extension()
+        .is_some_and(|e| e == "yaml" || e == "yml");
+    is_stack.then(|| format!("name the command first: 'stackforge build {word}'"))
+}
+
+/// The command that the words name, up to one of them.
+fn named<'a>(program: &'a Command, typed: &[OsString], until: Option<&str>) -> &'a Command {
+    let words = typed.iter().skip(1).filter_map(|word| word.to_str());
+    let before = words.take_while(|word| until.is_none_or(|until| *word != until));
+    before.fold(program, |command, word| {
+        command.find_subcommand(word).unwrap_or(command)
+    })
+}
+
+/// `--engine` for `-engine`, which clap reads as `-e -n …`.
+fn behind_one_dash(error: &clap::Error, command: &Command, typed: &[OsString]) -> Option<String> {
+    let unknown = text(error, ContextKind::InvalidArg)?;
+    let is_it = |word: &&str| {
+        word.len() > 2
+            && !word.starts_with("--")
+            && word.starts_with('-')
+            && unknown.starts_with('-')
+            && word.contains(&unknown[1..])
+    };
+    let words = typed.iter().skip(1).filter_map(|word| word.to_str());
+    let word = words.take_while(|word| *word != "--").find(is_it)?;
+    let name = word[1..].split('=').next()?;
+    let options = command.get_arguments().filter_map(|arg| arg.get_long());
+    nearest(name, options).map(|option| format!("--{option}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::Cli;
+    use super::*;
+
+    fn tip_for(line: &str) -> String {
+        let words = line.split(' ');
+        let error = Cli::read(std::iter::once("stackforge").chain(words)).unwrap_err();
+        let text = error.to_string();
+        let tip = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("tip: "));
+        tip.unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn what_another_tool_calls_otherwise_is_named() {
+        for (typed, here) in [
+            ("list", "cache ls"),
+            ("images", "cache ls"),
+            ("scan", "audit IMAGE"),
+            ("depoly", "render STACK --kubernetes"),
+            ("delpoy", "render STACK --kubernetes"),
+            ("cache clean", "cache gc"),
+            ("cache list", "cache ls"),
+            ("--store place list", "cache ls"),
+        ] {
+            assert_eq!(
+                tip_for(typed),
+                format!("use 'stackforge {here}'"),
+                "{typed}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_misspelt_command_names_the_nearest() {
+        for (typed, right) in [
+            ("biuld", "build"),
+            ("valdate", "validate"),
+            ("audti", "audit"),
+            ("chek", "check"),
+            ("cache verfiy", "verify"),
+        ] {
+            let tip = format!("a command with a similar name exists: '{right}'");
+            assert_eq!(tip_for(typed), tip, "{typed}");
+        }
+        assert_eq!(tip_for("quux"), "");
+    }
+
+    #[test]
+    fn a_stack_without_a_command_names_one() {
+        let tip = "name the command first: 'stackforge build my/stack.yaml'";
+        assert_eq!(tip_for("my/stack.yaml"), tip);
+    }
+
+    #[test]
+    fn options_have_two_dashes() {
+        let tip = "options of more than one letter have two dashes: '--engine'";
+        assert_eq!(tip_for("build -engine native s.yaml"), tip);
+        assert_eq!(tip_for("build -enigne=native s.yaml"), tip);
+        assert_ne!(tip_for("build -x s.yaml"), tip);
+    }
+
+    #[test]
+    fn every_tip_begins_with_a_command() {
+        let program = super::super::help::command();
+        for (theirs, here) in WORDS {
+            assert!(program.find_subcommand(theirs).is_none(), "{theirs}");
+            let mut words = here.split(' ');
+            let command = program.find_subcommand(words.next().unwrap()).unwrap();
+            if command.has_subcommands() {
+                assert!(
+                    command.find_subcommand(words.next().unwrap()).is_some(),
+                    "{here}"
+                );
+            }
+            let options = words.filter_map(|word| word.strip_prefix("--"));
+            for option in options.filter(|option| !option.is_empty()) {
+                assert!(
+                    command
+                        .get_arguments()
+                        .any(|arg| arg.get_long() == Some(option)),
+                    "{here}"
+                );
+            }
+        }
+    }
+}
